@@ -1,27 +1,14 @@
 """The entry point."""
 
+import subprocess
 import sys
+from typing import Final
 
 import pytest
-from support.processes.running import loaded_by, output
+from support.processes.running import output
 
 from quarterdeck import cli
-
-
-def test_importing_the_command_line_loads_nothing_heavy() -> None:
-    """Every command, and every shell completion, would take a second to start."""
-    heavy = {"anyio", "asyncio", "mcp", "mcp_types", "pydantic", "rich", "structlog", "click", "zmq"}
-    assert not loaded_by("import quarterdeck.cli") & heavy
-
-
-def test_a_command_that_asks_a_running_serve_loads_neither_the_sdk_nor_pydantic() -> None:
-    """`ps` would take as long as a start of the whole product."""
-    heavy = {"anyio", "mcp", "mcp_types", "pydantic", "structlog", "zmq"}
-    code = (
-        "from quarterdeck.cli.program import make_program; import quarterdeck.control.client; "
-        "make_program().commands['ps'].make_context('ps', ['--config', 'mcp.json', '--log-level', 'info'])"
-    )
-    assert not loaded_by(code) & heavy
+from quarterdeck.cli.exits import MEANINGS, ExitCode
 
 
 def test_native_windows_gets_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,3 +26,38 @@ def test_native_windows_gets_one_line(monkeypatch: pytest.MonkeyPatch, capsys: p
 def test_the_module_can_be_run() -> None:
     """Where the script is not on PATH, nothing could be started."""
     assert output(sys.executable, "-m", "quarterdeck.cli", "--version").startswith("quarterdeck ")
+
+
+NEEDED: Final = (
+    "quarterdeck.cli.run.serve",
+    "quarterdeck.cli.source",
+    "quarterdeck.app",
+    "quarterdeck.control.server",
+    "quarterdeck.cli.run.serve_watch",
+    "quarterdeck.host.provider",
+    "quarterdeck.host.offers.publish",
+    "quarterdeck.host.stdio.serve",
+)
+
+HEAVY: Final = (
+    *("mcp", "mcp_types", "starlette", "uvicorn", "structlog", "rich", "httpx2"),
+    *("quarterdeck.trust.scan.rules", "quarterdeck.trust.lock.lockfile"),
+)
+
+
+def test_serving_on_stdio_imports_neither_the_sdk_nor_what_renders_for_people_nor_the_scan() -> None:
+    """A client would wait half a second more for its first list, at every start."""
+    program = f"import importlib, sys\nfor name in {NEEDED}: importlib.import_module(name)\n"
+    program += "import logging; from quarterdeck.cli.log_setup import LogLevel, LogFormat, set_up_logging\n"
+    program += "set_up_logging(LogLevel.INFO, LogFormat.JSON); logging.getLogger('quarterdeck').info('said')\n"
+    program += f"print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_exit_code_is_explained_and_distinct() -> None:
+    """A script's author would look in vain, or two endings not be told apart."""
+    assert set(MEANINGS) == set(ExitCode)
+    assert all(MEANINGS.values())
+    assert len({int(code) for code in ExitCode}) == len(ExitCode)
+    assert all(0 <= code < 256 for code in ExitCode)

@@ -15,15 +15,11 @@ def record(message: str, *args: object, **extra: object) -> logging.LogRecord:
     return made
 
 
-def test_a_line_for_programs_is_one_json_object() -> None:
-    """A log collector could not read it."""
+def test_a_line_is_one_json_object_for_programs_and_plain_for_people() -> None:
+    """A log collector could not read it, or a file hold escape sequences."""
     line = json.loads(LineFormatter(is_json=True).format(record("%s is ready", "fs", pid=7)))
     assert line.pop("timestamp").endswith("Z")
     assert line == {"event": "fs is ready", "level": "info", "logger": "quarterdeck.test", "pid": 7}
-
-
-def test_a_line_for_people_is_plain_without_a_terminal() -> None:
-    """A log file would hold escape sequences."""
     line = LineFormatter(is_json=False).format(record("fs is ready"))
     assert "fs is ready" in line
     assert "\x1b" not in line

@@ -84,11 +84,7 @@ def test_an_address_that_is_none_is_refused_before_anything_starts(
 
 @pytest.mark.parametrize(
     ("arguments", "option"),
-    [
-        (["--workspace", "."], "--workspace"),
-        (["--allow-dir", "."], "--allow-dir"),
-        (["--tools", "read"], "--tools"),
-    ],
+    [(["--workspace", "."], "--workspace"), (["--allow-dir", "."], "--allow-dir"), (["--tools", "read"], "--tools")],
 )
 @pytest.mark.parametrize("command", [["serve"], ["tools"], ["call", "read"]])
 def test_what_belongs_to_a_profile_says_nothing_without_one(

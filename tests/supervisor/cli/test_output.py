@@ -6,16 +6,16 @@ from typing import Final
 
 import msgspec
 import pytest
-from support.processes.running import loaded_by
 
-from quarterdeck.cli.diagnose.check_view import print_report
 from quarterdeck.cli.output import (
     Cell,
+    Column,
     is_confirmed,
     print_json,
     print_line,
     print_paragraph,
     print_table,
+    show,
     waiting_for,
 )
 
@@ -57,6 +57,33 @@ def table(*rows: tuple[str, ...], is_cut: bool = False) -> None:
     print_table(["NAME", "WHAT"], [[Cell(text) for text in row] for row in rows], is_cut=is_cut)
 
 
+ROWS = [
+    {"name": "a", "count": 3, "where": ["x", "y"], "is_on": True, "extra": 1},
+    {"name": "b", "count": None, "where": [], "is_on": False, "extra": None},
+]
+COLUMNS = (
+    Column("NAME", lambda row: Cell(row["name"] * 2)),
+    Column("COUNT", "count", empty="none", form="{:02}".format),
+    Column("WHERE", "where"),
+    Column("ON", "is_on"),
+)
+
+
+def test_rows_are_columns_for_people_and_whole_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    """A program would get what fits a screen, or a person what only a program needs."""
+    show(ROWS, COLUMNS)
+    lines = [line.split("  ") for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [[word.strip() for word in line if word.strip()] for line in lines] == [
+        ["aa", "03", "x, y", "yes"],
+        ["bb", "none", "-", "-"],
+    ]
+    show(ROWS, COLUMNS, json=True)
+    assert json.loads(capsys.readouterr().out) == ROWS
+    show([], COLUMNS, json=True, document={"rows": []}, none="there are none")
+    show([], COLUMNS, none="there are none")
+    assert capsys.readouterr() == ('{"rows":[]}\n', "there are none\n")
+
+
 def test_columns_are_aligned_by_what_a_terminal_shows(capsys: pytest.CaptureFixture[str]) -> None:
     """Wide and combining characters would push the next column aside."""
     table(("a", "x"), ("日本", "y"), ("e\u0301", "z"))
@@ -72,37 +99,38 @@ def test_a_table_is_plain_and_whole_where_a_program_reads_along(
     assert capsys.readouterr().out == "  NAME  WHAT\n  a     " + "b " * 300 + "b\n        c\n"
 
 
-def test_what_is_too_wide_for_the_terminal_is_wrapped_in_its_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The terminal would break rows into noise, or the end of a sentence would be lost."""
+def test_what_is_too_wide_for_the_terminal_is_wrapped_or_cut_in_its_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The terminal would break rows into noise, or one description push all others off the screen."""
     terminal = terminal_for(monkeypatch)
     table(("a-name", "some words " * 5))
     lines = terminal.getvalue().splitlines()
     assert all(len(line.replace("\x1b[1m", "").replace("\x1b[0m", "")) <= 40 for line in lines)
     assert [line[:8] for line in lines[1:]] == ["a-name  ", "        "]
     assert " ".join(" ".join(lines[1:]).split()) == "a-name " + "some words " * 4 + "some words"
-
-
-def test_a_list_of_what_servers_say_has_a_line_each_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The description of one tool would push all others off the screen."""
     terminal = terminal_for(monkeypatch)
     table(("a", "word " * 20), ("b", "short"), is_cut=True)
     assert terminal.getvalue().splitlines()[1:] == ["a     word word word word word word wor…", "b     short"]
 
 
-def test_an_id_is_never_broken_by_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_an_id_nor_a_word_of_a_table_is_broken_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     """It could be neither read nor copied."""
     terminal = terminal_for(monkeypatch)
     table(("an-id-of-25-letters-------", "/a/path/" * 9))
     table(("an-id-of-30-letters-----------", "words " * 9))
     table(("an-id-of-30-letters-----------", "words " * 9), is_cut=True)
     assert terminal.getvalue().splitlines()[1:] == [
-        *(
-            "an-id-of-25-letters-------  /a/path//a/",
-            *(f"{' ' * 28}{each}" for each in (*("path//a/",) * 7, "path/")),
-        ),
+        *("an-id-of-25-letters-------  /a/path//a/", *(f"{' ' * 28}{each}" for each in (*("path//a/",) * 7, "path/"))),
         *(f"{NAME}{' ' * 26}  {WHAT}", "an-id-of-30-letters-----------  " + ("words " * 9).rstrip()),
         *(f"{NAME}{' ' * 26}  {WHAT}", "an-id-of-30-letters-----------  words wor…"),
     ]
+    terminal = terminal_for(monkeypatch, COLUMNS="44")
+    long = "interoperability of characterisation"
+    print_table(["A", "B", "C"], [[Cell("some words here"), Cell(long), Cell("/a/path/that-is/long/")]])
+    lines = [line.split() for line in terminal.getvalue().splitlines()[1:]]
+    shown = [word for line in lines for word in line]
+    assert {"some", "words", "here", "interoperability", "of", "characterisation"} <= set(shown)
+    assert "".join(word for word in shown if "/" in word) == "/a/path/that-is/long/"
+    assert all(word.endswith("/") for word in shown if "/" in word)
 
 
 def test_a_line_is_broken_at_blanks_alone_and_a_command_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,26 +151,6 @@ def test_a_line_is_broken_at_blanks_alone_and_a_command_stays_whole(monkeypatch:
         "short `and whole`",
         "what another program wrote is sent as it is, whole",
     ]
-
-
-def test_a_styled_line_is_broken_as_a_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Errors, which are red, would be broken inside words where warnings are not."""
-    terminal = terminal_for(monkeypatch)
-    print_line("error[x]: the sandbox of this server hides something", "red")
-    red = [line.replace("\x1b[31m", "").replace("\x1b[0m", "") for line in terminal.getvalue().splitlines()]
-    assert red == ["error[x]: the sandbox of this server", "  hides something"]
-
-
-def test_no_word_of_a_table_is_broken_inside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client's program or a fault's reason could not be read in a narrow terminal."""
-    terminal = terminal_for(monkeypatch, COLUMNS="44")
-    long = "interoperability of characterisation"
-    print_table(["A", "B", "C"], [[Cell("some words here"), Cell(long), Cell("/a/path/that-is/long/")]])
-    lines = [line.split() for line in terminal.getvalue().splitlines()[1:]]
-    shown = [word for line in lines for word in line]
-    assert {"some", "words", "here", "interoperability", "of", "characterisation"} <= set(shown)
-    assert "".join(word for word in shown if "/" in word) == "/a/path/that-is/long/"
-    assert all(word.endswith("/") for word in shown if "/" in word)
 
 
 def test_nothing_that_a_server_says_is_markup_or_moves_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,22 +174,7 @@ def test_nothing_is_markup_on_a_terminal_either(monkeypatch: pytest.MonkeyPatch)
     assert terminal.getvalue().splitlines() == [red, red, f"\x1b[1m{SAFE}\x1b[0m", red]
 
 
-def test_nothing_in_a_report_is_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is checked is not trusted, and its name and words are in the report."""
-    from quarterdeck.check.verdicts import Measured, Report, Verdict, outcomes
-
-    found = outcomes([Verdict("ping", HOSTILE, HOSTILE)])
-    print_report(Report(HOSTILE, HOSTILE, HOSTILE, (HOSTILE,), found, Measured(), (HOSTILE,), HOSTILE), in_full=True)
-    told = capsys.readouterr().out
-    assert told.startswith(f"{SAFE} ({SAFE} {SAFE})\n  protocol {SAFE}, ")
-    assert f"\n         - {SAFE}: {SAFE}\n" in told
-    assert f"\nnot tried: {SAFE}\n" in told
-    assert not set(told) & {"\x1b", "\x9b", "\x07", "\r", "\u202e"}
-
-
-def test_a_paragraph_is_wrapped_beside_its_lead_on_a_terminal_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_paragraph_is_wrapped_beside_its_lead_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Findings would run into each other on a terminal; `grep` would find half of one in a pipe."""
     terminal = terminal_for(monkeypatch)
     print_paragraph("word " * 9 + "word", lead=Cell("- "))
@@ -197,11 +190,7 @@ def test_a_paragraph_is_wrapped_beside_its_lead_on_a_terminal_alone(
 
 @pytest.mark.parametrize(
     ("variables", "shown"),
-    [
-        ({}, "\x1b[1;31mx\x1b[0m\n"),
-        ({"NO_COLOR": "1"}, "\x1b[1mx\x1b[0m\n"),
-        ({"TERM": "dumb"}, "x\n"),
-    ],
+    [({}, "\x1b[1;31mx\x1b[0m\n"), ({"NO_COLOR": "1"}, "\x1b[1mx\x1b[0m\n"), ({"TERM": "dumb"}, "x\n")],
 )
 def test_a_terminal_is_sent_the_styles_that_its_user_wants(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], shown: str
@@ -226,8 +215,8 @@ def test_a_program_can_ask_for_colours_and_has_its_text_whole_with_them(
     )
 
 
-def test_what_is_waited_for_is_seen_on_a_terminal_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A check of a minute would look as if it hung; a cursor that is hidden would stay so when we are killed."""
+def test_what_is_waited_for_is_seen_on_a_terminal_alone_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check of a minute would look as if it hung, a pipe lose its output, or a log fill with it."""
     terminal = terminal_for(monkeypatch)
     with waiting_for("the first") as show:
         show("[bold]the \x1b[2Jsecond[/] " + "word " * 9)
@@ -235,39 +224,16 @@ def test_what_is_waited_for_is_seen_on_a_terminal_and_leaves_nothing(monkeypatch
     assert r"[bold]the \x1b[2Jsecond[/] word word …" in shown
     assert shown.endswith("\x1b[0m\n\r\x1b[1A\x1b[2K")
     assert "\x1b[?25l" not in shown
-
-
-def test_what_is_printed_while_something_is_waited_for_goes_where_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The output of a command would be missing from its pipe, if somebody looks on."""
     terminal, pipe = terminal_for(monkeypatch), io.StringIO()
     monkeypatch.setattr("sys.stdout", pipe)
     with waiting_for("it"):
         print_line("said")
     assert pipe.getvalue() == "said\n"
     assert "said" not in terminal.getvalue()
-
-
-def test_what_is_waited_for_is_not_told_to_what_only_takes_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its user would read the same line a hundred times."""
     terminal = terminal_for(monkeypatch, TERM="dumb")
     with waiting_for("it") as show:
         show("more of it")
     assert terminal.getvalue() == ""
-
-
-def test_a_pipe_is_not_told_what_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
-    """A log would fill with it."""
-    with waiting_for("it") as show:
-        show("more of it")
-    assert capsys.readouterr().err == ""
-
-
-def test_plain_lines_and_json_do_without_the_library_that_draws() -> None:
-    """Each script that asks something would wait twice as long for its answer."""
-    words = (
-        "import print_json, print_line, print_paragraph; print_line('x', 'red'); print_paragraph('y'); print_json(1)"
-    )
-    assert not loaded_by(f"from quarterdeck.cli.output {words}") & {"rich", "click"}
 
 
 def test_json_is_one_line_and_raw_parts_stay_whole(capsys: pytest.CaptureFixture[str]) -> None:

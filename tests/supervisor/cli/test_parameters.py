@@ -35,8 +35,8 @@ def everything(
     """Try each kind of parameter."""
 
 
-def test_a_function_gets_its_defaults_where_nothing_is_said() -> None:
-    """Each function would have to tell an empty tuple from nothing."""
+def test_a_function_gets_defaults_and_values_of_the_declared_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each function would have to tell an empty tuple from nothing, or a member from its name."""
     assert parsed(everything, "n") == {
         "name": "n",
         "more": None,
@@ -46,10 +46,6 @@ def test_a_function_gets_its_defaults_where_nothing_is_said() -> None:
         "share": None,
         "loud": False,
     }
-
-
-def test_values_have_the_types_that_are_declared() -> None:
-    """A path would be a text, or a member of an enumeration its name."""
     words = (
         "n",
         "a",
@@ -75,10 +71,6 @@ def test_values_have_the_types_that_are_declared() -> None:
         "share": 0.5,
         "loud": True,
     }
-
-
-def test_a_variable_names_several_files_as_paths_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list such as PATH would be one file with colons in its name."""
     monkeypatch.setenv("TRY_FILES", "/a:/b")
     assert parsed(everything, "n")["files"] == [Path("/a"), Path("/b")]
 

@@ -59,10 +59,12 @@ def test_a_signal_while_everything_is_imported_ends_with_its_code(number: signal
     assert end_of(code) == ((0, "goes on\n") if outlives else (exit_code(number, serves=serves), ""))
 
 
-def test_a_signal_after_the_end_changes_nothing() -> None:
-    """A command that has done its work would look interrupted, or end in a traceback."""
+def test_a_signal_after_the_end_and_a_hangup_that_nobody_wants_change_nothing() -> None:
+    """A command that has done its work would look interrupted; `nohup` would end with its terminal."""
     code = "signals.end_at_once(serves=False, code=7); os.kill(os.getpid(), 2); print('goes on')"
     assert end_of(code) == (7, "")
+    code = "import signal; signal.signal(1, signal.SIG_IGN); signals.end_at_once(serves=False); "
+    assert end_of(f"{code} os.kill(os.getpid(), 1); print(signals.handles_sighup())") == (0, "False\n")
 
 
 def test_a_signal_in_a_command_unwinds_it_past_those_who_catch_exceptions() -> None:
@@ -80,12 +82,6 @@ except signals.InterruptedBySignal as end:
     print(end.number)
 ''')"""
     assert end_of(code) == (0, "tidied up\n15\n")
-
-
-def test_who_asked_for_no_hangups_gets_none() -> None:
-    """`nohup quarterdeck …` would end with its terminal."""
-    code = "import signal; signal.signal(1, signal.SIG_IGN); signals.end_at_once(serves=False); "
-    assert end_of(f"{code} os.kill(os.getpid(), 1); print(signals.handles_sighup())") == (0, "False\n")
 
 
 FULL = Path("/dev/full")
@@ -160,13 +156,19 @@ async def signalled(number: int, cleaned: list[str]) -> None:
         cleaned.append("cleaned")
 
 
-def test_the_result_is_given_back() -> None:
-    """Nothing else would work."""
+def test_the_result_is_given_back_and_a_cancellation_without_a_signal_stays_one() -> None:
+    """Nothing else would work, or a bug look like a user's wish."""
 
     async def work() -> int:
         return 7
 
     assert run(work) == 7
+
+    async def work() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        run(work)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -192,16 +194,6 @@ def test_a_closed_terminal_does_not_end_it() -> None:
     with pytest.raises(InterruptedBySignal) as ended:
         run(work, outlives_terminal=True)
     assert ended.value.number == signal.SIGTERM
-
-
-def test_a_cancellation_that_no_signal_caused_stays_one() -> None:
-    """A bug would look like a user's wish."""
-
-    async def work() -> None:
-        raise asyncio.CancelledError
-
-    with pytest.raises(asyncio.CancelledError):
-        run(work)
 
 
 def test_a_second_signal_ends_the_process_at_once() -> None:

@@ -56,19 +56,13 @@ def say(monkeypatch: pytest.MonkeyPatch, answer: Answer | Exception) -> list[Pat
     return asked
 
 
-def test_the_serve_of_the_same_configuration_is_asked(
+def test_the_serve_of_the_same_configuration_alone_is_asked(
     config: Path, serving: RuntimeDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`ps` would show servers that it started itself."""
+    """`ps` would show servers that it started itself, or restart those of another project."""
     asked = say(monkeypatch, NOTHING)
     assert ask(Source((config,)), Ps()) is NOTHING
     assert asked == [serving.path]
-
-
-def test_the_serve_of_another_configuration_is_left_alone(
-    config: Path, serving: RuntimeDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A command would show, or restart, servers of another project."""
     asked = say(monkeypatch, NOTHING)
     other = config.with_name("other.json")
     other.write_text(config.read_text())
@@ -112,15 +106,11 @@ def test_what_cannot_be_served_is_an_error_with_its_code_and_remedy(
     assert remedy in refused.value.remedy
 
 
-def test_a_server_that_the_configuration_does_not_name_is_not_started_for(config: Path) -> None:
+def test_a_server_that_the_configuration_does_not_name_is_told_with_those_that_it_does(config: Path) -> None:
     """A typing error would start every server to find out."""
     with pytest.raises(CommandError, match="there is no server 'fs': the configuration has no servers") as refused:
         ask(Source((config,)), Restart("fs"), only="fs")
     assert refused.value.code == ExitCode.NOT_FOUND
-
-
-def test_the_servers_that_there_are_are_named(config: Path) -> None:
-    """The user would have to open the file."""
     write_config(config, a={"command": "true"}, b={"command": "${NOT_SET_QD}"})
     with pytest.raises(CommandError, match="the servers are a, b"):
         check_server(source_module.load(Source((config,))), "c")
@@ -192,18 +182,16 @@ def native(folder: Path, profile: ProfileName = ProfileName.AUTHORING) -> Native
     return NativeOptions(profile, folder)
 
 
-def test_a_serve_that_offers_the_same_native_tools_is_asked(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one command has started, the next would not find."""
+def test_a_serve_that_offers_the_same_native_tools_alone_is_asked(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one command has started, the next would not find; or a look be run by one that writes."""
     wanted = native(config.parent)
     asked = say(monkeypatch, NOTHING)
     with RuntimeDirectory.create(configuration_digest([config.parent])) as directory:
         directory.announce([], "1", wanted.fingerprint)
         assert ask(Source((), native=wanted), Tools()) is NOTHING
         assert asked == [directory.path]
-
-
-def test_a_serve_that_offers_other_native_tools_is_left_alone(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that may only look would be run by a serve that changes files."""
     asked = say(monkeypatch, NOTHING)
     with (
         RuntimeDirectory.create(configuration_digest([config.parent])) as alone,
@@ -295,16 +283,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return work
 
 
-def test_without_named_files_those_that_are_found_are_meant(home: Path) -> None:
+def test_without_named_files_those_that_are_found_are_meant_and_their_serve_is_found(home: Path) -> None:
     """Every command would have to name the file that serve has found by itself."""
+    assert load(Source(), may_be_empty=True).ids == ()
     write_config(home / ".mcp.json", theirs={"command": "true"})
     settings = load(Source())
     assert settings.ids == ("theirs",)
     assert settings.config_paths == (home / ".mcp.json",)
-
-
-def test_who_serves_what_was_found_is_found_by_the_same_name(home: Path) -> None:
-    """A command beside a serve would start servers of its own, and `restart` would restart nobody's."""
     source = Source()
     before = source.digest
     assert before == candidates_digest(each.path for each in candidates(home, os.environ))
@@ -313,8 +298,3 @@ def test_who_serves_what_was_found_is_found_by_the_same_name(home: Path) -> None
     named = Source((home / ".mcp.json",))
     assert named.digest == load(named).digest == configuration_digest([home / ".mcp.json"])
     assert named.digest != before
-
-
-def test_a_command_that_needs_no_configuration_gets_an_empty_one(home: Path) -> None:
-    """The ledger could not be looked at once its servers are gone from every file."""
-    assert load(Source(), may_be_empty=True).ids == ()

@@ -8,16 +8,12 @@ from hypothesis import strategies as st
 from quarterdeck.common.in_flight import InFlight, client_with_most
 
 
-def test_a_client_meets_its_own_bound_and_has_room_again_when_one_ends() -> None:
-    """One client would take all there is; or be shut out for ever after a flood."""
+def test_clients_that_fill_a_bound_shut_out_themselves_alone_and_have_room_again() -> None:
+    """One client would take all there is, lock out whoever has none, or be shut out for ever."""
     made = InFlight(2, 10)
     assert [made.begin("a") for _ in range(3)] == ["", "", "2 of this client are under way"]
     made.end("a")
     assert made.begin("a") == ""
-
-
-def test_clients_that_fill_the_bound_of_all_shut_out_themselves_alone() -> None:
-    """A flood through many sessions would lock out whoever has none."""
     made = InFlight(4, 8)
     for client in ("a", "b"):
         assert [made.begin(client) for _ in range(4)] == [""] * 4
@@ -26,17 +22,13 @@ def test_clients_that_fill_the_bound_of_all_shut_out_themselves_alone() -> None:
     assert made.begin("calm") == "10 of all clients are under way, 2 of them with this token"
 
 
-def test_a_token_with_many_sessions_has_one_share() -> None:
-    """One token would lock all others out, each of its sessions with a share of its own."""
+def test_a_token_has_one_share_which_its_sessions_share() -> None:
+    """One token would lock all others out, or one window of an editor its user's others."""
     made = InFlight(4, 8)
     assert [made.begin(f"greedy/{number}") for number in range(8)] == [""] * 8
     assert [made.begin("calm") for _ in range(4)] == [""] * 4
     assert "with this token" in made.begin("greedy/new")
     assert made.begin("third/1") == ""
-
-
-def test_of_one_token_the_session_that_has_less_is_let_in() -> None:
-    """One window of an editor would shut out its user's others, which share a token."""
     made = InFlight(8, 8)
     assert [made.begin("me/busy") for _ in range(8)] == [""] * 8
     assert [made.begin("me/calm") for _ in range(4)] == [""] * 4

@@ -148,10 +148,12 @@ def test_what_leads_nowhere_fails_as_the_kernel_says(base: Path, path: str, numb
 
 
 @pytest.mark.parametrize("path", ["/", "//", "/..", "/../../."])
-def test_the_top_has_no_name(path: str) -> None:
-    """`/` would be taken for something in a directory, and be replaced there."""
+def test_the_top_has_no_name_and_nothing_at_a_spot_is_a_missing_file(path: str) -> None:
+    """`/` would be replaced in a directory, or a tool fail with an error of ours."""
     with walk(path) as spot:
         assert (spot.directory, spot.name, spot.is_directory) == (None, "", True)
+    with pytest.raises(FileNotFoundError):
+        FoundPath(None).held()
 
 
 def test_no_descriptor_is_kept(base: Path) -> None:
@@ -206,9 +208,3 @@ def test_without_proc_nothing_is_said_to_be_missing(monkeypatch: pytest.MonkeyPa
         with pytest.raises(OSError, match="/proc") as caught:
             path_of_fd(spot.held()[0])
     assert caught.value.errno == errno.ENOSYS
-
-
-def test_nothing_at_a_spot_is_a_missing_file() -> None:
-    """A tool would fail with an error of ours."""
-    with pytest.raises(FileNotFoundError):
-        FoundPath(None).held()

@@ -62,7 +62,7 @@ async def test_work_that_has_begun_is_done_before_its_waiter_is_cancelled(
 
 
 async def test_work_says_how_it_ended_to_whoever_waits() -> None:
-    """A decision that could not be recorded would seem to count."""
+    """A decision that could not be recorded would seem to count, a failed listener to have been told to end."""
 
     async def fail() -> None:
         raise ValueError("a full disk")
@@ -73,6 +73,18 @@ async def test_work_says_how_it_ended_to_whoever_waits() -> None:
     assert await carried_through(answer) == 42
     with pytest.raises(ValueError, match="a full disk"):
         await carried_through(fail)
+    ends: list[str] = []
+
+    async def fail() -> None:
+        raise ValueError("the address is gone")
+
+    async def answer() -> int:
+        return 42
+
+    assert await told_to_end(answer, lambda: ends.append("answer")) == 42
+    with pytest.raises(ValueError, match="the address is gone"):
+        await told_to_end(fail, lambda: ends.append("fail"))
+    assert ends == ["answer", "fail"]
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -104,22 +116,6 @@ async def test_a_cancellation_has_work_end_and_waits_for_it(
     await asyncio.wait((task,), timeout=PATIENCE_S)
     assert steps == ["answered"]
     assert task.cancelled() is (cancel is cancel_twice)
-
-
-async def test_work_that_ends_by_itself_says_how() -> None:
-    """A listener that failed would seem to have ended as it was told."""
-    ends: list[str] = []
-
-    async def fail() -> None:
-        raise ValueError("the address is gone")
-
-    async def answer() -> int:
-        return 42
-
-    assert await told_to_end(answer, lambda: ends.append("answer")) == 42
-    with pytest.raises(ValueError, match="the address is gone"):
-        await told_to_end(fail, lambda: ends.append("fail"))
-    assert ends == ["answer", "fail"]
 
 
 @pytest.mark.parametrize("cancel", [cancel_twice, cancel_scope])

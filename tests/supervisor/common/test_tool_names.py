@@ -143,19 +143,16 @@ def test_neither_of_two_tools_has_the_alias_that_both_would_have() -> None:
 
 
 def test_the_default_fits_behind_every_known_clients_prefix() -> None:
-    """One client's users would lose tools without having set anything up wrongly."""
+    """One client's users would lose tools, or the option promise what it does not keep."""
     longest = f"{'s' * MAX_SERVER_ID_CHARS}__{'t' * 128}"
     (shown,) = public_names([longest], NameBudget()).values()
     assert len(shown) == DEFAULT_LIMIT == 46
     for prefix in CLIENT_PREFIXES.values():
         assert CLIENT_NAME in prefix
         assert EVERYBODYS.fullmatch(prefix + shown)
-
-
-def test_a_budget_behind_a_prefix_is_what_the_prefix_leaves() -> None:
-    """The option would promise what it does not keep."""
     assert NameBudget.behind("mcp__deck__").limit == 53
     assert NameBudget.behind("").limit == MAX_NAME_CHARS
+    assert set(capability_ids()) == NATIVE_NAMES
 
 
 @pytest.mark.parametrize("limit", [MIN_LIMIT - 1, 1, 0, -1])
@@ -165,8 +162,3 @@ def test_a_budget_in_which_nothing_can_be_told_apart_is_refused(limit: int) -> N
         NameBudget(limit)
     with pytest.raises(ValueError, match="24 are needed"):
         NameBudget.behind("p" * (MAX_NAME_CHARS - limit))
-
-
-def test_the_native_names_are_the_catalogues() -> None:
-    """A server's tool that poses as a native one would not be found out."""
-    assert set(capability_ids()) == NATIVE_NAMES

@@ -47,22 +47,26 @@ def test_json_means_the_same_when_it_is_made_printable(text: str) -> None:
     assert not any("\x7f" <= character <= "\x9f" for character in printable_json(encoded))
 
 
-def test_a_description_is_cut_to_its_first_line() -> None:
-    """A table row would run over many lines."""
+def test_words_for_a_line_are_short_counted_and_on_it() -> None:
+    """A table row would run over many lines, be forged by a tool's name, or read `1 events`."""
     assert one_line("\n  Reads a file.  \n\nIn detail: …") == "Reads a file."
     assert one_line("") == ""
+    assert [counted(number, "event") for number in (0, 1, 2, 2000)] == [
+        "0 events",
+        "1 event",
+        "2 events",
+        "2,000 events",
+    ]
+    assert counted(2, "entry", "entries") == "2 entries"
+    assert flat("a\nb\tc\x1b[2Jd\r") == "a\\nb\\tc\\x1b[2Jd\\x0d"
+    assert clipped("abc", 3) == "abc"
+    assert clipped("abcd", 3) == "abc…"
+    assert printable_json('"a\u202eb\U000e0041"') == '"a\\u202eb\\udb40\\udc41"'
 
 
 @pytest.mark.parametrize(
     ("count", "shown"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1.0 KiB"),
-        (13_000_000, "12.4 MiB"),
-        (2**30, "1.0 GiB"),
-        (2**42, "4.0 TiB"),
-    ],
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (13_000_000, "12.4 MiB"), (2**30, "1.0 GiB"), (2**42, "4.0 TiB")],
 )
 def test_sizes_are_readable(count: int, shown: str) -> None:
     """People would count digits."""
@@ -83,28 +87,6 @@ def test_sizes_are_readable(count: int, shown: str) -> None:
 def test_times_are_readable(seconds: float, shown: str) -> None:
     """People would divide by 86,400."""
     assert duration(seconds) == shown
-
-
-def test_one_is_one_and_many_are_many() -> None:
-    """A user would read `1 events`."""
-    assert [counted(number, "event") for number in (0, 1, 2, 2000)] == [
-        "0 events",
-        "1 event",
-        "2 events",
-        "2,000 events",
-    ]
-    assert counted(2, "entry", "entries") == "2 entries"
-
-
-def test_a_flat_text_stays_on_its_line() -> None:
-    """A tool's name could forge a row of a table."""
-    assert flat("a\nb\tc\x1b[2Jd\r") == "a\\nb\\tc\\x1b[2Jd\\x0d"
-
-
-def test_a_long_text_is_clipped_and_shows_that_it_was() -> None:
-    """A message would fill a screen with what somebody sent."""
-    assert clipped("abc", 3) == "abc"
-    assert clipped("abcd", 3) == "abc…"
 
 
 ORDERS = (
@@ -132,8 +114,3 @@ def test_no_text_orders_continuous_integration_about(order: str) -> None:
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
     """Code, addresses and headings in a tool's answer would be spoiled."""
     assert printable(text) == text
-
-
-def test_json_for_people_hides_no_direction() -> None:
-    """A name would be read from right to left in a script's log."""
-    assert printable_json('"a\u202eb\U000e0041"') == '"a\\u202eb\\udb40\\udc41"'

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.clients import link_entry
+from quarterdeck.cli.configure import clients
 
 from .client_commands import Run, commands, home_of
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(link_entry, "own_command", lambda: ("/opt/quarterdeck",))
+    monkeypatch.setattr(clients, "own_command", lambda: ("/opt/quarterdeck",))
     return home_of(tmp_path, monkeypatch)
 
 

@@ -69,10 +69,7 @@ def test_a_token_ends_after_90_days_unless_told_otherwise(
 
 @pytest.mark.parametrize(("typed", "lifetime"), [("\n", 90 * DAY), ("12h\n", DAY / 2), ("never\n", None)])
 def test_a_person_is_asked_for_how_long(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    typed: str,
-    lifetime: timedelta | None,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, typed: str, lifetime: timedelta | None
 ) -> None:
     """A user would not come to know that a token ends, or how to say when."""
     terminal = StringIO(typed)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.places import paths
+from quarterdeck.cli.configure import purge
 from quarterdeck.config.places.paths import configuration_digest, make_private_dir, server_paths
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.ledger.store.lease import Holder, take_lease
@@ -23,7 +23,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(state))
     monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(base / "run"))
     monkeypatch.delenv("QUARTERDECK_CONFIG", raising=False)
-    monkeypatch.setattr(paths, "runtime_roots", lambda: (base / "run",))
+    monkeypatch.setattr(purge, "runtime_roots", lambda: (base / "run",))
     monkeypatch.chdir(tmp_path)
     for name in ("one.json", "two.json"):
         write(base / name, {"mcpServers": {}})
@@ -55,10 +55,10 @@ def any_in(path: Path) -> bool:
 ALL = {"one", "two", "workspaces", "ledger", "token"}
 
 
-def test_what_is_there_is_only_shown_unless_something_is_named(
+def test_what_is_there_is_shown_and_removed_only_when_something_is_named(
     state: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Looking would remove things, or a user decide without knowing what is large."""
+    """Looking would remove things, or a script not know what was removed."""
     assert run("purge") == 0
     out, err = capsys.readouterr()
     assert [line.split()[1:4] for line in out.splitlines()[1:]] == [
@@ -70,6 +70,14 @@ def test_what_is_there_is_only_shown_unless_something_is_named(
     ]
     assert "--all" in err
     assert left(state) == ALL
+    assert run("purge", "fs", "-c", "one.json", "--json", "--yes") == 0
+    [report] = json.loads(capsys.readouterr().out)
+    assert report["size_bytes"] >= 100_000
+    assert report["removed"]
+    assert report["is_whole"]
+    assert report["configuration"] == digest(state.parent / "one.json")
+    assert run("purge", "--json") == 0
+    assert not any(each["removed"] for each in json.loads(capsys.readouterr().out))
 
 
 def test_a_server_is_removed_of_one_configuration_or_of_all(state: Path, run: Run) -> None:
@@ -93,12 +101,6 @@ def test_all_keeps_the_records_and_says_so(state: Path, run: Run, capsys: pytest
     assert left(state) == set()
     assert state.is_dir()
     assert run("purge", "--all", "--yes") == 0
-
-
-def test_all_of_one_configuration(state: Path, run: Run) -> None:
-    """Everybody else's servers would go too."""
-    assert run("purge", "--all", "-c", "two.json", "--yes") == 0
-    assert left(state) == ALL - {"two"}
 
 
 def test_what_is_running_stays(state: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,26 +162,6 @@ def test_nobody_is_asked_where_nobody_is(state: Path, run: Run, capsys: pytest.C
     assert left(state) == ALL
 
 
-def test_a_no_is_a_no(state: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asks has to listen."""
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
-    monkeypatch.setattr("click.confirm", lambda *_, **__: False)
-    assert run("purge", "--all") == 0
-    assert left(state) == ALL
-
-
-def test_programs_are_told_in_json(state: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    """A script could not tell what was removed, nor how much it was."""
-    assert run("purge", "fs", "-c", "one.json", "--json", "--yes") == 0
-    [report] = json.loads(capsys.readouterr().out)
-    assert report["size_bytes"] >= 100_000
-    assert report["removed"]
-    assert report["is_whole"]
-    assert report["configuration"] == digest(state.parent / "one.json")
-    assert run("purge", "--json") == 0
-    assert not any(each["removed"] for each in json.loads(capsys.readouterr().out))
-
-
 @pytest.mark.parametrize("arguments", [["fs", "--all"], ["--ledger"], ["--all", "--ledger", "-c", "one.json"]])
 def test_contradictions_are_refused(state: Path, run: Run, arguments: list[str]) -> None:
     """Of two meanings the worse could be taken."""
@@ -194,12 +176,3 @@ def test_a_state_directory_of_others_is_refused(state: Path, run: Run, capsys: p
     assert "chmod 700" in capsys.readouterr().err
     state.chmod(0o700)
     assert left(state) == ALL
-
-
-def test_nothing_is_nothing(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A first look, before anything ran, would fail."""
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "none"))
-    monkeypatch.delenv("QUARTERDECK_CONFIG", raising=False)
-    assert run("purge") == 0
-    assert run("purge", "--all", "--yes") == 0
-    assert not (tmp_path / "none").exists()

@@ -104,17 +104,13 @@ def test_nothing_is_taken_out_without_a_word_from_the_user(
     assert (taken["servers"], taken["changed"]) == (["docs"], True)
 
 
-def test_a_projects_file_is_left_to_those_who_share_it(home: Path, run: Run) -> None:
-    """A commit would take the servers away from a whole team."""
+def test_a_projects_file_and_another_server_of_the_name_are_left(home: Path, run: Run) -> None:
+    """A commit would take servers from a whole team, or one that we do not run be gone."""
     (home / ".roo").mkdir()
     path = write(Path(".roo/mcp.json"), {"mcpServers": {"docs": {"command": "npx"}}})
     before = path.read_text()
     assert run("config", "import", "roo", "--take-out") == 0
     assert path.read_text() == before
-
-
-def test_another_server_of_the_same_name_is_not_taken_out(home: Path, run: Run) -> None:
-    """A server that we do not run would be gone."""
     path = write(home / ".codex" / "config.toml", CODEX)
     ours = write(home / ".config" / "quarterdeck" / "mcp.json", {"mcpServers": {"docs": {"command": "mine"}}})
     assert run("link", "codex", "--take-out") == 0
@@ -212,19 +208,3 @@ def test_what_cannot_be_dialled_is_refused(
     assert run("link", *arguments) == 2
     assert reason in capsys.readouterr().err
     assert (home / ".cursor" / "mcp.json").read_text() == "{}"
-
-
-@pytest.mark.parametrize(
-    "content", [b"a: &a [*a]\n", b"a: 1\na: 2\n", b"a: !x 1\n", b"a: \xff\n", b"#" * 300_000], ids=lambda each: each[:9]
-)
-def test_a_hostile_file_is_left_with_its_reason(
-    home: Path, run: Run, capsys: pytest.CaptureFixture[str], content: bytes
-) -> None:
-    """A client's file that somebody broke would be broken further, or hold the command up."""
-    path = home / ".config" / "goose" / "config.yaml"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(content)
-    for command in (["link", "goose"], ["unlink", "goose"], ["config", "import", "goose"]):
-        assert run(*command) == 2
-        assert str(path) in capsys.readouterr().err
-    assert path.read_bytes() == content

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from support.config.places import write_config
 
-from quarterdeck.cli.diagnose.check import files_after_id
+from quarterdeck.check.verdicts import Measured, Report, Verdict, outcomes
+from quarterdeck.cli.diagnose.check import files_after_id, print_report
 from quarterdeck.cli.program import run
 
 
@@ -30,3 +31,17 @@ def test_an_id_that_the_configuration_after_it_does_not_have_is_told(
     file = str(write_config(tmp_path / "one.json"))
     assert run(["check", "no-such-server", "-c", file]) == 2
     assert "there is no server 'no-such-server' in that configuration" in capsys.readouterr().err
+
+
+def test_a_server_begins_no_line_of_the_report(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its name would forge a finding of another check, or give orders to the CI in whose log the report is."""
+    evil = "notes\n::error file=app.py::forged\nerror    greeting: forged\u202e"
+    verdicts = outcomes([Verdict("ping", evil, evil)])
+    print_report(Report("s", evil, evil, (evil,), verdicts, Measured(), (evil,), evil), in_full=True)
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert not [line for line in lines if line.lstrip().startswith("::")]
+    assert [line for line in lines if line.startswith("error ")] == [
+        "error    ping: expected: ping is answered with an empty result"
+    ]
+    assert "\u202e" not in out

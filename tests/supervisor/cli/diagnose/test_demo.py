@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from quarterdeck.cli.diagnose import demo as demonstration
 from quarterdeck.cli.program import run
-from quarterdeck.demo import run as demonstration
 from quarterdeck.demo.run import AnyEvent, Death, DemoError, End, Fact, Promise, Quote, Scene, Table
 from quarterdeck_protocol.faults import Dossier
 
@@ -53,7 +53,9 @@ def test_it_reads_well_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsy
     ]
 
 
-def test_a_program_gets_every_event(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_gets_every_event_and_a_broken_promise_is_an_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A check of the demonstration would have to parse prose."""
     telling(monkeypatch, is_kept=True)
     assert run(["demo", "--json"]) == 0
@@ -61,10 +63,6 @@ def test_a_program_gets_every_event(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     kinds = ["scene", "fact", "quote", "table", "death", "promise", "promise", "end"]
     assert [event["event"] for event in told] == kinds
     assert told[4]["dossier"]["exit_status"] == 70
-
-
-def test_a_broken_promise_is_an_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody would notice."""
     telling(monkeypatch, is_kept=False)
     assert run(["demo"]) == 1
 

@@ -40,11 +40,7 @@ def finding(monkeypatch: pytest.MonkeyPatch, machine: Machine, test: SelfTest = 
 
 @pytest.mark.parametrize(
     ("machine", "code"),
-    [
-        (BEST, 0),
-        (replace(BEST, bubblewrap=Bubblewrap()), 1),
-        (Machine(system="darwin"), 2),
-    ],
+    [(BEST, 0), (replace(BEST, bubblewrap=Bubblewrap()), 1), (Machine(system="darwin"), 2)],
     ids=["full", "weaker", "none"],
 )
 def test_the_exit_code_says_how_far_a_machine_can_be_trusted(
@@ -73,17 +69,15 @@ def test_missing_libraries_of_native_tools_are_named_once_and_change_no_exit_cod
     assert out.count("pip install 'quarterdeck[native]'") == 1
 
 
-def test_people_see_each_remedy_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The one thing to do would be lost among its repetitions."""
+def test_remedies_are_told_once_facts_go_to_programs_and_nothing_to_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The one thing to do would be lost among repetitions, or a hostile bwrap retitle the window."""
     finding(monkeypatch, replace(BEST, cgroups=Cgroups()))
     run(["doctor"])
     out = capsys.readouterr().out
     assert out.count("systemd-run --user --scope") == 1
     assert "control group: memory, control group: pids, control group: cpu: not writable for us\n  systemd-run" in out
-
-
-def test_programs_get_the_facts_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A report would not say what was found."""
     finding(monkeypatch, BEST)
     run(["doctor", "--json"])
     document = json.loads(capsys.readouterr().out)
@@ -92,12 +86,6 @@ def test_programs_get_the_facts_too(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert document["attacks"] == [
         {"subject": "attack: read a secret", "state": "ok", "what": "Permission denied", "remedy": ""}
     ]
-
-
-def test_what_a_machine_says_cannot_write_to_the_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A hostile bwrap on the PATH could retitle the window."""
     finding(monkeypatch, replace(BEST, bubblewrap=Bubblewrap("/x/bwrap", why="\x1b]0;owned\x07")))
     run(["doctor"])
     assert "\x1b" not in capsys.readouterr().out

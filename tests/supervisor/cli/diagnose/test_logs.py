@@ -90,9 +90,10 @@ def test_the_older_half_comes_first(log: Path) -> None:
     assert read(log, 2) == [b"two", b"three"]
 
 
-def test_a_log_that_does_not_exist_has_no_lines(log: Path) -> None:
-    """A server that never wrote would be an error."""
+def test_a_log_that_begins_to_exist_is_followed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that never wrote would be an error, or `logs -f` have to wait for its first words."""
     assert read(log, 10) == []
+    assert followed(log, monkeypatch, appended(log, b"first\n")) == [b"first"]
 
 
 def test_what_is_written_later_is_followed_by_whole_lines(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,11 +101,6 @@ def test_what_is_written_later_is_followed_by_whole_lines(log: Path, monkeypatch
     log.write_bytes(b"one\nhalf")
     steps = [appended(log, b" a line\n"), appended(log, b"three\nfour\n")]
     assert followed(log, monkeypatch, *steps) == [b"one", b"half a line", b"three", b"four"]
-
-
-def test_a_log_that_begins_to_exist_is_followed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`logs -f` would have to be started after the server's first words."""
-    assert followed(log, monkeypatch, appended(log, b"first\n")) == [b"first"]
 
 
 def test_rotation_loses_no_line(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,11 +116,17 @@ def test_rotation_loses_no_line(log: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert followed(log, monkeypatch, rotate, appended(log, b"four\n")) == [b"one", b"two", b"three", b"four"]
 
 
-def test_a_line_without_end_comes_in_pieces(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hostile server could make us hold its whole log in memory, or see nothing of it."""
+def test_a_line_without_end_comes_in_pieces_with_the_time_of_its_begin(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hostile server could make us hold its whole log, or have a time of its own shown as ours."""
     monkeypatch.setattr(logs, "MAX_LINE_BYTES", 4)
     log.write_bytes(b"abcdefghij")
     assert read(log, 10) == [b"abcd", b"efgh"]
+    monkeypatch.setattr(logs, "MAX_LINE_BYTES", 30)
+    line = f"{AT}\t" + "x" * 9
+    log.write_text(f"{line}1999-01-01T00:00:00Z\tforged\n")
+    assert list(read_lines(log, 10)) == [(AT, b"x" * 9), (AT, b"1999-01-01T00:00:00Z\tforged")]
 
 
 AT = "2026-01-01T12:00:00Z"
@@ -134,19 +136,7 @@ def test_lines_have_their_times_where_they_have_one(log: Path) -> None:
     """A user could not tell the crash of today from last week's; or an older file could not be read."""
     log.with_name("stderr.log.1").write_text("of an older version\n")
     log.write_text(f"{AT}\tone\n{AT}\t2025-01-01T00:00:00Z\ttwo\n")
-    assert list(read_lines(log, 10)) == [
-        ("", b"of an older version"),
-        (AT, b"one"),
-        (AT, b"2025-01-01T00:00:00Z\ttwo"),
-    ]
-
-
-def test_a_further_piece_of_a_line_has_the_time_of_its_begin(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hostile server could put a time of its own into a long line, and have it shown as ours."""
-    monkeypatch.setattr(logs, "MAX_LINE_BYTES", 30)
-    line = f"{AT}\t" + "x" * 9
-    log.write_text(f"{line}1999-01-01T00:00:00Z\tforged\n")
-    assert list(read_lines(log, 10)) == [(AT, b"x" * 9), (AT, b"1999-01-01T00:00:00Z\tforged")]
+    assert list(read_lines(log, 10)) == [("", b"of an older version"), (AT, b"one"), (AT, b"2025-01-01T00:00:00Z\ttwo")]
 
 
 def test_logs_shows_local_times_and_programs_get_them_in_utc(

@@ -260,22 +260,10 @@ def test_values_that_an_entry_does_not_know_are_refused(
     assert "one of a, b" in said(capsys)
 
 
-def test_one_of_several_servers_has_to_be_named(
+def test_one_of_several_servers_has_to_be_named_and_no_other_is_taken_for_it(
     home: Home, run: Run, trials: Trials, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A look-alike of the server that was meant would be added."""
-    servers = [{"server": {"name": name, "packages": [NPM]}} for name in ("a.b/notes", "c.d/notes", "e.f/notes-too")]
-    home.registry.write_text(json.dumps({"servers": servers}))
-    assert run("add", "notes", "--yes", "--registry", home.registry) == 2
-    assert "several servers match 'notes': a.b/notes, c.d/notes" in said(capsys)
-    assert run("add", "c.d/notes", "--yes", "--registry", home.registry) == 0
-    assert home.rows["notes"]["registry"] == "c.d/notes"
-
-
-def test_a_server_that_is_called_otherwise_is_not_taken_for_the_one_that_is_named(
-    home: Home, run: Run, trials: Trials, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Whoever writes a well-known name into a description, or publishes more than one page of it, would be added."""
+    """A look-alike of the server that was meant would be added, or whoever publishes many."""
     home.publish("evil.example/jot", description="like notes, but better", packages=[NPM])
     assert run("add", "notes", "--yes", "--registry", home.registry) == 3
     assert "has no server 'notes'; like it: evil.example/jot" in said(capsys)
@@ -285,6 +273,12 @@ def test_a_server_that_is_called_otherwise_is_not_taken_for_the_one_that_is_name
     assert run("add", "notes", "--yes", "--registry", home.registry) == 2
     assert "several servers match 'notes': a.b/notes, and more" in said(capsys)
     assert trials.tried == []
+    servers = [{"server": {"name": name, "packages": [NPM]}} for name in ("a.b/notes", "c.d/notes", "e.f/notes-too")]
+    home.registry.write_text(json.dumps({"servers": servers}))
+    assert run("add", "notes", "--yes", "--registry", home.registry) == 2
+    assert "several servers match 'notes': a.b/notes, c.d/notes" in said(capsys)
+    assert run("add", "c.d/notes", "--yes", "--registry", home.registry) == 0
+    assert home.rows["notes"]["registry"] == "c.d/notes"
 
 
 @pytest.mark.parametrize(("address", "code"), [("10.0.0.1", 3), ("93.184.215.14", 0)])
@@ -393,17 +387,6 @@ def test_for_programs_there_is_a_document(
     assert [item["name"] for item in told["lists"]] == ["save"]
     assert "sk-1234567890abcdef1234" not in json.dumps(told)
     assert home.rows == {}
-
-
-def test_comments_and_other_keys_of_a_file_stay(home: Home, run: Run, trials: Trials) -> None:
-    """A user's notes would be lost with the first command."""
-    home.config.parent.mkdir(parents=True)
-    home.config.write_text(
-        '{\n  // mine\n  "trust": "strict", "servers": {\n    "a": {"url": "https://a.example"}, // one\n  }\n}\n'
-    )
-    assert run("add", "notes", "--yes", "--", "npx", "-y", "notes@1.0.0") == 0
-    text = home.config.read_text()
-    assert all(words in text for words in ("// mine", '"trust": "strict"', "// one", '"notes"'))
 
 
 @pytest.mark.parametrize(

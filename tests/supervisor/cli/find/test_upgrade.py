@@ -120,20 +120,6 @@ def test_where_the_registry_cannot_say_the_packages_own_index_is_asked(
     assert len(trials.tried) == 1
 
 
-def test_an_upgrade_of_an_open_version_pins_it(
-    home: Home, run: Run, trials: Trials, indexes: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Who wrote the row by hand could not have it pinned."""
-    home.write(clock={"command": "uvx", "args": ["mcp-time", "--utc"]})
-    indexes["mcp-time"] = "2.2.0"
-    assert run("upgrade", "clock", "--dry-run") == 0
-    assert "from an open version to 2.2.0" in capsys.readouterr().out
-    assert home.rows["clock"]["args"] == ["mcp-time", "--utc"]
-    assert run("upgrade", "clock", "--yes") == 0
-    assert home.rows["clock"]["args"] == ["mcp-time==2.2.0", "--utc"]
-    assert trials.tried[-1].args == ("mcp-time==2.2.0", "--utc")
-
-
 def test_a_no_and_a_failure_leave_the_pin(
     home: Home,
     run: Run,

@@ -129,12 +129,6 @@ def test_what_is_not_there_is_said(
     assert said in err
 
 
-def test_an_empty_list_is_said(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A user would wonder whether it had looked."""
-    assert run(["checkpoint", "list"]) == 0
-    assert "nothing to undo" in capsys.readouterr().err
-
-
 def test_a_change_is_undone_in_the_one_session_that_has_it_and_never_by_guess(
     work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,16 +143,6 @@ def test_a_change_is_undone_in_the_one_session_that_has_it_and_never_by_guess(
     assert ((work / "a").read_text(), (work / "b").read_text()) == ("two", "three")
     assert run(["checkpoint", "restore", "0002-write"]) == 0
     assert ((work / "a").read_text(), (work / "b").read_text()) == ("one", "three")
-
-
-def test_names_of_files_cannot_write_to_the_terminal(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file's name could hide what was done."""
-    change(work, FIRST, work / "a\x1b[2J\nb", "one")
-    for command in (["list"], ["restore", "0001-write"]):
-        assert run(["checkpoint", *command]) == 0
-        out = capsys.readouterr().out
-        assert "\x1b" not in out
-        assert "a\\x1b[2J\\nb" in out
 
 
 def test_a_store_that_others_may_change_is_refused(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,10 +85,15 @@ def test_another_command_line_is_another_server(one: str, other: str) -> None:
     assert server_id(shlex.split(one)) != server_id(shlex.split(other))
 
 
-def test_a_program_in_another_folder_is_another_server() -> None:
-    """`./server` of every project would share a home and approvals."""
+def test_a_server_is_told_apart_by_its_folder_only_where_that_says_what_it_is() -> None:
+    """`./server` of every project would share a home and approvals, or work in a folder that it cannot see."""
     assert server_id(["./server"], "/a") != server_id(["./server"], "/b")
     assert server_id(["npx", "x"], "/a") == server_id(["npx", "x"], "/b")
+    assert [config.cwd for config in settings_of().servers if isinstance(config, StdioServerConfig)] == [None]
+    shown = settings_of(sandbox='{"read": ["/work"]}', cwd="/work/project")
+    assert [config.cwd for config in shown.servers if isinstance(config, StdioServerConfig)] == ["/work/project"]
+    assert settings_of().digest != settings_of(words=("npx", "other")).digest
+    assert settings_of().digest == settings_of(trust="open").digest
 
 
 def settings_of(cwd: str = "/work", **asked: object) -> Settings:
@@ -113,19 +118,6 @@ def test_the_options_become_the_row(tmp_path: Path) -> None:
     assert settings.origin(config.id).standing is Standing.COMMAND
     assert settings.command == config.id
     assert "s3cret-s3cret-s3cret" in settings.secrets
-
-
-def test_a_server_runs_where_it_was_started_only_if_it_may_see_that() -> None:
-    """It would be refused at its start, or work in a folder that it cannot see."""
-    assert [config.cwd for config in settings_of().servers if isinstance(config, StdioServerConfig)] == [None]
-    shown = settings_of(sandbox='{"read": ["/work"]}', cwd="/work/project")
-    assert [config.cwd for config in shown.servers if isinstance(config, StdioServerConfig)] == ["/work/project"]
-
-
-def test_each_server_has_a_configuration_of_its_own() -> None:
-    """Commands would find another's `run`, and servers share a home."""
-    assert settings_of().digest != settings_of(words=("npx", "other")).digest
-    assert settings_of().digest == settings_of(trust="open").digest
 
 
 @pytest.mark.parametrize(

@@ -40,11 +40,7 @@ def test_a_port_that_is_taken_ends_before_anything_is_started(
     ],
 )
 def test_what_no_client_could_use_is_a_usage_error(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    said: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
     """The clients that it was meant for would be locked out."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
@@ -64,7 +60,7 @@ def test_the_lock_that_is_followed_is_the_users_word(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(serve_module, "_serve", keep)
     monkeypatch.setattr(serve_module, "raise_open_files_limit", lambda: None)
-    monkeypatch.setattr(serve_module, "read_lock", lambda _: None)
+    monkeypatch.setattr(serve_module, "_read_lock", lambda _: None)
     words = ["serve", "-c", str(tmp_path / "mcp.json"), "--locked", "--lock-file", str(tmp_path / "my.lock")]
     assert run(words) == 0
     assert {f"{tmp_path}/my.lock", f"{tmp_path}/lock.ignore"} <= set(plans[0].settings.trusted)

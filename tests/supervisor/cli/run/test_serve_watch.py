@@ -113,30 +113,29 @@ def files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Files:
     return files
 
 
-async def test_what_changed_is_said_and_applied(files: Files, caplog: pytest.LogCaptureFixture) -> None:
-    """A user could not see whether an edit was taken."""
+async def test_what_changed_is_said_and_applied_and_nothing_else(
+    files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A user could not see whether an edit was taken; each save would restart servers, or undo the command line."""
+    product = files.product()
+    files.path.write_text(files.path.read_text() + "\n\n")
+    await files.reload(product)
+    assert (product.reloads, caplog.messages) == ([], [])
     product = files.product()
     files.write(b={"command": "three"}, c={"command": "four"})
     await files.reload(product)
     [settings] = product.reloads
     assert settings.ids == ("b", "c")
     assert caplog.messages == ["the configuration changed: added: c; removed: a; changed: b"]
-
-
-async def test_a_file_that_says_the_same_changes_nothing(files: Files, caplog: pytest.LogCaptureFixture) -> None:
-    """Each save of an editor would restart servers, or fill the log."""
-    product = files.product()
-    files.path.write_text(files.path.read_text() + "\n\n")
-    await files.reload(product)
-    assert (product.reloads, caplog.messages) == ([], [])
-
-
-async def test_another_budget_of_results_alone_is_applied_too(files: Files) -> None:
-    """Clients would be answered by the one that a user took away."""
     product = files.product()
     files.path.write_text(json.dumps({**json.loads(files.path.read_text()), "max_result_tokens": 7}))
     await files.reload(product)
     assert [settings.max_result_tokens for settings in product.reloads] == [7]
+    product = files.product()
+    product.settings = replace(product.settings, settle_s=0.25, names=NameBudget(40))
+    files.write(a={"command": "one"})
+    await files.reload(product)
+    assert (product.settings.settle_s, product.settings.names) == (0.25, NameBudget(40))
 
 
 async def test_a_row_that_breaks_runs_on_and_all_else_changes(files: Files, caplog: pytest.LogCaptureFixture) -> None:
@@ -159,10 +158,10 @@ async def test_a_row_that_breaks_runs_on_and_all_else_changes(files: Files, capl
     assert errors == [f"{each.message}; {each.meanwhile}" for each in (kept, skipped)]
 
 
-async def test_a_row_that_runs_as_it_was_takes_its_next_good_form(
+async def test_a_broken_row_runs_on_until_it_is_mended_or_taken_out_and_keeps_no_edit_out(
     files: Files, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A typo that was mended would need a restart, or the banner stay for ever."""
+    """A mended typo would need a restart, or one row freeze the file for ever."""
     product = files.product()
     for row in ({"command": 7}, {"command": 8}, {"command": "mended"}):
         files.write(a=row, b={"command": "two"})
@@ -170,19 +169,20 @@ async def test_a_row_that_runs_as_it_was_takes_its_next_good_form(
     assert {config.id: config.command for config in product.settings.servers} == {"a": "mended", "b": "two"}
     assert product.settings.troubles == ()
     assert "the whole configuration can be used again" in caplog.messages
-
-
-async def test_a_broken_row_that_is_taken_out_is_stopped(files: Files) -> None:
-    """A server would run for ever that no file names."""
     product = files.product()
     for rows in ({"a": {"command": 7}, "b": {"command": "two"}}, {"b": {"command": "two"}}):
         files.write(**rows)
         await files.reload(product)
     assert product.settings.ids == ("b",)
+    files.write(a={"command": "one"}, half={"command": "${NOPE}"})
+    product = files.product()
+    files.write(a={"command": "one", "call_timeout_s": 5}, half={"command": "${NOPE}"})
+    await files.reload(product)
+    assert len(product.reloads) == 1
 
 
-async def test_overrides_and_secrets_of_a_row_that_runs_as_it_was_are_as_they_were(files: Files) -> None:
-    """A client would see hidden tools, or a log the secret, because of a typo beside them."""
+async def test_what_a_running_server_has_stays_hidden_from_clients_logs_and_itself(files: Files) -> None:
+    """A client would see hidden tools, a log an old key, a server write what the next edit reads."""
     row = {"command": "one", "env": {"API_KEY": "hunter2-hunter2"}, "hide": ["purge*"]}
     files.write(a=row)
     product = files.product()
@@ -192,6 +192,20 @@ async def test_overrides_and_secrets_of_a_row_that_runs_as_it_was_are_as_they_we
     assert product.settings.overrides == {"a": before}
     assert "hunter2-hunter2" in product.settings.secrets
     assert product.settings.origin("a").row["command"] == "one"
+    files.write(a={"command": "one", "env": {"API_KEY": "hunter2-hunter2"}})
+    product = files.product()
+    files.write(a={"command": "one", "env": {"API_KEY": "swordfish-swordfish"}})
+    await files.reload(product)
+    assert files.hidden
+    assert {"hunter2-hunter2", "swordfish-swordfish"} <= files.hidden[-1]
+    files.write(a={"command": "one", "envFile": "old.env"})
+    product = files.product()
+    files.write(a={"command": "one", "envFile": "new.env"})
+    for name in ("old.env", "new.env"):
+        (files.path.parent / name).write_text("")
+    await files.reload(product)
+    kept = {Path(path).name for path in product.settings.trusted}
+    assert {"mcp.json", "old.env", "new.env"} <= kept
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"mcpServers": {"a": {"comm'])
@@ -213,15 +227,6 @@ async def test_a_file_that_cannot_be_parsed_changes_nothing_until_it_is_mended(
     await files.reload(product)
     assert product.settings.ids == ("a",)
     assert product.settings.troubles == ()
-
-
-async def test_what_was_broken_before_does_not_keep_an_edit_out(files: Files) -> None:
-    """One row whose variable was never set would freeze the file for ever."""
-    files.write(a={"command": "one"}, half={"command": "${NOPE}"})
-    product = files.product()
-    files.write(a={"command": "one", "call_timeout_s": 5}, half={"command": "${NOPE}"})
-    await files.reload(product)
-    assert len(product.reloads) == 1
 
 
 async def test_a_file_that_is_taken_away_stops_nothing(files: Files, caplog: pytest.LogCaptureFixture) -> None:
@@ -252,37 +257,6 @@ async def test_a_projects_trouble_holds_up_no_edit_of_the_users(
     files.write(a={"command": "one"})
     await files.reload(product)
     assert [config.id for config in product.settings.servers] == ["a"]
-
-
-async def test_what_was_wished_on_the_command_line_stays(files: Files) -> None:
-    """Tools would change their names for clients with an edit of a file."""
-    product = files.product()
-    product.settings = replace(product.settings, settle_s=0.25, names=NameBudget(40))
-    files.write(a={"command": "one"})
-    await files.reload(product)
-    assert (product.settings.settle_s, product.settings.names) == (0.25, NameBudget(40))
-
-
-async def test_what_was_the_users_word_when_servers_were_started_is_kept_from_them(files: Files) -> None:
-    """A server that still runs could write what the next edit reads again."""
-    files.write(a={"command": "one", "envFile": "old.env"})
-    product = files.product()
-    files.write(a={"command": "one", "envFile": "new.env"})
-    for name in ("old.env", "new.env"):
-        (files.path.parent / name).write_text("")
-    await files.reload(product)
-    kept = {Path(path).name for path in product.settings.trusted}
-    assert {"mcp.json", "old.env", "new.env"} <= kept
-
-
-async def test_secrets_that_were_taken_out_stay_hidden(files: Files) -> None:
-    """A server that still runs with the old key would print it into the log."""
-    files.write(a={"command": "one", "env": {"API_KEY": "hunter2-hunter2"}})
-    product = files.product()
-    files.write(a={"command": "one", "env": {"API_KEY": "swordfish-swordfish"}})
-    await files.reload(product)
-    assert files.hidden
-    assert {"hunter2-hunter2", "swordfish-swordfish"} <= files.hidden[-1]
 
 
 async def test_new_warnings_are_told_once(files: Files, caplog: pytest.LogCaptureFixture) -> None:

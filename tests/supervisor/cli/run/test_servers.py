@@ -49,7 +49,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
 def test_ps_shows_each_server_and_what_is_wrong(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A user would see that something is down, but neither why nor what to do."""
+    """A user would see that something is down, but neither why nor what to do; a monitor would parse a table."""
     answering(monkeypatch, ServerList((READY, DEAD)))
     assert run(["ps"]) == 0
     out = capsys.readouterr().out
@@ -65,28 +65,20 @@ def test_ps_shows_each_server_and_what_is_wrong(
         "  exit status 3, up 42 s, peak memory 12.4 MiB, 0.50 s of CPU",
         *(f"  stderr: {letter}" for letter in "cdefg"),
     ]
-
-
-def test_memory_that_was_only_sampled_is_told_as_a_lower_bound() -> None:
-    """A server that died of its memory within a second would be said to have used 2 MiB."""
-    sampled = Dossier(peak_rss_bytes=2 << 20, peak_is_sampled=True)
-    assert servers.describe_dossier(sampled) == ["peak memory at least 2.0 MiB"]
-
-
-def test_tools_that_a_person_has_blocked_are_not_said_to_wait_for_one() -> None:
-    """A user would go to approve what was refused on purpose."""
-    counted = msgspec.structs.replace(READY, held=2, blocked=1)
-    assert servers.describe_tools(counted) == "12, 2 held, 1 blocked"
-    assert servers.describe_tools(READY) == "12"
-
-
-def test_ps_for_programs_has_every_figure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A monitor would have to parse a table."""
     answering(monkeypatch, ServerList((READY, DEAD)))
     assert run(["ps", "--json"]) == 0
     fs, git = json.loads(capsys.readouterr().out)["servers"]
     assert (fs["memory_bytes"], fs["uptime_s"], fs["fault"]) == (13_000_000, 192.0, None)
     assert git["fault"]["dossier"]["exit_status"] == 3
+
+
+def test_a_death_is_told_with_all_that_is_known_and_a_block_is_no_hold() -> None:
+    """The reason of a death would be seen by nobody."""
+    counted = msgspec.structs.replace(READY, held=2, blocked=1)
+    assert servers.describe_tools(counted) == "12, 2 held, 1 blocked"
+    assert servers.describe_tools(READY) == "12"
+    dossier = Dossier(signal=9, limit="memory", hints=("it asked for more than it may have",))
+    assert describe_dossier(dossier) == ["killed by SIGKILL, limit hit: memory", "it asked for more than it may have"]
 
 
 def test_ps_says_in_a_word_whether_a_sandbox_is_weaker_and_in_a_line_what_is_reachable(
@@ -125,12 +117,6 @@ def test_a_restart_succeeds_only_when_the_server_is_ready(
     assert json.loads(capsys.readouterr().out)["server"]["phase"] == server.phase
 
 
-def test_a_death_is_told_with_all_that_is_known() -> None:
-    """The reason of a death would be in the dossier, and nobody would see it."""
-    dossier = Dossier(signal=9, limit="memory", hints=("it asked for more than it may have",))
-    assert describe_dossier(dossier) == ["killed by SIGKILL, limit hit: memory", "it asked for more than it may have"]
-
-
 @pytest.mark.parametrize(
     ("message", "said"),
     [
@@ -157,10 +143,10 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_ps_without_a_serve_starts_nothing_and_says_what_is_configured(
+def test_ps_without_a_serve_starts_nothing_and_tells_of_a_daemon(
     nobody: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every server would be started to be shown for a second."""
+    """Every server would be started to be shown for a second, or a daemon be denied."""
     rows = {"a": {"command": "touch", "args": ["started"]}, "half": {"command": "${NOT_SET_QD}"}}
     write_config(nobody / "mcp.json", **rows)
     assert run(["ps", "-c", "mcp.json"]) == 0
@@ -176,10 +162,6 @@ def test_ps_without_a_serve_starts_nothing_and_says_what_is_configured(
     assert [*told["broken"]] == ["half"]
     assert not (nobody / "started").exists()
     assert not (nobody / "state_dir").exists()
-
-
-def test_ps_tells_of_the_daemon_that_up_has_started(nobody: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`up` would say that the daemon runs, and `ps` a moment later that nothing does."""
     write_config(nobody / "mcp.json", a={"command": "true"})
     make_private_dir(daemon_dir())
     told = tell_process(daemon_dir())
@@ -191,21 +173,6 @@ def test_ps_tells_of_the_daemon_that_up_has_started(nobody: Path, capsys: pytest
         assert f"there is nothing to restart: t{daemon}\n" in capsys.readouterr().err
     finally:
         os.close(told)
-
-
-def test_ps_with_nothing_configured_says_what_to_write(nobody: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A new user would see an empty table, or be told of an option that ps lacks."""
-    assert run(["ps"]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("No daemon runs, and no server is configured.\n  fix: ")
-    assert "--profile" not in out
-
-
-def test_a_restart_without_a_serve_starts_nothing(nobody: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A server would be started, restarted and stopped, and the user believe that theirs was."""
-    write_config(nobody / "mcp.json", a={"command": "true"})
-    assert run(["restart", "a", "-c", "mcp.json"]) == 4
-    assert "there is nothing to restart: no daemon runs\n" in capsys.readouterr().err
 
 
 def test_ps_finds_the_one_deck_that_runs_whatever_its_configuration(
@@ -289,12 +256,6 @@ def test_the_cause_comes_first_and_what_runners_add_does_not_come(text: str, fir
     assert not any("notice" in line or line.startswith("Node.js") for line in shown)
 
 
-def test_no_words_are_no_lines() -> None:
-    """An empty end would be a line of nothing."""
-    assert last_words("\n npm \nnpm notice x") == [" npm "]
-    assert last_words("") == []
-
-
 SANDBOX = SandboxView("landlock", "full", ("network: full",))
 SERVER = ServerView("fs", "ready", "stdio", 2, 4711, 4710, 4096, 60.0, 0, "2025-11-25", None, SANDBOX)
 LAST_DEATH = FaultView("transport", "limit_hit", "it hit a limit", "raise it", "unknown", Dossier(signal=9))
@@ -342,8 +303,15 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
     return requests
 
 
-def test_a_confined_server_is_shown_whole(asked: list[object], capsys: pytest.CaptureFixture[str]) -> None:
-    """A user could not tell what the server can reach and use."""
+def test_one_server_is_started_and_shown_whole(
+    asked: list[tuple[object, ...]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All the others would be started to look at one, or a user not know what it can reach and use."""
+    assert run(["inspect", "web", "--own", "--allow-unsandboxed"]) == 0
+    ((whom, request, only),) = asked
+    assert (request, only) == (Inspect("web"), "web")
+    assert (whom.own, whom.allow_unsandboxed) == (True, True)  # type: ignore[attr-defined]
+    capsys.readouterr()
     assert run(["inspect", "fs"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "fs is ready",
@@ -372,38 +340,13 @@ def test_a_confined_server_is_shown_whole(asked: list[object], capsys: pytest.Ca
         "  fix: raise it",
         "  killed by SIGKILL",
     ]
-
-
-def test_a_server_without_a_process_says_so(asked: list[object], capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing would look like nothing enforced."""
     assert run(["inspect", "web"]) == 0
     assert capsys.readouterr().out.splitlines() == ["web is ready", "sandbox  a remote server"]
 
 
-def test_programs_get_all_of_it(asked: list[object], capsys: pytest.CaptureFixture[str]) -> None:
-    """A program would have to parse a table."""
-    assert run(["inspect", "fs", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["policy"]["limits"] == {"cpu_s": 1}
-    assert told["receipt"]["properties"] == [{"name": "memory", "strength": "partial", "mechanism": "looks"}]
-    assert told["limits"][0]["most"] == 2 << 30
-    assert told["last_death"]["dossier"]["signal"] == 9
-
-
-def test_only_the_server_in_question_is_started(asked: list[tuple[object, ...]]) -> None:
-    """All the others would be started to look at one."""
-    assert run(["inspect", "web", "--own", "--allow-unsandboxed"]) == 0
-    ((whom, request, only),) = asked
-    assert (request, only) == (Inspect("web"), "web")
-    assert (whom.own, whom.allow_unsandboxed) == (True, True)  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize(
     ("policy", "text"),
-    [
-        (b"null", None),
-        (b'{"preset":"strict","network":["a:1","b:2"],"require":[]}', "preset strict; network a:1, b:2"),
-    ],
+    [(b"null", None), (b'{"preset":"strict","network":["a:1","b:2"],"require":[]}', "preset strict; network a:1, b:2")],
 )
 def test_a_policy_is_told_without_what_is_empty(policy: bytes, text: str | None) -> None:
     """What a user wrote would drown in defaults."""

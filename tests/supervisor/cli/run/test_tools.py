@@ -9,6 +9,8 @@ import pytest
 
 from quarterdeck.cli.program import run
 from quarterdeck.cli.run import tools
+from quarterdeck.cli.run.tools import Cost, token_report
+from quarterdeck.common.tokens import tokens_of_tool
 from quarterdeck.control.protocol import (
     Answer,
     Call,
@@ -50,10 +52,10 @@ def result(value: object, *, is_error: bool = False) -> Result:
     return Result(msgspec.Raw(msgspec.json.encode(value)), is_error)
 
 
-def test_tools_are_listed_and_the_absent_are_named(
+def test_tools_are_listed_and_the_absent_and_held_are_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A tool that is missing because its server is down would be looked for elsewhere."""
+    """A tool that is missing because its server is down, or held, would be looked for elsewhere."""
     view = ServerView("git", "faulted", "stdio", 0, None, None, None, None, 0, None, DOWN)
     tool = ToolView("fs__read", "fs", "Reads\x1b[2J a file.\nMore.", msgspec.Raw(b'{"name":"read"}'))
     answering(monkeypatch, ToolList((tool,), (view,)))
@@ -65,13 +67,16 @@ def test_tools_are_listed_and_the_absent_are_named(
     listed = json.loads(capsys.readouterr().out)
     assert listed["tools"][0]["definition"] == {"name": "read"}
     assert listed["absent"][0]["fault"]["code"] == "command_not_found"
-
-
-def test_of_one_server_only_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no serve runs, all servers would be started to list one."""
     asked = answering(monkeypatch, ToolList((), ()))
     assert run(["tools", "fs"]) == 0
     assert (asked.request, asked.only) == (Tools(server="fs"), "fs")
+    why = "fs is not started: its command line was never approved"
+    view = ServerView("fs", "faulted", "stdio", 0, None, None, None, None, 0, None, FaultView("k", "c", why, "r", "d"))
+    answering(monkeypatch, ToolList((), (view,), ("git: 2 tools are held (2 new): see quarterdeck trust diff git",)))
+    assert run(["tools"]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == ["git: 2 tools are held (2 new): see quarterdeck trust diff git", why, "  fix: r"]
 
 
 def test_what_tools_cost_is_shown_for_people_and_for_programs(
@@ -115,8 +120,8 @@ def test_tools_ends_with_4_when_every_server_failed(monkeypatch: pytest.MonkeyPa
         assert run(["tools", "--json"]) == code, answer
 
 
-def test_arguments_reach_the_server_as_they_were_typed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers would change their form, keys their order."""
+def test_arguments_reach_the_server_as_they_were_typed_or_piped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers would change their form, or a file's content have to fit a command line."""
     asked = answering(monkeypatch, result({"content": []}))
     assert run(["call", "fs__read", ' {"b": 1.0, "a": 1e3} ']) == 0
     assert asked.request == Call("fs__read", msgspec.Raw(b'{"b": 1.0, "a": 1e3}'))
@@ -124,10 +129,6 @@ def test_arguments_reach_the_server_as_they_were_typed(monkeypatch: pytest.Monke
     assert run(["call", "unqualified"]) == 0
     assert asked.request == Call("unqualified", msgspec.Raw(b"{}"))
     assert asked.only is None
-
-
-def test_arguments_can_come_from_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file's content would have to fit a command line."""
     asked = answering(monkeypatch, result({"content": []}))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"text":\n"piped"}\n')))
     assert run(["call", "fs__write", "-"]) == 0
@@ -145,30 +146,20 @@ def test_arguments_that_are_no_object_are_a_usage_error(
     assert "not a JSON object" in capsys.readouterr().err
 
 
-def test_a_result_is_shown_block_by_block(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """People would have to read JSON."""
+def test_a_result_is_shown_to_people_in_blocks_and_to_programs_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """People would have to read JSON, scripts lose fields, or take an error's text for the result."""
     answering(monkeypatch, result({"content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}))
     assert run(["call", "fs__read"]) == 0
     assert capsys.readouterr().out == "one\ntwo\n"
     answering(monkeypatch, result({"content": [], "structuredContent": {"sum": 3}}))
     assert run(["call", "fs__read"]) == 0
     assert json.loads(capsys.readouterr().out) == {"sum": 3}
-
-
-def test_a_program_gets_the_result_as_the_server_wrote_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Scripts would lose fields that we do not know."""
     answering(monkeypatch, Result(msgspec.Raw(b'{"content": [], "x-own": 1.0}'), is_error=True))
     assert run(["call", "fs__read", "--json"]) == 1
     out, err = capsys.readouterr()
     assert (out, err) == ('{"content": [], "x-own": 1.0}\n', "")
-
-
-def test_a_tools_own_error_has_an_exit_code_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A script would take an error text for the result."""
     answering(monkeypatch, result({"content": [{"type": "text", "text": "no such file"}]}, is_error=True))
     assert run(["call", "fs__read"]) == 1
     out, err = capsys.readouterr()
@@ -233,14 +224,41 @@ def test_the_names_that_clients_see_have_a_column_where_they_differ(
     assert [each["alias"] for each in json.loads(capsys.readouterr().out)["tools"]] == ["", "fs__long_name_ab12"]
 
 
-def test_held_tools_are_counted_beside_the_list(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A tool that waits for approval would just be missing."""
-    why = "fs is not started: its command line was never approved"
-    view = ServerView("fs", "faulted", "stdio", 0, None, None, None, None, 0, None, FaultView("k", "c", why, "r", "d"))
-    answering(monkeypatch, ToolList((), (view,), ("git: 2 tools are held (2 new): see quarterdeck trust diff git",)))
-    assert run(["tools"]) == 0
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.splitlines() == ["git: 2 tools are held (2 new): see quarterdeck trust diff git", why, "  fix: r"]
+def view(name: str, *, alias: str = "", **definition: object) -> ToolView:
+    own = {"name": "own", "inputSchema": {}, **definition}
+    return ToolView(name, name.rpartition("__")[0], "", msgspec.Raw(msgspec.json.encode(own)), alias)
+
+
+def test_tools_servers_and_groups_are_counted_dearest_first_as_models_are_given_them() -> None:
+    """What fills a context could not be found, or a group be chosen by what it costs."""
+    tools = (view("grep"), view("a__x"), view("b__y", description="long " * 50), view("b__z"))
+    report = token_report(ToolList(tools, (), groups={"small": ("a__x", "b__z"), "none": (), "large": ("b__y",)}))
+    assert [cost.name for cost in report.tools] == ["b__y", "a__x", "b__z", "grep"]
+    assert [(cost.name, cost.tools) for cost in report.servers] == [("b", 2), ("a", 1), ("native tools", 1)]
+    assert [(cost.name, cost.tools) for cost in report.groups] == [("large", 1), ("small", 2), ("none", 0)]
+    assert report.total == Cost("all", 4, sum(cost.tokens for cost in report.tools))
+    assert (report.tokenizer, report.warning) == ("an estimate, 1 token for 4.4 characters", "")
+    tool = view("server__long_name", alias="s__long", description="Ours.")
+    wanted = tokens_of_tool({"name": "s__long", "description": "Ours.", "inputSchema": {}})
+    assert token_report(ToolList((tool,), ())).total.tokens == wanted
+
+
+def test_a_deck_that_is_much_for_a_model_is_warned_of_with_what_helps() -> None:
+    """A user would not know why a model chooses wrong tools."""
+    many = token_report(ToolList(tuple(view(f"a__{number}") for number in range(41)), ()))
+    dear = token_report(ToolList((view("a__x", description="x" * 50_000),), ()))
+    few = token_report(ToolList(tuple(view(f"a__{number}") for number in range(40)), ()))
+    assert (few.warning, few.total.tools) == ("", 40)
+    for report in (many, dear):
+        assert f" of {report.total.tokens:,} tokens: that is much" in report.warning
+        assert all(word in report.warning for word in ("--search", "--group NAME", '"hide" in the row of a'))
+    tools = tuple(view(f"a__{number}") for number in range(90))
+    groups = {
+        "most": tuple(tool.name for tool in tools[:50]),
+        "some": tuple(tool.name for tool in tools[:9]),
+        "few": tuple(tool.name for tool in tools[:2]),
+        "none": (),
+    }
+    assert "serve --group some those of that group" in token_report(ToolList(tools, (), groups=groups)).warning
+    natives = tuple(ToolView(f"n{number}", "", "", msgspec.Raw(b"{}")) for number in range(90))
+    assert "hide" not in token_report(ToolList(natives, ())).warning

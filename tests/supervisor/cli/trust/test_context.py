@@ -13,7 +13,6 @@ from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.source import Source
 from quarterdeck.cli.trust import context
 from quarterdeck.cli.trust.context import open_context, send
-from quarterdeck.control import client
 from quarterdeck.control.client import NoAnswerError, NotServingError
 from quarterdeck.control.protocol import Answer, Decide, Decided, Refused, Request
 from quarterdeck.ledger.events.events import Subject
@@ -22,7 +21,6 @@ from quarterdeck.ledger.store.lease import Holder, take_lease
 from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.trust.configured_servers import scope_of
 from quarterdeck.trust.judge.verdicts import Decision
-from quarterdeck_protocol.configs import TrustMode
 
 
 @pytest.fixture
@@ -76,7 +74,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer | Exception], l
                 raise answer
             return answer
 
-        monkeypatch.setattr(client, "ask", ask)
+        monkeypatch.setattr(context, "ask", ask)
         return asked
 
     return answer_with
@@ -127,15 +125,6 @@ def test_a_serve_that_has_just_ended_is_followed_by_the_command(
 REAL_WRITE = context._write
 
 
-def test_a_command_that_writes_on_is_named(config: Path, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user would wait without knowing for what."""
-    monkeypatch.setattr(context, "WRITE_WAIT_S", 0.0)
-    busy = Holder(pid=4242, digest="", command="ledger")
-    with take_lease(directory, busy), pytest.raises(CommandError, match=r"ledger \(process 4242\) writes"):
-        send([decision(config)])
-    assert approved(directory, config) == NOW.hash
-
-
 def test_nothing_is_recorded_of_decisions_of_which_one_is_stale(config: Path, directory: Path) -> None:
     """A user would have approved half of what they saw."""
     with LedgerReader.open(directory) as store:
@@ -161,15 +150,6 @@ def test_servers_of_two_files_with_one_id_are_told_apart(config: Path, tmp_path:
             opened.server("time")
         files = (scope_of(config), scope_of(other), "/third.json")
         assert refused.value.remedy == f"name one: {' or '.join(f'-c {file}' for file in files)}"
-
-
-def test_how_far_a_server_is_trusted_is_the_configurations_to_say(config: Path) -> None:
-    """What `--all` spares would depend on another server's row."""
-    with open_context(Source((config,))) as opened:
-        assert opened.trust_of(opened.server("time")) is TrustMode.STRICT
-    write_config(config)
-    with open_context(Source((config,))) as opened:
-        assert opened.trust_of(opened.server("time")) is None
 
 
 def test_a_context_needs_no_ledger_and_makes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

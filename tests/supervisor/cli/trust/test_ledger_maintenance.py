@@ -15,8 +15,10 @@ FIRST, SECOND, THIRD = (len(events) for _, events in story())
 LAST = FIRST + SECOND + THIRD
 
 
-def test_an_intact_ledger_is_told_with_its_head(state: Path, ledger: LedgerShell) -> None:
-    """A user would have nothing to keep elsewhere."""
+def test_an_intact_ledger_is_told_with_its_head_and_a_missing_head_is_accepted_by_a_person_alone(
+    state: Path, ledger: LedgerShell
+) -> None:
+    """A user would have nothing to keep elsewhere, or a ledger that lost its head be trusted without a word."""
     out = ledger("verify")
     assert out.startswith(f"intact: {LAST} events, head {LAST}:")
     head = out.split()[-1]
@@ -24,6 +26,10 @@ def test_an_intact_ledger_is_told_with_its_head(state: Path, ledger: LedgerShell
     found = ledger.document("verify")
     assert found["intact"] is True
     assert f"{found['count']}:{found['hash']}" == head
+    (state / "ledger" / "head").unlink()
+    assert "verify --accept" in ledger("verify", code=ExitCode.BROKEN)
+    assert ledger("verify", "--accept").startswith("intact: ")
+    assert ledger("verify").startswith("intact: ")
 
 
 def test_an_edit_breaks_the_chain_and_is_an_exit_code(state: Path, ledger: LedgerShell) -> None:
@@ -54,35 +60,6 @@ def test_a_ledger_that_lost_its_end_contradicts_what_was_written_down(
     assert (found["intact"], found["verdict"]) == (False, "intact")
 
 
-def test_a_missing_head_is_accepted_only_when_a_person_says_so(state: Path, ledger: LedgerShell) -> None:
-    """A ledger that lost its head could never be used again, or would be trusted without a word."""
-    (state / "ledger" / "head").unlink()
-    assert "verify --accept" in ledger("verify", code=ExitCode.BROKEN)
-    assert ledger("verify", "--accept").startswith("intact: ")
-    assert ledger("verify").startswith("intact: ")
-
-
-def test_an_export_fills_an_empty_ledger_and_has_the_same_head(
-    state: Path, ledger: LedgerShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A backup could not be restored."""
-    head = ledger("verify").split()[-1]
-    ledger("export", "backup.jsonl")
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "other"))
-    count, _, hash_ = head.partition(":")
-    assert ledger.document("import", "backup.jsonl") == {"count": int(count), "hash": hash_}
-    assert ledger("verify").split()[-1] == head
-    ledger("import", "backup.jsonl", code=ExitCode.USAGE)
-    assert "is not empty" in ledger.err
-
-
-def test_an_export_never_replaces_a_file(state: Path, ledger: LedgerShell, tmp_path: Path) -> None:
-    """The backup of a whole ledger would be lost to the one of a broken ledger."""
-    (tmp_path / "backup.jsonl").write_text("precious")
-    ledger("export", "backup.jsonl", code=ExitCode.USAGE)
-    assert (tmp_path / "backup.jsonl").read_text() == "precious"
-
-
 def test_secrets_are_taken_out_of_a_ledger_that_holds_them(state: Path, ledger: LedgerShell) -> None:
     """A token that an older version wrote down could never be removed."""
     body = json.dumps({"command": "npx", "args": ["--pat", "hunter2-Zq9"], "env": [], "transport": "stdio"}).encode()
@@ -103,15 +80,17 @@ def test_secrets_are_taken_out_of_a_ledger_that_holds_them(state: Path, ledger: 
     assert ledger.document("redact")["redacted"]["launches"] == 0
 
 
-def test_an_export_named_by_a_dash_goes_to_stdout(state: Path, ledger: LedgerShell) -> None:
-    """A pipe would get nothing, and the directory a file that is hard to delete."""
+def test_an_export_fills_an_empty_ledger_and_has_the_same_head(
+    state: Path, ledger: LedgerShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup could not be restored, or a pipe would get nothing."""
     assert ledger("export", "-") == ledger("export")
     assert not Path("-").exists()
-
-
-def test_the_head_is_printed_as_verify_takes_it(state: Path, ledger: LedgerShell) -> None:
-    """A user who keeps the head elsewhere would have to rewrite it first."""
-    ledger("export", "out.jsonl")
-    head = ledger.err.split()[-1]
-    assert f"out.jsonl: {LAST} events, head {LAST}:" in ledger.err
-    assert head in ledger("verify", "--against", head)
+    head = ledger("verify").split()[-1]
+    ledger("export", "backup.jsonl")
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "other"))
+    count, _, hash_ = head.partition(":")
+    assert ledger.document("import", "backup.jsonl") == {"count": int(count), "hash": hash_}
+    assert ledger("verify").split()[-1] == head
+    ledger("import", "backup.jsonl", code=ExitCode.USAGE)
+    assert "is not empty" in ledger.err

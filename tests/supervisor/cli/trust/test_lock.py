@@ -22,7 +22,7 @@ from support.ledger.histories import (
     tool_form,
 )
 
-from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.exits import ExitCode
 from quarterdeck.cli.program import run
 from quarterdeck.cli.source import Source
 from quarterdeck.cli.trust import lock as lock_command
@@ -119,8 +119,10 @@ def test_what_is_approved_is_written_and_what_changed_is_said(deck: Deck, capsys
     assert load_lock(deck.lock).head.count == len(story()[0][1])
 
 
-def test_a_lock_of_the_same_deck_is_not_touched(deck: Deck, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every run would be a change under version control."""
+def test_a_lock_of_the_same_deck_is_not_touched_and_has_no_other_files_servers(
+    deck: Deck, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every run would be a change under version control, or name what a user configures for themselves."""
     deck.run()
     before = deck.lock.read_bytes()
     deck.happens(seen(NOW, scope=deck.scope), gone(NOW, scope=deck.scope), seen(NOW, scope=deck.scope))
@@ -129,6 +131,9 @@ def test_a_lock_of_the_same_deck_is_not_touched(deck: Deck, capsys: pytest.Captu
     out, err = capsys.readouterr()
     assert (out, deck.lock.read_bytes()) == ("", before)
     assert "as before" in err
+    deck.happens(seen(EVIL, scope="/other.json"), approved(EVIL, scope="/other.json"))
+    assert deck.run() == 0
+    assert deck.servers["time"]["tools"]["now"] == NOW.hash
 
 
 def test_an_approval_is_one_line_of_the_next_lock(deck: Deck, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,21 +176,6 @@ def test_a_deck_of_which_nothing_was_ever_ready_has_no_lock(deck: Deck, capsys: 
     assert not deck.lock.exists()
 
 
-def test_a_server_that_is_configured_no_more_leaves_the_lock(deck: Deck) -> None:
-    """A lock would fail for ever on what nobody wants any more."""
-    deck.run()
-    deck.configure("time")
-    assert deck.run() == 0
-    assert list(deck.servers) == ["time"]
-
-
-def test_servers_of_other_files_are_not_locked(deck: Deck) -> None:
-    """A project's lock would name what a user configures for themselves."""
-    deck.happens(seen(EVIL, scope="/other.json"), approved(EVIL, scope="/other.json"))
-    assert deck.run() == 0
-    assert deck.servers["time"]["tools"]["now"] == NOW.hash
-
-
 def test_a_lock_that_cannot_be_read_is_not_replaced(deck: Deck, capsys: pytest.CaptureFixture[str]) -> None:
     """What a colleague wrote would be lost."""
     deck.lock.write_text("<<<<<<< HEAD\n")
@@ -194,8 +184,10 @@ def test_a_lock_that_cannot_be_read_is_not_replaced(deck: Deck, capsys: pytest.C
     assert deck.lock.read_text() == "<<<<<<< HEAD\n"
 
 
-def test_servers_that_offer_what_is_locked_pass(deck: Deck, lists: Lists, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every build would fail."""
+def test_servers_that_offer_what_is_locked_pass_and_one_that_is_gone_is_drift(
+    deck: Deck, lists: Lists, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every build would fail, or a server be taken out of a configuration unseen."""
     deck.run()
     capsys.readouterr()
     assert deck.run("--check") == 0
@@ -204,6 +196,13 @@ def test_servers_that_offer_what_is_locked_pass(deck: Deck, lists: Lists, capsys
     assert "2 servers, as in deck.lock" in err
     assert deck.run("--check", "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"file": "deck.lock", "drift": [], "not_ready": []}
+    deck.run()
+    capsys.readouterr()
+    del lists.servers["files"]
+    assert deck.run("--check", "--json") == ExitCode.DRIFTED
+    assert json.loads(capsys.readouterr().out)["drift"] == [
+        {"server": "files", "subject": "server", "name": "", "drift": "absent"}
+    ]
 
 
 def test_drift_fails_with_a_code_of_its_own(deck: Deck, lists: Lists, capsys: pytest.CaptureFixture[str]) -> None:
@@ -247,19 +246,6 @@ def test_a_server_that_is_not_ready_is_told_from_drift(
     assert told["drift"] == [{"server": "time", "subject": "tool", "name": "now", "drift": "changed"}]
 
 
-def test_a_locked_server_that_nobody_configures_is_drift(
-    deck: Deck, lists: Lists, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A server could be taken out of a configuration unseen."""
-    deck.run()
-    capsys.readouterr()
-    del lists.servers["files"]
-    assert deck.run("--check", "--json") == ExitCode.DRIFTED
-    assert json.loads(capsys.readouterr().out)["drift"] == [
-        {"server": "files", "subject": "server", "name": "", "drift": "absent"}
-    ]
-
-
 def test_what_is_ignored_may_differ_and_is_said(
     deck: Deck, lists: Lists, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -291,26 +277,3 @@ def test_what_is_not_there_is_said(
     """A user would see a traceback."""
     assert deck.run(*arguments) == code
     assert said in capsys.readouterr().err
-
-
-def test_without_a_ledger_nothing_can_be_locked(
-    deck: Deck, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An empty lock would be written, and keep out everything."""
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "elsewhere"))
-    assert deck.run() == ExitCode.NOT_FOUND
-    assert "there is no ledger" in capsys.readouterr().err
-    assert not deck.lock.exists()
-
-
-def test_a_command_that_follows_a_lock_is_told_what_is_wrong_with_it(deck: Deck, tmp_path: Path) -> None:
-    """`serve --locked` would start without its lock."""
-    deck.run()
-    assert lock_command.locked(deck.lock).for_server("time").admits(NOW)
-    with pytest.raises(CommandError) as raised:
-        lock_command.locked(tmp_path / "missing.lock")
-    assert raised.value.code is ExitCode.NOT_FOUND
-    deck.lock.write_text("{}")
-    with pytest.raises(CommandError) as raised:
-        lock_command.locked(deck.lock)
-    assert raised.value.code is ExitCode.USAGE

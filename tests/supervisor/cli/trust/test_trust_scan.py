@@ -5,14 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.config.places import use_places, write_config
-from support.ledger.histories import (
-    approved,
-    fill,
-    gone,
-    open_ledger,
-    seen,
-    tool_form,
-)
+from support.ledger.histories import approved, fill, gone, open_ledger, seen, tool_form
 
 from quarterdeck.cli.exits import ExitCode
 from quarterdeck.cli.program import run
@@ -32,17 +25,13 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_clean_history_is_said_to_be_clean(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A user would take silence for a failure."""
+def test_what_was_offered_once_is_found_and_told_from_what_is_offered_now(
+    config: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A poisoned description that was up for a day would never be known; or silence be taken for a failure."""
     assert run(["trust", "scan", "-c", str(config)]) == ExitCode.OK
     out, err = capsys.readouterr()
     assert (out, err) == ("", "no findings in any recorded definition\n")
-
-
-def test_what_was_offered_once_is_found_and_told_from_what_is_offered_now(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A poisoned description that was up for a day would never be known."""
     scope = scope_of(config)
     with open_ledger(tmp_path / "state") as store:
         store.append([seen(SNEAKY, scope=scope)], {SNEAKY.hash: SNEAKY.body})

@@ -214,7 +214,3 @@ class OfferSource(Protocol):
     def watch_news(self, callback: Callable[[News], None]) -> Callable[[], None]:
         """Call `callback` with each piece of news; returns what unregisters it."""
         ...
-
-    def close(self) -> None:
-        """Look at servers no more: nobody is served from it any longer.  Repeatable."""
-        ...

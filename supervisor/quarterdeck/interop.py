@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         RunningProviderHost as RunningProviderHost,
         create_provider_host as create_provider_host,
     )
-    from quarterdeck.bridge.tool_box import (
+    from quarterdeck.route.mount import (
         MountedProtocolBridge as MountedProtocolBridge,
         mount_protocol_bridge as mount_protocol_bridge,
     )

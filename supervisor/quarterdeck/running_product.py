@@ -13,9 +13,6 @@ from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from quarterdeck.bridge.offerings import Offerings
-from quarterdeck.bridge.overrides.fleet import OverriddenFleet
-from quarterdeck.bridge.tool_box import LiveBox
 from quarterdeck.common.imports import imported
 from quarterdeck.common.run_options import of_run
 from quarterdeck.common.shielding import carried_through
@@ -33,6 +30,7 @@ from quarterdeck.host.offers.groups import LiveGroups
 from quarterdeck.host.program_names import ProgramNames
 from quarterdeck.login.broker import LoginBroker, LoginPlace, OpenLogin
 from quarterdeck.login.terms import LOGIN
+from quarterdeck.route.router import Router
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.common_record import CommonRecord
 from quarterdeck.trust.configured_servers import command_options, configured, covered_scopes, places_of, record_exposure
@@ -47,7 +45,6 @@ from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
-from quarterdeck_protocol.mcp.tasks import support_of_all
 from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_protocol.tools import ANONYMOUS, Client
 
@@ -75,10 +72,9 @@ class Product:
         sessions: those that single sessions have for themselves.
         approvals: what is trusted of them.
         gate: the servers as clients may see them, in their own words.
-        shown: the same as clients are shown them, by what the user overrides.
+        router: what they offer, as clients are shown it, and the way of each request to its server.
         groups: parts of all that is offered, of which a client may be shown some.
         results: what clients may be answered, and what was cut of it.
-        box: their tools, as they are at each moment.
         decks: the native tools, one deck for each client; None without any.
         logins: at its servers, as calls of clients bring them about.
         announce_url: tells who wants to serve the same where this does.
@@ -117,11 +113,12 @@ class Product:
         self.approvals: Final = approvals
         self.sessions: Final = sessions or SessionServers(ServerFleetImpl)
         self.gate: Final = GatedFleet(fleet, approvals, note, self._make_gate, self.sessions.watch_news)
-        self.shown: Final = OverriddenFleet(self.gate)
-        self.shown.override(settings.overrides)
+        # The names of a lone server's tools are its own: a command of ours in front of it changes none.
+        self.router: Final = Router(
+            self.gate, alone=settings.command or "", budget=settings.names, overrides=settings.overrides
+        )
         self.groups: Final = LiveGroups(settings.groups)
         self.results: Final = KeptResults(settings.max_result_tokens)
-        self.box: Final = LiveBox(self.shown)
         self.decks: Final = self._make_decks()
         self.logins: Final = LoginBroker(find_login, self._start_logged_in, under_way=logins)
         self.announce_url: Final = announce
@@ -141,7 +138,7 @@ class Product:
         Native tools follow with each client's next session; what else was wished on the command line stays.
         """
         self._take(settings)
-        self.shown.override(settings.overrides)
+        self.router.override(settings.overrides)
         self.groups.take(settings.groups)
         self.results.max_tokens = settings.max_result_tokens
         await self.apply()
@@ -249,17 +246,14 @@ class Product:
             create_provider_host,
         )
 
-        # The names of a lone server's tools are its own: a command of ours in front of it changes none.
-        box = LiveBox(self.shown, alone=self.settings.command) if self.settings.command else self.box
-        offers = Offerings(self.shown, alone=self.settings.command or "", budget=self.settings.names)
-        host = create_provider_host(
-            box,
+        return create_provider_host(
+            self.router,
             ProviderHostInfo(CLIENT_NAME, CLIENT_VERSION),
             portable_schemas=portable_schemas,
             settled=partial(self.settled, greeted_at),
             instructions=self.instructions,
             decks=self.decks,
-            offers=offers,
+            offers=self.router,
             groups=self.groups,
             results=self.results,
             logins=self.logins,
@@ -267,7 +261,6 @@ class Product:
             on_ended=self._end_session,
             programs=self.programs,
         )
-        return host if self.settings.names is None else host.within(self.settings.names)
 
     def _end_session(self, client: str) -> None:
         self.sessions.ended(client)
@@ -307,8 +300,7 @@ class Product:
 
     def capabilities(self, others: bytes) -> bytes:
         """What a client of an older era is told at its start that we can: tasks beside these, where they are known."""
-        support = support_of_all(each.task_support() for each in self.gate.endpoints())
-        return support.declared_with(others, is_modern=False)
+        return self.router.task_support(ANONYMOUS).declared_with(others, is_modern=False)
 
     async def apply(self) -> None:
         """Have the approvals judge the present settings, and the fleet run what it lets start."""
@@ -405,7 +397,7 @@ class Product:
             ) as session:
                 yield session
 
-        return Decks(self.box, open_session)
+        return Decks(self.router, open_session)
 
 
 def _broken_status(row: BrokenRow) -> EndpointStatus:

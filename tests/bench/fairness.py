@@ -14,9 +14,9 @@ from typing import Final
 from support.config.places import row, short_folder, write_config
 
 from quarterdeck.app import open_quarterdeck
-from quarterdeck.bridge.tool_box import LiveBox
 from quarterdeck.config.settings import Settings
 from quarterdeck.interop import QUALIFIER
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
 
 from .finding import Finding, Target
@@ -63,15 +63,15 @@ async def measure(effort: Effort) -> list[Finding]:
 
 
 @asynccontextmanager
-async def _box() -> AsyncIterator[LiveBox]:
+async def _box() -> AsyncIterator[Router]:
     with short_folder() as folder:
         path = write_config(folder / "servers.json", many=row("echo"), one=row("one_hand"))
         async with open_quarterdeck(Settings.load([path])) as product:
             await product.finished(START_S)
-            yield product.box
+            yield product.router
 
 
-async def _p99(box: LiveBox, tool: str, arguments: bytes) -> float:
+async def _p99(box: Router, tool: str, arguments: bytes) -> float:
     times = []
     for _ in range(CALLS):
         started = time.perf_counter()
@@ -80,12 +80,12 @@ async def _p99(box: LiveBox, tool: str, arguments: bytes) -> float:
     return sorted(times)[-3] * 1000
 
 
-async def _flood(box: LiveBox, tool: str, arguments: bytes) -> None:
+async def _flood(box: Router, tool: str, arguments: bytes) -> None:
     while True:
         await _call(box, tool, arguments, "flood")
 
 
-async def _call(box: LiveBox, tool: str, arguments: bytes, client: str) -> None:
+async def _call(box: Router, tool: str, arguments: bytes, client: str) -> None:
     settled: asyncio.Future[CallEnd] = asyncio.get_running_loop().create_future()
 
     def settle(end: CallEnd) -> None:

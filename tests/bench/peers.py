@@ -11,9 +11,10 @@ from support.clients.raw_client import LEGACY_VERSION
 from support.processes.programs import server_argv
 from support.servers.real_endpoints import pretend
 
-from quarterdeck.bridge.tool_box import LiveBox, mount_protocol_bridge
 from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck.interop import QUALIFIER, BridgeConfig, ServerEndpointImpl
+from quarterdeck.route.mount import mount_protocol_bridge
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.tools import CallEnd, CancelToken, RawCall, ToolCall, WireResult
 
 from .rounds import Call
@@ -56,7 +57,7 @@ async def preloaded() -> AsyncIterator[Runtime]:
 
 
 @asynccontextmanager
-async def mounted() -> AsyncIterator[LiveBox]:
+async def mounted() -> AsyncIterator[Router]:
     """A toolbox over an echo server."""
     bridge = await mount_protocol_bridge(BridgeConfig(servers=(pretend(ECHO),)))
     try:
@@ -75,7 +76,7 @@ def endpoint_call(endpoint: ServerEndpointImpl) -> Call:
     return call
 
 
-def raw_call(box: LiveBox) -> Call:
+def raw_call(box: Router) -> Call:
     """A raw call of the toolbox: JSON in, JSON out."""
     arguments = b'{"text":"%s"}' % TEXT.encode()
     loop = asyncio.get_running_loop()
@@ -88,7 +89,7 @@ def raw_call(box: LiveBox) -> Call:
     return call
 
 
-def toolbox_call(box: LiveBox) -> Call:
+def toolbox_call(box: Router) -> Call:
     """A call as the deck makes it: values in, values out."""
 
     async def call() -> None:

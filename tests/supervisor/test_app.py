@@ -133,7 +133,7 @@ async def test_the_whole_product_runs_and_leaves_nothing(folder: Path) -> None:
         fault = product.status()["half"].fault
         assert fault is not None
         assert (fault.code, fault.message, fault.delivery) == ("unset_variable", "mcp.json: KEY is not set", "not_sent")
-        outcome = await product.box.runner.run(ToolCall("1", "echo__echo", {"text": "hello"}), CancelToken())
+        outcome = await product.router.runner.run(ToolCall("1", "echo__echo", {"text": "hello"}), CancelToken())
         assert (outcome.output, outcome.is_error) == ("hello", False)
         assert product.directory.digest == settings.digest
         assert product.directory.path.is_dir()
@@ -261,7 +261,7 @@ async def test_a_decision_whose_command_is_interrupted_counts_all_the_same(folde
     settings = Settings(servers=(pretend("echo"),))
     async with open_quarterdeck(settings, serves=True) as product:
         await product.finished()
-        assert "echo__echo" in {tool.name for tool in product.box.descriptors()}
+        assert "echo__echo" in {tool.name for tool in product.router.descriptors()}
         (row,) = product.approvals.rows
         deciding = asyncio.create_task(
             product.decide([Decision(row.scope, "echo", ItemKey(Subject.TOOL, "echo"), "", b"")])
@@ -270,7 +270,7 @@ async def test_a_decision_whose_command_is_interrupted_counts_all_the_same(folde
         deciding.cancel()
         await asyncio.wait((deciding,))
         assert deciding.cancelled()
-        assert "echo__echo" not in {tool.name for tool in product.box.descriptors()}
+        assert "echo__echo" not in {tool.name for tool in product.router.descriptors()}
 
 
 @pytest.mark.anyio
@@ -295,7 +295,7 @@ async def test_the_host_is_called_by_the_products_name(folder: Path) -> None:
     async with open_quarterdeck(Settings(names=None)) as product:
         host = product.create_host()
         assert (host.info.name, host.info.version) == ("quarterdeck", CLIENT_VERSION)
-        assert host.box is product.box
+        assert host.box is product.router
 
 
 @pytest.mark.anyio
@@ -442,7 +442,7 @@ async def test_native_tools_end_with_the_product_and_open_when_they_are_needed(
     native = wish(folder)
     async with open_quarterdeck(Settings(native=native, names=None, allow_unsandboxed=True)) as product:
         assert product.decks is not None
-        assert product.create_host().box is product.box
+        assert product.create_host().box is product.router
         assert maker.opened == []
         async with product.decks.borrow("a client", is_bound=True) as box:
             assert box.native_names == {"note"}

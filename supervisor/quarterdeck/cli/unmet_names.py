@@ -5,13 +5,6 @@ Nothing is started: what a server listed last is in the ledger.
 
 from itertools import chain
 
-from quarterdeck.bridge.overrides.unmet import (
-    Names,
-    public_names,
-    unlisted_servers,
-    unmet_by_groups,
-    unmet_by_overrides,
-)
 from quarterdeck.cli.output import print_line
 from quarterdeck.cli.trust.context import directory
 from quarterdeck.config.load.merge import MergedConfig
@@ -20,6 +13,13 @@ from quarterdeck.ledger.errors import LedgerError, MissingLedgerError
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import Book, Entry
 from quarterdeck.ledger.store.reader import LedgerReader
+from quarterdeck.route.overrides.unmet import (
+    Names,
+    public_names,
+    unlisted_servers,
+    unmet_by_groups,
+    unmet_by_overrides,
+)
 from quarterdeck.trust.configured_servers import scope_of_row
 from quarterdeck_protocol.offers import Listing
 

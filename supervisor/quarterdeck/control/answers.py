@@ -6,20 +6,21 @@ from typing import Final, assert_never
 
 import msgspec
 
-from quarterdeck.bridge.overrides.unmet import Names, unmet_by_groups
 from quarterdeck.host.offers.publish import native_form
 from quarterdeck.ledger.errors import LedgerWriteError
+from quarterdeck.route.catalogue import ServerOffers
+from quarterdeck.route.overrides.unmet import Names, unmet_by_groups
 from quarterdeck.running_product import Product
 from quarterdeck.trust.judge.held_messages import describe_held
 from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
 from quarterdeck.trust.server_state import lists_of
-from quarterdeck_protocol.contract import EndpointPhase, RemoteTool, is_usable_phase
+from quarterdeck_protocol.contract import EndpointPhase, is_usable_phase
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.link.frames import CLOSE_GRACE_S
-from quarterdeck_protocol.names import did_you_mean, server_of_qualified
+from quarterdeck_protocol.names import QUALIFIER, did_you_mean, server_of_qualified
 from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.plain_words import plain_words
-from quarterdeck_protocol.tools import Client
+from quarterdeck_protocol.tools import Client, ToolDescriptor
 
 from .call_tool import NO_TOOL, OWN_DECK, aliases, call_tool
 from .protocol import (
@@ -107,15 +108,15 @@ async def _list_tools(product: Product, groups: Sequence[str], only: str) -> Too
     short_names = aliases(product)
     tools = await _native_tools(product) + tuple(
         ToolView(
-            tool.descriptor.name,
-            tool.ref.server,
-            tool.descriptor.description,
-            msgspec.Raw(tool.descriptor.definition or b"null"),
-            short_names.get(tool.descriptor.name, ""),
-            _own_name(product, tool),
+            tool.name,
+            each.id,
+            tool.description,
+            msgspec.Raw(tool.definition or b"null"),
+            short_names.get(tool.name, ""),
+            _own_name(each, tool),
         )
-        for endpoint in product.shown.endpoints()
-        for tool in endpoint.offered()
+        for each in product.router.catalogue.servers.values()
+        for tool in each.tools
     )
 
     def is_wanted(server: str) -> bool:
@@ -139,35 +140,33 @@ async def _list_tools(product: Product, groups: Sequence[str], only: str) -> Too
         if not groups or name in groups
     }
     if only:
-        notes = tuple(note for note in product.shown.notes() if note.startswith(f"{only}: "))
+        notes = tuple(note for note in product.router.override_notes() if note.startswith(f"{only}: "))
         return ToolList(tools, await view_servers(product, absent), held, notes, by_group)
     # In a thread: globs without a tool are held against every name, of ten thousand perhaps.
-    unmet = await asyncio.to_thread(unmet_by_groups, product.groups.current, _offered(product), product.shown.hidden())
-    notes = (*product.shown.notes(), *unmet)
+    unmet = await asyncio.to_thread(unmet_by_groups, product.groups.current, _offered(product), product.router.hidden())
+    notes = (*product.router.override_notes(), *unmet)
     return ToolList(tools, await view_servers(product, absent), held, notes, by_group)
 
 
 def _offered(product: Product) -> dict[str, Names | None]:
     """What clients are shown of each server; None of one that offers nothing, and may yet."""
     offered: dict[str, Names | None] = dict.fromkeys(product.status())
-    for endpoint in product.shown.endpoints():
+    for server, each in product.router.catalogue.servers.items():
+        uris = (row for listing in (Listing.RESOURCES, Listing.TEMPLATES) for row in each.offers.get(listing, ()))
         names = {
-            Listing.TOOLS: [tool.descriptor.name for tool in endpoint.offered()],
-            Listing.PROMPTS: [each.qualified for each in endpoint.offers(Listing.PROMPTS)],
-            Listing.RESOURCES: [
-                each.qualified
-                for listing in (Listing.RESOURCES, Listing.TEMPLATES)
-                for each in endpoint.offers(listing)
-            ],
+            Listing.TOOLS: [tool.name for tool in each.tools],
+            Listing.PROMPTS: [row.qualified for row in each.offers.get(Listing.PROMPTS, ())],
+            Listing.RESOURCES: [row.qualified for row in uris],
         }
-        offered[endpoint.config.id] = names if any(names.values()) else None
+        offered[server] = names if any(names.values()) else None
     return offered
 
 
-def _own_name(product: Product, tool: RemoteTool) -> str:
+def _own_name(offers: ServerOffers, tool: ToolDescriptor) -> str:
     """What the server calls a tool that clients know otherwise; empty where they do not."""
-    own = product.shown.overrides_of(tool.ref.server).own(tool.ref.name)
-    return own if own is not None and own != tool.ref.name else ""
+    public = tool.name.partition(QUALIFIER)[2]
+    own = offers.overrides.own(public)
+    return own if own is not None and own != public else ""
 
 
 async def _list_all(product: Product) -> ListingList:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from quarterdeck.common.tool_names import may_be_alias, public_names
+from quarterdeck.common.tool_names import may_be_alias
 from quarterdeck.fleet.workers.requests import ended
+from quarterdeck.route.resolve import resolve_tool
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, is_usable_phase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import QUALIFIER, did_you_mean, listed, nearest_tool
@@ -44,40 +45,42 @@ async def call_tool(
     Raises:
         ProtocolFault: there is no result: no such tool, a held one, a server that is not ready, a call that failed.
     """
+    router = product.router
     if may_be_alias(name):
         await product.settled()
-        name = next((own for own, alias in aliases(product).items() if alias == name), name)
+        name = router.own(name)
     server, found, tool = name.partition(QUALIFIER)
     if not found and product.decks is not None:
         return await _call_native(product.decks, name, arguments, client)
     if not found or server not in product.status():
-        raise no_such_tool(name, product.box.descriptors())
+        raise no_such_tool(name, router.catalogue.tools)
 
     def is_known() -> bool:
-        own = product.shown.overrides_of(server).own(tool)
+        own = router.overrides_of(server).own(tool)
         return product.is_final(server) or own in product.approvals.offer(server).names
 
     await product.until(is_known, wait_s)
-    shown = product.shown.endpoint(server)
-    if shown is None or (not shown.offered() and not is_usable_phase(shown.phase)):
+    gate, offers = product.gate.endpoint(server), router.catalogue.servers.get(server)
+    if gate is None or offers is None or (not offers.tools and not is_usable_phase(gate.phase)):
         raise _not_ready(product.status()[server])
-    own = product.shown.overrides_of(server).own(tool)
+    own = offers.overrides.own(tool)
     if own is not None and (held := product.approvals.refusal(server, own)) is not None:
         raise held
-    if tool not in {offered.ref.name for offered in shown.offered()}:
-        raise no_such_tool(name, product.box.descriptors())
-    result = await ended(partial(shown.begin, RawCall(tool, arguments, client=client)))
+    if name not in {each.name for each in offers.tools}:
+        raise no_such_tool(name, router.catalogue.tools)
+    route = resolve_tool(offers, tool, arguments, client)
+    if isinstance(route, ProtocolFault):
+        raise route
+    result = await ended(partial(gate.begin, RawCall(route.own, route.params, client=client)))
     assert result is not None  # every call behind a gate begins
     return result
 
 
 def aliases(product: "Product") -> dict[str, str]:
     """The shorter names that clients see, by the tools' own; only where the two differ."""
-    budget = product.settings.names
-    if budget is None:
-        return {}
-    names = public_names((tool.name for tool in product.box.descriptors()), budget)
-    return {name: alias for name, alias in names.items() if name != alias}
+    catalogue = product.router.catalogue
+    pairs = zip(catalogue.tools, catalogue.shown, strict=True) if not catalogue.alone else ()
+    return {tool.name: shown.name for tool, shown in pairs if tool.name != shown.name}
 
 
 def no_such_tool(name: str, tools: "Iterable[ToolDescriptor]") -> ProtocolFault:

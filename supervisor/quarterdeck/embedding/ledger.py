@@ -276,9 +276,9 @@ async def attach_bridge_capabilities(ledger: BridgeLedger, config: BridgeConfig)
 
     Waits until every connect has settled.  Cancelling tears down what was started.
     """
-    from quarterdeck.bridge.tool_box import mount_protocol_bridge
     from quarterdeck.fleet.fleet import ServerFleetImpl  # these three the ledger of values does without
     from quarterdeck.ledger.store.database import audit_time
+    from quarterdeck.route.mount import mount_protocol_bridge
 
     try:
         mounted = await mount_protocol_bridge(config)

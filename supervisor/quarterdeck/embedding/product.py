@@ -112,7 +112,7 @@ class Quarterdeck:
 
     def tools(self) -> tuple[ToolDescriptor, ...]:
         """The tools that can be called now, in the order of the configuration; `server__tool` is a tool's `name`."""
-        return tuple(self._running().box.descriptors())
+        return self._running().router.catalogue.tools
 
     def servers(self) -> dict[str, EndpointStatus]:
         """Every server of the configuration by id: its phase, its fault, its process, its sandbox."""

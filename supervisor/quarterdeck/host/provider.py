@@ -6,14 +6,13 @@ that needs it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 import msgspec
 
-from quarterdeck.common.tool_names import NameBudget
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.offers import Listing, OfferSource
 from quarterdeck_protocol.tools import Client, ToolBox, as_source
@@ -23,7 +22,6 @@ from .calls import Drain, alone
 from .offers.content import Content, KnownTools
 from .offers.decks import Decks
 from .offers.groups import LiveGroups
-from .offers.sources import RenamedSource
 from .program_names import ProgramNames
 
 if TYPE_CHECKING:
@@ -140,10 +138,6 @@ class ProviderHostImpl:
     def close(self) -> None:
         """Keep nothing of what is served, once nobody is served any longer.  Repeatable."""
         self.content.close()
-
-    def within(self, budget: NameBudget) -> "ProviderHostImpl":
-        """The same host, but for the names of its tools: they keep to `budget`.  Calls by the longer ones work, too."""
-        return ProviderHostImpl(replace(self.content, box=RenamedSource(self.box, budget)))
 
     @property
     def server_info(self) -> bytes:

@@ -37,6 +37,7 @@ from .offers.client_sessions import TELL_S
 from .offers.groups import LiveGroups
 from .offers.offer_news import DEBOUNCE_S, DEFAULT_LEVEL, concerns, notification_of
 from .offers.stream_bus import StreamBus, streaming_to
+from .offers.views import ClientOffers
 
 MAX_WAITING: Final = 1024
 """News that clients wait to be told of; more is dropped: none of it is lost with a server."""
@@ -118,7 +119,7 @@ class _Listener:
 class SessionNews:
     """See the module."""
 
-    def __init__(self, offers: OfferSource, bus: StreamBus, groups: LiveGroups | None = None) -> None:
+    def __init__(self, offers: OfferSource | ClientOffers, bus: StreamBus, groups: LiveGroups | None = None) -> None:
         """Nobody is there yet; with `groups`, a change of them may be one of each list."""
         self._groups = groups or LiveGroups({})
         self._offers = offers

@@ -259,7 +259,7 @@ async def test_a_log_is_found_for_every_server_that_is_named(tmp_path: Path) -> 
 
 def with_natives(product: Product, maker: DeckMaker) -> Decks:
     """Give the product native tools."""
-    decks = Decks(product.box, maker.open)
+    decks = Decks(product.router, maker.open)
     product.decks = decks  # type: ignore[misc]
     return decks
 
@@ -301,7 +301,7 @@ async def test_a_native_tools_error_is_a_result(tmp_path: Path) -> None:
     async def fail(call: ToolCall, _: CancelToken) -> ToolOutcome:
         return ToolOutcome(call.id, "no such file", is_error=True)
 
-    maker = DeckMaker(prepare=lambda deck: product.box.native("read", fail))
+    maker = DeckMaker(prepare=lambda deck: product.router.native("read", fail))
     with product_of(tmp_path) as product:
         decks = with_natives(product, maker)
         failed = await ask(product, call("read"))

@@ -14,12 +14,12 @@ from support.tools.task_servers import older_server
 from support.tools.tool_boxes import LiveBox
 from support.waiting import until
 
-from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.asks.parked import ParkingAnswerer
 from quarterdeck.host.budget.kept_results import SCHEME, KeptResults
 from quarterdeck.host.caller import Caller
 from quarterdeck.host.offers.content import Content
 from quarterdeck.host.raw_calls import Resumption, WireRequest
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, taking_tasks
@@ -126,7 +126,7 @@ def test_a_call_carries_all_that_its_client_said() -> None:
 async def test_another_request_carries_it_too() -> None:
     """Prompts would be asked for by nobody in particular."""
     server, person = OfferServer("fs", prompts=("plan",)), Person()
-    asks = caller(Box(), Offerings(OfferFleet(server)), person)
+    asks = caller(Box(), Router(OfferFleet(server)), person)
     asks.begin(request("prompts/get", is_modern=False, log_level="debug", on_progress=note), lambda _: None)
     [asked] = server.asked
     assert (asked.method, asked.params, asked.meta) == ("prompts/get", b'{"name":"plan"}', b'{"own":1}')
@@ -264,7 +264,7 @@ async def test_a_call_that_is_made_again_goes_under_its_own_name_with_the_answer
     """A server would be asked for a tool that only our clients know, or forget what it was doing."""
     server = OfferServer("fs")
     box, ends = Box(ASKS), list[CallEnd]()
-    offers = Offerings(OfferFleet(server))
+    offers = Router(OfferFleet(server))
     asks = caller(box, offers)
     asks.begin(request(capabilities=ABLE), ends.append)
     assert isinstance(ends[0], WireResult)
@@ -287,7 +287,7 @@ async def test_a_call_that_is_made_again_goes_under_its_own_name_with_the_answer
 async def test_another_request_that_is_made_again_has_its_own_params_too(given: dict[str, str]) -> None:
     """A server would get back a state that it never gave, or not the one it did."""
     server, ends = OfferServer("fs", prompts=("plan",)), list[CallEnd]()
-    asks = caller(Box(), Offerings(OfferFleet(server)))
+    asks = caller(Box(), Router(OfferFleet(server)))
     server.end = WireResult(json.dumps({"inputRequests": {}, **given}).encode(), "2026-07-28", result_type=ASKING)
     asks.begin(request("prompts/get", capabilities=ABLE), ends.append)
     await until(lambda: ends)
@@ -342,7 +342,7 @@ async def test_a_call_that_may_become_a_task_goes_to_who_knows_tasks(
 ) -> None:
     """A client's task would be nobody's; or every plain call go the longer way."""
     server, box = OfferServer("fs", tasks=tasks), Box()
-    asks = caller(box, Offerings(OfferFleet(server)))
+    asks = caller(box, Router(OfferFleet(server)))
     asks.begin(request(**options), lambda _: None)
     assert (len(server.asked), len(box.calls)) == ((1, 0) if is_for_offers else (0, 1))
     asks.begin(request(name="native", **options), lambda _: None)
@@ -353,7 +353,7 @@ async def test_a_call_that_may_become_a_task_goes_to_who_knows_tasks(
 @pytest.mark.parametrize("tasks", [TaskSupport.EXTENDS, TaskSupport.CALLS, NO_TASKS])
 def test_a_client_is_given_a_task_of_its_own_era_alone(tasks: TaskSupport, *, is_modern: bool) -> None:
     """A fault of a call would be for its program and not for its model; or a client get what it cannot read."""
-    asks = caller(Box(), Offerings(OfferFleet(OfferServer("fs", tasks=tasks))))
+    asks = caller(Box(), Router(OfferFleet(OfferServer("fs", tasks=tasks))))
     wish: Any = {"capabilities": taking_tasks(b"{}")} if is_modern else {"task": b"{}"}
     own = TaskSupport.EXTENDS if is_modern else TaskSupport.CALLS
     assert asks.takes_task(request(is_modern=is_modern, **wish)) == (tasks is own)
@@ -400,7 +400,7 @@ async def test_the_result_of_a_task_is_cut_by_the_schema_of_the_tool_that_was_ca
     body = {"content": [], "structuredContent": {"a": "s" * 600}}
     box, server, ends = Box(), older_server(result=json.dumps(body).encode()), list[CallEnd]()
     box.graft("a__work", name="work", **({"outputSchema": {"type": "object"}} if has_schema else {}))
-    asks = caller(box, Offerings(OfferFleet(server)), results=KeptResults(10))
+    asks = caller(box, Router(OfferFleet(server)), results=KeptResults(10))
     asks.begin(request(name="a__work", is_modern=False, task=b"{}"), ends.append)
     await until(lambda: len(ends) == 1)
     asked = msgspec.structs.replace(request("tasks/result", is_modern=False), arguments=b'{"taskId":"1"}')
@@ -435,7 +435,7 @@ async def test_whatever_a_client_asks_of_a_server_may_bring_about_a_login(method
     fault = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, "it requires login again", "auth_needed")
     server, person, logins = OfferServer("fs", prompts=("plan",), fault=fault), Person(), Logins()
     person.capabilities = b'{"elicitation":{"url":{}}}'
-    asks = caller(Box(fault), Offerings(OfferFleet(server)), person, logins=logins, client=HERE)
+    asks = caller(Box(fault), Router(OfferFleet(server)), person, logins=logins, client=HERE)
     ends: list[CallEnd] = []
     wish = request(method, is_modern=False)
     if method == "completion/complete":

@@ -10,15 +10,16 @@ from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 from pydantic import TypeAdapter
 from support.clients.mcp_clients import LEGACY, MODERN, in_memory
+from support.fleet.memory_fleet import FakeEndpoint, FakeFleet
 from support.tools.native_decks import DeckMaker
 from support.tools.offer_fleet import OfferFleet, OfferServer
-from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
+from support.tools.tool_boxes import LiveBox, NativeBox, hold
 from support.waiting import PATIENCE_S
 
-from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.common.tool_names import NameBudget, public_names
 from quarterdeck.host.offers.decks import Decks
 from quarterdeck.host.provider import create_provider_host
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
 pytestmark = pytest.mark.anyio
@@ -115,25 +116,22 @@ async def expect_error(client):
 @pytest.mark.parametrize("has_decks", [False, True])
 async def test_a_host_within_a_budget_shows_and_takes_names_that_fit(mode, has_decks):
     """A client would refuse the list, or be told that what it was shown is not there."""
-    live, long = LiveBox(), f"s__{'long_' * 20}"
-    live.graft(long, answer({"content": [], "structuredContent": {"mine": long}}))
-    decks = Decks(live, DeckMaker().open) if has_decks else None
-    host = create_provider_host(live, decks=decks)
-    alias = public_names([long], NameBudget(24))[long]
-    async with in_memory(host.within(NameBudget(24)), mode) as (client, _):
+    tool = "long_" * 20
+    router = Router(FakeFleet(FakeEndpoint("s", tool)), budget=NameBudget(24))
+    decks = Decks(router, DeckMaker().open) if has_decks else None
+    alias = public_names([f"s__{tool}"], NameBudget(24))[f"s__{tool}"]
+    async with in_memory(create_provider_host(router, decks=decks), mode) as (client, _):
         assert [tool.name for tool in (await client.list_tools()).tools] == ["note"] * has_decks + [alias]
-        for name in (alias, long):
-            assert (await call_raw(client, name))["structuredContent"] == {"mine": long}
+        for name in (alias, f"s__{tool}"):
+            assert (await call_raw(client, name))["content"][0]["text"] == f"{tool} {{}}"
         if has_decks:
             assert not (await client.call_tool("note", {})).is_error
-    async with in_memory(host, mode) as (client, _):
-        assert [tool.name for tool in (await client.list_tools()).tools] == ["note"] * has_decks + [long]
     if decks is not None:
         await decks.close()
 
 
-async def test_a_host_within_a_budget_is_otherwise_the_same():
-    """Options would be lost on the way: which schemas, and what the first list waits for."""
+async def test_a_host_says_who_it_is_waits_for_its_servers_and_shows_portable_schemas():
+    """A client would be told of another program, or given an empty list, or schemas that it cannot read."""
     settled = []
 
     async def settle():
@@ -141,7 +139,7 @@ async def test_a_host_within_a_budget_is_otherwise_the_same():
 
     live = LiveBox()
     live.graft("s__t")
-    host = create_provider_host(live, portable_schemas=True, settled=settle).within(NameBudget())
+    host = create_provider_host(live, portable_schemas=True, settled=settle)
     async with in_memory(host, "legacy") as (client, _):
         (tool,) = (await client.list_tools()).tools
         assert (client.server_info.name, client.server_info.version) == ("indus-provider-host", "0.1.0")
@@ -154,7 +152,7 @@ async def test_a_host_within_a_budget_is_otherwise_the_same():
 async def test_what_a_connection_subscribed_ends_with_it(mode):
     """A program that embeds us would hear of, and pay for, what clients wanted that are long gone."""
     server = OfferServer("a", resources=("x:1",))
-    host = create_provider_host(LiveBox(), offers=Offerings(OfferFleet(server)))
+    host = create_provider_host(LiveBox(), offers=Router(OfferFleet(server)))
     async with in_memory(host, mode) as (client, _):
         await client.list_resources()
         if mode == "legacy":

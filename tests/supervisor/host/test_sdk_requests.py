@@ -11,11 +11,11 @@ from support.tools.offer_fleet import OfferFleet
 from support.tools.tool_boxes import LiveBox
 from support.waiting import PATIENCE_S, turns
 
-from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host import sdk_requests as module
 from quarterdeck.host.offers.content import Content
 from quarterdeck.host.raw_calls import Resumption
 from quarterdeck.host.sdk_requests import caller, json_bytes, log_lines_told, teller, wire_request
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.offers import LogLine
 from quarterdeck_protocol.tools import Client, ProgressNote
 
@@ -57,7 +57,7 @@ def context(era: str = NEWER, meta: Any = None, method: str = "prompts/get", **p
 
 def content(fleet: OfferFleet | None = None) -> Content:
     """What a host shows."""
-    return Content(box=LiveBox(), name="q", version="1", offers=Offerings(fleet) if fleet is not None else None)
+    return Content(box=LiveBox(), name="q", version="1", offers=Router(fleet) if fleet is not None else None)
 
 
 def test_params_pass_as_they_came_but_for_what_is_of_the_hop() -> None:

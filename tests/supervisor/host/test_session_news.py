@@ -13,10 +13,10 @@ from support.tools.allowances import OnlyReads
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.waiting import turns, until
 
-from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host import session_news
 from quarterdeck.host.offers.stream_bus import StreamBus, streaming_to
 from quarterdeck.host.session_news import MAX_WAITING_EACH, MAX_WAITING_EACH_BYTES, SessionNews
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.offers import ListAnnounced, Listing, LogLine
 from quarterdeck_protocol.tools import Client
 
@@ -54,7 +54,7 @@ class Lab:
         self.server = OfferServer("s", prompts=("p",))
         self.fleet = OfferFleet(self.server)
         self.bus = StreamBus()
-        self.news = SessionNews(Offerings(self.fleet), self.bus)
+        self.news = SessionNews(Router(self.fleet), self.bus)
 
     def session(self, name: str) -> Any:
         """One that was given a list of prompts."""

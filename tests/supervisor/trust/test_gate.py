@@ -3,8 +3,8 @@
 import pytest
 from support.trust.approvals import FILE, ToldEndpoint, bench, row, stdio, tool_key
 
-from quarterdeck.bridge.tool_box import LiveBox
 from quarterdeck.config.load.origin import Standing
+from quarterdeck.route.router import Router
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -18,7 +18,7 @@ async def test_what_is_held_is_refused_on_every_way_with_the_command_that_approv
     """One way in would be as good as all."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one", b="two"))
-        box = LiveBox(at.gate)
+        box = Router(at.gate)
         assert [each.name for each in box.descriptors()] == ["fs__a", "fs__b"]
         await at.lists(a="evil", b="two", c="new")
         gate = at.gate.endpoint("fs")

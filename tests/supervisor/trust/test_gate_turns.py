@@ -9,9 +9,9 @@ from support.fleet.memory_fleet import call_result
 from support.trust.approvals import Bench, ToldEndpoint, bench, stdio
 from support.waiting import turns
 
-from quarterdeck.bridge.tool_box import LiveBox
 from quarterdeck.fleet.core import turns as turns_module
 from quarterdeck.fleet.core.turns import WIDTH
+from quarterdeck.route.router import Router
 from quarterdeck.trust.gate import GatedEndpoint
 from quarterdeck.trust.gated_fleet import GatedFleet
 from quarterdeck_protocol.contract import EndpointPhase
@@ -49,7 +49,7 @@ async def test_calls_of_many_clients_are_begun_in_turn_and_none_is_left_out() ->
 
         endpoint.answer = answer  # type: ignore[assignment]
         await at.runs(endpoint)
-        box, told = LiveBox(at.gate), dict[str, CallEnd]()
+        box, told = Router(at.gate), dict[str, CallEnd]()
 
         def ask(client: str, number: int) -> None:
             name = f"{client}{number}"
@@ -149,7 +149,7 @@ async def test_clients_of_several_decks_take_turns_at_the_server_that_their_deck
     async with bench() as at:
         endpoint = ToldEndpoint(stdio(), a="one")
         endpoint.answer = never  # type: ignore[assignment]
-        decks = [LiveBox(GatedFleet(at.fleet, at.approvals)) for _ in range(2)]
+        decks = [Router(GatedFleet(at.fleet, at.approvals)) for _ in range(2)]
         await at.runs(endpoint)
         calls = [
             box.begin(RawCall("fs__a", b"{}", client=Client(name, name)), lambda _: None)

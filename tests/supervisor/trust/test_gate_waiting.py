@@ -10,7 +10,7 @@ from support.fleet.memory_fleet import call_result
 from support.trust.approvals import FILE, Bench, MemoryRecorder, ToldEndpoint, bench, row, stdio, tool_key
 from support.waiting import PATIENCE_S, turns
 
-from quarterdeck.bridge.tool_box import LiveBox
+from quarterdeck.route.router import Router
 from quarterdeck.trust import gate as module
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.contract import EndpointPhase
@@ -256,7 +256,7 @@ async def test_a_server_that_is_left_alone_or_stopped_by_hand_is_not_waited_for(
         assert f"fs is {phase}" in str(output)
         assert f"quarterdeck restart fs -c {FILE} tries again" in str(output)
         told: list[CallEnd] = []
-        LiveBox(at.gate).begin(RawCall("fs__a", b"{}"), told.append)
+        Router(at.gate).begin(RawCall("fs__a", b"{}"), told.append)
         await at.until(lambda: bool(told))
         assert isinstance(told[0], ProtocolFault)
         assert f"quarterdeck restart fs -c {FILE} tries again" in str(told[0].remedy)
@@ -271,7 +271,7 @@ async def test_a_call_that_waited_keeps_its_meta_its_progress_and_its_deadline()
         told: list[CallEnd] = []
         notes: list[ProgressNote] = []
         call = RawCall("fs__a", b'{"x":1}', b'{"trace":1}', 5.0, notes.append)
-        LiveBox(at.gate).begin(call, told.append)
+        Router(at.gate).begin(call, told.append)
         await turns()
         assert told == []
         at.fleet.coming.clear()
@@ -292,7 +292,7 @@ async def test_a_call_that_is_cancelled_while_it_waits_never_reaches_its_server(
         at.fleet.coming.add("fs")
         becomes(at, at.fleet.by_id["fs"], EndpointPhase.CONNECTING)
         told: list[CallEnd] = []
-        call = LiveBox(at.gate).begin(RawCall("fs__a", b"{}"), told.append)
+        call = Router(at.gate).begin(RawCall("fs__a", b"{}"), told.append)
         assert call is not None
         await turns()
         assert call.cancel("enough") is Delivery.NOT_SENT

@@ -10,9 +10,9 @@ from support.fleet.memory_fleet import FakeEndpoint
 from support.trust.approvals import Bench, ToldEndpoint, bench, row, stdio
 from support.waiting import turns
 
-from quarterdeck.bridge.tool_box import LiveBox
 from quarterdeck.common.tool_names import NameBudget
-from quarterdeck.host.offers.sources import RenamedSource
+from quarterdeck.route import catalogue
+from quarterdeck.route.router import Router
 from quarterdeck.trust import list_review, list_scanner
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.gate import GatedEndpoint
@@ -43,7 +43,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     count(Approvals, "_is_due")
     count(GatedEndpoint, "offered")
-    count(LiveBox, "_named")
+    count(catalogue, "_told")
     count(NameBudget, "fits")
     count(list_review, "judge_listing")
     for step in ("scan_list", "names_found"):
@@ -62,7 +62,7 @@ async def event_among(count: int, work: Counter[str]) -> Counter[str]:
             ToldEndpoint(stdio(f"s{number}", trust=TrustMode.OPEN), echo="Says it again.") for number in range(count)
         ]
         await at.approvals.set_rows([row(endpoint.config) for endpoint in endpoints])
-        shown = RenamedSource(LiveBox(at.gate), NameBudget())
+        shown = Router(at.gate, budget=NameBudget())
         for endpoint in endpoints:
             at.fleet.by_id[endpoint.config.id] = endpoint
         at.fleet.tell()
@@ -90,4 +90,4 @@ async def test_an_event_of_one_server_costs_the_same_among_many(work: Counter[st
         many = await event_among(MANY, work)
     assert many == few
     assert few["judge_listing"] == 1
-    assert few["_named"] == 2
+    assert few["_told"] == 2

@@ -24,7 +24,7 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 @asynccontextmanager
-async def listening(box, decks=None, budget=None, offers=None, results=None, **options) -> AsyncIterator[str]:
+async def listening(box, decks=None, offers=None, results=None, **options) -> AsyncIterator[str]:
     """The URL of a host that serves `box`; it has stopped by the end."""
     ready = anyio.Event()
     where = []
@@ -35,7 +35,6 @@ async def listening(box, decks=None, budget=None, offers=None, results=None, **o
 
     leave = results.leave if results is not None else lambda _: None
     host = create_provider_host(box, decks=decks, offers=offers, results=results, on_ended=leave)
-    host = host.within(budget) if budget is not None else host
     serve = partial(serve_http, host, HttpOptions(**options), started=started)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:

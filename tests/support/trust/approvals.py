@@ -15,12 +15,12 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from quarterdeck.bridge.tool_box import LiveBox
 from quarterdeck.common.watchers import Told
 from quarterdeck.config.load.origin import Origin, Standing
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import LedgerEvent, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey
+from quarterdeck.route.router import Router
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.configured_servers import Surroundings, row_of
 from quarterdeck.trust.gated_fleet import GatedFleet
@@ -198,7 +198,7 @@ class Bench:
 
     async def run(self, name: str) -> tuple[object, bool]:
         """A call that is run, not raw: its output, and whether that is an error."""
-        outcome = await LiveBox(self.gate).run(ToolCall("1", name, {}), CancelToken())
+        outcome = await Router(self.gate).run(ToolCall("1", name, {}), CancelToken())
         return outcome.output, outcome.is_error
 
     def entry(self, server: str = "fs", path: Path = FILE) -> Entry:

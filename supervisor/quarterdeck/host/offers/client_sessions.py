@@ -13,10 +13,11 @@ from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import ListenHandler, ToolsListChanged
 
-from quarterdeck_protocol.tools import ToolDescriptor, ToolSource
+from quarterdeck_protocol.tools import ToolDescriptor
 
 from .content import KnownTools
 from .stream_bus import StreamBus
+from .views import ClientTools
 
 TELL_S: Final = 5.0
 """How long one client that does not read may hold its notification."""
@@ -49,7 +50,7 @@ class Sessions:
         """A client listens to changes: it is to be told of them, whether it was shown any tools or not."""
         self._known.awaited()
 
-    async def tell_changes(self, box: ToolSource) -> None:
+    async def tell_changes(self, box: ClientTools) -> None:
         """Tell every client whenever the tools of `box` are others than before; see `KnownTools`."""
         await self._known.tell_changes(box, self._tell)
 

@@ -4,24 +4,24 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
-from itertools import compress, starmap
-from operator import is_not
 from typing import TYPE_CHECKING, Final
 
 from quarterdeck.host.asks.parked import Parking
 from quarterdeck.host.budget.cutting import chars_within
 from quarterdeck.host.budget.kept_results import KeptResults
 from quarterdeck.host.program_names import ProgramNames
-from quarterdeck.host.search.tool_search import MAX_ANSWER_BYTES, SearchedTools, ToolSearch
+from quarterdeck.host.search.tool_search import MAX_ANSWER_BYTES, ToolSearch
 from quarterdeck.host.stdio.early_reply import EVERYTHING, TOOLS_ONLY
+from quarterdeck.route.catalogue import are_same
 from quarterdeck_protocol.offers import Listing, OfferSource
 from quarterdeck_protocol.tools import CancelToken, Client, ToolDescriptor, ToolSource
 
 from .decks import Decks
-from .groups import AllowedOffers, AllowedTools, LiveGroups
+from .groups import LiveGroups
 from .offer_catalog import OfferCatalog
 from .offer_news import LogStreams
 from .publish import Catalog
+from .views import ClientOffers, ClientTools
 
 if TYPE_CHECKING:
     from quarterdeck.login.broker import LoginBroker
@@ -97,11 +97,9 @@ class Content:
             return []
         return self.offer_catalog.publish(listing, self.offers.listed(listing), client)
 
-    def tools_for(self, client: Client, box: ToolSource | None = None) -> ToolSource:
+    def tools_for(self, client: Client, box: ToolSource | None = None) -> ClientTools:
         """What a client is shown of the tools of a box, by default of the servers': whoever lists them, lists these."""
-        box = self.box if box is None else box
-        allowed = box if client.allowance is None else AllowedTools(box, client, self.groups)
-        return SearchedTools(allowed) if client.is_searched else allowed
+        return ClientTools(self.box if box is None else box, client, self.groups)
 
     def published_tools(
         self, client: Client, box: ToolSource
@@ -111,11 +109,9 @@ class Content:
         # A catalog forgets what it does not publish: one for both would make every form anew.
         return (self._two_tools, only, only) if client.is_searched else (self.catalog, box.descriptors(), only)
 
-    def offers_for(self, client: Client) -> OfferSource | None:
+    def offers_for(self, client: Client) -> ClientOffers | None:
         """The same of what servers have beside tools; None where only tools are shown."""
-        if self.offers is None or client.allowance is None:
-            return self.offers
-        return AllowedOffers(self.offers, client, self.groups)
+        return ClientOffers(self.offers, client, self.groups) if self.offers is not None else None
 
     @property
     def max_answer_bytes(self) -> int:
@@ -124,10 +120,8 @@ class Content:
         return MAX_ANSWER_BYTES if budget is None else chars_within(budget)
 
     def close(self) -> None:
-        """Nobody is served any longer: calls that wait for an answer end, and servers are looked at no more."""
+        """Nobody is served any longer: calls that wait for an answer end."""
         self.parking.close()
-        if self.offers is not None:
-            self.offers.close()
 
     def logins_of(self, client: Client) -> "LoginBroker | None":
         """Where this client's person may be asked to log in: a browser comes back to this machine alone."""
@@ -184,7 +178,7 @@ class KnownTools:
         """A client has asked to be told, whether it was shown any or not."""
         self._is_awaited = True
 
-    async def tell_changes(self, box: ToolSource, tell: Callable[[], Awaitable[None]]) -> None:
+    async def tell_changes(self, box: ClientTools, tell: Callable[[], Awaitable[None]]) -> None:
         """Call `tell` whenever the tools of `box` are others than before; never returns, ends by cancellation.
 
         Nothing is told before a client was shown a list, or has asked to be told: while a fleet starts there would be
@@ -209,16 +203,3 @@ class KnownTools:
                     await asyncio.sleep(DEBOUNCE_S)
         finally:
             unwatch()
-
-
-def are_same(tools: Sequence[ToolDescriptor], others: Sequence[ToolDescriptor]) -> bool:
-    """Whether a client is shown the same of both."""
-    if tools is others or len(tools) != len(others):
-        return tools is others
-    # Of one server's change nearly all are the very same: among thousands that is seen at once.
-    return all(starmap(_is_same, compress(zip(tools, others, strict=True), map(is_not, tools, others))))
-
-
-def _is_same(tool: ToolDescriptor, other: ToolDescriptor) -> bool:
-    # As bytes: to compare schemas that a server wrote takes time, and recursion, of its choosing.
-    return tool.definition is not None and (tool.name, tool.definition) == (other.name, other.definition)

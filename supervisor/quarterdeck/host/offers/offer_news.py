@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from quarterdeck.bridge.uri_routes import split_prefixed
+from quarterdeck.common.uri_routes import split_prefixed
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.offers import (
     LEVELS,
@@ -25,6 +25,8 @@ from quarterdeck_protocol.offers import (
     ServerNote,
 )
 from quarterdeck_protocol.tools import Client
+
+from .views import ClientOffers
 
 DEBOUNCE_S: Final = 0.1
 """After a change was told, those of so long are told together: a fleet that starts changes once per server."""
@@ -48,7 +50,11 @@ class OfferNews:
     """
 
     def __init__(
-        self, offers: OfferSource, client: Client, tell: Callable[[bytes], None], is_open: Callable[[], bool]
+        self,
+        offers: OfferSource | ClientOffers,
+        client: Client,
+        tell: Callable[[bytes], None],
+        is_open: Callable[[], bool],
     ) -> None:
         """Begin to listen.
 

@@ -18,7 +18,6 @@ from msgspec import Raw
 
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.offers.publish import Catalog, Shown, is_same_form
-from quarterdeck.host.offers.sources import ForwardingSource
 from quarterdeck.host.raw_calls import MAX_LINE_BYTES, WireRequest
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
@@ -167,14 +166,13 @@ def shared_out(
     return [form for _, form in sorted([*taken, *more], key=itemgetter(0))]
 
 
-class SearchedTools(ForwardingSource):
-    """The two tools that a client is shown in place of those of a source, which are described by whose those are."""
+def two_tools(tools: Sequence[ToolDescriptor]) -> Sequence[ToolDescriptor]:
+    """The two tools that a client is shown in place of these, described by whose these are.
 
-    def descriptors(self) -> Sequence[ToolDescriptor]:
-        """The two; the same tuple while the tools are those of the same servers."""
-        names = [tool.name for tool in self._source.descriptors()]
-        servers = dict.fromkeys(name.partition(QUALIFIER)[0] for name in names if QUALIFIER in name)
-        return _two_tools(tuple(servers), has_native=len(names) > sum(QUALIFIER in name for name in names))
+    The same tuple while they are those of the same servers.
+    """
+    servers = dict.fromkeys(tool.name.partition(QUALIFIER)[0] for tool in tools if QUALIFIER in tool.name)
+    return _two_tools(tuple(servers), has_native=any(QUALIFIER not in tool.name for tool in tools))
 
 
 def unwrapped(request: WireRequest) -> WireRequest | ProtocolFault:

@@ -21,6 +21,7 @@ from quarterdeck.host.caller import Caller
 from quarterdeck.host.calls import ANSWER_S, GRACE_S, shut_down
 from quarterdeck.host.journal import Interrupted, Journal, RequestKind
 from quarterdeck.host.offers.offer_news import OfferNews
+from quarterdeck.host.offers.views import ClientOffers
 from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck.host.raw_call_gate import GREETED_ALREADY, RawCallGate
 from quarterdeck.host.raw_calls import (
@@ -37,7 +38,7 @@ from quarterdeck.host.results import fault_parts
 from quarterdeck.host.wire_call import Part, WireCall
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST, LineBuffer, LineTooLongError
-from quarterdeck_protocol.offers import Listing, OfferSource
+from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.tools import ANONYMOUS, Client
 
 from .early_reply import FirstLine, claimed_stdio
@@ -186,7 +187,7 @@ class _Connection:
         )
         self._news = self._listen(content.offers_for(client))
 
-    def _listen(self, offers: OfferSource | None) -> OfferNews | None:
+    def _listen(self, offers: ClientOffers | None) -> OfferNews | None:
         """Tell a client of an older era what servers say unasked; log lines that it has no room for are dropped."""
         if offers is None:
             return None

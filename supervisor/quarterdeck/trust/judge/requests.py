@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck.bridge.uri_routes import as_glob, fits
 from quarterdeck.common.patterns import escaped, may_fit
+from quarterdeck.common.uri_routes import as_glob, fits
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import Entry, Item, ItemKey
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault

@@ -9,6 +9,7 @@ import httpx2
 import mcp_types as types
 import pytest
 from support.clients.http_clients import ACCEPT, PING, RAW, call_raw, connected, listening, post
+from support.fleet.memory_fleet import FakeEndpoint, FakeFleet
 from support.tools.native_decks import DeckMaker
 from support.tools.tool_boxes import LiveBox, answer, hold
 from support.waiting import eventually_async
@@ -19,6 +20,7 @@ from quarterdeck.host.http.options import HttpOptions
 from quarterdeck.host.http.serve import serve_http
 from quarterdeck.host.offers.decks import Decks
 from quarterdeck.host.provider import create_provider_host
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
 pytestmark = pytest.mark.anyio
@@ -238,11 +240,10 @@ async def test_a_port_in_use_is_a_transport_fault_that_names_it():
 @pytest.mark.parametrize("name", ["s__t", "s__t.dotted", public_names(["s__t.dotted"], NameBudget())["s__t.dotted"]])
 async def test_arguments_mirrored_into_headers_are_checked_against_the_published_schema(name):
     """An intermediary routes by the header; it must say what the body says, by whichever name the tool is called."""
-    box = LiveBox()
+    server = FakeEndpoint("s")
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
-    for own in ("s__t", "s__t.dotted"):
-        box.graft(own, answer({"content": []}), name="t", inputSchema=schema)
-    async with listening(box, budget=NameBudget()) as url, connected(url, "auto") as client:
+    server.offer("t", "t.dotted", inputSchema=schema)
+    async with listening(Router(FakeFleet(server), budget=NameBudget())) as url, connected(url, "auto") as client:
         shown = [tool.name for tool in (await client.list_tools()).tools]
         assert not (await client.call_tool(name if name in shown else shown[1], {"region": "north"})).is_error
         envelope = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
@@ -252,7 +253,7 @@ async def test_arguments_mirrored_into_headers_are_checked_against_the_published
         headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": name}
         lying = await post(url, {**headers, "Mcp-Param-Region": "south"}, body)
     assert lying.json()["error"]["code"] == -32020
-    assert len(box.begun) == 1
+    assert len(server.begun) == 1
 
 
 async def noted(client, value):

@@ -13,11 +13,11 @@ from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox, hold
 from support.waiting import eventually_async
 
-from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host import mcp_server
 from quarterdeck.host.http import serve
 from quarterdeck.host.http.grants import Grant
 from quarterdeck.host.http.token_file import add_grant
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.offers import LogLine
 from quarterdeck_protocol.questions import Question
 
@@ -78,7 +78,7 @@ async def test_a_resource_larger_than_its_token_allows_is_not_passed_on(
     token = token_of(tokens, max_result_bytes=1_000)
     server = OfferServer("a", resources=("x:1",), result=READ % (b"x" * 2_000))
     async with (
-        listening(LiveBox(), offers=Offerings(OfferFleet(server)), token=OWNER, tokens=tokens) as url,
+        listening(LiveBox(), offers=Router(OfferFleet(server)), token=OWNER, tokens=tokens) as url,
         wired(url) as wire,
     ):
         wire.headers["Authorization"] = f"Bearer {token}"
@@ -100,7 +100,7 @@ async def test_resources_that_a_client_does_not_read_are_bounded_and_it_is_told(
     monkeypatch.setattr(serve, "MAX_HELD_EACH", 36 * MIB)
     server = OfferServer("a", resources=("x:1",), result=READ % (b"x" * 24 * MIB))
     async with (
-        listening(LiveBox(), offers=Offerings(OfferFleet(server))) as url,
+        listening(LiveBox(), offers=Router(OfferFleet(server))) as url,
         wired(url) as wire,
         wired(url) as silent,
         wired(url) as other,
@@ -125,7 +125,7 @@ async def test_a_list_that_a_client_does_not_read_is_bounded_too(monkeypatch: py
     monkeypatch.setattr(serve, "MAX_HELD_EACH", 20 * MIB)
     server = OfferServer("a", resources=tuple(f"x:{number}/{'y' * 7_000}" for number in range(2_000)))
     async with (
-        listening(LiveBox(), offers=Offerings(OfferFleet(server))) as url,
+        listening(LiveBox(), offers=Router(OfferFleet(server))) as url,
         wired(url) as wire,
         wired(url) as silent,
     ):
@@ -155,7 +155,7 @@ async def test_requests_that_a_client_gave_up_are_counted_as_long_as_they_are_un
     }.get(method, {"uri": "x:1"})
     asked = {"jsonrpc": "2.0", "method": method, "params": params}
     async with (
-        listening(LiveBox(), offers=Offerings(OfferFleet(silent, quick))) as url,
+        listening(LiveBox(), offers=Router(OfferFleet(silent, quick))) as url,
         wired(url) as wire,
         wired(url) as neighbour,
     ):
@@ -181,7 +181,7 @@ async def test_sessions_that_there_are_not_give_a_client_no_bounds_of_their_own(
     server = OfferServer("a", resources=("x:1",), is_silent=True)
     params = {"uri": "x:1", "_meta": ENVELOPE}
     asked = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params}
-    async with listening(LiveBox(), offers=Offerings(OfferFleet(server))) as url, AsyncExitStack() as stack:
+    async with listening(LiveBox(), offers=Router(OfferFleet(server))) as url, AsyncExitStack() as stack:
         wires = [await stack.enter_async_context(wired(url)) for _ in range(3)]
         for wire in wires:
             await wire.introduce()
@@ -213,7 +213,7 @@ async def test_nobody_answers_what_another_session_or_another_client_was_asked(t
                     forged = await stranger.ask({"jsonrpc": "2.0", "id": id_, "result": accepted})
                     statuses.add(forged.status)
 
-    async with listening(LiveBox(), offers=Offerings(OfferFleet(server)), token=OWNER, tokens=tokens) as url:
+    async with listening(LiveBox(), offers=Router(OfferFleet(server)), token=OWNER, tokens=tokens) as url:
         theirs = token_of(tokens)
 
         async def elicit(context: Any, _: Any) -> types.ElicitResult:
@@ -237,7 +237,7 @@ async def test_programs_that_share_a_token_are_told_their_own_log_lines(*, has_s
     headers = {"Mcp_Method": "tools/call", "Mcp_Name": "s__t"}
     told: list[list[Any]] = []
     async with (
-        listening(box, offers=Offerings(fleet)) as url,
+        listening(box, offers=Router(fleet)) as url,
         wired(url) as one,
         wired(url) as two,
     ):

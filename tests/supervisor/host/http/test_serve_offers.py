@@ -13,7 +13,7 @@ from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox
 from support.waiting import eventually_async, until
 
-from quarterdeck.bridge.offerings import Offerings
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.offers import LogLine, ResourceUpdated
 from quarterdeck_protocol.questions import Question
 
@@ -31,7 +31,7 @@ FORM = Question(
 @ERAS
 async def test_lists_and_what_servers_answer_are_the_same_over_http(mode):
     server = OfferServer("a", prompts=("p",), resources=("x:1",), templates=("x:{id}",), result=PROMPT)
-    async with listening(LiveBox(), offers=Offerings(OfferFleet(server))) as url, connected(url, mode) as client:
+    async with listening(LiveBox(), offers=Router(OfferFleet(server))) as url, connected(url, mode) as client:
         assert [each.name for each in (await client.list_prompts()).prompts] == ["a__p"]
         assert [str(each.uri) for each in (await client.list_resources()).resources] == ["x:1"]
         assert len((await client.list_resource_templates()).resource_templates) == 1
@@ -55,7 +55,7 @@ async def test_a_server_asks_a_client_over_http_and_has_its_answer(mode):
         return types.ElicitResult(action="decline")
 
     async with (
-        listening(LiveBox(), offers=Offerings(OfferFleet(server))) as url,
+        listening(LiveBox(), offers=Router(OfferFleet(server))) as url,
         connected(url, mode, elicitation_callback=elicit) as client,
     ):
         for _ in range(3):
@@ -69,7 +69,7 @@ async def test_two_clients_of_the_newer_era_keep_a_resource_apart_though_both_co
     """The first to go would end what the other one listens for."""
     server = OfferServer("a", resources=("x:1",))
     async with (
-        listening(LiveBox(), offers=Offerings(OfferFleet(server))) as url,
+        listening(LiveBox(), offers=Router(OfferFleet(server))) as url,
         connected(url, "auto") as one,
         connected(url, "auto") as other,
         AsyncExitStack() as theirs,
@@ -96,7 +96,7 @@ async def test_an_older_client_hears_over_http_of_what_concerns_it():
             has_all.set()
 
     async with (
-        listening(LiveBox(), offers=Offerings(fleet)) as url,
+        listening(LiveBox(), offers=Router(fleet)) as url,
         connected(url, "legacy", message_handler=hear) as client,
     ):
         await client.list_resources()
@@ -128,7 +128,7 @@ async def test_a_newer_client_hears_over_http_of_the_resources_that_its_stream_n
     server = OfferServer("a", resources=("x:1", "x:2"))
     fleet = OfferFleet(server)
     async with (
-        listening(LiveBox(), offers=Offerings(fleet)) as url,
+        listening(LiveBox(), offers=Router(fleet)) as url,
         connected(url, "auto") as one,
         connected(url, "auto") as other,
         one.listen(resource_subscriptions=["x:1", "x:2"]) as mine,

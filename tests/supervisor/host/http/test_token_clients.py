@@ -14,6 +14,7 @@ import mcp_types as types
 import pytest
 from support.clients.http_clients import ACCEPT, PING, RAW, call_raw, connected, listening, post
 from support.clients.wire_http import ENVELOPE, call, wired
+from support.fleet.memory_fleet import FakeEndpoint, FakeFleet
 from support.tools.tool_boxes import LiveBox, answer, hold
 
 from quarterdeck.common.tool_names import NameBudget, public_names
@@ -21,6 +22,7 @@ from quarterdeck.host.http import serve, token_clients
 from quarterdeck.host.http.grants import Grant, Rate
 from quarterdeck.host.http.token_clients import TokenClients
 from quarterdeck.host.http.token_file import add_grant, revoke
+from quarterdeck.route.router import Router
 
 pytestmark = pytest.mark.anyio
 
@@ -106,12 +108,11 @@ async def test_a_token_with_search_is_shown_two_tools_and_no_other_token_knows_t
 
 async def test_a_token_is_about_tools_by_their_own_names(path: Path) -> None:
     """Behind a short name, another tool could be called, or none."""
-    box, long = LiveBox(), "fs__" + "x" * 60
-    box.graft(long, answer({"content": []}))
-    budget = NameBudget(limit=40)
-    alias = public_names([long], budget)[long]
+    long, budget = "x" * 60, NameBudget(limit=40)
+    router = Router(FakeFleet(FakeEndpoint("fs", long)), budget=budget)
+    alias = public_names([f"fs__{long}"], budget)[f"fs__{long}"]
     tokens = token_of(path, tools=("fs__x*",)), token_of(path, "other", servers=("web",))
-    async with listening(box, budget=budget, token=OWNER, tokens=path) as url:
+    async with listening(router, token=OWNER, tokens=path) as url:
         async with connected(url, "legacy", tokens[0]) as client:
             assert await names_of(client) == [alias]
             assert not (await call_raw(client, alias, {})).get("isError")

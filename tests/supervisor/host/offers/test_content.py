@@ -9,10 +9,10 @@ from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox
 from support.waiting import turns, until
 
-from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.offers import content as module
 from quarterdeck.host.offers.content import Content, KnownTools
 from quarterdeck.login.broker import LoginBroker
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.mcp.tasks import EXTENSION, TaskSupport
 from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.tools import CancelToken, Client, ToolDescriptor
@@ -108,7 +108,7 @@ async def test_what_servers_have_is_shown_and_left() -> None:
     """A client that went would be told of changes for ever."""
     server = OfferServer("a", prompts=("p",), tasks=TaskSupport.EXTENDS)
     fleet = OfferFleet(server)
-    offers = Offerings(fleet)
+    offers = Router(fleet)
     shown = content(offers=offers)
     assert b"a__p" in (await shown.listed(Listing.PROMPTS, ME, CancelToken()))[0]
     assert shown.task_capabilities(ME, is_modern=True) == {"extensions": {EXTENSION: {}}}

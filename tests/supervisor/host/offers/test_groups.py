@@ -4,12 +4,13 @@ import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox
 
-from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.config.groups import Group
 from quarterdeck.host.http.grants import Grant
 from quarterdeck.host.http.token_clients import GrantedTools
 from quarterdeck.host.offers.content import Content
-from quarterdeck.host.offers.groups import AllowedOffers, LiveGroups
+from quarterdeck.host.offers.groups import LiveGroups
+from quarterdeck.host.offers.views import ClientOffers
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.tools import Client
 
@@ -69,7 +70,7 @@ def test_the_tools_of_a_client_are_those_of_its_groups_of_the_moment() -> None:
     unwatch()
     live.take({})
     assert told == ["changed"]
-    assert content.tools_for(ADA) is box
+    assert [each.name for each in content.tools_for(ADA).descriptors()] == ["a__x", "b__read", "b__write"]
 
 
 @pytest.mark.anyio
@@ -77,7 +78,7 @@ async def test_a_client_is_told_of_the_lists_of_its_groups_alone() -> None:
     """A model would list anew for what it may not use; or never see what its group has got."""
     one, other = OfferServer("a", prompts=("p",)), OfferServer("b", prompts=("p", "q"))
     fleet, live, told = OfferFleet(one, other), groups(), list[Listing]()
-    offers = AllowedOffers(Offerings(fleet), live.narrow(ADA, ("reads",)), live)
+    offers = ClientOffers(Router(fleet), live.narrow(ADA, ("reads",)), live)
     unwatch = offers.watch_listing(told.append)
     assert [each.qualified for each in offers.listed(Listing.PROMPTS)] == ["b__p"]
     one.prompts, other.prompts = ("p", "x"), ("p",)

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer
 
-from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.http.grants import Grant
 from quarterdeck.host.http.token_clients import GrantedTools
 from quarterdeck.host.offers.offer_news import LogStreams, concerns
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.offers import LogLine, News, ResourceUpdated, ServerNote
 from quarterdeck_protocol.tools import Client
 
@@ -22,7 +22,7 @@ class _Streams:
 
     def __init__(self) -> None:
         self.fleet = OfferFleet(OfferServer("s"))
-        self.logs = LogStreams(Offerings(self.fleet))
+        self.logs = LogStreams(Router(self.fleet))
         self.told: dict[str, list[object]] = {}
 
     def open(self, name: str, client: Client, level: str = "info"):

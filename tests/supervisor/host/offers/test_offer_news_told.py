@@ -9,9 +9,9 @@ import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.waiting import until
 
-from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.offers import offer_news as module
 from quarterdeck.host.offers.offer_news import OfferNews, concerns, notification_of
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.offers import LEVELS, Listing, LogLine, News, ResourceUpdated, ServerNote
 from quarterdeck_protocol.tools import Client
 
@@ -34,7 +34,7 @@ class Told:
         self.fleet = OfferFleet(self.server)
         self.heard: list[dict[str, Any]] = []
         self.is_open = True
-        self.news = OfferNews(Offerings(self.fleet), client, self._hear, lambda: self.is_open)
+        self.news = OfferNews(Router(self.fleet), client, self._hear, lambda: self.is_open)
         self.news.listed.update(Listing)
 
     def _hear(self, notification: bytes) -> None:

@@ -4,10 +4,10 @@ import pytest
 from mcp.server.subscriptions import ResourceUpdated, ServerEvent, ToolsListChanged
 from support.tools.offer_fleet import OfferFleet, OfferServer
 
-from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.calls import Drain
 from quarterdeck.host.offers.stream_bus import StreamBus
 from quarterdeck.host.session_news import subscribed
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.tools import Client
 
 pytestmark = pytest.mark.anyio
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 async def test_what_concerns_one_stream_is_told_to_no_other_and_a_changed_list_to_all() -> None:
     """One session would be told what another one's server says of a resource of the same URI."""
     server, bus, me = OfferServer("a", resources=("x:1",)), StreamBus(), Client("me", "token me")
-    offers, drain = Offerings(OfferFleet(server)), Drain()
+    offers, drain = Router(OfferFleet(server)), Drain()
     heard: tuple[list[ServerEvent], list[ServerEvent]] = [], []
     async with subscribed(offers, me, ["x:1"], drain):
         unsubscribe = bus.subscribe(heard[0].append)

@@ -11,9 +11,9 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from support.tools.offer_fleet import OfferFleet
 from support.tools.tool_boxes import LiveBox
 
-from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.provider import ProviderHostInfo, create_provider_host
 from quarterdeck.host.stdio.early_reply import HANDSHAKE_VERSIONS, EarlyReply, FirstLine, answer_to
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
 
 from .host_pipes import served
@@ -53,9 +53,7 @@ async def test_the_answer_is_what_the_session_would_have_said(version: str) -> N
     """A client would be promised what the session then does not keep."""
     params = {"protocolVersion": version, "capabilities": {"roots": {}}, "clientInfo": INFO}
     _, early = answer_to(initialize(params=params).rstrip())
-    host = create_provider_host(
-        LiveBox(), ProviderHostInfo(CLIENT_NAME, CLIENT_VERSION), offers=Offerings(OfferFleet())
-    )
+    host = create_provider_host(LiveBox(), ProviderHostInfo(CLIENT_NAME, CLIENT_VERSION), offers=Router(OfferFleet()))
     async with served(host) as client:
         own = await client.ask(1, "initialize", **params)
     assert json.loads(early) == own

@@ -11,12 +11,12 @@ from support.clients.mcp_clients import ENVELOPE
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox, answer
 
-from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.offers import publish
 from quarterdeck.host.offers.publish import as_listed, is_valid
 from quarterdeck.host.provider import ProviderHostInfo, create_provider_host
 from quarterdeck.host.stdio.early_reply import HANDSHAKE_VERSIONS
 from quarterdeck.host.stdio.plain_session import NEWEST, PlainSession
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.tools import ToolDescriptor
 
 from .host_pipes import served
@@ -75,9 +75,9 @@ def tools() -> LiveBox:
     return box
 
 
-def offers() -> Offerings:
+def offers() -> Router:
     """What two servers have beside them."""
-    return Offerings(
+    return Router(
         OfferFleet(OfferServer("a", prompts=("p",), resources=("x:1",)), OfferServer("b", templates=("t:{x}",)))
     )
 

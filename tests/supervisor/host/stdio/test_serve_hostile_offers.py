@@ -11,8 +11,8 @@ from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox
 from support.waiting import until
 
-from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.provider import ProviderHostImpl, create_provider_host
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.client.asks import MAX_ASK_BYTES
 from quarterdeck_protocol.mcp.client.paging import MAX_ITEMS
@@ -30,7 +30,7 @@ QUESTION = Question("a", "elicitation/create", b'{"message":"a asks: well?"}')
 
 def host_of(*servers: OfferServer) -> tuple[ProviderHostImpl, OfferFleet]:
     fleet = OfferFleet(*servers)
-    return create_provider_host(LiveBox(), offers=Offerings(fleet)), fleet
+    return create_provider_host(LiveBox(), offers=Router(fleet)), fleet
 
 
 @asynccontextmanager

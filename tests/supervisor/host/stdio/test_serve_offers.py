@@ -11,9 +11,9 @@ from support.clients.mcp_clients import ENVELOPE, LEGACY
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox
 
-from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.budget.kept_results import KeptResults
 from quarterdeck.host.provider import create_provider_host
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.offers import Listing, LogLine, ResourceUpdated, ServerNote
 from quarterdeck_protocol.questions import Question
@@ -40,7 +40,7 @@ async def client_of(
     """A greeted client of a host that shows what these servers have."""
     fleet = OfferFleet(*servers)
     leave = results.leave if results is not None else lambda _: None
-    host = create_provider_host(LiveBox(), offers=Offerings(fleet), results=results, on_ended=leave)
+    host = create_provider_host(LiveBox(), offers=Router(fleet), results=results, on_ended=leave)
     async with served(host) as client:
         if era == "modern":
             client.meta = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": able or {}}

@@ -14,10 +14,10 @@ from support.tools.task_servers import newer_server, newer_state, older_server, 
 from support.tools.tool_boxes import LiveBox
 from support.waiting import until
 
-from quarterdeck.bridge.offerings import Offerings
 from quarterdeck.host.budget.kept_results import SCHEME, KeptResults
 from quarterdeck.host.http.grants import Grant
 from quarterdeck.host.http.token_file import add_grant
+from quarterdeck.route.router import Router
 from quarterdeck_protocol.mcp.tasks import EXTENSION
 
 from .test_serve_offers import client_of
@@ -91,7 +91,7 @@ async def test_the_result_of_a_task_is_cut_over_http_and_is_its_clients_alone(er
     owner, results = "t" * 40, KeptResults(10)
     now = time.time()
     token = add_grant(tmp_path / "tokens.json", lambda digest: Grant(name="b", digest=digest, created_at=now), now)
-    offers = Offerings(OfferFleet(server_of(era)))
+    offers = Router(OfferFleet(server_of(era)))
     kept = {"results": results, "token": owner, "tokens": tmp_path / "tokens.json"}
     async with listening(LiveBox(), offers=offers, **kept) as url, wired(url) as wire, wired(url) as other:
         wire.headers["Authorization"] = f"Bearer {owner}"

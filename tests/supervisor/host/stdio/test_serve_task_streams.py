@@ -8,7 +8,7 @@ import pytest
 from support.tools.task_servers import newer_server, newer_state
 from support.waiting import until
 
-from quarterdeck.bridge.held_call import LONGEST_POLL_S, SHORTEST_POLL_S
+from quarterdeck.route.tasks.held_call import LONGEST_POLL_S, SHORTEST_POLL_S
 from quarterdeck_protocol.mcp.tasks import EXTENSION
 from quarterdeck_protocol.offers import ServerNote
 

@@ -4,15 +4,15 @@ from typing import Any, Final
 
 import pytest
 
-from quarterdeck.bridge.overrides.unmet import (
+from quarterdeck.config.groups import Group
+from quarterdeck.config.overrides import ServerOverrides
+from quarterdeck.route.overrides.unmet import (
     Names,
     public_names,
     unlisted_servers,
     unmet_by_groups,
     unmet_by_overrides,
 )
-from quarterdeck.config.groups import Group
-from quarterdeck.config.overrides import ServerOverrides
 from quarterdeck_protocol.offers import Listing
 
 OWN: Final[Names] = {Listing.TOOLS: ["create"], Listing.PROMPTS: ["plan"], Listing.RESOURCES: ["db://notes"]}

@@ -9,8 +9,8 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from quarterdeck.bridge.overrides.schemas import ArgumentError, with_arguments, without_arguments
 from quarterdeck.config.overrides import GivenArgument
+from quarterdeck.route.overrides.schemas import ArgumentError, with_arguments, without_arguments
 
 FIXED: Final = GivenArgument(fixed="me")
 DEFAULT: Final = GivenArgument(default="me")

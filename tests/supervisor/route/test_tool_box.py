@@ -1,7 +1,6 @@
 """Mount and the live box, over a fleet in memory."""
 
 import asyncio
-import json
 import sys
 from types import ModuleType
 
@@ -11,21 +10,22 @@ import pytest
 from support.fleet.memory_fleet import FakeEndpoint, FakeFleet, call_result
 from support.tools.allowances import OnlyReads
 
-from quarterdeck.bridge import tool_box
-from quarterdeck.bridge.tool_box import LiveBox, fault_text, mount_protocol_bridge, project_answer
+from quarterdeck.route import tool_box
+from quarterdeck.route.mount import mount_protocol_bridge
+from quarterdeck.route.router import Router
+from quarterdeck.route.tool_box import fault_text, project_answer
 from quarterdeck.tools.results import JsonContentBlock, TextContentBlock
 from quarterdeck_protocol.configs import BridgeConfig
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport
-from quarterdeck_protocol.tools import CancelToken, Client, RawCall, ToolCall, ToolOutcome
+from quarterdeck_protocol.tools import CancelToken, Client, ToolCall, ToolOutcome
 
 
-def names_of(box: LiveBox) -> list[str]:
+def names_of(box: Router) -> list[str]:
     return [descriptor.name for descriptor in box.descriptors()]
 
 
-async def run(box: LiveBox, name: str, arguments: object = None, cancel: CancelToken | None = None) -> ToolOutcome:
+async def run(box: Router, name: str, arguments: object = None, cancel: CancelToken | None = None) -> ToolOutcome:
     return await box.runner.run(ToolCall("call-1", name, arguments), cancel or CancelToken())
 
 
@@ -38,115 +38,14 @@ def use_fleet(monkeypatch: pytest.MonkeyPatch, fleet: FakeFleet) -> None:
     monkeypatch.setitem(sys.modules, "quarterdeck.fleet.fleet", module)
 
 
-def test_the_box_offers_the_tools_of_ready_servers_in_configuration_order() -> None:
-    """A client would see tools that cannot run, or an order that changes between lists."""
-    fleet = FakeFleet(
-        FakeEndpoint("b", "two", "one"),
-        FakeEndpoint("down", "x", phase=EndpointPhase.FAULTED),
-        FakeEndpoint("early", "x", phase=EndpointPhase.CONNECTING),
-        FakeEndpoint("a", "one"),
-    )
-    assert names_of(LiveBox(fleet)) == ["b__two", "b__one", "a__one"]
-
-
-def test_an_empty_fleet_gives_an_empty_box() -> None:
-    """Nothing configured must not be an error."""
-    assert names_of(LiveBox(FakeFleet())) == []
-
-
-def test_the_box_follows_the_fleet() -> None:
-    """Tools of a restarted or changed server would be missing until our own restart."""
-    files = FakeEndpoint("fs", "read")
-    fleet = FakeFleet(files)
-    box = LiveBox(fleet)
-    assert names_of(box) == ["fs__read"]
-    files.offer("read", "write")
-    fleet.tell("fs")
-    assert names_of(box) == ["fs__read", "fs__write"]
-    files.phase = EndpointPhase.FAULTED
-    fleet.tell("fs")
-    assert names_of(box) == []
-    fleet.by_id["fs"] = FakeEndpoint("fs", "stat")
-    fleet.by_id["git"] = FakeEndpoint("git", "log")
-    assert names_of(box) == ["fs__stat", "git__log"]
-
-
-def test_an_unchanged_fleet_gives_the_same_descriptors() -> None:
-    """Wrapping every tool anew at each call would cost more than the call."""
-    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read")))
-    assert box.descriptors() is box.descriptors()
-
-
-def test_a_descriptor_keeps_the_servers_own_definition() -> None:
-    """The host could not publish the fields that only the server knows."""
-    endpoint = FakeEndpoint("fs", "read")
-    [descriptor] = LiveBox(FakeFleet(endpoint)).descriptors()
-    assert descriptor == endpoint.tools()[0].descriptor
-    assert b'"x-own"' in (descriptor.definition or b"")
-
-
-def test_a_tool_is_said_to_be_for_tasks_where_its_server_has_tasks_of_that_era() -> None:
-    """A client would ask for a task that its server does not make, and not read the answer; or not ask for one."""
-    execution = {"taskSupport": "optional"}
-    endpoint = FakeEndpoint("fs")
-    endpoint.offer("read", execution=execution)
-    fleet = FakeFleet(endpoint)
-    box = LiveBox(fleet)
-    for tasks in (NO_TASKS, TaskSupport.CALLS, TaskSupport.EXTENDS):
-        endpoint.tasks = tasks
-        fleet.tell()
-        [descriptor] = box.descriptors()
-        told = json.loads(descriptor.definition or b"").get("execution")
-        assert told == (execution if tasks is TaskSupport.CALLS else None)
-
-
-def test_watchers_hear_of_changes_until_they_unregister() -> None:
-    """Clients would never be told that the tools changed, or be told after they left."""
-    fleet = FakeFleet(FakeEndpoint("fs"))
-    box = LiveBox(fleet)
-    heard: list[str] = []
-    forget = box.watch(lambda: heard.append("change"))
-    fleet.tell()
-    forget()
-    fleet.tell()
-    assert heard == ["change"]
-
-
 @pytest.mark.anyio
 async def test_a_call_reaches_the_server_under_its_own_name_for_the_tool() -> None:
     """The server would be asked for a tool that it does not know."""
-    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read__all")))
+    box = Router(FakeFleet(FakeEndpoint("fs", "read__all")))
     outcome = await run(box, "fs__read__all", {"path": "x"})
     assert outcome.id == "call-1"
     assert outcome.output == 'read__all {"path":"x"}'
     assert not outcome.is_error
-
-
-@pytest.mark.anyio
-async def test_a_call_follows_its_own_server_and_looks_at_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each call would cost a look at every server, or reach for a tool that is there no more."""
-    files = FakeEndpoint("fs", "read")
-    fleet = FakeFleet(files, FakeEndpoint("git", "log"))
-    box = LiveBox(fleet)
-    assert not (await run(box, "fs__read")).is_error
-    files.offer("write")
-    assert (await run(box, "fs__read")).is_error
-    assert not (await run(box, "fs__write")).is_error
-    monkeypatch.setattr(fleet, "endpoints", pytest.fail)
-    assert not (await run(box, "fs__write")).is_error
-    assert not (await run(box, "git__log")).is_error
-
-
-@pytest.mark.anyio
-async def test_a_lone_server_is_called_by_its_tools_own_names() -> None:
-    """Put before one server, we would rename what prompts and permissions of its users name."""
-    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read", "fs__stat")), alone="fs")
-    assert names_of(box) == ["read", "fs__stat"]
-    assert box.descriptors() is box.descriptors()
-    assert not (await run(box, "fs__stat")).is_error
-    unknown = await run(box, "reed")
-    assert unknown.is_error
-    assert "'read'" in str(unknown.output)
 
 
 @pytest.mark.anyio
@@ -157,7 +56,7 @@ async def test_the_servers_result_goes_along_whole() -> None:
     async def answer(tool: str, arguments: object) -> object:
         return call_result(value)
 
-    outcome = await run(LiveBox(FakeFleet(FakeEndpoint("fs", "read", answer=answer))), "fs__read")
+    outcome = await run(Router(FakeFleet(FakeEndpoint("fs", "read", answer=answer))), "fs__read")
     assert outcome.is_error
     assert outcome.output == "no"
     assert outcome.wire is not None
@@ -172,7 +71,7 @@ async def test_a_result_of_any_size_is_projected(size: int) -> None:
     async def answer(tool: str, arguments: object) -> object:
         return call_result({"content": [{"type": "text", "text": "x" * size}]})
 
-    outcome = await run(LiveBox(FakeFleet(FakeEndpoint("fs", "read", answer=answer))), "fs__read")
+    outcome = await run(Router(FakeFleet(FakeEndpoint("fs", "read", answer=answer))), "fs__read")
     assert outcome.output == "x" * size
 
 
@@ -199,7 +98,7 @@ def test_a_result_without_a_content_list_has_no_blocks(value: dict[str, object])
 @pytest.mark.anyio
 async def test_an_unknown_name_is_named_and_the_nearest_are_suggested() -> None:
     """A model that misspelt a name could not correct itself."""
-    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read_file", "write_file")))
+    box = Router(FakeFleet(FakeEndpoint("fs", "read_file", "write_file")))
     outcome = await run(box, "fs__raed_file")
     assert outcome.is_error
     assert "'fs__raed_file'" in str(outcome.output)
@@ -209,7 +108,7 @@ async def test_an_unknown_name_is_named_and_the_nearest_are_suggested() -> None:
 @pytest.mark.anyio
 async def test_nothing_is_suggested_that_its_client_may_not_use() -> None:
     """A client would learn what there is beside its group."""
-    box = LiveBox(FakeFleet(FakeEndpoint("fs", "readable", "write")))
+    box = Router(FakeFleet(FakeEndpoint("fs", "readable", "write")))
     for name, hint in (("fs__reedable", ": did you mean 'fs__readable'?"), ("fs__wriite", ".")):
         call = ToolCall("1", name, {}, client=Client("c", "c", OnlyReads()))
         outcome = await box.runner.run(call, CancelToken())
@@ -220,7 +119,7 @@ async def test_nothing_is_suggested_that_its_client_may_not_use() -> None:
 @pytest.mark.parametrize("name", ["", "fs", "__read", "other__read", "fs__", "fs__nothing_like_it"])
 async def test_any_other_unknown_name_is_an_outcome_too(name: str) -> None:
     """A call must never raise for the name it was given."""
-    outcome = await run(LiveBox(FakeFleet(FakeEndpoint("fs", "read"))), name)
+    outcome = await run(Router(FakeFleet(FakeEndpoint("fs", "read"))), name)
     assert outcome.is_error
     assert repr(name) in str(outcome.output)
 
@@ -230,7 +129,7 @@ async def test_a_tool_of_a_server_that_is_down_is_not_called_unknown() -> None:
     """A model that saw the tool a moment ago would give up on it instead of trying again."""
     fault = ProtocolFault(FaultKind.TRANSPORT, "the process exited with 3", code="exited")
     fleet = FakeFleet(FakeEndpoint("fs", "read", phase=EndpointPhase.FAULTED, fault=fault))
-    outcome = await run(LiveBox(fleet), "fs__read")
+    outcome = await run(Router(fleet), "fs__read")
     assert outcome.is_error
     assert str(outcome.output).startswith("fs__read: server 'fs' is faulted: the process exited with 3 (not_connected")
 
@@ -239,20 +138,21 @@ async def test_a_tool_of_a_server_that_is_down_is_not_called_unknown() -> None:
 async def test_a_call_asks_for_the_endpoint_of_its_moment() -> None:
     """After a restart a call would go to the dead generation, or to a server that was removed."""
     fleet = FakeFleet(FakeEndpoint("fs", "read"))
-    box = LiveBox(fleet)
+    box = Router(fleet)
     assert not (await run(box, "fs__read")).is_error
     fleet.by_id["fs"].phase = EndpointPhase.FAULTED
     assert (await run(box, "fs__read")).is_error
     fleet.by_id["fs"] = FakeEndpoint("fs", "read")
     assert not (await run(box, "fs__read")).is_error
     del fleet.by_id["fs"]
+    fleet.tell("fs")
     assert (await run(box, "fs__read")).output == "There is no tool called 'fs__read'."
 
 
 @pytest.mark.anyio
 async def test_input_is_the_servers_to_judge_and_is_read_as_models_mean_it() -> None:
     """A server that takes more than it says could not be given it, or would get a string for an object."""
-    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read")))
+    box = Router(FakeFleet(FakeEndpoint("fs", "read")))
     assert (await run(box, "fs__read", '{"path": 5}')).output == 'read {"path":5}'
 
 
@@ -265,7 +165,7 @@ async def test_a_call_that_is_cancelled_already_reaches_no_server() -> None:
     async def answer(tool: str, arguments: object) -> object:
         raise AssertionError
 
-    outcome = await run(LiveBox(FakeFleet(FakeEndpoint("fs", "read", answer=answer))), "fs__read", cancel=cancel)
+    outcome = await run(Router(FakeFleet(FakeEndpoint("fs", "read", answer=answer))), "fs__read", cancel=cancel)
     assert outcome == ToolOutcome("call-1", "fs__read was cancelled before it began.", is_error=True)
 
 
@@ -276,7 +176,7 @@ async def test_a_fault_becomes_an_outcome_that_says_what_to_do() -> None:
     async def answer(tool: str, arguments: object) -> object:
         raise ProtocolFault(FaultKind.TIMEOUT, "no answer within 3 s", code="call_timeout")
 
-    outcome = await run(LiveBox(FakeFleet(FakeEndpoint("fs", "read", answer=answer))), "fs__read")
+    outcome = await run(Router(FakeFleet(FakeEndpoint("fs", "read", answer=answer))), "fs__read")
     assert outcome == ToolOutcome(
         "call-1",
         "fs__read: no answer within 3 s (call_timeout). Fix: raise call_timeout_s, or ask for less",
@@ -309,10 +209,11 @@ async def test_the_cancel_token_cancels_the_call_under_way() -> None:
         finally:
             ended.append(tool)
 
-    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read", answer=answer)))
+    box = Router(FakeFleet(FakeEndpoint("fs", "read", answer=answer)))
     outcome = await run(box, "fs__read", cancel=cancel)
     assert outcome.is_error
     assert "cancelled" in str(outcome.output)
+    await anyio.wait_all_tasks_blocked()
     assert ended == ["read"]
 
 
@@ -330,31 +231,13 @@ async def test_cancelling_the_awaiting_task_passes_through() -> None:
     async def call() -> None:
         outcomes.append(await run(box, "fs__read", cancel=cancel))
 
-    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read", answer=answer)))
+    box = Router(FakeFleet(FakeEndpoint("fs", "read", answer=answer)))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(call)
         await started.wait()
         tasks.cancel_scope.cancel()
     assert outcomes == []
     cancel.cancel()  # nothing of the call is left registered
-
-
-@pytest.mark.anyio
-async def test_a_raw_call_goes_to_the_owning_endpoint() -> None:
-    """Fast calls would reach the wrong server, or lose their metadata and deadline."""
-    endpoint = FakeEndpoint("fs", "read")
-    box = LiveBox(FakeFleet(endpoint))
-    call = box.begin(RawCall("fs__read", b"{}", b'{"a":1}', 3.0), lambda _: None)
-    assert call is not None
-    call.cancel()
-    assert endpoint.begun == [RawCall("read", b"{}", b'{"a":1}', 3.0)]
-
-
-@pytest.mark.parametrize("name", ["read", "other__read", "down__read"])
-def test_no_raw_call_begins_where_there_is_no_ready_server(name: str) -> None:
-    """The host would wait for an answer that never comes."""
-    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read"), FakeEndpoint("down", phase=EndpointPhase.FAULTED)))
-    assert box.begin(RawCall(name, b"{}"), lambda _: None) is None
 
 
 @pytest.mark.anyio
@@ -403,7 +286,7 @@ async def test_a_task_that_is_cancelled_together_with_its_token_is_cancelled() -
     async def call() -> None:
         outcomes.append(await run(box, "fs__read", cancel=cancel))
 
-    box = LiveBox(FakeFleet(FakeEndpoint("fs", "read", answer=answer)))
+    box = Router(FakeFleet(FakeEndpoint("fs", "read", answer=answer)))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(call)
         await started.wait()
@@ -426,6 +309,6 @@ async def test_a_cancelled_token_leaves_its_task_able_to_go_on() -> None:
 
     task = asyncio.current_task()
     assert task is not None
-    await run(LiveBox(FakeFleet(FakeEndpoint("fs", "read", answer=answer))), "fs__read", cancel=cancel)
+    await run(Router(FakeFleet(FakeEndpoint("fs", "read", answer=answer))), "fs__read", cancel=cancel)
     assert task.cancelling() == 0
     await anyio.lowlevel.checkpoint()

@@ -7,8 +7,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.bridge.overrides.published import publish_offers, publish_tools
 from quarterdeck.config.overrides import ServerOverrides
+from quarterdeck.route.overrides.published import publish_offers, publish_tools
 from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.names import RemoteToolRef, qualify_tool_name
 from quarterdeck_protocol.offers import Listing, Offered

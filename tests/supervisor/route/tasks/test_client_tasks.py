@@ -10,9 +10,9 @@ from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.task_servers import CALLS, OLD, newer_server, older_server
 from support.waiting import turns
 
-from quarterdeck.bridge.client_tasks import MAX_TASK_BYTES, MAX_TOKEN_BYTES, PAGE, ClientTasks, TaskPage
-from quarterdeck.bridge.offerings import Offerings
-from quarterdeck.bridge.task_routes import TaskRoute
+from quarterdeck.route.router import Router
+from quarterdeck.route.tasks.client_tasks import MAX_TASK_BYTES, MAX_TOKEN_BYTES, PAGE, ClientTasks, TaskPage
+from quarterdeck.route.tasks.task_routes import TaskRoute
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.mcp.client.task_tokens import TaskProgress
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, PROGRESS, RELATED, TaskSupport, taking_tasks
@@ -33,7 +33,7 @@ def server(name: str, **options: Any) -> OfferServer:
     return OfferServer(name, tasks=CALLS, answers=answers, **options)
 
 
-async def end_of(offerings: Offerings, method: str, client: Client, answerer: Any = None, **params: Any) -> CallEnd:
+async def end_of(offerings: Router, method: str, client: Client, answerer: Any = None, **params: Any) -> CallEnd:
     """How a request ends."""
     ends: list[CallEnd] = []
     offerings.begin(RawRequest(method, msgspec.json.encode(params), client=client, answerer=answerer), ends.append)
@@ -43,14 +43,14 @@ async def end_of(offerings: Offerings, method: str, client: Client, answerer: An
     return ends[0]
 
 
-async def value_of(offerings: Offerings, method: str, client: Client, answerer: Any = None, **params: Any) -> Any:
+async def value_of(offerings: Router, method: str, client: Client, answerer: Any = None, **params: Any) -> Any:
     """What it is answered."""
     end = await end_of(offerings, method, client, answerer, **params)
     assert isinstance(end, WireResult), end
     return msgspec.json.decode(end.body)
 
 
-async def code_of(offerings: Offerings, method: str, client: Client, **params: Any) -> str | None:
+async def code_of(offerings: Router, method: str, client: Client, **params: Any) -> str | None:
     """Why it is refused."""
     end = await end_of(offerings, method, client, **params)
     return end.code if isinstance(end, ProtocolFault) else ""
@@ -59,7 +59,7 @@ async def code_of(offerings: Offerings, method: str, client: Client, **params: A
 ADA, BOB = Client("ada", "door-1"), Client("bob", "door-2")
 
 
-async def begun(offerings: Offerings, server: str, client: Client = ADA) -> str:
+async def begun(offerings: Router, server: str, client: Client = ADA) -> str:
     """The id of a task that a call has become."""
     made = await value_of(offerings, "tools/call", client, name=f"{server}__work", arguments={}, task={})
     assert made["_meta"] == {"k": 1}
@@ -69,7 +69,7 @@ async def begun(offerings: Offerings, server: str, client: Client = ADA) -> str:
 async def test_two_servers_with_one_id_are_not_confused() -> None:
     """A client would get one server's result for the other's task."""
     first, second = server("a"), server("b")
-    offerings = Offerings(OfferFleet(first, second))
+    offerings = Router(OfferFleet(first, second))
     assert [await begun(offerings, "a"), await begun(offerings, "b")] == ["1", "b:1"]
     assert (await value_of(offerings, "tasks/get", ADA, taskId="1"))["taskId"] == "1"
     assert (await value_of(offerings, "tasks/get", ADA, taskId="b:1"))["taskId"] == "b:1"
@@ -85,7 +85,7 @@ async def test_a_question_of_a_task_names_it_as_its_client_does() -> None:
     """A client could not tell for which of its tasks it is asked."""
     params = b'{"message":"?","_meta":{"%b":{"taskId":"1"}}}' % RELATED.encode()
     asking = server("b")
-    offerings = Offerings(OfferFleet(server("a"), asking))
+    offerings = Router(OfferFleet(server("a"), asking))
     await begun(offerings, "a")
     assert await begun(offerings, "b") == "b:1"
     asking.question = Question("b", "elicitation/create", params)
@@ -97,7 +97,7 @@ async def test_a_question_of_a_task_names_it_as_its_client_does() -> None:
 async def test_news_of_a_task_names_it_as_its_client_does() -> None:
     """A client would be told of a task that it does not know, or take it for another."""
     fleet = OfferFleet(server("a"), server("b"))
-    offerings = Offerings(fleet)
+    offerings = Router(fleet)
     told: list[News] = []
     offerings.watch_news(told.append)
     for name in "ab":
@@ -109,7 +109,7 @@ async def test_news_of_a_task_names_it_as_its_client_does() -> None:
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel", "tasks/update"])
 async def test_a_task_is_there_for_its_own_client_alone(method: str) -> None:
     """A client would read what another one works on, or end it."""
-    offerings = Offerings(OfferFleet(one := server("a")))
+    offerings = Router(OfferFleet(one := server("a")))
     task = await begun(offerings, "a")
     assert await code_of(offerings, method, BOB, taskId=task) == "unknown_task"
     assert await code_of(offerings, method, ADA, taskId="x" * 1_000_000) == "unknown_task"
@@ -136,7 +136,7 @@ class _Nothing:
 
 async def test_a_token_that_does_not_allow_a_tool_any_more_has_not_its_tasks_either() -> None:
     """A narrowed token would read on what it may not call."""
-    offerings = Offerings(OfferFleet(server("a")))
+    offerings = Router(OfferFleet(server("a")))
     task = await begun(offerings, "a")
     narrowed = Client(ADA.name, ADA.key, _Nothing())
     assert await code_of(offerings, "tasks/get", narrowed, taskId=task) == "not_granted"
@@ -145,7 +145,7 @@ async def test_a_token_that_does_not_allow_a_tool_any_more_has_not_its_tasks_eit
 async def test_many_tasks_come_in_pages() -> None:
     """A list of thousands would be asked of servers at once."""
     one = server("a")
-    offerings = Offerings(OfferFleet(one))
+    offerings = Router(OfferFleet(one))
     for number in range(PAGE + 1):
         one.answers["tools/call"] = b'{"task":{"taskId":"%d"},"_meta":{"k":1}}' % number
         await begun(offerings, "a")
@@ -220,22 +220,22 @@ async def test_a_page_that_is_given_up_asks_no_further() -> None:
 @pytest.mark.parametrize("cursor", ["x", "-1", "9" * 40, "\u0661", 7])
 async def test_a_cursor_that_is_not_ours_is_refused(cursor: object) -> None:
     """A client's mistake would be answered with the first page, for ever."""
-    assert await code_of(Offerings(OfferFleet()), "tasks/list", ADA, cursor=cursor) == "bad_arguments"
+    assert await code_of(Router(OfferFleet()), "tasks/list", ADA, cursor=cursor) == "bad_arguments"
 
 
 async def test_what_of_tasks_servers_have_is_said_for_all_and_for_one_tool() -> None:
     """A call would be made a task at a server that has none."""
-    offerings = Offerings(OfferFleet(server("a"), OfferServer("b", tasks=TaskSupport.EXTENDS), OfferServer("c")))
+    offerings = Router(OfferFleet(server("a"), OfferServer("b", tasks=TaskSupport.EXTENDS), OfferServer("c")))
     assert offerings.task_support(ADA) == CALLS | TaskSupport.EXTENDS
     assert offerings.task_support(Client("", "", _Nothing())) == NO_TASKS
     assert offerings.task_support(ADA, "a__t") == CALLS
     assert offerings.task_support(ADA, "c__t") == offerings.task_support(ADA, "nowhere") == NO_TASKS
-    assert Offerings(OfferFleet(server("a")), alone="a").task_support(ADA, "t") == CALLS
+    assert Router(OfferFleet(server("a")), alone="a").task_support(ADA, "t") == CALLS
 
 
 async def test_a_result_of_an_ordinary_call_is_no_task() -> None:
     """A tool that answers with a member called task would take a client's ids."""
-    offerings = Offerings(OfferFleet(server("a")))
+    offerings = Router(OfferFleet(server("a")))
     await value_of(offerings, "tools/call", ADA, name="a__work", arguments={})
     assert await code_of(offerings, "tasks/get", ADA, taskId="1") == "unknown_task"
 
@@ -251,7 +251,7 @@ def of_newer_client() -> Answering:
 async def test_a_client_that_wants_a_task_of_a_server_of_2026_07_28_is_answered() -> None:
     """It would get a task in words that it does not know; or its wish be sent to a server that knows none such."""
     newer = newer_server(call=b'{"content":[]}')
-    offerings = Offerings(OfferFleet(newer))
+    offerings = Router(OfferFleet(newer))
     answerer = Answering()
     end = await value_of(offerings, "tools/call", ADA, answerer, name="a__work", arguments={}, task={"ttl": 5})
     assert end == {"content": []}
@@ -264,7 +264,7 @@ async def test_a_client_that_wants_a_task_of_a_server_of_2026_07_28_is_answered(
 async def test_a_client_of_2026_07_28_is_answered_by_a_server_of_2025_11_25(tool: str, methods: list[str]) -> None:
     """It would get a task of an era that it does not speak; or none of a tool that is for tasks alone."""
     older = older_server(**({"call": b'{"content":[]}'} if tool == "work" else {}))
-    offerings = Offerings(OfferFleet(older))
+    offerings = Router(OfferFleet(older))
     end = await value_of(offerings, "tools/call", ADA, of_newer_client(), name=f"a__{tool}", arguments={})
     assert end == {"content": []}
     assert [each.method for each in older.asked] == methods
@@ -274,7 +274,7 @@ async def test_a_client_of_2026_07_28_is_answered_by_a_server_of_2025_11_25(tool
 async def test_a_client_of_2026_07_28_has_the_tasks_of_a_server_of_its_era() -> None:
     """Its task would be nobody's, or be waited for in its place."""
     newer = newer_server()
-    offerings = Offerings(OfferFleet(server("x"), newer))
+    offerings = Router(OfferFleet(server("x"), newer))
     await begun(offerings, "x")
     made = await value_of(offerings, "tools/call", ADA, of_newer_client(), name="a__work", arguments={})
     assert (made["taskId"], made["status"]) == ("a:1", "working")

@@ -18,7 +18,7 @@ from support.tools.task_servers import (
 )
 from support.waiting import turns
 
-from quarterdeck.bridge.held_call import LONGEST_POLL_S, LOOKS_A_SECOND, SHORTEST_POLL_S, HeldCall, Pace
+from quarterdeck.route.tasks.held_call import LONGEST_POLL_S, LOOKS_A_SECOND, SHORTEST_POLL_S, HeldCall, Pace
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.client.task_tokens import TaskProgress
 from quarterdeck_protocol.mcp.tasks import PROGRESS, RELATED, takes_tasks

@@ -1,6 +1,6 @@
 """Which server has which of a client's tasks, and what the client calls them."""
 
-from quarterdeck.bridge.task_routes import MAX_EACH, MAX_TOGETHER, TaskRoute, TaskRoutes
+from quarterdeck.route.tasks.task_routes import MAX_EACH, MAX_TOGETHER, TaskRoute, TaskRoutes
 
 
 def noted(routes: TaskRoutes, server: str, own: str = "1", client: str = "ada") -> str:

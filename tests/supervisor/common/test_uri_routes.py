@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.bridge.uri_routes import fits, has_scheme, prefixed, scheme_of, split_prefixed
+from quarterdeck.common.uri_routes import fits, has_scheme, prefixed, scheme_of, split_prefixed
 
 
 @pytest.mark.parametrize(

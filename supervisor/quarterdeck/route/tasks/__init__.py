@@ -1,0 +1,1 @@
+"""Tasks of servers as clients see them."""

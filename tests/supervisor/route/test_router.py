@@ -1,0 +1,197 @@
+"""The router over a fleet that changes: requests on their way, what is told, and of whom."""
+
+import asyncio
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from support.fleet.memory_fleet import FakeEndpoint, FakeFleet
+from support.tools.offer_fleet import OfferFleet, OfferServer
+from support.waiting import until
+
+from quarterdeck.common.tool_names import NameBudget
+from quarterdeck.config.overrides import ServerOverrides
+from quarterdeck.route.router import Router
+from quarterdeck_protocol.contract import EndpointPhase
+from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.mcp.tasks import TaskSupport
+from quarterdeck_protocol.offers import Listing, LogLine, News, RawRequest, ResourceUpdated
+from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
+
+from .test_resolve import OnlyA
+
+pytestmark = pytest.mark.anyio
+
+ME = Client(key="me")
+
+
+def names(router: Router) -> list[str]:
+    """The tools as clients know them."""
+    return [each.name for each in router.descriptors()]
+
+
+async def ended(router: Router, method: str, params: object, client: Client = ME) -> CallEnd:
+    """What a request ends in."""
+    end: asyncio.Future[CallEnd] = asyncio.get_running_loop().create_future()
+    router.begin(RawRequest(method, msgspec.json.encode(params), client=client), end.set_result)
+    return await end
+
+
+def params_of(server: OfferServer) -> Any:
+    """What a server was asked last."""
+    return json.loads(server.asked[-1].params)
+
+
+async def test_it_follows_the_fleet_and_gives_the_same_tuple_until_it_changes() -> None:
+    """Tools of a changed server would be missing until our own restart; or each call cost a look at every tool."""
+    files = FakeEndpoint("fs", "read")
+    fleet = FakeFleet(files)
+    router = Router(fleet)
+    assert names(router) == ["fs__read"]
+    assert router.descriptors() is router.descriptors()
+    files.offer("read", "write")
+    fleet.tell("fs")
+    assert names(router) == ["fs__read", "fs__write"]
+    files.phase = EndpointPhase.FAULTED
+    fleet.tell("fs")
+    assert names(router) == []
+    fleet.by_id["fs"], fleet.by_id["git"] = FakeEndpoint("fs", "stat"), FakeEndpoint("git", "log")
+    fleet.tell("fs")
+    assert names(router) == ["fs__stat", "git__log"]
+
+
+async def test_a_call_looks_at_no_other_server() -> None:
+    """Each call would cost a look at every server."""
+    fleet = FakeFleet(FakeEndpoint("fs", "read"), FakeEndpoint("git", "log"))
+    router, looked = Router(fleet), list[str]()
+    router.descriptors()
+    fleet.endpoints = lambda: looked.append("all") or ()  # type: ignore[method-assign, func-returns-value]
+    pending = router.begin(RawCall("fs__read", b"{}", b'{"a":1}', 3.0), lambda _: None)
+    assert pending is not None
+    pending.cancel()
+    assert not router.may_hold("git__log")
+    assert fleet.by_id["fs"].begun == [RawCall("read", b"{}", b'{"a":1}', 3.0)]
+    assert looked == []
+
+
+async def test_a_call_by_a_name_of_yesterday_is_found_before_any_list() -> None:
+    """A client may know an alias from an earlier run than ours."""
+    fleet = FakeFleet(FakeEndpoint("fs", "read" * 20))
+    (alias,) = names(Router(fleet, budget=NameBudget()))
+    router = Router(fleet, budget=NameBudget())
+    assert router.begin(RawCall(alias, b"{}"), lambda _: None) is not None
+    assert router.public(router.own(alias)) == alias
+
+
+@pytest.mark.parametrize("name", ["read", "other__read", "down__read"])
+async def test_no_call_begins_where_there_is_no_ready_server(name: str) -> None:
+    """The host would wait for an answer that never comes."""
+    router = Router(FakeFleet(FakeEndpoint("fs", "read"), FakeEndpoint("down", phase=EndpointPhase.FAULTED)))
+    assert router.begin(RawCall(name, b"{}"), lambda _: None) is None
+
+
+async def test_each_request_goes_its_one_way_and_a_refusal_is_delivered() -> None:
+    """A client would get no answer, or another server's."""
+    one, two = OfferServer("one", prompts=("p",)), OfferServer("two", resources=("x:1",))
+    router = Router(OfferFleet(one, two))
+    await ended(router, "prompts/get", {"name": "one__p"})
+    await ended(router, "resources/read", {"uri": "x:1"})
+    await ended(router, "resources/subscribe", {"uri": "x:1"})
+    assert ([each.method for each in one.asked], params_of(one)) == (["prompts/get"], {"name": "p"})
+    assert [each.method for each in two.asked] == ["resources/read", "resources/subscribe"]
+    for method, params, code in (
+        ("prompts/get", {"name": "no__p"}, "unknown_prompt"),
+        ("tasks/get", {"taskId": "1"}, "unknown_task"),
+        ("tasks/get", {"taskId": 1}, "bad_arguments"),
+    ):
+        end = await ended(router, method, params)
+        assert isinstance(end, ProtocolFault)
+        assert end.code == code
+    asked = {"x:1": "two", "quarterdeck+two:y": "two", "quarterdeck+no:y": ""}
+    for uri, server in asked.items():
+        assert router.server_of(RawRequest("resources/read", msgspec.json.encode({"uri": uri}))) == server
+
+
+async def test_a_task_is_its_own_clients_and_reaches_the_server_that_made_it() -> None:
+    """A client could read another's results."""
+    made = b'{"task":{"taskId":"t1","status":"working"}}'
+    server = OfferServer("one", result=made, tasks=TaskSupport.CALLS)
+    router = Router(OfferFleet(server))
+    await ended(router, "tools/call", {"name": "one__slow", "arguments": {}, "task": {}})
+    assert params_of(server)["name"] == "slow"
+    assert isinstance(await ended(router, "tasks/get", {"taskId": "t1"}), WireResult)
+    assert isinstance(await ended(router, "tasks/get", {"taskId": "t1"}, Client(key="another")), ProtocolFault)
+    assert router.tool_of_task(ME, "t1") == "one__slow"
+
+
+async def test_whoever_watches_is_told_once_of_the_lists_that_changed_alone() -> None:
+    """Every client would list everything again at each phase of each server."""
+    server = OfferServer("a", prompts=("one",), resources=("x:1",))
+    fleet = OfferFleet(server)
+    router, heard, tools = Router(fleet), list[frozenset[Listing]](), list[str]()
+    forget, ignore = router.watch_lists(heard.append), router.watch(lambda: tools.append("change"))
+    fleet.changed("a")
+    server.prompts, server.resources = (), ()
+    server.relist()
+    fleet.changed("a")
+    assert (heard, tools) == ([{Listing.PROMPTS, Listing.RESOURCES}], [])
+    router.override({"a": ServerOverrides(hide=("*",))})
+    server.prompts = ("two",)
+    server.relist()
+    fleet.changed("a")
+    assert len(heard) == 1
+    router.override({})
+    assert heard[1:] == [{Listing.PROMPTS}]
+    forget()
+    ignore()
+    router.override({"a": ServerOverrides(hide=("*",))})
+    assert len(heard) == 2
+
+
+async def test_what_overrides_cannot_do_and_hide_is_said_of_servers_that_offer_something() -> None:
+    """A slip in the configuration would leave a tool away, and nobody know why."""
+    said = {"arguments": {"oen": {"x": 1}, "two": {"x": 1}}, "hide": ["three"]}
+    rows = {server: ServerOverrides.model_validate(said) for server in "ab"}
+    router = Router(FakeFleet(FakeEndpoint("a", "one", "two", "three"), FakeEndpoint("b")), overrides=rows)
+    assert router.override_notes() == (
+        "a: 'two' is not offered: the argument 'x' cannot be given by you: it is no plain property of the tool's input",
+        "a: 'arguments' names 'oen', which it does not offer: did you mean 'one'?",
+    )
+    assert router.hidden() == ("a__three",)
+
+
+async def test_news_of_a_resource_carries_the_uri_that_clients_know() -> None:
+    """A client would look at another server's resource."""
+    fleet = OfferFleet(OfferServer("one", resources=("x:1",)), OfferServer("two", resources=("x:1",)))
+    router, heard = Router(fleet), list[News]()
+    router.listed(Listing.RESOURCES)
+    router.watch_news(heard.append)
+    line = LogLine("one", "info", "", b"1")
+    for news in (ResourceUpdated("one", "x:1", frozenset("a")), ResourceUpdated("two", "x:1", frozenset("a")), line):
+        fleet.news(news)
+    assert [each.uri for each in heard if isinstance(each, ResourceUpdated)] == ["x:1", "quarterdeck+two:x:1"]
+    assert heard[-1] is line
+
+
+async def test_what_concerns_all_servers_is_told_to_those_that_a_client_may_use() -> None:
+    """A token could have a closed server write logs without end, or look at its client's roots."""
+    a, b = OfferServer("a"), OfferServer("b", resources=("x:1",))
+    router = Router(OfferFleet(a, b))
+    for client in (Client("ci", "ci", OnlyA()), ME):
+        router.set_level(client, "debug")
+        router.tell_roots_changed(client)
+    router.unsubscribe(ME, "x:1")
+    router.leave(ME)
+    of_all = [("me", "debug"), ("", "notifications/roots/list_changed")]
+    assert a.told == [("ci", "debug"), ("", "notifications/roots/list_changed"), *of_all, ("me", "leave")]
+    assert b.told == [*of_all, ("me", "x:1"), ("me", "leave")]
+
+
+async def test_what_servers_have_of_tasks_is_known_of_one_and_of_all_that_a_client_may_use() -> None:
+    """A client would be promised tasks of servers that it may not use."""
+    router = Router(OfferFleet(OfferServer("a"), OfferServer("b", tasks=TaskSupport.CALLS)))
+    assert router.task_support(ME) == router.task_support(ME, "b__t") == TaskSupport.CALLS
+    assert not router.task_support(ME, "a__t")
+    assert not router.task_support(Client("ci", "ci", OnlyA()))
+    await until(lambda: True)

@@ -8,15 +8,10 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 # Hundreds of processes start from these sources: each would compile them anew where nobody keeps what was compiled.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-
-# A shared machine makes any deadline of an example a coin toss; the examples themselves are bounded.
-settings.register_profile("quarterdeck", deadline=None)
-settings.load_profile("quarterdeck")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -48,19 +43,24 @@ def anyio_backend() -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """See `support.suite.better_machine`."""
+    """See `support.suite.better_machine` and `tiers`."""
+    from support.suite import tiers
     from support.suite.better_machine import BY_TIER_OPTION, OPTION
 
+    parts = [*map(str, range(tiers.PARTS)), "all"]
+    parser.addoption(tiers.OPTION, choices=parts, help="only this part of the nightly tests and generated examples")
     parser.addoption(OPTION, action="store_true", help="only what was skipped, or depends on a sandbox's network")
     parser.addoption(BY_TIER_OPTION, action="store_true", help="only what depends on the sandbox's tier")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """See `support.suite.collecting` and `better_machine`; hooks in here would not be asked for all directories."""
+    """See the modules of `support.suite`; hooks in here would not be asked for all directories."""
     from support.suite.better_machine import BetterMachine
     from support.suite.collecting import Turns
+    from support.suite.tiers import Tiers
 
     config.pluginmanager.register(Turns())
+    config.pluginmanager.register(Tiers(config))
     config.pluginmanager.register(BetterMachine(config))
     if not hasattr(config, "workerinput"):
         _compile_gate()

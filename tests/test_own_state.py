@@ -41,6 +41,7 @@ with short_folder(parent=sys.argv[1]) as folder:
 """
 
 
+@pytest.mark.process
 def test_what_killed_tests_left_is_removed_when_the_next_ones_begin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

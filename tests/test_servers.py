@@ -19,6 +19,8 @@ from support.processes.programs import running_http_server, server_argv
 from support.processes.running import DEADLINE_S
 from support.waiting import eventually
 
+pytestmark = pytest.mark.process
+
 ERAS = {"echo": "2025-11-25", "modern": "2026-07-28"}
 
 GOOD_UNTIL_CALLED = [

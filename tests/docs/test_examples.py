@@ -98,6 +98,7 @@ def endings(line: str) -> frozenset[int]:
     return frozenset({int(said[1])} if said else DOCTOR_FINDS_GAPS if line.split()[1] == "doctor" else {0})
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("page", [*filter(shown, pages())], ids=lambda page: page.name)
 def test_the_commands_of_a_page_run_from_its_top_to_its_end(page: Path, stage: Stage) -> None:
     """A reader who follows the page would be stopped by an error."""
@@ -120,6 +121,7 @@ def test_every_configuration_is_read_without_a_complaint(block: Block, tmp_path:
     jsonschema.Draft202012Validator(config_schema()).validate(document)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("block", blocks("python"), ids=lambda block: block.page)
 def test_every_program_runs(block: Block, stage: Stage) -> None:
     """The first thing that somebody copies would not work."""

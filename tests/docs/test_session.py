@@ -11,6 +11,8 @@ from support.processes.running import output
 
 from .documents import ROOT
 
+pytestmark = pytest.mark.process
+
 RECORD: Final = ROOT / "docs" / "site" / "record.py"
 
 PICTURE: Final = ROOT / "docs" / "session.svg"

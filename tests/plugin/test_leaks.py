@@ -26,7 +26,10 @@ print(pid)
 """
 """Starts a process that is nobody's child, and says which."""
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells of locks and children")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="/proc tells of locks and children"),
+    pytest.mark.process,
+]
 
 
 def test_what_is_left_is_named_with_its_test(tmp_path: Path) -> None:

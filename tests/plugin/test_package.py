@@ -9,6 +9,8 @@ import quarterdeck_pytest
 from quarterdeck_pytest import McpServer, ProtocolFault
 from quarterdeck_pytest.client.server import McpServer as Defined
 
+pytestmark = pytest.mark.process
+
 
 def test_each_name_is_there_and_no_other() -> None:
     """A test would have to know where in the plugin a class is, or a typing error would pass."""

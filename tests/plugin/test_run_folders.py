@@ -40,6 +40,7 @@ def make_and_end() -> None:
     assert Run().close() == []
 
 
+@pytest.mark.process
 def test_what_a_killed_run_left_is_removed_by_the_next_one(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,6 +57,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next_one(
         assert folders(Path(short)) == []
 
 
+@pytest.mark.process
 def test_a_folder_is_held_until_the_last_process_of_its_run_has_ended(parent: Path) -> None:
     """A supervisor that still ends its servers would lose their state under them."""
     folder, held = make_held_folder()

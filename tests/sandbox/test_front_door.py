@@ -5,6 +5,8 @@ from support.processes.running import loaded_by
 
 import quarterdeck_sandbox
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize("name", quarterdeck_sandbox.__all__)
 def test_every_name_of_the_front_door_can_be_had(name: str) -> None:

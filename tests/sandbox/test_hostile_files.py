@@ -13,6 +13,8 @@ from support.waiting import PATIENCE_S, eventually
 
 from quarterdeck_sandbox.hostile_files import MAX_FILE_BYTES, HostileTree, remove_tree, temporary_folder
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Iterator[HostileTree]:

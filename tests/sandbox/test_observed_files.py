@@ -179,7 +179,7 @@ def test_memory_keeps_nothing_that_is_not_settled(tree: Path) -> None:
 NAMES = st.sampled_from(("a", "b", "a/x", "b/x", "c", "c/x"))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from(("file", "folder", "link", "gone")), NAMES), max_size=6), NAMES)
 def test_no_change_of_an_answer_goes_unseen(
     tmp_path_factory: pytest.TempPathFactory, acts: list[tuple[str, str]], asked: str

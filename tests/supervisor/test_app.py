@@ -47,6 +47,8 @@ from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.tools import CancelToken, Client, ToolCall
 
+pytestmark = pytest.mark.process
+
 GIVEN_UP_S: Final = 1.0
 """Its server has been started by then, and has been asked."""
 

@@ -73,6 +73,7 @@ def test_every_name_resolves(barrel: object, name: str) -> None:
     assert getattr(barrel, name) is not None
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("module", ["quarterdeck", "quarterdeck.deck", "quarterdeck.interop", "quarterdeck.kernel"])
 def test_importing_a_barrel_loads_nothing_heavy(module: str) -> None:
     """Every start of the command line would wait for libraries that it may not use."""

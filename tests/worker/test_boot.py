@@ -7,8 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.processes.running import output
 from support.sandbox.machine_facts import LINUX_ONLY
+
+pytestmark = pytest.mark.process
 
 BOOT = Path(__file__).resolve().parents[2] / "worker" / "quarterdeck_worker" / "boot.py"
 

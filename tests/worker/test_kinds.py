@@ -5,6 +5,8 @@ from support.processes.running import loaded_by
 
 from quarterdeck_protocol.spawn_orders import WorkerKind
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize(
     ("kind", "without"),

@@ -34,7 +34,7 @@ from quarterdeck_worker.stdio import run as stdio
 
 from .served import PlayedServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 TOKEN = b"one time only, 16 bytes or more"
 

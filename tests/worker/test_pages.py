@@ -13,6 +13,8 @@ from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_worker.pages import give_back, move_heap
 
+pytestmark = pytest.mark.process
+
 NATIVE = Path(__file__).resolve().parents[2] / "sandbox" / "native"
 
 BEGINNING = """

@@ -23,7 +23,7 @@ from quarterdeck_protocol.spawn_orders import Died, Forked, Report, SpawnOrder, 
 from quarterdeck_sandbox import Machine, known_machine
 from quarterdeck_worker import zygote as zygote_module
 
-pytestmark = LINUX_ONLY
+pytestmark = [LINUX_ONLY, pytest.mark.process]
 
 PATIENCE_S = 30.0
 

@@ -29,6 +29,8 @@ from quarterdeck_pytest.messages import (
     length_of,
 )
 
+pytestmark = pytest.mark.process
+
 WAIT_S = 60.0
 
 

@@ -30,6 +30,7 @@ def test_a_fault_crosses_without_secrets_and_without_orders_to_a_terminal(tmp_pa
     assert record.dossier == Dossier(stderr_tail="key: [redacted]\n", hints=("it may need [redacted]",))
 
 
+@pytest.mark.process
 def test_what_has_forked_away_from_a_server_is_left_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine would fill up with what nobody started by name; also where the server itself never started."""
     monkeypatch.setattr(server_processes, "GONE_S", 0.01)

@@ -15,7 +15,7 @@ from support.sandbox.machine_facts import LINUX_ONLY
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus
 from quarterdeck_pytest.supervisor.server_processes import watch_ends
 
-pytestmark = LINUX_ONLY
+pytestmark = [LINUX_ONLY, pytest.mark.process]
 
 KEEPER = """
 import os, signal, subprocess, sys

@@ -367,5 +367,5 @@ class HonestEnds(RuleBasedStateMachine):
         assert not self.condemned
 
 
-HonestEnds.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+HonestEnds.TestCase.settings = settings(stateful_step_count=50)
 test_two_honest_ends_lose_nothing_and_never_accuse_each_other = HonestEnds.TestCase

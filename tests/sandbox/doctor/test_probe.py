@@ -44,6 +44,7 @@ CONNECTED = Machine(
 )
 
 
+@pytest.mark.process
 @linux
 def test_a_real_machine_tells_who_it_is() -> None:
     """Receipts would speak of another machine."""
@@ -53,6 +54,7 @@ def test_a_real_machine_tells_who_it_is() -> None:
     assert not (machine.pasta or machine.slirp4netns) or not machine.uplink_why
 
 
+@pytest.mark.process
 @linux
 def test_programs_of_the_system_come_before_those_of_our_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A command could plant a bwrap in its workspace's virtual environment, and be run outside at the next start."""
@@ -67,6 +69,7 @@ def test_programs_of_the_system_come_before_those_of_our_path(monkeypatch: pytes
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.process
 @linux
 @pytest.mark.parametrize(
     ("program", "why"),
@@ -106,6 +109,7 @@ def test_another_architecture_has_no_gate() -> None:
     assert try_gate("riscv64") == ("", "there is none for riscv64")
 
 
+@pytest.mark.process
 @linux
 @pytest.mark.parametrize("trial", ["closing", "bubblewrap"])
 def test_a_probe_that_is_killed_leaves_no_folder(trial: str, tmp_path: Path) -> None:
@@ -123,6 +127,7 @@ trial.{attempt}"""
     eventually(lambda: not os.listdir(tmp_path), what="the removal of its folder")
 
 
+@pytest.mark.process
 @linux
 @ROOT_ONLY
 def test_root_can_ask_what_an_ordinary_user_has() -> None:
@@ -209,6 +214,7 @@ MOUNT_SETATTR: Final = 442
 """Its number, alike on every architecture."""
 
 
+@pytest.mark.process
 @LINUX_ONLY
 def test_it_holds_wherever_the_systems_own_programs_do_the_same(tmp_path: Path) -> None:
     """Were what closes broken, every test of it would be skipped, as on a machine that cannot do it."""
@@ -225,6 +231,7 @@ def test_it_holds_wherever_the_systems_own_programs_do_the_same(tmp_path: Path) 
     assert probe.try_closing(os.geteuid(), GATE)
 
 
+@pytest.mark.process
 @LINUX_ONLY
 def test_a_machine_where_nothing_is_closed_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Configuration in a workspace would be believed to be closed, and be open."""
@@ -241,6 +248,7 @@ def test_a_machine_where_nothing_is_closed_is_seen(monkeypatch: pytest.MonkeyPat
     assert not probe.try_closing(os.geteuid(), GATE)
 
 
+@pytest.mark.process
 @LINUX_ONLY
 def test_a_machine_without_mount_namespaces_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command would fail there, with words that nobody understands."""
@@ -248,6 +256,7 @@ def test_a_machine_without_mount_namespaces_is_seen(monkeypatch: pytest.MonkeyPa
     assert not probe.try_closing(os.geteuid(), GATE)
 
 
+@pytest.mark.process
 @LINUX_ONLY
 def test_a_folder_that_could_be_moved_away_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A closed file would be replaced together with its folder."""

@@ -13,6 +13,8 @@ from quarterdeck_sandbox.doctor.trials import Hierarchy, hierarchies, try_bubble
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups
 from quarterdeck_sandbox.run.packaged_bwrap import find_packaged
 
+pytestmark = pytest.mark.process
+
 ARCHITECTURE = os.uname().machine
 ORDINARY = 12_345
 

@@ -16,7 +16,7 @@ from quarterdeck_sandbox.gate.program import version
 
 NATIVE = Path(__file__).resolve().parents[3] / "sandbox" / "native"
 
-pytestmark = LINUX_ONLY
+pytestmark = [LINUX_ONLY, pytest.mark.process]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from support.waiting import eventually
 
 from quarterdeck_sandbox.gate.program import command
 
-pytestmark = LINUX_ONLY
+pytestmark = [LINUX_ONLY, pytest.mark.process]
 
 PATIENCE_S = 20.0
 EXIT_REFUSED, EXIT_NO_EXEC = 125, 126

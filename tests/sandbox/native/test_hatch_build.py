@@ -15,6 +15,8 @@ from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.gate.program import version
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).resolve().parents[3]
 
 GATE = "quarterdeck_sandbox/gate/quarterdeck-gate"

@@ -13,7 +13,7 @@ from support.sandbox.machine_facts import MOUNT_NAMESPACE_ONLY, ROOT_ONLY, insta
 from quarterdeck_sandbox.gate.order import encode_closing
 from quarterdeck_sandbox.gate.program import command
 
-pytestmark = MOUNT_NAMESPACE_ONLY
+pytestmark = [MOUNT_NAMESPACE_ONLY, pytest.mark.process]
 
 
 @pytest.fixture

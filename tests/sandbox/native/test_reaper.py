@@ -18,7 +18,7 @@ from quarterdeck_sandbox.doctor.kernel import landlock_abi
 from quarterdeck_sandbox.gate.program import command
 from quarterdeck_sandbox.policy.promises import SCOPES_ABI
 
-pytestmark = LINUX_ONLY
+pytestmark = [LINUX_ONLY, pytest.mark.process]
 
 PATIENCE_S = 20.0
 

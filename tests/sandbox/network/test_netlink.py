@@ -38,6 +38,8 @@ from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.run.spawn import unnamed_file
 
+pytestmark = pytest.mark.process
+
 MACHINE: Final = Machine("linux", euid=os.geteuid(), gate=GATE)
 
 PORTS = Setting("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")

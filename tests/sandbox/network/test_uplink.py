@@ -25,6 +25,8 @@ from quarterdeck_sandbox.network.uplink import changes_for
 
 from .network_lab import GROUP, HOST, NEARBY, PLAYED, PUBLIC
 
+pytestmark = pytest.mark.process
+
 LAB: Final = Path(__file__).with_name("network_lab.py")
 PATIENCE_S: Final = 120.0
 

@@ -24,6 +24,8 @@ from quarterdeck_sandbox.policy.tiers import Rules
 
 from .bpf import Verdict, judge
 
+pytestmark = pytest.mark.process
+
 FILTERS = [
     Filter(*choice, metadata=metadata) for metadata in Metadata for choice in itertools.product([False, True], repeat=6)
 ]

@@ -66,6 +66,7 @@ def test_links_lead_nowhere(tmp_path: Path) -> None:
     assert measure_disk_use(tmp_path / "link").size_bytes < 100_000
 
 
+@pytest.mark.process
 def test_any_depth_is_walked() -> None:
     """A server could end the command with a traceback, and its files stay."""
     before = len(os.listdir("/dev/fd"))
@@ -161,6 +162,7 @@ def test_a_walk_never_leaves_the_directory(tmp_path: Path) -> None:
     assert disk_use([str(tmp_path / "swapped"), str(tmp_path / "gone")]) == DiskUse(is_whole=False)
 
 
+@pytest.mark.process
 def test_a_walk_ends_in_time_and_no_depth_hides_a_file() -> None:
     """A million files would stop the monitor of all servers; or a server would write without a limit far below."""
     with temporary_folder("quarterdeck-test-") as folder:

@@ -259,6 +259,7 @@ async def test_a_look_that_fails_is_logged_and_the_next_one_is_made(
     assert "failed to look" in caplog.text
 
 
+@pytest.mark.process
 async def test_a_real_tree_that_grows_beyond_its_memory_is_found_out() -> None:
     """Where no control group can be written, nothing else holds a server's memory."""
     script = (

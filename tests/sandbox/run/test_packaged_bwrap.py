@@ -49,6 +49,7 @@ def test_the_release_that_is_installed_with_us_is_the_one_whose_files_are_known(
     assert {*re.findall(r"platform_machine == '(\w+)'", wanted)} == {*KNOWN}
 
 
+@pytest.mark.process
 @installed
 def test_what_the_wheel_installs_is_executed() -> None:
     """A machine without bubblewrap would get the weaker tier, although the plain install brought what it needs."""
@@ -56,6 +57,7 @@ def test_what_the_wheel_installs_is_executed() -> None:
     assert try_bubblewrap(os.geteuid(), ARCHITECTURE, "/nowhere", PACKAGED).version
 
 
+@pytest.mark.process
 @installed
 def test_the_systems_own_comes_first(tmp_path: Path) -> None:
     """A distribution's updates, and its AppArmor profile, would be of no use."""
@@ -140,6 +142,7 @@ def test_a_wheel_for_another_machine_is_not_executed() -> None:
     )
 
 
+@pytest.mark.process
 def test_one_that_does_not_start_here_says_so_and_what_to_do(tmp_path: Path) -> None:
     """A C library that is too old would be an unexplained weaker tier."""
     program = tmp_path / "bwrap"

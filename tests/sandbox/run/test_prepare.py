@@ -244,6 +244,7 @@ def test_what_is_kept_is_bounded(site: Site, monkeypatch: pytest.MonkeyPatch, lo
     assert len(looks) == 4
 
 
+@pytest.mark.process
 def test_a_submodule_of_the_users_is_known_at_the_start_however_old_the_preparation(site: Site) -> None:
     """What the user added to the repository would be taken away by the next call of a server."""
     folder = site.base / "repository"

@@ -22,7 +22,7 @@ from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.run.process import ConfinedProcess, SandboxResources
 from quarterdeck_sandbox.run.start import start
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 PATIENCE_S = 20.0
 

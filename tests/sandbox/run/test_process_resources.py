@@ -74,6 +74,7 @@ async def test_the_leash_is_dropped_once() -> None:
     os.close(write)
 
 
+@pytest.mark.process
 @LINUX_ONLY
 async def test_the_first_process_of_a_namespace_is_killed_and_reaped() -> None:
     """Each start would leave a process that is dead and not buried."""

@@ -106,6 +106,7 @@ def test_where_there_are_no_scores_nothing_is_raised(score: Path, text: str | No
     assert process_settings.oom_score_of_confined() is None
 
 
+@pytest.mark.process
 @scored
 async def test_a_confined_program_has_its_score_whoever_it_becomes(tier_home: TierHome) -> None:
     """The kernel would choose among us by size alone."""
@@ -115,6 +116,7 @@ async def test_a_confined_program_has_its_score_whoever_it_becomes(tier_home: Ti
     assert (status, int(said)) == (0, min(1000, ours + process_settings.OomScore.CONFINED))
 
 
+@pytest.mark.process
 @scored
 def test_a_score_that_may_not_be_written_is_no_failure() -> None:
     """A container that forbids it would start no worker."""
@@ -149,6 +151,7 @@ def left_mib(how: str) -> int:
     return int(python_output(GROW_AND_SHRINK, how))
 
 
+@pytest.mark.process
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's allocator is what is set")
 def test_what_large_results_took_is_given_back_although_small_objects_follow_them() -> None:
     """A serve would stay as large as it was at its busiest moment."""

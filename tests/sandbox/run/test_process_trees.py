@@ -19,7 +19,7 @@ from quarterdeck_protocol.policy_values import Tier
 
 PATIENCE_S: Final = 100.0
 
-pytestmark = LINUX_ONLY
+pytestmark = [LINUX_ONLY, pytest.mark.process]
 
 
 class Played(NamedTuple):

@@ -27,6 +27,7 @@ def test_a_scan_finds_us_as_we_are(monkeypatch: pytest.MonkeyPatch, by_hand: boo
     assert scan()[os.getpid()].started == found.started
 
 
+@pytest.mark.process
 def test_a_scan_goes_on_when_processes_vanish_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """One process that ends at the wrong moment would stop the monitor of all."""
     if sys.platform != "linux":
@@ -52,6 +53,7 @@ def test_a_process_cannot_lie_by_its_name(name: bytes) -> None:
     )
 
 
+@pytest.mark.process
 def test_pages_that_processes_share_count_once() -> None:
     """Forks of one interpreter would each be charged with all of it."""
     script = (

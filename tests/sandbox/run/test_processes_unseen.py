@@ -9,7 +9,7 @@ from support.sandbox.machine_facts import LINUX_ONLY
 from quarterdeck_sandbox.run import processes
 from quarterdeck_sandbox.run.processes import exact_memory, scan
 
-pytestmark = LINUX_ONLY
+pytestmark = [LINUX_ONLY, pytest.mark.process]
 
 HELD: Final = 64 << 20
 

@@ -153,6 +153,7 @@ def test_where_it_cannot_be_kept_it_is_made_harmless_where_it_lies(
     assert f"renamed to {caught.kept}" in caught.told
 
 
+@pytest.mark.process
 @ROOT_ONLY
 def test_on_a_full_disk_it_is_made_harmless_where_it_lies(place: Place) -> None:
     """There is no room for a copy, nor for the note of where it came from."""
@@ -167,6 +168,7 @@ def test_on_a_full_disk_it_is_made_harmless_where_it_lies(place: Place) -> None:
         assert [path.name for path in place.quarantine.iterdir()] == ["filler"]
 
 
+@pytest.mark.process
 @ROOT_ONLY
 def test_a_quarantine_on_another_filesystem_gets_a_copy(place: Place) -> None:
     """What can only be copied would stay where it is."""
@@ -185,6 +187,7 @@ def test_a_quarantine_on_another_filesystem_gets_a_copy(place: Place) -> None:
         assert place.caught() == {}
 
 
+@pytest.mark.process
 @ROOT_ONLY
 def test_one_that_is_too_large_for_a_copy_stays_under_a_name_that_nothing_reads(
     place: Place, monkeypatch: pytest.MonkeyPatch
@@ -265,6 +268,7 @@ def test_an_answer_gets_a_line_for_each() -> None:
     assert quarantine_notice(()) == ""
 
 
+@pytest.mark.process
 def test_a_submodule_that_is_added_is_taken_away(tmp_path: Path) -> None:
     """`git status` of the user's repository obeys the configuration of each of its submodules."""
     top = tmp_path / "proj"

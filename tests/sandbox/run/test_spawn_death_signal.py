@@ -4,6 +4,7 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 from support.processes.leftovers import assert_gone
 from support.processes.running import python_child
 from support.sandbox.gates import GATE
@@ -13,7 +14,7 @@ from support.waiting import eventually
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.run.spawn import with_death_signal
 
-pytestmark = LINUX_ONLY
+pytestmark = [LINUX_ONLY, pytest.mark.process]
 
 OWNER = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); sys.stdin.read()"
 

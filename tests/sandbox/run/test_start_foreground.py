@@ -15,7 +15,7 @@ from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.run.process import ConfinedProcess
 from quarterdeck_sandbox.run.start import run_foreground
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 PATIENCE_S = 30.0
 

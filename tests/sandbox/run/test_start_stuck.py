@@ -19,7 +19,7 @@ from quarterdeck_sandbox.run import start as start_module
 from quarterdeck_sandbox.run.process import SandboxResources
 from quarterdeck_sandbox.run.start import start
 
-pytestmark = [pytest.mark.anyio]
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 def owner_of_a_stuck_start(place: TierHome) -> LineChild:

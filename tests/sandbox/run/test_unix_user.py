@@ -185,6 +185,7 @@ def test_what_root_may_see_of_a_folder_is_what_everybody_may(tmp_path: Path) -> 
     assert open_to_all(str(tmp_path / "gone")) == ()
 
 
+@pytest.mark.process
 @root
 def test_processes_that_start_one_new_home_at_once_agree_on_its_user(tmp_path: Path) -> None:
     """The second one would take the home from the first one's server, which could write nothing of its own any more."""

@@ -18,6 +18,8 @@ from quarterdeck_sandbox.view.git_repository import (
     submodules,
 )
 
+pytestmark = pytest.mark.process
+
 IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@b")
 LONG = "n" * 200
 

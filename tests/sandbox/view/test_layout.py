@@ -318,7 +318,7 @@ OTHERS += [".aws/credentials", ".config", ".cache", ".local", ".local/share", ".
 NAMES = st.sampled_from([*OTHERS, *IN_A_HOME])
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(NAMES, max_size=3), st.lists(NAMES, max_size=3), st.lists(NAMES, max_size=2))
 def test_no_view_shows_what_nobody_named(home: Home, read: list[str], write: list[str], hidden: list[str]) -> None:
     """Of all policies that are not refused, none shows our own directories or credentials that it does not name."""

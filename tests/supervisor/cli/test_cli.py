@@ -10,6 +10,8 @@ from support.processes.running import output
 from quarterdeck import cli
 from quarterdeck.cli.exits import MEANINGS, ExitCode
 
+pytestmark = pytest.mark.process
+
 
 def test_native_windows_gets_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A Windows user would see a traceback about fcntl."""

@@ -14,6 +14,8 @@ from support.sandbox.machine_facts import FULL_DEVICE_ONLY
 
 from quarterdeck.cli.process import InterruptedBySignal, exit_code, is_serve, output_failure, run
 
+pytestmark = pytest.mark.process
+
 BEGIN = "import os, sys; from quarterdeck.cli import process as signals; "
 
 

@@ -240,6 +240,7 @@ def test_every_help_has_examples_that_parse_and_no_type_of_python(capsys: pytest
             assert "--" in given or not any(str(word).startswith("-") for word in taken), line
 
 
+@pytest.mark.process
 def test_only_the_module_of_the_command_that_runs_is_imported() -> None:
     """Each command would wait for the imports of all the others."""
     for arguments, others in (
@@ -269,6 +270,7 @@ SLOW_TO_LOAD: Final = {"asyncio", "concurrent", "email", "multiprocessing", "sql
 """Of the standard library; each costs as much as all that these commands do."""
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "rooms", "others"),
     [
@@ -329,6 +331,7 @@ def test_the_commands_that_stand_for_other_tools_names_are_all_there() -> None:
                 assert sub in below
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_can_complete_commands_and_options(
     shell: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

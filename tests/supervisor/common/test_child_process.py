@@ -12,6 +12,8 @@ from support.waiting import eventually
 
 from quarterdeck.common.child_process import Helper
 
+pytestmark = pytest.mark.process
+
 OWNER = """
 import subprocess, sys
 from quarterdeck.common.child_process import Helper

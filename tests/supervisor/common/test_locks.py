@@ -77,6 +77,7 @@ def test_a_hidden_directory_counts_as_left_only_when_it_is_old(tmp_path: Path) -
     assert STAGING_GRACE_S > 1
 
 
+@pytest.mark.process
 def test_a_lock_is_held_until_its_process_dies(tmp_path: Path) -> None:
     """A killed process would be waited for, or talked to, for ever."""
     code = "import sys; from pathlib import Path; from quarterdeck.common.locks import make_locked_directory as make\n"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.config.environment import DEFAULT_PATH, server_environment, user_environment
@@ -104,7 +104,6 @@ def test_without_a_path_a_usable_one_is_given(ours: dict[str, str]) -> None:
     assert environment(ours)["PATH"] == DEFAULT_PATH
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text(min_size=1), st.text()))
 def test_no_unlisted_variable_ever_passes(ours: dict[str, str]) -> None:
     """One pattern too wide would leak whatever it matches."""

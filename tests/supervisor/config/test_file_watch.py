@@ -298,6 +298,7 @@ async def test_nothing_is_held_while_the_caller_works(tmp_path: Path, watchers: 
         await eventually_async(lambda: all(made.is_closed and not made.watching for made in watchers))
 
 
+@pytest.mark.process
 def test_the_library_is_not_loaded_before_something_is_watched() -> None:
     """Every command would start later for it."""
     assert "watchfiles" not in loaded_by("import quarterdeck.config.file_watch")

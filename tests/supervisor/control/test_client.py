@@ -13,6 +13,8 @@ from quarterdeck.control import client
 from quarterdeck.control.client import NoAnswerError, NotServingError, TooLargeError, ask
 from quarterdeck.control.protocol import SOCKET_NAME, Call, Ps, Refused, encode
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:

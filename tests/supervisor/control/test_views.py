@@ -200,6 +200,7 @@ async def test_a_restart_waits_for_the_new_list_of_tools(tmp_path: Path, monkeyp
         assert isinstance(await restarting, Restarted)
 
 
+@pytest.mark.process
 def test_a_tree_weighs_more_than_its_root() -> None:
     """A server that hides its weight in children would look small."""
     program = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
@@ -211,6 +212,7 @@ def test_a_tree_weighs_more_than_its_root() -> None:
         assert weights[root] > weights[below] > 1_000_000
 
 
+@pytest.mark.process
 def test_a_process_that_is_gone_weighs_nothing() -> None:
     """`ps` would fail because a server died at that moment."""
     gone = pid_of_nobody()

@@ -86,6 +86,7 @@ async def test_a_door_that_holds_nothing_is_not_told_to_hold_nothing(ends: tuple
     assert await asyncio.to_thread(theirs.recv, 65536) == frame(END, "0")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("takes", [True, False])
 async def test_a_socket_that_a_door_brings_is_taken_once_or_closed(
     ends: tuple[Door, socket.socket], takes: bool
@@ -187,6 +188,7 @@ async def test_another_users_door_is_not_let_in(
         await ends[0].receive(KEY)
 
 
+@pytest.mark.process
 async def test_a_socket_of_another_user_is_not_talked_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever plants one would be handed a client's streams, and its environment with every secret in it."""
     monkeypatch.chdir(tmp_path)
@@ -198,6 +200,7 @@ async def test_a_socket_of_another_user_is_not_talked_to(tmp_path: Path, monkeyp
             connect(Path(), 1.0)
 
 
+@pytest.mark.process
 async def test_a_daemon_that_lets_nobody_in_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A door would fail at once where many come at the same time, or wait for ever before a daemon that is stopped."""
     monkeypatch.chdir(tmp_path)

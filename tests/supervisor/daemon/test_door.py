@@ -23,6 +23,8 @@ from quarterdeck.daemon.place import daemon_dir
 from quarterdeck.daemon.session_memory import SessionMemory, make_memory
 from quarterdeck.host.journal import Interrupted, RequestKind
 
+pytestmark = pytest.mark.process
+
 REQUEST = ServeRequest(cwd="/")
 
 

@@ -67,6 +67,7 @@ async def test_what_cannot_listen_says_why_and_tries_again(monkeypatch: pytest.M
         assert at.problem == ""
 
 
+@pytest.mark.process
 async def test_a_daemon_listens_on_the_socket_that_a_door_brings(monkeypatch: pytest.MonkeyPatch) -> None:
     """The address is in use as long as doors hold the socket: the next daemon could not listen, and none would."""
     async with lab(monkeypatch) as at:

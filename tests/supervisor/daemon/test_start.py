@@ -23,6 +23,8 @@ from quarterdeck.daemon.place import (
 from quarterdeck.daemon.start import start_daemon
 from quarterdeck.ledger.store.lease import DAEMON, Holder, Lease, ledger_dir, take_lease
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(autouse=True)
 def places(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

@@ -43,6 +43,7 @@ def test_what_we_wrote_is_known_whatever_was_added_to_it() -> None:
     assert not is_ours("[Unit]\nDescription=mine\n" + "\n" * 5 + socket_unit("quarterdeck", "/s"))
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
 def test_systemd_understands_every_line(tmp_path: Path) -> None:
     """It ignores what it does not know, with a line in a log that nobody reads."""

@@ -131,6 +131,7 @@ def test_a_memory_in_which_no_session_was_served_has_nothing_to_answer(fd: int, 
         os.read(pipe[0], 1)
 
 
+@pytest.mark.process
 def test_a_door_holds_the_last_socket_that_its_daemon_gave_it_until_that_takes_it_back() -> None:
     """Clients over HTTP would be refused while another daemon starts; or wait at a socket that nobody serves."""
     ours, theirs = socket.socketpair()
@@ -188,6 +189,7 @@ def request_of(handover: Handover) -> bytes:
     return handover.key.encode() + encode_request(handover)
 
 
+@pytest.mark.process
 def test_the_first_of_several_doors_comes_back_whole_to_start_the_next_daemon(
     fd: int, directory: Path, door: wait.Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +201,7 @@ def test_the_first_of_several_doors_comes_back_whole_to_start_the_next_daemon(
     assert wait.go_on(door, fd, str(directory), request) is None
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("holds", [True, False])
 def test_a_door_hands_itself_over_to_the_daemon_that_another_one_started(
     fd: int, directory: Path, door: wait.Door, holds: bool

@@ -10,6 +10,8 @@ from quarterdeck.control.protocol import SandboxView
 from quarterdeck.demo import run
 from quarterdeck.demo.run import DemoError, describe_sandbox, open_setup
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize(
     ("sandbox", "said"),

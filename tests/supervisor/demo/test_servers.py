@@ -9,6 +9,8 @@ from support.clients.raw_client import PeerClosedError, RawStdioClient, RpcError
 
 from quarterdeck.demo.servers import CRASH_STATUS
 
+pytestmark = pytest.mark.process
+
 
 @contextmanager
 def running(server: str) -> Iterator[RawStdioClient]:

@@ -9,6 +9,8 @@ from quarterdeck.fleet.worker_session import Outlook, preview_start, private_hom
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 
+pytestmark = pytest.mark.process
+
 WEAK = Machine("linux", "x86_64", "6.12.0", landlock_abi=6, seccomp=True, gate="/gate")
 BUBBLEWRAP = Bubblewrap("/b", works=True, makes_network=True, nests_safely=True)
 STRONG = replace(WEAK, bubblewrap=BUBBLEWRAP, closes=True, pasta="/p")

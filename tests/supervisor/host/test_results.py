@@ -4,7 +4,7 @@ import json
 from typing import cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.host.results import (
@@ -174,7 +174,6 @@ def test_structured_content_too_new_for_a_legacy_client_is_left_out(value):
     assert splice(WireResult(body, LEGACY), None) == (body,)
 
 
-@settings(max_examples=100)
 @given(RESULTS, st.sampled_from([LEGACY, MODERN]), st.sampled_from([None, INFO]))
 def test_a_body_that_was_checked_before_gives_the_very_same_result(result, era, info):
     """What saves a second look at a large body would change what a client is told."""

@@ -15,7 +15,7 @@ from quarterdeck.login.terms import Terms
 
 from .played_issuer import ISSUER, URL, PlayedHttp, PlayedIssuer, config_of, query_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 TERMS = Terms(issuer=ISSUER, resource=URL, scopes=("read",))
 NAME = "login-1"

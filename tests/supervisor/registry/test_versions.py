@@ -8,6 +8,8 @@ import pytest
 from quarterdeck.registry.pins import PackageIndex, Pin
 from quarterdeck.registry.versions import VersionError, latest_version, latest_versions
 
+pytestmark = pytest.mark.process
+
 NPM = Pin(PackageIndex.NPM, "@scope/server", "", "@scope/server", 1)
 PYPI = Pin(PackageIndex.PYPI, "Mcp_Time", "", "Mcp_Time", 0)
 

@@ -23,7 +23,7 @@ from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.policy_values import NetworkMode
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolOutcome
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 PATIENCE_S = 60.0
 

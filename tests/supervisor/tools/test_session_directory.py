@@ -91,6 +91,7 @@ def test_a_live_session_is_never_removed(workspace: WorkspacePaths) -> None:
     live.close()
 
 
+@pytest.mark.process
 def test_the_lock_of_another_process_counts_until_that_dies(workspace: WorkspacePaths, tmp_path: Path) -> None:
     """Two serves of one workspace would remove each other's sessions; or a killed one's would stay for ever."""
     places = f"Path({str(tmp_path)!r}), Path({str(tmp_path / 'state')!r})"

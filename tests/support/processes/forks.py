@@ -8,6 +8,7 @@ import os
 import selectors
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -165,6 +166,7 @@ class Forks:
 
     def server(self, identity: Identity) -> socket.socket:
         """Where the identity's server listens, which is started where there is none."""
+        sys.audit("quarterdeck.tests.fork")  # a test of the core asks for none: see `support.suite.tiers`
         with self._lock:
             known = self._servers.get(identity)
             if known is not None and known[0].poll() is None:

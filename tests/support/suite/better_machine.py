@@ -10,6 +10,8 @@ from typing import Final
 
 import pytest
 
+from support.suite.tiers import OPTION as NIGHTLY
+
 OPTION: Final = "--on-a-better-machine"
 
 BY_TIER_OPTION: Final = "--by-tier"
@@ -67,7 +69,8 @@ class BetterMachine:
     def pytest_sessionfinish(self) -> None:
         """Write them down, where the whole suite was run; a worker of xdist leaves that to whoever started it."""
         is_worker = hasattr(self._config, "workerinput")
-        if not is_worker and not self._is_partial and self._cache is not None:
+        is_whole = not self._is_partial and self._config.getoption(NIGHTLY) is None
+        if not is_worker and is_whole and self._cache is not None:
             self._cache.set(SKIPPED, self._skipped)
 
     @property

@@ -16,7 +16,7 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_worker.remote.recorder import MAX_KEPT, StatusRecorder
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 def fails_with(said: bytes | None) -> Callable[[HttpAsked], Awaitable[bytes | None]]:

@@ -25,7 +25,7 @@ from quarterdeck_worker.remote.connection import EndNotice, dial
 from quarterdeck_worker.remote.recorder import StatusRecorder
 from quarterdeck_worker.server import ServerFault
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 @pytest.mark.parametrize(

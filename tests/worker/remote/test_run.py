@@ -10,7 +10,7 @@ from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.remote.run import run_server
 from quarterdeck_worker.server import ServerFault, ServerRun
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 async def test_a_remote_server_that_cannot_be_reached_is_a_transport_fault_with_its_url() -> None:

@@ -21,7 +21,7 @@ from quarterdeck_worker.remote.recorder import StatusRecorder
 from quarterdeck_worker.remote.reopening import ANSWERING, MAX_RETRY_S, MAX_TRIES, STANDING
 from quarterdeck_worker.remote.streams import IDLE_BYTES, IDLE_BYTES_PER_S, Timing
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 DAY_S = 86_400.0
 URL = "http://h.example/mcp"

@@ -97,7 +97,6 @@ def check(event: events.Event) -> None:
             pass
 
 
-@settings(max_examples=60, deadline=None)
 @given(said=st.lists(lines(), max_size=6), era=st.sampled_from([LEGACY, MODERN]))
 def test_whatever_a_greeted_server_says_nothing_is_raised_and_all_can_be_read(said: list[bytes], era: str) -> None:
     """One server could end its worker, or one client of ours, with a line."""
@@ -118,7 +117,7 @@ def test_whatever_a_greeted_server_says_nothing_is_raised_and_all_can_be_read(sa
         json.loads(line)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(said=st.lists(lines(), max_size=4), era=st.sampled_from(["", LEGACY, MODERN]))
 def test_whatever_a_program_says_to_a_greeting_nothing_is_raised(said: list[bytes], era: str) -> None:
     """A program that is no server could end its worker before it is known."""

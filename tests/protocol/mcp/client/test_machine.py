@@ -222,5 +222,5 @@ class RelayMachine(RuleBasedStateMachine):
         self.pages = {wire_id: owner for wire_id, owner in self.pages.items() if owner != request_id}
 
 
-RelayMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+RelayMachine.TestCase.settings = settings(stateful_step_count=30)
 TestRelayMachine = RelayMachine.TestCase

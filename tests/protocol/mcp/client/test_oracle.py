@@ -100,7 +100,7 @@ async def sdk_greeting(answers: dict[str, Answer], forced: str | None) -> tuple[
         return card, comparable(server.asked)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     discovery=st.sampled_from(DISCOVERIES),
     handshake=st.sampled_from(HANDSHAKES),
@@ -267,7 +267,7 @@ def relayed_conversation(era: str, asked: list[Any], sent: list[JsonObject]) -> 
 
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_a_conversation_is_the_sdks(era: str, data: st.DataObject) -> None:
     """A server would be asked something else than by other clients, or a caller be told something else."""

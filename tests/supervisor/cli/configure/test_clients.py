@@ -65,6 +65,7 @@ def test_what_serve_is_to_serve_is_named_absolutely(home: Path, run: Run) -> Non
     assert json.loads((home / ".claude.json").read_text()) == {"mcpServers": {}}
 
 
+@pytest.mark.process
 def test_a_client_is_linked_with_a_part_of_what_is_offered(
     home: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -143,6 +143,7 @@ def test_a_check_warns_of_secrets_in_plain_text(home: Path, capsys: pytest.Captu
     assert run_json(capsys, "check")["plain_secrets"] == {"gh": ["headers.Authorization"]}
 
 
+@pytest.mark.process
 def test_a_check_finds_rows_that_the_sandbox_will_refuse(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file would be called right whose servers never start."""
     documents = home / "documents"

@@ -89,6 +89,7 @@ def test_a_server_is_removed_of_one_configuration_or_of_all(state: Path, run: Ru
     assert run("purge", "fs", "--yes") == 3
 
 
+@pytest.mark.process
 def test_all_keeps_the_records_and_says_so(state: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     """What was approved would be forgotten with the caches."""
     assert run("purge", "--all", "--yes") == 0

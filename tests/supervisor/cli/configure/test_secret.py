@@ -31,6 +31,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("data", "value"), [(b"s3cret\n", "s3cret"), (b"a\nb\r\n", "a\nb"), (b"s3cret", "s3cret")])
 def test_a_value_is_piped_in_and_never_shown(
     state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], data: bytes, value: str
@@ -83,6 +84,7 @@ def test_what_cannot_be_kept_is_refused(state: Path, monkeypatch: pytest.MonkeyP
     assert SecretStore().kept() == ()
 
 
+@pytest.mark.process
 def test_names_are_listed_and_removed(
     state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

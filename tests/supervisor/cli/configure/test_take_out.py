@@ -128,6 +128,7 @@ def shown(path: Path) -> str:
     return header.removeprefix("Bearer ")
 
 
+@pytest.mark.process
 def test_an_address_and_a_token_are_written_where_a_client_takes_them(
     home: Path, run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +167,7 @@ def test_an_address_and_a_token_are_written_where_a_client_takes_them(
     assert {state for _, state in states()} == {"revoked"}
 
 
+@pytest.mark.process
 def test_a_token_is_not_written_where_others_can_read_it_unless_told(
     home: Path, run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +192,7 @@ def test_a_token_is_not_written_where_others_can_read_it_unless_told(
         assert run("link", "cursor", "--http", "--url", "http://127.0.0.1:9001/mcp") == 0
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -91,6 +91,7 @@ def test_remedies_are_told_once_facts_go_to_programs_and_nothing_to_the_terminal
     assert "\x1b" not in capsys.readouterr().out
 
 
+@pytest.mark.process
 def test_it_ends_with_what_would_become_of_the_configured_servers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -207,6 +207,7 @@ def test_a_no_keeps_nothing(
     assert not (home.registry.parent / "state" / "ledger").exists()
 
 
+@pytest.mark.process
 def test_what_an_entry_asks_for_is_asked_and_secrets_are_kept_apart(
     home: Home, run: Run, trials: Trials, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

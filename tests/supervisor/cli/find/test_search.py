@@ -6,6 +6,8 @@ import pytest
 
 from .conftest import Home, Run
 
+pytestmark = pytest.mark.process
+
 PACKAGE = {"registryType": "npm", "identifier": "x", "version": "1.0.0"}
 
 

@@ -11,6 +11,8 @@ from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.run.service import find_units, install, uninstall
 from quarterdeck.daemon import place
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:

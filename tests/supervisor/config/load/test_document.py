@@ -4,7 +4,7 @@ import json
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.config.load.document import (
@@ -80,14 +80,12 @@ def test_an_integer_of_thousands_of_digits_is_no_crash(digits: str) -> None:
     assert abs(float(str(parse_document(digits)))) == float("inf")
 
 
-@settings(deadline=None)
 @given(JSON_VALUES)
 def test_every_json_value_is_read_as_it_was_written(value: object) -> None:
     """A configuration would mean something else than its text."""
     assert parse_document(json.dumps(value)) == value
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_a_value_or_an_error(text: str) -> None:
     """A stray exception would end the program with a traceback."""

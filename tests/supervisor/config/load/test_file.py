@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.config.places import use_places
 from support.sandbox.machine_facts import ROOT_ONLY
@@ -313,7 +313,6 @@ def test_loading_says_nothing_aloud(
     assert "s3cret" not in f"{loaded.broken} {loaded.warnings}"
 
 
-@settings(deadline=None)
 @given(names=st.lists(st.text(max_size=40), unique=True, max_size=8))
 def test_any_names_give_legal_and_different_ids_every_time(folder: Path, names: list[str]) -> None:
     """A tool's qualified name could not be split, or a server be called differently after a restart."""
@@ -452,7 +451,6 @@ JSON_VALUES = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(
     document=JSON_VALUES
     | st.fixed_dictionaries({"mcpServers": JSON_VALUES})
@@ -464,7 +462,6 @@ def test_any_json_loads_or_is_refused(folder: Path, document: object) -> None:
         assert isinstance(load(folder, document), LoadedConfig)
 
 
-@settings(deadline=None)
 @given(content=st.binary(max_size=60))
 def test_any_bytes_load_or_are_refused(folder: Path, content: bytes) -> None:
     """A file that is no text at all would end the program with a traceback."""

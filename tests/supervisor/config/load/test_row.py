@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ByteSize
 
@@ -383,7 +383,6 @@ VALUES = (
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(KEYS, VALUES, max_size=6))
 def test_any_row_is_built_or_refused(row: dict[str, object]) -> None:
     """A stray exception would take the other servers of the file along."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.config.load.project import ProjectBounds
@@ -137,7 +137,6 @@ def test_a_missing_env_file_is_an_error(tmp_path: Path) -> None:
         variables(tmp_path).read_env_file(".env", ".env")
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="${}:-~ANME envfil\0\ud800é"))
 def test_any_text_expands_or_says_why_not(text: str) -> None:
     """A stray exception would take the other servers of the file along."""
@@ -145,7 +144,6 @@ def test_any_text_expands_or_says_why_not(text: str) -> None:
         assert isinstance(variables().expand(text), str)
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_text_without_references_stays_as_it_is(text: str) -> None:
     """An argument that merely holds a dollar would be changed."""

@@ -89,6 +89,7 @@ def test_a_link_in_place_of_our_directory_leads_nowhere(tmp_path: Path) -> None:
     assert (tmp_path / "work" / A / "fs").is_dir()
 
 
+@pytest.mark.process
 def test_what_is_removed_is_gone_with_its_empty_directory(state: Path) -> None:
     """Empty directories of old configurations would pile up."""
     found = find_leftovers(state, NONE)
@@ -151,6 +152,7 @@ def test_what_an_interrupted_removal_left_is_found(state: Path, monkeypatch: pyt
     assert os.listdir(state / "servers") == [A]
 
 
+@pytest.mark.process
 def test_a_hostile_tree_is_removed_and_what_its_links_lead_to_stays(
     state: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -125,6 +125,7 @@ def test_sweeping_where_nothing_is_does_nothing(tmp_path: Path) -> None:
     assert sweep_stale(tmp_path / "missing") == ()
 
 
+@pytest.mark.process
 def test_a_killed_process_is_swept_and_not_found(root: Path) -> None:
     """After a SIGKILL the commands would talk to a dead process for ever."""
     program = (

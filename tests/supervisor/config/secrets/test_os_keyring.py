@@ -9,6 +9,8 @@ from quarterdeck.config.secrets.os_keyring import KeyringError, NoKeyringError, 
 
 from .keyrings import install_keyring
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -97,6 +97,7 @@ async def test_a_worker_that_nobody_waits_for_any_more_is_killed_at_birth(monkey
         assert played.exits == []
 
 
+@pytest.mark.process
 async def test_a_worker_that_nobody_wants_and_that_is_gone_keeps_no_other_from_its_owner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -197,6 +198,7 @@ async def test_a_zygote_that_is_stopped_is_killed_and_its_orders_fail(
     assert "hangs (it has been stopped for" in caplog.text
 
 
+@pytest.mark.process
 async def test_nobody_looks_at_a_zygote_that_owes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """An idle deck would wake up every second; one in a debugger would be killed although nobody needs it."""
     looks: list[int] = []
@@ -215,6 +217,7 @@ async def test_nobody_looks_at_a_zygote_that_owes_nothing(monkeypatch: pytest.Mo
         assert looks == []
 
 
+@pytest.mark.process
 async def test_an_end_that_a_hanging_zygote_does_not_report_is_told_without_its_status(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -231,6 +234,7 @@ async def test_an_end_that_a_hanging_zygote_does_not_report_is_told_without_its_
         assert played.exits == [None]
 
 
+@pytest.mark.process
 async def test_a_zygote_that_is_stopped_while_it_owes_a_report_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next server that has to start would find it hanging, and wait all over again."""
     monkeypatch.setattr(placement_module, "LOOK_S", 0.0)
@@ -245,6 +249,7 @@ async def test_a_zygote_that_is_stopped_while_it_owes_a_report_is_killed(monkeyp
             await turns(1)
 
 
+@pytest.mark.process
 async def test_one_that_owes_a_report_when_all_closes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C would take seconds more because of a zygote that cannot answer."""
     monkeypatch.setattr(placement_module, "REPORT_S", 0.0)
@@ -259,6 +264,7 @@ async def test_one_that_owes_a_report_when_all_closes_is_not_waited_for(monkeypa
         assert played.zygote.waited == [0, None]
 
 
+@pytest.mark.process
 async def test_a_worker_born_in_the_moment_in_which_it_is_given_up_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that was given up would leave a worker behind."""
     process = await a_process()
@@ -277,6 +283,7 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+@pytest.mark.process
 @LINUX_ONLY
 async def test_a_dead_worker_keeps_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that keeps dying would use up our descriptors until the collector runs, if it ever does."""

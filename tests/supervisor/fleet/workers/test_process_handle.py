@@ -9,6 +9,8 @@ from support.waiting import turns
 
 from quarterdeck.fleet.workers.process_handle import PidHandle
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("has_descriptors", [True, False])

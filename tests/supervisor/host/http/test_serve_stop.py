@@ -15,7 +15,7 @@ from quarterdeck.host.calls import Drain
 from quarterdeck.host.http import http_host as http
 from quarterdeck.host.http import serve
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 

@@ -14,7 +14,7 @@ from quarterdeck.host.http import serve
 from quarterdeck.host.offers.publish import Catalog
 from quarterdeck_protocol.tools import ToolDescriptor
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 ERAS = pytest.mark.parametrize("is_modern", [False, True], ids=["legacy", "modern"])
 

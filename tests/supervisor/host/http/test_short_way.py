@@ -22,7 +22,7 @@ from quarterdeck.host.offers.content import Content
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.tools import Client
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 TOKEN = "t" * 40
 

@@ -6,9 +6,12 @@ import socket
 import subprocess
 import sys
 
+import pytest
 from support.processes.running import python_output, run
 
 from quarterdeck.host.stdio.early_reply import can_poll, post
+
+pytestmark = pytest.mark.process
 
 CLAIM = """
 import os, sys

@@ -314,6 +314,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.process
 async def test_a_process_serves_on_its_own_standard_streams(tmp_path):
     """Pipes or files; and what else is printed must not reach the client."""
     client = LineClient(None, None, None)

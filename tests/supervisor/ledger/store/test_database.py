@@ -217,6 +217,7 @@ def test_a_damage_before_the_last_events_is_found_by_verify(tmp_path: Path, monk
         assert store.verify().broken_seq == 3
 
 
+@pytest.mark.process
 @ROOT_ONLY
 def test_a_read_only_file_system_is_read_and_not_written(tmp_path: Path) -> None:
     """A ledger on a rescued disk could not be looked at."""

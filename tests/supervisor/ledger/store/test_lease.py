@@ -13,6 +13,8 @@ from support.processes.running import python_child
 from quarterdeck.ledger.errors import UnsafeLedgerError, UnusableLedgerError
 from quarterdeck.ledger.store.lease import Holder, LeaseHeldError, read_holder, take_lease
 
+pytestmark = pytest.mark.process
+
 US = Holder(
     pid=os.getpid(),
     digest="abc",

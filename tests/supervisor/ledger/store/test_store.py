@@ -155,6 +155,7 @@ def no_file_larger_than(size: int):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.process
 @ROOT_ONLY
 def test_a_file_system_without_room_loses_nothing(tmp_path: Path) -> None:
     """A limit on one file is not what a full disk is: the head, too, has no room."""
@@ -275,6 +276,7 @@ def test_a_reader_beside_the_writer_sees_whole_appends_and_changes_nothing(tmp_p
         store.append([enrolled(4)])
 
 
+@pytest.mark.process
 def test_a_reader_never_writes_even_as_the_last_one_out(tmp_path: Path) -> None:
     """Looking at a ledger after a crash would throw away what its WAL still says."""
     directory = tmp_path / "l"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.processes.line_child import LineChild
 from support.processes.running import DEADLINE_S, output
@@ -220,7 +220,6 @@ async def test_a_store_goes_on_where_another_process_left_it(work: Path, tmp_pat
     assert [node.name for node in await store.nodes()] == ["0001-write", "0002-write"]
 
 
-@settings(max_examples=40)
 @given(
     calls=st.lists(
         st.tuples(st.sampled_from("abc"), st.none() | st.binary(max_size=4), st.booleans()), min_size=1, max_size=8
@@ -258,12 +257,14 @@ def test_any_row_of_changes_can_be_undone_to_any_point(
     anyio.run(play)
 
 
+@pytest.mark.process
 def test_a_session_killed_at_any_step_leaves_a_store_that_brings_everything_back(tmp_path: Path) -> None:
     """A crash at the wrong moment would leave a file that can be brought back to no state at all."""
     steps = output(sys.executable, CRASHING, tmp_path, within_s=CRASHES_S)
     assert int(steps) > 40, "fewer steps than a session has"
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_sessions_killed_at_work_leave_a_store_that_brings_everything_back(work: Path, tmp_path: Path) -> None:
     """The same, between steps that are not ours: one store under session after session."""

@@ -22,7 +22,7 @@ from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall
 
 from .command_sessions import is_run, lay_out, session
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 BASH = bash_tool()
 

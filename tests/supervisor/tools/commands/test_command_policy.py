@@ -105,6 +105,7 @@ def test_tools_are_looked_for_once_for_many_sessions(bench: CommandPolicy, monke
     assert len(searches) == 2
 
 
+@pytest.mark.process
 async def test_commands_run_with_the_users_tools_in_private_places(tmp_path: Path) -> None:
     """An agent could not use the interpreter that the project is made for."""
     tool = tmp_path / "tools" / "bin" / "greet"
@@ -127,6 +128,7 @@ async def test_commands_run_with_the_users_tools_in_private_places(tmp_path: Pat
         assert "y\n" not in tool.read_text()
 
 
+@pytest.mark.process
 @pytest.mark.skipif(ripgrep_path() is None, reason="ripgrep is not installed")
 async def test_of_our_own_environment_only_the_searcher_is_shown(tmp_path: Path) -> None:
     """`grep` and `find` could not run; or `pip` would be ours, and change nothing of the user's."""
@@ -139,6 +141,7 @@ async def test_of_our_own_environment_only_the_searcher_is_shown(tmp_path: Path)
         assert done.stdout.splitlines()[-2:] == [str(program), "rg"]
 
 
+@pytest.mark.process
 async def test_what_is_wrong_with_the_workspace_is_said_by_every_command(tmp_path: Path) -> None:
     """A model would try again and again, and no user learn what to do."""
     bench = replace(lay_out(tmp_path), allowed=(f"{tmp_path}/gone",))
@@ -151,6 +154,7 @@ async def test_what_is_wrong_with_the_workspace_is_said_by_every_command(tmp_pat
         assert (await s.shell.exec("true")).code == 0
 
 
+@pytest.mark.process
 @ROOT_ONLY
 async def test_in_a_workspace_of_roots_the_tools_of_root_are_shown(tmp_path: Path) -> None:
     """In a container, where everything is root's, commands would miss what root has installed for itself."""

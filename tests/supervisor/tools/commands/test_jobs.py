@@ -24,7 +24,7 @@ from quarterdeck_protocol.tools import CancelToken
 from .command_sessions import is_run, session
 from .shells import PlayedProcess, PlayedShell
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 async def test_a_job_is_seen_from_its_start_to_its_end(tmp_path: Path) -> None:

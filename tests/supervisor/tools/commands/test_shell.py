@@ -21,7 +21,7 @@ from quarterdeck_sandbox.run.start import start
 from .command_sessions import is_run
 from .shells import shell
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 async def test_a_command_is_run_to_its_end(tmp_path: Path) -> None:

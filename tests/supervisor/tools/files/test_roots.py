@@ -198,6 +198,7 @@ def test_links_of_the_kernel_lead_out_like_any_other(base: Path, link: str) -> N
     assert not may_change(Roots(base / "work"), "jump/tmp/new", base / "work")
 
 
+@pytest.mark.process
 @ON_LINUX
 def test_another_process_s_view_of_a_root_is_not_the_root(base: Path) -> None:
     """What another session's sandbox has mounted at our names could be read through `/proc/<pid>/root`."""

@@ -18,7 +18,7 @@ from quarterdeck.tools.search import names
 from quarterdeck.tools.search.find import MAX_SHOWN, find_tool
 from quarterdeck_protocol.tools import CancelToken
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 FIND = find_tool()
 

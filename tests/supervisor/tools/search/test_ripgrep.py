@@ -137,6 +137,7 @@ async def test_enough_stops_the_command(tmp_path: Path) -> None:
     assert taken == [b"one"]
 
 
+@pytest.mark.process
 async def test_a_cancelled_call_stops_the_command(tmp_path: Path) -> None:
     """A user who stops a search would not stop what it runs."""
     workspace = tmp_path / "w"

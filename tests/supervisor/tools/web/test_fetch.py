@@ -16,7 +16,7 @@ from quarterdeck.tools.web.fetch import MAX_REDIRECTS, Deadlines, Fetched, Fetch
 from .certificates import Authority
 from .fetches import LOOPBACK, MOST, SOON, failure, fetch, raw
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 async def test_a_page_is_fetched() -> None:

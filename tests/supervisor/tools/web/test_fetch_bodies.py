@@ -14,7 +14,7 @@ from quarterdeck.tools.web.fetch import MAX_HEADERS
 
 from .fetches import MOST, failure, fetch, raw, trouble_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 # Bodies

@@ -213,6 +213,7 @@ async def test_a_unix_socket_is_no_way_out() -> None:
             await guarded.connect_unix_socket("/run/docker.sock")
 
 
+@pytest.mark.process
 async def test_a_real_address_is_dialled_and_left() -> None:
     """Nothing could be fetched at all."""
     async with serving(response("hi")) as server:
@@ -225,6 +226,7 @@ async def test_a_real_address_is_dialled_and_left() -> None:
     assert [request.target for request in server.requests] == ["/x"]
 
 
+@pytest.mark.process
 async def test_nobody_at_home_is_an_error_and_leaves_no_socket() -> None:
     """Sockets of failed attempts would be left to the collector."""
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -233,6 +235,7 @@ async def test_nobody_at_home_is_an_error_and_leaves_no_socket() -> None:
         await dial("127.0.0.1", port)
 
 
+@pytest.mark.process
 async def test_a_cancelled_attempt_leaves_no_socket() -> None:
     """Sockets of cancelled attempts would be left to the collector."""
     with socket.socket() as listener:
@@ -270,6 +273,7 @@ async def hang_up(port: int, authority: ssl.SSLContext, name: str) -> None:
         assert secured.get_extra_info("ssl_object") is not None
 
 
+@pytest.mark.process
 async def test_a_certificate_is_checked_by_name(tmp_path: Path) -> None:
     """Whoever stands between could read and change what is fetched."""
     authority = Authority(tmp_path)
@@ -284,6 +288,7 @@ async def test_a_certificate_is_checked_by_name(tmp_path: Path) -> None:
             await hang_up(server.port, authority.trusting(), "old.example")
 
 
+@pytest.mark.process
 async def test_a_server_that_speaks_no_tls_is_told(tmp_path: Path) -> None:
     """A plain server at an https URL would be an exception."""
 
@@ -299,6 +304,7 @@ async def test_a_server_that_speaks_no_tls_is_told(tmp_path: Path) -> None:
             await hang_up(server.sockets[0].getsockname()[1], Authority(tmp_path).trusting(), "good.example")
 
 
+@pytest.mark.process
 async def test_tls_that_never_ends_its_handshake_has_a_deadline() -> None:
     """A server that accepts and says nothing would hold a call."""
 

@@ -28,7 +28,7 @@ from support.serves.native_serves import ALL
 
 from quarterdeck.cli.configure.secret import read_token, token_path
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly]
 
 DAY_S: Final = 150.0
 """For some thirty calls, one of them a whole pytest, on a busy machine."""

@@ -25,6 +25,13 @@ BARE_ESCAPES: Final = 60
 
 CONFINED: Final = (Tier.BUBBLEWRAP, Tier.LANDLOCK)
 
+EACH_CONFINED: Final = [Tier.BUBBLEWRAP, pytest.param(Tier.LANDLOCK, marks=pytest.mark.nightly)]
+
+EACH: Final = [
+    Tier.BUBBLEWRAP,
+    *(pytest.param(tier, marks=pytest.mark.nightly) for tier in Tier if tier is not Tier.BUBBLEWRAP),
+]
+
 
 BEING_ROOT: Final = ("become_root", "hold_capabilities", "supplementary_groups")
 """Attacks that want the mere number of root's user, or of its group."""
@@ -54,14 +61,14 @@ def place(identity: Identity, tier: Tier, forks: Forks) -> Iterator[Scene]:
 
 
 @pytest.mark.parametrize("identity", Identity)
-@pytest.mark.parametrize("tier", CONFINED)
+@pytest.mark.parametrize("tier", EACH_CONFINED)
 def test_no_attack_escapes_but_the_impossible(tier: Tier, identity: Identity, place: Scene) -> None:
     """One that does is a hole; one that does not run proves nothing."""
     attack_with_everything(tier, place)
 
 
 @pytest.mark.parametrize("identity", [Identity.ROOT])
-@pytest.mark.parametrize("tier", CONFINED)
+@pytest.mark.parametrize("tier", EACH_CONFINED)
 def test_a_root_without_capabilities_is_held_like_any_user(tier: Tier, identity: Identity, place: Scene) -> None:
     """It owns the system's files and every process of root's: what holds it must not be ownership."""
     (place.root / "granted").mkdir()
@@ -71,7 +78,7 @@ def test_a_root_without_capabilities_is_held_like_any_user(tier: Tier, identity:
 
 
 @pytest.mark.parametrize("identity", [Identity.ROOT])
-@pytest.mark.parametrize("tier", CONFINED)
+@pytest.mark.parametrize("tier", EACH_CONFINED)
 def test_the_owner_of_what_it_may_write_cannot_change_its_other_files(
     tier: Tier, identity: Identity, place: Scene
 ) -> None:
@@ -91,7 +98,7 @@ OPEN_DEVICES: Final = "for name in null zero full random urandom; do : <>/dev/$n
 
 
 @pytest.mark.parametrize("identity", Identity)
-@pytest.mark.parametrize("tier", CONFINED)
+@pytest.mark.parametrize("tier", EACH_CONFINED)
 def test_the_devices_that_every_program_needs_can_be_opened(tier: Tier, identity: Identity, place: Scene) -> None:
     """git, and whatever starts a process with its output thrown away, would fail; closed for chmod is not shut."""
     (place.root / "granted").mkdir()  # by root, so that it is root's: then no other user would do
@@ -186,7 +193,7 @@ def test_output_without_end_ends_the_server(fault_at_start: Callable[..., Protoc
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "ended"])
 @pytest.mark.parametrize("identity", Identity)
-@pytest.mark.parametrize("tier", Tier)
+@pytest.mark.parametrize("tier", EACH)
 def test_nothing_outlives_its_owner(end: signal.Signals, tier: Tier, identity: Identity, place: Scene) -> None:
     """Daemons, orphans, stopped ones and those that clear the signal of their owner's death included."""
     with place.start(tier, [*place.program, "--life", *LIVES], "--read", str(place.root / "attacks")) as owner:
@@ -198,7 +205,7 @@ def test_nothing_outlives_its_owner(end: signal.Signals, tier: Tier, identity: I
 
 
 @pytest.mark.parametrize("identity", Identity)
-@pytest.mark.parametrize("tier", Tier)
+@pytest.mark.parametrize("tier", EACH)
 def test_nothing_outlives_its_time(tier: Tier, identity: Identity, place: Scene) -> None:
     """The same for those that nobody ends."""
     argv = [*place.program, "--life", *LIVES]
@@ -217,7 +224,7 @@ def starts(lines: Iterable[bytes]) -> set[str]:
 
 
 @pytest.mark.parametrize("identity", Identity)
-@pytest.mark.parametrize("tier", Tier)
+@pytest.mark.parametrize("tier", EACH)
 def test_a_command_that_ends_takes_its_daemons_along(tier: Tier, identity: Identity, place: Scene) -> None:
     """They hold its pipes, so that whoever reads them would wait for ever."""
     run = place.attack(tier, ["--leave", *LIVES])

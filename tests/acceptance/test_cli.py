@@ -18,7 +18,7 @@ from support.processes.commands import (
     quarterdeck_json_forked,
     serving,
 )
-from support.processes.leftovers import assert_gone, descendants, no_leftovers
+from support.processes.leftovers import descendants, no_leftovers
 from support.processes.line_child import LineChild
 from support.processes.running import run
 from support.waiting import eventually
@@ -68,17 +68,6 @@ def test_ps_shows_the_processes_of_the_running_serve(config: Path, serve: RawStd
     assert "hunter2" not in shown.stdout
 
 
-def test_a_list_that_is_too_long_is_told_beside_the_tools_of_the_others(tmp_path: Path) -> None:
-    """One server with ten thousand tools would be missing without a word, or take all others with it."""
-    config = write_config(tmp_path / "mcp.json", huge=row("hostile", "huge_tools"), echo=row("echo"))
-    ended = quarterdeck_forked("tools", "--own", "-c", str(config))
-    assert ended.returncode == 0, ended.stderr
-    assert "echo__add" in ended.stdout
-    assert "huge__" not in ended.stdout
-    assert "huge is ready and offers nothing: more than 5,000 tools" in ended.stderr
-    assert "fix: report it to the server's author" in ended.stderr
-
-
 def test_ps_loads_only_what_asking_takes(config: Path, serve: RawStdioClient) -> None:
     """A script's look at the deck would take as long as starting one."""
     heavy = {
@@ -98,13 +87,6 @@ def test_ps_loads_only_what_asking_takes(config: Path, serve: RawStdioClient) ->
     loaded = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines()}
     assert "quarterdeck.control.client" in loaded
     assert not loaded & heavy
-
-
-def test_tools_are_those_of_the_running_serve(config: Path, serve: RawStdioClient) -> None:
-    """The list would differ from what clients see."""
-    listed = quarterdeck_json("tools", "--config", str(config))
-    assert [tool["name"] for tool in listed["tools"]] == [tool["name"] for tool in serve.list_tools()]
-    assert [server["id"] for server in listed["absent"]] == ["gone", "unset"]
 
 
 def test_call_prints_what_the_tool_answers(config: Path, serve: RawStdioClient) -> None:
@@ -221,29 +203,6 @@ def _is_asking(pid: int) -> bool:
         return any(link.status != psutil.CONN_LISTEN for link in psutil.Process(pid).net_connections("unix"))
     except psutil.Error:
         return False
-
-
-def test_own_servers_are_started_and_stopped_beside_the_serve(config: Path, serve: RawStdioClient) -> None:
-    """`--own` would touch the running ones, or leave its own behind."""
-    before = descendants().keys()
-    with no_leftovers(DEADLINE_S):
-        listed = quarterdeck_json_forked("ps", "--own", "--config", str(config))["servers"]
-        said = quarterdeck_forked("call", "echo__echo", '{"text": "own"}', "--own", "--config", str(config))
-    assert [server["phase"] for server in listed] == ["ready", "faulted", "faulted"]
-    assert listed[0]["pid"] not in before
-    assert said.stdout == "own\n"
-    assert_gone([listed[0]["pid"], listed[0]["worker_pid"]])
-    assert descendants().keys() == before
-
-
-def test_commands_work_without_any_serve(tmp_path: Path) -> None:
-    """A new user would have to start a serve first."""
-    config = write_config(tmp_path / "mcp.json", echo=row("echo"), gone=row("hostile", "exits_at_once"))
-    with no_leftovers(DEADLINE_S):
-        said = quarterdeck_forked("call", "echo__echo", '{"text": "alone"}', "--config", str(config))
-        assert (said.returncode, said.stdout) == (0, "alone\n")
-        assert quarterdeck_forked("call", "gone__echo", "--config", str(config)).returncode == 4
-        assert quarterdeck_forked("logs", "echo", "--config", str(config)).returncode == 0
 
 
 def test_a_configuration_that_cannot_be_used_is_named(tmp_path: Path) -> None:

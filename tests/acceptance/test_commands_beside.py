@@ -43,12 +43,9 @@ def change(author: Author) -> None:
     author.publish()
 
 
-@pytest.mark.parametrize("own", [(), ("--own",)], ids=["", "own"])
-def test_a_changed_definition_is_held_from_a_call_beside_a_daemon(
-    config: str, author: Author, own: tuple[str, ...]
-) -> None:
+def test_a_changed_definition_is_held_from_a_call_beside_a_daemon(config: str, author: Author) -> None:
     """A script that calls beside a running daemon would use whatever definition the server has that day."""
-    call = ("call", "books__lend", json.dumps({"book": "x"}), "-c", config, *own)
+    call = ("call", "books__lend", json.dumps({"book": "x"}), "-c", config)
     first = quarterdeck(*call)
     assert first.returncode == ExitCode.OK, first.stderr
     change(author)
@@ -64,15 +61,3 @@ def test_a_changed_definition_is_held_from_a_call_beside_a_daemon(
         if each["server"] == "books"
     ][-1:]
     assert called["tool"] == "lend"
-
-
-def test_a_definition_that_a_command_listed_beside_a_daemon_is_held_once_it_changes(
-    config: str, author: Author
-) -> None:
-    """`tools` shows a person the first definition; the second one must not pass as the first."""
-    assert "books__lend" in quarterdeck_forked("tools", "-c", config).stdout
-    change(author)
-    ended = quarterdeck_forked("call", "books__lend", '{"book": "x"}', "-c", config)
-    assert ended.returncode == ExitCode.FAULT, ended.stdout
-    shown = quarterdeck_json_forked("tools", "-c", config)
-    assert "books__lend" not in {tool["name"] for tool in shown["tools"]}

@@ -1,16 +1,14 @@
 """The daemon on HTTP: many decks at one address, by path and by token, and what becomes of sessions when one ends."""
 
 import asyncio
-import json
 import os
-import re
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import httpx2
 import pytest
@@ -29,10 +27,6 @@ from quarterdeck.daemon.place import daemon_dir, start_lock
 
 pytestmark = pytest.mark.anyio
 
-AT_A_TIME: Final = 64
-"""Calls that a server works on; more wait."""
-
-MANY: Final = AT_A_TIME + 2
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 
@@ -140,99 +134,6 @@ async def test_a_revoked_token_ends_what_it_opened_and_a_changed_file_is_followe
         assert "was revoked" in answer.text
         assert posted(url, ended, **session).status_code == 401
         assert not (await client.call_tool("mine__echo", {"text": "still"})).is_error
-
-
-async def test_bad_requests_are_refused_each_with_its_status_and_cost_a_client_nothing(folder: Path) -> None:
-    """A page in a browser, a scanner or a broken program would reach the tools, or take the daemon from everybody."""
-    url, owner = url_of_up(), read_token(token_path())
-    late = token("late", "--expires", "1s")
-    where = httpx2.URL(url)
-    body = json.dumps(LIST).encode()
-    async with connected(url, owner) as client:
-        assert await servers_of(client) == {"mine"}
-        session = await opened(url, owner)
-        await asyncio.sleep(1.1)
-        modern = {"Mcp-Protocol-Version": "2026-07-28"}
-        for status_code, shown, headers, content in (
-            (401, "", {}, body),
-            (401, "wrong", {}, body),
-            (401, late, {}, body),
-            (401, owner[:-1], {}, body),
-            (421, owner, {"Host": "evil.example"}, body),
-            (403, owner, {"Origin": "https://evil.example"}, body),
-            (413, owner, session, b"x" * (64 * 1024 * 1024)),
-            (400, owner, session, b"{"),
-            (400, owner, session, json.dumps([LIST, LIST]).encode()),
-            (400, owner, session | modern, body),
-            (404, owner, {"Mcp-Session-Id": "another"}, body),
-        ):
-            answer = await asyncio.to_thread(sent, url, shown, headers, content)
-            assert answer == status_code, (headers, content[:40])
-        # Half a request, a body that never comes, and a connection that is given up.
-        with ExitStack() as stack:
-            for half in (b"POST /mc", head(where, owner, 1000), head(where, owner, 1000) + body):
-                stack.enter_context(socket.create_connection((where.host, where.port))).sendall(half)
-            assert await servers_of(client) == {"mine"}
-        # Several at once on one connection, of which one is bad.
-        with socket.create_connection((where.host, where.port), timeout=DEADLINE_S) as piped:
-            extra = "".join(f"{name}: {value}\r\n" for name, value in session.items())
-            requests = [head(where, owner, len(each), extra) + each for each in (body, b"{}", body)]
-            piped.sendall(b"".join(requests))
-            got = b""
-            while got.count(b"HTTP/1.1 ") < len(requests):
-                more = await asyncio.to_thread(piped.recv, 65536)
-                assert more, got
-                got += more
-            assert re.findall(rb"HTTP/1.1 (\d+)", got) == [b"200", b"400", b"200"]
-        assert not (await client.call_tool("mine__echo", {"text": "still"})).is_error
-
-
-def sent(url: str, shown: str, headers: Mapping[str, str], content: bytes) -> int:
-    """The status of the answer to this."""
-    given = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **headers}
-    if shown:
-        given["Authorization"] = f"Bearer {shown}"
-    return httpx2.post(url, content=content, headers=given, timeout=DEADLINE_S).status_code
-
-
-def head(where: httpx2.URL, shown: str, length: int, extra: str = "") -> bytes:
-    """What stands before a body of this length."""
-    return (
-        f"POST {where.path} HTTP/1.1\r\nHost: {where.host}:{where.port}\r\nAuthorization: Bearer {shown}\r\n"
-        "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
-        f"{extra}Content-Length: {length}\r\n\r\n"
-    ).encode()
-
-
-async def test_what_a_client_asks_over_http_is_shown(folder: Path) -> None:
-    """Whose flood it is, and whom it keeps waiting, nobody could see."""
-    url, shown = url_of_up(), token("busy", "--rate", f"{MANY + 2}/h")
-    session = await opened(url, shown)
-    asking = [asyncio.create_task(asked_slow(url, shown, session, number)) for number in range(MANY)]
-
-    def busy() -> tuple[int, int, int, int]:
-        [client] = status().clients
-        return client.calls, client.waiting, client.rate, client.refused
-
-    await eventually_async(lambda: busy() == (MANY, MANY - AT_A_TIME, MANY + 1, 0), DEADLINE_S)
-    assert posted(url, shown, **session).status_code == 429
-    assert busy()[2:] == (MANY + 2, 1)
-    words = quarterdeck_forked("status").stdout
-    assert f"{MANY} ({MANY - AT_A_TIME} wait)" in words
-    assert "1 refused" in words
-    assert "Refused by the bounds of HTTP: 1 by rate (token busy)." in " ".join(words.split())
-    for each in asking:
-        each.cancel()
-    await asyncio.wait(asking)
-
-
-async def asked_slow(url: str, shown: str, session: dict[str, str], number: int) -> None:
-    """Wait for the answer to a call that nobody answers before something ends."""
-    params: dict[str, Any] = {"name": "mine__slow", "arguments": {"seconds": 60}}
-    body = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
-    headers = {"Authorization": f"Bearer {shown}", "Accept": "application/json, text/event-stream", **session}
-    async with httpx2.AsyncClient(headers=headers, timeout=DEADLINE_S) as http:
-        await http.post(url, json=body)
 
 
 async def opened(url: str, shown: str) -> dict[str, str]:

@@ -13,8 +13,7 @@ from support.clients.raw_client import RpcError
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json, quarterdeck_json_forked
 from support.processes.leftovers import assert_gone, is_running
-from support.serves.daemons import door, doors, kill_daemon, shown_status, wait_for_client
-from support.waiting import eventually
+from support.serves.daemons import door, doors, shown_status, wait_for_client
 
 from quarterdeck.cli.run.daemon_commands import down
 from quarterdeck.daemon import client
@@ -88,20 +87,7 @@ def test_a_daemon_that_is_stopped_keeps_its_sessions_and_no_door_waiting(config:
         wait_for_client()
 
 
-def test_a_daemon_that_was_killed_without_clients_is_in_nobodys_way(config: Path) -> None:
-    """Its socket file would have every later door fail."""
-    quarterdeck_json_forked("up")
-    kill_daemon()
-    assert (daemon_dir() / "door.sock").exists()
-    with door(config) as client:
-        client.initialize()
-        assert client.call("s__echo", text="anew")["content"][0]["text"] == "anew"
-
-
-@pytest.mark.parametrize("is_removed", [False, True], ids=["ordinary", "without-its-directory"])
-def test_the_daemon_ends_with_its_last_client(
-    config: Path, monkeypatch: pytest.MonkeyPatch, *, is_removed: bool
-) -> None:
+def test_the_daemon_ends_with_its_last_client(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers that nobody uses would run until the next restart of the machine, or something of the daemon stay."""
     monkeypatch.setenv("QUARTERDECK_LINGER", "0")
     with door(config) as client:
@@ -109,20 +95,8 @@ def test_the_daemon_ends_with_its_last_client(
         found = shown_status()
         assert found is not None
         assert not found["stays"]
-        if is_removed:
-            shutil.rmtree(daemon_dir())
     assert_gone([found["pid"]], DEADLINE_S)
     assert not daemon_dir().exists()
-
-
-def test_a_daemon_that_was_told_to_stay_stays(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`up` would be gone with the first client that leaves."""
-    monkeypatch.setenv("QUARTERDECK_LINGER", "0")
-    started = quarterdeck_json_forked("up")
-    with door(config) as client:
-        client.initialize()
-    eventually(lambda: not (shown_status() or {})["decks"], DEADLINE_S)
-    assert is_running(started["pid"])
 
 
 def test_the_daemon_belongs_to_nobodys_terminal(config: Path) -> None:

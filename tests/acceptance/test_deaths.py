@@ -11,11 +11,9 @@ from support.processes.leftovers import is_running
 from support.processes.programs import server_argv
 from support.sandbox.machine_facts import NO_INTERNET_ALONE
 from support.servers.real_endpoints import (
-    BACKSTOP_S,
     SHOWS_SCRIPTS,
     assert_fault,
     fault_of,
-    hostile,
     opened,
     pids_of,
     pretend,
@@ -24,7 +22,7 @@ from support.servers.real_endpoints import (
 )
 from support.waiting import eventually_async
 
-from quarterdeck.interop import ProtocolFault, ServerEndpointImpl, create_server_endpoint
+from quarterdeck.interop import ProtocolFault, ServerEndpointImpl
 from quarterdeck_protocol.policy_values import NetworkMode
 from quarterdeck_sandbox.doctor.probe import known_machine
 
@@ -84,17 +82,6 @@ async def test_a_server_that_dies_idle_is_noticed_and_explained() -> None:
         assert_fault(after, "not_connected", "not_connected", "not_sent", "is faulted")
 
 
-async def test_a_server_that_dies_in_a_call_ends_the_call_with_its_dossier() -> None:
-    """The caller must learn that the call may have had its effect, and how the server died."""
-    async with opened(pretend("echo")) as endpoint:
-        fault = await fault_in_call(endpoint, pids_of(endpoint)[0])
-        assert_fault(fault, "tool_error", "exited", "unknown", "killed by SIGKILL")
-        assert fault.dossier is not None
-        assert fault.dossier.signal == signal.SIGKILL
-        await eventually_async(lambda: endpoint.phase == "faulted")
-        assert_fault(loss_of(endpoint), "transport", "exited", "unknown")
-
-
 async def test_a_server_that_exits_in_a_call_leaves_its_status_and_last_words() -> None:
     """A traceback on stderr is the best explanation there is."""
     command, script = server_argv("echo")
@@ -105,37 +92,6 @@ async def test_a_server_that_exits_in_a_call_leaves_its_status_and_last_words() 
         assert fault.dossier is not None
         assert fault.dossier.exit_status == 7
         assert "out of cheese" in fault.dossier.stderr_tail
-
-
-async def test_every_call_in_flight_ends_with_the_server() -> None:
-    """One forgotten call would hang its client for ever."""
-    async with opened(pretend("echo")) as endpoint:
-        faults = []
-
-        async def call() -> None:
-            faults.append(await fault_of(endpoint.invoke("hang")))
-
-        async with anyio.create_task_group() as tasks:
-            for _ in range(50):
-                tasks.start_soon(call)
-            await anyio.wait_all_tasks_blocked()
-            await endpoint.invoke("add", {"a": 1, "b": 1})
-            os.kill(pids_of(endpoint)[0], signal.SIGKILL)
-        assert {(fault.kind, fault.code, fault.delivery) for fault in faults} == {("tool_error", "exited", "unknown")}
-        assert len(faults) == 50
-
-
-async def test_what_a_server_wrote_before_it_died_still_counts() -> None:
-    """An answer that lies in the pipe is an answer."""
-    async with opened(pretend("echo")) as endpoint, anyio.create_task_group() as tasks:
-
-        async def crash() -> None:
-            await fault_of(endpoint.invoke("crash"))
-
-        for n in range(20):
-            tasks.start_soon(say, endpoint, f"call {n}")
-        await anyio.wait_all_tasks_blocked()
-        tasks.start_soon(crash)
 
 
 async def test_a_server_whose_uplink_is_killed_is_lost_with_the_reason() -> None:
@@ -166,33 +122,6 @@ async def test_a_worker_that_dies_idle_takes_its_server_along() -> None:
         await eventually_async(lambda: not is_running(server))
 
 
-async def test_a_worker_that_dies_in_a_call_ends_the_call() -> None:
-    """The caller must not wait for a deadline."""
-    async with opened(pretend("echo")) as endpoint:
-        fault = await fault_in_call(endpoint, pids_of(endpoint)[1])
-        assert_fault(fault, "tool_error", "worker_lost", "unknown", "killed by signal 9")
-        assert fault.dossier is not None
-        assert fault.dossier.signal == signal.SIGKILL
-
-
-async def test_a_worker_that_dies_while_it_connects_fails_the_open() -> None:
-    """Before it is ready, a loss is a failed start."""
-    endpoint = create_server_endpoint(hostile("never_answers"))
-    faults = []
-
-    async def open_it() -> None:
-        faults.append(await fault_of(endpoint.open()))
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(open_it)
-        pid = await eventually_async(lambda: endpoint.status().worker_pid)
-        assert pid is not None
-        await eventually_async(psutil.Process(pid).children)
-        os.kill(pid, signal.SIGKILL)
-    assert_fault(faults[0], "spawn_failed", "worker_lost", "not_sent", "killed by signal 9")
-    await endpoint.close()
-
-
 async def test_a_worker_that_hangs_is_killed_when_a_deadline_passes() -> None:
     """It answers for the deadline; the supervisor's own follows two seconds later."""
     async with opened(pretend("echo", call_timeout_s=0.5)) as endpoint:
@@ -200,16 +129,5 @@ async def test_a_worker_that_hangs_is_killed_when_a_deadline_passes() -> None:
         fault = await fault_in_call(endpoint, worker, signal.SIGSTOP)
         assert_fault(fault, "timeout", "worker_unresponsive", "unknown")
         assert_fault(loss_of(endpoint), "timeout", "worker_unresponsive", "unknown")
-        await eventually_async(lambda: not is_running(worker))
-        await eventually_async(lambda: not is_running(server))
-
-
-async def test_a_worker_that_hangs_idle_misses_its_beats_and_is_killed() -> None:
-    """Nobody would notice before the next call."""
-    async with opened(pretend("echo")) as endpoint:
-        server, worker = pids_of(endpoint)
-        os.kill(worker, signal.SIGSTOP)
-        await eventually_async(lambda: endpoint.phase == "faulted", within_s=BACKSTOP_S)
-        assert_fault(loss_of(endpoint), "timeout", "worker_unresponsive", "unknown", "silent for")
         await eventually_async(lambda: not is_running(worker))
         await eventually_async(lambda: not is_running(server))

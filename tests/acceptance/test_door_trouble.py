@@ -107,23 +107,6 @@ def test_a_door_whose_streams_are_sockets_serves(config: Path) -> None:
         assert process.wait(DEADLINE_S) == 0
 
 
-@pytest.mark.parametrize("closed", ["stdin <&-", "stdout >&-"])
-def test_a_door_without_a_stream_is_told_so(config: Path, closed: str) -> None:
-    """What the daemon opens next would be taken for a client."""
-    name, how = closed.split()
-    words = " ".join(serve(config))
-    ended = subprocess.run(
-        f"exec {words} {how}",
-        shell=True,
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert ended.returncode == 2
-    assert f"closed at the start: {name}".encode() in ended.stderr
-
-
 def test_a_door_of_another_version_says_so_and_serves(config: Path) -> None:
     """After an upgrade every new window would fail until the daemon is replaced, or call an old one without a word."""
     newer = (

@@ -25,8 +25,6 @@ from support.serves.daemons import door, doors, kill_daemon, shown_status, wait_
 from support.serves.native_serves import make_project, native, text_of
 from support.waiting import eventually
 
-from quarterdeck.daemon.place import daemon_dir, start_lock
-
 FAULT: Final = "quarterdeck/fault"
 
 
@@ -93,11 +91,10 @@ def test_a_client_is_shown_by_the_name_that_it_gave_with_what_it_asks(config: Pa
     assert "66 (2 wait)" in shown
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_a_session_outlives_its_daemon(config: Path, era: str) -> None:
+def test_a_session_outlives_its_daemon(config: Path) -> None:
     """One crash would leave every editor with a dead server; a call under way would never be answered."""
     with door(config) as client:
-        client.initialize() if era == "legacy" else client.discover()
+        client.initialize()
         tools = client.list_tools()
         under_way = client.send("tools/call", {"name": "s__hang", "arguments": {}})
         eventually(lambda: (shown_status() or {})["clients"][0]["calls"] == 1, DEADLINE_S)
@@ -109,24 +106,9 @@ def test_a_session_outlives_its_daemon(config: Path, era: str) -> None:
         assert client.list_tools() == tools
         assert client.call("s__echo", text="still here")["content"][0]["text"] == "still here"
         assert client.process.poll() is None
-        if era == "legacy":
-            assert {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"} in client.notifications
+        assert {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"} in client.notifications
         assert client.strays == []
         assert client.junk == []
-
-
-def test_a_client_is_told_of_a_dead_daemon_before_another_one_can_start(config: Path) -> None:
-    """It would wait for its answers until twenty doors have come back on a busy machine."""
-    with door(config) as client:
-        client.initialize()
-        client.list_tools()
-        asked = client.send("tools/call", {"name": "s__hang", "arguments": {}})
-        wait_for_client(calls=1)
-        with start_lock(daemon_dir()):  # nothing starts another daemon in here
-            kill_daemon()
-            assert client.reply(asked)["result"]["_meta"]["quarterdeck/fault"]["code"] == "daemon_lost"
-        assert client.call("s__echo", text="on")["content"][0]["text"] == "on"
-        assert (client.strays, client.junk) == ([], [])
 
 
 def test_a_call_that_waits_for_its_turn_is_made_by_the_next_daemon(config: Path) -> None:
@@ -140,21 +122,6 @@ def test_a_call_that_waits_for_its_turn_is_made_by_the_next_daemon(config: Path)
         answers = [client.reply(number)["result"] for number in slow]
         assert [answer["content"][0]["text"] for answer in answers] == ["slept 2 s"] * 66
         assert (client.strays, client.junk) == ([], [])
-
-
-def test_a_second_initialize_is_refused_and_forgotten_by_the_next_daemon(config: Path) -> None:
-    """A daemon that takes over would greet the client with what the second one said, or twice."""
-    again = {"protocolVersion": "2024-11-05", "capabilities": {"roots": {}}, "clientInfo": CLIENT_INFO}
-    with door(config) as client:
-        client.initialize()
-        for _ in range(2):
-            with pytest.raises(RpcError, match="initialized already") as refused:
-                client.request("initialize", again)
-            assert refused.value.code == -32600
-            assert not client.call("s__echo", text="x").get("isError")
-            kill_daemon()
-            eventually(lambda: "s__echo" in {tool["name"] for tool in client.list_tools()}, DEADLINE_S)
-        assert (client.strays, client.server_requests) == ([], [])
 
 
 def test_a_request_of_which_half_was_read_is_answered_by_the_next_daemon(config: Path) -> None:
@@ -241,36 +208,6 @@ def test_who_cannot_be_served_is_told_why_in_all_three_ways(tmp_path: Path) -> N
     assert not found["decks"]
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "said"),
-    [
-        (("--locked", "--lock-file", "/nowhere/deck.lock"), 3, "there is no such file: quarterdeck lock writes it"),
-        (("--name-bugdet", "20"), 2, "--name-bugdet"),
-    ],
-    ids=["lock", "option"],
-)
-def test_a_mistake_in_a_doors_command_line_is_told_to_its_client(
-    config: Path, options: tuple[str, ...], code: int, said: str
-) -> None:
-    """A client would show a server that ended without a word; its log is where nobody looks."""
-    with door(config, *options) as client:
-        with pytest.raises(RpcError, match=said):
-            client.initialize()
-        assert client.process.wait(DEADLINE_S) == code
-        assert said in client.stderr_text()
-
-
-def test_a_broken_configuration_harms_no_other_deck(config: Path, tmp_path: Path) -> None:
-    """One project's typing error would take every window's tools away."""
-    broken = tmp_path / "other.json"
-    broken.write_text("{")
-    with door(config) as client, door(broken) as other:
-        client.initialize()
-        with pytest.raises(RpcError):
-            other.initialize()
-        assert client.call("s__echo", text="fine")["content"][0]["text"] == "fine"
-
-
 def test_a_decision_is_acted_upon_in_every_deck(config: Path) -> None:
     """Nothing could be approved while the daemon runs; or one window would go on without what a person approved."""
     write_config(config, s=row("echo", trust="strict"))
@@ -289,16 +226,6 @@ def test_a_decision_is_acted_upon_in_every_deck(config: Path) -> None:
     assert refused.returncode == 2
     assert "the daemon (process" in refused.stderr
     assert "fix: end it with `quarterdeck down`" in refused.stderr
-
-
-def test_a_door_without_streams_is_told_so(config: Path) -> None:
-    """A program that closed them would have whatever opens next read as a client's words."""
-    words = " ".join(command("serve", "--config", str(config)))
-    ended = subprocess.run(
-        f"exec {words} <&-", shell=True, capture_output=True, text=True, timeout=DEADLINE_S, check=False
-    )
-    assert ended.returncode == 2
-    assert "closed at the start: stdin" in ended.stderr
 
 
 def test_requests_in_a_file_are_answered(config: Path, tmp_path: Path) -> None:

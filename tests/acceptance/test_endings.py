@@ -18,7 +18,6 @@ from support.servers.real_endpoints import (
     hostile,
     opened,
     pids_of,
-    pretend,
     say,
 )
 from support.waiting import eventually_async
@@ -73,19 +72,3 @@ async def test_stubborn_servers_are_closed_within_their_graces() -> None:
                 tasks.start_soon(endpoint.close)
     assert {endpoint.phase for endpoint in stubborn} == {"closed"}
     assert not any(map(is_running, pids))
-
-
-async def test_calls_in_flight_end_when_their_endpoint_is_closed() -> None:
-    """They would else wait for an answer that nobody will give."""
-    async with opened(pretend("echo")) as endpoint:
-        faults = []
-
-        async def call() -> None:
-            faults.append(await fault_of(endpoint.invoke("hang")))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(call)
-            await anyio.wait_all_tasks_blocked()
-            await endpoint.invoke("add", {"a": 1, "b": 1})
-            await endpoint.close()
-    assert_fault(faults[0], "tool_error", "closed", "unknown")

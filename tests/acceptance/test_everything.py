@@ -24,6 +24,8 @@ from support.processes.leftovers import no_leftovers
 from support.servers.real_servers import Installed, install, shared_folder
 from support.waiting import PATIENCE_S, eventually
 
+pytestmark = pytest.mark.nightly
+
 NAME: Final = "everything"
 
 PREFIX: Final = f"{NAME}__"

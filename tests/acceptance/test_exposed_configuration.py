@@ -1,6 +1,5 @@
 """What a confined program could have written is not the user's word: in a running `serve`, and at the next start."""
 
-import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,22 +83,3 @@ def test_a_row_that_a_session_could_have_added_waits_now_and_after_a_restart_unt
         up(config, "loose")
         run_remedy(held(config, "kept"))  # another value of a name that was there counts too
         up(config, "kept", "loose")
-
-
-def test_native_tools_get_no_more_by_an_edit_of_their_own(folder: Path) -> None:
-    """A `bash` of the session would open its own sandbox for the next session."""
-    config = write_config(folder / "mcp.json", kept=row("echo"))
-    document = json.loads(config.read_text())
-    with serve(config) as client:
-        greeted(client)
-        up(config, "kept")
-        config.write_text(json.dumps({**document, "native": {"webfetch": {"allow": ["127.0.0.1"]}}}))
-
-        def told() -> str:
-            events = [json.loads(line)["event"] for line in client.stderr_text().splitlines(keepends=False)]
-            return next((event for event in events if event.startswith("the key 'native' is not used")), "")
-
-        run_remedy(eventually(told, DEADLINE_S, "the key is held") or "")
-        listed = quarterdeck_json_forked("trust", "list", "-c", str(config))["servers"]
-        [native] = [each for each in listed if each["server"] == "native.tools"]
-        assert [item["state"] for item in native["items"]] == ["approved"]

@@ -55,24 +55,20 @@ def fault_of(result: dict[str, Any]) -> str:
     return code
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_a_door_of_a_group_sees_and_calls_what_is_in_it_alone_while_it_changes(config: Path, era: str) -> None:
+def test_a_door_of_a_group_sees_and_calls_what_is_in_it_alone_while_it_changes(config: Path) -> None:
     """A model would be shown everything all the same, or call what it was not shown; or not hear of a change."""
     with door(config, "--group", "talk") as client:
-        greeted = client.initialize() if era == "legacy" else client.discover()
+        greeted = client.initialize()
         assert "[b]" not in greeted.get("instructions", "")
         eventually(lambda: names(client) == {"a__say", "a__sum"}, DEADLINE_S, "the tools of the group")
-        for _ in range(2):  # the long way, then the short one
-            assert client.call("a__say")["content"][0]["text"] == SECRET
-            assert fault_of(client.call("b__echo", text="x")) == "not_granted"
-            assert fault_of(client.call("a__ping_pong")) == "not_granted"
-        if era == "legacy":
-            client.notifications.clear()
-            write(config, {"talk": GROUPS["sums"]})
-            client.notification("notifications/tools/list_changed")
-            assert "b__hang" not in (found := names(client))
-            assert {name.partition("__")[0] for name in found} == {"b"}
-            assert fault_of(client.call("a__say")) == "not_granted"
+        assert client.call("a__say")["content"][0]["text"] == SECRET
+        assert fault_of(client.call("b__echo", text="x")) == "not_granted"
+        client.notifications.clear()
+        write(config, {"talk": GROUPS["sums"]})
+        client.notification("notifications/tools/list_changed")
+        assert "b__hang" not in (found := names(client))
+        assert {name.partition("__")[0] for name in found} == {"b"}
+        assert fault_of(client.call("a__say")) == "not_granted"
     with door(config, "--group", "tlak") as client, pytest.raises(Exception, match="there is no group 'tlak'"):
         client.initialize()
 
@@ -139,21 +135,19 @@ async def test_a_group_is_reached_by_path_and_by_token_over_http(config: Path) -
     )
     talk = {"a__say", "a__sum"}
     eventually(lambda: talk <= {tool["name"] for tool in quarterdeck_json_forked("tools")["tools"]}, DEADLINE_S)
-    for mode in ("legacy", "auto"):
-        for where, shown, wanted in (
-            (f"{url}/talk", owner, talk),
-            (url, bound, talk),
-            (url.replace("/mcp", "/decks/user/mcp/talk"), owner, talk),
-            (f"{url}/sums", bound, set[str]()),
+    for where, shown, wanted in (
+        (f"{url}/talk", owner, talk),
+        (url, bound, talk),
+        (url.replace("/mcp", "/decks/user/mcp/talk"), owner, talk),
+        (f"{url}/sums", bound, set[str]()),
+    ):
+        async with (
+            create_mcp_http_client(headers={"Authorization": f"Bearer {shown}"}) as http,
+            Client(streamable_http_client(where, http_client=http), cache=None) as client,
         ):
-            async with (
-                create_mcp_http_client(headers={"Authorization": f"Bearer {shown}"}) as http,
-                Client(streamable_http_client(where, http_client=http), mode=mode, cache=None) as client,
-            ):
-                assert {tool.name for tool in (await client.list_tools()).tools} == wanted
-                for _ in range(2):  # the long way, then the short one
-                    assert bool((await client.call_tool("a__say", {})).is_error) is not bool(wanted)
-                    assert (await client.call_tool("b__echo", {"text": "x"})).is_error
+            assert {tool.name for tool in (await client.list_tools()).tools} == wanted
+            assert bool((await client.call_tool("a__say", {})).is_error) is not bool(wanted)
+            assert (await client.call_tool("b__echo", {"text": "x"})).is_error
     headers = {"Authorization": f"Bearer {owner}", "Accept": "application/json, text/event-stream"}
     async with httpx2.AsyncClient(headers=headers, timeout=DEADLINE_S) as http:
         missing = await http.post(f"{url}/nobody", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})

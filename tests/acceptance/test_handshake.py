@@ -6,7 +6,7 @@ import pytest
 from support.config.places import row
 from support.servers.real_endpoints import assert_fault
 
-from quarterdeck_pytest import McpClient, McpDeck, ProtocolFault
+from quarterdeck_pytest import McpDeck, ProtocolFault
 
 Start = Callable[..., ProtocolFault]
 
@@ -18,7 +18,6 @@ SHORT_S = 1.0
 START_S = 4.0
 """What a busy machine may take to start a shell in a sandbox, and have it say something."""
 
-SMALL_BYTES = 1024 * 1024
 
 NEVER = {
     "never_answers": row("hostile", "never_answers"),
@@ -30,13 +29,9 @@ NEVER = {
 
 @pytest.fixture(scope="module")
 def mcp_config() -> dict[str, object]:
-    own = {name: row("hostile", name) for name in ("exits_at_once", "garbage_first", "wrong_version")}
-    at_once = ("--at", "initialize")
-    large = row("hostile", "long_line", *at_once, max_result_bytes=SMALL_BYTES)
     # Killed, it would be tried again: another process may have killed it.
     killed = {"command": "sh", "args": ["-c", "kill -KILL $$"], "restart": {"max_restarts": 0}}
-    closes = row("hostile", "closes_stdout", *at_once)
-    return {"mcpServers": {**own, "long_line": large, "closes_stdout": closes, "killed": killed}}
+    return {"mcpServers": {"exits_at_once": row("hostile", "exits_at_once"), "killed": killed}}
 
 
 def test_a_server_that_exits_at_once_is_reported_with_its_status_and_last_words(fault_at_start: Start) -> None:
@@ -57,14 +52,6 @@ def test_a_server_that_is_killed_while_it_starts_is_reported_with_the_signal(fau
     assert "memory ran out" in fault.dossier.hints[0]
 
 
-def test_a_shell_that_finds_no_program_is_explained(fault_at_start: Start) -> None:
-    """A wrapped command hides its own mistakes behind a status."""
-    fault = fault_at_start(["sh", "-c", "no-such-command"])
-    assert_fault(fault, "spawn_failed", "exited_at_handshake", "not_sent", "exited with status 127")
-    assert fault.dossier is not None
-    assert "its command could not find a program" in fault.dossier.hints
-
-
 @pytest.mark.parametrize("mcp_config", [{"mcpServers": NEVER}])
 @pytest.mark.mcp(timeout=SHORT_S)
 def test_servers_without_a_whole_answer_are_given_up_at_the_deadline(mcp_deck: McpDeck) -> None:
@@ -76,12 +63,6 @@ def test_servers_without_a_whole_answer_are_given_up_at_the_deadline(mcp_deck: M
         if view.fault is not None and view.fault.dossier is not None and view.remedy
     }
     assert told == dict.fromkeys(NEVER, ("timeout", "handshake_timeout", "not_sent", True))
-
-
-@pytest.mark.mcp("garbage_first")
-def test_junk_before_the_answer_is_skipped(mcp_client: McpClient) -> None:
-    """Banners and progress bars on stdout are the commonest mistake of real servers."""
-    assert mcp_client.call_tool("echo", {"text": "hello"}).text == "hello"
 
 
 def test_junk_is_counted_in_the_dossier_of_a_server_that_never_answers(fault_at_start: Start) -> None:
@@ -96,26 +77,3 @@ def test_junk_is_counted_in_the_dossier_of_a_server_that_never_answers(fault_at_
 def test_a_program_that_copies_its_input_is_said_to_be_no_server(fault_at_start: Start) -> None:
     """Whoever names the wrong program must learn that, and not of capabilities that nobody asked for."""
     assert_fault(fault_at_start(["cat"]), "spawn_failed", "not_mcp", "not_sent", "sent our own request back")
-
-
-@pytest.mark.parametrize(
-    ("server", "code", "words"),
-    [
-        ("wrong_version", "handshake_failed", "1999-01-01"),
-        ("long_line", "bad_output", "1,048,576 bytes"),  # it would fill the memory
-        ("closes_stdout", "handshake_failed", "closed its stdout"),  # its process lives
-    ],
-)
-def test_an_answer_that_is_no_greeting_fails_the_start_with_the_reason(
-    fault_at_start: Start, server: str, code: str, words: str
-) -> None:
-    """The user must learn what is the trouble: a version that never was, a line without end, or none at all."""
-    assert_fault(fault_at_start(server), "spawn_failed", code, "not_sent", words)
-
-
-def test_a_refused_handshake_carries_the_servers_words(fault_at_start: Start) -> None:
-    """The server knows best why."""
-    refusal = '{"jsonrpc":"2.0","id":%d,"error":{"code":-32603,"message":"no licence"}}\\n'
-    program = f"read a; printf '{refusal % 1}'; read b; printf '{refusal % 2}'; cat"
-    fault = fault_at_start(["sh", "-c", program])
-    assert_fault(fault, "spawn_failed", "handshake_failed", "not_sent", "no licence")

@@ -85,8 +85,11 @@ def place_of(url: str) -> tuple[str, int]:
     return parsed.host, parsed.port or 80
 
 
-@pytest.mark.parametrize("is_hard", [False, True], ids=["soft limit", "hard limit"])
-@pytest.mark.parametrize("said", [b"", b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n"], ids=["silent", "begun"])
+@pytest.mark.parametrize(
+    ("is_hard", "said"),
+    [(False, b""), (True, b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n")],
+    ids=["soft limit, silent", "hard limit, begun"],
+)
 @pytest.mark.usefixtures("room")
 def test_clients_are_served_beside_a_thousand_half_open_connections_and_after(
     tmp_path: Path, is_hard: bool, said: bytes

@@ -11,24 +11,19 @@ from typing import Final
 
 import pytest
 from support.clients.raw_client import RawStdioClient
-from support.config.places import row, write_config
+from support.config.places import write_config
 from support.processes.commands import (
     DEADLINE_S,
     PATIENT,
     command,
-    quarterdeck,
     quarterdeck_forked,
     quarterdeck_json,
     quarterdeck_json_forked,
-    serving,
 )
 from support.processes.programs import SERVERS
 from support.serves.daemons import doors, shown_status
-from support.waiting import eventually
 
 SAID: Final = "Give the text back."
-
-CONFLICT: Final = "<<<<<<< HEAD\n"
 
 
 @dataclass(frozen=True)
@@ -101,20 +96,6 @@ def test_a_server_that_changes_its_words_fails_the_check_and_the_ledger_tells_wh
     assert (again["written"], again["partial"]) == (False, ["one"])
 
 
-def test_a_locked_serve_offers_what_is_locked_and_ends_when_a_server_changes(deck: Deck) -> None:
-    """A rug pull would reach a machine that is meant to run one deck and no other."""
-    with serving(Path(deck.config), "--locked", "--lock-file", deck.lock, is_forked=True) as client:
-        client.initialize()
-        eventually(client.list_tools, DEADLINE_S, "its tools are listed")
-        assert client.call("one__echo", text="hi")["content"][0]["text"] == "hi"
-        deck.poison()
-        assert quarterdeck_forked("restart", "one", "-c", deck.config).returncode in (0, 6)
-        assert client.process.wait(DEADLINE_S) == 7
-        last = client.stderr_text().splitlines()[-2:]
-        assert last[0] == "error[drifted]: what servers offer differs from deck.lock: one echo changed"
-        assert "quarterdeck lock --check" in last[1]
-
-
 def test_drift_ends_a_locked_door_alone_and_is_shown(deck: Deck) -> None:
     """A window would go on with words that nobody has reviewed; or a window without a lock be ended, too."""
     words = command("serve", "-c", deck.config, *PATIENT)
@@ -142,27 +123,3 @@ def test_drift_ends_a_locked_door_alone_and_is_shown(deck: Deck) -> None:
         assert free.process.poll() is None
         with RawStdioClient([*words, "--locked", "--lock-file", deck.lock], deadline_s=DEADLINE_S) as later:
             assert later.process.wait(DEADLINE_S) == 7
-
-
-def test_a_locked_serve_does_not_start_to_offer_what_has_changed(deck: Deck) -> None:
-    """A build agent would work with a deck that nobody has reviewed."""
-    deck.poison()
-    with serving(Path(deck.config), "--locked", "--lock-file", deck.lock, is_forked=True) as client:
-        client.initialize()
-        assert client.process.wait(DEADLINE_S) == 7
-        assert "one echo changed" in client.stderr_text()
-
-
-def test_a_locked_serve_without_a_lock_does_not_start(tmp_path: Path) -> None:
-    """It would offer everything, or nothing, and nobody would know."""
-    config = str(write_config(tmp_path / "deck.json", one=row("echo")))
-    wrong = {}
-    for text, code, runs in ((None, 3, quarterdeck), ("{}", 2, quarterdeck_forked), (CONFLICT, 2, quarterdeck_forked)):
-        lock = tmp_path / "no.lock"
-        if text is not None:
-            lock.write_text(text)
-        ended = runs("serve", "-c", config, "--locked", "--lock-file", str(lock))
-        is_said = "no.lock" in ended.stderr and "Traceback" not in ended.stderr
-        if (ended.returncode, ended.stdout, is_said) != (code, "", True):
-            wrong[text] = str(ended)
-    assert wrong == {}

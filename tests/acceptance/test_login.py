@@ -45,10 +45,10 @@ def browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
 
 
-@pytest.fixture(scope="module", params=[(), ("--legacy",)], ids=["modern", "legacy"])
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A server of each era that wants a login."""
-    with running_http_server(*request.param, name="protected") as url:
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A server that wants a login."""
+    with running_http_server(name="protected") as url:
         yield url
 
 
@@ -342,27 +342,3 @@ def test_an_issuer_that_registers_nobody_learns_who_we_are_from_a_document(
             assert ended.returncode == code, ended.stderr
         assert [each["name"] for each in quarterdeck_json_forked("tools", "-c", str(config))["tools"]] == TOOLS
         assert quarterdeck_forked("logout", "-c", str(config), "far").returncode == 0
-
-
-def test_a_wrong_secret_says_so(url: str, tmp_path: Path) -> None:
-    """A user would look for a person who could log in."""
-    auth = MACHINE | {"client_secret": "another"}
-    fault = absence(write_config(tmp_path / "mcp.json", far={"url": url, "auth": auth}))
-    assert fault["code"] == "auth_needed"
-    assert "invalid_client" in fault["message"]
-
-
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [
-        ({"command": "true"}, "it has no login"),
-        ({"url": "https://a.example/mcp", "headers": {"Authorization": "Bearer t"}}, "in place of a login"),
-    ],
-)
-def test_a_login_that_makes_no_sense_is_refused(row: dict[str, object], words: str, tmp_path: Path) -> None:
-    """A person would log in, and nothing would come of it."""
-    config = write_config(tmp_path / "mcp.json", far=row)
-    ended = quarterdeck_forked("login", "-c", str(config), "far")
-    assert ended.returncode == 2
-    assert words in ended.stderr
-    assert quarterdeck_forked("logout", "-c", str(config), "nowhere").returncode == 3

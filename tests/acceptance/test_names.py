@@ -10,12 +10,11 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from support.clients.raw_client import RawStdioClient
 from support.config.places import row, write_config
-from support.processes.commands import DEADLINE_S, PATIENT, popen_forked, quarterdeck_forked, serving
+from support.processes.commands import DEADLINE_S, PATIENT, popen_forked
 from support.processes.leftovers import no_leftovers
 from support.processes.line_child import LineChild
-from support.waiting import POLL_S, eventually
+from support.waiting import POLL_S
 
 from quarterdeck.cli.configure.secret import read_token, token_path
 
@@ -44,21 +43,10 @@ def has_all(shown: list[str]) -> bool:
     return len(list(filter(OURS.search, shown))) == 3 * len(NAMES)
 
 
-def listed(client: RawStdioClient) -> list[str]:
-    """The names, once every server is ready."""
-
-    def shown() -> list[str]:
-        names = [tool["name"] for tool in client.list_tools()]
-        return names if has_all(names) else []
-
-    return eventually(shown, DEADLINE_S, "the tools of all three servers")
-
-
 @pytest.mark.anyio
-@pytest.mark.parametrize("native", [(), ("--profile", "authoring")], ids=["alone", "beside native tools"])
-async def test_every_tool_has_a_legal_name_of_its_own_and_answers_to_it(config: Path, native: tuple[str, ...]) -> None:
+async def test_every_tool_has_a_legal_name_of_its_own_and_answers_to_it(config: Path) -> None:
     """One long name breaks the whole session of some clients; a wrong one would call another tool."""
-    words = ("serve", "--config", str(config), *PATIENT, "--http", "127.0.0.1:0", "--json", *native)
+    words = ("serve", "--config", str(config), *PATIENT, "--http", "127.0.0.1:0", "--json", "--profile", "authoring")
     with (
         no_leftovers(DEADLINE_S),
         LineChild(words, cwd=config.parent, deadline_s=DEADLINE_S, popen=popen_forked) as child,
@@ -100,33 +88,3 @@ async def wrong_names(client: Client) -> dict[str, object]:
         "another tool's answer": [] if sorted(answers) == expected else answers,
         "strange": strange,
     }
-
-
-def test_names_stay_as_they_are_where_the_client_takes_them(config: Path) -> None:
-    """A program of one's own, which takes any name, would have to look them up."""
-    with no_leftovers(DEADLINE_S), serving(config, "--name-budget", "0", is_forked=True) as client:
-        client.initialize()
-        assert {f"{server}__{name}" for server in ("left", "right") for name in NAMES} <= set(listed(client))
-        assert client.call("left__a.dotted.name")["structuredContent"]["name"] == "a.dotted.name"
-
-
-def test_a_prefix_of_the_clients_leaves_the_rest_of_64(config: Path) -> None:
-    """A client with a short entry would see names cut that it could take."""
-    with no_leftovers(DEADLINE_S), serving(config, "--client-prefix", "d-", is_forked=True) as client:
-        client.discover()
-        names = listed(client)
-        assert max(map(len, names)) == 62
-        assert "left__a_dotted_name" in names
-        told = [json.loads(line)["event"] for line in client.stderr_text().splitlines()]
-        (line,) = [event for event in told if "left__a.dotted.name" in event]
-        renamed = line.rpartition(" ")[2]
-        assert renamed in names
-        assert client.call(renamed)["structuredContent"]["name"] == "a.dotted.name"
-
-
-def test_a_budget_that_nothing_fits_is_refused_before_anything_starts(config: Path) -> None:
-    """A client would show tools that are all digests."""
-    ended = quarterdeck_forked("serve", "--config", str(config), "--client-prefix", "p" * 50)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert "--client-prefix: of 64 characters 50 are its own" in ended.stderr
-    assert "shorter name" in ended.stderr

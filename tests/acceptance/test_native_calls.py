@@ -1,16 +1,15 @@
-"""Native tools beside a real server in one `quarterdeck serve`: what a client of either era sees of them, and does.
+"""Native tools beside a real server in one `quarterdeck serve`: what a client sees of them, and does.
 
-The clients of each era share a `serve`, which every test leaves as it was.
+The tests share a `serve`, which each leaves as it was.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 import pytest
-from support.clients.raw_client import JsonObject, RawStdioClient
+from support.clients.raw_client import RawStdioClient
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, serving
 from support.processes.identities import give_to_commands
@@ -18,12 +17,6 @@ from support.processes.kept import Reused
 from support.processes.leftovers import no_leftovers, running_with
 from support.serves.native_serves import ALL, AUTHORING, make_project, native, text_of
 from support.waiting import eventually
-
-GREETINGS: Final[dict[str, Callable[[RawStdioClient], JsonObject]]] = {
-    "legacy": RawStdioClient.initialize,
-    "modern": RawStdioClient.discover,
-}
-"""By era, how a client begins."""
 
 
 @pytest.fixture(scope="module")
@@ -41,15 +34,15 @@ def workspace(root: Path) -> Path:
     return root / "workspace"
 
 
-@pytest.fixture(scope="module", params=GREETINGS)
-def kept(request: pytest.FixtureRequest, root: Path, workspace: Path) -> Iterator[Reused[RawStdioClient]]:
-    """The client of one era, with a `serve` of its own; nothing is left of either at the end."""
+@pytest.fixture(scope="module")
+def kept(root: Path, workspace: Path) -> Iterator[Reused[RawStdioClient]]:
+    """A client with a `serve` of its own; nothing is left of either at the end."""
     config = write_config(root / "mcp.json", srv=row("echo"))
 
     @contextmanager
     def start() -> Iterator[RawStdioClient]:
         with serving(config, *native(workspace), "--allow-dir", str(root / "shared"), is_forked=True) as client:
-            greeted = GREETINGS[request.param](client)
+            greeted = client.initialize()
             assert greeted["capabilities"]["tools"]["listChanged"]
             assert "srv__echo" in {tool["name"] for tool in client.list_tools()}
             yield client

@@ -6,7 +6,6 @@ Never an exception, a hang, a process left behind, or anything from outside of t
 import json
 import os
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,6 @@ import anyio
 import pytest
 from support.processes.identities import give_to_commands
 from support.processes.leftovers import no_leftovers, running_with
-from support.servers.web_servers import redirect, response, serving, zeros_gzipped
-from support.tools.path_races import alternating
 from support.waiting import eventually_async
 
 from quarterdeck.common.tool_names import Profile
@@ -147,137 +144,6 @@ def accepts(schema: dict[str, Any], value: object) -> bool:
             return isinstance(value, dict)
         case kind:
             return value in ((0.5,) if kind == "number" else ()) and not isinstance(value, bool)
-
-
-PATHS: Final = [
-    "../outside/secret.txt",
-    "x/../../outside/secret.txt",
-    "link.txt",
-    "folder/secret.txt",
-    "/etc/passwd",
-    "/proc/self/environ",
-    "/proc/self/root/etc/passwd",
-    "/proc/self/fd/0",
-    "/dev/zero",
-    "~/.ssh/id_rsa",
-    "x" * 5000,
-    "a\x00b",
-    "\ud800",
-]
-
-
-@pytest.mark.parametrize("path", PATHS, ids=range(len(PATHS)))
-async def test_no_path_leads_out(scene: Scene, path: str) -> None:
-    """An agent that was talked into it would read or change what is none of its business."""
-    for name, target in (("link.txt", "secret.txt"), ("folder", ".")):
-        if not (scene.workspace / name).is_symlink():
-            (scene.workspace / name).symlink_to(scene.outside / target)
-    await scene.fail("read", path=path)
-    await scene.fail("write", path=path, content="mine")
-    await scene.fail("edit", path=path, oldText="secret", newText="mine")
-    await scene.fail("ls", path=path)
-    await scene.fail("find", path=path, query="secret")
-    await scene.fail("grep", path=path, pattern="secret")
-    await scene.fail("bash", command="true", cwd=path)
-    assert (scene.outside / "secret.txt").read_text() == SECRET
-
-
-async def test_a_link_that_is_swapped_while_tools_work_leads_nowhere(scene: Scene) -> None:
-    """Between a look and a use, a command of the agent's own could put a link in a path's place."""
-    secret = scene.outside / "secret.txt"
-    place = scene.workspace / "swapped.txt"
-    seen: list[str] = []
-
-    def lead_away(path: Path) -> None:
-        time.sleep(0.002)  # long enough for a tool that comes in between to find the file
-        path.symlink_to(secret)
-
-    with alternating(place, lambda path: path.write_text("mine"), lead_away):
-        # On a busy machine they may catch the link or its coming every time.
-        while len(seen) < 3 * 30 or not any("mine" in text for text in seen):
-            assert len(seen) < 3 * 1000
-            for tool, arguments in (
-                ("read", {"path": place.name}),
-                ("grep", {"pattern": ".", "path": place.name}),
-                ("write", {"path": place.name, "content": "mine"}),
-            ):
-                seen.append(str((await scene.outcome(tool, arguments)).output))
-    assert not [text for text in seen if SECRET in text]
-    assert secret.read_text() == SECRET
-
-
-async def test_files_that_no_model_can_be_shown_are_told_by_what_they_are(scene: Scene) -> None:
-    """A huge or binary file would fill the context, the memory or the day."""
-    with scene.put("sparse.bin", b"").open("r+b") as file:
-        file.truncate(5 * 1024 * MIB)
-    assert "binary" in await scene.fail("read", path="sparse.bin")
-    assert "not changed" in await scene.fail("edit", path="sparse.bin", oldText="a", newText="b")
-    (scene.workspace / "sparse.bin").unlink()
-    scene.put("line.txt", b"x" * (32 * MIB))
-    assert len(await scene.do("read", path="line.txt")) < MIB
-    scene.put("latin.txt", b"caf\xe9\n")
-    assert "UTF-8" in await scene.do("read", path="latin.txt")
-    assert "not changed" in await scene.fail("edit", path="latin.txt", oldText="caf", newText="tea")
-    assert (scene.workspace / "latin.txt").read_bytes() == b"caf\xe9\n"
-    os.mkfifo(scene.workspace / "pipe")
-    assert "regular file" in await scene.fail("read", path="pipe")
-
-
-async def test_line_ends_and_marks_survive_an_edit(scene: Scene) -> None:
-    """A Windows file would come back with half of its lines changed."""
-    scene.put("dos.txt", b"\xef\xbb\xbfone\r\ntwo\r\nthree\r\n")
-    await scene.do("read", path="dos.txt")
-    await scene.do("edit", path="dos.txt", oldText="one\ntwo", newText="1\n2")
-    assert (scene.workspace / "dos.txt").read_bytes() == b"\xef\xbb\xbf1\r\n2\r\nthree\r\n"
-
-
-async def test_a_directory_of_50_000_entries_is_listed_in_part(scene: Scene) -> None:
-    """A build's output folder would hang the session."""
-    crowd = scene.workspace / "crowd"
-    crowd.mkdir()
-
-    def fill() -> None:
-        directory = os.open(crowd, os.O_RDONLY)
-        os.close(os.open("file0", os.O_CREAT | os.O_WRONLY, dir_fd=directory))
-        for number in range(1, 50_000):  # names alone are cheaper
-            os.link("file0", f"file{number}", src_dir_fd=directory, dst_dir_fd=directory)
-        os.close(directory)
-
-    await anyio.to_thread.run_sync(fill)
-    listed = await scene.do("ls", path="crowd")
-    assert "50,000" in listed
-    assert len(listed) < MIB
-    assert "file49999" in await scene.do("find", query="file49999", path="crowd")
-
-
-@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(.*)*(.*)*x", r"(\w+\s?)*$"])
-async def test_a_catastrophic_pattern_is_an_ordinary_one(scene: Scene, pattern: str) -> None:
-    """One regular expression would hold the session for ever."""
-    scene.put("victim.txt", "a" * 50_000 + "!\n")
-    await scene.do("grep", pattern=pattern, path="victim.txt")
-
-
-@pytest.mark.parametrize("pattern", ["(", "a{1000000}{1000000}", "[z-a]", "\\", "x" * 100_000])
-async def test_a_pattern_that_is_none_is_refused(scene: Scene, pattern: str) -> None:
-    """A model would be told of our program's troubles in place of its own."""
-    assert "grep did not search" in await scene.fail("grep", pattern=pattern)
-
-
-async def test_what_the_web_may_send_is_bounded(scene: Scene) -> None:
-    """A page would fill the memory, or lead into the user's own network."""
-    bomb = response(zeros_gzipped(256 * MIB), content_encoding="gzip")
-    async with serving(bomb) as server:
-        assert len(str((await scene.outcome("webfetch", {"url": server.url})).output)) < 8 * MIB
-    for target in (
-        "http://localhost:1/",
-        "http://169.254.169.254/latest/meta-data/",
-        "http://[::1]/",
-        "file:///etc/passwd",
-    ):
-        async with serving(redirect(target)) as server:
-            refusal = await scene.fail("webfetch", url=server.url)
-        assert "root:" not in refusal
-    assert "native.webfetch.allow" in await scene.fail("webfetch", url="http://10.0.0.1/")
 
 
 MINE: Final = f"{os.getpid()}.25"

@@ -64,15 +64,8 @@ def url(kept: Reused[str]) -> str:
     return kept.get()
 
 
-@pytest.fixture(params=["legacy", "auto"])
-def mode(request: pytest.FixtureRequest) -> str:
-    """The client's eras."""
-    mode: str = request.param
-    return mode
-
-
 @asynccontextmanager
-async def connected(url: str, mode: str, name: str = "test") -> AsyncIterator[Client]:
+async def connected(url: str, mode: str = "auto", name: str = "test") -> AsyncIterator[Client]:
     headers = {"Authorization": f"Bearer {read_token(token_path())}"}
     info = types.Implementation(name=name, version="1")
     async with (
@@ -83,12 +76,12 @@ async def connected(url: str, mode: str, name: str = "test") -> AsyncIterator[Cl
         yield client
 
 
-async def test_two_http_clients_do_not_share_what_they_do(url: str, mode: str) -> None:
+async def test_two_http_clients_do_not_share_what_they_do(url: str) -> None:
     """One agent's plan would be another's, and each could stop the other's processes.
 
     What the clients without a session started still runs when the module's serve is told to end, which ends it.
     """
-    async with connected(url, mode, f"ada-{mode}") as ada, connected(url, mode, f"bob-{mode}") as bob:
+    async with connected(url, name="ada") as ada, connected(url, name="bob") as bob:
         await ada.call_tool("todo_set", {"items": [{"id": "1", "text": "mine alone", "status": "active"}]})
         await ada.call_tool("bg-process", {"action": "start", "command": "sleep 4714.25"})
         assert "mine alone" in first_text(await ada.call_tool("todo_read", {}))
@@ -110,14 +103,14 @@ async def test_a_legacy_http_session_ends_with_its_processes(url: str, workspace
     await eventually_async(lambda: not new & {each.directory for each in sessions_of(paths)})
 
 
-async def test_over_http_progress_arrives_and_cancelling_ends_the_command(url: str, mode: str) -> None:
+async def test_over_http_progress_arrives_and_cancelling_ends_the_command(url: str) -> None:
     """Both would work for local clients only."""
     seen = asyncio.Event()
 
     async def remember(progress: float, total: float | None, message: str | None) -> None:
         seen.set()
 
-    async with connected(url, mode) as client:
+    async with connected(url) as client:
         running = asyncio.create_task(
             client.call_tool("bash", {"command": "echo on; sleep 4716.25"}, progress_callback=remember)
         )
@@ -128,9 +121,9 @@ async def test_over_http_progress_arrives_and_cancelling_ends_the_command(url: s
         await eventually_async(lambda: not running_with("sleep 4716.25"))
 
 
-async def test_a_workspace_that_is_gone_takes_no_server_along(url: str, mode: str, workspace: Path) -> None:
+async def test_a_workspace_that_is_gone_takes_no_server_along(url: str, workspace: Path) -> None:
     """One removed directory would take every tool away, or leave a client without a word."""
-    async with connected(url, mode, f"late-{mode}") as client:
+    async with connected(url, name="late") as client:
         with away(workspace):
             listed = await client.list_tools()
             assert {tool.name.partition("__")[0] for tool in listed.tools} == {"srv"}

@@ -25,18 +25,9 @@ from support.processes.commands import (
 )
 from support.processes.kept import Reused
 from support.processes.leftovers import no_leftovers
-from support.processes.line_child import LineChild
 from support.waiting import eventually
 
 from quarterdeck.ledger.store.lease import Holder, read_holder, take_lease
-
-TORN: Final = b"SQLite format 3\x00" + b"\xff" * 8192
-
-NO_LEDGERS: Final = {
-    "an empty file": (b"", 2, "not a ledger\n  fix: move it away"),
-    "another program's file": (b"%PDF-1.7 of somebody else", 2, "not a ledger\n  fix: move it away"),
-    "a damaged database": (TORN, 8, "is damaged"),
-}
 
 CHANGES: Final = {
     "its end is cut off": ("DELETE FROM events WHERE seq = (SELECT max(seq) FROM events)", "are gone"),
@@ -218,28 +209,6 @@ def test_a_decision_goes_through_the_serve_that_writes(served: Served) -> None:
     assert (stopped["phase"], stopped["pid"]) == ("faulted", None)
 
 
-def test_a_serve_over_http_takes_decisions_too_and_a_second_serve_is_told_its_url() -> None:
-    """One that many clients share would have to be ended to approve a tool; or a user would start a third."""
-    with placed(one=row("echo", trust="strict")) as place, place.used():
-        named = ("-c", place.config)
-        assert quarterdeck_forked("trust", "approve", "one", "--all", *named).returncode == 0
-        with LineChild(
-            ("serve", *named, "--http", "127.0.0.1:0", "--json"), deadline_s=DEADLINE_S, popen=popen_forked
-        ) as child:
-            url = json.loads(child.read_line())["url"]
-            second = quarterdeck_forked("serve", *named)
-            assert second.returncode == 2
-            assert f"process {child.process.pid}" in second.stderr
-            assert f"join it: point your client at {url}" in second.stderr
-            eventually(lambda: held(place, "one") > 0, DEADLINE_S, "its tools are held")
-            assert quarterdeck_forked("trust", "approve", "one", "--all", *named).returncode == 0
-            assert "one__echo" in {tool["name"] for tool in quarterdeck_json_forked("tools", *named)["tools"]}
-            child.process.terminate()
-            assert child.process.wait(DEADLINE_S) == 0
-        logged = quarterdeck_forked("ledger", "log", "--kind", "approve", "--tool", "echo", "--json").stdout
-        assert [json.loads(line)["event"]["by"] for line in logged.splitlines()] == ["person"]
-
-
 def test_a_killed_serve_lets_go_of_the_ledger_at_once_and_the_next_waits_for_a_command_that_writes(
     place: Place,
 ) -> None:
@@ -267,21 +236,6 @@ def has_open(pid: int, path: Path) -> bool:
         return any(os.path.samefile(f"/proc/{pid}/fd/{fd}", path) for fd in os.listdir(f"/proc/{pid}/fd"))
     except OSError:
         return False
-
-
-def test_a_serve_refuses_a_file_that_is_no_ledger_and_leaves_it(place: Place) -> None:
-    """A history would be thrown away, or servers run without one."""
-    wrong = {}
-    for case, (content, code, said) in NO_LEDGERS.items():
-        state = place.state.with_name(case)
-        (state / "ledger").mkdir(parents=True, mode=0o700)
-        state.chmod(0o700)
-        database = state / "ledger" / "ledger.db"
-        database.write_bytes(content)
-        wrong |= not_refused(case, place, state, code, said)
-        if database.read_bytes() != content:
-            wrong[case, "the file"] = "it has changed"
-    assert wrong == {}
 
 
 def test_a_serve_refuses_a_ledger_that_somebody_changed(place: Place) -> None:

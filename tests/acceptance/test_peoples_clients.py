@@ -19,7 +19,7 @@ from quarterdeck.daemon.client import ask_daemon
 from quarterdeck.daemon.messages import Order
 from quarterdeck.daemon.place import daemon_dir
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly]
 
 AT_ONCE: Final = 3
 

@@ -15,7 +15,7 @@ from support.serves.daemons import doors_at_home
 
 from .test_peoples_clients import found
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly]
 
 
 TOLD: Final = {"working": "input_required", "asked": "did it for Ada", "held": "did held", "cancelled": "cancelled"}

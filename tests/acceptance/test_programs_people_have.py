@@ -14,6 +14,8 @@ from support.processes.running import output, run
 from support.sandbox.machine_facts import ROOT_ONLY, bubblewrap_missing, installed_only, installing_missing
 from support.servers.real_servers import install_tools
 
+pytestmark = pytest.mark.nightly
+
 INSTALL_S = 300.0
 """Tools are downloaded once for all tests of the module."""
 

@@ -40,16 +40,10 @@ def call(client: RawStdioClient) -> str:
     return "\n".join(block["text"] for block in result["content"])
 
 
-@pytest.mark.parametrize("is_modern", [False, True], ids=["2025-11-25", "2026-07-28"])
-def test_what_a_call_planted_is_gone_when_it_is_answered_and_can_be_restored(
-    repository: Path, config: Path, is_modern: bool
-) -> None:
+def test_what_a_call_planted_is_gone_when_it_is_answered_and_can_be_restored(repository: Path, config: Path) -> None:
     """The client that reads the answer runs `git status` next, and with it what the server wrote."""
     with serving(config, is_forked=True) as client:
-        if is_modern:
-            client.discover()
-        else:
-            client.initialize()
+        client.initialize()
         for _ in range(2):  # it may try again
             told = call(client)
             assert not [name for name in PLANTED if (repository / name).exists()]

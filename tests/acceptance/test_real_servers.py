@@ -13,6 +13,8 @@ from support.servers.real_servers import install, shared_folder
 
 from quarterdeck_pytest import McpServer
 
+pytestmark = pytest.mark.nightly
+
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 
 ANY_OWNER = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}

@@ -17,6 +17,8 @@ from support.servers.real_servers import install_tools
 
 from quarterdeck_protocol.policy_values import Tier
 
+pytestmark = pytest.mark.nightly
+
 REGISTRY_S: Final = 120.0
 """For one package from an empty cache, on a slow line."""
 

@@ -149,11 +149,10 @@ def test_a_row_that_breaks_runs_on_beside_what_is_new_and_every_view_says_so(ser
     assert served.servers()["other"]["pid"] == before["other"]["pid"]
 
 
-@pytest.mark.parametrize("text", ['{"mcpServers": {"kept": ', "", "[]"], ids=["half written", "empty", "not an object"])
-def test_a_file_that_cannot_be_parsed_changes_nothing_until_it_is_mended(served: Served, text: str) -> None:
+def test_a_file_that_cannot_be_parsed_changes_nothing_until_it_is_mended(served: Served) -> None:
     """Saving a half-typed file would stop every server."""
     client, before, written, reason = served.client, served.servers(), served.written(), "mcp.json"
-    served.config.write_text(text)
+    served.config.write_text('{"mcpServers": {"kept": ')
     trouble = served.logged("it counts as it was before", written)
     assert trouble["level"] == "error"
     assert reason in trouble["event"]
@@ -172,17 +171,3 @@ def test_a_file_that_cannot_be_parsed_changes_nothing_until_it_is_mended(served:
     served.ready("kept")
     assert quarterdeck_forked("config", "check", "-c", str(served.config)).returncode == 0
     assert served.servers()["kept"]["pid"] == before["kept"]["pid"]
-
-
-def test_a_changed_command_is_held_until_a_person_approves_it(served: Served) -> None:
-    """Whoever can write the file could have anything started."""
-    served.edit(kept=row("echo"), turn=row("echo"))
-    served.approve("turn")
-    served.ready("kept", "turn")
-    served.edit(kept=row("echo"), turn=row("modern"))
-    served.ready("kept")
-    assert served.servers()["turn"]["fault"]["code"] == "launch_held"
-    whom = ("-c", str(served.config))
-    assert "modern.py" in quarterdeck_forked("trust", "diff", "turn", *whom).stdout
-    assert quarterdeck_forked("trust", "approve", "turn", "--all", *whom).returncode == 0
-    eventually(lambda: served.servers()["turn"]["phase"] == "ready", DEADLINE_S, "it is started")

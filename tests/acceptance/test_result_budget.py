@@ -1,22 +1,15 @@
-"""`max_result_tokens`: long results are cut, and their whole can be read, in both eras, by real processes."""
+"""`max_result_tokens`: long results are cut, and their whole can be read."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from mcp.client.client import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 from support.clients.raw_client import RawStdioClient, RpcError
 from support.config.places import row, write_document
-from support.processes.commands import DEADLINE_S, PATIENT, command
-from support.processes.line_child import LineChild
+from support.processes.commands import DEADLINE_S
 from support.serves.daemons import door, doors_at_home, own_file
 from support.waiting import eventually
-
-from quarterdeck.cli.configure.secret import read_token, token_path
 
 pytestmark = pytest.mark.anyio
 
@@ -58,18 +51,16 @@ def read(client: RawStdioClient, uri: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_a_door_is_answered_within_the_budget_and_reads_the_whole(config: Path, era: str) -> None:
+def test_a_door_is_answered_within_the_budget_and_reads_the_whole(config: Path) -> None:
     """One answer would fill a model's context; or what was left out be lost, or another client's to read."""
     with door(config) as client, door(config, "--search") as other:
         for each in (client, other):
-            each.initialize() if era == "legacy" else each.discover()
+            each.initialize()
         eventually(lambda: {"legacy__big", "modern__big"} <= {tool["name"] for tool in client.list_tools()}, DEADLINE_S)
         uris = []
         for server in ("legacy", "modern"):
-            for _ in range(2):  # the long way, then the short one
-                uris.append(uri_in(text_of(client.call(f"{server}__big", bytes=SIZE))))
-                assert read(client, uris[-1]) == "x" * SIZE
+            uris.append(uri_in(text_of(client.call(f"{server}__big", bytes=SIZE))))
+            assert read(client, uris[-1]) == "x" * SIZE
             assert text_of(client.call(f"{server}__big", bytes=MAX_CHARS)) == "x" * MAX_CHARS
         failed = client.call("legacy__iserror", text="e" * SIZE)
         assert failed["isError"]
@@ -81,26 +72,5 @@ def test_a_door_is_answered_within_the_budget_and_reads_the_whole(config: Path, 
         for gone in (uris[0], "quarterdeck://results/nothing"):
             with pytest.raises(RpcError, match="call the tool again"):
                 other.request("resources/read", {"uri": gone})
-        if era == "legacy":
-            write(config, None)
-            eventually(lambda: text_of(client.call("legacy__big", bytes=SIZE)) == "x" * SIZE, DEADLINE_S, "no budget")
-
-
-async def test_clients_on_http_are_answered_within_the_budget_and_read_the_whole(config: Path) -> None:
-    """Clients on HTTP would be answered otherwise, or each the short way and the long one."""
-    words = command("serve", "--config", str(config), *PATIENT, "--http", "127.0.0.1:0", "--json")
-    with LineChild(words, deadline_s=DEADLINE_S) as child:
-        url, token = json.loads(child.read_line())["url"], read_token(token_path())
-        for mode in ("legacy", "auto"):
-            async with (
-                create_mcp_http_client(headers={"Authorization": f"Bearer {token}"}) as http,
-                Client(streamable_http_client(url, http_client=http), mode=mode, cache=None) as client,
-            ):
-                await client.list_tools()
-                for _ in range(2):  # the long way, then the short one
-                    result = await client.call_tool("legacy__big", {"bytes": SIZE})
-                    [block] = result.content
-                    assert block.type == "text"
-                    [content] = (await client.read_resource(uri_in(block.text))).contents
-                    assert content.model_dump()["text"] == "x" * SIZE
-        child.process.terminate()  # over HTTP it outlives its stdin
+        write(config, None)
+        eventually(lambda: text_of(client.call("legacy__big", bytes=SIZE)) == "x" * SIZE, DEADLINE_S, "no budget")

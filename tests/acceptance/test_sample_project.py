@@ -17,6 +17,8 @@ from support.config.places import row, short_folder, write_config
 from support.processes.leftovers import assert_gone, no_leftovers
 from support.processes.running import DEADLINE_S, output
 
+pytestmark = pytest.mark.nightly
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 SAMPLE: Final = Path(__file__).with_name("sample_project")
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,12 +19,9 @@ from support.clients.raw_client import RawStdioClient
 from support.config.places import row, write_config
 from support.processes.commands import (
     DEADLINE_S,
-    OURSELVES,
     PATIENT,
     command,
-    forks,
     popen_forked,
-    quarterdeck_forked,
     quarterdeck_json,
     quarterdeck_json_forked,
     serving,
@@ -151,12 +147,6 @@ def test_initialize_is_answered_whatever_the_servers_do_and_stderr_is_all_struct
     assert "hunter2" not in told
 
 
-def test_a_client_that_leaves_before_it_says_a_word_is_no_error(config: Path) -> None:
-    """A client that only probes the command would log a failure."""
-    ended = forks().run(OURSELVES, ("serve", "--config", str(config)), os.environ, timeout_s=DEADLINE_S)
-    assert (ended.returncode, ended.stdout) == (0, b"")
-
-
 @pytest.mark.anyio
 async def test_a_killed_serve_leaves_no_process_and_the_next_one_sweeps(config: Path) -> None:
     """Servers would run on without an owner, and directories would pile up; the next one is a stock client's."""
@@ -178,12 +168,7 @@ async def test_a_killed_serve_leaves_no_process_and_the_next_one_sweeps(config: 
 
 @pytest.mark.parametrize(
     ("words", "reason"),
-    [
-        ((), "no configuration is given"),
-        (("--config", "broken.json"), "broken.json: line 1"),
-        (("--config", "missing.json"), "missing.json: cannot be read"),
-        (("--bogus",), "there is no option --bogus"),
-    ],
+    [(("--config", "broken.json"), "broken.json: line 1"), (("--bogus",), "there is no option --bogus")],
 )
 def test_a_serve_that_cannot_run_tells_its_client_why(tmp_path: Path, words: tuple[str, ...], reason: str) -> None:
     """Clients would say that the server was there and left, and nobody would know what to do."""
@@ -195,18 +180,6 @@ def test_a_serve_that_cannot_run_tells_its_client_why(tmp_path: Path, words: tup
             assert error["message"].startswith("quarterdeck cannot serve: ")
             assert reason in error["message"]
         assert client.process.wait(DEADLINE_S) == 2
-
-
-def test_a_second_serve_tells_its_client_whom_to_join(config: Path) -> None:
-    """The second window of an editor would show a server without tools, and no reason."""
-    with (
-        serving(config, is_forked=True),
-        RawStdioClient(("serve", "--config", str(config)), deadline_s=DEADLINE_S, popen=popen_forked) as second,
-    ):
-        error = second.reply(second.send("initialize", INITIALIZE))["error"]
-        assert "serves this configuration already" in error["message"]
-        assert "serve --http" in error["message"]
-        assert second.process.wait(DEADLINE_S) == 2
 
 
 INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
@@ -236,22 +209,3 @@ async def _list_and_call(url: str, token: str, mode: str) -> None:
         assert {"old__echo", "new__echo"} <= {tool.name for tool in listed.tools}
         result = await client.call_tool("new__echo", {"text": "over http"})
         assert getattr(result.content[0], "text", None) == "over http"
-
-
-def test_http_refuses_to_be_reachable_by_mistake(config: Path) -> None:
-    """The whole network could call the tools."""
-    ended = quarterdeck_forked("serve", "--config", str(config), "--http", "0.0.0.0:0")
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert "refusing to listen on 0.0.0.0" in ended.stderr
-    assert "--allow-remote" in ended.stderr
-    assert "Traceback" not in ended.stderr
-
-
-def test_an_address_that_is_taken_is_named(config: Path) -> None:
-    """A second serve would end in a traceback of the event loop."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        ended = quarterdeck_forked("serve", "--config", str(config), "--http", address)
-    assert ended.returncode == 6
-    assert f"cannot listen on {address}" in ended.stderr
-    assert "Traceback" not in ended.stderr

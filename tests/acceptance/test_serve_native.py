@@ -1,14 +1,9 @@
 """`quarterdeck serve --profile`: how it starts, what it offers, how it ends, and who finds it."""
 
-import asyncio
-import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from support.clients.raw_client import RawStdioClient
 from support.processes.commands import DEADLINE_S, quarterdeck, quarterdeck_forked
 from support.processes.leftovers import assert_gone, descendants, no_leftovers, running_with
@@ -16,7 +11,6 @@ from support.serves.native_serves import (
     ALL,
     AUTHORING,
     SURVEY,
-    first_text,
     forked_serve,
     make_project,
     serve_argv,
@@ -62,37 +56,6 @@ def test_a_signal_ends_the_serve_of_a_profile_and_the_command_that_runs(workspac
     assert (workspace / "new.txt").read_text() == "x"
     (kept,) = sessions_of(workspace_paths(workspace))
     assert sorted(path.name for path in kept.directory.iterdir()) == ["checkpoints", "lock"]
-
-
-@pytest.mark.anyio
-async def test_the_stock_client_uses_the_native_tools_that_were_named_and_no_other(workspace: Path) -> None:
-    """The Python SDK's users could use none, or `--tools` would be decoration.
-
-    In the legacy era; in the modern one it is `test_agents_day` where it uses them all.
-    """
-    program, *args = serve_argv(workspace, "all", "--tools", "todo_set,bash,todo_read,read")
-    parameters = StdioServerParameters(command=program, args=args, env=dict(os.environ))
-    seen: list[str | None] = []
-
-    async def remember(progress: float, total: float | None, message: str | None) -> None:
-        seen.append(message)
-
-    async with (
-        asyncio.timeout(DEADLINE_S),
-        Client(stdio_client(parameters), mode="legacy", cache=None) as client,
-    ):
-        listed = await client.list_tools()
-        assert [tool.name for tool in listed.tools] == ["read", "todo_read", "bash", "todo_set"]
-        hints = listed.tools[0].annotations
-        assert hints is not None
-        assert hints.read_only_hint is True
-        assert (await client.call_tool("write", {"path": "oops", "content": "x"})).is_error
-        await client.call_tool("todo_set", {"items": [{"id": "1", "text": "look", "status": "active"}]})
-        assert "look" in first_text(await client.call_tool("todo_read", {}))
-        ran = await client.call_tool("bash", {"command": "cat README.md"}, progress_callback=remember)
-        assert "# A project" in first_text(ran)
-    assert seen
-    assert not (workspace / "oops").exists()
 
 
 def test_a_session_ends_with_nothing_left_but_what_can_be_undone(workspace: Path) -> None:
@@ -142,23 +105,6 @@ def test_a_killed_serve_leaves_no_command_and_the_next_one_tidies(workspace: Pat
         client.list_tools()
         assert not left.captures.exists()
         assert left.memory.read_text() == "a note"
-
-
-def test_commands_use_native_tools_without_any_configuration(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To try a tool, a user would have to write a file and start a server."""
-    read = quarterdeck("call", "read", '{"path": "README.md"}', "--profile", "authoring", cwd=workspace)
-    assert (read.returncode, read.stderr) == (0, "")
-    assert "# A project" in read.stdout
-    monkeypatch.chdir(workspace)
-    failed = quarterdeck_forked("call", "read", '{"path": "missing"}', "--profile", "authoring")
-    assert failed.returncode == 1
-    unknown = quarterdeck_forked("call", "bash", '{"command": "true"}', "--profile", "authoring")
-    assert unknown.returncode == 3
-    listed = quarterdeck_forked("tools", "--profile", "authoring", "--json")
-    tools = json.loads(listed.stdout)["tools"]
-    assert [tool["name"] for tool in tools] == AUTHORING
-    assert tools[0]["definition"]["annotations"]["readOnlyHint"] is True
-    assert quarterdeck_forked("call", "read").returncode == 2
 
 
 def test_commands_find_the_serve_of_their_workspace(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

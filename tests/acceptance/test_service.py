@@ -149,10 +149,3 @@ def test_the_end_of_a_login_ends_a_service_with_all_that_it_runs_and_the_next_on
         with RawStdioClient(words, deadline_s=DEADLINE_S) as window:
             window.initialize()
             assert window.call("s__echo", text="back")["content"][0]["text"] == "back"
-
-
-def test_a_socket_alone_is_no_daemon() -> None:
-    """`status` and `down` would start one, only to look at it or to end it."""
-    with managing():
-        assert not quarterdeck_json("status")["running"]
-        assert not quarterdeck_json("down")["ended"]

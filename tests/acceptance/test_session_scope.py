@@ -22,33 +22,6 @@ from .test_daemon_http import connected
 pytestmark = pytest.mark.anyio
 
 
-def test_tasks_of_a_sessions_own_server_are_its_own_and_held_calls_too(own_directories: Path, tmp_path: Path) -> None:
-    """A window would ask for its task at another's process; or its server have no tasks at all."""
-    servers = {
-        "old": row("tasking", "--legacy", scope="session"),
-        "new": row("tasking", scope="session", protocol="2026-07-28"),
-    }
-    with doors_at_home(tmp_path, **servers), own_window(tmp_path) as one, own_window(tmp_path) as two:
-        for server in servers:
-            for client in (one, two):
-                held = client.call(f"{server}__only", text="x", way="soon")
-                assert held["content"][0]["text"] == "did x"
-                if server == "new":
-                    continue  # these clients have no tasks of its era
-                given = {"name": f"{server}__asks", "arguments": {}, "task": {}}
-                made = client.request("tools/call", given)["task"]["taskId"]
-                assert made.endswith("task-2"), "each has a process of its own"
-                assert client.request("tasks/get", {"taskId": made})["status"] == "input_required"
-                assert client.request("tasks/cancel", {"taskId": made})["status"] == "cancelled"
-
-
-def own_window(folder: Path) -> RawStdioClient:
-    """A client that knows the tools of both servers."""
-    client = window(folder)
-    eventually(lambda: len(client.list_tools()) == 10, DEADLINE_S)
-    return client
-
-
 @pytest.fixture
 def folder(own_directories: Path, tmp_path: Path) -> Iterator[Path]:
     """A home whose server is each session's own; no daemon is left at the end."""

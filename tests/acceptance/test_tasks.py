@@ -90,35 +90,6 @@ def test_a_task_is_its_own_clients_whatever_ids_the_servers_give(window: Callabl
     assert bob.heard("notifications/tasks/status") == []
 
 
-@pytest.mark.parametrize(("era", "server"), [(Era.OLD, "s"), (Era.NEW, "m")])
-def test_ids_that_nobody_could_use_are_said_and_harm_nobody(
-    window: Callable[..., EraClient], era: Era, server: str
-) -> None:
-    """A server would fill memory and logs by an id, write on a terminal, or answer for another task."""
-    ada, bob = window(era), window(era)
-    first = begun(ada, server)
-    said_well(ada, server, "work")
-    why_not(bob, server, "work", "same_id", ("bad_result",))
-    assert refused(bob, "tasks/get", taskId=first) == "unknown_task"
-    assert refused(ada, "tasks/get", taskId=begun(ada, server, way="another")) == "bad_result"
-    assert refused(ada, "tasks/get", taskId="x" * 1_000_000) == "unknown_task"
-    assert ada.ask("tasks/get", taskId=first)["status"] == "working"
-    assert bob.ask("tools/call", name=f"{server}__plain", arguments={"text": "b"})["content"][0]["text"] == "did b"
-
-
-@pytest.mark.parametrize(("era", "server"), [(Era.OLD, "m"), (Era.NEW, "s")])
-def test_hostile_tasks_that_a_call_waits_for_are_said_and_harm_nobody(
-    window: Callable[..., EraClient], era: Era, server: str
-) -> None:
-    """A call would wait for ever for what cannot be asked for, or take the end of another client's task."""
-    ada, bob = window(era), window(era)
-    waiting = ada.send("tools/call", {"name": f"{server}__only", "arguments": {}})
-    said_well(ada, server, "only")
-    why_not(bob, server, "only", "same_id", ("bad_result",))
-    ada.ask("tools/call", name=f"{server}__finish", arguments={"task": "task-1"})
-    assert ada.reply(waiting)["result"]["content"][0]["text"] == "did None"
-
-
 @pytest.mark.parametrize(("era", "server"), [(Era.OLD, "m"), (Era.NEW, "s")])
 def test_across_eras_there_is_no_task_and_every_call_is_answered(
     window: Callable[..., EraClient], era: Era, server: str
@@ -176,41 +147,6 @@ def test_a_tool_that_is_blocked_is_not_called_as_a_task_either(
     assert "work" in quarterdeck_forked("ledger", "calls", cwd=tmp_path).stdout
 
 
-def test_thousands_of_tasks_are_listed_in_pages_and_the_oldest_forgotten(window: Callable[..., EraClient]) -> None:
-    """A client that begins tasks without end would take all memory, or be sent all of them at once."""
-    ada, bob = window(), window()
-    oldest = [begun(ada) for _ in range(10)]
-    given = {"name": "s__work", "arguments": {}, "task": {}}
-    # At once: which of them is begun before which, nobody says.
-    asked = [ada.send("tools/call", given) for _ in range(1_000)]
-    kept = {ada.reply(each)["result"]["task"]["taskId"] for each in asked}
-    mine = begun(bob)
-    assert len(ada.ask("tasks/list")["tasks"]) == 50
-    listed = [task["taskId"] for task in ada.pages("tasks/list", "tasks")]
-    assert (len(listed), set(listed)) == (1_000, kept)
-    assert refused(ada, "tasks/get", taskId=oldest[-1]) == "unknown_task"
-    assert [task["taskId"] for task in bob.pages("tasks/list", "tasks")] == [mine]
-
-
-def test_a_tool_for_tasks_alone_answers_a_client_that_asks_for_none(window: Callable[..., EraClient]) -> None:
-    """Most clients know no tasks: the tool would be listed for them, and never work."""
-    ada = window()
-    for server in "sm":
-        given = {"text": server, "way": "soon"}
-        done = ada.ask("tools/call", name=f"{server}__only", arguments=given, _meta={"progressToken": server})
-        assert done["content"][0]["text"] == f"did {server}"
-        assert "_meta" not in done
-    (told, *_) = ada.heard("notifications/progress")
-    assert (told["progressToken"], told["message"]) == ("m", "It is under way.")
-    assert ada.pages("tasks/list", "tasks") == []
-    assert ada.heard("notifications/tasks/status") == [], "nothing is told of a task that it does not know"
-    waiting = {server: ada.send("tools/call", {"name": f"{server}__only", "arguments": {}}) for server in "sm"}
-    assert ada.ask("tools/call", name="s__plain", arguments={"text": "b"})["content"][0]["text"] == "did b"
-    ada.cancel(waiting["m"])
-    assert ada.ask("tools/call", name="s__finish", arguments={"how": "crash"})["isError"]
-    assert ada.reply(waiting["s"])["result"]["isError"], "it does not wait for a server that is gone"
-
-
 def test_progress_of_a_task_reaches_its_own_client_until_it_has_ended(window: Callable[..., EraClient]) -> None:
     """A person would see nothing of what a task does once its call is answered; or hear of it when all is over."""
     ada, bob = window(), window()
@@ -254,24 +190,3 @@ def test_progress_of_a_remote_servers_task_goes_on_after_its_call(own_directorie
             assert (told["progressToken"], told["message"]) == ("mine", "Half")
         child.process.terminate()
         assert child.process.wait(DEADLINE_S) == 0
-
-
-def said_well(client: EraClient, server: str, tool: str) -> None:
-    """A client is told of each id that cannot be, in few words that harm no terminal."""
-    for way in ("huge_id", "control_id", "no_id"):
-        message = why_not(client, server, tool, way, ("bad_result", "bad_output"))
-        assert len(message) < 1_000
-        assert "\x1b" not in message
-
-
-def why_not(client: EraClient, server: str, tool: str, way: str, codes: tuple[str, ...]) -> str:
-    """The message of the fault in which a call ends; of a client that asks for no task, it is a result."""
-    wish: JsonObject = {"task": {}} if client.era is Era.OLD and tool == "work" else {}
-    given = {"name": f"{server}__{tool}", "arguments": {"way": way}, **wish}
-    reply = client.reply(client.send("tools/call", given))
-    if wish:
-        fault, message = reply["error"]["data"][FAULT], reply["error"]["message"]
-    else:
-        fault, message = reply["result"]["_meta"][FAULT], reply["result"]["content"][0]["text"]
-    assert fault["code"] in codes
-    return str(message)

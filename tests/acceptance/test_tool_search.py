@@ -1,4 +1,4 @@
-"""`serve --search`: two tools in place of all, over stdio and HTTP, in both eras, by real processes."""
+"""`serve --search`: two tools in place of all, over stdio and HTTP."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -12,8 +12,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from support.clients.raw_client import RawStdioClient
 from support.config.places import row, write_document
-from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_forked, quarterdeck_json_forked
-from support.processes.line_child import LineChild
+from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json_forked
 from support.serves.daemons import door, doors_at_home, own_file
 from support.waiting import eventually
 
@@ -52,12 +51,11 @@ def called(client: RawStdioClient, name: str, **arguments: Any) -> dict[str, Any
     return result
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_a_client_finds_and_calls_what_it_is_not_shown(config: Path, era: str) -> None:
+def test_a_client_finds_and_calls_what_it_is_not_shown(config: Path) -> None:
     """A deck of 200 tools would fill a model's context; or a way past grants and the ledger would be open."""
     with door(config, "--search", "--group", "a") as client, door(config) as plain:
         for each in (client, plain):
-            each.initialize() if era == "legacy" else each.discover()
+            each.initialize()
         assert [tool["name"] for tool in client.list_tools()] == TWO
         eventually(lambda: found(client, "echo"), DEADLINE_S, "the server in the group")
         eventually(lambda: "a__echo" in {tool["name"] for tool in plain.list_tools()}, DEADLINE_S)
@@ -66,16 +64,12 @@ def test_a_client_finds_and_calls_what_it_is_not_shown(config: Path, era: str) -
         assert definitions(client, "echo", limit=1) == [shown]
         assert all(name.startswith("a__") for name in found(client, "echo text", limit=20))
         assert "a__die" not in found(client, "die", limit=20)
-        for _ in range(2):  # the long way, then the short one
-            assert called(client, "a__echo", text="x") == plain.call("a__echo", text="x")
-            assert called(client, "b__echo", text="x")["_meta"]["quarterdeck/fault"]["code"] == "not_granted"
-            assert called(client, "a__die")["_meta"]["quarterdeck/fault"]["code"] == "unknown_tool"
-            assert called(client, "call_tool")["isError"]
-            assert client.call("call_tool", arguments={})["_meta"]["quarterdeck/fault"]["code"] == "bad_arguments"
-        if era == "legacy":
-            write(config, rename={"echo": "parrot"})
-            eventually(lambda: found(client, "parrot")[:1] == ["a__parrot"], DEADLINE_S, "the new name")
-            assert called(client, "a__parrot", text="x") == plain.call("a__parrot", text="x")
+        assert called(client, "a__echo", text="x") == plain.call("a__echo", text="x")
+        assert called(client, "b__echo", text="x")["_meta"]["quarterdeck/fault"]["code"] == "not_granted"
+        assert called(client, "a__die")["_meta"]["quarterdeck/fault"]["code"] == "unknown_tool"
+        write(config, rename={"echo": "parrot"})
+        eventually(lambda: found(client, "parrot")[:1] == ["a__parrot"], DEADLINE_S, "the new name")
+        assert called(client, "a__parrot", text="x") == plain.call("a__parrot", text="x")
     eventually(lambda: "echo" in quarterdeck_forked("ledger", "calls", "--json").stdout, DEADLINE_S, "the ledger")
     assert "call_tool" not in quarterdeck_forked("ledger", "calls", "--json").stdout
 
@@ -88,44 +82,29 @@ async def test_clients_of_the_daemon_on_http_choose_search_by_path_and_by_token(
     bound, plain = (quarterdeck_json_forked(*words, *more)["token"] for more in (("ci", "--search"), ("plain",)))
     both = {"a__echo", "b__echo"}
     eventually(lambda: both <= {tool["name"] for tool in quarterdeck_json_forked("tools")["tools"]}, DEADLINE_S)
-    for mode in ("legacy", "auto"):
-        for where, shown, expected in (
-            (f"{url}?search", owner, ["a__echo", "b__echo"]),
-            (f"{url}/a?search", owner, ["a__echo"]),
-            (url, bound, ["a__echo"]),
-        ):
-            async with on_http(where, shown, mode) as client:
-                for _ in range(2):  # the long way, then the short one
-                    assert [tool.name for tool in (await client.list_tools()).tools] == TWO
-                    assert [name for name in await searched(client, "echo") if name.endswith("echo")] == expected
-                    said = await client.call_tool("call_tool", {"name": "a__echo", "arguments": {"text": "x"}})
-                    direct = await client.call_tool("a__echo", {"text": "x"})
-                    assert (said.content, said.is_error) == (direct.content, direct.is_error)
-                    refused = await client.call_tool("call_tool", {"name": "b__echo", "arguments": {"text": "x"}})
-                    assert bool(refused.is_error) is ("b__echo" not in expected)
-        async with on_http(url, plain, mode) as client:
-            assert TWO[0] not in {tool.name for tool in (await client.list_tools()).tools}
-            for _ in range(2):
-                assert (await client.call_tool("call_tool", {"name": "a__echo", "arguments": {"text": "x"}})).is_error
-                assert (await client.call_tool("search_tools", {"query": "echo"})).is_error
-
-
-async def test_a_serve_on_http_shows_all_of_its_clients_two_tools(config: Path) -> None:
-    """Clients of a container would be shown everything all the same."""
-    words = command("serve", "--config", str(config), *PATIENT, "--search", "--http", "127.0.0.1:0", "--json")
-    with LineChild(words, deadline_s=DEADLINE_S) as child:
-        url = json.loads(child.read_line())["url"]
-        async with on_http(url, read_token(token_path()), "auto") as client:
+    for where, shown, expected in (
+        (f"{url}?search", owner, ["a__echo", "b__echo"]),
+        (f"{url}/a?search", owner, ["a__echo"]),
+        (url, bound, ["a__echo"]),
+    ):
+        async with on_http(where, shown) as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == TWO
-            assert (await searched(client, "echo"))[:2] == ["a__echo", "b__echo"]
-        child.process.terminate()  # over HTTP it outlives its stdin
+            assert [name for name in await searched(client, "echo") if name.endswith("echo")] == expected
+            said = await client.call_tool("call_tool", {"name": "a__echo", "arguments": {"text": "x"}})
+            direct = await client.call_tool("a__echo", {"text": "x"})
+            assert (said.content, said.is_error) == (direct.content, direct.is_error)
+            refused = await client.call_tool("call_tool", {"name": "b__echo", "arguments": {"text": "x"}})
+            assert bool(refused.is_error) is ("b__echo" not in expected)
+    async with on_http(url, plain) as client:
+        assert TWO[0] not in {tool.name for tool in (await client.list_tools()).tools}
+        assert (await client.call_tool("call_tool", {"name": "a__echo", "arguments": {"text": "x"}})).is_error
 
 
 @asynccontextmanager
-async def on_http(url: str, token: str, mode: Any) -> AsyncIterator[Client]:
+async def on_http(url: str, token: str) -> AsyncIterator[Client]:
     async with (
         create_mcp_http_client(headers={"Authorization": f"Bearer {token}"}) as http,
-        Client(streamable_http_client(url, http_client=http), mode=mode, cache=None) as client,
+        Client(streamable_http_client(url, http_client=http), cache=None) as client,
     ):
         yield client
 

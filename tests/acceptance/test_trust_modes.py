@@ -4,15 +4,12 @@ import copy
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
-import anyio
 import pytest
 from support.config.places import row, write_config
 from support.processes.kept import Kept
 from support.serves.changing_server import OTHER, Author, Connected, connected
 from support.serves.shared_serve import open_folder
-from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.anyio
 
@@ -78,21 +75,3 @@ async def test_under_strict_nothing_is_there_before_its_approval_and_findings_ar
     author.publish()
     await client.states_of("strict", late="new")
     assert "strict__late" not in await client.tools()
-
-
-async def test_open_admits_every_change_and_says_so_in_the_ledger(modes: Modes) -> None:
-    """Whoever develops a server would have to approve each of their own steps; or nobody could see what came when."""
-    client, author = modes.client, modes.authors["open"]
-    await client.until(lambda tools: "open__lend" in tools, "the server")
-    author.tool()["description"] = POISON
-    author.publish()
-    tools = await client.until(lambda tools: tools["open__lend"]["description"] == POISON, "the new text")
-    assert "open__weather" in tools
-    assert await client.call("open__lend", book="x") == ("lend from me", False)
-    item: dict[str, Any] = {"findings": []}
-    with anyio.fail_after(PATIENCE_S):
-        while not item["findings"]:  # it is scanned soon after it is offered
-            servers = (await client.command("trust", "list", "--all"))["servers"]
-            [server] = [each for each in servers if each["server"] == "open"]
-            [item] = [item for item in server["items"] if item["name"] == "lend"]
-    assert (item["state"], item["by"]) == ("approved", "open")

@@ -98,13 +98,3 @@ def test_changed_prompts_and_new_resources_are_held(folder: Path) -> None:
     found = held()
     assert {name: state for name, (state, _) in found.items()} == {"plan": "changed", "note://2": "new"}
     assert "hidden-unicode" in found["plan"][1]
-
-
-def test_a_server_that_first_offers_prompts_later_has_changed(folder: Path) -> None:
-    """It would show its harmless half while it is looked at."""
-    with client_of(folder, {"tools": [TOOL]}) as client:
-        assert [each["name"] for each in client.pages("tools/list", "tools")] == ["note"]
-    with client_of(folder, {"tools": [TOOL], "prompts": [PLAN]}) as client:
-        client.ask("tools/call", name="note", arguments={})
-        assert client.pages("prompts/list", "prompts") == []
-    assert {name: state for name, (state, _) in held().items()} == {"capabilities": "changed", "plan": "new"}

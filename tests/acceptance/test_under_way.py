@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import httpx2
 import pytest
-from support.clients.raw_client import RawStdioClient
 from support.clients.wire_http import wired
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, PATIENT, popen_forked, quarterdeck_json_forked, serving
@@ -56,11 +55,10 @@ def assert_answered(results: list[dict[str, Any]]) -> None:
             assert result["content"][0]["text"] == "slept 0.3 s"
 
 
-@pytest.mark.parametrize("greet", [RawStdioClient.initialize, RawStdioClient.discover], ids=["legacy", "modern"])
-def test_every_call_under_way_at_sigterm_is_answered_over_stdio(config: Path, greet: Any) -> None:
+def test_every_call_under_way_at_sigterm_is_answered_over_stdio(config: Path) -> None:
     """A client could not tell what was done of what it asked for."""
     with serving(config, is_forked=True) as client:
-        greet(client)
+        client.initialize()
         client.list_tools()
         ids = [client.send("tools/call", params(number)) for number in range(CALLS)]
         client.request("tools/list")  # read after all of them

@@ -138,7 +138,10 @@ async def run(project: Project, tier_home: TierHome, script: str) -> str:
     return ended.stdout + ended.stderr
 
 
-CONFINING: Final = TIERS[:2]
+CONFINING: Final = [
+    TIERS[0],
+    pytest.param(Tier.LANDLOCK, id=Tier.LANDLOCK, marks=[pytest.mark.nightly, *TIERS[1].marks]),
+]
 
 EVIL: Final = "touch $PWD/evil; false"
 """What a configuration has git run at each look for changed files; the folder is the one that git was started in."""

@@ -13,16 +13,11 @@ from support.clients.raw_client import RawStdioClient, RpcError
 from support.config.places import row, write_config
 from support.processes.commands import (
     DEADLINE_S,
-    PATIENT,
-    command,
-    popen_forked,
     quarterdeck_forked,
     quarterdeck_json_forked,
 )
 from support.processes.leftovers import assert_gone, is_running
-from support.processes.programs import SERVERS, server_argv
 from support.serves.daemons import door, doors, shown_status
-from support.serves.native_serves import make_project, native, text_of
 from support.waiting import eventually
 
 from quarterdeck.config.places.paths import state_dir
@@ -96,39 +91,6 @@ def test_a_visitor_serves_by_what_is_approved_and_writes_nothing(config: Path, o
         assert f"another daemon (process {older}) has the ledger" in said[0]
     assert client.process.returncode == 0
     assert (events(), quarterdeck_forked("ledger", "calls", "--json").stdout) == (before, "")
-
-
-def test_a_decision_counts_at_a_visitors_next_start(config: Path, older: int) -> None:
-    """A person would approve a tool in vain, for as long as the old daemon runs."""
-    assert quarterdeck_forked("trust", "approve", "t", "--all", "-c", str(config)).returncode == 0
-    with door(config) as client:
-        client.initialize()
-        before = offered(client)
-        decided = quarterdeck_forked("trust", "block", "s", "--all", "-c", str(config))
-        assert decided.returncode == 0, decided.stderr
-        assert "s__echo" in offered(client) == before
-    with door(config) as client:
-        client.initialize()
-        assert not offered(client)
-
-
-def test_a_visitor_has_native_tools_a_lock_and_a_server_of_its_own(config: Path, tmp_path: Path, older: int) -> None:
-    """A part of what `serve` and `run` can do would be missing, or a lock not be asked for."""
-    project = make_project(tmp_path / "project")
-    words = ("serve", *native(project, "all"), *PATIENT)
-    with RawStdioClient(words, deadline_s=DEADLINE_S, popen=popen_forked) as client:
-        client.initialize()
-        client.call("memory", action="replace", content="kept for this session")
-        assert "kept for this session" in text_of(client.call("memory", action="read"))
-    with door(config, "--locked", "--lock-file", str(tmp_path / "none.lock")) as client:
-        with pytest.raises(RpcError, match="quarterdeck lock writes it"):
-            client.initialize()
-        assert client.process.wait(DEADLINE_S) == 3
-    with RawStdioClient(
-        command("run", "--read", str(SERVERS), "--", *server_argv("echo")), deadline_s=DEADLINE_S
-    ) as client:
-        client.initialize()
-        assert "echo" in offered(client)
 
 
 def test_a_session_that_a_daemon_left_goes_on_as_a_visitors(config: Path) -> None:

@@ -9,7 +9,6 @@ import os
 import signal
 
 import echo
-import modes_list
 import modes_offers
 import modes_process
 import modes_wire
@@ -17,7 +16,7 @@ import wire
 from moments import CALL, EOF, MODES, REPLY, START
 from wire import JsonObject
 
-FILES = (modes_list, modes_offers, modes_process, modes_wire)
+FILES = (modes_offers, modes_process, modes_wire)
 """Imported to fill `MODES`."""
 
 

@@ -24,19 +24,6 @@ CAPABILITIES: Final[JsonObject] = {
 
 LARGE_BYTES: Final = 200_000_000
 
-BAD_URIS: Final[list[Any]] = [
-    "",
-    "no uri",
-    "a\nb:c",
-    "http://",
-    "http://[::1",
-    "file:" + "x" * 10_000,
-    7,
-    None,
-    "o:k",
-]
-
-BAD_TEMPLATES: Final[list[Any]] = ["x:{", "x:{{a}}", "{a}" * 5_000, "x:" + "{a}{b}" * 40, 7, "o:{k}"]
 
 _asked: Final[dict[Any, JsonObject]] = {}
 _numbers: Final = itertools.count(1)
@@ -58,25 +45,6 @@ def a_million_resources(message: JsonObject) -> bool:
             TEMPLATES: {"resourceTemplates": []},
         },
     )
-
-
-@during(HANDSHAKE, PROMPTS, RESOURCES, TEMPLATES)
-def bad_offers(message: JsonObject) -> bool:
-    """List prompts, resources and templates that no client can be shown, and one good one of each."""
-    return _offer(
-        message,
-        {
-            PROMPTS: {"prompts": [*({"name": name} for name in ("", "a b", "\x1b[2J", 5)), None, {"name": "ok"}]},
-            RESOURCES: {"resources": [{"uri": uri, "name": "r"} for uri in BAD_URIS] + [{"uri": "n:ameless"}]},
-            TEMPLATES: {"resourceTemplates": [{"uriTemplate": each, "name": "t"} for each in BAD_TEMPLATES]},
-        },
-    )
-
-
-@during(HANDSHAKE, PROMPTS, RESOURCES, TEMPLATES)
-def silent_lists(message: JsonObject) -> bool:
-    """Say that it has everything, and never list it."""
-    return _offer(message, {}) or True
 
 
 @during(HANDSHAKE, PROMPTS, RESOURCES, TEMPLATES, READ, COMPLETE)
@@ -123,58 +91,6 @@ def asks_a_thousand_times(message: JsonObject) -> bool:
         _asked["good"]["count"] += "result" in message
         if not _asked["left"]["count"]:
             wire.write(answer_line(_asked["call"], str(_asked["good"]["count"])))
-    return True
-
-
-@during(CALL, REPLY)
-def asks_late(message: JsonObject) -> bool:
-    """Answer the call, and then ask; the next call is answered with what came of that."""
-    if message.get("method") == CALL:
-        wire.write(answer_line(message, wire.dumps(_asked.pop("reply", {})).decode()))
-        _ask("elicitation/create", {"message": "too late", "requestedSchema": {"type": "object", "properties": {}}})
-    else:
-        _asked["reply"] = message
-    return True
-
-
-@during(CALL, REPLY)
-def asks_again_and_again(message: JsonObject) -> bool:
-    """Ask for each answer the next question, until one is refused; the call is answered with how many were not."""
-    if message.get("method") == CALL:
-        _asked["call"], _asked["good"] = message, {"count": 0}
-    elif "result" in message:
-        _asked["good"]["count"] += 1
-    else:
-        wire.write(answer_line(_asked["call"], str(_asked["good"]["count"])))
-        return True
-    _ask("roots/list", {})
-    return True
-
-
-@during(CALL, REPLY)
-def asks_first(message: JsonObject) -> bool:
-    """Ask before a call is answered, which is with whether there was a result; others may come meanwhile."""
-    if message.get("method") == CALL:
-        _asked[_ask("roots/list", {})] = message
-    else:
-        wire.write(answer_line(_asked.pop(message["id"]), "result" if "result" in message else "error"))
-    return True
-
-
-@during(CALL, REPLY)
-def asks_for_much(message: JsonObject) -> bool:
-    """Ask for a conversation of 9 MB to be sampled, then five times for one of 7 MB; the call says what had results."""
-    if message.get("method") == CALL:
-        _asked["call"], _asked["ends"] = message, {}
-    else:
-        _asked["ends"][message["id"]] = "result" if "result" in message else "error"
-    ends = _asked["ends"].values()
-    if len(ends) == 6:
-        wire.write(answer_line(_asked["call"], " ".join(ends)))
-    else:
-        words = "x" * ((7 if ends else 9) * 1_000_000)
-        said = [{"role": "user", "content": {"type": "text", "text": words}}]
-        _ask("sampling/createMessage", {"maxTokens": 1, "messages": said})
     return True
 
 

@@ -3,41 +3,12 @@
 import itertools
 from typing import Final
 
-import echo
 import wire
-from calls import PENDING
-from moments import CALL, CANCELLED, HANDSHAKE, READY, REPLY, answer_line, during, flood, notification_line
-from tools import JUNK
+from moments import CALL, READY, answer_line, during, flood, notification_line
 from wire import JsonObject
 
-JUNK_LINES: Final = 300_000
 BULK_BYTES: Final = 100 * 1024 * 1024
 DEPTH: Final = 100_000
-
-SHAPES: Final[dict[str, JsonObject]] = {
-    "number": {"result": 5},
-    "list": {"result": []},
-    "null": {"result": None},
-    "content_text": {"result": {"content": "no list"}},
-    "content_numbers": {"result": {"content": [1, None]}},
-    "both": {"result": {"content": []}, "error": {"code": 1, "message": "both"}},
-    "neither": {},
-    "error_text": {"error": "no object"},
-}
-"""What `bad_result_shape` answers, chosen by the text to echo; the first for any other text."""
-
-seen: Final[list[wire.RequestId]] = []
-"""Ids of all calls of `echo` so far, for `forged_ids`."""
-
-parked: Final[dict[object, JsonObject]] = {}
-"""Calls to answer later, by the id that will wake them."""
-
-
-@during(HANDSHAKE)
-def garbage_first(message: JsonObject) -> None:
-    """Write 100,000 lines of junk, then answer."""
-    for _ in range(JUNK_LINES // 1000):
-        wire.write(JUNK * 1000)
 
 
 @during(CALL)
@@ -61,21 +32,6 @@ def invalid_utf8(message: JsonObject) -> bool:
     """Answer with a text that is not UTF-8."""
     wire.write(answer_line(message, "TEXT").replace(b"TEXT", b"\xff\xfe\xc3("))
     return True
-
-
-@during(CALL)
-def forged_ids(message: JsonObject) -> None:
-    """Answer requests that nobody made, and those that wait or were answered already; then the right one."""
-    own = message["id"]
-    seen.append(own)
-    small = range(32)
-    huge = (2**31, 2**32, 2**40, 2**40 + 1, 2**53, 2**63, 2**64, 10**30, -1)
-    odd: tuple[object, ...] = (None, True, 1.5, "", "0", "1", f"{own}0", [], {})
-    near = (own - 1, own + 1, own + 2) if isinstance(own, int) else ()
-    for forged in (*small, *huge, *odd, *near, *seen, *PENDING):
-        # Not even as text: to some clients "7" answers 7.
-        if str(forged) != str(own):
-            wire.write(answer_line({"id": forged}, "forged"))
 
 
 @during(CALL)
@@ -116,44 +72,3 @@ def notification_flood(message: JsonObject) -> None:
 def ping_flood(message: JsonObject) -> None:
     """Ping the client for ever."""
     flood(wire.dumps({"jsonrpc": "2.0", "id": f"ping-{n}", "method": "ping"}) + b"\n" for n in itertools.count())
-
-
-@during(CALL)
-def answers_twice(message: JsonObject) -> bool:
-    """Answer, then answer again with another text."""
-    echo.handle(message)
-    wire.write(answer_line(message, "second answer"))
-    return True
-
-
-@during(CALL)
-def bad_result_shape(message: JsonObject) -> bool:
-    """Answer with something that is no tool result; see `SHAPES`."""
-    text = (message["params"].get("arguments") or {}).get("text", "")
-    shape = SHAPES.get(text, SHAPES["number"])
-    wire.send({"jsonrpc": "2.0", "id": message["id"]} | shape)
-    return True
-
-
-@during(CALL, CANCELLED)
-def answer_after_cancel(message: JsonObject) -> bool:
-    """Answer a call only once it was cancelled."""
-    if message["method"] == CALL:
-        parked[message["id"]] = message
-    elif call := parked.pop(message["params"]["requestId"], None):
-        echo.handle(call)
-    return True
-
-
-@during(CALL, REPLY)
-def sampling_request(message: JsonObject) -> bool:
-    """Ask the client to sample, and answer the call with the client's reply as text."""
-    if message.get("method") == CALL:
-        request_id = f"sampling-{message['id']}"
-        parked[request_id] = message
-        words = {"role": "user", "content": {"type": "text", "text": "hello?"}}
-        params = {"messages": [words], "maxTokens": 10}
-        wire.send({"jsonrpc": "2.0", "id": request_id, "method": "sampling/createMessage", "params": params})
-    elif call := parked.pop(message["id"], None):
-        wire.write(answer_line(call, wire.dumps(message).decode()))
-    return True

@@ -60,6 +60,7 @@ def test_a_32_bit_interpreter_is_never_put_under_a_64_bit_filter(monkeypatch: py
     assert not any(try_kernel(ARCHITECTURE)[1:])
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("lacks", "index"),
     [("landlock", 0), ("seccomp", 1), ("seccomp", 2), ("listener", 2), ("memory", 2)],

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import psutil
+import pytest
 from support.processes.leftovers import assert_gone
 from support.sandbox.gates import GATE
 from support.sandbox.machine_facts import LINUX_ONLY

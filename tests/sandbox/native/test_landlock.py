@@ -31,6 +31,7 @@ def folder() -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.process
 @LANDLOCK_ONLY
 @pytest.mark.parametrize("user", [None, pytest.param(SOMEBODY, marks=ROOT_ONLY)], ids=["we", "somebody"])
 def test_only_what_is_named_can_be_reached(folder: Path, user: int | None) -> None:
@@ -48,6 +49,7 @@ def test_only_what_is_named_can_be_reached(folder: Path, user: int | None) -> No
     assert (folder / "open" / "folder" / "new").exists() or landlock_abi() < 2
 
 
+@pytest.mark.process
 @LANDLOCK_ONLY
 def test_tcp_is_left_alone_unless_it_is_to_be_denied(folder: Path) -> None:
     """A server whose policy gives it the network would have none."""

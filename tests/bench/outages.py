@@ -48,7 +48,7 @@ LATE_S: Final = 15.0
 """Seconds after which an answer is reported as late, while its client waits on."""
 
 APART_S: Final = 16.0
-"""Seconds between two deaths of the daemon: a door gives up at the fifth death within a minute."""
+"""Minimum seconds between two deaths of the daemon: a door gives up at the fifth death within a minute."""
 
 ZYGOTES: Final = 0.05
 """Zygotes' portion of all killed or stopped processes; all servers end with a zygote."""
@@ -421,19 +421,19 @@ def replace(count: int, many: int) -> dict[str, object]:
     return tally.report(clients=many, replaced_s=taken)
 
 
-def kills(minutes: float, many: int, servers: int, seed: int) -> dict[str, object]:
-    """Kill or stop a process about every second, and the daemon now and then."""
+def kills(minutes: float, many: int, servers: int, seed: int, apart_s: float) -> dict[str, object]:
+    """Kill or stop a process about every second, and the daemon every `apart_s` seconds."""
     tally, chance = Tally(), random.Random(seed)
     killed: Counter[str] = Counter()
     with daemon(servers - 1, 1) as url, clients(tally, url, many, echoes=servers - 1, offers=1):
-        until, daemon_at = time.monotonic() + 60 * minutes, time.monotonic() + APART_S
+        until, daemon_at = time.monotonic() + 60 * minutes, time.monotonic() + apart_s
         while time.monotonic() < until:
             time.sleep(0.5 + chance.random())
             found = running()
             if found is None:
                 continue
             if time.monotonic() >= daemon_at:
-                daemon_at = time.monotonic() + APART_S
+                daemon_at = time.monotonic() + apart_s
                 tally.deaths.append(time.monotonic())
                 os.kill(found.pid, signal.SIGKILL)
                 killed["daemon"] += 1
@@ -454,7 +454,7 @@ def kills(minutes: float, many: int, servers: int, seed: int) -> dict[str, objec
                 killed[f"{'stopped' if stops else 'killed'}"] += 1
             except (psutil.Error, IndexError):
                 continue
-    return tally.report(clients=many, servers=servers, minutes=minutes, killed=dict(killed))
+    return tally.report(clients=many, servers=servers, minutes=minutes, apart_s=apart_s, killed=dict(killed))
 
 
 def _go_on(victim: psutil.Process) -> None:
@@ -471,6 +471,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=30)
     parser.add_argument("--doors", type=int, default=8, help="of restarts")
     parser.add_argument("--servers", type=int, default=20, help="of kills")
+    parser.add_argument("--apart", type=float, default=APART_S, help="seconds between deaths of the daemon, by kills")
     parser.add_argument("--seed", type=int, default=1)
     told = parser.parse_args()
     match told.what:
@@ -479,7 +480,7 @@ def main() -> None:
         case "replace":
             found = replace(told.count, told.clients)
         case _:
-            found = kills(told.minutes, told.clients, told.servers, told.seed)
+            found = kills(told.minutes, told.clients, told.servers, told.seed, max(APART_S, told.apart))
     print(json.dumps(found, indent=2))
 
 

@@ -154,6 +154,12 @@ class RawStdioClient(LineChild):
         """Send a notification."""
         self._write_message({"jsonrpc": "2.0", "method": method}, params)
 
+    def send_recorded(self, message: JsonObject) -> None:
+        """Send a message as another client had written it, without waiting."""
+        if "method" in message and "id" in message:
+            self._in_flight.add(message["id"])
+        self.write(_encode(message).encode() + b"\n")
+
     def cancel(self, request_id: RequestId) -> None:
         """Cancel a request; a reply that still comes is collected as usual."""
         self.notify("notifications/cancelled", {"requestId": request_id, "reason": "test"})

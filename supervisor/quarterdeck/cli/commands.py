@@ -68,12 +68,7 @@ ENTRIES: Final = (
     Entry("remove", "find.remove:remove", CONFIGURE, "Take a server out of your configuration"),
     Entry("outdated", "find.outdated:outdated", CONFIGURE, "Show the servers whose package has a newer version"),
     Entry("upgrade", "find.upgrade:upgrade", CONFIGURE, "Try another version of a server, and show what changes"),
-    Entry(
-        "config",
-        "configure.config:group",
-        CONFIGURE,
-        "See where configuration comes from and what is wrong with it; import other clients'",
-    ),
+    Entry("config", "configure.config:group", CONFIGURE, "Find configuration, and its mistakes; import other clients'"),
     Entry("link", "configure.clients:link", CONFIGURE, "Put quarterdeck into a client's configuration"),
     Entry("unlink", "configure.clients:unlink", CONFIGURE, "Take quarterdeck out of a client's configuration"),
     Entry("login", "configure.login:login", CONFIGURE, "Log in at a remote server"),
@@ -81,13 +76,7 @@ ENTRIES: Final = (
     Entry("secret", "configure.secret:group", CONFIGURE, "Store the secrets that ${keyring:NAME} refers to"),
     Entry("token", "configure.secret:token_group", CONFIGURE, "Show, create and revoke bearer tokens of serve --http"),
     Entry("purge", "configure.purge:purge", CONFIGURE, "Show what is kept on disk, and remove it"),
-    Entry(
-        "check",
-        "diagnose.check:check",
-        DIAGNOSE,
-        "Try a server: greetings, schemas, every tool, wrong requests, odd bytes, what it touches",
-        verbatim=True,
-    ),
+    Entry("check", "diagnose.check:check", DIAGNOSE, "Try a server: every tool, odd requests, effects", verbatim=True),
     Entry("doctor", "diagnose.doctor:doctor", DIAGNOSE, "Find out what this machine can enforce, by trying it"),
     Entry("explain", "diagnose.explain:explain", DIAGNOSE, "Explain an error's code: cause, remedy, example"),
     Entry("allow", "configure.allow:allow", TRUST, "Give a server's sandbox the files that its row names"),
@@ -95,10 +84,7 @@ ENTRIES: Final = (
     Entry("checkpoint", "run.checkpoint:group", DIAGNOSE, "Undo what write and edit of a session changed"),
     Entry("demo", "diagnose.demo:demo", DIAGNOSE, "See what happens when servers hang and crash"),
     Entry(
-        "completion",
-        "configure.completion:completion",
-        CONFIGURE,
-        "Print the script that completes commands and options in your shell",
+        "completion", "configure.completion:completion", CONFIGURE, "Print the script that completes words in a shell"
     ),
 )
 
@@ -126,6 +112,12 @@ COMMON_OPTIONS: Final = ("--config", "--own", "--allow-unsandboxed", "--json", "
 
 STATE_DIR_HELP: Final = ("      --state-dir DIR", "Where ledger, homes and logs are kept.")
 
+FIRST_EXAMPLES: Final = (
+    ("quarterdeck demo", "see it work"),
+    ("quarterdeck tools -c mcp.json", "what the servers of a file offer"),
+    ("quarterdeck serve -c mcp.json", "one MCP server over all of them"),
+)
+
 LEFT_COLUMNS: Final = 30
 """The widest left column; a longer name has a line of its own."""
 
@@ -148,33 +140,25 @@ def print_program_help() -> None:
     for panel in PANELS:
         rows = [(f"  {entry.name:<{width}}", entry.summary) for entry in ENTRIES if entry.panel == panel]
         lines += [*_section(panel, rows), ""]
-    lines += _section(
-        "Options",
-        [
-            ("  --state-dir DIR", STATE_DIR_HELP[1]),
-            ("  --version", "Print the version."),
-            ("  -h, --help", "Show this; after a command's name, its own."),
-        ],
-    )
-    lines += ["", *_section("Examples", _examples((("quarterdeck demo", "see it work"), *_first_examples())))]
+    rows = [
+        ("  --state-dir DIR", STATE_DIR_HELP[1]),
+        ("  --version", "Print the version."),
+        ("  -h, --help", "Show this; after a command's name, its own."),
+    ]
+    lines += [*_section("Options", rows), "", *_section("Examples", _examples(FIRST_EXAMPLES))]
     lines += ["", "quarterdeck help COMMAND explains one; quarterdeck help exit-codes lists the exit codes."]
     _write(lines)
 
 
 def print_exit_codes() -> None:
     """`help exit-codes`."""
-    _write(["Exit codes:", "", *_aligned([(f"  {int(code):3d}", meaning) for code, meaning in MEANINGS.items()], 7)])
-    _write(["", "sandbox run ends with the status of its command, or with", ""])
+    codes = [(f"  {int(code):3d}", meaning) for code, meaning in MEANINGS.items()]
+    of_sandbox = ("the sandbox was refused", "the command may not be executed", "there is no such command")
     _write(
         [
-            *_aligned(
-                [
-                    ("  125", "the sandbox was refused"),
-                    ("  126", "the command may not be executed"),
-                    ("  127", "there is no such command"),
-                ],
-                7,
-            )
+            *("Exit codes:", "", *_aligned(codes, 7)),
+            *("", "sandbox run ends with the status of its command, or with", ""),
+            *_aligned([(f"  {code}", meaning) for code, meaning in enumerate(of_sandbox, 125)], 7),
         ]
     )
 
@@ -227,14 +211,9 @@ def _spelling(parameter: "Parameter") -> str:
     options = sorted(parameter.opts, key=len)
     short = [option for option in options if not option.startswith("--")]
     spelt = ", ".join(options) if short else "    " + ", ".join(options)
-    value = _value_of(parameter)
-    return f"{spelt} {value}" if value else spelt
-
-
-def _value_of(parameter: "Parameter") -> str:
-    if getattr(parameter, "is_flag", False):
-        return ""
-    return str(getattr(parameter, "metavar", None) or "VALUE")
+    return (
+        spelt if getattr(parameter, "is_flag", False) else f"{spelt} {getattr(parameter, 'metavar', None) or 'VALUE'}"
+    )
 
 
 def _explanation(parameter: "Parameter") -> str:
@@ -247,13 +226,6 @@ def _explanation(parameter: "Parameter") -> str:
         text += f" (by default {default})"
     variable = getattr(parameter, "envvar", None)
     return f"{text} (also by {variable})" if isinstance(variable, str) else text
-
-
-def _first_examples() -> tuple[tuple[str, str], ...]:
-    return (
-        ("quarterdeck tools -c mcp.json", "what the servers of a file offer"),
-        ("quarterdeck serve -c mcp.json", "one MCP server over all of them"),
-    )
 
 
 def _examples(examples: Iterable[tuple[str, str]]) -> list[Row]:

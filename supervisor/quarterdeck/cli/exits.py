@@ -110,15 +110,10 @@ def ledger_error(error: "LedgerError") -> CommandError:
     """The error of a ledger that cannot be used."""
     from quarterdeck.ledger import errors
 
-    missing = errors.MissingLedgerError
-    broken = (errors.BrokenChainError, errors.CorruptLedgerError, errors.MissingHeadError, errors.TruncatedLedgerError)
-    code = (
-        ExitCode.NOT_FOUND
-        if isinstance(error, missing)
-        else ExitCode.BROKEN
-        if isinstance(error, broken)
-        else ExitCode.USAGE
-    )
+    broken = errors.BrokenChainError, errors.CorruptLedgerError, errors.MissingHeadError, errors.TruncatedLedgerError
+    code = ExitCode.BROKEN if isinstance(error, broken) else ExitCode.USAGE
+    if isinstance(error, errors.MissingLedgerError):
+        code = ExitCode.NOT_FOUND
     remedy = "quarterdeck ledger verify says what is wrong; --state-dir DIR names another ledger"
     return CommandError(code, error.problem, error.remedy or remedy)
 

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from support.command_line import Said
 
 from quarterdeck.cli import program
 from quarterdeck.cli.commands import ENTRIES, Entry
@@ -24,6 +25,11 @@ def logging_restored() -> Iterator[None]:
     ours.setLevel(our_level)
     logging.captureWarnings(capture=False)
     warnings.showwarning = show
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Said:
+    return Said(capsys)
 
 
 @pytest.fixture(autouse=True)

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from support.command_line import Said
 
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.options import NativeOptions, ProfileName, http_wish, name_budget, native_options
-from quarterdeck.cli.program import run
 from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.common.tool_names import NameBudget, Profile
 from quarterdeck.tools.catalogue import PROFILE_NAMES
@@ -51,18 +51,16 @@ def test_directories_are_real_and_tools_are_names(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("command", ["serve", "up"])
 def test_what_belongs_to_http_says_nothing_without_it(
-    command: str, arguments: list[str], option: str, capsys: pytest.CaptureFixture[str]
+    command: str, arguments: list[str], option: str, said: Said
 ) -> None:
     """A user would believe that clients can come over the network, who cannot."""
-    assert run([command, *arguments]) == ExitCode.USAGE
-    assert f"{option} needs --http" in capsys.readouterr().err
+    assert f"{option} needs --http" in said(ExitCode.USAGE, command, *arguments).err
 
 
 @pytest.mark.parametrize("option", ["--no-token", "--json"])
-def test_what_a_serve_says_of_http_alone_is_refused_too(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_serve_says_of_http_alone_is_refused_too(option: str, said: Said) -> None:
     """A client on stdio would read the URL of nothing as its first line."""
-    assert run(["serve", option]) == ExitCode.USAGE
-    assert f"{option} needs --http" in capsys.readouterr().err
+    assert f"{option} needs --http" in said(ExitCode.USAGE, "serve", option).err
 
 
 def test_the_options_of_http_are_one_wish() -> None:
@@ -74,12 +72,9 @@ def test_the_options_of_http_are_one_wish() -> None:
 
 
 @pytest.mark.parametrize("command", ["serve", "up"])
-def test_an_address_that_is_none_is_refused_before_anything_starts(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_address_that_is_none_is_refused_before_anything_starts(command: str, said: Said) -> None:
     """Servers would be started for clients that can never come."""
-    assert run([command, "--http", "127.0.0.1:port"]) == ExitCode.USAGE
-    assert "for example 127.0.0.1:8808" in capsys.readouterr().err
+    assert "for example 127.0.0.1:8808" in said(ExitCode.USAGE, command, "--http", "127.0.0.1:port").err
 
 
 @pytest.mark.parametrize(
@@ -88,25 +83,21 @@ def test_an_address_that_is_none_is_refused_before_anything_starts(
 )
 @pytest.mark.parametrize("command", [["serve"], ["tools"], ["call", "read"]])
 def test_what_belongs_to_a_profile_says_nothing_without_one(
-    command: list[str], arguments: list[str], option: str, capsys: pytest.CaptureFixture[str]
+    command: list[str], arguments: list[str], option: str, said: Said
 ) -> None:
     """A user would believe that tools are served, or confined, that are not."""
-    assert run([*command, "--config", "mcp.json", *arguments]) == ExitCode.USAGE
-    err = capsys.readouterr().err
+    err = said(ExitCode.USAGE, *command, "--config", "mcp.json", *arguments).err
     assert f"{option} needs --profile" in err
     assert "add --profile read-only" in err
 
 
 @pytest.mark.parametrize("option", ["--workspace", "--allow-dir"])
-def test_a_directory_that_is_none_is_a_usage_error(
-    tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_directory_that_is_none_is_a_usage_error(tmp_path: Path, option: str, said: Said) -> None:
     """A typing error would show only when an agent first uses a tool."""
     os.mkfifo(tmp_path / "pipe")
     for name, reason in (("pipe", "is not a directory"), ("none", "No such file or directory")):
         path = tmp_path / name
-        assert run(["serve", "--profile", "all", option, str(path)]) == ExitCode.USAGE
-        assert f"{option} {path}: {reason}" in capsys.readouterr().err
+        assert f"{option} {path}: {reason}" in said(ExitCode.USAGE, "serve", "--profile", "all", option, path).err
 
 
 def test_one_file_can_be_allowed_and_is_no_workspace(tmp_path: Path) -> None:
@@ -127,7 +118,7 @@ def test_no_tool_at_all_is_a_usage_error(tmp_path: Path, tools: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "tools", "said"),
+    ("profile", "tools", "says"),
     [
         ("all", "read,baash", "did you mean 'bash'?"),
         ("all", "server__tool", "The profile 'all' has read, ls,"),
@@ -137,14 +128,13 @@ def test_no_tool_at_all_is_a_usage_error(tmp_path: Path, tools: str) -> None:
     ],
 )
 def test_a_tool_that_the_profile_lacks_is_told_at_the_start(
-    tmp_path: Path, profile: str, tools: str, said: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, profile: str, tools: str, says: str, said: Said
 ) -> None:
     """An agent would be offered less than its user thinks, without a word."""
     command = ["serve", "--profile", profile, "--workspace", str(tmp_path), "--tools", tools]
-    assert run(command) == ExitCode.USAGE
-    err = capsys.readouterr().err
+    err = said(ExitCode.USAGE, *command).err
     assert "--tools: " in err
-    assert said in err
+    assert says in err
 
 
 def test_a_wish_is_the_options(tmp_path: Path) -> None:

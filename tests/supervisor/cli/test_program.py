@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from support.command_line import Said
 from support.config.places import use_places, write_config
 from support.processes.running import loaded_by
 
 from quarterdeck.cli.commands import ENTRIES, OTHER_WORDS, PROGRAM, examples_of
 from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
 from quarterdeck.cli.process import InterruptedBySignal, OutputError
-from quarterdeck.cli.program import hoist_state_dir, make_program, run
+from quarterdeck.cli.program import hoist_state_dir, make_program
 from quarterdeck.cli.run import tools
 from quarterdeck_protocol.identity import CLIENT_VERSION
 
@@ -30,7 +31,7 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "says"),
     [
         (
             CommandError(ExitCode.NOT_FOUND, "no such \x1b tool", "look again"),
@@ -47,14 +48,13 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     ],
 )
 def test_every_ending_has_its_code_and_its_words(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, said: str
+    monkeypatch: pytest.MonkeyPatch, said: Said, error: BaseException, code: int, says: str
 ) -> None:
     """A script could not tell what happened, or a user would see a traceback."""
     fail_with(monkeypatch, error)
-    assert run(["tools", "--config", "mcp.json"]) == code
-    out, err = capsys.readouterr()
+    out, err = said(code, "tools", "--config", "mcp.json")
     assert out == ""
-    assert said in err
+    assert says in err
     assert "Traceback" not in err
 
 
@@ -137,12 +137,7 @@ LIBRARY_WORDS = (
 
 @pytest.mark.parametrize(("line", "code"), WRONG.items(), ids=WRONG)
 def test_every_wrong_command_line_ends_in_an_error_and_a_fix(
-    line: str,
-    code: int,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    kept_descriptor_limit: None,
+    line: str, code: int, said: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept_descriptor_limit: None
 ) -> None:
     """A user would know what is wrong and not what to do, or read the words of a library."""
     for name in ("CONFIG", "STATE_DIR", "RUNTIME_DIR"):
@@ -157,8 +152,7 @@ def test_every_wrong_command_line_ends_in_an_error_and_a_fix(
     }
     write_config(tmp_path / "mcp.json", **rows)
     words = [{"FILE": "mcp.json", "FOLDER": str(tmp_path)}.get(word, word) for word in line.split()]
-    assert run(words) == code
-    out, err = capsys.readouterr()
+    out, err = said(code, *words)
     assert out == ""
     lines = err.splitlines()
     [error] = [each for each in lines if each.startswith("error[")]
@@ -180,33 +174,27 @@ def kept_descriptor_limit() -> Iterator[None]:
 
 @pytest.mark.parametrize("arguments", [["tools"], ["call", "a__b"], ["restart", "a"], ["logs", "a"], ["serve"]])
 def test_a_command_without_a_configuration_says_how_to_name_one(
-    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    arguments: list[str], said: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A new user would not know what to do, or be told of an option that the command lacks."""
     monkeypatch.delenv("QUARTERDECK_CONFIG", raising=False)
     monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
-    assert run(arguments) == ExitCode.USAGE
-    err = capsys.readouterr().err
+    err = said(ExitCode.USAGE, *arguments).err
     assert "--config FILE" in err
     assert ("--profile" in err) == (arguments[0] in ("tools", "call", "serve"))
 
 
-def test_help_names_every_command_and_exit_code_alike_by_both_ways(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_command_and_exit_code_alike_by_both_ways(said: Said) -> None:
     """What is not documented does not exist, and one of two ways would go out of date."""
-    assert run(["--help"]) == ExitCode.OK
-    out = capsys.readouterr().out
+    out = said(0, "--help").out
     panels = dict(block.split("\n", 1) for block in out.split("\n\n") if "\n" in block)
     for entry in ENTRIES:
         assert f"  {entry.name} " in panels[entry.panel] or f"\n  {entry.name} " in panels[entry.panel]
-    assert run(["help", "exit-codes"]) == ExitCode.OK
-    out = capsys.readouterr().out
+    out = said(0, "help", "exit-codes").out
     assert all(f"{code:d}  {meaning[:20]}" in out for code, meaning in MEANINGS.items())
-    assert run(["help", "trust", "list"]) == ExitCode.OK
-    first = capsys.readouterr().out
-    assert run(["trust", "list", "--help"]) == ExitCode.OK
-    assert first == capsys.readouterr().out
-    assert run(["--version"]) == ExitCode.OK
-    assert capsys.readouterr().out == f"quarterdeck {CLIENT_VERSION}\n"
+    first = said(0, "help", "trust", "list").out
+    assert first == said(0, "trust", "list", "--help").out
+    assert said(0, "--version").out == f"quarterdeck {CLIENT_VERSION}\n"
 
 
 def leaves() -> "dict[str, Any]":
@@ -219,11 +207,10 @@ def leaves() -> "dict[str, Any]":
     return found
 
 
-def test_every_help_has_examples_that_parse_and_no_type_of_python(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_help_has_examples_that_parse_and_no_type_of_python(said: Said) -> None:
     """A user would copy a line that is refused, or read `<list[str]>`."""
     for path, command in leaves().items():
-        assert run([*path.split(), "--help"]) == ExitCode.OK
-        text = capsys.readouterr().out
+        text = said(0, *path.split(), "--help").out
         assert "<bool>" not in text
         assert "list[" not in text
         assert "VALUE" not in re.sub(r"=VALUE", "", text)
@@ -296,7 +283,7 @@ def test_what_answers_at_once_loads_no_room_and_no_library_that_it_does_not_need
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "says"),
     [
         (["pss"], "there is no command 'pss': did you mean 'ps'?"),
         (["frobnicate"], "there is no command 'frobnicate'\n"),
@@ -306,14 +293,11 @@ def test_what_answers_at_once_loads_no_room_and_no_library_that_it_does_not_need
         *(([word, "any"], f"there is no command {word!r}\n  fix: `quarterdeck ") for word in OTHER_WORDS),
     ],
 )
-def test_a_command_that_is_not_there_is_told_with_what_is_near(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_command_that_is_not_there_is_told_with_what_is_near(arguments: list[str], says: str, said: Said) -> None:
     """A typing error would end in a page of help, or in a guess."""
-    assert run(arguments) == ExitCode.USAGE
-    out, err = capsys.readouterr()
+    out, err = said(ExitCode.USAGE, *arguments)
     assert out == ""
-    assert said in err
+    assert says in err
     assert err.startswith("error[usage]: ")
     assert err.count("\n  fix: ") == 1
 
@@ -333,12 +317,9 @@ def test_the_commands_that_stand_for_other_tools_names_are_all_there() -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_can_complete_commands_and_options(
-    shell: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shells_can_complete_commands_and_options(shell: str, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     """Users of a shell would have to type every name."""
-    assert run(["completion", shell]) == ExitCode.OK
-    assert "_QUARTERDECK_COMPLETE" in capsys.readouterr().out
+    assert "_QUARTERDECK_COMPLETE" in said(0, "completion", shell).out
     monkeypatch.setenv("_QUARTERDECK_COMPLETE", "bash_complete")
     for words, wanted in (
         ("quarterdeck le", "ledger"),
@@ -347,8 +328,7 @@ def test_shells_can_complete_commands_and_options(
     ):
         monkeypatch.setenv("COMP_WORDS", words)
         monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
-        assert run([]) == ExitCode.OK
-        assert f"plain,{wanted}" in capsys.readouterr().out.split()
+        assert f"plain,{wanted}" in said(0).out.split()
 
 
 @pytest.mark.parametrize(
@@ -370,9 +350,8 @@ def test_a_state_directory_may_be_named_anywhere(typed: list[str], meant: list[s
 
 
 def test_a_state_directory_that_is_named_is_the_one_that_is_used(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A user who keeps two decks apart would write into the other one's record."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "first"))
-    assert run(["ledger", "log", "--state-dir", str(tmp_path / "second")]) == ExitCode.NOT_FOUND
-    assert str(tmp_path / "second") in capsys.readouterr().err
+    assert str(tmp_path / "second") in said(ExitCode.NOT_FOUND, "ledger", "log", "--state-dir", tmp_path / "second").err

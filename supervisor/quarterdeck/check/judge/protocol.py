@@ -16,9 +16,6 @@ SOON_S: Final = 10.0
 
 UNSUPPORTED_VERSION: Final = -32022
 
-UNKNOWN_MODERN: Final = (-32022, -32601)
-"""With which a server says that it does not speak an older revision."""
-
 
 def judge_greetings(recording: Recording) -> Iterator[Verdict]:
     """Yield the verdicts."""

@@ -19,7 +19,7 @@ import msgspec
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error, cannot_serve
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, is_json, number_of, set_up_logging
-from quarterdeck.cli.parameters import Option
+from quarterdeck.cli.parameters import Combined, Option
 from quarterdeck.cli.process import closed_streams, run
 from quarterdeck.cli.source import Served, start_product
 from quarterdeck.daemon.messages import ServeRequest
@@ -74,13 +74,56 @@ class Plan(msgspec.Struct, frozen=True):
     left: "Interrupted | None" = None
 
 
-def serve(
-    source: Served,
-    http: options.ServeHttp = False,
-    address: options.HttpAddress = None,
+class Face(msgspec.Struct, frozen=True):
+    """How clients reach a `serve` or `run`, and who serves them, as the options say; see those."""
+
+    no_token: bool
+    allow_remote: bool
+    allow_host: list[str] | None
+    own: bool
+    read_only: bool
+    json: bool
+
+    def listens(self, http: bool, address: str | None) -> "HttpWish | None":
+        """Return where to listen on HTTP; None for a client on stdio, whose streams are there.
+
+        Raises:
+            CommandError: the options contradict each other, or no client could be served.
+        """
+        alone = {"--no-token": self.no_token, "--json": self.json}
+        wish = options.http_wish(http, address, self.allow_remote, self.allow_host, **alone)
+        if self.read_only and not (self.own or wish is not None):
+            raise UsageError("--read-only has no effect on the daemon", "add --own, or --http, or leave it out")
+        if self.read_only:
+            _log.info("%s", _READ_ONLY)
+        if wish is None and (closed := closed_streams() & {0, 1}):
+            names_closed = " and ".join(("stdin", "stdout")[fd] for fd in sorted(closed))
+            raise UsageError(
+                f"no client can be served: these streams were closed at the start: {names_closed}",
+                "an MCP client starts it with pipes; for a server that keeps running use serve --http",
+            )
+        return wish
+
+
+def _face(
     no_token: options.NoToken = False,
     allow_remote: options.AllowRemote = False,
     allow_host: options.AllowHost = None,
+    own: options.WithoutDaemon = False,
+    read_only: options.ReadOnly = False,
+    json: options.JsonUrl = False,
+) -> Face:
+    return Face(no_token, allow_remote, allow_host, own, read_only, json)
+
+
+FaceOptions = Annotated[Face, Combined(_face)]
+
+
+def serve(
+    source: Served,
+    face: FaceOptions,
+    http: options.ServeHttp = False,
+    address: options.HttpAddress = None,
     portable_schemas: Annotated[
         bool, Option("--portable-schemas", help="Publish simplified input schemas instead of the servers' own.")
     ] = False,
@@ -100,9 +143,6 @@ def serve(
     ),
     group: options.Group = None,
     search: options.Search = False,
-    own: options.WithoutDaemon = False,
-    read_only: options.ReadOnly = False,
-    json: options.JsonUrl = False,
 ) -> None:
     """Publish the tools of every server, and native ones, as one MCP server, on stdio or over HTTP.
 
@@ -110,12 +150,10 @@ def serve(
     SIGTERM or SIGINT end it; it outlives its terminal (SIGHUP does nothing), and follows changes of its files by
     itself.
     """
-    wish = options.http_wish(http, address, allow_remote, allow_host, **{"--no-token": no_token, "--json": json})
-    check_read_only(read_only=read_only, is_here=own or wish is not None)
-    if wish is None:
-        check_streams()
+    wish = face.listens(http, address)
     budget = options.name_budget(name_budget, client_prefix)
-    deck_lock = _read_lock(lock_file) if locked else None
+    if locked:
+        _read_lock(str(lock_file))  # which says now what is wrong with it
     options.check_search(is_wanted=search)
     request = make_request(
         source,
@@ -126,55 +164,34 @@ def serve(
         groups=tuple(group or ()),
         search=search,
     )
-    withhold = partial(set_up_logging, source.log_level, source.log_format)
+    begin(request, face, wish, source.log_level, source.log_format)
+
+
+def begin(
+    request: ServeRequest, face: Face, wish: "HttpWish | None", log_level: LogLevel, log_format: LogFormat
+) -> None:
+    """Serve over HTTP, alone on stdio, or by the daemon.
+
+    Raises:
+        CommandError: it cannot be.
+    """
+    withhold = partial(set_up_logging, log_level, log_format)
     withhold(())
     if wish is not None:
-        serve_listening(
-            request, withhold, wish, needs_token=not no_token, announce=json, lock=deck_lock, visits=read_only
-        )
-    elif own:
-        tell_hand()
-        serve_alone(request, withhold, visits=read_only)
-    else:
-        serve_by_daemon(request, source.log_level, source.log_format, withhold)
-
-
-def _read_lock(file: Path) -> "DeckLock":
-    from quarterdeck.cli.trust.lock import locked  # the ledger and trust, which a door needs for a lock alone
-
-    return locked(file)
-
-
-def check_read_only(*, read_only: bool, is_here: bool) -> None:
-    """Check that this process serves a read-only client itself, without recording anything.
-
-    Raises:
-        CommandError: the daemon would serve the client, and the daemon records.
-    """
-    if read_only and not is_here:
-        raise UsageError("--read-only has no effect on the daemon", "add --own, or --http, or leave it out")
-    if read_only:
-        _log.info("%s", _READ_ONLY)
-
-
-def check_streams() -> None:
-    """Check that there are streams to serve a client on.
-
-    Raises:
-        CommandError: there are none.
-    """
-    if closed := closed_streams() & {0, 1}:
-        names_closed = " and ".join(("stdin", "stdout")[fd] for fd in sorted(closed))
-        raise UsageError(
-            f"no client can be served: these streams were closed at the start: {names_closed}",
-            "an MCP client starts it with pipes; for a server that keeps running use serve --http",
-        )
-
-
-def tell_hand() -> None:
-    """Tell a person who starts it by hand what it is for."""
+        _serve_listening(request, withhold, wish, face)
+        return
     if sys.stdin.isatty():
         _log.info("serving on stdin and stdout: this is meant to be started by an MCP client, not by hand")
+    if face.own:
+        serve_alone(request, withhold, visits=face.read_only)
+    else:
+        _serve_by_daemon(request, log_level, log_format, withhold)
+
+
+def _read_lock(file: str | None) -> "DeckLock | None":
+    from quarterdeck.cli.trust.lock import locked  # the ledger and trust, which a door needs for a lock alone
+
+    return locked(Path(file)) if file is not None else None
 
 
 def serve_alone(
@@ -186,12 +203,6 @@ def serve_alone(
 ) -> None:
     """Serve our client on stdio within this process; no line of its was read yet, but those of a session that was left.
 
-    Args:
-        request: what it is to be served.
-        withhold: see `Plan`.
-        visits: likewise.
-        left: likewise.
-
     Raises:
         CommandError: it cannot be served.
     """
@@ -200,35 +211,26 @@ def serve_alone(
     if left is None:
         start_early()
     _collect_later()
-    deck_lock = _read_lock(Path(request.lock_file)) if request.lock_file is not None else None
+    lock = _read_lock(request.lock_file)
     settings = _load(request, withhold)
     raise_open_files_limit()
-    plan = Plan(request, settings, None, deck_lock, withhold, visits, left)
+    plan = Plan(request, settings, None, lock, withhold, visits, left)
     run(lambda: _serve(plan), outlives_terminal=True)
 
 
-def serve_listening(
-    request: ServeRequest,
-    withhold: Callable[[Iterable[str]], None],
-    wish: "HttpWish",
-    *,
-    needs_token: bool,
-    announce: bool,
-    lock: "DeckLock | None" = None,
-    visits: bool = False,
+def _serve_listening(
+    request: ServeRequest, withhold: Callable[[Iterable[str]], None], wish: "HttpWish", face: Face
 ) -> None:
-    """Serve clients over HTTP within this process; `announce` prints the URL as JSON on stdout.
-
-    Raises:
-        CommandError: they cannot be served.
-    """
     from .serve_http import plan_http
 
     _collect_later()
+    lock = _read_lock(request.lock_file)
     settings = _load(request, withhold)
-    settings, http = plan_http(withhold, settings, wish, needs_token=needs_token, announce=announce, request=request)
+    settings, http = plan_http(
+        withhold, settings, wish, needs_token=not face.no_token, announce=face.json, request=request
+    )
     raise_open_files_limit()
-    plan = Plan(request, settings, http, lock, withhold, visits)
+    plan = Plan(request, settings, http, lock, withhold, face.read_only)
     with http.listener if http.listener is not None else nullcontext():
         run(lambda: _serve(plan), outlives_terminal=True)
 
@@ -255,21 +257,16 @@ def _visit(request: ServeRequest, withhold: Callable[[Iterable[str]], None], dae
     sys.exit(ExitCode.OK)
 
 
-def serve_by_daemon(
+def _serve_by_daemon(
     request: ServeRequest, log_level: LogLevel, log_format: LogFormat, withhold: Callable[[Iterable[str]], None]
 ) -> NoReturn:
-    """Have the daemon serve our client, and wait for its end in place of this program.
-
-    Raises:
-        CommandError: it cannot be reached.
-    """
+    """Have the daemon serve our client, and wait for its end in place of this program."""
     from quarterdeck.config.places.paths import UnsafePathError, UnusableDirectoryError
     from quarterdeck.daemon.door import EndedError, NotAcceptedError, enter
     from quarterdeck.daemon.place import OtherDaemonError
     from quarterdeck.daemon.start import program
     from quarterdeck.host.stdio.early_reply import start_early
 
-    tell_hand()
     # Not by a handler: the client is served from the handover on, and what waits is another program then.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     come_back = [*program(_COME_BACK), *sys.argv[1:]]

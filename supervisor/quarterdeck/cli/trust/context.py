@@ -230,7 +230,9 @@ def send(decisions: Sequence[Decision]) -> None:
     holder = read_holder(directory())
     if holder is not None and holder.command in STAYING:
         try:
-            _send_to(Path(holder.runtime_directory), decisions)
+            answer = ask(Path(holder.runtime_directory), Decide(msgspec.Raw(msgspec.json.encode(decisions))))
+            if isinstance(answer, Refused):
+                raise CommandError(ExitCode.NO_ANSWER, answer.message, _LOOK_AGAIN)
             return
         except NotServingError:
             pass  # it has just ended
@@ -239,12 +241,6 @@ def send(decisions: Sequence[Decision]) -> None:
                 ExitCode.NO_ANSWER, str(error), "see the log of that serve, or stop it, and run the command again"
             ) from None
     _write(decisions)
-
-
-def _send_to(directory: Path, decisions: Sequence[Decision]) -> None:
-    answer = ask(directory, Decide(msgspec.Raw(msgspec.json.encode(decisions))))
-    if isinstance(answer, Refused):
-        raise CommandError(ExitCode.NO_ANSWER, answer.message, _LOOK_AGAIN)
 
 
 def _write(decisions: Sequence[Decision]) -> None:

@@ -1,20 +1,9 @@
 """A home directory with MCP clients in it, and the commands that change their files."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from quarterdeck.cli import program
-
-Run = Callable[..., int]
-"""Runs a command line; its exit code."""
-
-
-def commands() -> Run:
-    """Runs the command line."""
-    return lambda *arguments: program.run([str(argument) for argument in arguments])
 
 
 def home_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

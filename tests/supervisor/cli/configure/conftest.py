@@ -6,15 +6,10 @@ import pytest
 
 from quarterdeck.cli.configure import clients
 
-from .client_commands import Run, commands, home_of
+from .client_commands import home_of
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(clients, "own_command", lambda: ("/opt/quarterdeck",))
     return home_of(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def run() -> Run:
-    return commands()

@@ -5,12 +5,13 @@ import os
 from pathlib import Path
 
 import pytest
+from support.command_line import Said
 
 from quarterdeck.cli.configure.client_tokens import tokens_path
 from quarterdeck.config.load.file import load_config_file
 from quarterdeck.host.http.token_file import load_grants
 
-from .client_commands import Run, write
+from .client_commands import write
 
 SECRET = "ghp_0123456789abcdefghij"
 
@@ -19,17 +20,14 @@ def row(path: Path, section: str = "mcpServers", name: str = "quarterdeck") -> o
     return json.loads(path.read_text())[section][name]
 
 
-def test_several_clients_are_linked_and_unlinked_again(
-    home: Path, run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_clients_are_linked_and_unlinked_again(home: Path, said: Said) -> None:
     """A user would have to edit three files by hand, or find them changed after trying us."""
     desktop = write(home / ".config" / "Claude" / "claude_desktop_config.json", {"theme": "dark"})
     cursor = write(home / ".cursor" / "mcp.json", {"mcpServers": {"x": {"command": "y", "env": {"TOKEN": "hunter2x"}}}})
     code = write(home / ".config" / "Code" / "User" / "mcp.json", '{\n\t// mine\n\t"servers": {},\n}\n')
     before = {path: path.read_bytes() for path in (desktop, cursor, code)}
     clients = ["claude-desktop", "cursor", "vscode"]
-    assert run("link", *clients) == 0
-    out, err = capsys.readouterr()
+    out, err = said(0, "link", *clients)
     assert '+    "quarterdeck": {' in out
     assert "hunter2x" not in out
     assert err.count("itself, unconfined") == 1
@@ -37,21 +35,20 @@ def test_several_clients_are_linked_and_unlinked_again(
     assert row(desktop) == {"command": "/opt/quarterdeck", "args": ["serve"]}
     assert row(cursor) == {"type": "stdio", "command": "/opt/quarterdeck", "args": ["serve"]}
     assert "// mine" in code.read_text()
-    assert run("link", *clients) == 0
-    assert capsys.readouterr().out.count("nothing to do") == 3
+    assert said(0, "link", *clients).out.count("nothing to do") == 3
     assert len(os.listdir(cursor.parent)) == 2
-    assert run("unlink", *clients) == 0
+    said(0, "unlink", *clients)
     assert {path: path.read_bytes() for path in before} == before
-    assert run("unlink", *clients) == 0
+    said(0, "unlink", *clients)
 
 
-def test_what_serve_is_to_serve_is_named_absolutely(home: Path, run: Run) -> None:
+def test_what_serve_is_to_serve_is_named_absolutely(home: Path, said: Said) -> None:
     """The client starts us somewhere else, where no such file is."""
     (home / ".claude").mkdir()
     write(Path("my.json"), {"mcpServers": {}})
     Path("allowed").mkdir()
     options = ["--config", "my.json", "--profile", "survey", "--workspace", ".", "--allow-dir", "allowed"]
-    assert run("link", "claude-code", "--name", "deck", *options, "--tools", "read") == 0
+    said(0, "link", "claude-code", "--name", "deck", *options, "--tools", "read")
     here = str(Path.cwd())
     assert row(home / ".claude.json", name="deck") == {
         "type": "stdio",
@@ -61,47 +58,41 @@ def test_what_serve_is_to_serve_is_named_absolutely(home: Path, run: Run) -> Non
             *("--allow-dir", f"{here}/allowed", "--tools", "read"),
         ],
     }
-    assert run("unlink", "claude-code", "--name", "deck") == 0
+    said(0, "unlink", "claude-code", "--name", "deck")
     assert json.loads((home / ".claude.json").read_text()) == {"mcpServers": {}}
 
 
 @pytest.mark.process
-def test_a_client_is_linked_with_a_part_of_what_is_offered(
-    home: Path, run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_client_is_linked_with_a_part_of_what_is_offered(home: Path, said: Said) -> None:
     """A user would have to edit the client's file by hand; or the client would show a server that does not start."""
     (home / ".cursor").mkdir()
     own = home / ".config" / "quarterdeck" / "mcp.json"
     write(own, {"mcpServers": {"fs": {"command": "fs"}}, "groups": {"review": {"servers": ["fs"]}}})
     path = home / ".cursor" / "mcp.json"
-    assert run("link", "cursor", "--group", "review", "--search") == 0
+    said(0, "link", "cursor", "--group", "review", "--search")
     assert row(path) == {
         "type": "stdio",
         "command": "/opt/quarterdeck",
         "args": ["serve", "--group", "review", "--search"],
     }
-    assert run("link", "cursor", "--group", "reveiw") == 2
-    assert "there is no group 'reveiw': did you mean 'review'?" in capsys.readouterr().err
+    assert "there is no group 'reveiw': did you mean 'review'?" in said(2, "link", "cursor", "--group", "reveiw").err
 
     def tokens() -> "list[tuple[tuple[str, ...], bool]]":
         return [(each.groups, each.search) for each in load_grants(tokens_path()).grants if not each.revoked_at]
 
-    assert run("link", "cursor", "--group", "review", "--search", "--http") == 0
+    said(0, "link", "cursor", "--group", "review", "--search", "--http")
     shown = row(path)
     assert tokens() == [(("review",), True)]
-    assert run("link", "cursor", "--group", "review", "--search", "--http") == 0
+    said(0, "link", "cursor", "--group", "review", "--search", "--http")
     assert row(path) == shown
-    assert run("link", "cursor", "--http") == 0
+    said(0, "link", "cursor", "--http")
     assert tokens() == [((), False)]
 
 
-def test_a_dry_run_and_a_file_that_cannot_be_used_change_nothing(
-    home: Path, run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_and_a_file_that_cannot_be_used_change_nothing(home: Path, said: Said) -> None:
     """Nobody could look first, or a user be left with half of what was asked for."""
     path = write(home / ".cursor" / "mcp.json", "{}")
-    assert run("link", "cursor", "--dry-run", "--json") == 0
-    [report] = json.loads(capsys.readouterr().out)
+    [report] = said.json(0, "link", "cursor", "--dry-run", "--json")
     assert report["path"] == str(path)
     assert not report["changed"]
     assert report["backup"] is None
@@ -110,22 +101,19 @@ def test_a_dry_run_and_a_file_that_cannot_be_used_change_nothing(
     assert path.read_text() == "{}"
     cursor = write(home / ".cursor" / "mcp.json", "{}")
     broken = write(home / ".claude.json", '{"mcpServers": {')
-    assert run("link", "cursor", "claude-code") == 2
-    assert str(broken) in capsys.readouterr().err
+    assert str(broken) in said(2, "link", "cursor", "claude-code").err
     assert (cursor.read_text(), broken.read_text()) == ("{}", '{"mcpServers": {')
 
 
-def test_a_client_that_is_not_installed_is_told(home: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_client_that_is_not_installed_is_told(home: Path, said: Said) -> None:
     """A file would be made that nobody reads, and the user wait for tools."""
-    assert run("link", "windsurf") == 3
-    assert "is not installed" in capsys.readouterr().err
+    assert "is not installed" in said(3, "link", "windsurf").err
     assert os.listdir(home) == []
-    assert run("link", "windsurf", "--create") == 0
+    said(0, "link", "windsurf", "--create")
     made = home / ".codeium" / "windsurf" / "mcp_config.json"
     assert row(made) == {"command": "/opt/quarterdeck", "args": ["serve"]}
     assert made.stat().st_mode & 0o777 == 0o600
-    assert run("unlink", "cursor") == 0
-    assert "nothing to do" in capsys.readouterr().out
+    assert "nothing to do" in said(0, "unlink", "cursor").out
 
 
 @pytest.mark.parametrize(
@@ -137,35 +125,28 @@ def test_a_client_that_is_not_installed_is_told(home: Path, run: Run, capsys: py
         (["claude-desktop", "--profile", "all"], "add --workspace"),
     ],
 )
-def test_what_serve_would_refuse_is_refused_now(
-    home: Path, run: Run, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
+def test_what_serve_would_refuse_is_refused_now(home: Path, said: Said, arguments: list[str], message: str) -> None:
     """The client would show a server that does not start, and not why."""
     (home / ".cursor").mkdir()
     (home / ".config" / "Claude").mkdir(parents=True)
-    assert run("link", *arguments) == 2
-    assert message in capsys.readouterr().err
+    assert message in said(2, "link", *arguments).err
     assert os.listdir(home / ".cursor") == []
 
 
-def test_a_client_that_will_find_no_tools_is_warned_of(
-    home: Path, run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_client_that_will_find_no_tools_is_warned_of(home: Path, said: Said) -> None:
     """A user would look for the mistake in the client."""
     (home / ".cursor").mkdir()
-    assert run("link", "cursor") == 0
-    err = capsys.readouterr().err
+    err = said(0, "link", "cursor").err
     assert "nothing is configured" in err
     assert "  fix: " in err
-    assert run("link", "cursor", "--profile", "all", "--workspace", ".") == 0
-    assert "nothing is configured" not in capsys.readouterr().err
+    assert "nothing is configured" not in said(0, "link", "cursor", "--profile", "all", "--workspace", ".").err
 
 
 def ours(home: Path) -> Path:
     return home / ".config" / "quarterdeck" / "mcp.json"
 
 
-def test_the_servers_of_a_client_are_ours_afterwards(home: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_servers_of_a_client_are_ours_afterwards(home: Path, said: Said) -> None:
     """A user would have to write all of them again, or see a token on the screen."""
     rows = {
         "gh": {"type": "stdio", "command": "npx", "env": {"GITHUB_TOKEN": SECRET}},
@@ -173,8 +154,7 @@ def test_the_servers_of_a_client_are_ours_afterwards(home: Path, run: Run, capsy
         "quarterdeck": {"command": "quarterdeck", "args": ["serve"]},
     }
     write(home / ".cursor" / "mcp.json", {"mcpServers": rows})
-    assert run("config", "import", "cursor") == 0
-    out, err = capsys.readouterr()
+    out, err = said(0, "config", "import", "cursor")
     assert SECRET not in out + err
     assert "gh: env.GITHUB_TOKEN" in err
     assert "web: headers.Authorization" in err
@@ -188,37 +168,34 @@ def test_the_servers_of_a_client_are_ours_afterwards(home: Path, run: Run, capsy
     assert ours(home).stat().st_mode & 0o777 == 0o600
 
 
-def test_what_is_there_already_stays_as_it_is(home: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_there_already_stays_as_it_is(home: Path, said: Said) -> None:
     """Settings of our own, such as a sandbox, would be lost; or the file's layout."""
     text = '{\n    "native": {},\n    "mcpServers": {\n        "a": {"command": "mine"}\n    }\n}\n'
     write(ours(home), text).chmod(0o644)
     rows = {"a": {"command": "mine", "env": {"A": "1"}}, "b": {"command": "y"}}
     write(home / ".cursor" / "mcp.json", {"mcpServers": rows})
-    assert run("config", "import", "cursor", "--json") == 0
-    report = json.loads(capsys.readouterr().out)
+    report = said.json(0, "config", "import", "cursor", "--json")
     assert [each["id"] for each in report["imported"]] == ["b"]
     assert [each["name"] for each in report["left_out"]] == ["a"]
     assert Path(report["backup"]).read_text() == text
     assert ours(home).stat().st_mode & 0o777 == 0o600
     new = ours(home).read_text()
     assert new.startswith(text[: text.index("\n    }\n}")])
-    assert run("config", "import", "cursor", "--json") == 0
-    report = json.loads(capsys.readouterr().out)
+    report = said.json(0, "config", "import", "cursor", "--json")
     assert (report["changed"], report["backup"], report["diff"]) == (False, None, [])
     assert ours(home).read_text() == new
 
 
-def test_a_dry_run_and_a_choice(home: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_and_a_choice(home: Path, said: Said) -> None:
     """Nobody could look first, or take one of many."""
     write(home / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}})
-    assert run("config", "import", "cursor", "--dry-run", "--server", "b") == 0
-    out = capsys.readouterr().out
+    out = said(0, "config", "import", "cursor", "--dry-run", "--server", "b").out
     assert '+    "b": {' in out
     assert '"a"' not in out
     assert not ours(home).exists()
-    assert run("config", "import", "cursor", "--server", "b", "--to", "here.json") == 0
+    said(0, "config", "import", "cursor", "--server", "b", "--to", "here.json")
     assert list(json.loads(Path("here.json").read_text())["mcpServers"]) == ["b"]
-    assert run("config", "import", "cursor", "--server", "none") == 3
+    said(3, "config", "import", "cursor", "--server", "none")
 
 
 @pytest.mark.parametrize(
@@ -232,37 +209,28 @@ def test_a_dry_run_and_a_choice(home: Path, run: Run, capsys: pytest.CaptureFixt
     ],
 )
 def test_what_cannot_be_done_is_said(
-    home: Path,
-    run: Run,
-    capsys: pytest.CaptureFixture[str],
-    content: str | None,
-    arguments: list[str],
-    code: int,
-    message: str,
+    home: Path, said: Said, content: str | None, arguments: list[str], code: int, message: str
 ) -> None:
     """A user would not know what to do, or lose the file that could not be read."""
     if content is not None:
         write(home / ".cursor" / "mcp.json", content)
     write(Path("broken.json"), '{"mcpServers": {"a": ')
-    assert run("config", "import", *arguments) == code
-    assert message in capsys.readouterr().err
+    assert message in said(code, "config", "import", *arguments).err
     assert Path("broken.json").read_text() == '{"mcpServers": {"a": '
 
 
-def test_a_file_is_not_imported_into_itself(home: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_is_not_imported_into_itself(home: Path, said: Said) -> None:
     """It would be told as nothing to do, and leave the user puzzled."""
     write(ours(home), {"mcpServers": {"a": {"command": "x"}}})
-    assert run("config", "import", str(ours(home))) == 2
-    assert "into itself" in capsys.readouterr().err
+    assert "into itself" in said(2, "config", "import", str(ours(home))).err
 
 
-def test_servers_of_other_projects_are_mentioned(home: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_servers_of_other_projects_are_mentioned(home: Path, said: Said) -> None:
     """A user would think that these were all."""
     projects = {
         "/other": {"mcpServers": {"x": {"command": "y"}}},
         str(Path.cwd()): {"mcpServers": {"a": {"command": "b"}}},
     }
     write(home / ".claude.json", {"projects": projects})
-    assert run("config", "import", "claude-code") == 0
-    assert "1 more belong to other projects" in capsys.readouterr().err
+    assert "1 more belong to other projects" in said(0, "config", "import", "claude-code").err
     assert list(json.loads(ours(home).read_text())["mcpServers"]) == ["a"]

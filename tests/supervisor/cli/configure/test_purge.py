@@ -1,18 +1,18 @@
 """What is on disk is shown first, and goes only when that is wanted."""
 
-import json
 import os
 import sys
 from pathlib import Path
 
 import pytest
+from support.command_line import Said
 
 from quarterdeck.cli.configure import purge
 from quarterdeck.config.places.paths import configuration_digest, make_private_dir, server_paths
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.ledger.store.lease import Holder, take_lease
 
-from .client_commands import Run, write
+from .client_commands import write
 
 
 @pytest.fixture
@@ -55,12 +55,9 @@ def any_in(path: Path) -> bool:
 ALL = {"one", "two", "workspaces", "ledger", "token"}
 
 
-def test_what_is_there_is_shown_and_removed_only_when_something_is_named(
-    state: Path, run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_there_is_shown_and_removed_only_when_something_is_named(state: Path, said: Said) -> None:
     """Looking would remove things, or a script not know what was removed."""
-    assert run("purge") == 0
-    out, err = capsys.readouterr()
+    out, err = said(0, "purge")
     assert [line.split()[1:4] for line in out.splitlines()[1:]] == [
         ["KiB", "server", "fs"],
         ["KiB", "server", "fs"],
@@ -70,77 +67,73 @@ def test_what_is_there_is_shown_and_removed_only_when_something_is_named(
     ]
     assert "--all" in err
     assert left(state) == ALL
-    assert run("purge", "fs", "-c", "one.json", "--json", "--yes") == 0
-    [report] = json.loads(capsys.readouterr().out)
+    [report] = said.json(0, "purge", "fs", "-c", "one.json", "--json", "--yes")
     assert report["size_bytes"] >= 100_000
     assert report["removed"]
     assert report["is_whole"]
     assert report["configuration"] == digest(state.parent / "one.json")
-    assert run("purge", "--json") == 0
-    assert not any(each["removed"] for each in json.loads(capsys.readouterr().out))
+    assert not any(each["removed"] for each in said.json(0, "purge", "--json"))
 
 
-def test_a_server_is_removed_of_one_configuration_or_of_all(state: Path, run: Run) -> None:
+def test_a_server_is_removed_of_one_configuration_or_of_all(state: Path, said: Said) -> None:
     """The home of another server with the same name would go, or stay for ever."""
-    assert run("purge", "fs", "-c", "one.json", "--yes") == 0
+    said(0, "purge", "fs", "-c", "one.json", "--yes")
     assert left(state) == ALL - {"one"}
-    assert run("purge", "fs", "--yes") == 0
+    said(0, "purge", "fs", "--yes")
     assert left(state) == ALL - {"one", "two"}
-    assert run("purge", "fs", "--yes") == 3
+    said(3, "purge", "fs", "--yes")
 
 
 @pytest.mark.process
-def test_all_keeps_the_records_and_says_so(state: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_keeps_the_records_and_says_so(state: Path, said: Said) -> None:
     """What was approved would be forgotten with the caches."""
-    assert run("purge", "--all", "--yes") == 0
-    out, err = capsys.readouterr()
+    out, err = said(0, "purge", "--all", "--yes")
     assert "removed 3, " in out
     assert "KiB" in out.splitlines()[-1] or " B" in out.splitlines()[-1]
     assert "kept: ledger, token" in err
     assert left(state) == {"ledger", "token"}
-    assert run("purge", "--all", "--ledger", "--yes") == 0
+    said(0, "purge", "--all", "--ledger", "--yes")
     assert left(state) == set()
     assert state.is_dir()
-    assert run("purge", "--all", "--yes") == 0
+    said(0, "purge", "--all", "--yes")
 
 
-def test_what_is_running_stays(state: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_running_stays(state: Path, said: Said) -> None:
     """A running server would lose its home under its feet."""
     with RuntimeDirectory.create(digest(state.parent / "one.json"), state.parent / "run"):
-        assert run("purge", "--all", "--ledger", "--yes") == 1
-        assert "it is running: stop it first" in capsys.readouterr().err
+        assert "it is running: stop it first" in said(1, "purge", "--all", "--ledger", "--yes").err
         assert left(state) == {"one", "ledger", "token"}
-        assert run("purge", "fs", "--yes") == 1
-    assert run("purge", "fs", "--yes") == 0
+        said(1, "purge", "fs", "--yes")
+    said(0, "purge", "fs", "--yes")
 
 
-def test_what_a_deck_of_the_daemon_uses_stays(state: Path, run: Run) -> None:
+def test_what_a_deck_of_the_daemon_uses_stays(state: Path, said: Said) -> None:
     """A server that many projects share, or one of a daemon with another runtime directory, would lose its home."""
     elsewhere = state.parent / "elsewhere"
     with RuntimeDirectory.create("0" * 12, elsewhere) as deck:
         deck.announce_homes([digest(state.parent / "one.json")])
         holder = Holder(pid=os.getpid(), digest="", runtime_directory=str(elsewhere / "qd-of-the-daemon"))
         with take_lease(state / "ledger", holder):
-            assert run("purge", "--all", "--yes") == 1
+            said(1, "purge", "--all", "--yes")
     assert left(state) == {"one", "ledger", "token"}
 
 
-def test_of_several_files_the_servers_of_each_are_removed(state: Path, run: Run) -> None:
+def test_of_several_files_the_servers_of_each_are_removed(state: Path, said: Said) -> None:
     """Who names the files as `serve` was given them would be told that there is nothing."""
     together = server_paths(configuration_digest([Path("one.json"), Path("two.json")]), "old", state).create().home
-    assert run("purge", "--all", "-c", "one.json", "-c", "two.json", "--yes") == 0
+    said(0, "purge", "--all", "-c", "one.json", "-c", "two.json", "--yes")
     assert left(state) == ALL - {"one", "two"}
     assert not together.exists()
 
 
-def test_who_writes_the_ledger_is_running_wherever_its_sockets_are(state: Path, run: Run) -> None:
+def test_who_writes_the_ledger_is_running_wherever_its_sockets_are(state: Path, said: Said) -> None:
     """A serve that was started with another runtime directory would lose its servers' homes, and its ledger."""
     with take_lease(state / "ledger", Holder(pid=os.getpid(), digest=digest(state.parent / "one.json"))):
-        assert run("purge", "--all", "--ledger", "--yes") == 1
+        said(1, "purge", "--all", "--ledger", "--yes")
     assert left(state) == {"one", "ledger", "token"}
 
 
-def test_a_server_that_starts_while_we_ask_stays(state: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_starts_while_we_ask_stays(state: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person may think for minutes before they answer."""
     started: list[RuntimeDirectory] = []
 
@@ -150,30 +143,28 @@ def test_a_server_that_starts_while_we_ask_stays(state: Path, run: Run, monkeypa
 
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr("click.confirm", answer)
-    assert run("purge", "--all") == 1
+    said(1, "purge", "--all")
     started[0].close()
     assert left(state) == {"one", "ledger", "token"}
 
 
-def test_nobody_is_asked_where_nobody_is(state: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nobody_is_asked_where_nobody_is(state: Path, said: Said) -> None:
     """A script would hang, or remove what nobody agreed to."""
-    assert run("purge", "--all") == 2
-    assert "--yes" in capsys.readouterr().err
-    assert run("purge", "fs", "--json") == 2
+    assert "--yes" in said(2, "purge", "--all").err
+    said(2, "purge", "fs", "--json")
     assert left(state) == ALL
 
 
 @pytest.mark.parametrize("arguments", [["fs", "--all"], ["--ledger"], ["--all", "--ledger", "-c", "one.json"]])
-def test_contradictions_are_refused(state: Path, run: Run, arguments: list[str]) -> None:
+def test_contradictions_are_refused(state: Path, said: Said, arguments: list[str]) -> None:
     """Of two meanings the worse could be taken."""
-    assert run("purge", *arguments, "--yes") == 2
+    said(2, "purge", *arguments, "--yes")
     assert left(state) == ALL
 
 
-def test_a_state_directory_of_others_is_refused(state: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_state_directory_of_others_is_refused(state: Path, said: Said) -> None:
     """Another user could have put links there."""
     state.chmod(0o777)
-    assert run("purge", "--all", "--yes") == 2
-    assert "chmod 700" in capsys.readouterr().err
+    assert "chmod 700" in said(2, "purge", "--all", "--yes").err
     state.chmod(0o700)
     assert left(state) == ALL

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.command_line import Said
 
 from quarterdeck.cli.configure import secret
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.parameters import make_group
-from quarterdeck.cli.program import run
 from quarterdeck.config.secrets.store import SecretStore
 
 
@@ -123,24 +123,21 @@ def token_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return state
 
 
-def test_the_token_is_made_once_and_kept_private(token_state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_token_is_made_once_and_kept_private(token_state: Path, said: Said) -> None:
     """Clients would have to be configured anew after each start, or others could read it."""
-    assert run(["token", "show"]) == 0
-    token = capsys.readouterr().out.strip()
+    token = said(0, "token", "show").out.strip()
     assert len(token) >= 32
-    assert run(["token", "show", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"token": token, "path": str(token_state / "token")}
+    assert said.json(0, "token", "show", "--json") == {"token": token, "path": str(token_state / "token")}
     assert (token_state / "token").stat().st_mode & 0o777 == 0o600
     assert token_state.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_token_that_others_may_read_is_refused(token_state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_token_that_others_may_read_is_refused(token_state: Path, said: Said) -> None:
     """It would be no secret any more."""
     token_state.mkdir(mode=0o700)
     path = token_state / "token"
     path.write_text("x" * 40)
     path.chmod(0o644)
-    assert run(["token", "show"]) == 2
-    out, err = capsys.readouterr()
+    out, err = said(2, "token", "show")
     assert out == ""
     assert "others may read the token" in err

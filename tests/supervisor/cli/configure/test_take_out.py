@@ -7,12 +7,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from support.command_line import Said
 
 from quarterdeck.cli.configure import take_out
 from quarterdeck.config.clients.user_file import backups
 from quarterdeck.host.http.token_file import load_grants
 
-from .client_commands import Run, write
+from .client_commands import write
 
 CODEX = """# mine
 [mcp_servers.docs]
@@ -44,16 +45,13 @@ def answer(monkeypatch: pytest.MonkeyPatch, *, is_yes: bool) -> list[str]:
     return asked
 
 
-def test_what_is_imported_is_taken_out_where_the_user_says_so(
-    home: Path, run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_imported_is_taken_out_where_the_user_says_so(home: Path, said: Said) -> None:
     """The client would start every server a second time, unconfined; or lose its comments."""
     path = write(home / ".codex" / "config.toml", CODEX)
     goose = write(home / ".config" / "goose" / "config.yaml", GOOSE)
-    assert run("config", "import", "codex", "--take-out") == 0
-    assert run("config", "import", "goose", "--to", home / "goose.json", "--take-out") == 0
-    out, _ = capsys.readouterr()
+    out = said.all(0, "config", "import", "codex", "--take-out")
     assert "-[mcp_servers.docs]" in out
+    out += said.all(0, "config", "import", "goose", "--to", home / "goose.json", "--take-out")
     assert "sk-1234" not in out
     assert path.read_text() == "# mine\n\n# profiles\n[profiles.x]\na = 1\n"
     assert goose.read_text() == "extensions:\n  memory:\n    type: builtin  # ours\n# the end\n"
@@ -63,59 +61,53 @@ def test_what_is_imported_is_taken_out_where_the_user_says_so(
 
 
 @pytest.mark.parametrize("is_yes", [False, True])
-def test_a_terminal_is_asked(home: Path, run: Run, monkeypatch: pytest.MonkeyPatch, is_yes: bool) -> None:
+def test_a_terminal_is_asked(home: Path, said: Said, monkeypatch: pytest.MonkeyPatch, is_yes: bool) -> None:
     """A file of another program would be changed without a word, or never."""
     path = write(home / ".codex" / "config.toml", CODEX)
     asked = answer(monkeypatch, is_yes=is_yes)
-    assert run("config", "import", "codex") == 0
+    said(0, "config", "import", "codex")
     assert asked == ["take docs out of it?"]
     assert ("[mcp_servers.docs]" in path.read_text()) is not is_yes
 
 
 def test_linking_offers_to_take_out_what_was_imported_before(
-    home: Path, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    home: Path, monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
     """Who imported first and links later would have every tool twice; who imported nothing would lose servers."""
     path = write(home / ".codex" / "config.toml", CODEX + '[mcp_servers.other]\ncommand = "y"\n')
-    assert run("config", "import", "codex", "--server", "docs") == 0
-    assert "--take-out removes that" in capsys.readouterr().err
+    assert "--take-out removes that" in said(0, "config", "import", "codex", "--server", "docs").err
     asked = answer(monkeypatch, is_yes=True)
-    assert run("link", "codex") == 0
-    assert "it also starts other itself" in capsys.readouterr().err
+    assert "it also starts other itself" in said(0, "link", "codex").err
     assert asked == ["take docs out of it?"]
     text = path.read_text()
     assert "[mcp_servers.docs]" not in text
     assert all(kept in text for kept in ("# mine", "# profiles", "[mcp_servers.other]", "[mcp_servers.quarterdeck]"))
-    assert run("link", "codex") == 0
+    said(0, "link", "codex")
     assert len(asked) == 1
 
 
-def test_nothing_is_taken_out_without_a_word_from_the_user(
-    home: Path, run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_taken_out_without_a_word_from_the_user(home: Path, said: Said) -> None:
     """A script would change another program's file."""
     path = write(home / ".codex" / "config.toml", CODEX)
     for options in ([], ["--json"], ["--dry-run", "--take-out"], ["--dry-run", "--take-out", "--json"]):
-        assert run("config", "import", "codex", *options) == 0
+        said(0, "config", "import", "codex", *options)
         assert path.read_text() == CODEX
-    capsys.readouterr()
-    assert run("config", "import", "codex", "--json", "--take-out") == 0
-    [taken] = json.loads(capsys.readouterr().out)["taken_out"]
+    [taken] = said.json(0, "config", "import", "codex", "--json", "--take-out")["taken_out"]
     assert (taken["servers"], taken["changed"]) == (["docs"], True)
 
 
-def test_a_projects_file_and_another_server_of_the_name_are_left(home: Path, run: Run) -> None:
+def test_a_projects_file_and_another_server_of_the_name_are_left(home: Path, said: Said) -> None:
     """A commit would take servers from a whole team, or one that we do not run be gone."""
     (home / ".roo").mkdir()
     path = write(Path(".roo/mcp.json"), {"mcpServers": {"docs": {"command": "npx"}}})
     before = path.read_text()
-    assert run("config", "import", "roo", "--take-out") == 0
+    said(0, "config", "import", "roo", "--take-out")
     assert path.read_text() == before
     path = write(home / ".codex" / "config.toml", CODEX)
     ours = write(home / ".config" / "quarterdeck" / "mcp.json", {"mcpServers": {"docs": {"command": "mine"}}})
-    assert run("link", "codex", "--take-out") == 0
+    said(0, "link", "codex", "--take-out")
     assert CODEX in path.read_text()
-    assert run("config", "import", "codex", "--take-out") == 0
+    said(0, "config", "import", "codex", "--take-out")
     rows = json.loads(ours.read_text())["mcpServers"]
     assert (rows["docs"], rows["docs-2"]["args"]) == ({"command": "mine"}, ["docs"])
     assert "[mcp_servers.docs]" not in path.read_text()
@@ -130,7 +122,10 @@ def shown(path: Path) -> str:
 
 @pytest.mark.process
 def test_an_address_and_a_token_are_written_where_a_client_takes_them(
-    home: Path, run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path,
+    said: Said,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A client could reach us over HTTP by hand alone; or the token would be on the screen, or outlive its use."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
@@ -140,36 +135,37 @@ def test_an_address_and_a_token_are_written_where_a_client_takes_them(
         return [(each.name, each.state(now)) for each in load_grants(tmp_path / "state" / "tokens.json").grants]
 
     path = write(home / ".cursor" / "mcp.json", "{}")
-    assert run("link", "cursor", "--http", "--dry-run") == 0
+    said(0, "link", "cursor", "--http", "--dry-run")
     assert (path.read_text(), states()) == ("{}", [])
-    assert run("link", "cursor", "--http", "--url", "http://127.0.0.1:9000/mcp") == 0
+    out, err = said(0, "link", "cursor", "--http", "--url", "http://127.0.0.1:9000/mcp")
     token = shown(path)
-    out, err = capsys.readouterr()
     assert token not in out + err
     assert "token revoke link-cursor" in err
     assert json.loads(path.read_text())["mcpServers"]["quarterdeck"]["url"] == "http://127.0.0.1:9000/mcp"
-    assert run("link", "cursor", "--http", "--url", "http://127.0.0.1:9001/mcp") == 0
+    said(0, "link", "cursor", "--http", "--url", "http://127.0.0.1:9001/mcp")
     assert (shown(path), states()) == (token, [("link-cursor", "live")])
     write(home / ".mcp.json", "{}")
-    assert run("link", "cursor", "--http", "--deck", f"{home}") == 0
+    err = said(0, "link", "cursor", "--http", "--deck", home).err
     assert shown(path) != token
     assert states() == [("link-cursor", "revoked"), ("link-cursor", "live")]
-    assert "nothing listens at http://127.0.0.1:8808/mcp yet" in capsys.readouterr().err
+    assert "nothing listens at http://127.0.0.1:8808/mcp yet" in err
 
-    assert run("link", "cursor") == 0
+    said(0, "link", "cursor")
     assert json.loads(path.read_text())["mcpServers"]["quarterdeck"]["command"] == "/opt/quarterdeck"
     assert {state for _, state in states()} == {"revoked"}
-    assert run("unlink", "cursor") == 0
+    said(0, "unlink", "cursor")
     assert path.read_text() == "{}"
-    assert run("link", "cursor", "--http") == 0
-    assert run("unlink", "cursor") == 0
-    assert "its token is revoked: link-cursor" in capsys.readouterr().err
+    said(0, "link", "cursor", "--http")
+    assert "its token is revoked: link-cursor" in said(0, "unlink", "cursor").err
     assert {state for _, state in states()} == {"revoked"}
 
 
 @pytest.mark.process
 def test_a_token_is_not_written_where_others_can_read_it_unless_told(
-    home: Path, run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path,
+    said: Said,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every user of the machine could call the user's servers; or a file that is meant so could never be linked."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
@@ -180,16 +176,16 @@ def test_a_token_is_not_written_where_others_can_read_it_unless_told(
         path.parent.chmod(0o755)
         path.chmod(0o644)
         for extra in ((), ("--dry-run",)):
-            assert run("link", "cursor", "--http", *extra) == 2
-            assert f"fix: chmod 600 {path}, then link again; or add --allow-readable\n" in capsys.readouterr().err
+            err = said(2, "link", "cursor", "--http", *extra).err
+            assert f"fix: chmod 600 {path}, then link again; or add --allow-readable\n" in err
         assert path.read_text() == "{}"
         assert not load_grants(tmp_path / "state" / "tokens.json").grants
-        assert run("link", "cursor") == 0  # without a token
-        assert run("link", "cursor", "--http", "--allow-readable") == 0
+        said(0, "link", "cursor")  # without a token
+        err = said(0, "link", "cursor", "--http", "--allow-readable").err
         assert shown(path).startswith("qd_")
-        assert f"others can read the token in {path}\n  fix: chmod 600 {path}\n" in capsys.readouterr().err
+        assert f"others can read the token in {path}\n  fix: chmod 600 {path}\n" in err
         path.chmod(0o600)
-        assert run("link", "cursor", "--http", "--url", "http://127.0.0.1:9001/mcp") == 0
+        said(0, "link", "cursor", "--http", "--url", "http://127.0.0.1:9001/mcp")
 
 
 @pytest.mark.process
@@ -203,11 +199,8 @@ def test_a_token_is_not_written_where_others_can_read_it_unless_told(
         (["cursor", "--http", "--profile", "read-only"], "a deck of the daemon is served"),
     ],
 )
-def test_what_cannot_be_dialled_is_refused(
-    home: Path, run: Run, capsys: pytest.CaptureFixture[str], arguments: list[str], reason: str
-) -> None:
+def test_what_cannot_be_dialled_is_refused(home: Path, said: Said, arguments: list[str], reason: str) -> None:
     """A client would be left with an entry that cannot work."""
     write(home / ".cursor" / "mcp.json", "{}")
-    assert run("link", *arguments) == 2
-    assert reason in capsys.readouterr().err
+    assert reason in said(2, "link", *arguments).err
     assert (home / ".cursor" / "mcp.json").read_text() == "{}"

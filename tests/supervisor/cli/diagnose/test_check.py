@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+from support.command_line import Said
 from support.config.places import write_config
 
 from quarterdeck.check.verdicts import Measured, Report, Verdict, outcomes
 from quarterdeck.cli.diagnose.check import files_after_id, print_report
-from quarterdeck.cli.program import run
 
 
 def test_a_configuration_may_be_named_after_the_id(tmp_path: Path) -> None:
@@ -24,13 +24,11 @@ def test_a_command_line_is_left_as_it_is(tmp_path: Path) -> None:
         assert files_after_id(words) == (words, [])
 
 
-def test_an_id_that_the_configuration_after_it_does_not_have_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_id_that_the_configuration_after_it_does_not_have_is_told(tmp_path: Path, said: Said) -> None:
     """A typo would be started as a program."""
     file = str(write_config(tmp_path / "one.json"))
-    assert run(["check", "no-such-server", "-c", file]) == 2
-    assert "there is no server 'no-such-server' in that configuration" in capsys.readouterr().err
+    err = said(2, "check", "no-such-server", "-c", file).err
+    assert "there is no server 'no-such-server' in that configuration" in err
 
 
 def test_a_server_begins_no_line_of_the_report(capsys: pytest.CaptureFixture[str]) -> None:

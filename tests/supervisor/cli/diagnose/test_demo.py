@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+from support.command_line import Said
 
 from quarterdeck.cli.diagnose import demo as demonstration
 from quarterdeck.cli.program import run
@@ -31,11 +32,10 @@ def telling(monkeypatch: pytest.MonkeyPatch, *, is_kept: bool) -> None:
     monkeypatch.setattr(demonstration, "run_demo", run_demo)
 
 
-def test_it_reads_well_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_reads_well_without_a_terminal(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
     """A log of a CI run would be full of escape sequences."""
     telling(monkeypatch, is_kept=True)
-    assert run(["demo"]) == 0
-    out = capsys.readouterr().out
+    out = said(0, "demo").out
     assert "\x1b" not in out
     told = out[out.index(" 1  A beginning") :].splitlines()
     assert told[0:3] == [" 1  A beginning", "    something happened\\x1b[2J", "    │ the server said so"]
@@ -54,12 +54,11 @@ def test_it_reads_well_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsy
 
 
 def test_a_program_gets_every_event_and_a_broken_promise_is_an_exit_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
     """A check of the demonstration would have to parse prose."""
     telling(monkeypatch, is_kept=True)
-    assert run(["demo", "--json"]) == 0
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    told = [json.loads(line) for line in said(0, "demo", "--json").out.splitlines()]
     kinds = ["scene", "fact", "quote", "table", "death", "promise", "promise", "end"]
     assert [event["event"] for event in told] == kinds
     assert told[4]["dossier"]["exit_status"] == 70
@@ -67,14 +66,11 @@ def test_a_program_gets_every_event_and_a_broken_promise_is_an_exit_code(
     assert run(["demo"]) == 1
 
 
-def test_a_demonstration_that_cannot_begin_says_why(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_demonstration_that_cannot_begin_says_why(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
     """The first thing that a new user sees would be a traceback."""
 
     async def run_demo(tell: Callable[[AnyEvent], None]) -> bool:
         raise DemoError("`quarterdeck serve` does not start: no space left")
 
     monkeypatch.setattr(demonstration, "run_demo", run_demo)
-    assert run(["demo"]) == 6
-    assert "no space left" in capsys.readouterr().err
+    assert "no space left" in said(6, "demo").err

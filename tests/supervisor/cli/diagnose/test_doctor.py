@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from support.command_line import Said
 from support.config.places import write_config
 
 from quarterdeck.cli.diagnose import doctor
@@ -44,27 +45,24 @@ def finding(monkeypatch: pytest.MonkeyPatch, machine: Machine, test: SelfTest = 
     ids=["full", "weaker", "none"],
 )
 def test_the_exit_code_says_how_far_a_machine_can_be_trusted(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], machine: Machine, code: int
+    monkeypatch: pytest.MonkeyPatch, said: Said, machine: Machine, code: int
 ) -> None:
     """A script could not tell a full sandbox from none."""
     finding(monkeypatch, machine)
-    assert run(["doctor"]) == code
-    out = capsys.readouterr().out
+    out = said(code, "doctor").out
     assert out.splitlines()[-1] == doctor.VERDICTS[code]
     assert ("apt install bubblewrap" in out) == (code == 1)
-    assert run(["doctor", "--json"]) == code
-    assert json.loads(capsys.readouterr().out)["exit_code"] == code
+    assert said.json(code, "doctor", "--json")["exit_code"] == code
 
 
 def test_missing_libraries_of_native_tools_are_named_once_and_change_no_exit_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
     """Each would be found out by a call that fails, though servers need none of them."""
     finding(monkeypatch, BEST)
     monkeypatch.setitem(sys.modules, "ddgs", None)
     monkeypatch.setitem(sys.modules, "justhtml", None)
-    assert run(["doctor"]) == 0
-    out = capsys.readouterr().out
+    out = said(0, "doctor").out
     assert "The native tool websearch cannot work in full: ddgs not installed." in out
     assert out.count("pip install 'quarterdeck[native]'") == 1
 
@@ -93,7 +91,7 @@ def test_remedies_are_told_once_facts_go_to_programs_and_nothing_to_the_terminal
 
 @pytest.mark.process
 def test_it_ends_with_what_would_become_of_the_configured_servers(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, said: Said, tmp_path: Path
 ) -> None:
     """It would call a machine fine on which none of the user's servers starts."""
     finding(monkeypatch, BEST)
@@ -105,8 +103,7 @@ def test_it_ends_with_what_would_become_of_the_configured_servers(
     }
     config = tmp_path / "mcp.json"
     write_config(config, **rows)
-    assert run(["doctor", "-c", str(config)]) == 1
-    out = capsys.readouterr().out
+    out = said(1, "doctor", "-c", config).out
     assert out.splitlines()[-1].endswith("Of the configured servers 2 would start, 2 would be refused.")
     fates = [("good", "starts"), ("gone", "refused"), ("far", "starts"), ("broken", "refused")]
     assert [tuple(line.split()) for line in out.splitlines() if tuple(line.split()) in fates] == fates
@@ -114,8 +111,7 @@ def test_it_ends_with_what_would_become_of_the_configured_servers(
     assert out.splitlines()[reason + 1] == "  install it, or give its full path in command"
     assert "  correct the configuration where the message points" in out.splitlines()
     assert "far: it is remote" in out
-    assert run(["doctor", "--json", "-c", str(config)]) == 1
-    told = json.loads(capsys.readouterr().out)
+    told = said.json(1, "doctor", "--json", "-c", config)
     assert {each["server"]: each["outlook"] for each in told["servers"]} == {
         "good": "starts",
         "gone": "refused",

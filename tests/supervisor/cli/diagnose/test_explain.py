@@ -1,12 +1,10 @@
 """Every code has its page."""
 
-import json
-
 import pytest
+from support.command_line import Said
 
 from quarterdeck.cli.diagnose.explain import exit_pages, fault_pages
 from quarterdeck.cli.exits import ExitCode
-from quarterdeck.cli.program import run
 from quarterdeck_protocol.faults import REMEDIES
 
 
@@ -20,34 +18,28 @@ def test_every_code_of_a_fault_has_a_cause_and_an_example() -> None:
         assert page["cause"] != REMEDIES[code], code
 
 
-def test_every_code_that_an_error_is_printed_with_has_its_whole_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_code_that_an_error_is_printed_with_has_its_whole_page(said: Said) -> None:
     """A user would read what a code means, and not what to do."""
     silent = {ExitCode.OK, ExitCode.TOOL_ERROR, ExitCode.HUNG_UP, ExitCode.INTERRUPTED, ExitCode.TERMINATED}
     told = set(ExitCode) - silent
     assert exit_pages().keys() == {code.name.lower() for code in told}
     for code in told:
-        assert run(["explain", code.name.lower(), "--json"]) == ExitCode.OK
-        page = json.loads(capsys.readouterr().out)
+        page = said.json(0, "explain", code.name.lower(), "--json")
         assert all(page[part] for part in ("meaning", "cause", "fix", "example"))
         assert len({page[part] for part in ("meaning", "cause", "fix", "example")}) == 4
-        assert run(["explain", code.name.lower()]) == ExitCode.OK
-        out = capsys.readouterr().out
+        out = said(0, "explain", code.name.lower()).out
         assert all(f"\n  {part}: " in out for part in ("meaning", "cause", "fix", "example"))
 
 
 @pytest.mark.parametrize("code", [*REMEDIES, "usage", "not_found", "error[tool_held]"])
-def test_a_page_is_found_by_what_stands_in_the_error(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_is_found_by_what_stands_in_the_error(code: str, said: Said) -> None:
     """The code would be of no use."""
-    assert run(["explain", code]) == ExitCode.OK
-    assert "cause: " in capsys.readouterr().out
-    assert run(["explain", code, "--json"]) == ExitCode.OK
-    assert json.loads(capsys.readouterr().out)["cause"]
+    assert "cause: " in said(0, "explain", code).out
+    assert said.json(0, "explain", code, "--json")["cause"]
 
 
-def test_all_codes_are_listed_and_a_wrong_one_is_told_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_codes_are_listed_and_a_wrong_one_is_told_the_nearest(said: Said) -> None:
     """Who remembers half of a code would not find it."""
-    assert run(["explain"]) == ExitCode.OK
-    out = capsys.readouterr().out
+    out = said(0, "explain").out
     assert all(f"\n{code} " in out for code in REMEDIES)
-    assert run(["explain", "tol_held"]) == ExitCode.NOT_FOUND
-    assert "did you mean 'tool_held'?" in capsys.readouterr().err
+    assert "did you mean 'tool_held'?" in said(ExitCode.NOT_FOUND, "explain", "tol_held").err

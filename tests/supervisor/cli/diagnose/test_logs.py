@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.command_line import Said
 from support.config.places import use_places
 
 from quarterdeck.cli.diagnose import logs
@@ -21,17 +22,14 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "stderr.log"
 
 
-def test_the_daemons_log_is_shown_in_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_daemons_log_is_shown_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
     """A person would read JSON, with times of another zone."""
     use_places(monkeypatch, tmp_path)
-    said = {"event": "s is ready", "level": "info", "logger": "quarterdeck.serve", "timestamp": "2026-11-23T04:00:00Z"}
-    failed = said | {"event": "it failed", "level": "error", "exception": "Traceback:\n  here"}
+    fine = {"event": "s is ready", "level": "info", "logger": "quarterdeck.serve", "timestamp": "2026-11-23T04:00:00Z"}
+    failed = fine | {"event": "it failed", "level": "error", "exception": "Traceback:\n  here"}
     daemon_log().parent.mkdir()
-    daemon_log().write_text(f"{json.dumps(said)}\n{json.dumps(failed)}\na line of a library\n")
-    assert run(["logs", "--daemon"]) == 0
-    first, second, *more = capsys.readouterr().out.splitlines()
+    daemon_log().write_text(f"{json.dumps(fine)}\n{json.dumps(failed)}\na line of a library\n")
+    first, second, *more = said(0, "logs", "--daemon").out.splitlines()
     assert first.endswith("  info    s is ready")
     assert second.endswith("  error   it failed")
     assert more == ["Traceback:", "  here", "a line of a library"]
@@ -140,7 +138,7 @@ def test_lines_have_their_times_where_they_have_one(log: Path) -> None:
 
 
 def test_logs_shows_local_times_and_programs_get_them_in_utc(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
     """A user would have to know his distance from Greenwich; a script, the zone of the machine."""
     config = tmp_path / "mcp.json"
@@ -152,10 +150,11 @@ def test_logs_shows_local_times_and_programs_get_them_in_utc(
         path = server_paths(Source((config,)).digest, "notes").log
         path.parent.mkdir(parents=True)
         path.write_text(f"before the update\n{AT}\thello\n")
-        assert run(["logs", "notes", "-c", str(config)]) == 0
-        assert capsys.readouterr().out.splitlines() == ["before the update", "2026-01-01 14:00:00  hello"]
-        assert run(["logs", "notes", "-c", str(config), "--json"]) == 0
-        assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
+        assert said(0, "logs", "notes", "-c", config).out.splitlines() == [
+            "before the update",
+            "2026-01-01 14:00:00  hello",
+        ]
+        assert [json.loads(line) for line in said(0, "logs", "notes", "-c", config, "--json").out.splitlines()] == [
             {"server": "notes", "at": None, "line": "before the update"},
             {"server": "notes", "at": AT, "line": "hello"},
         ]
@@ -165,7 +164,7 @@ def test_logs_shows_local_times_and_programs_get_them_in_utc(
 
 
 def test_what_was_written_before_homes_were_named_by_files_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
     """After an upgrade a server would seem to have written nothing until its next start."""
     use_places(monkeypatch, tmp_path)
@@ -177,5 +176,4 @@ def test_what_was_written_before_homes_were_named_by_files_is_shown(
     former.write_text("before\n")
     assert run(words) == 0
     server_paths(Source(files[1:]).digest, "two").create().log.write_text("after\n")
-    assert run(words) == 0
-    assert capsys.readouterr().out.splitlines() == ["before", "after"]
+    assert said(0, *words).out.splitlines() == ["before", "after"]

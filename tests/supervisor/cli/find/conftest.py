@@ -1,13 +1,11 @@
 """A home with nothing in it, a registry in a file, and trials that end as a test says, without a process."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from quarterdeck.cli import program
 from quarterdeck.cli.find import add, upgrade
 from quarterdeck.cli.find.trial import Trial
 from quarterdeck.control.protocol import FaultView
@@ -15,9 +13,6 @@ from quarterdeck.ledger.events.events import Subject, hash_of
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.documents import Document
 from quarterdeck_protocol.configs import ServerConfig
-
-Run = Callable[..., int]
-"""Runs a command line; its exit code."""
 
 
 def tool(name: str, description: str = "Does something.") -> Document:
@@ -94,9 +89,3 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     monkeypatch.chdir(root / "work")
     return Home(root)
-
-
-@pytest.fixture
-def run() -> Run:
-    """Runs the command line."""
-    return lambda *arguments: program.run([str(argument) for argument in arguments])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.command_line import Said
 from support.config.places import use_places, write_config
 
 import quarterdeck_sandbox
@@ -33,21 +34,20 @@ def test_a_port_that_is_taken_ends_before_anything_is_started(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "says"),
     [
         (["--allow-host", "https://deck.example"], "'https://deck.example' is not a host name"),
         (["a:b"], "'a:b' is not HOST:PORT"),
     ],
 )
 def test_what_no_client_could_use_is_a_usage_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said, words: list[str], says: str
 ) -> None:
     """The clients that it was meant for would be locked out."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setattr(serve_module, "_serve", None)
     (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
-    assert run(["serve", "-c", str(tmp_path / "mcp.json"), "--http", *words]) == ExitCode.USAGE
-    assert said in capsys.readouterr().err
+    assert says in said(ExitCode.USAGE, "serve", "-c", tmp_path / "mcp.json", "--http", *words).err
 
 
 def test_the_lock_that_is_followed_is_the_users_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

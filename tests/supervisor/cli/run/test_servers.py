@@ -1,11 +1,11 @@
 """`ps`, `restart` and `inspect`."""
 
-import json
 import os
 from pathlib import Path
 
 import msgspec
 import pytest
+from support.command_line import Said
 from support.config.places import write_config
 
 from quarterdeck.cli import source as source_module
@@ -46,13 +46,10 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
     monkeypatch.setenv("QUARTERDECK_CONFIG", "mcp.json")
 
 
-def test_ps_shows_each_server_and_what_is_wrong(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ps_shows_each_server_and_what_is_wrong(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
     """A user would see that something is down, but neither why nor what to do; a monitor would parse a table."""
     answering(monkeypatch, ServerList((READY, DEAD)))
-    assert run(["ps"]) == 0
-    out = capsys.readouterr().out
+    out = said(0, "ps").out
     table, fault = out.split("\n\n")
     assert [line.split() for line in table.splitlines()] == [
         ["SERVER", "PHASE", "TOOLS", "PID", "MEMORY", "UPTIME", "RESTARTS", "ERA", "SANDBOX"],
@@ -66,8 +63,7 @@ def test_ps_shows_each_server_and_what_is_wrong(
         *(f"  stderr: {letter}" for letter in "cdefg"),
     ]
     answering(monkeypatch, ServerList((READY, DEAD)))
-    assert run(["ps", "--json"]) == 0
-    fs, git = json.loads(capsys.readouterr().out)["servers"]
+    fs, git = said.json(0, "ps", "--json")["servers"]
     assert (fs["memory_bytes"], fs["uptime_s"], fs["fault"]) == (13_000_000, 192.0, None)
     assert git["fault"]["dossier"]["exit_status"] == 3
 
@@ -82,7 +78,7 @@ def test_a_death_is_told_with_all_that_is_known_and_a_block_is_no_hold() -> None
 
 
 def test_ps_says_in_a_word_whether_a_sandbox_is_weaker_and_in_a_line_what_is_reachable(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
     """A server that can reach the cloud's metadata would look like any other."""
     why = "make pasta or slirp4netns work (/dev/net/tun cannot be opened: No such file; see `quarterdeck doctor`)"
@@ -91,8 +87,7 @@ def test_ps_says_in_a_word_whether_a_sandbox_is_weaker_and_in_a_line_what_is_rea
     boxes["c"] = ("bubblewrap", REACHABLE, ())
     listed = [msgspec.structs.replace(READY, id=name, sandbox=SandboxView(*box)) for name, box in boxes.items()]
     answering(monkeypatch, ServerList((*listed, READY)))
-    assert run(["ps"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = said(0, "ps").out.splitlines()
     assert [line.split("2025-11-25")[1].strip() for line in lines[1:5]] == [
         "landlock, partial",
         "limits, partial",
@@ -107,14 +102,12 @@ def test_ps_says_in_a_word_whether_a_sandbox_is_weaker_and_in_a_line_what_is_rea
 
 @pytest.mark.parametrize(("server", "code"), [(READY, 0), (DEAD, 4)])
 def test_a_restart_succeeds_only_when_the_server_is_ready(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], server: ServerView, code: int
+    monkeypatch: pytest.MonkeyPatch, said: Said, server: ServerView, code: int
 ) -> None:
     """A script would go on with a server that is down."""
     answering(monkeypatch, Restarted(server))
-    assert run(["restart", server.id]) == code
-    assert server.id in capsys.readouterr().out
-    assert run(["restart", server.id, "--json"]) == code
-    assert json.loads(capsys.readouterr().out)["server"]["phase"] == server.phase
+    assert server.id in said(code, "restart", server.id).out
+    assert said.json(code, "restart", server.id, "--json")["server"]["phase"] == server.phase
 
 
 @pytest.mark.parametrize(
@@ -144,20 +137,18 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_ps_without_a_serve_starts_nothing_and_tells_of_a_daemon(
-    nobody: Path, capsys: pytest.CaptureFixture[str]
+    nobody: Path, said: Said, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every server would be started to be shown for a second, or a daemon be denied."""
     rows = {"a": {"command": "touch", "args": ["started"]}, "half": {"command": "${NOT_SET_QD}"}}
     write_config(nobody / "mcp.json", **rows)
-    assert run(["ps", "-c", "mcp.json"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = said(0, "ps", "-c", "mcp.json").out.splitlines()
     assert lines[:2] == [
         "No daemon runs; configured: 2 (a, half).",
         "A client that starts `quarterdeck serve -c mcp.json` starts them.",
     ]
     assert "NOT_SET_QD" in lines[2]
-    assert run(["ps", "-c", "mcp.json", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = said.json(0, "ps", "-c", "mcp.json", "--json")
     assert (told["running"], told["servers"], told["configured"]) == (False, [], ["a", "half"])
     assert [*told["broken"]] == ["half"]
     assert not (nobody / "started").exists()
@@ -169,14 +160,13 @@ def test_ps_without_a_serve_starts_nothing_and_tells_of_a_daemon(
         assert run(["ps", "-c", "mcp.json"]) == 0
         daemon = f"he daemon runs (process {os.getpid()}), without a client of this configuration"
         assert capsys.readouterr().out.startswith(f"T{daemon}; configured: 1 (a).\n")
-        assert run(["restart", "a", "-c", "mcp.json"]) == 4
-        assert f"there is nothing to restart: t{daemon}\n" in capsys.readouterr().err
+        assert f"there is nothing to restart: t{daemon}\n" in said(4, "restart", "a", "-c", "mcp.json").err
     finally:
         os.close(told)
 
 
 def test_ps_finds_the_one_deck_that_runs_whatever_its_configuration(
-    nobody: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    nobody: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A user would have to repeat the -c of a serve that a client started."""
     asked = []
@@ -188,15 +178,14 @@ def test_ps_finds_the_one_deck_that_runs_whatever_its_configuration(
     monkeypatch.setattr(source_module, "ask_serving", ask_serving)
     with RuntimeDirectory.create("0123456789ab") as first:
         first.announce([nobody / "theirs.json"], "1")
-        assert run(["ps"]) == 0
-        out, err = capsys.readouterr()
+        out, err = said(0, "ps")
         assert "fs" in out
         assert f"asking the serve of process {os.getpid()}: {nobody / 'theirs.json'}" in err
         assert asked == [first.path]
 
 
 def test_ps_shows_each_deck_that_runs_under_its_heading(
-    nobody: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    nobody: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two decks a user would see one, without a word of the other, or be asked for a file."""
     broken = Trouble("mcp.json: x", "x runs as it was before")
@@ -206,10 +195,8 @@ def test_ps_shows_each_deck_that_runs_under_its_heading(
         second.announce([nobody / "others.json"], "1")
         of = dict(zip((first.path, second.path), answers.values(), strict=True))
         monkeypatch.setattr(source_module, "ask_serving", lambda directory, _: of[directory])
-        assert run(["ps"]) == 0
-        out = capsys.readouterr().out
-        assert run(["ps", "--json"]) == 0
-        told = json.loads(capsys.readouterr().out)
+        out = said(0, "ps").out
+        told = said.json(0, "ps", "--json")
     heads = [line for line in out.splitlines() if line.endswith(tuple(answers))]
     assert set(heads) == {f"deck user: {nobody / 'theirs.json'}", str(nobody / "others.json")}
     assert "configuration: mcp.json: x; x runs as it was before" in out
@@ -304,7 +291,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
 
 
 def test_one_server_is_started_and_shown_whole(
-    asked: list[tuple[object, ...]], capsys: pytest.CaptureFixture[str]
+    asked: list[tuple[object, ...]], said: Said, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All the others would be started to look at one, or a user not know what it can reach and use."""
     assert run(["inspect", "web", "--own", "--allow-unsandboxed"]) == 0
@@ -312,15 +299,14 @@ def test_one_server_is_started_and_shown_whole(
     assert (request, only) == (Inspect("web"), "web")
     assert (whom.own, whom.allow_unsandboxed) == (True, True)  # type: ignore[attr-defined]
     capsys.readouterr()
-    assert run(["inspect", "fs"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    assert said(0, "inspect", "fs").out.splitlines() == [
         "fs is ready",
         "command  npx -y 'a b'",
         "program  /usr/bin/node",
         "cwd      /w\\x07",
         "pid      4711",
         "policy   preset standard; read /a",
-        "sandbox  landlock as user 61184",
+        "sandbox  compiled as user 61184",
         "network  full",
         "",
         "PROPERTY  STRENGTH  MECHANISM",
@@ -340,8 +326,7 @@ def test_one_server_is_started_and_shown_whole(
         "  fix: raise it",
         "  killed by SIGKILL",
     ]
-    assert run(["inspect", "web"]) == 0
-    assert capsys.readouterr().out.splitlines() == ["web is ready", "sandbox  a remote server"]
+    assert said(0, "inspect", "web").out.splitlines() == ["web is ready", "sandbox  a remote server"]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import sys
 
 import msgspec
 import pytest
+from support.command_line import Said
 
 from quarterdeck.cli.program import run
 from quarterdeck.cli.run import tools
@@ -52,19 +53,15 @@ def result(value: object, *, is_error: bool = False) -> Result:
     return Result(msgspec.Raw(msgspec.json.encode(value)), is_error)
 
 
-def test_tools_are_listed_and_the_absent_and_held_are_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tools_are_listed_and_the_absent_and_held_are_named(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
     """A tool that is missing because its server is down, or held, would be looked for elsewhere."""
     view = ServerView("git", "faulted", "stdio", 0, None, None, None, None, 0, None, DOWN)
     tool = ToolView("fs__read", "fs", "Reads\x1b[2J a file.\nMore.", msgspec.Raw(b'{"name":"read"}'))
     answering(monkeypatch, ToolList((tool,), (view,)))
-    assert run(["tools"]) == 0
-    out, err = capsys.readouterr()
+    out, err = said(0, "tools")
     assert out.splitlines() == ["TOOL      DESCRIPTION", "fs__read  Reads\\x1b[2J a file."]
     assert err == "git is faulted and offers nothing: npx is not there\n  fix: install it\n"
-    assert run(["tools", "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)
+    listed = said.json(0, "tools", "--json")
     assert listed["tools"][0]["definition"] == {"name": "read"}
     assert listed["absent"][0]["fault"]["code"] == "command_not_found"
     asked = answering(monkeypatch, ToolList((), ()))
@@ -73,21 +70,17 @@ def test_tools_are_listed_and_the_absent_and_held_are_named(
     why = "fs is not started: its command line was never approved"
     view = ServerView("fs", "faulted", "stdio", 0, None, None, None, None, 0, None, FaultView("k", "c", why, "r", "d"))
     answering(monkeypatch, ToolList((), (view,), ("git: 2 tools are held (2 new): see quarterdeck trust diff git",)))
-    assert run(["tools"]) == 0
-    out, err = capsys.readouterr()
+    out, err = said(0, "tools")
     assert out == ""
     assert err.splitlines() == ["git: 2 tools are held (2 new): see quarterdeck trust diff git", why, "  fix: r"]
 
 
-def test_what_tools_cost_is_shown_for_people_and_for_programs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_tools_cost_is_shown_for_people_and_for_programs(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
     """A deck that is too large, or a part of it that could not be counted, would not be seen to be."""
     view = ServerView("git", "faulted", "stdio", 0, None, None, None, None, 0, None, DOWN)
     tool = ToolView("fs__read", "fs", "", msgspec.Raw(b'{"name":"read","description":"%s"}' % (b"x" * 48_000)))
     answering(monkeypatch, ToolList((tool,), (view,), groups={"g\x1b[2J": ("fs__read",)}))
-    assert run(["tools", "--tokens"]) == 0
-    out, err = capsys.readouterr()
+    out, err = said(0, "tools", "--tokens")
     assert [line.split() for line in out.splitlines() if line][:6] == [
         ["TOOL", "TOOLS", "TOKENS"],
         ["fs__read", "1", "10,918"],
@@ -99,8 +92,7 @@ def test_what_tools_cost_is_shown_for_people_and_for_programs(
     assert out.splitlines()[-1] == "1 tool, 10,918 tokens (an estimate, 1 token for 4.4 characters)"
     assert err.startswith("warning: 1 tool of 10,918 tokens: that is much")
     assert "git is faulted" in err
-    assert run(["tools", "--tokens", "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = said.json(0, "tools", "--tokens", "--json")
     assert shown["total"] == {"name": "all", "tools": 1, "tokens": 10_918}
     assert shown["tokenizer"] == "an estimate, 1 token for 4.4 characters"
 
@@ -147,22 +139,18 @@ def test_arguments_that_are_no_object_are_a_usage_error(
 
 
 def test_a_result_is_shown_to_people_in_blocks_and_to_programs_as_it_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
     """People would have to read JSON, scripts lose fields, or take an error's text for the result."""
     answering(monkeypatch, result({"content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}))
-    assert run(["call", "fs__read"]) == 0
-    assert capsys.readouterr().out == "one\ntwo\n"
+    assert said(0, "call", "fs__read").out == "one\ntwo\n"
     answering(monkeypatch, result({"content": [], "structuredContent": {"sum": 3}}))
-    assert run(["call", "fs__read"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"sum": 3}
+    assert said.json(0, "call", "fs__read") == {"sum": 3}
     answering(monkeypatch, Result(msgspec.Raw(b'{"content": [], "x-own": 1.0}'), is_error=True))
-    assert run(["call", "fs__read", "--json"]) == 1
-    out, err = capsys.readouterr()
+    out, err = said(1, "call", "fs__read", "--json")
     assert (out, err) == ('{"content": [], "x-own": 1.0}\n', "")
     answering(monkeypatch, result({"content": [{"type": "text", "text": "no such file"}]}, is_error=True))
-    assert run(["call", "fs__read"]) == 1
-    out, err = capsys.readouterr()
+    out, err = said(1, "call", "fs__read")
     assert out == "no such file\n"
     assert "fs__read" in err
 
@@ -170,17 +158,13 @@ def test_a_result_is_shown_to_people_in_blocks_and_to_programs_as_it_is(
 @pytest.mark.parametrize(
     ("kind", "code"), [("tool_error", 5), ("timeout", 5), ("not_connected", 4), ("spawn_failed", 4)]
 )
-def test_a_call_without_a_result_says_why(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str, code: int
-) -> None:
+def test_a_call_without_a_result_says_why(monkeypatch: pytest.MonkeyPatch, said: Said, kind: str, code: int) -> None:
     """A script could not tell a server that is down from a call that failed."""
     answering(monkeypatch, Fault(FaultView(kind, "some_code", "it broke", "mend it", "unknown")))
-    assert run(["call", "fs__read"]) == code
-    out, err = capsys.readouterr()
+    out, err = said(code, "call", "fs__read")
     assert out == ""
     assert "error[some_code]: it broke\n  whether the call had an effect is not known\n  fix: mend it\n" in err
-    assert run(["call", "fs__read", "--json"]) == code
-    assert json.loads(capsys.readouterr().out)["fault"]["message"] == "it broke"
+    assert said.json(code, "call", "fs__read", "--json")["fault"]["message"] == "it broke"
 
 
 @pytest.mark.parametrize(
@@ -196,17 +180,14 @@ def test_a_call_without_a_result_says_why(
         (None, "null"),
     ],
 )
-def test_every_kind_of_block_is_shown(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], block: object, shown: str
-) -> None:
+def test_every_kind_of_block_is_shown(monkeypatch: pytest.MonkeyPatch, said: Said, block: object, shown: str) -> None:
     """A picture would fill the terminal with base64, a new kind would be an error, a server write to the terminal."""
     answering(monkeypatch, Result(msgspec.Raw(json.dumps({"content": [block]}).encode()), is_error=False))
-    assert run(["call", "fs__read"]) == 0
-    assert capsys.readouterr().out == f"{shown}\n"
+    assert said(0, "call", "fs__read").out == f"{shown}\n"
 
 
 def test_the_names_that_clients_see_have_a_column_where_they_differ(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
     """A user could not tell which tool an agent talks about."""
     tools_ = (
@@ -214,14 +195,12 @@ def test_the_names_that_clients_see_have_a_column_where_they_differ(
         ToolView("fs__long.name", "fs", "Long.", msgspec.Raw(b"{}"), "fs__long_name_ab12"),
     )
     answering(monkeypatch, ToolList(tools_, ()))
-    assert run(["tools"]) == 0
-    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+    assert [line.split() for line in said(0, "tools").out.splitlines()] == [
         ["TOOL", "CLIENTS", "SEE", "DESCRIPTION"],
         ["fs__read", "Reads."],
         ["fs__long.name", "fs__long_name_ab12", "Long."],
     ]
-    assert run(["tools", "--json"]) == 0
-    assert [each["alias"] for each in json.loads(capsys.readouterr().out)["tools"]] == ["", "fs__long_name_ab12"]
+    assert [each["alias"] for each in said.json(0, "tools", "--json")["tools"]] == ["", "fs__long_name_ab12"]
 
 
 def view(name: str, *, alias: str = "", **definition: object) -> ToolView:

@@ -30,17 +30,16 @@ from quarterdeck.host.offers.groups import LiveGroups
 from quarterdeck.host.program_names import ProgramNames
 from quarterdeck.login.broker import LoginBroker, LoginPlace, OpenLogin
 from quarterdeck.login.terms import LOGIN
+from quarterdeck.route.deck_server import Note
+from quarterdeck.route.deck_servers import DeckServers
 from quarterdeck.route.router import Router
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.common_record import CommonRecord
 from quarterdeck.trust.configured_servers import command_options, configured, covered_scopes, places_of, record_exposure
-from quarterdeck.trust.gate import GatedEndpoint, Note
-from quarterdeck.trust.gated_fleet import GatedFleet, NoteCall
 from quarterdeck.trust.judge.held_messages import notice
 from quarterdeck.trust.judge.merged_instructions import merged
 from quarterdeck.trust.judge.server_rows import Locks, server_words
 from quarterdeck.trust.judge.verdicts import Decision
-from quarterdeck.trust.session_gate import SessionGate
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
@@ -71,7 +70,7 @@ class Product:
         fleet: the servers that run.
         sessions: those that single sessions have for themselves.
         approvals: what is trusted of them.
-        gate: the servers as clients may see them, in their own words.
+        servers: the deck's servers, with what is trusted of each, and what sessions have for themselves.
         router: what they offer, as clients are shown it, and the way of each request to its server.
         groups: parts of all that is offered, of which a client may be shown some.
         results: what clients may be answered, and what was cut of it.
@@ -90,7 +89,7 @@ class Product:
         approvals: Approvals,
         lock: Locks | None = None,
         announce: Callable[[str], None] = lambda _: None,
-        note: NoteCall = lambda *_: None,
+        note: Note = lambda *_: None,
         *,
         serves: bool = False,
         common: CommonRecord | None = None,
@@ -112,10 +111,10 @@ class Product:
         self.fleet: Final = fleet
         self.approvals: Final = approvals
         self.sessions: Final = sessions or SessionServers(ServerFleetImpl)
-        self.gate: Final = GatedFleet(fleet, approvals, note, self._make_gate, self.sessions.watch_news)
+        self.servers: Final = DeckServers(fleet, approvals, self.sessions, note)
         # The names of a lone server's tools are its own: a command of ours in front of it changes none.
         self.router: Final = Router(
-            self.gate, alone=settings.command or "", budget=settings.names, overrides=settings.overrides
+            self.servers, alone=settings.command or "", budget=settings.names, overrides=settings.overrides
         )
         self.groups: Final = LiveGroups(settings.groups)
         self.results: Final = KeptResults(settings.max_result_tokens)
@@ -196,13 +195,13 @@ class Product:
         """`status` of one server; None for an unknown one."""
         if (broken := self._broken.get(server)) is not None:
             return broken
-        gate = self.gate.endpoint(server)
-        return (self.fleet.status_of(server) or gate.status()) if gate is not None else None
+        served = self.servers.endpoint(server)
+        return (self.fleet.status_of(server) or served.status()) if served is not None else None
 
     def status(self) -> FleetStatus:
         """Every server in configuration order, held ones as faulted, then the rows that cannot be used, likewise."""
         running = self.fleet.status()
-        rows = {gate.config.id: running.get(gate.config.id) or gate.status() for gate in self.gate.endpoints()}
+        rows = {each.config.id: running.get(each.config.id) or each.status() for each in self.servers.endpoints()}
         return MappingProxyType(rows | self._broken)
 
     def words_of(self, server: str) -> str:
@@ -351,11 +350,6 @@ class Product:
         """
         self.sessions.end_all_of(server)
         await self.fleet.restart(server)
-
-    def _make_gate(
-        self, config: ServerConfig, fleet: SupervisedFleet, approvals: Approvals, note: Note
-    ) -> GatedEndpoint:
-        return SessionGate(config, fleet, approvals, note, self.sessions)
 
     def _announce(self, settings: Settings) -> None:
         self.directory.announce_trusted(settings.trusted)

@@ -218,7 +218,7 @@ async def test_a_client_and_its_model_are_given_the_fix_of_ps_word_for_word(fold
     async with open_quarterdeck(Settings.load([path], {"HOME": str(folder), "PATH": os.environ["PATH"]})) as product:
         await product.finished()
         shown = {view.id: view.fault for view in await view_servers(product, product.status().values())}
-        gate = product.gate.endpoint("fs")
+        gate = product.servers.endpoint("fs")
         assert gate is not None
         with pytest.raises(ProtocolFault) as caught:
             await gate.call("read", b"{}")
@@ -245,7 +245,7 @@ async def test_the_server_of_a_run_is_given_the_options_of_run(folder: Path) -> 
     async with open_quarterdeck(settings) as product:
         await product.finished()
         [view] = await view_servers(product, product.status().values())
-        gate = product.gate.endpoint(view.id)
+        gate = product.servers.endpoint(view.id)
         assert gate is not None
         with pytest.raises(ProtocolFault) as caught:
             await gate.call("read", b"{}")

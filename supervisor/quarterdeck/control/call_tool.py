@@ -60,19 +60,19 @@ async def call_tool(
         return product.is_final(server) or own in product.approvals.offer(server).names
 
     await product.until(is_known, wait_s)
-    gate, offers = product.gate.endpoint(server), router.catalogue.servers.get(server)
-    if gate is None or offers is None or (not offers.tools and not is_usable_phase(gate.phase)):
+    served, offers = product.servers.endpoint(server), router.catalogue.servers.get(server)
+    if served is None or offers is None or (not offers.tools and not is_usable_phase(served.phase)):
         raise _not_ready(product.status()[server])
-    own = offers.overrides.own(tool)
-    if own is not None and (held := product.approvals.refusal(server, own)) is not None:
+    own, verdict = offers.overrides.own(tool), product.approvals.verdict(server)
+    if own is not None and verdict is not None and (held := verdict.refusal(own)) is not None:
         raise held
     if name not in {each.name for each in offers.tools}:
         raise no_such_tool(name, router.catalogue.tools)
     route = resolve_tool(offers, tool, arguments, client)
     if isinstance(route, ProtocolFault):
         raise route
-    result = await ended(partial(gate.begin, RawCall(route.own, route.params, client=client)))
-    assert result is not None  # every call behind a gate begins
+    result = await ended(partial(served.begin, RawCall(route.own, route.params, client=client)))
+    assert result is not None  # every call begins
     return result
 
 

@@ -35,7 +35,7 @@ class DeckFleet(SupervisedFleet):
         self._wish_for = wish_for
         self._config = BridgeConfig()
         self._shared: dict[str, SharedServer] = {}
-        self._unwatch: dict[str, Callable[[], None]] = {}
+        self._unwatch: dict[str, tuple[Callable[[], None], ...]] = {}
         self._is_torn_down = False
         self._ends: set[asyncio.Task[None]] = set()
         self._watchers = Watchers("the fleet", _log)
@@ -96,15 +96,18 @@ class DeckFleet(SupervisedFleet):
         shared = self._shared.get(server)
         await (self._own.restart(server) if shared is None else shared.restart())
 
+    def _of(self, server: str) -> ServerFleetImpl:
+        """The fleet that has this server."""
+        shared = self._shared.get(server)
+        return self._own if shared is None else shared.fleet
+
     def endpoint(self, server: str) -> ServerEndpointImpl | None:
         """See `ServerFleet`."""
-        shared = self._shared.get(server)
-        return self._own.endpoint(server) if shared is None else shared.endpoint
+        return self._of(server).endpoint(server)
 
     def queue(self, server: str) -> CallQueue:
         """See `SupervisedFleet`."""
-        shared = self._shared.get(server)
-        return self._own.queue(server) if shared is None else shared.queue
+        return self._of(server).queue(server)
 
     def endpoints(self) -> tuple[ServerEndpointImpl, ...]:
         """See `ServerFleet`."""
@@ -113,10 +116,8 @@ class DeckFleet(SupervisedFleet):
 
     def status(self) -> FleetStatus:
         """See `ServerFleet`."""
-        found = {**self._own.status(), **{server: shared.status() for server, shared in self._shared.items()}}
-        return MappingProxyType(
-            {config.id: found[config.id] for config in self._config.effective() if config.id in found}
-        )
+        found = ((config.id, self.status_of(config.id)) for config in self._config.effective())
+        return MappingProxyType({server: status for server, status in found if status is not None})
 
     def status_of(self, server: str) -> EndpointStatus | None:
         """See `SupervisedFleet`."""
@@ -125,8 +126,7 @@ class DeckFleet(SupervisedFleet):
 
     def has_settled(self, server: str) -> bool:
         """See `ServerFleetImpl.has_settled`."""
-        shared = self._shared.get(server)
-        return self._own.has_settled(server) if shared is None else shared.has_settled
+        return self._of(server).has_settled(server)
 
     def is_coming(self, server: str) -> bool:
         """See `ServerFleetImpl.is_coming`."""
@@ -135,8 +135,7 @@ class DeckFleet(SupervisedFleet):
 
     def last_fault(self, server: str) -> ProtocolFault | None:
         """See `ServerFleetImpl.last_fault`."""
-        shared = self._shared.get(server)
-        return self._own.last_fault(server) if shared is None else shared.last_fault
+        return self._of(server).last_fault(server)
 
     def watch_each(self, callback: Told) -> Callable[[], None]:
         """See `SupervisedFleet`; `callback` runs in the context in which this fleet was made."""
@@ -148,11 +147,11 @@ class DeckFleet(SupervisedFleet):
 
     def _join(self, server: str, wish: Wish, replaced: SharedServer | None) -> None:
         shared = self._shared[server] = self._servers.join(self, wish, self._context, replaced)
-        unwatch, unhear = shared.watch_each(self._tell), shared.watch_news(self._tell_news)
-        self._unwatch[server] = lambda: (unwatch(), unhear(), None)[2]
+        self._unwatch[server] = shared.fleet.watch_each(self._tell), shared.fleet.watch_news(self._tell_news)
 
     def _leave(self, server: str) -> None:
-        self._unwatch.pop(server)()
+        for unwatch in self._unwatch.pop(server):
+            unwatch()
         end = self._servers.leave(self, self._shared.pop(server))
         if end is not None:
             self._ends.add(end)

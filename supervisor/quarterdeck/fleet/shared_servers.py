@@ -14,15 +14,10 @@ from typing import Final
 import msgspec
 
 from quarterdeck.common.shielding import carried_through
-from quarterdeck.common.watchers import Told
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus
-from quarterdeck_protocol.faults import ProtocolFault
 
-from .call_queue import CallQueue
 from .core.supervision import MAX_STARTING, SLOT_HOLD_S
-from .endpoint import ServerEndpointImpl
-from .exchange.news import TakeNews
 from .fleet import ServerFleetImpl
 
 REPLACE_S: Final = 2.0
@@ -78,7 +73,11 @@ class Wish(msgspec.Struct, frozen=True, eq=False):
 
 
 class SharedServer:
-    """One server, held by at least one deck; made by `SharedServers.join`."""
+    """One server, held by at least one deck; made by `SharedServers.join`.
+
+    Attributes:
+        fleet: which has no other server.
+    """
 
     def __init__(self, wish: Wish, earlier: "Iterable[SharedServer]", replaced: "SharedServer | None") -> None:
         self.key: Final = wish.key
@@ -86,7 +85,7 @@ class SharedServer:
         self.ended: Final = asyncio.Event()
         self.holders: Final[dict[object, tuple[Wish, Context]]] = {}
         self._server = wish.config.id
-        self._fleet = wish.make_fleet(self._trusted)
+        self.fleet: Final = wish.make_fleet(self._trusted)
         self._has_begun = False
         # What happens to it happens on behalf of all who share it, not of the one that came first.
         self._context = Context()
@@ -94,54 +93,26 @@ class SharedServer:
         begin = self._begin(wish.config, tuple(earlier), replaced)
         self._beginning = asyncio.create_task(begin, context=self._context)
 
-    @property
-    def queue(self) -> CallQueue:
-        """The calls of all who share it."""
-        return self._fleet.queue(self._server)
-
-    @property
-    def endpoint(self) -> ServerEndpointImpl | None:
-        """Its endpoint of the moment."""
-        return self._fleet.endpoint(self._server)
-
     def status(self) -> EndpointStatus:
-        """See `ServerFleet`."""
-        return self._fleet.status_of(self._server) or EndpointStatus(self._server, EndpointPhase.IDLE, 0)
-
-    @property
-    def has_settled(self) -> bool:
-        """See `ServerFleetImpl.has_settled`."""
-        return self._fleet.has_settled(self._server)
+        """How it is; idle before it has begun."""
+        return self.fleet.status_of(self._server) or EndpointStatus(self._server, EndpointPhase.IDLE, 0)
 
     @property
     def is_coming(self) -> bool:
-        """See `ServerFleetImpl.is_coming`."""
-        return not self._has_begun or self._fleet.is_coming(self._server)
-
-    @property
-    def last_fault(self) -> ProtocolFault | None:
-        """See `ServerFleetImpl.last_fault`."""
-        return self._fleet.last_fault(self._server)
-
-    def watch_each(self, callback: Told) -> Callable[[], None]:
-        """See `SupervisedFleet`."""
-        return self._fleet.watch_each(callback)
-
-    def watch_news(self, callback: TakeNews) -> Callable[[], None]:
-        """See `SupervisedFleet`."""
-        return self._fleet.watch_news(callback)
+        """Whether it is being started, or is about to be."""
+        return not self._has_begun or self.fleet.is_coming(self._server)
 
     async def restart(self) -> None:
         """Restart it, for all who share it; one that has not begun yet is about to start."""
         if self._has_begun:
-            await asyncio.create_task(self._fleet.restart(self._server), context=self._context)
+            await asyncio.create_task(self.fleet.restart(self._server), context=self._context)
 
     async def end(self) -> None:
         """Stop it."""
         self._beginning.cancel()
         await asyncio.gather(self._beginning, return_exceptions=True)
         try:
-            await self._fleet.tear_down()
+            await self.fleet.tear_down()
         finally:
             self.ended.set()
 
@@ -156,7 +127,7 @@ class SharedServer:
             except TimeoutError:
                 _log.info("%s runs in two forms: not every deck has taken the new one", self._server)
         # Never half: what was begun is torn down.
-        await carried_through(lambda: self._fleet.begin_start(BridgeConfig(servers=(config,))))
+        await carried_through(lambda: self.fleet.begin_start(BridgeConfig(servers=(config,))))
         self._has_begun = True
 
     def _trusted(self) -> tuple[str, ...]:

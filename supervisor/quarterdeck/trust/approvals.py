@@ -6,6 +6,7 @@ list; what could not be recorded is tried again.
 
 import asyncio
 import logging
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,10 +25,10 @@ from quarterdeck_protocol.faults import ProtocolFault
 
 from .common_record import CommonRecord
 from .judge.documents import read_native, value_of
-from .judge.held_messages import item_held, native_held
-from .judge.offers import NOTHING, Offer, last_held, last_verdict, withdrawal, without
-from .judge.requests import Wish, refused
+from .judge.held_messages import native_held
+from .judge.offers import NOTHING, Offer, last_held, withdrawal, without
 from .judge.server_rows import NativeRow, ServerRow, loosens, loosens_native
+from .judge.server_verdict import ServerVerdict
 from .judge.verdicts import Decision, Judgement, Verdict, decide, judge_launch, judge_native
 from .list_review import ListReview, held_log
 from .server_state import Recorder, RunningServers, ServerState, WatchedFleet
@@ -75,6 +76,7 @@ class Approvals:
         self._unhear: Callable[[], None] = lambda: None
         self._is_closed = False
         self._native_fault = ""
+        self._verdicts: dict[str, tuple[tuple[object, ...], ServerVerdict]] = {}
 
     @property
     def book(self) -> Book:
@@ -201,44 +203,20 @@ class Approvals:
         state = self._states.get(server)
         return state is not None and state.judged is None and not state.offer.is_empty
 
-    def admits(self, server: str, tool: str, endpoint: ServerEndpointImpl) -> bool:
-        """Whether a call of this tool on this endpoint may be made: the offer is of this endpoint, and has it."""
-        state = self._states.get(server)
-        return (
-            state is not None and state.judged is not None and state.judged[0] is endpoint and tool in state.offer.names
-        )
-
-    def lacks(self, server: str, tool: str) -> bool:
-        """Whether this tool is not in the server's last list of this process, as far as that is trusted."""
-        state = self._states.get(server)
-        return state is not None and state.judged is not None and tool not in state.offer.names
-
-    def refusal(self, server: str, tool: str) -> ProtocolFault | None:
-        """Why a call of this tool is not made by what is trusted; None when that does not forbid it."""
+    def verdict(self, server: str) -> ServerVerdict | None:
+        """What is trusted of a server now, the same value until that changes; None where there is no such row."""
         state = self._states.get(server)
         if state is None:
             return None
-        if not state.is_admitted:
-            return state.launch_fault
-        key = ItemKey(Subject.TOOL, tool)
-        verdict = state.offer.held.get(key, Verdict.ADMITTED)
-        if state.judged is None and tool not in state.offer.names:
-            verdict = last_verdict(self.book.entry(state.row.scope, server), key)
-        return item_held(state.row, key, verdict) if verdict is not Verdict.ADMITTED else None
-
-    def refuses(self, server: str, wish: Wish) -> ProtocolFault | None:
-        """Why a request for something beside a tool is not made; None for one that may be."""
-        state = self._states.get(server)
-        if state is None:
-            return None
-        if not state.is_admitted:
-            return state.launch_fault
-        return refused(wish, state.row, state.offer, self.book.entry(state.row.scope, server))
-
-    def is_of(self, server: str, endpoint: ServerEndpointImpl) -> bool:
-        """Whether the offer is of this endpoint's lists."""
-        state = self._states.get(server)
-        return state is not None and state.judged is not None and state.judged[0] is endpoint
+        entry = self.book.entry(state.row.scope, server)
+        parts = state, state.offer, state.judged, state.work, entry
+        known = self._verdicts.get(server)
+        if known is None or any(map(operator.is_not, known[0], parts)):
+            judged = state.judged[0] if state.judged is not None else None
+            is_judged = self.is_judged(server)
+            found = ServerVerdict(state.row, state.launch_fault, state.offer, entry, judged, is_judged)
+            known = self._verdicts[server] = parts, found
+        return known[1]
 
     def is_judged(self, server: str) -> bool:
         """Whether nothing that a server listed waits to be judged."""
@@ -354,6 +332,7 @@ class Approvals:
     def _on_fleet(self, server: str) -> None:
         if (state := self._states.get(server)) is not None:
             self._review(state)
+        self._verdicts.pop(server, None)
         self._watchers.tell(server)
 
     def _review(self, state: ServerState) -> None:

@@ -61,7 +61,9 @@ async def test_what_is_blocked_is_not_offered_any_more_when_the_decision_returns
         await at.approvals.decide([Decision(str(FILE), "fs", tool_key("a"))])
         assert told[0] == [("b", "two")]
         assert (at.can_call("a"), at.can_call("b")) == (False, True)
-        refused = at.approvals.refusal("fs", "a")
+        verdict = at.approvals.verdict("fs")
+        assert verdict is not None
+        refused = verdict.refusal("a")
         assert refused is not None
         assert "blocked" in refused.message
         review_gate.set()
@@ -138,10 +140,12 @@ async def test_the_next_start_offers_what_was_approved_last_under_the_same_keys(
         assert at.approvals.is_provisional("fs")
         assert (at.offered(), at.can_call("a")) == ([("a", "one")], False)
         assert at.approvals.held_counts == {"fs": {Subject.TOOL: 1}}
-        refused = at.approvals.refusal("fs", "b")
+        verdict = at.approvals.verdict("fs")
+        assert verdict is not None
+        refused = verdict.refusal("b")
         assert refused is not None
         assert "quarterdeck trust approve fs b" in str(refused.remedy)
-        assert at.approvals.refusal("fs", "a") is at.approvals.refusal("fs", "stranger") is None
+        assert verdict.refusal("a") is verdict.refusal("stranger") is None
         endpoint.phase = EndpointPhase.READY
         at.fleet.tell()
         await at.judged()
@@ -322,10 +326,9 @@ async def test_of_a_stranger_nothing_is_known_and_nothing_forbidden() -> None:
     """A name that no server has would be refused as held."""
     async with bench() as at:
         assert at.approvals.offer("nobody").tools == ()
-        assert at.approvals.refusal("nobody", "x") is None
+        assert at.approvals.verdict("nobody") is None
         assert at.approvals.launch_fault("nobody") is None
         assert at.approvals.is_judged("nobody")
-        assert not at.approvals.admits("nobody", "x", ToldEndpoint(stdio("nobody"), x="y"))  # type: ignore[arg-type]
 
 
 async def test_the_hash_of_a_definition_is_that_of_the_whole_of_it() -> None:

@@ -12,10 +12,10 @@ from support.waiting import turns
 
 from quarterdeck.common.tool_names import NameBudget
 from quarterdeck.route import catalogue
+from quarterdeck.route.deck_server import DeckServer
 from quarterdeck.route.router import Router
 from quarterdeck.trust import list_review, list_scanner
 from quarterdeck.trust.approvals import Approvals
-from quarterdeck.trust.gate import GatedEndpoint
 from quarterdeck.trust.judge import documents
 from quarterdeck.trust.scan import name_changes
 from quarterdeck.trust.scan.tool_names import NameIndex
@@ -42,7 +42,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         monkeypatch.setattr(owner, name, called)
 
     count(Approvals, "_is_due")
-    count(GatedEndpoint, "offered")
+    count(DeckServer, "offered")
     count(catalogue, "_told")
     count(NameBudget, "fits")
     count(list_review, "judge_listing")
@@ -62,7 +62,7 @@ async def event_among(count: int, work: Counter[str]) -> Counter[str]:
             ToldEndpoint(stdio(f"s{number}", trust=TrustMode.OPEN), echo="Says it again.") for number in range(count)
         ]
         await at.approvals.set_rows([row(endpoint.config) for endpoint in endpoints])
-        shown = Router(at.gate, budget=NameBudget())
+        shown = Router(at.servers, budget=NameBudget())
         for endpoint in endpoints:
             at.fleet.by_id[endpoint.config.id] = endpoint
         at.fleet.tell()

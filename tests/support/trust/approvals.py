@@ -17,13 +17,14 @@ import msgspec
 
 from quarterdeck.common.watchers import Told
 from quarterdeck.config.load.origin import Origin, Standing
+from quarterdeck.fleet.session_servers import SessionServers
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import LedgerEvent, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey
+from quarterdeck.route.deck_servers import DeckServers
 from quarterdeck.route.router import Router
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.configured_servers import Surroundings, row_of
-from quarterdeck.trust.gated_fleet import GatedFleet
 from quarterdeck.trust.judge.documents import Document, hash_of
 from quarterdeck.trust.judge.offers import Offer
 from quarterdeck.trust.judge.server_rows import Locks, ServerRow
@@ -149,7 +150,8 @@ class Bench:
         self.recorder = recorder or MemoryRecorder()
         self.fleet: Any = FakeFleet()
         self.approvals = Approvals(self.recorder, self.fleet, home_of=lambda _: Path("/nonexistent"))
-        self.gate = GatedFleet(self.fleet, self.approvals)
+        self.sessions = SessionServers(FakeFleet)  # type: ignore[arg-type, return-value]
+        self.servers = DeckServers(self.fleet, self.approvals, self.sessions)
 
     async def runs(self, endpoint: FakeEndpoint, **options: Any) -> None:
         """Configure one server alone, have it ready, and judged."""
@@ -179,7 +181,7 @@ class Bench:
 
     def offered(self, server: str = "fs") -> list[tuple[str, str]]:
         """What clients are shown: names and texts."""
-        gate = self.gate.endpoint(server)
+        gate = self.servers.endpoint(server)
         return [(tool.ref.name, tool.descriptor.description) for tool in gate.offered()] if gate is not None else []
 
     def held(self, server: str = "fs") -> dict[str, str]:
@@ -189,7 +191,7 @@ class Bench:
 
     def can_call(self, tool: str, server: str = "fs") -> bool:
         """Whether a call of it goes to the server at once."""
-        gate, endpoint = self.gate.endpoint(server), self.fleet.by_id.get(server)
+        gate, endpoint = self.servers.endpoint(server), self.fleet.by_id.get(server)
         if gate is None or endpoint is None:
             return False
         before = len(endpoint.begun)
@@ -198,7 +200,7 @@ class Bench:
 
     async def run(self, name: str) -> tuple[object, bool]:
         """A call that is run, not raw: its output, and whether that is an error."""
-        outcome = await Router(self.gate).run(ToolCall("1", name, {}), CancelToken())
+        outcome = await Router(self.servers).run(ToolCall("1", name, {}), CancelToken())
         return outcome.output, outcome.is_error
 
     def entry(self, server: str = "fs", path: Path = FILE) -> Entry:

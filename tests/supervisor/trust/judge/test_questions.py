@@ -5,9 +5,17 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.trust.judge.questions import SERVER_KEY, Declined, host_of, judge_input_required, judge_question
+from quarterdeck.trust.judge.questions import (
+    SERVER_KEY,
+    Declined,
+    host_of,
+    judge_input_required,
+    judge_question,
+    judged_capabilities,
+)
 from quarterdeck_protocol.configs import AskMode
 from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.mcp.tasks import EXTENSION
 from quarterdeck_protocol.questions import Question
 
 
@@ -131,3 +139,21 @@ def test_a_result_that_asks_too_much_or_in_no_form_ends_its_call(requests: Any, 
     assert isinstance(held, ProtocolFault)
     assert held.code == "input_required"
     assert words in held.message
+
+
+TAKING = b'{"roots":{},"extensions":{"x":{},"%b":{}}}' % EXTENSION.encode()
+
+
+@pytest.mark.parametrize(
+    ("mode", "has_tasks", "told"),
+    [
+        (AskMode.LABEL, True, {"roots": {}, "extensions": {"x": {}, EXTENSION: {}}}),
+        (AskMode.LABEL, False, {"roots": {}, "extensions": {"x": {}}}),
+        (AskMode.DENY, True, {"extensions": {EXTENSION: {}}}),
+        (AskMode.DENY, False, {}),
+    ],
+)
+def test_a_server_is_told_what_its_caller_can_as_far_as_it_may(mode: AskMode, has_tasks: bool, told: object) -> None:
+    """A server whose tasks nobody approved would make some; one that may not ask would be told whom it could."""
+    assert json.loads(judged_capabilities(TAKING, mode, has_tasks=has_tasks)) == told
+    assert judged_capabilities(b"nonsense", mode, has_tasks=has_tasks) == b"{}"

@@ -11,9 +11,9 @@ from support.waiting import turns
 
 from quarterdeck.fleet.core import turns as turns_module
 from quarterdeck.fleet.core.turns import WIDTH
+from quarterdeck.route.deck_server import DeckServer
+from quarterdeck.route.deck_servers import DeckServers
 from quarterdeck.route.router import Router
-from quarterdeck.trust.gate import GatedEndpoint
-from quarterdeck.trust.gated_fleet import GatedFleet
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
@@ -26,12 +26,12 @@ async def never(*_: object) -> object:
     return await asyncio.Event().wait()
 
 
-async def silent(at: Bench) -> tuple[ToldEndpoint, GatedEndpoint]:
+async def silent(at: Bench) -> tuple[ToldEndpoint, DeckServer]:
     """A server that answers nothing, and what stands before it."""
     endpoint = ToldEndpoint(stdio(), a="one")
     endpoint.answer = never  # type: ignore[assignment]
     await at.runs(endpoint)
-    gate = at.gate.endpoint("fs")
+    gate = at.servers.endpoint("fs")
     assert gate is not None
     return endpoint, gate
 
@@ -49,7 +49,7 @@ async def test_calls_of_many_clients_are_begun_in_turn_and_none_is_left_out() ->
 
         endpoint.answer = answer  # type: ignore[assignment]
         await at.runs(endpoint)
-        box, told = Router(at.gate), dict[str, CallEnd]()
+        box, told = Router(at.servers), dict[str, CallEnd]()
 
         def ask(client: str, number: int) -> None:
             name = f"{client}{number}"
@@ -126,7 +126,7 @@ async def test_calls_that_wait_when_their_server_dies_are_made_once_it_runs_agai
 
         endpoint.answer = die  # type: ignore[assignment]
         await at.runs(endpoint)
-        gate = at.gate.endpoint("fs")
+        gate = at.servers.endpoint("fs")
         assert gate is not None
         told: list[CallEnd] = []
         for _ in range(WIDTH + 3):
@@ -149,7 +149,7 @@ async def test_clients_of_several_decks_take_turns_at_the_server_that_their_deck
     async with bench() as at:
         endpoint = ToldEndpoint(stdio(), a="one")
         endpoint.answer = never  # type: ignore[assignment]
-        decks = [Router(GatedFleet(at.fleet, at.approvals)) for _ in range(2)]
+        decks = [Router(DeckServers(at.fleet, at.approvals, at.sessions)) for _ in range(2)]
         await at.runs(endpoint)
         calls = [
             box.begin(RawCall("fs__a", b"{}", client=Client(name, name)), lambda _: None)

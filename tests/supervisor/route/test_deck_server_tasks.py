@@ -9,9 +9,8 @@ from support.waiting import turns
 
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
-from quarterdeck.trust.judge.questions import judged_capabilities
 from quarterdeck.trust.judge.verdicts import Decision
-from quarterdeck_protocol.configs import AskMode, TrustMode
+from quarterdeck_protocol.configs import TrustMode
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.mcp.tasks import EXTENSION, NO_TASKS, TaskSupport
 from quarterdeck_protocol.offers import RawRequest
@@ -39,14 +38,14 @@ class Taking:
 
 def support(at: Bench) -> TaskSupport:
     """What of tasks is trusted."""
-    gate = at.gate.endpoint("fs")
+    gate = at.servers.endpoint("fs")
     assert gate is not None
     return gate.task_support()
 
 
 async def asked(at: Bench, method: str, **params: Any) -> CallEnd:
     """How a request ends."""
-    gate, ends = at.gate.endpoint("fs"), list[CallEnd]()
+    gate, ends = at.servers.endpoint("fs"), list[CallEnd]()
     assert gate is not None
     gate.forward(RawRequest(method, json.dumps(params).encode(), client=Client("ada", "door")), ends.append)
     await at.until(lambda: bool(ends))
@@ -114,26 +113,11 @@ async def test_a_call_as_a_task_is_noted_like_any_other() -> None:
     """The table of calls would miss what was called."""
     noted: list[str] = []
     async with bench() as at:
-        at.gate._note = lambda *words: noted.append(words[2])
+        at.servers._note = lambda *words: noted.append(words[2])
         await at.runs(ToldEndpoint(stdio(), capabilities=OLDER, work="work"))
         await asked(at, "tools/call", **CALL)
         await asked(at, "tasks/result", taskId="1")
     assert noted == ["work", "tasks/result"]
-
-
-@pytest.mark.parametrize(
-    ("mode", "has_tasks", "told"),
-    [
-        (AskMode.LABEL, True, {"roots": {}, "extensions": {"x": {}, EXTENSION: {}}}),
-        (AskMode.LABEL, False, {"roots": {}, "extensions": {"x": {}}}),
-        (AskMode.DENY, True, {"extensions": {EXTENSION: {}}}),
-        (AskMode.DENY, False, {}),
-    ],
-)
-def test_a_server_is_told_what_its_caller_can_as_far_as_it_may(mode: AskMode, has_tasks: bool, told: object) -> None:
-    """A server whose tasks nobody approved would make some; one that may not ask would be told whom it could."""
-    assert json.loads(judged_capabilities(Taking.capabilities, mode, has_tasks=has_tasks)) == told
-    assert judged_capabilities(b"nonsense", mode, has_tasks=has_tasks) == b"{}"
 
 
 @pytest.mark.parametrize("is_approved", [True, False])
@@ -143,7 +127,7 @@ async def test_a_newer_server_makes_tasks_once_that_is_approved(is_approved: boo
         await at.runs(
             endpoint := ToldEndpoint(stdio(), capabilities=NEWER if is_approved else b'{"tools":{}}', work="w")
         )
-        gate = at.gate.endpoint("fs")
+        gate = at.servers.endpoint("fs")
         assert gate is not None
         gate.begin(RawCall("work", b"{}", answerer=Taking()), lambda _: None)
         assert endpoint.begun[0].answerer is not None

@@ -1,6 +1,7 @@
 """A call or a request between its asking and its end: where it begins, how long it may take, and who is told first."""
 
 from collections.abc import Callable
+from typing import Any
 
 import anyio
 import pytest
@@ -11,8 +12,8 @@ from support.waiting import turns
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
-from quarterdeck.trust import gated_calls as module
-from quarterdeck.trust.gated_calls import GatedCall, GatedRequest, WaitingCall
+from quarterdeck.route import server_call as module
+from quarterdeck.route.server_call import ServerCall
 from quarterdeck.trust.judge.requests import Wish
 from quarterdeck.trust.questions import JudgedAnswerer
 from quarterdeck_protocol.configs import AskMode, ServerConfig, StdioServerConfig
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 DONE = WireResult(b'{"content":[]}', "2025-11-25")
 ADA = Client("ada", "door")
-PLAN = Wish(ItemKey(Subject.PROMPT, "plan"))
+PLAN, READ = Wish(ItemKey(Subject.PROMPT, "plan")), Wish(ItemKey(Subject.TOOL, "read"))
 
 
 class Running(Pending):
@@ -45,52 +46,50 @@ class PlayedEndpoint:
 
     def __init__(self) -> None:
         self.begun: list[tuple[str, RawCall | RawRequest, Deliver]] = []
+        self.running = Running()
 
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall:
         """See `LiveEndpoint`."""
-        self.begun.append(("begin", call, deliver))
-        return Running()
+        return self._begun("begin", call, deliver)
 
     def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """See `LiveEndpoint`."""
-        self.begun.append(("forward", request, deliver))
-        return Running()
+        return self._begun("forward", request, deliver)
 
     def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """See `LiveEndpoint`."""
-        self.begun.append(("subscribe", request, deliver))
-        return Running()
+        return self._begun("subscribe", request, deliver)
+
+    def _begun(self, how: str, request: RawCall | RawRequest, deliver: Deliver) -> PendingCall:
+        self.begun.append((how, request, deliver))
+        return self.running
 
 
-class PlayedGate:
-    """A gate whose steps a test writes down."""
+class PlayedServer:
+    """A server whose steps a test writes down."""
 
     def __init__(self, ask: AskMode = AskMode.LABEL) -> None:
         self.config: ServerConfig = StdioServerConfig(id="fs", command="x", ask=ask)
         self.steps: list[object] = []
-        self.running = Running()
+        self.endpoint = PlayedEndpoint()
 
-    def find(self, tool: str) -> None:
-        """See `CallGate`."""
-        self.steps.append(("find", tool))
-
-    def find_for(self, wish: Wish) -> None:
-        """See `CallGate`."""
-        self.steps.append(("find_for", wish))
-
-    def start(self, call: GatedCall) -> PendingCall:
-        """See `CallGate`."""
+    def start(self, call: ServerCall) -> None:
+        """See `DeckServer`."""
         self.steps.append("start")
-        return self.running
+        call.begin_on(self.endpoint)  # type: ignore[arg-type]
 
-    def ended(self, call: GatedCall, end: CallEnd | None) -> None:
-        """See `CallGate`."""
+    def ended(self, call: ServerCall, end: CallEnd | None) -> None:
+        """See `DeckServer`."""
         self.steps.append(("ended", end))
 
     def with_words(self, fault: ProtocolFault) -> ProtocolFault:
-        """See `CallGate`."""
+        """See `DeckServer`."""
         fault.server = "fs -c deck.json"
         return fault
+
+    def has_modern_tasks(self) -> bool:
+        """See `DeckServer`."""
+        return False
 
 
 class Silent:
@@ -104,41 +103,44 @@ class Silent:
         raise AssertionError
 
 
-def call_of(gate: PlayedGate, deliver: Deliver = lambda _: None, **options: float) -> GatedCall:
+def call_of(server: PlayedServer, deliver: Deliver = lambda _: None, **options: Any) -> ServerCall:
     """A call of the tool `read`."""
-    return GatedCall(gate, CallQueue(), RawCall("read", b"{}", client=ADA, **options), deliver)  # type: ignore[arg-type]
+    call = RawCall("read", b"{}", client=ADA, **options)
+    return ServerCall(server, CallQueue(), call, READ, deliver, noted="read")  # type: ignore[arg-type]
 
 
-def request_of(gate: PlayedGate, *, is_subscription: bool = False, deliver: Deliver = lambda _: None) -> GatedRequest:
+def request_of(
+    server: PlayedServer, method: str = "prompts/get", deliver: Deliver = lambda _: None, **options: Any
+) -> ServerCall:
     """A request for the prompt `plan`."""
-    request = RawRequest("prompts/get", b'{"name":"plan"}', client=ADA, answerer=Silent(), timeout_s=60.0)
-    noted = "prompts/get plan"
-    return GatedRequest(gate, CallQueue(), request, PLAN, deliver, noted=noted, is_subscription=is_subscription)  # type: ignore[arg-type]
+    request = RawRequest(method, b'{"name":"plan"}', client=ADA, answerer=Silent(), **options)
+    return ServerCall(server, CallQueue(), request, PLAN, deliver, noted="prompts/get plan")  # type: ignore[arg-type]
 
 
 def test_its_caller_is_told_before_its_end_is_booked() -> None:
     """Each call would take as much longer as its booking does."""
-    gate = PlayedGate()
-    call_of(gate, lambda end: gate.steps.append(("told", end))).settle(DONE)
-    assert gate.steps == [("told", DONE), ("ended", DONE)]
+    server = PlayedServer()
+    call_of(server, lambda end: server.steps.append(("told", end))).settle(DONE)
+    assert server.steps == [("told", DONE), ("ended", DONE)]
 
 
 def test_its_end_is_booked_though_its_caller_fails() -> None:
     """Its place in the queue would be taken for good, and the server's other calls wait for ever."""
-    gate = PlayedGate()
+    server = PlayedServer()
 
     def fails(_: CallEnd) -> None:
         raise ValueError
 
     with pytest.raises(ValueError):
-        call_of(gate, fails).settle(DONE)
-    assert gate.steps == [("ended", DONE)]
+        call_of(server, fails).settle(DONE)
+    assert server.steps == [("ended", DONE)]
 
 
-def test_a_fault_is_told_with_commands_that_find_its_server() -> None:
+async def test_a_fault_is_told_with_commands_that_find_its_server() -> None:
     """The remedy would name a server that the user's other file has, too."""
     told: list[CallEnd] = []
-    call_of(PlayedGate(), told.append).fail(ProtocolFault(FaultKind.TOOL_ERROR, "no", code="tool_held"))
+    call_of(PlayedServer(), told.append).fail(ProtocolFault(FaultKind.TOOL_ERROR, "no", code="tool_held"))
+    await turns()
     assert isinstance(told[0], ProtocolFault)
     assert told[0].server == "fs -c deck.json"
 
@@ -148,9 +150,9 @@ def test_its_deadline_counts_from_when_it_was_asked_for(monkeypatch: pytest.Monk
     now = 100.0
     monkeypatch.setattr(module, "monotonic", lambda: now)
     endpoint = PlayedEndpoint()
-    call, request = call_of(PlayedGate(), timeout_s=60.0), request_of(PlayedGate())
+    call, request = call_of(PlayedServer(), timeout_s=60.0), request_of(PlayedServer(), timeout_s=60.0)
     now = 125.0
-    assert call.left_s == 35.0
+    assert (call.left_s, call.patience_s) == (35.0, 35.0)
     call.begin_on(endpoint)  # type: ignore[arg-type]
     request.begin_on(endpoint)  # type: ignore[arg-type]
     assert [begun.timeout_s for _, begun, _ in endpoint.begun] == [35.0, 35.0]
@@ -158,52 +160,42 @@ def test_its_deadline_counts_from_when_it_was_asked_for(monkeypatch: pytest.Monk
 
 def test_a_call_without_a_deadline_goes_as_it_is() -> None:
     """Each would be copied for nothing."""
-    endpoint, call = PlayedEndpoint(), call_of(PlayedGate())
+    endpoint, call = PlayedEndpoint(), call_of(PlayedServer())
     assert call.left_s is None
     call.begin_on(endpoint)  # type: ignore[arg-type]
-    assert endpoint.begun[0][1] is call.due()
+    assert endpoint.begun[0][1] is call.request
 
 
 def test_cancelling_cancels_what_runs_and_gives_its_place_back() -> None:
     """A server would go on with what nobody wants, and the next call wait for it."""
-    gate = PlayedGate()
-    call = call_of(gate)
+    server = PlayedServer()
+    call = call_of(server)
     assert call.cancel("enough") is Delivery.NOT_SENT, "it had no turn yet"
     call.start()
     assert call.cancel("enough") is Delivery.UNKNOWN
-    assert gate.running.cancelled == ["enough"]
-    assert gate.steps == [("ended", None), "start", ("ended", None)]
+    assert server.endpoint.running.cancelled == ["enough"]
+    assert server.steps == [("ended", None), "start", ("ended", None)]
 
 
-def test_a_request_is_found_by_what_it_wishes_and_begun_as_what_it_is() -> None:
-    """A prompt would be looked for among tools, and a subscription be a reading."""
-    gate, endpoint = PlayedGate(), PlayedEndpoint()
-    for is_subscription in (False, True):
-        request = request_of(gate, is_subscription=is_subscription)
-        request.find()
-        request.begin_on(endpoint)  # type: ignore[arg-type]
-    assert gate.steps == [("find_for", PLAN)] * 2
-    assert [how for how, *_ in endpoint.begun] == ["forward", "subscribe"]
-    assert (request.tool, request.caller) == ("prompts/get plan", ADA)
-
-
-def test_a_request_ends_as_a_call_does() -> None:
-    """Its end would reach its caller without being booked."""
-    gate, endpoint, told = PlayedGate(), PlayedEndpoint(), list[CallEnd]()
-    request = request_of(gate, deliver=told.append)
-    request.begin_on(endpoint)  # type: ignore[arg-type]
-    endpoint.begun[0][2](DONE)
+def test_a_request_is_begun_as_what_it_is_and_ends_as_a_call_does() -> None:
+    """A subscription would be a reading; or its end reach its caller without being booked."""
+    server, told = PlayedServer(), list[CallEnd]()
+    for method in ("prompts/get", "resources/subscribe"):
+        request_of(server, method, told.append).start()
+    assert [how for how, *_ in server.endpoint.begun] == ["forward", "subscribe"]
+    server.endpoint.begun[0][2](DONE)
     assert told == [DONE]
-    assert gate.steps == [("ended", DONE)]
+    assert server.steps == ["start", "start", ("ended", DONE)]
 
 
 @pytest.mark.parametrize(("mode", "capabilities"), [(AskMode.LABEL, Silent.capabilities), (AskMode.DENY, b"{}")])
 def test_whoever_is_asked_during_it_is_behind_what_the_server_may_ask(mode: AskMode, capabilities: bytes) -> None:
     """A request of another kind than a call would be a way round the row's key `ask`."""
-    endpoint, gate = PlayedEndpoint(), PlayedGate(mode)
-    request_of(gate).begin_on(endpoint)  # type: ignore[arg-type]
-    GatedCall(gate, CallQueue(), RawCall("read", b"{}", answerer=Silent()), lambda _: None).begin_on(endpoint)  # type: ignore[arg-type]
-    for _, begun, _ in endpoint.begun:
+    server = PlayedServer(mode)
+    request_of(server).start()
+    call_of(server, answerer=Silent()).start()
+    assert len(server.endpoint.begun) == 2
+    for _, begun, _ in server.endpoint.begun:
         assert isinstance(begun.answerer, JudgedAnswerer)
         assert begun.answerer.capabilities == capabilities
 
@@ -222,7 +214,7 @@ def test_a_result_that_asks_is_judged_and_any_other_is_not() -> None:
     """A question in a result would get past the judging that a request of the server meets."""
     told: list[CallEnd] = []
     for end in (asking("Who?"), asking("Log in", password="string"), DONE):
-        call_of(PlayedGate(), told.append).settle(end)
+        call_of(PlayedServer(), told.append).settle(end)
     named, held, plain = told
     assert isinstance(named, WireResult)
     assert b"fs asks: Who?" in named.body
@@ -239,33 +231,28 @@ class Waiting:
     """A call that waits until a test says what was found."""
 
     def __init__(self) -> None:
-        self.gate = PlayedGate()
+        self.server = PlayedServer()
         self.told: list[CallEnd] = []
-        self.started: list[object] = []
-        self.running = Running()
         self.is_found = anyio.Event()
-        self.found: object = PlayedEndpoint()
-        self.call = WaitingCall(self._find, self._start, call_of(self.gate, self.told.append))  # type: ignore[arg-type]
+        self.found: object = self.server.endpoint
+        self.call = call_of(self.server, self.told.append)
+        self.call.wait(self._find, self.call.begin_on)  # type: ignore[arg-type]
 
     async def _find(self) -> object:
         await self.is_found.wait()
         return self.found
-
-    def _start(self, endpoint: object) -> PendingCall:
-        self.started.append(endpoint)
-        return self.running
 
 
 async def test_a_call_begins_when_its_server_is_there_and_is_cancelled_there_from_then_on() -> None:
     """Cancelling would end the wait, and leave the call."""
     waiting = Waiting()
     await turns()
-    assert waiting.started == []
+    assert waiting.server.endpoint.begun == []
     waiting.is_found.set()
     await turns()
-    assert waiting.started == [waiting.found]
+    assert len(waiting.server.endpoint.begun) == 1
     assert waiting.call.cancel("enough") is Delivery.UNKNOWN
-    assert waiting.running.cancelled == ["enough"]
+    assert waiting.server.endpoint.running.cancelled == ["enough"]
 
 
 async def test_a_call_whose_server_never_comes_ends_with_why() -> None:
@@ -274,9 +261,8 @@ async def test_a_call_whose_server_never_comes_ends_with_why() -> None:
     waiting.found = ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, "fs is faulted", "not_connected")
     waiting.is_found.set()
     await turns()
-    assert waiting.started == []
     assert waiting.told == [waiting.found]
-    assert waiting.gate.steps == [("ended", waiting.found)]
+    assert waiting.server.steps == [("ended", waiting.found)]
 
 
 async def test_a_call_that_is_given_up_while_it_waits_never_begins() -> None:
@@ -285,4 +271,4 @@ async def test_a_call_that_is_given_up_while_it_waits_never_begins() -> None:
     assert waiting.call.cancel() is Delivery.NOT_SENT
     waiting.is_found.set()
     await turns()
-    assert (waiting.started, waiting.told) == ([], [])
+    assert (waiting.server.endpoint.begun, waiting.told) == ([], [])

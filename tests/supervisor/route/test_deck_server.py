@@ -1,4 +1,4 @@
-"""A fleet as clients may see it: what is listed, what is called, and what a call waits for."""
+"""A server of a deck with what is really trusted of it: listed, called, held."""
 
 import pytest
 from support.trust.approvals import FILE, ToldEndpoint, bench, row, stdio, tool_key
@@ -7,7 +7,7 @@ from quarterdeck.config.load.origin import Standing
 from quarterdeck.route.router import Router
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.contract import EndpointPhase
-from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.tools import CallEnd, RawCall
 
 pytestmark = pytest.mark.anyio
@@ -18,10 +18,10 @@ async def test_what_is_held_is_refused_on_every_way_with_the_command_that_approv
     """One way in would be as good as all."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one", b="two"))
-        box = Router(at.gate)
+        box = Router(at.servers)
         assert [each.name for each in box.descriptors()] == ["fs__a", "fs__b"]
         await at.lists(a="evil", b="two", c="new")
-        gate = at.gate.endpoint("fs")
+        gate = at.servers.endpoint("fs")
         assert gate is not None
         assert [each.name for each in box.descriptors()] == ["fs__b"]
         told: list[CallEnd] = []
@@ -46,22 +46,11 @@ async def test_what_is_admitted_is_called_on_every_way() -> None:
     """Trust would cost the product its use."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
-        gate = at.gate.endpoint("fs")
+        gate = at.servers.endpoint("fs")
         assert gate is not None
         assert at.can_call("a")
         assert await at.run("fs__a") == ("a {}", False)
         assert list((await gate.call("a", b'{"x":1}')).content) == [{"type": "text", "text": 'a {"x":1}'}]
-
-
-async def test_a_name_that_is_not_offered_is_no_tool() -> None:
-    """A tool that its row's filter hides, or that nobody listed, could be called by its name."""
-    async with bench() as at:
-        await at.runs(ToldEndpoint(stdio(), a="one"))
-        gate = at.gate.endpoint("fs")
-        assert gate is not None
-        with pytest.raises(ProtocolFault, match="offers no tool 'hidden'") as refused:
-            await gate.invoke("hidden")
-        assert refused.value.kind is FaultKind.TOOL_ERROR
 
 
 async def test_a_server_that_died_and_does_not_list_anew_offers_nothing() -> None:
@@ -82,7 +71,7 @@ async def test_a_server_whose_launch_is_held_is_there_and_says_why() -> None:
     """It would be missing without a word, or be tried all the same."""
     async with bench() as at:
         await at.approvals.set_rows([row(stdio(), standing=Standing.PROJECT)])
-        gate = at.gate.endpoint("fs")
+        gate = at.servers.endpoint("fs")
         assert gate is not None
         assert (gate.phase, gate.offered()) == (EndpointPhase.FAULTED, ())
         status = gate.status()
@@ -112,25 +101,11 @@ async def test_the_process_of_a_launch_that_is_held_cannot_be_called_any_more() 
         assert (await at.run("fs__a"))[1]
 
 
-async def test_a_gate_stays_while_its_configuration_does() -> None:
-    """Each reload would end the watches, and the calls, of servers that did not change."""
-    async with bench() as at:
-        await at.approvals.set_rows([row(stdio("a")), row(stdio("b"))])
-        gates = {gate.config.id: gate for gate in at.gate.endpoints()}
-        await at.approvals.set_rows([row(stdio("b")), row(stdio("a", command="other")), row(stdio("c"))])
-        assert [gate.config.id for gate in at.gate.endpoints()] == ["b", "a", "c"]
-        assert at.gate.endpoint("b") is gates["b"]
-        assert at.gate.endpoint("a") is not gates["a"]
-        await at.approvals.set_rows([])
-        assert at.gate.endpoints() == ()
-        assert at.gate.endpoint("a") is None
-
-
 async def test_a_server_that_was_closed_says_so() -> None:
     """A message would send people to look for a server that is only stopped."""
     async with bench() as at:
         await at.approvals.set_rows([row(stdio())])
-        gate = at.gate.endpoint("fs")
+        gate = at.servers.endpoint("fs")
         assert gate is not None
         assert (gate.phase, gate.status().phase, gate.offered()) == (EndpointPhase.IDLE, EndpointPhase.IDLE, ())
         endpoint = ToldEndpoint(stdio(), a="one")
@@ -148,7 +123,7 @@ async def test_watchers_hear_of_every_verdict() -> None:
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
         seen: list[list[tuple[str, str]]] = []
-        unwatch = at.gate.watch_each(lambda _: seen.append(at.offered()))
+        unwatch = at.servers.watch_each(lambda _: seen.append(at.offered()))
         await at.lists(a="evil")
         assert seen[-1] == []
         await at.approve(tool_key("a"))

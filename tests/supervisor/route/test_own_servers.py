@@ -13,8 +13,7 @@ from support.waiting import turns
 
 from quarterdeck.fleet import session_servers
 from quarterdeck.fleet.session_servers import SessionServer, SessionServers
-from quarterdeck.trust.gated_fleet import GatedFleet
-from quarterdeck.trust.session_gate import SessionGate
+from quarterdeck.route.deck_servers import DeckServers
 from quarterdeck_protocol.configs import (
     BridgeConfig,
     Revision,
@@ -65,12 +64,7 @@ class Lab:
         self.judged = at
         self.fleets: list[OwnFleet] = []
         self.sessions = SessionServers(self._make)
-        at.gate = GatedFleet(
-            at.fleet,
-            at.approvals,
-            make_gate=lambda *words: SessionGate(*words, sessions=self.sessions),
-            watch_others=self.sessions.watch_news,
-        )
+        at.servers = DeckServers(at.fleet, at.approvals, self.sessions)
 
     @property
     def servers(self) -> list[SessionServer]:
@@ -91,7 +85,7 @@ class Lab:
         answerer: Answering | None = None,
     ) -> list[CallEnd]:
         """Begin a call of this session; the list that its end comes to."""
-        gate = self.judged.gate.endpoint("fs")
+        gate = self.judged.servers.endpoint("fs")
         assert gate is not None
         told: list[CallEnd] = []
         call = RawCall(tool, b"{}", timeout_s=within_s, client=client(session), answerer=answerer, is_modern=is_modern)
@@ -251,7 +245,7 @@ async def test_what_a_client_wishes_is_wished_of_its_sessions_own_server() -> No
     """It would be told of changes for ever, or hear nothing; another session's server would be silenced for it."""
     judged = WishedEndpoint()
     async with lab(judged) as at:
-        gate = at.judged.gate.endpoint("fs")
+        gate = at.judged.servers.endpoint("fs")
         assert gate is not None
         me, other = Client("ada", "token a/1"), Client("ada", "token a/2")
         gate.set_level(me, "debug")
@@ -283,7 +277,7 @@ async def test_what_a_client_wishes_is_wished_of_its_sessions_own_server() -> No
 async def test_a_stream_of_changes_is_served_by_its_clients_own_server() -> None:
     """Each stream that a client opens would start one more server, which sees none of its changes."""
     async with lab(WishedEndpoint()) as at:
-        gate = at.judged.gate.endpoint("fs")
+        gate = at.judged.servers.endpoint("fs")
         assert gate is not None
         told = at.calls()
         (await at.begun(told)).runs(mine := WishedEndpoint())
@@ -300,7 +294,7 @@ async def test_what_a_sessions_server_says_is_heard_where_the_decks_own_are() ->
     """Its log lines and its changes would reach nobody."""
     async with lab(own(a="one")) as at:
         heard: list[News] = []
-        unwatch = at.judged.gate.watch_news(heard.append)
+        unwatch = at.judged.servers.watch_news(heard.append)
         told = at.calls()
         (await at.begun(told)).runs(own(a="one"))
         await at.ended(told)

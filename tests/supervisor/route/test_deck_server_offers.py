@@ -10,11 +10,11 @@ from support.waiting import turns
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.verdicts import Decision
-from quarterdeck_protocol.configs import AskMode, TrustMode
+from quarterdeck_protocol.configs import TrustMode
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.offers import Listing, RawRequest
-from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
+from quarterdeck_protocol.tools import CallEnd, Client, WireResult
 
 pytestmark = pytest.mark.anyio
 
@@ -36,14 +36,14 @@ def server(trust: TrustMode = TrustMode.BASELINE, capabilities: bytes = ALL, **o
 
 def listed(at: Bench) -> dict[str, list[str]]:
     """What clients are shown beside tools."""
-    gate = at.gate.endpoint("fs")
+    gate = at.servers.endpoint("fs")
     assert gate is not None
     return {each: [offered.key for offered in gate.offers(each)] for each in Listing if each is not Listing.TOOLS}
 
 
 async def asked(at: Bench, method: str, *, is_subscription: bool = False, **params: Any) -> CallEnd:
     """How a request ends."""
-    gate = at.gate.endpoint("fs")
+    gate = at.servers.endpoint("fs")
     assert gate is not None
     told: list[CallEnd] = []
     request = RawRequest(method, json.dumps(params).encode(), client=Client("ada", "door"))
@@ -127,7 +127,7 @@ async def test_a_resource_that_changes_its_size_is_the_same() -> None:
         at.fleet.tell()
         await at.judged()
         assert at.held() == {}
-        gate = at.gate.endpoint("fs")
+        gate = at.servers.endpoint("fs")
         assert gate is not None
         assert b'"size":8' in gate.offers(Listing.RESOURCES)[0].definition
 
@@ -194,7 +194,7 @@ async def test_what_was_approved_last_is_listed_while_its_server_starts_again() 
         at.fleet.coming.add("fs")
         await at.approvals.set_rows([row(stdio())])
         assert listed(at) == before
-        gate, told = at.gate.endpoint("fs"), list[CallEnd]()
+        gate, told = at.servers.endpoint("fs"), list[CallEnd]()
         assert gate is not None
         gate.forward(RawRequest("prompts/get", b'{"name":"plan"}'), told.append)
         await turns()
@@ -220,60 +220,10 @@ async def test_requests_are_noted_like_calls_and_unlisted_uris_are_not_kept() ->
     """The table of calls would miss what was read, or keep what a client typed."""
     noted: list[str] = []
     async with bench() as at:
-        at.gate._note = lambda *words: noted.append(words[2])
+        at.servers._note = lambda *words: noted.append(words[2])
         await at.runs(server())
         await asked(at, "prompts/get", name="plan")
         await asked(at, "resources/read", uri="note://1")
         await asked(at, "resources/read", uri="file:///home/me/diary?token=1")
         await asked(at, "tools/call", name="a", arguments={})
     assert noted == ["prompts/get plan", "resources/read note://1", "resources/read", "a"]
-
-
-async def test_a_result_that_asks_names_its_server_and_asks_for_no_secret() -> None:
-    """A newer server's questions reach its client in a result: past all that judges older ones."""
-    bodies = {
-        "name": b'{"requestState":"s","inputRequests":{"q":{"method":"elicitation/create",'
-        b'"params":{"message":"Who?"}}}}',
-        "secret": b'{"inputRequests":{"q":{"method":"elicitation/create","params":{"message":"Your password?",'
-        b'"requestedSchema":{"properties":{"password":{"type":"string"}}}}}}}',
-    }
-
-    class Asking(ToldEndpoint):
-        def begin(self, call: RawCall, deliver: Any) -> Any:
-            deliver(WireResult(bodies[call.tool], "2026-07-28", result_type="input_required"))
-            return super().begin(call, lambda _: None)
-
-    async with bench() as at:
-        await at.runs(Asking(stdio(), name="asks", secret="asks"))
-        gate = at.gate.endpoint("fs")
-        assert gate is not None
-        ends: list[CallEnd] = []
-        for tool in bodies:
-            gate.begin(RawCall(tool, b"{}"), ends.append)
-        await at.until(lambda: len(ends) == len(bodies))
-        assert isinstance(ends[0], WireResult)
-        assert b'"message":"fs asks: Who?"' in ends[0].body
-        assert b'"requestState":"s"' in ends[0].body
-        assert isinstance(ends[1], ProtocolFault)
-        assert ends[1].code == "question_held"
-
-
-async def test_whoever_answers_is_asked_as_far_as_the_row_lets_the_server_ask() -> None:
-    """A server that may not ask would be told what its callers can be asked."""
-
-    class Silent:
-        capabilities = b'{"elicitation":{}}'
-        bridges = True
-
-        def ask(self, *_: Any) -> Any:
-            raise AssertionError
-
-    for mode, capabilities in {AskMode.LABEL: Silent.capabilities, AskMode.DENY: b"{}"}.items():
-        async with bench() as at:
-            config = stdio().model_copy(update={"ask": mode})
-            await at.runs(endpoint := ToldEndpoint(config, a="one"))
-            gate = at.gate.endpoint("fs")
-            assert gate is not None
-            gate.begin(RawCall("a", b"{}", answerer=Silent()), lambda _: None)
-            assert endpoint.begun[0].answerer is not None
-            assert endpoint.begun[0].answerer.capabilities == capabilities

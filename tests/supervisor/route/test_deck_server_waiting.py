@@ -7,12 +7,10 @@ import anyio
 import pytest
 from msgspec.structs import replace
 from support.fleet.memory_fleet import call_result
-from support.trust.approvals import FILE, Bench, MemoryRecorder, ToldEndpoint, bench, row, stdio, tool_key
+from support.trust.approvals import FILE, Bench, MemoryRecorder, ToldEndpoint, bench, row, stdio
 from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.route.router import Router
-from quarterdeck.trust import gate as module
-from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import CallEnd, ProgressNote, RawCall, WireResult
@@ -210,38 +208,6 @@ async def test_a_call_waits_on_when_its_server_dies_again_while_its_list_is_judg
         assert await calling == ("a {}", False)
 
 
-@pytest.mark.parametrize("name", ["held", "blocked", "gone"])
-async def test_what_was_not_there_before_a_restart_is_not_waited_for(name: str) -> None:
-    """A call of what is held or withdrawn would hang for ten seconds, and a restart be a way around a decision."""
-    async with bench() as at:
-        endpoint = ToldEndpoint(stdio(), a="one", blocked="x", gone="y")
-        await at.runs(endpoint)
-        await at.approvals.decide([Decision(str(FILE), "fs", tool_key("blocked"))])
-        await at.lists(a="one", blocked="x", held="new")
-        at.fleet.coming.add("fs")
-        becomes(at, endpoint, EndpointPhase.FAULTED)
-        assert at.offered() == [("a", "one")]
-        with anyio.fail_after(PATIENCE_S):
-            output, is_error = await at.run(f"fs__{name}")
-        assert is_error
-        assert "is connecting" not in str(output)
-
-
-async def test_a_name_that_a_server_never_had_is_no_tool_while_it_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mistyped name would hang until its deadline, and be told that the server is not ready."""
-    monkeypatch.setattr(module, "WAIT_S", 0.05)
-    async with bench() as at:
-        endpoint = ToldEndpoint(stdio(), a="one")
-        await at.runs(endpoint)
-        at.fleet.coming.add("fs")
-        becomes(at, endpoint, EndpointPhase.FAULTED)
-        gate = at.gate.endpoint("fs")
-        assert gate is not None
-        with pytest.raises(ProtocolFault, match="offers no tool 'never'") as caught:
-            await gate.call("never", b"{}")
-        assert caught.value.code == "unknown_tool"
-
-
 @pytest.mark.parametrize("phase", [EndpointPhase.FAULTED, EndpointPhase.CLOSED])
 async def test_a_server_that_is_left_alone_or_stopped_by_hand_is_not_waited_for(phase: EndpointPhase) -> None:
     """Each call of a server in a crash loop would hang for ten seconds."""
@@ -256,7 +222,7 @@ async def test_a_server_that_is_left_alone_or_stopped_by_hand_is_not_waited_for(
         assert f"fs is {phase}" in str(output)
         assert f"quarterdeck restart fs -c {FILE} tries again" in str(output)
         told: list[CallEnd] = []
-        Router(at.gate).begin(RawCall("fs__a", b"{}"), told.append)
+        Router(at.servers).begin(RawCall("fs__a", b"{}"), told.append)
         await at.until(lambda: bool(told))
         assert isinstance(told[0], ProtocolFault)
         assert f"quarterdeck restart fs -c {FILE} tries again" in str(told[0].remedy)
@@ -271,7 +237,7 @@ async def test_a_call_that_waited_keeps_its_meta_its_progress_and_its_deadline()
         told: list[CallEnd] = []
         notes: list[ProgressNote] = []
         call = RawCall("fs__a", b'{"x":1}', b'{"trace":1}', 5.0, notes.append)
-        Router(at.gate).begin(call, told.append)
+        Router(at.servers).begin(call, told.append)
         await turns()
         assert told == []
         at.fleet.coming.clear()
@@ -283,22 +249,3 @@ async def test_a_call_that_waited_keeps_its_meta_its_progress_and_its_deadline()
         assert begun.timeout_s is not None
         assert 5.0 - PATIENCE_S < begun.timeout_s < 5.0
         assert replace(begun, timeout_s=5.0) == RawCall("a", b'{"x":1}', b'{"trace":1}', 5.0, notes.append)
-
-
-async def test_a_call_that_is_cancelled_while_it_waits_never_reaches_its_server() -> None:
-    """What a person gave up would be done all the same, a moment later."""
-    async with bench() as at:
-        await at.runs(ToldEndpoint(stdio(), a="one"))
-        at.fleet.coming.add("fs")
-        becomes(at, at.fleet.by_id["fs"], EndpointPhase.CONNECTING)
-        told: list[CallEnd] = []
-        call = Router(at.gate).begin(RawCall("fs__a", b"{}"), told.append)
-        assert call is not None
-        await turns()
-        assert call.cancel("enough") is Delivery.NOT_SENT
-        at.fleet.coming.clear()
-        again = ToldEndpoint(stdio(), a="one")
-        at.replaces(again)
-        await at.judged()
-        await turns()
-        assert (again.begun, told) == ([], [])

@@ -1,0 +1,340 @@
+"""One server of a deck, whatever its endpoint of the moment is: what it offers, and where its requests begin.
+
+While a server starts, for the first time or again, its last approved tools are offered, and a request waits for it.
+What may be offered and asked is what trust has said of it, read as a value.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+from typing import Final
+
+from quarterdeck.common.run_options import of_run
+from quarterdeck.common.watchers import wait_until
+from quarterdeck.config.load.origin import Standing
+from quarterdeck.fleet.call_queue import CallQueue
+from quarterdeck.fleet.core.member import LOGIN_FAULTS
+from quarterdeck.fleet.endpoint import ServerEndpointImpl
+from quarterdeck.fleet.fleet import SupervisedFleet
+from quarterdeck.fleet.session_servers import SessionServers
+from quarterdeck.fleet.workers.requests import arguments_json, ended, refuse
+from quarterdeck.ledger.events.events import Subject
+from quarterdeck.ledger.events.fold import ItemKey
+from quarterdeck.trust.approvals import Approvals
+from quarterdeck.trust.judge.requests import Wish, wish_of
+from quarterdeck.trust.judge.server_verdict import Admission
+from quarterdeck_protocol.configs import ServerConfig
+from quarterdeck_protocol.contract import (
+    EndpointPhase,
+    EndpointStatus,
+    LiveEndpoint,
+    RemoteCallResult,
+    RemoteTool,
+    is_usable_phase,
+)
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.mcp.tasks import NO_TASKS, RESULT, TaskSupport
+from quarterdeck_protocol.offers import Listing, Offered, RawRequest
+from quarterdeck_protocol.tools import ANONYMOUS, CallEnd, Client, Deliver, PendingCall, RawCall, WireResult
+
+from .own_servers import OwnServers
+from .server_call import ServerCall
+
+WAIT_S: Final = 10.0
+"""How long a call waits for a server that is installing, and a list for a server that is starting."""
+
+Note = Callable[[str, str, str, float, CallEnd | None, Client], None]
+"""Takes the scope and the id of a server, a tool's own name, how long its call took (seconds), how that ended (None for
+a caller who gave up), and who called."""
+
+_BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
+
+
+class DeckServer(LiveEndpoint):
+    """See the module."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        scope: str,
+        fleet: SupervisedFleet,
+        approvals: Approvals,
+        sessions: SessionServers,
+        note: Note,
+    ) -> None:
+        """Of one row.
+
+        Args:
+            config: what it is made from.
+            scope: how the ledger names what configures it.
+            fleet: the deck's servers.
+            approvals: what is trusted of them.
+            sessions: the servers that single sessions have for themselves.
+            note: told how calls end.
+        """
+        self._config = config
+        self._scope = scope
+        self._note = note
+        self._fleet = fleet
+        self._approvals = approvals
+        self._own = OwnServers(self, fleet, sessions)
+        self._waits: Final = CallQueue()
+        """Requests that wait for tasks to end: they keep no call from its turn."""
+
+    @property
+    def config(self) -> ServerConfig:
+        """What it is made from."""
+        return self._config
+
+    @property
+    def phase(self) -> EndpointPhase:
+        """Of the endpoint of the moment."""
+        if self._approvals.launch_fault(self._config.id) is not None:
+            return EndpointPhase.FAULTED
+        endpoint = self.endpoint
+        return endpoint.phase if endpoint is not None else EndpointPhase.IDLE
+
+    @property
+    def endpoint(self) -> ServerEndpointImpl | None:
+        """The deck's own endpoint of the moment."""
+        return self._fleet.endpoint(self._config.id)
+
+    # What it offers
+
+    def offered(self) -> tuple[RemoteTool, ...]:
+        """The tools that are trusted, of a server that is ready, or is being started.
+
+        One that failed for good, or was stopped, offers nothing; nor does one that is ready and lists nothing.
+        """
+        server, endpoint = self._config.id, self.endpoint
+        is_there = (endpoint is not None and bool(endpoint.offered())) or self._is_coming
+        if not is_there and self._approvals.is_provisional(server):
+            is_there = is_usable_phase(self.phase)  # its list has not been looked at yet
+        return self._approvals.offer(server).tools if is_there else ()
+
+    def offers(self, listing: Listing) -> tuple[Offered, ...]:
+        """See `LiveEndpoint`: what is trusted, of a server that is ready, or is being started."""
+        return self._approvals.offer(self._config.id).offers.get(listing, ()) if self._is_there else ()
+
+    def task_support(self) -> TaskSupport:
+        """See `LiveEndpoint`: likewise."""
+        return self._approvals.offer(self._config.id).tasks if self._is_there else NO_TASKS
+
+    def has_modern_tasks(self) -> bool:
+        """Whether it makes tasks of calls of clients of 2026-07-28."""
+        return self.task_support().is_for(is_modern=True)
+
+    def has_linked(self, uri: str) -> bool:
+        """See `LiveEndpoint`: also by a session's own server."""
+        return any(each.has_linked(uri) for each in (*self._present, *self._own.endpoints()))
+
+    async def list_tools(self) -> tuple[RemoteTool, ...]:
+        """The trusted ones of what the server lists."""
+        if (held := self._approvals.launch_fault(self._config.id)) is not None:
+            raise held
+        await self.until(lambda: self.phase not in _BEFORE_READY and not self._is_coming, WAIT_S)
+        endpoint = self.endpoint
+        if endpoint is None or not is_usable_phase(endpoint.phase):
+            raise self.not_ready()
+        await endpoint.list_tools()
+        await self.until(lambda: self._approvals.is_judged(self._config.id), WAIT_S)
+        return self.offered()
+
+    # Requests
+
+    def refusal(self, tool: str) -> ProtocolFault | None:
+        """Why a call is not tried: what is trusted forbids it, or the server is not ready and will not be soon."""
+        found = self.find(Wish(ItemKey(Subject.TOOL, tool)))
+        return self.with_words(found) if isinstance(found, ProtocolFault) else None
+
+    def begin(self, call: RawCall, deliver: Deliver) -> PendingCall:
+        """See `LiveEndpoint`; here every call begins, when it is its client's turn.
+
+        A call that cannot be made gets its fault; a call to a starting server waits, within its deadline.
+        """
+        wish = Wish(ItemKey(Subject.TOOL, call.tool))
+        return self._queued(call, wish, self._own.queue_of(call.client), deliver, call.tool, len(call.arguments))
+
+    def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        """See `LiveEndpoint`; each waits for its turn and for its server as a call does."""
+        wish = wish_of(request)
+        if isinstance(wish, ProtocolFault):
+            return refuse(deliver, self.with_words(wish))
+        noted = wish.key.name if wish.key is not None else request.method
+        if wish.key is not None and wish.key.subject is not Subject.TOOL:
+            # A URI only if the ledger knows it anyway.
+            is_known = wish.key in self._approvals.offer(self._config.id).keys
+            noted = f"{request.method} {noted}" if is_known else request.method
+        queue = self._waits if request.method == RESULT else self._own.queue_of(request.client)
+        return self._queued(request, wish, queue, deliver, noted, len(request.params))
+
+    def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
+        """See `LiveEndpoint`."""
+        return self.forward(request, deliver)
+
+    def _queued(
+        self,
+        request: RawCall | RawRequest,
+        wish: Wish,
+        queue: CallQueue,
+        deliver: Deliver,
+        noted: str,
+        size_bytes: int,
+    ) -> PendingCall:
+        call, limit_s = ServerCall(self, queue, request, wish, deliver, noted=noted), self._config.call_timeout_s
+        if request.timeout_s is not None:
+            limit_s = min(limit_s, request.timeout_s)
+        refused = queue.add(request.client.key, call, size_bytes, call.asked_at + limit_s)
+        return refuse(call.tell, refused) if refused is not None else call
+
+    def start(self, call: ServerCall) -> None:
+        """Begin a call that has its turn, on the endpoint of this moment, or once there is one."""
+        match self.find(call.wish):
+            case ProtocolFault() as fault:
+                call.fail(fault)
+            case None:
+                call.wait(partial(self._awaited, call), partial(self._own.start_on, call))
+            case endpoint:
+                self._own.start_on(call, endpoint)
+
+    def find(self, wish: Wish) -> ServerEndpointImpl | ProtocolFault | None:
+        """Where this may be asked at this moment, or why not; None while that is not known yet, but will be."""
+        verdict = self._approvals.verdict(self._config.id)
+        if verdict is None:
+            return self.not_ready()
+        endpoint = self.endpoint
+        ready = endpoint if endpoint is not None and is_usable_phase(endpoint.phase) else None
+        match verdict.admits(wish, ready, is_coming=self._is_coming):
+            case ProtocolFault() as fault:
+                return fault
+            case Admission.NOT_READY:
+                return self.not_ready()
+            case Admission.LATER:
+                return None
+            case Admission.NOW:
+                return ready
+
+    async def _awaited(self, call: ServerCall) -> ServerEndpointImpl | ProtocolFault:
+        """Where a call may be made when that is known, or that it took too long."""
+        patience_s = call.patience_s
+        await self.until(lambda: self.find(call.wish) is not None, min(WAIT_S, patience_s))
+        # An installation takes minutes, so tell the caller.
+        if self.find(call.wish) is None and patience_s > WAIT_S and not self.status().installing:
+            await self.until(lambda: self.find(call.wish) is not None, patience_s - WAIT_S)
+        return self.find(call.wish) or self.not_ready()
+
+    def ended(self, call: ServerCall, end: CallEnd | None) -> None:
+        """A call has ended, or was given up."""
+        now = monotonic()
+        call.queue.leave(call, now if isinstance(end, WireResult) else None)
+        if call.began is not None:
+            self._note(self._scope, self._config.id, call.noted, now - call.began, end, call.client)
+            call.began = None
+
+    async def invoke(self, name: str, args: object = None) -> RemoteCallResult:
+        """See `ServerEndpoint`; what is not trusted is a `tool_error` with the command that approves it."""
+        return await self.call(name, arguments_json(args))
+
+    async def call(self, tool: str, arguments: bytes, client: Client = ANONYMOUS) -> RemoteCallResult:
+        """`begin` for `client`, awaited.  Cancelling the task cancels the call.
+
+        Raises:
+            ProtocolFault: see `ServerEndpoint.invoke`.
+        """
+        result = await ended(partial(self.begin, RawCall(tool, arguments, client=client)))
+        assert result is not None  # every call begins
+        return result
+
+    # What else clients want of it
+
+    def unsubscribe(self, client: Client, uri: str) -> None:
+        """See `LiveEndpoint`."""
+        for endpoint in self._own.endpoints_of(client):
+            endpoint.unsubscribe(client, uri)
+
+    def set_level(self, client: Client, level: str) -> None:
+        """See `LiveEndpoint`; a server that is started later is told with its next call."""
+        self._own.set_level(client, level)
+        for endpoint in self._own.endpoints_of(client):
+            endpoint.set_level(client, level)
+
+    def leave(self, client: Client) -> None:
+        """See `LiveEndpoint`."""
+        self._own.leave(client)
+        for endpoint in self._own.endpoints_of(client):
+            endpoint.leave(client)
+
+    def tell(self, method: str, params: bytes = b"{}") -> None:
+        """See `LiveEndpoint`; every session's server is told, too."""
+        for endpoint in (*(() if self._own.is_scoped else self._present), *self._own.endpoints()):
+            endpoint.tell(method, params)
+
+    # Its state
+
+    def status(self) -> EndpointStatus:
+        """See `ServerEndpoint`."""
+        held = self._approvals.launch_fault(self._config.id)
+        if held is not None:
+            return EndpointStatus(self._config.id, EndpointPhase.FAULTED, 0, held)
+        status = self._fleet.status_of(self._config.id)
+        return status if status is not None else EndpointStatus(self._config.id, EndpointPhase.IDLE, 0)
+
+    async def open(self) -> None:
+        """See `ServerEndpoint`: the fleet does."""
+        await self.until(lambda: self.phase not in _BEFORE_READY, WAIT_S)
+        if not is_usable_phase(self.phase):
+            raise self._approvals.launch_fault(self._config.id) or self.not_ready()
+
+    async def close(self) -> None:
+        """See `ServerEndpoint`: closes the endpoint of the moment."""
+        for endpoint in self._present:
+            await endpoint.close()
+
+    @property
+    def _present(self) -> tuple[ServerEndpointImpl, ...]:
+        endpoint = self.endpoint
+        return (endpoint,) if endpoint is not None else ()
+
+    @property
+    def _is_coming(self) -> bool:
+        """Whether it is being started, for the first time or again."""
+        if self._approvals.launch_fault(self._config.id) is not None:
+            return False
+        return self._fleet.is_coming(self._config.id) or self.phase in _BEFORE_READY
+
+    @property
+    def _is_there(self) -> bool:
+        return is_usable_phase(self.phase) or self._is_coming
+
+    async def until(self, is_so: Callable[[], bool], within_s: float) -> None:
+        """Wait until it is so, looking after each change of this server."""
+        await wait_until(partial(self._approvals.watch_one, self._config.id), is_so, within_s)
+
+    # Faults
+
+    def with_words(self, fault: ProtocolFault) -> ProtocolFault:
+        """The fault, with a remedy whose commands find this server."""
+        server = self._config.id
+        verdict = self._approvals.verdict(server)
+        if verdict is not None and verdict.row.rules.standing is Standing.COMMAND:
+            fault = of_run(fault)
+        fault.server = verdict.row.words if verdict is not None else server
+        return fault
+
+    def unknown(self, tool: str) -> ProtocolFault:
+        """The fault of a call of what it does not offer."""
+        verdict = self._approvals.verdict(self._config.id)
+        return verdict.unknown_tool(tool) if verdict is not None else self.not_ready()
+
+    def not_ready(self) -> ProtocolFault:
+        """The fault of a request for a server that does not run, with why as far as that is known."""
+        status = self.status()
+        is_idle = status.fault is None and status.phase is EndpointPhase.IDLE
+        if is_idle and self._fleet.status_of(self._config.id) is None:
+            why = f"there is no server {self._config.id!r}"
+            return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "not_connected")
+        phase = "still being installed" if status.installing else status.phase
+        message = f"{self._config.id} is {phase}" + (f": {status.fault}" if status.fault else ", not ready")
+        # A login is the one thing that whoever calls can ask their user for.
+        code = status.fault.code if status.fault is not None and status.fault.code in LOGIN_FAULTS else None
+        return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, message, code or "not_connected", status.fault)

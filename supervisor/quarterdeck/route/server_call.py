@@ -1,0 +1,197 @@
+"""One request of a client at one server, from its asking to its end: it waits for its turn, and for the server."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from quarterdeck.fleet.call_queue import CallQueue
+from quarterdeck.fleet.endpoint import ServerEndpointImpl
+from quarterdeck.fleet.workers.requests import refuse
+from quarterdeck.trust.judge.questions import judge_input_required
+from quarterdeck.trust.judge.requests import Wish
+from quarterdeck.trust.questions import JudgedAnswerer
+from quarterdeck_protocol.faults import Delivery, ProtocolFault
+from quarterdeck_protocol.offers import RawRequest
+from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, RawCall, WireResult
+
+if TYPE_CHECKING:
+    from .deck_server import DeckServer
+
+LOSSES: Final = frozenset(
+    {"server_lost", "worker_lost", "network_lost", "worker_unresponsive", "exited", "not_connected"}
+)
+"""Fault codes that end all calls of a lost server."""
+
+LIVES: Final = 3
+"""How many lost servers a call survives: it begins again if it was not sent yet."""
+
+AGAIN_S: Final = 0.25
+"""Seconds that each further beginning of a call waits longer than the one before; the first waits for none."""
+
+SUBSCRIBE: Final = "resources/subscribe"
+
+_INPUT_REQUIRED: Final = "input_required"
+"""What the result of a server of 2026-07-28 is called that asks its caller."""
+
+
+class ServerCall:
+    """A `QueuedCall` and a `PendingCall`.
+
+    Attributes:
+        request: by the server's own names; a plain call of a tool, or another request.
+        wish: what it is for, as trust knows it.
+        noted: what the table of calls has of it.
+        queue: the one that it is in.
+        asked_at: monotonic, seconds.
+        began: when an endpoint took it; None before that and once it has been noted.
+    """
+
+    __slots__ = (
+        "_again",
+        "_deliver",
+        "_lives",
+        "_pending",
+        "_server",
+        "_waiting",
+        "asked_at",
+        "began",
+        "noted",
+        "queue",
+        "request",
+        "wish",
+    )
+
+    def __init__(
+        self,
+        server: "DeckServer",
+        queue: CallQueue,
+        request: RawCall | RawRequest,
+        wish: Wish,
+        deliver: Deliver,
+        *,
+        noted: str,
+    ) -> None:
+        if request.answerer is not None:
+            judged = JudgedAnswerer(request.answerer, server.config.ask, server.has_modern_tasks)
+            request = msgspec.structs.replace(request, answerer=judged)
+        self.request = request
+        self.wish = wish
+        self.noted = noted
+        self.queue = queue
+        self.asked_at = monotonic()
+        self.began: float | None = None
+        self._server = server
+        self._deliver = deliver
+        self._pending: PendingCall | None = None
+        self._waiting: asyncio.Task[None] | None = None
+        self._again: asyncio.Handle | None = None
+        self._lives = LIVES
+
+    @property
+    def client(self) -> Client:
+        """Who asked, in which session."""
+        return self.request.client
+
+    @property
+    def is_subscription(self) -> bool:
+        """Whether it subscribes to a resource."""
+        return isinstance(self.request, RawRequest) and self.request.method == SUBSCRIBE
+
+    @property
+    def left_s(self) -> float | None:
+        """How long its caller still wishes to wait; None for no wish."""
+        wish_s = self.request.timeout_s
+        return None if wish_s is None else wish_s - (monotonic() - self.asked_at)
+
+    @property
+    def patience_s(self) -> float:
+        """How long it may still wait for its server: until its own deadline, or else that of the server's row."""
+        left_s = self.left_s
+        return left_s if left_s is not None else self._server.config.call_timeout_s - (monotonic() - self.asked_at)
+
+    # On its way
+
+    def start(self) -> None:
+        """See `QueuedCall`."""
+        self._server.start(self)
+
+    def fail(self, fault: ProtocolFault) -> None:
+        """See `QueuedCall`; later than this returns."""
+        self._pending = refuse(self.settle, fault)
+
+    def wait(
+        self,
+        find: Callable[[], Awaitable[ServerEndpointImpl | ProtocolFault]],
+        then: Callable[[ServerEndpointImpl], None],
+    ) -> None:
+        """Wait in a task of its own until its server is found, and go on there; the wait has an end in any case."""
+        self.queue.wait_for_start(self)
+
+        async def wait() -> None:
+            found = await find()
+            self._waiting = None
+            if isinstance(found, ProtocolFault):
+                self.settle(found)
+            else:
+                then(found)
+
+        self._waiting = asyncio.get_running_loop().create_task(wait())
+
+    def begin_on(self, endpoint: ServerEndpointImpl) -> None:
+        """Hand it to this endpoint; its deadline counts from now."""
+        self.queue.has_started(self)
+        self.began = monotonic()
+        left_s, due = self.left_s, self.request
+        if left_s is not None:
+            due = msgspec.structs.replace(due, timeout_s=left_s)
+        if isinstance(due, RawCall):
+            pending = endpoint.begin(due, self.settle)
+            self._pending = pending if pending is not None else refuse(self.settle, self._server.unknown(due.tool))
+        else:
+            self._pending = (endpoint.subscribe if self.is_subscription else endpoint.forward)(due, self.settle)
+
+    def settle(self, end: CallEnd) -> None:
+        """End it.  Its caller is told first, so that the caller works during the bookkeeping.
+
+        A request that was not sent before its server was lost begins again: it waits for the server's next start.
+        """
+        if isinstance(end, ProtocolFault) and self._was_never_sent(end):
+            self._lives -= 1
+            # Later: the end of its calls comes before the server is known to be lost, and its worker may take a while.
+            pause_s = AGAIN_S * (LIVES - 1 - self._lives)
+            self._again = asyncio.get_running_loop().call_later(pause_s, self.start)
+            return
+        try:
+            self.tell(end)
+        finally:
+            self._server.ended(self, end)
+
+    def tell(self, end: CallEnd) -> None:
+        """Deliver its end."""
+        is_state = isinstance(self.request, RawRequest) and self.request.method == "tasks/get"
+        if isinstance(end, WireResult) and (is_state or end.result_type == _INPUT_REQUIRED):
+            end = self._asking(end)
+        self._deliver(self._server.with_words(end) if isinstance(end, ProtocolFault) else end)
+
+    def cancel(self, reason: str = "") -> Delivery:
+        """See `PendingCall`."""
+        self._server.ended(self, None)
+        if self._again is not None:
+            self._again.cancel()
+        if self._waiting is not None:
+            self._waiting.cancel()
+            return Delivery.NOT_SENT
+        return self._pending.cancel(reason) if self._pending is not None else Delivery.NOT_SENT
+
+    def _was_never_sent(self, fault: ProtocolFault) -> bool:
+        is_lost = fault.code in LOSSES and fault.delivery is Delivery.NOT_SENT
+        return is_lost and self.began is not None and self._lives > 0 and self.patience_s > 0
+
+    def _asking(self, end: WireResult) -> CallEnd:
+        """A result that asks its caller, as far as the server may."""
+        body = judge_input_required(self._server.config.id, end.body, self._server.config.ask)
+        return body if isinstance(body, ProtocolFault) else replace(end, body=body, members=None)

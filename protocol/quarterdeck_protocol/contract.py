@@ -242,8 +242,12 @@ class ServerFleet(Protocol):
         """A snapshot in configuration order."""
 
 
-class LiveEndpoint(ServerEndpoint, Protocol):
-    """An endpoint whose tools, prompts and resources are used by whoever offers them to clients."""
+class LiveEndpoint(Protocol):
+    """A server whose tools, prompts and resources are used by whoever offers them to clients."""
+
+    @property
+    def config(self) -> ServerConfig:
+        """What it was made from."""
 
     def offered(self) -> tuple[RemoteTool, ...]:
         """The tools that are there to be called now, the same tuple until they change; () when there are none."""
@@ -282,8 +286,8 @@ class LiveEndpoint(ServerEndpoint, Protocol):
         """Send a ready server of an older era a notification."""
 
 
-class LiveFleet(ServerFleet, Protocol):
-    """A fleet whose tools, prompts and resources are offered to clients as they change."""
+class LiveFleet(Protocol):
+    """Servers whose tools, prompts and resources are offered to clients as they change."""
 
     def endpoint(self, server: str) -> LiveEndpoint | None:
         """The present endpoint of this id."""

@@ -7,6 +7,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -33,6 +34,7 @@ from quarterdeck.daemon.messages import CommandRequest, ServeRequest
 from quarterdeck.fleet import from_settings
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import start_server_fleet
+from quarterdeck.fleet.workers.requests import ended
 from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck.host.http.grants import Grant
 from quarterdeck.host.http.token_clients import GrantedTools
@@ -45,7 +47,7 @@ from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, SseServerConfig, StdioServerConfig
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_VERSION
-from quarterdeck_protocol.tools import CancelToken, Client, ToolCall
+from quarterdeck_protocol.tools import CancelToken, Client, RawCall, ToolCall
 
 pytestmark = pytest.mark.process
 
@@ -218,10 +220,10 @@ async def test_a_client_and_its_model_are_given_the_fix_of_ps_word_for_word(fold
     async with open_quarterdeck(Settings.load([path], {"HOME": str(folder), "PATH": os.environ["PATH"]})) as product:
         await product.finished()
         shown = {view.id: view.fault for view in await view_servers(product, product.status().values())}
-        gate = product.servers.endpoint("fs")
-        assert gate is not None
+        server = product.servers.endpoint("fs")
+        assert server is not None
         with pytest.raises(ProtocolFault) as caught:
-            await gate.call("read", b"{}")
+            await ended(partial(server.begin, RawCall("read", b"{}")))
         told = product.instructions()
     fs, bad = shown["fs"], shown["bad"]
     assert fs is not None
@@ -245,10 +247,10 @@ async def test_the_server_of_a_run_is_given_the_options_of_run(folder: Path) -> 
     async with open_quarterdeck(settings) as product:
         await product.finished()
         [view] = await view_servers(product, product.status().values())
-        gate = product.servers.endpoint(view.id)
-        assert gate is not None
+        server = product.servers.endpoint(view.id)
+        assert server is not None
         with pytest.raises(ProtocolFault) as caught:
-            await gate.call("read", b"{}")
+            await ended(partial(server.begin, RawCall("read", b"{}")))
         told = product.instructions()
     assert view.fault is not None
     assert view.fault.remedy == caught.value.remedy == REMEDIES_OF_RUN["sandbox_refused"]

@@ -17,7 +17,7 @@ from quarterdeck.fleet.core.member import LOGIN_FAULTS
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.fleet import SupervisedFleet
 from quarterdeck.fleet.session_servers import SessionServers
-from quarterdeck.fleet.workers.requests import arguments_json, ended, refuse
+from quarterdeck.fleet.workers.requests import refuse
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.approvals import Approvals
@@ -28,20 +28,19 @@ from quarterdeck_protocol.contract import (
     EndpointPhase,
     EndpointStatus,
     LiveEndpoint,
-    RemoteCallResult,
     RemoteTool,
     is_usable_phase,
 )
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, RESULT, TaskSupport
 from quarterdeck_protocol.offers import Listing, Offered, RawRequest
-from quarterdeck_protocol.tools import ANONYMOUS, CallEnd, Client, Deliver, PendingCall, RawCall, WireResult
+from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, RawCall, WireResult
 
 from .own_servers import OwnServers
 from .server_call import ServerCall
 
 WAIT_S: Final = 10.0
-"""How long a call waits for a server that is installing, and a list for a server that is starting."""
+"""How long a call waits for a server that is installing."""
 
 Note = Callable[[str, str, str, float, CallEnd | None, Client], None]
 """Takes the scope and the id of a server, a tool's own name, how long its call took (seconds), how that ended (None for
@@ -127,18 +126,6 @@ class DeckServer(LiveEndpoint):
     def has_linked(self, uri: str) -> bool:
         """See `LiveEndpoint`: also by a session's own server."""
         return any(each.has_linked(uri) for each in (*self._present, *self._own.endpoints()))
-
-    async def list_tools(self) -> tuple[RemoteTool, ...]:
-        """The trusted ones of what the server lists."""
-        if (held := self._approvals.launch_fault(self._config.id)) is not None:
-            raise held
-        await self.until(lambda: self.phase not in _BEFORE_READY and not self._is_coming, WAIT_S)
-        endpoint = self.endpoint
-        if endpoint is None or not is_usable_phase(endpoint.phase):
-            raise self.not_ready()
-        await endpoint.list_tools()
-        await self.until(lambda: self._approvals.is_judged(self._config.id), WAIT_S)
-        return self.offered()
 
     # Requests
 
@@ -231,20 +218,6 @@ class DeckServer(LiveEndpoint):
             self._note(self._scope, self._config.id, call.noted, now - call.began, end, call.client)
             call.began = None
 
-    async def invoke(self, name: str, args: object = None) -> RemoteCallResult:
-        """See `ServerEndpoint`; what is not trusted is a `tool_error` with the command that approves it."""
-        return await self.call(name, arguments_json(args))
-
-    async def call(self, tool: str, arguments: bytes, client: Client = ANONYMOUS) -> RemoteCallResult:
-        """`begin` for `client`, awaited.  Cancelling the task cancels the call.
-
-        Raises:
-            ProtocolFault: see `ServerEndpoint.invoke`.
-        """
-        result = await ended(partial(self.begin, RawCall(tool, arguments, client=client)))
-        assert result is not None  # every call begins
-        return result
-
     # What else clients want of it
 
     def unsubscribe(self, client: Client, uri: str) -> None:
@@ -278,17 +251,6 @@ class DeckServer(LiveEndpoint):
             return EndpointStatus(self._config.id, EndpointPhase.FAULTED, 0, held)
         status = self._fleet.status_of(self._config.id)
         return status if status is not None else EndpointStatus(self._config.id, EndpointPhase.IDLE, 0)
-
-    async def open(self) -> None:
-        """See `ServerEndpoint`: the fleet does."""
-        await self.until(lambda: self.phase not in _BEFORE_READY, WAIT_S)
-        if not is_usable_phase(self.phase):
-            raise self._approvals.launch_fault(self._config.id) or self.not_ready()
-
-    async def close(self) -> None:
-        """See `ServerEndpoint`: closes the endpoint of the moment."""
-        for endpoint in self._present:
-            await endpoint.close()
 
     @property
     def _present(self) -> tuple[ServerEndpointImpl, ...]:

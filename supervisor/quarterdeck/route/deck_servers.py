@@ -7,7 +7,7 @@ from quarterdeck.fleet.fleet import SupervisedFleet
 from quarterdeck.fleet.session_servers import SessionServers
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.judge.server_rows import ServerRow
-from quarterdeck_protocol.contract import FleetStatus, LiveFleet
+from quarterdeck_protocol.contract import LiveFleet
 from quarterdeck_protocol.offers import News
 
 from .deck_server import DeckServer, Note
@@ -46,10 +46,6 @@ class DeckServers(LiveFleet):
         """The servers in configuration order."""
         return tuple(self._servers.values())
 
-    def status(self) -> FleetStatus:
-        """See `ServerFleet`."""
-        return self._fleet.status()
-
     def watch_each(self, callback: Told) -> Callable[[], None]:
         """Call `callback` after each change of a phase, of tools, or of what of them is trusted, with its server."""
         return self._approvals.watch_each(callback)
@@ -76,11 +72,3 @@ class DeckServers(LiveFleet):
                     server = DeckServer(row.config, row.scope, self._fleet, self._approvals, self._sessions, self._note)
                 self._known[row.id] = server
         return self._known
-
-    async def spin_up(self) -> None:
-        """See `ServerFleet`."""
-        await self._fleet.spin_up()
-
-    async def tear_down(self) -> None:
-        """See `ServerFleet`."""
-        await self._fleet.tear_down()

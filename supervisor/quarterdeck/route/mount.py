@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import anyio
 
 from quarterdeck_protocol.configs import BridgeConfig
-from quarterdeck_protocol.contract import LiveEndpoint, LiveFleet, is_usable_phase
+from quarterdeck_protocol.contract import ServerEndpoint, ServerFleet, is_usable_phase
 from quarterdeck_protocol.faults import ProtocolFault
 
 from .router import Router
@@ -16,7 +16,7 @@ class MountedProtocolBridge:
     """A fleet and the box over it; its owner tears the fleet down."""
 
     box: Router
-    fleet: LiveFleet
+    fleet: ServerFleet
 
 
 async def mount_protocol_bridge(config: BridgeConfig) -> MountedProtocolBridge:
@@ -40,7 +40,7 @@ async def mount_protocol_bridge(config: BridgeConfig) -> MountedProtocolBridge:
     return MountedProtocolBridge(Router(fleet), fleet)
 
 
-async def _list_tools(endpoint: LiveEndpoint) -> None:
+async def _list_tools(endpoint: ServerEndpoint) -> None:
     try:
         await endpoint.list_tools()
     except ProtocolFault:

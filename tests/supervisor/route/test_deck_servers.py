@@ -1,6 +1,5 @@
 """The servers of a deck: one for each row, which stays while its row does."""
 
-import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -21,7 +20,6 @@ async def test_there_is_a_server_for_each_row_in_their_order_whether_its_server_
         at.replaces(ToldEndpoint(stdio("not-configured"), x="one"))
         assert [server.config.id for server in at.servers.endpoints()] == ["b", "a"]
         assert at.servers.endpoint("not-configured") is None
-        assert list(at.servers.status()) == ["not-configured"], "that is the fleet's word"
 
 
 async def test_a_server_stays_while_its_configuration_does() -> None:
@@ -59,16 +57,11 @@ class Telling(FakeFleet):
     def __init__(self) -> None:
         super().__init__()
         self.callbacks: list[Callable[[News], None]] = []
-        self.is_up = False
 
     def watch_news(self, callback: Callable[[News], None]) -> Callable[[], None]:
         """See `LiveFleet`."""
         self.callbacks.append(callback)
         return lambda: self.callbacks.remove(callback)
-
-    async def spin_up(self) -> None:
-        """See `ServerFleet`."""
-        self.is_up = True
 
 
 async def test_what_servers_say_is_heard_of_all_and_no_more_when_nobody_listens() -> None:
@@ -85,7 +78,7 @@ async def test_what_servers_say_is_heard_of_all_and_no_more_when_nobody_listens(
         assert (fleet.callbacks, others.callbacks) == ([], [])
 
 
-async def test_whoever_watches_is_told_of_what_is_trusted_and_the_fleet_is_started_and_ended() -> None:
+async def test_whoever_watches_is_told_of_what_is_trusted() -> None:
     """A client would not see what was approved."""
     async with bench() as at:
         told: list[str] = []
@@ -93,7 +86,3 @@ async def test_whoever_watches_is_told_of_what_is_trusted_and_the_fleet_is_start
         await at.runs(ToldEndpoint(stdio("fs"), a="one"))
         await at.until(lambda: "fs" in told)
         unwatch()
-        fleet = Telling()
-        servers = DeckServers(fleet, at.approvals, at.sessions)  # type: ignore[arg-type]
-        await asyncio.gather(servers.spin_up(), servers.tear_down())
-        assert (fleet.is_up, fleet.torn_down) == (True, True)

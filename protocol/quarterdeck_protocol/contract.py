@@ -268,10 +268,10 @@ class LiveEndpoint(Protocol):
         """What of tasks it has now."""
 
     def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
-        """Start a request by the server's own names and URIs; one that cannot be made is delivered its fault."""
+        """Start a request by the server's own names and URIs; one that cannot be made is delivered its fault.
 
-    def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
-        """Hear of changes of the resource in `params`, `{"uri": …}`, as news, over restarts of the server."""
+        A `resources/subscribe` has changes of the resource told as news, over restarts of the server.
+        """
 
     def unsubscribe(self, client: Client, uri: str) -> None:
         """Hear of it no more; harmless when it was not subscribed."""

@@ -308,7 +308,7 @@ async def test_a_host_that_was_closed_is_held_by_nothing(folder: Path) -> None:
     async with open_quarterdeck(Settings()) as product:
         for _ in range(2):
             host = product.create_host()
-            kept = weakref.ref(host.content.offers)
+            kept = weakref.ref(host)
             host.close()
             del host
             gc.collect()

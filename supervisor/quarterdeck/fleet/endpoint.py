@@ -268,11 +268,6 @@ class ServerEndpointImpl:
         is_ready = self.phase is EndpointPhase.READY
         return self.exchange.forward(request, deliver) if is_ready else refuse(deliver, self._not_connected())
 
-    def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
-        """See `LiveEndpoint`."""
-        is_ready = self.phase is EndpointPhase.READY
-        return self.exchange.subscribe(request, deliver) if is_ready else refuse(deliver, self._not_connected())
-
     def unsubscribe(self, client: Client, uri: str) -> None:
         """See `LiveEndpoint`."""
         self.exchange.unsubscribe(client, uri)

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 NOTHING: Final = (b"", b"{}")
 """Capabilities of clients that can be asked nothing: their calls need no place to wait in."""
 
-SUBSCRIBE: Final = "resources/subscribe"
-
 
 class Caller(msgspec.Struct, frozen=True):
     """One client, as it makes requests.
@@ -166,7 +164,7 @@ class Caller(msgspec.Struct, frozen=True):
             progress_token=request.progress_token if request.task else b"",
             is_modern=request.is_modern,
         )
-        return (offers.subscribe if request.method == SUBSCRIBE else offers.begin)(other, deliver)
+        return offers.begin(other, deliver)
 
     def _params(self, request: WireRequest, passed: Passed | None) -> bytes:
         """All params of a request but `_meta`, with what a server gets back that asked for more."""

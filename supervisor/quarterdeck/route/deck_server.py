@@ -155,10 +155,6 @@ class DeckServer(LiveEndpoint):
         queue = self._waits if request.method == RESULT else self._own.queue_of(request.client)
         return self._queued(request, wish, queue, deliver, noted, len(request.params))
 
-    def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
-        """See `LiveEndpoint`."""
-        return self.forward(request, deliver)
-
     def _queued(
         self,
         request: RawCall | RawRequest,

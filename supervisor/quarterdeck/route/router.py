@@ -223,7 +223,7 @@ class Router(ToolSource, OfferSource):
             return self._tasks.call(own, endpoint, route.key, deliver, may_hold=may_hold)
         if call.method.startswith("tasks/"):
             return self._tasks.begin(own, route.key, endpoint, deliver)
-        return (endpoint.subscribe if call.method == SUBSCRIBE else endpoint.forward)(own, deliver)
+        return endpoint.forward(own, deliver)
 
     def _begin_call(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
         found = resolve_call(self._at_hand(call.tool), call.tool, call.arguments, call.client)

@@ -152,7 +152,7 @@ class ServerCall:
             pending = endpoint.begin(due, self.settle)
             self._pending = pending if pending is not None else refuse(self.settle, self._server.unknown(due.tool))
         else:
-            self._pending = (endpoint.subscribe if self.is_subscription else endpoint.forward)(due, self.settle)
+            self._pending = endpoint.forward(due, self.settle)
 
     def settle(self, end: CallEnd) -> None:
         """End it.  Its caller is told first, so that the caller works during the bookkeeping.

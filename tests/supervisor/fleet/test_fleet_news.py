@@ -111,7 +111,7 @@ async def test_subscriptions_are_made_again_after_a_crash(runtime: PretendRuntim
         await made.fleet.start(config("a"))
         endpoint = made.fleet.endpoint("a")
         assert endpoint is not None
-        endpoint.subscribe(RawRequest("resources/subscribe", b'{"uri":"f:1"}', client=ME), lambda _: None)
+        endpoint.forward(RawRequest("resources/subscribe", b'{"uri":"f:1"}', client=ME), lambda _: None)
         first = made.sessions["a"][0].worker
         frame, _ = await first.next(Forward)
         first.answer(frame, b"{}")

@@ -41,13 +41,13 @@ def listed(at: Bench) -> dict[str, list[str]]:
     return {each: [offered.key for offered in gate.offers(each)] for each in Listing if each is not Listing.TOOLS}
 
 
-async def asked(at: Bench, method: str, *, is_subscription: bool = False, **params: Any) -> CallEnd:
+async def asked(at: Bench, method: str, **params: Any) -> CallEnd:
     """How a request ends."""
     gate = at.servers.endpoint("fs")
     assert gate is not None
     told: list[CallEnd] = []
     request = RawRequest(method, json.dumps(params).encode(), client=Client("ada", "door"))
-    (gate.subscribe if is_subscription else gate.forward)(request, told.append)
+    gate.forward(request, told.append)
     await at.until(lambda: bool(told))
     return told[0]
 
@@ -65,7 +65,7 @@ async def test_what_is_there_at_first_sight_is_listed_and_asked_for() -> None:
         assert listed(at) == {"prompts": ["plan"], "resources": ["note://1"], "resourceTemplates": ["file:///{path}"]}
         assert isinstance(await asked(at, "prompts/get", name="plan"), WireResult)
         assert isinstance(await asked(at, "resources/read", uri="note://1"), WireResult)
-        assert isinstance(await asked(at, "resources/read", uri="note://1", is_subscription=True), WireResult)
+        assert isinstance(await asked(at, "resources/subscribe", uri="note://1"), WireResult)
         completion = {"type": "ref/resource", "uri": "file:///{path}"}
         assert await code_of(at, "completion/complete", ref=completion, argument={"name": "path", "value": "a"}) == ""
         assert [each.method for each in endpoint.forwarded][:2] == ["prompts/get", "resources/read"]

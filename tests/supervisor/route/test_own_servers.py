@@ -251,7 +251,7 @@ async def test_what_a_client_wishes_is_wished_of_its_sessions_own_server() -> No
         gate.set_level(me, "debug")
         told: list[CallEnd] = []
         asked = RawRequest("resources/subscribe", b'{"uri":"x:1"}', client=me)
-        gate.subscribe(asked, told.append)
+        gate.forward(asked, told.append)
         (await at.begun(told)).runs(mine := WishedEndpoint(links="y:1"))
         assert isinstance(await at.ended(told), WireResult)
         assert [each.method for each in mine.forwarded] == ["resources/subscribe"]
@@ -284,7 +284,7 @@ async def test_a_stream_of_changes_is_served_by_its_clients_own_server() -> None
         await at.ended(told)
         heard: list[CallEnd] = []
         stream = Client("ada", "token a/1", part="stream 7")
-        gate.subscribe(RawRequest("resources/subscribe", b'{"uri":"x:1"}', client=stream), heard.append)
+        gate.forward(RawRequest("resources/subscribe", b'{"uri":"x:1"}', client=stream), heard.append)
         assert isinstance(await at.ended(heard), WireResult)
         assert [each.client.address for each in mine.forwarded] == ["token a/1 stream 7"]
         assert len(at.fleets) == 1

@@ -56,10 +56,6 @@ class PlayedEndpoint:
         """See `LiveEndpoint`."""
         return self._begun("forward", request, deliver)
 
-    def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
-        """See `LiveEndpoint`."""
-        return self._begun("subscribe", request, deliver)
-
     def _begun(self, how: str, request: RawCall | RawRequest, deliver: Deliver) -> PendingCall:
         self.begun.append((how, request, deliver))
         return self.running
@@ -109,11 +105,9 @@ def call_of(server: PlayedServer, deliver: Deliver = lambda _: None, **options: 
     return ServerCall(server, CallQueue(), call, READ, deliver, noted="read")  # type: ignore[arg-type]
 
 
-def request_of(
-    server: PlayedServer, method: str = "prompts/get", deliver: Deliver = lambda _: None, **options: Any
-) -> ServerCall:
+def request_of(server: PlayedServer, deliver: Deliver = lambda _: None, **options: Any) -> ServerCall:
     """A request for the prompt `plan`."""
-    request = RawRequest(method, b'{"name":"plan"}', client=ADA, answerer=Silent(), **options)
+    request = RawRequest("prompts/get", b'{"name":"plan"}', client=ADA, answerer=Silent(), **options)
     return ServerCall(server, CallQueue(), request, PLAN, deliver, noted="prompts/get plan")  # type: ignore[arg-type]
 
 
@@ -177,15 +171,13 @@ def test_cancelling_cancels_what_runs_and_gives_its_place_back() -> None:
     assert server.steps == [("ended", None), "start", ("ended", None)]
 
 
-def test_a_request_is_begun_as_what_it_is_and_ends_as_a_call_does() -> None:
-    """A subscription would be a reading; or its end reach its caller without being booked."""
+def test_a_request_ends_as_a_call_does() -> None:
+    """Its end would reach its caller without being booked."""
     server, told = PlayedServer(), list[CallEnd]()
-    for method in ("prompts/get", "resources/subscribe"):
-        request_of(server, method, told.append).start()
-    assert [how for how, *_ in server.endpoint.begun] == ["forward", "subscribe"]
+    request_of(server, told.append).start()
     server.endpoint.begun[0][2](DONE)
     assert told == [DONE]
-    assert server.steps == ["start", "start", ("ended", DONE)]
+    assert server.steps == ["start", ("ended", DONE)]
 
 
 @pytest.mark.parametrize(("mode", "capabilities"), [(AskMode.LABEL, Silent.capabilities), (AskMode.DENY, b"{}")])

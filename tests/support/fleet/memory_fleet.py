@@ -98,9 +98,6 @@ class FakeEndpoint:
         self.forwarded.append(request)
         return FakeCall(partial(self.answer, request.method, None), deliver)
 
-    def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
-        return self.forward(request, deliver)
-
     def tools(self) -> tuple[RemoteTool, ...]:
         return self._tools
 

@@ -107,10 +107,6 @@ class OfferServer:
             loop.call_soon(deliver, self.fault or self.end or end)
         return Pending(request.method, self.cancelled)
 
-    def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
-        """See `LiveEndpoint`."""
-        return self.forward(request, deliver)
-
     def unsubscribe(self, client: Client, uri: str) -> None:
         """See `LiveEndpoint`."""
         self.told.append((client.address, uri))

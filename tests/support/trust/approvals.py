@@ -28,6 +28,7 @@ from quarterdeck.trust.configured_servers import Surroundings, row_of
 from quarterdeck.trust.judge.documents import Document, hash_of
 from quarterdeck.trust.judge.offers import Offer
 from quarterdeck.trust.judge.server_rows import Locks, ServerRow
+from quarterdeck.trust.judge.server_verdict import ServerVerdict
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, ToolFilter, TrustMode
 from quarterdeck_protocol.contract import RemoteTool
@@ -292,17 +293,10 @@ class TrustingApprovals:
     def is_provisional(self, _: str) -> bool:
         return False
 
-    def admits(self, server: str, tool: str, _: Any) -> bool:
-        return tool in self.offer(server).names
-
-    def refusal(self, *_: str) -> None:
-        return None
-
-    def refuses(self, *_: object) -> None:
-        return None
-
-    def is_of(self, *_: object) -> bool:
-        return True
+    def verdict(self, server: str) -> ServerVerdict | None:
+        found = next((row for row in self.rows if row.id == server), None)
+        endpoint: Any = self._fleet.endpoint(server)
+        return found and ServerVerdict(found, None, self.offer(server), Entry(), endpoint, is_judged=True)
 
     def launch_fault(self, _: str) -> None:
         return None

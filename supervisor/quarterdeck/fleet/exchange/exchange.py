@@ -33,11 +33,12 @@ from .tasks import ServerTasks
 SERIOUS: Final = frozenset({"error", "critical", "alert", "emergency"})
 """Log levels of MCP that our own log shows by default."""
 
+SUBSCRIBE: Final = "resources/subscribe"
+
 OWN_METHODS: Final = frozenset(
     {
         "initialize",
         "logging/setLevel",
-        "resources/subscribe",
         "resources/unsubscribe",
         "server/discover",
         "subscriptions/listen",
@@ -111,6 +112,8 @@ class Exchange:
 
     def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """Start any other request; see `LiveEndpoint`."""
+        if request.method == SUBSCRIBE:
+            return self._standing.subscribe(request, deliver)
         if (problem := self._problem(request)) is not None:
             return refuse(deliver, problem)
         if request.method == "tools/call":
@@ -134,10 +137,6 @@ class Exchange:
         """
         request = RawRequest("ping", b"", discovery(CLIENT_NAME, CLIENT_VERSION), timeout_s)
         return begin_forward(self._greeted, self._config, request, None, deliver)
-
-    def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
-        """See `LiveEndpoint`."""
-        return self._standing.subscribe(request, deliver)
 
     def unsubscribe(self, client: Client, uri: str) -> None:
         """See `LiveEndpoint`; at any time."""

@@ -163,8 +163,7 @@ async def test_what_is_of_the_connection_or_hidden_is_not_passed_on(method: str,
 async def test_nothing_is_asked_of_a_server_that_is_not_there() -> None:
     """A request would wait for an answer that never comes."""
     async with stage(CLOSED) as played:
-        for begin in (played.endpoint.forward, played.endpoint.subscribe):
-            assert (await ended(Waiter(partial(begin, READ)))).code == "not_connected"
+        assert (await ended(Waiter(partial(played.endpoint.forward, READ)))).code == "not_connected"
         played.endpoint.tell("notifications/roots/list_changed")
         played.endpoint.unsubscribe(ME, "file:///a")
         played.endpoint.set_level(ME, "debug")
@@ -242,7 +241,7 @@ async def test_an_older_server_is_told_what_clients_say_and_a_newer_one_is_not()
 async def subscribed(played: Stage, name: str, client: Any = ME, fault: FaultRecord | None = None) -> Any:
     """Subscribe at an older server, which says yes, or this."""
     request = RawRequest("resources/subscribe", uri(name), client=client)
-    waiter = Waiter(partial(played.endpoint.subscribe, request))
+    waiter = Waiter(partial(played.endpoint.forward, request))
     frame, body = await played.worker.next(Forward)
     assert (frame.method, body) == ("resources/subscribe", uri(name))
     if fault is None:
@@ -287,7 +286,7 @@ async def test_a_subscription_that_the_server_refuses_is_none() -> None:
 async def test_a_subscription_of_nothing_is_refused(params: bytes) -> None:
     """The server would be asked for nonsense in our name, and we would keep it."""
     async with ready() as (played, endpoint, _):
-        fault = await ended(Waiter(partial(endpoint.subscribe, RawRequest("resources/subscribe", params, client=ME))))
+        fault = await ended(Waiter(partial(endpoint.forward, RawRequest("resources/subscribe", params, client=ME))))
         assert fault.code == "bad_arguments"
         assert played.worker.asked.empty()
 
@@ -296,7 +295,7 @@ async def test_a_newer_server_is_listened_to_for_all_that_is_wanted_at_once() ->
     """Each client's wish would end the others' news for a moment."""
     async with ready(NEWER) as (played, endpoint, news):
         waiters = [
-            Waiter(partial(endpoint.subscribe, RawRequest("resources/subscribe", uri(name), client=client)))
+            Waiter(partial(endpoint.forward, RawRequest("resources/subscribe", uri(name), client=client)))
             for name, client in (("file:///a", ME), ("file:///b", OTHER))
         ]
         assert [await ended(waiter) for waiter in waiters] == [WireResult(b"{}", "2026-07-28")] * 2
@@ -316,7 +315,7 @@ async def test_a_worker_that_takes_no_more_is_told_again_what_to_listen_for(monk
         taken = [False, False]
         post = played.worker.handle.post
         monkeypatch.setattr(played.worker.handle, "post", lambda *told: taken.pop() if taken else post(*told))
-        endpoint.subscribe(RawRequest("resources/subscribe", uri("file:///a"), client=ME), lambda _: None)
+        endpoint.forward(RawRequest("resources/subscribe", uri("file:///a"), client=ME), lambda _: None)
         assert await played.worker.next_told() == (Listen(), b'["file:///a"]')
         assert taken == []
 
@@ -325,7 +324,7 @@ async def test_a_newer_server_that_tells_no_changes_says_so() -> None:
     """A client would wait for news that never come."""
     async with ready(ServerCard("2026-07-28", capabilities=b'{"resources":{}}')) as (played, endpoint, _):
         request = RawRequest("resources/subscribe", uri("file:///a"), client=ME)
-        fault = await ended(Waiter(partial(endpoint.subscribe, request)))
+        fault = await ended(Waiter(partial(endpoint.forward, request)))
         assert fault.reply is not None
         assert fault.reply.code == -32601
         assert played.worker.told.empty()
@@ -379,7 +378,7 @@ async def test_the_next_generation_is_asked_for_what_is_wanted_still(card: Serve
         if card is OLDER:
             await subscribed(played, "file:///a")
         else:
-            endpoint.subscribe(RawRequest("resources/subscribe", uri("file:///a"), client=ME), lambda _: None)
+            endpoint.forward(RawRequest("resources/subscribe", uri("file:///a"), client=ME), lambda _: None)
             await played.worker.next_told()
         endpoint.set_level(ME, "error")
         async with stage(EndpointPhase.IDLE, STDIO, card=card) as second:

@@ -33,7 +33,7 @@ def subscribe(played: Stage, uri: object, client: Client = ME) -> list[CallEnd]:
     """Where the end of a subscription comes."""
     ends: list[CallEnd] = []
     params = json.dumps({"uri": uri}).encode()
-    played.endpoint.subscribe(RawRequest("resources/subscribe", params, client=client), ends.append)
+    played.endpoint.forward(RawRequest("resources/subscribe", params, client=client), ends.append)
     return ends
 
 

@@ -63,7 +63,7 @@ async def want(endpoint: ServerEndpointImpl, client: Client, what: str, value: s
     match what:
         case "subscribe":
             request = RawRequest("resources/subscribe", msgspec.json.encode({"uri": value}), client=client)
-            await awaited(partial(endpoint.subscribe, request))
+            await awaited(partial(endpoint.forward, request))
         case "unsubscribe":
             endpoint.unsubscribe(client, value)
         case "log_level":

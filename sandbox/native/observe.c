@@ -164,7 +164,6 @@ void observe(const struct order *order, struct text *report)
 {
     struct record owner;
     find(order, TAG_OWNER, &owner);
-    add_number_fact(report, "pid", CALL(SYS_getpid));
     observe_status(report);
     observe_namespaces(report);
     observe_files(order, report);

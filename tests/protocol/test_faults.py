@@ -246,7 +246,7 @@ def test_a_request_of_a_server_that_failed_has_the_fix_of_that_failure() -> None
     [
         f"/home/u is hidden, and {NOTHING_TO_ADD}: it is a folder of many things: name a folder in it",
         '/k/.ssh/id is hidden: add "read": ["/k/.ssh/id"] to its sandbox; or take it out; add "grants": ["ssh-agent"]',
-        '/k/.aws/x is hidden: add "grants": ["aws"], or "read": ["/k/.aws/x"], to its sandbox',
+        '/k/.aws/x is hidden: add "grants": ["aws"], or "read": ["/k/.aws/x"] to its sandbox',
         'the network "internet" cannot be had here: install slirp4netns',
     ],
 )

@@ -87,11 +87,7 @@ class _Scene(msgspec.Struct, frozen=True):
     private: Path
     token: str
     loopback: socket.socket
-    abstract: socket.socket | None
-
-    @property
-    def listeners(self) -> list[socket.socket]:
-        return [self.loopback] if self.abstract is None else [self.loopback, self.abstract]
+    abstract: socket.socket
 
     @property
     def task(self) -> str:
@@ -103,7 +99,7 @@ class _Scene(msgspec.Struct, frozen=True):
                 "owner": os.getpid(),
                 "owner_started": _started_at(),
                 "port": self.loopback.getsockname()[1],
-                "abstract": self.abstract.getsockname()[1:].decode() if self.abstract else "",
+                "abstract": self.abstract.getsockname()[1:].decode(),
                 "home": str(self.private / "home"),
             }
         )
@@ -124,10 +120,9 @@ def _scene(place: str | None) -> Iterator[_Scene]:
         (folder / "outside" / "secret").write_text(token)
         (folder / "outside" / "secret").chmod(0o644)
         with socket.create_server(("127.0.0.1", 0)) as loopback, socket.socket(socket.AF_UNIX) as abstract:
-            if sys.platform == "linux":
-                abstract.bind(f"\0quarterdeck-doctor-{secrets.token_hex(8)}")
-                abstract.listen()
-            yield _Scene(folder, private, token, loopback, abstract if sys.platform == "linux" else None)
+            abstract.bind(f"\0quarterdeck-doctor-{secrets.token_hex(8)}")
+            abstract.listen()
+            yield _Scene(folder, private, token, loopback, abstract)
 
 
 async def _attack(machine: Machine, scene: _Scene, starter: Starter) -> SelfTest:
@@ -140,7 +135,7 @@ async def _attack(machine: Machine, scene: _Scene, starter: Starter) -> SelfTest
     process = await starter(confinement)
     try:
         async with anyio.create_task_group() as tasks:
-            for listener in scene.listeners:
+            for listener in (scene.loopback, scene.abstract):
                 tasks.start_soon(_serve, listener, scene.token.encode())
             said = await _read_until(process.stdout_fd, b"done\n")
             complaint = await _read_now(process.stderr_fd)

@@ -69,9 +69,9 @@ def choose(
             f"start `serve` without --no-token, or {_keep_from_host(policy, machine)}"
         )
     if situation.sockets_lead_out:
-        named = " and ".join(f'"{grant}"' for grant in policy.grants if grant in SOCKET_GRANTS)
+        named = ", ".join(f'"{grant}"' for grant in policy.grants if grant in SOCKET_GRANTS)
         _refuse(
-            f"the grant {named} would open every Unix socket of this machine, of which many act outside of any "
+            f'"grants": [{named}] would open every Unix socket of this machine, of which many act outside of any '
             f"sandbox: before Linux 7.1 Landlock cannot tell them apart; {_get_bubblewrap(machine)}, or take it out"
         )
     findings = promise(situation)
@@ -93,7 +93,7 @@ def _choose_tier(policy: PolicyValues, machine: Machine, allow_unsandboxed: bool
         minimum = Tier.LIMITS
     if WEAKEST_FIRST.index(tier) < WEAKEST_FIRST.index(minimum):
         anyway = '"preset": "standard"' if policy.preset is Preset.STRICT else f'"minimum": "{tier}"'
-        anyway = f"say {anyway} to start weaker"
+        anyway = f"use {anyway} to start weaker"
         if minimum is Tier.LANDLOCK:
             anyway += ", or --allow-unsandboxed to start with limits alone"
         _refuse(f"the policy needs {minimum} and this machine gives {tier}: {_get_bubblewrap(machine)}, or {anyway}")
@@ -118,7 +118,7 @@ def _choose_network(policy: PolicyValues, machine: Machine, tier: Tier) -> Netwo
     if not given:
         named = repr(str(wanted)) if isinstance(wanted, NetworkMode) else "of listed hosts"
         remedy = _get_internet(machine) if wanted is NetworkMode.INTERNET else _get_network(machine)
-        _refuse(f'the network {named} cannot be had here: {remedy}, or say "network": "full" to leave it open')
+        _refuse(f'the network {named} cannot be had here: {remedy}, or use "network": "full" to leave it open')
     return wanted
 
 
@@ -135,8 +135,8 @@ def _keep_from_host(policy: PolicyValues, machine: Machine) -> str:
     if isinstance(policy.network, tuple):
         return 'take it out of "network"'
     if machine.gives_internet:
-        return 'say "network": "internet"'
-    return f'say "network": "none" (for the internet, {_get_internet(machine)})'
+        return 'use "network": "internet"'
+    return f'use "network": "none" (for the internet, {_get_internet(machine)})'
 
 
 def _gaps(situation: Situation, findings: Mapping[Property, PropertyFinding]) -> Iterator[str]:

@@ -94,7 +94,7 @@ def _resolve(command: str, path: str, cwd: str) -> str:
             return _executable(candidate, command)
         except LaunchError as error:
             refused = refused or error
-    raise refused or LaunchError("command_not_found", f"{command} is not on the server's PATH ({path})")
+    raise refused or LaunchError("command_not_found", f"{command} is not on its PATH ({path})")
 
 
 def _executable(candidate: str, command: str) -> str:

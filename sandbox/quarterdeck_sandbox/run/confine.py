@@ -13,7 +13,6 @@ capability (`ROOT`): then Landlock holds what ownership would let it do.
 
 import os
 import resource
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -184,7 +183,7 @@ def settle(confinement: Confinement, places: Places) -> Confinement:
     identity = confinement.identity
     if identity is not None:
         hand_over(identity, (places.home, places.tmp))
-    if confinement.counts_alone or sys.platform != "linux" or confinement.limits.processes is None:
+    if confinement.counts_alone or confinement.limits.processes is None:
         return confinement
     others = threads_of(identity.uid if identity else os.getuid())
     limits = dict(confinement.rlimits)
@@ -282,11 +281,9 @@ def _rlimits(limits: LimitValues) -> tuple[tuple[int, int], ...]:
         value = getattr(limits, name)
         if value is not None:
             found.append((number, max(1, int(value))))
-    if limits.processes is not None and sys.platform == "linux":
+    if limits.processes is not None:
         found.append((resource.RLIMIT_NPROC, limits.processes))
-    if sys.platform == "linux":
-        found.append((resource.RLIMIT_MSGQUEUE, 0))
-    return tuple(found)
+    return (*found, (resource.RLIMIT_MSGQUEUE, 0))
 
 
 def _filter(choice: Choice) -> bytes:

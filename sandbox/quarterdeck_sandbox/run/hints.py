@@ -368,7 +368,7 @@ def _hidden(path: str, outside: Outside, label: str = "") -> str:
         without = f' to sign without the file, or "read": ["{path}"]' if grant is Grant.SSH_AGENT else ""
         return f'{path} exists but is hidden; add "grants": ["{grant}"]{without}'
     if path.endswith(".sock") or is_within(path, "/run") or is_within(path, "/var/run"):
-        return f'{path} exists but is hidden; it leads out of the sandbox: only the preset "trusted" allows it'
+        return f'{path} exists but is hidden; it leads out of the sandbox: only "preset": "trusted" allows it'
     what = next((what for name, what in IN_A_HOME.items() if is_within(path, f"{user_home}/{name}")), "")
     trust = f" if it may see your {what}" if what else ""
     need = outside.offer(path, label)
@@ -384,7 +384,7 @@ def _of_hosts(text: str, outside: Outside) -> Iterator[str]:
         return
     named = tuple(_named_hosts(text))
     if not named and outside.network is not NetworkMode.INTERNET and _UNREACHABLE.search(text):
-        yield 'a host could not be reached; add "network": ["HOST:PORT"], or "internet"'
+        yield 'a host could not be reached; add "network": ["HOST:PORT"], or use "network": "internet"'
     for host, port in named:
         if not 0 < port < 65536:
             continue
@@ -392,7 +392,7 @@ def _of_hosts(text: str, outside: Outside) -> Iterator[str]:
         entry = f"{'localhost' if is_local else host}:{port}"
         if isinstance(outside.network, tuple):
             if entry.lower() not in (known.lower() for known in outside.network):
-                yield f'{entry} is not in its "network"; add "{entry}"'
+                yield f'{entry} is not among the hosts that it may reach; add "network": ["{entry}"]'
         elif outside.network is not NetworkMode.INTERNET:
             yield f'{entry} cannot be reached; add "network": ["{entry}"]'
         elif is_local:

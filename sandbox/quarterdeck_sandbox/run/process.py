@@ -10,13 +10,11 @@ import re
 import resource
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from typing import Final
 
 import anyio
-import anyio.to_thread
 import msgspec
 
 from quarterdeck_protocol.policy_values import Property, Tier
@@ -41,9 +39,6 @@ _LIMITS: Final = {
     -signal.SIGXFSZ: (resource.RLIMIT_FSIZE, "file_size_bytes"),
 }
 """Signals that the kernel sends for one limit only, where that is set."""
-
-_MAXRSS_BYTES: Final = 1 if sys.platform == "darwin" else 1024
-"""The unit of `ru_maxrss`."""
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 """In which the kernel counts processor time, a second."""
@@ -216,9 +211,8 @@ class ConfinedProcess:
             return
         if (peak := _HIGH_WATER.search(status)) is not None:
             self._seen_rss_bytes = max(self._seen_rss_bytes or 0, int(peak[1]) * 1024)
-        times = stat.rpartition(b")")[2].split()[
-            11:15
-        ]  # utime, stime, cutime, cstime (proc(5)); a name may hold blanks
+        # utime, stime, cutime, cstime (proc(5)); a name may hold blanks.
+        times = stat.rpartition(b")")[2].split()[11:15]
         self.cpu_s = sum(map(int, times)) / _TICKS
 
     def kill(self) -> None:
@@ -331,16 +325,11 @@ class ConfinedProcess:
         return max(largest, self._seen_rss_bytes or 0) if largest > copied else None
 
     async def _exit_signal(self) -> None:
-        if hasattr(os, "pidfd_open"):
-            fd = os.pidfd_open(self._child.pid)
-            try:
-                await anyio.wait_readable(fd)
-            finally:
-                os.close(fd)
-        else:
-            await anyio.to_thread.run_sync(
-                lambda: os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT), abandon_on_cancel=True
-            )
+        fd = os.pidfd_open(self._child.pid)
+        try:
+            await anyio.wait_readable(fd)
+        finally:
+            os.close(fd)
 
 
 def _read_proc(pid: int, name: str) -> bytes:
@@ -352,7 +341,7 @@ def _read_proc(pid: int, name: str) -> bytes:
 
 
 def _largest_bytes(used: resource.struct_rusage) -> int:
-    return used.ru_maxrss * _MAXRSS_BYTES
+    return used.ru_maxrss * 1024
 
 
 def _detach(stream: object) -> int:

@@ -3,17 +3,15 @@
 Everything here looks at what hostile programs made: it is bounded, follows no symbolic link, and what vanishes or
 cannot be read meanwhile is left out.  What is no coroutine blocks, for milliseconds: call it in a thread.
 
-Two kinds of memory are in no process's own figures, and are found on Linux alone: page tables, which fill when a
-program looks at much empty memory, and shared memory that it maps, writes to and lets go of.
+Two kinds of memory are in no process's own figures: page tables, which fill when a program looks at much empty memory,
+and shared memory that it maps, writes to and lets go of.
 """
 
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-import psutil
 from msgspec.structs import replace
 
 from quarterdeck_sandbox.policy.limits import DiskUse, Pages, Process
@@ -28,8 +26,6 @@ _STAT_BYTES: Final = 1024
 
 _SUMMARY_BYTES: Final = 64 * 1024
 """Longer than /proc/meminfo and the status of a process."""
-
-_IS_LINUX: Final = sys.platform == "linux"
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
@@ -52,15 +48,33 @@ _SHARED: Final = re.compile(
 
 
 def scan() -> dict[int, Process]:
-    """Every process that can be seen, by pid."""
-    return _scan_proc() if _IS_LINUX else _scan_anywhere()
+    """Every process that can be seen, by pid; none where there is no /proc."""
+    if not os.path.isdir("/proc"):
+        return {}
+    # By hand: psutil makes an object and reads up to three files for each process, this reads one.
+    found, shared_bytes = {}, machine_shared_bytes()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                fd = os.open(f"/proc/{name}/stat", os.O_RDONLY)
+            except OSError:
+                continue  # it has just ended
+            try:
+                line = os.read(fd, _STAT_BYTES)
+            except OSError:
+                continue
+            finally:
+                os.close(fd)
+            pid = int(name)
+            found[pid] = _parse(pid, line, shared_bytes)
+    return found
 
 
 def exact_memory(pids: Iterable[int]) -> Pages:
     """The memory of these processes; one that may not be looked into counts with all that is its own alone."""
     pids = tuple(pids)
     pages = sum(map(_pages, pids), Pages())
-    return replace(pages, shared_bytes=max(pages.shared_bytes, _mapped_bytes(pids))) if _IS_LINUX else pages
+    return replace(pages, shared_bytes=max(pages.shared_bytes, _mapped_bytes(pids)))
 
 
 def tmpfs_use(root_pid: int, mounts: Iterable[str]) -> DiskUse:
@@ -82,12 +96,12 @@ def tmpfs_use(root_pid: int, mounts: Iterable[str]) -> DiskUse:
 
 
 def threads_of(uid: int) -> int:
-    """How many threads the processes of a user have (Linux): what counts against its limit of processes."""
+    """How many threads the processes of a user have: what counts against its limit of processes."""
     return sum(threads for owner, threads in _owners() if owner == uid)
 
 
 def real_users() -> set[int]:
-    """The real users of all processes that can be seen (Linux)."""
+    """The real users of all processes that can be seen."""
     return {owner for owner, _ in _owners()}
 
 
@@ -124,36 +138,11 @@ def waited_s(pid: int) -> float:
 
 def is_stopped(pid: int) -> bool:
     """Whether a process is stopped, by a signal or a debugger; one that is gone is not."""
-    if not _IS_LINUX:
-        try:
-            return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-        except psutil.Error:
-            return False
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             return file.read(_STAT_BYTES).rpartition(b")")[2].split()[0] in {b"T", b"t"}
     except (OSError, IndexError):
         return False
-
-
-def _scan_proc() -> dict[int, Process]:
-    # By hand: psutil makes an object and reads up to three files for each process, this reads one.
-    found, shared_bytes = {}, machine_shared_bytes()
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                fd = os.open(f"/proc/{name}/stat", os.O_RDONLY)
-            except OSError:
-                continue  # it has just ended
-            try:
-                line = os.read(fd, _STAT_BYTES)
-            except OSError:
-                continue
-            finally:
-                os.close(fd)
-            pid = int(name)
-            found[pid] = _parse(pid, line, shared_bytes)
-    return found
 
 
 def _parse(pid: int, line: bytes, shared_bytes: int = 0) -> Process:
@@ -172,23 +161,6 @@ def _parse(pid: int, line: bytes, shared_bytes: int = 0) -> Process:
     )
 
 
-def _scan_anywhere() -> dict[int, Process]:
-    found = {}
-    for process in psutil.process_iter(["ppid", "create_time", "memory_info", "num_threads", "cpu_times"]):
-        told = process.info
-        memory, times = told["memory_info"], told["cpu_times"]
-        found[process.pid] = Process(
-            pid=process.pid,
-            parent=told["ppid"] or 0,
-            started=told["create_time"] or 0.0,
-            rss_bytes=memory.rss if memory else 0,
-            threads=told["num_threads"] or 1,
-            cpu_s=times.user + times.system if times else 0.0,
-            reaped_cpu_s=times.children_user + times.children_system if times else 0.0,
-        )
-    return found
-
-
 def _mapped_bytes(pids: Iterable[int]) -> int:
     """The most shared memory that they can hold among them, whether they have it in view or not."""
     most, mapped = machine_shared_bytes(), dict[bytes, int]()
@@ -202,8 +174,6 @@ def _mapped_bytes(pids: Iterable[int]) -> int:
 
 
 def _pages(pid: int) -> Pages:
-    if not _IS_LINUX:
-        return Pages(_resident_bytes(pid))
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
             told = dict(line.split(b":", 1) for line in file.read(_STAT_BYTES * 8).splitlines()[1:])
@@ -230,13 +200,6 @@ def _anonymous_bytes(pid: int) -> int:
     except OSError:
         return 0
     return (int(resident) - int(shared)) * _PAGE + table_bytes(pid)
-
-
-def _resident_bytes(pid: int) -> int:
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
-        return 0
 
 
 def machine_shared_bytes() -> int:

@@ -44,7 +44,6 @@ GATE_S: Final = 15.0
 _STAT_BYTES: Final = 1024
 """Longer than any line of `/proc/PID/stat`."""
 
-_CLOSE_ON_EXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _CREDENTIALS: Final = struct.Struct("3i")
 
 _Ancillary = list[tuple[int, int, bytes]]
@@ -206,8 +205,7 @@ class GateChannel:
         self._ours, self.theirs = socket.socketpair()
         self._early = b""
         self._ours.setblocking(False)  # noqa: FBT003 - takes no keyword
-        if hasattr(socket, "SO_PASSCRED"):
-            self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
     async def send_order(self, order: bytes, entrances: Collection[int] = ()) -> None:
         """Send the whole order, as `gate/order` encodes it, with the entrances of control groups to be joined."""
@@ -254,8 +252,7 @@ class GateChannel:
         if failure := facts.get("failed"):
             number, _, step = failure[0].partition(" ")
             facts["failed"] = (f"{number} {step}: {os.strerror(int(number)) if number.isdecimal() else 'why?'}",)
-        # Without credentials on the socket there are no PID namespaces either: its own word is right.
-        return Report(facts, pid or int(facts.get("pid", ("0",))[0]))
+        return Report(facts, pid)
 
     async def release(self) -> int:
         """Let the gate execute the program; 0 when that worked, else the errno."""
@@ -273,7 +270,7 @@ class GateChannel:
         await anyio.wait_readable(self._ours)
         try:
             data, ancillary, _, _ = self._ours.recvmsg(
-                size, ancillary_bytes + socket.CMSG_SPACE(_CREDENTIALS.size), _CLOSE_ON_EXEC
+                size, ancillary_bytes + socket.CMSG_SPACE(_CREDENTIALS.size), socket.MSG_CMSG_CLOEXEC
             )
         except ConnectionResetError:
             return b"", []  # it ended without reading all that we said
@@ -303,7 +300,7 @@ def _passed(ancillary: _Ancillary) -> "array.array[int]":
 
 def _sender(ancillary: _Ancillary) -> int:
     for level, kind, content in ancillary:
-        if level == socket.SOL_SOCKET and kind == getattr(socket, "SCM_CREDENTIALS", -1):
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
             pid: int = _CREDENTIALS.unpack(content[: _CREDENTIALS.size])[0]
             return pid
     return 0

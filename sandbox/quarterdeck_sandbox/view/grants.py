@@ -178,4 +178,4 @@ def _socket(grant: Grant, path: str) -> str:
 
 
 def _refusal(grant: Grant, why: str, remedy: str) -> LaunchError:
-    return LaunchError("sandbox_refused", f'the grant "{grant}" has nothing to give: {why} ({remedy})')
+    return LaunchError("sandbox_refused", f'"grants": ["{grant}"] gives nothing: {why} ({remedy})')

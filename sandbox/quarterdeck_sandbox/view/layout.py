@@ -133,7 +133,7 @@ class _Builder:
             granted = give(grant, self.user_home, environ)
             for path in granted.paths:
                 followed = observed.follow(path)
-                self._rules.protect(followed.real, f'the grant "{grant}" shows {path}')
+                self._rules.protect(followed.real, f'"grants": ["{grant}"] shows {path}')
                 if not self._has(followed.real):
                     self._show(followed, MountKind.READ)
             self._env |= granted.env

@@ -107,7 +107,7 @@ _NEVER: Final = {
     "/proc": "other processes: a sandbox has its own /proc",
     "/sys": "the kernel's settings: nothing of it can be given",
     "/dev": "devices: a sandbox has its own /dev",
-    "/run": "sockets of the system's services, which act outside of any sandbox: use a grant, or the preset 'trusted'",
+    "/run": 'sockets of the system\'s services, which act outside of any sandbox: use "grants", or "preset": "trusted"',
 }
 """What cannot be named, with all that lies below, and what it is."""
 
@@ -173,7 +173,7 @@ class PathRules(msgspec.Struct, frozen=True):
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             raise refusal(
                 f'"{key}" names {_leading(path, real)}, which is neither a file nor a folder: what listens '
-                "behind a socket or device acts outside of any sandbox; use a grant, or the preset 'trusted'"
+                'behind a socket or device acts outside of any sandbox; use "grants", or "preset": "trusted"'
             )
         self._trust_links(path, key, followed)
         self.protect(real, f'"{key}" names {_leading(path, real)}')
@@ -264,13 +264,13 @@ def hidden_message(what: str, named: NamedPath, rules: PathRules) -> str:
                 f'{what} is hidden: add "read": ["{path}"] to its sandbox; or take it out of the command line, '
                 f'and add "grants": ["{grant}"], to sign without the file'
             )
-        return f'{what} is hidden: add "grants": ["{grant}"], or "read": ["{path}"], to its sandbox'
+        return f'{what} is hidden: add "grants": ["{grant}"], or "read": ["{path}"] to its sandbox'
     try:
         mode = stat.S_IFMT(observed.stat(path).st_mode)
     except OSError:
         mode = stat.S_IFREG
     if mode not in {stat.S_IFDIR, stat.S_IFREG}:
-        return f"{what} is hidden: what is behind it acts outside of any sandbox; the preset 'trusted' has none"
+        return f'{what} is hidden: what is behind it acts outside of any sandbox; "preset": "trusted" has none'
     need = rules.offer(named)
     if isinstance(need, str):
         return f"{what} is hidden, and {NOTHING_TO_ADD}: {need}"

@@ -20,38 +20,26 @@ OPTIONS: Final = {
 }
 """The option of each policy key that has one."""
 
-_KEY: Final = f'"({"|".join(OPTIONS)})"'
-_LIST: Final = re.compile(_KEY + r': \[("[^"]*"(?:, "[^"]*")*)\]')
-_LIMIT: Final = re.compile(r'"limits": \{"(\w+)": ([^}]*)\}')
-_VALUE: Final = re.compile(_KEY + r': "([^"]*)"')
-_FILE_ONLY: Final = re.compile(r'("(?:minimum|require)"(?:: "[^"]*")?)')
-_REWORDINGS: Final = (
-    (re.compile(r'(--network \S+, or )"internet"'), r"\1--network internet"),
-    (re.compile(r'(is not in its )"network"; add "([^"]*)"'), r"\1network; add --network \2"),
-    (re.compile(f"(?<!: ){_KEY}"), lambda found: OPTIONS[found[1]]),
-    (re.compile(r"the (preset|grant) ['\"](\w[\w-]*)['\"]"), r"--\1 \2"),
-    (re.compile(r"\buse a grant\b"), "use --grant"),
-    (re.compile(r"\bsay (?=--)"), "use "),
-    (re.compile(r",? to its sandbox\b"), ""),
-    (
-        re.compile(r"(\S+) is not on the server's PATH \(.*\)"),
-        r"there is no command \1 on PATH: give its full path",
-    ),
+_SETTING: Final = re.compile(
+    rf'"(?P<key>{"|".join(OPTIONS)}|minimum|require)"'
+    r'(?:: (?:\{"(?P<limit>\w+)": (?P<most>[^}]*)\}|(?P<values>"[^"]*"|\["[^"]*"(?:, "[^"]*")*\])))?'
 )
+"""A policy's key as the sandbox's messages name it, alone or with what to set it to."""
 
 
 def in_options(text: str) -> str:
     """Return `text` with each policy key replaced by its option, and values quoted for a shell."""
-    text = _LIST.sub(lambda found: _repeat(OPTIONS[found[1]], found[2]), text)
-    text = _LIMIT.sub(r"--limit \1=\2", text)
-    text = _VALUE.sub(lambda found: f"{OPTIONS[found[1]]} {shlex.quote(found[2])}", text)
-    for expression, replacement in _REWORDINGS:
-        text = expression.sub(replacement, text)
-    return _FILE_ONLY.sub(r"\1 in the file of --policy", text)
+    return _SETTING.sub(_as_option, text).replace(" to its sandbox", "")
 
 
-def _repeat(option: str, values: str) -> str:
-    return " ".join(f"{option} {shlex.quote(value)}" for value in re.findall(r'"([^"]*)"', values))
+def _as_option(found: re.Match[str]) -> str:
+    option = OPTIONS.get(found["key"])
+    if option is None:
+        return f"{found[0]} in the file of --policy"
+    if found["limit"]:
+        return f"{option} {found['limit']}={found['most']}"
+    values = re.findall(r'"([^"]*)"', found["values"] or "")
+    return " ".join(f"{option} {shlex.quote(value)}" for value in values) or option
 
 
 REMEDIES_OF_RUN: Final[Mapping[str, str]] = MappingProxyType(

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 from support.processes.running import python_child, run
 from support.sandbox.gates import GATE
-from support.sandbox.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE, ROOT_ONLY, USER_ONLY
+from support.sandbox.machine_facts import NO_MOUNT_NAMESPACE, ROOT_ONLY, USER_ONLY
 from support.waiting import eventually
 
 from quarterdeck_protocol.policy_values import Tier
@@ -33,8 +33,6 @@ from quarterdeck_sandbox.gate import program as gate_program
 from quarterdeck_sandbox.network import uplink
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 
-linux = LINUX_ONLY
-
 CONNECTED = Machine(
     system="linux",
     euid=os.geteuid(),
@@ -45,7 +43,6 @@ CONNECTED = Machine(
 
 
 @pytest.mark.process
-@linux
 def test_a_real_machine_tells_who_it_is() -> None:
     """Receipts would speak of another machine."""
     machine = probe_machine()
@@ -55,7 +52,6 @@ def test_a_real_machine_tells_who_it_is() -> None:
 
 
 @pytest.mark.process
-@linux
 def test_programs_of_the_system_come_before_those_of_our_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A command could plant a bwrap in its workspace's virtual environment, and be run outside at the next start."""
     names = [name for name in ("bwrap", "pasta", "slirp4netns") if shutil.which(name, path="/usr/bin:/bin")]
@@ -70,7 +66,6 @@ def test_programs_of_the_system_come_before_those_of_our_path(monkeypatch: pytes
 
 
 @pytest.mark.process
-@linux
 @pytest.mark.parametrize(
     ("program", "why"),
     [
@@ -110,7 +105,6 @@ def test_another_architecture_has_no_gate() -> None:
 
 
 @pytest.mark.process
-@linux
 @pytest.mark.parametrize("trial", ["closing", "bubblewrap"])
 def test_a_probe_that_is_killed_leaves_no_folder(trial: str, tmp_path: Path) -> None:
     """Each client that is killed while it starts would leave its folders in /tmp."""
@@ -128,7 +122,6 @@ trial.{attempt}"""
 
 
 @pytest.mark.process
-@linux
 @ROOT_ONLY
 def test_root_can_ask_what_an_ordinary_user_has() -> None:
     """The tests of the user's tier would try root's."""
@@ -200,7 +193,6 @@ def test_a_container_is_known_by_its_traces(
     assert container_kind(environ, kernel, markers) == kind
 
 
-@linux
 def test_a_device_that_is_closed_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """`standard` would be promised a network that no helper can give."""
     monkeypatch.setattr(probe, "TUN_DEVICE", "/no/such/device")
@@ -215,7 +207,6 @@ MOUNT_SETATTR: Final = 442
 
 
 @pytest.mark.process
-@LINUX_ONLY
 def test_it_holds_wherever_the_systems_own_programs_do_the_same(tmp_path: Path) -> None:
     """Were what closes broken, every test of it would be skipped, as on a machine that cannot do it."""
     (tmp_path / "file").touch()
@@ -232,7 +223,6 @@ def test_it_holds_wherever_the_systems_own_programs_do_the_same(tmp_path: Path) 
 
 
 @pytest.mark.process
-@LINUX_ONLY
 def test_a_machine_where_nothing_is_closed_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Configuration in a workspace would be believed to be closed, and be open."""
 
@@ -249,7 +239,6 @@ def test_a_machine_where_nothing_is_closed_is_seen(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.process
-@LINUX_ONLY
 def test_a_machine_without_mount_namespaces_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command would fail there, with words that nobody understands."""
     monkeypatch.setattr(probe, "run", lambda *_, **__: TrialEnd("Operation not permitted"))
@@ -257,7 +246,6 @@ def test_a_machine_without_mount_namespaces_is_seen(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.process
-@LINUX_ONLY
 def test_a_folder_that_could_be_moved_away_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A closed file would be replaced together with its folder."""
 

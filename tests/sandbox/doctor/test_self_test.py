@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY, gives_only
+from support.sandbox.machine_facts import ROOT_ONLY, gives_only
 from support.waiting import PATIENCE_S
 
 from quarterdeck_protocol.policy_values import Tier
@@ -19,7 +19,7 @@ from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.run.process import ConfinedProcess
 
-pytestmark = [pytest.mark.anyio, LINUX_ONLY, pytest.mark.process]
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 async def escapes(tier: Tier) -> set[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.processes.leftovers import no_leftovers
-from support.sandbox.machine_facts import BWRAP_ONLY, LINUX_ONLY, NO_ROOT, ROOT_ONLY, USER_ONLY
+from support.sandbox.machine_facts import BWRAP_ONLY, NO_ROOT, ROOT_ONLY, USER_ONLY
 
 from quarterdeck_sandbox.doctor import trials
 from quarterdeck_sandbox.doctor.trials import Hierarchy, hierarchies, try_bubblewrap, try_cgroups
@@ -65,7 +65,6 @@ def pretend(
     return try_bubblewrap(os.geteuid(), ARCHITECTURE, str(folder))
 
 
-@LINUX_ONLY
 def test_one_that_does_it_all(tmp_path: Path) -> None:
     """The strongest tier would not be used where it works."""
     path = str(tmp_path / "bwrap")
@@ -74,26 +73,22 @@ def test_one_that_does_it_all(tmp_path: Path) -> None:
     )
 
 
-@LINUX_ONLY
 def test_one_that_follows_a_link_out_is_not_safe_to_nest(tmp_path: Path) -> None:
     """A server could make directories anywhere in the user's home (CVE-2026-87766)."""
     assert not pretend(tmp_path, follows=True).nests_safely
 
 
-@LINUX_ONLY
 def test_one_that_did_not_come_as_far_is_not_safe_either(tmp_path: Path) -> None:
     """A trial that never tried would prove a flawed one safe."""
     assert not pretend(tmp_path, mounts=False).nests_safely
 
 
-@LINUX_ONLY
 def test_one_that_can_make_no_network_is_used_without(tmp_path: Path) -> None:
     """On Ubuntu a weaker tier would be used than what its AppArmor leaves."""
     found = pretend(tmp_path, "--unshare-net")
     assert (found.works, found.makes_network, found.why) == (True, False, "bwrap: cannot --unshare-net")
 
 
-@LINUX_ONLY
 @USER_ONLY
 def test_an_old_one_is_used_without_what_it_does_not_know(tmp_path: Path) -> None:
     """A distribution of some years ago would have no sandbox."""
@@ -101,20 +96,17 @@ def test_an_old_one_is_used_without_what_it_does_not_know(tmp_path: Path) -> Non
     assert (found.works, found.makes_network, found.hides_users, found.why) == (True, True, False, "")
 
 
-@LINUX_ONLY
 def test_one_that_fails_tells_why(tmp_path: Path) -> None:
     """A user would not know what to do about it."""
     path = str(tmp_path / "bwrap")
     assert pretend(tmp_path, "--unshare-pid") == Bubblewrap(path, "9.9", why="bwrap: cannot --unshare-pid")
 
 
-@LINUX_ONLY
 def test_one_that_hides_its_child_is_of_no_use(tmp_path: Path) -> None:
     """Limits could not be set before the program begins."""
     assert "process id" in pretend(tmp_path, tells=False).why
 
 
-@LINUX_ONLY
 def test_one_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every start would hang with it, or leave what it started."""
     monkeypatch.setattr(trials, "DEADLINE_S", 0.3)
@@ -122,13 +114,11 @@ def test_one_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert "did not end" in pretend(tmp_path, hangs=True).why
 
 
-@LINUX_ONLY
 def test_none_is_no_error(tmp_path: Path) -> None:
     """A machine without it would not start at all."""
     assert try_bubblewrap(os.geteuid(), ARCHITECTURE, str(tmp_path)) == Bubblewrap()
 
 
-@LINUX_ONLY
 @BWRAP_ONLY
 @pytest.mark.parametrize("uid", [os.geteuid(), ORDINARY])
 def test_a_real_one_leaves_nothing_behind(uid: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +134,6 @@ def test_a_real_one_leaves_nothing_behind(uid: int, tmp_path: Path, monkeypatch:
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-@LINUX_ONLY
 def test_a_program_that_cannot_be_run_is_an_outcome(tmp_path: Path) -> None:
     """A broken installation would be a crash of ours."""
     (tmp_path / "bwrap").write_text("no program")

@@ -10,13 +10,12 @@ from types import ModuleType
 import pytest
 from support.processes.running import output
 from support.sandbox.gates import COMPILER_ONLY, COMPILERS
-from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.gate.program import version
 
 NATIVE = Path(__file__).resolve().parents[3] / "sandbox" / "native"
 
-pytestmark = [LINUX_ONLY, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture

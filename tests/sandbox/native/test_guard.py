@@ -12,12 +12,11 @@ import psutil
 import pytest
 from support.processes.leftovers import assert_gone
 from support.sandbox.gates import GATE
-from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import eventually
 
 from quarterdeck_sandbox.gate.program import command
 
-pytestmark = [LINUX_ONLY, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 PATIENCE_S = 20.0
 EXIT_REFUSED, EXIT_NO_EXEC = 125, 126

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from support.processes.running import output, run
 from support.sandbox.gates import COMPILER_ONLY, COMPILERS
-from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.gate.program import version
 
@@ -52,7 +51,6 @@ def test_an_sdist_holds_the_source_and_no_program(unpacked: Path) -> None:
     assert not (unpacked / "worker" / PAGES).exists()
 
 
-@LINUX_ONLY
 @COMPILER_ONLY
 def test_a_wheel_of_an_sdist_is_for_its_platform_with_a_gate_that_runs(unpacked: Path, tmp_path: Path) -> None:
     """No installed quarterdeck could start a server; or the program would be put where it cannot run."""
@@ -78,7 +76,6 @@ def test_without_a_compiler_the_wheel_is_for_every_platform(unpacked: Path, tmp_
         assert {GATE, PAGES}.isdisjoint(archive.namelist())
 
 
-@LINUX_ONLY
 @pytest.mark.parametrize(
     ("compiler", "is_there"),
     [pytest.param((*COMPILERS, "")[0], True, marks=COMPILER_ONLY), ("/no/such/compiler", False)],

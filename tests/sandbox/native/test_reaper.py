@@ -11,14 +11,13 @@ import psutil
 import pytest
 from support.processes.leftovers import assert_gone
 from support.sandbox.gates import GATE, order
-from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import eventually
 
 from quarterdeck_sandbox.doctor.kernel import landlock_abi
 from quarterdeck_sandbox.gate.program import command
 from quarterdeck_sandbox.policy.promises import SCOPES_ABI
 
-pytestmark = [LINUX_ONLY, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 PATIENCE_S = 20.0
 

@@ -98,8 +98,8 @@ def test_the_strongest_that_is_there_is_chosen(
         ({"require": ["memory"]}, WHOLE, ("'memory'", "partial", "looked at now and then", "control groups")),
         ({"require": ["scratch"]}, WHOLE, ("'scratch'", "partial", "nothing keeps it in full")),
         ({"require": ["syscalls"]}, replace(WHOLE, seccomp=False), ("'syscalls'", "x86-64 or aarch64")),
-        ({"grants": ["git-config", "ssh-agent"]}, LANDLOCK, ('the grant "ssh-agent" would open every Unix', INSTALL)),
-        ({"grants": ["ssh-agent", "display"]}, LANDLOCK, ('the grant "ssh-agent" and "display"', "before Linux 7.1")),
+        ({"grants": ["git-config", "ssh-agent"]}, LANDLOCK, ('"grants": ["ssh-agent"] would open every Unix', INSTALL)),
+        ({"grants": ["ssh-agent", "display"]}, LANDLOCK, ('"grants": ["ssh-agent", "display"]', "before Linux 7.1")),
         ({"preset": "strict", "grants": ["ssh-agent"]}, UBUNTU, ("'network'", "Unix sockets", "quarterdeck doctor")),
         ({"preset": "trusted", "require": ["tree_death"]}, WHOLE, ("'tree_death'", 'use "preset": "standard"')),
     ],
@@ -228,9 +228,9 @@ OPEN = "leads to this deck, which asks for no token"
 @pytest.mark.parametrize(
     ("fields", "machine", "words"),
     [
-        ({"network": "full"}, WHOLE, (OPEN, "without --no-token", 'say "network": "internet"')),
+        ({"network": "full"}, WHOLE, (OPEN, "without --no-token", 'use "network": "internet"')),
         ({"preset": "trusted"}, WHOLE, (OPEN, 'use "preset": "standard"')),
-        ({}, LANDLOCK, (OPEN, 'say "network": "none"', INSTALL_BOTH)),
+        ({}, LANDLOCK, (OPEN, 'use "network": "none"', INSTALL_BOTH)),
         ({"network": ["a:1", "localhost:8808"]}, WHOLE, (OPEN, 'take it out of "network"')),
         ({"network": ["127.0.0.1:8808"]}, WHOLE, (OPEN,)),
         ({"network": ["[::1]:8808"]}, WHOLE, (OPEN,)),

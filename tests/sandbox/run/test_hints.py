@@ -70,7 +70,7 @@ OUTSIDE = Outside(
         ),
         (
             "socket.gaierror: [Errno -3] Temporary failure in name resolution",
-            'a host could not be reached; add "network": ["HOST:PORT"], or "internet"',
+            'a host could not be reached; add "network": ["HOST:PORT"], or use "network": "internet"',
         ),
         ("Unable to locate credentials", 'it may need "grants": ["aws"]'),
         ("*** Please tell me who you are.", 'it may need "grants": ["git-config"]'),
@@ -150,7 +150,7 @@ def test_a_host_that_was_not_reached_is_named_as_the_policy_wants_it(text: str, 
     """A user would have to know how the policy writes hosts."""
     assert f'{entry} cannot be reached; add "network": ["{entry}"]' in hints_in(text, OUTSIDE)
     listed = replace(OUTSIDE, network=("other.example:443",))
-    assert f'{entry} is not in its "network"; add "{entry}"' in hints_in(text, listed)
+    assert f'{entry} is not among the hosts that it may reach; add "network": ["{entry}"]' in hints_in(text, listed)
     assert not hints_in(text, replace(OUTSIDE, network=(entry,)))
     assert not hints_in(text, replace(OUTSIDE, network=NetworkMode.FULL))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.sandbox.machine_facts import LINUX_ONLY, ROOT_ONLY
+from support.sandbox.machine_facts import ROOT_ONLY
 
 from quarterdeck_sandbox.doctor.trials import try_bubblewrap
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
@@ -29,7 +29,6 @@ from quarterdeck_sandbox.view.own_code import own_code
 ARCHITECTURE = platform.machine()
 PACKAGED = find_packaged(ARCHITECTURE)
 
-pytestmark = LINUX_ONLY
 installed = pytest.mark.skipif(not PACKAGED.path, reason=f"{WHEEL} is not installed")
 
 

@@ -6,7 +6,6 @@ import subprocess
 import anyio
 import psutil
 import pytest
-from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.run.process import SandboxResources
 
@@ -75,7 +74,6 @@ async def test_the_leash_is_dropped_once() -> None:
 
 
 @pytest.mark.process
-@LINUX_ONLY
 async def test_the_first_process_of_a_namespace_is_killed_and_reaped() -> None:
     """Each start would leave a process that is dead and not buried."""
     child = subprocess.Popen(["/bin/sleep", "1000"])  # noqa: ASYNC220 - does not block

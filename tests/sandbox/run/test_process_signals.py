@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from support.processes.leftovers import running_with
-from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import eventually, eventually_async
 
 from quarterdeck_sandbox.policy.limits import Process, ProcessTree, members
@@ -87,7 +86,7 @@ def test_what_has_ended_is_no_error() -> None:
     signal_tree(ProcessTree(pid=2**22 - 1, top=2**22 - 1), 15)
 
 
-@pytest.mark.parametrize("is_told", [pytest.param(True, marks=LINUX_ONLY), False], ids=["told", "looked for"])
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "looked for"])
 def test_descendants_are_all_below_but_the_children_to_be_spared(
     monkeypatch: pytest.MonkeyPatch, is_told: bool
 ) -> None:
@@ -105,14 +104,12 @@ def test_descendants_are_all_below_but_the_children_to_be_spared(
             signal_tree(ProcessTree(child.pid, child.pid), signal.SIGKILL)
 
 
-@LINUX_ONLY
 def test_a_chain_that_forks_as_fast_as_it_is_followed_is_followed_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """The zygote would follow it for ever, and fork and report no more."""
     monkeypatch.setattr(module, "_told_children", lambda pid: [pid + 1])
     assert len(descendants()) == module._MOST_BELOW
 
 
-@LINUX_ONLY
 def test_a_list_of_children_that_is_cut_off_names_no_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first digits of a pid are the pid of somebody else."""
     with subprocess.Popen(["sleep", "4301.25"]) as child:

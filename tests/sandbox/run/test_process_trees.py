@@ -13,13 +13,12 @@ from support.config.places import short_folder
 from support.processes.leftovers import assert_gone
 from support.processes.running import run
 from support.sandbox.confinements import TIERS, missing
-from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_protocol.policy_values import Tier
 
 PATIENCE_S: Final = 100.0
 
-pytestmark = [LINUX_ONLY, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 
 class Played(NamedTuple):

@@ -1,24 +1,18 @@
 """Looks at the machine: processes, exact memory, files; what is hostile in them is bounded."""
 
 import os
-import sys
 
 import psutil
 import pytest
 from support.processes.running import pid_of_nobody, python_child
-from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.policy.limits import DiskUse, Process
 from quarterdeck_sandbox.run import processes
 from quarterdeck_sandbox.run.processes import exact_memory, scan, tmpfs_use, waited_s
 
-linux = LINUX_ONLY
 
-
-@pytest.mark.parametrize("by_hand", [pytest.param(True, marks=linux), False])
-def test_a_scan_finds_us_as_we_are(monkeypatch: pytest.MonkeyPatch, by_hand: bool) -> None:
+def test_a_scan_finds_us_as_we_are() -> None:
     """Limits would be judged by somebody else's numbers."""
-    monkeypatch.setattr(processes, "_IS_LINUX", by_hand)
     found, told = scan()[os.getpid()], psutil.Process()
     assert (found.pid, found.parent) == (os.getpid(), os.getppid())
     assert found.threads == told.num_threads()
@@ -30,8 +24,6 @@ def test_a_scan_finds_us_as_we_are(monkeypatch: pytest.MonkeyPatch, by_hand: boo
 @pytest.mark.process
 def test_a_scan_goes_on_when_processes_vanish_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """One process that ends at the wrong moment would stop the monitor of all."""
-    if sys.platform != "linux":
-        pytest.skip("this is not Linux")
     listed = [str(pid_of_nobody()), "self", "net", str(os.getpid())]
     monkeypatch.setattr(os, "listdir", lambda _: listed)
     assert list(scan()) == [os.getpid()]
@@ -65,14 +57,13 @@ def test_pages_that_processes_share_count_once() -> None:
     with python_child(script) as child:
         assert child.read_line() == b"ready"
         pids = [child.process.pid, *(each.pid for each in psutil.Process(child.process.pid).children())]
-        if sys.platform != "linux" or not os.access(f"/proc/{pids[0]}/smaps_rollup", os.R_OK):
+        if not os.access(f"/proc/{pids[0]}/smaps_rollup", os.R_OK):
             pytest.skip("the kernel tells no proportional sizes")
         exact, resident = exact_memory(pids), sum(psutil.Process(pid).memory_info().rss for pid in pids)
         assert 64 << 20 <= exact.own_bytes < 160 << 20
         assert resident > 2 * exact.own_bytes
 
 
-@linux
 def test_a_process_that_may_not_be_looked_into_counts_with_what_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would weigh nothing, and nothing would hold it."""
 
@@ -87,7 +78,6 @@ def test_a_process_that_may_not_be_looked_into_counts_with_what_is_its_own(monke
     assert exact_memory([2**22 + 1]).own_bytes == 0
 
 
-@linux
 def test_what_a_tmpfs_holds_is_seen_below_a_process_root() -> None:
     """Files in memory would count for nothing."""
     if not any(part.mountpoint == "/dev/shm" for part in psutil.disk_partitions(all=True)):
@@ -99,7 +89,6 @@ def test_what_a_tmpfs_holds_is_seen_below_a_process_root() -> None:
     assert tmpfs_use(2**22 + 1, ["/dev/shm"]) == DiskUse()
 
 
-@linux
 def test_the_time_without_a_processor_is_told_of_those_that_are_there() -> None:
     """A busy machine would look like a dead worker, or a dead worker would end the loop that asks."""
     assert waited_s(os.getpid()) > 0.0 or not os.path.exists("/proc/self/schedstat")

@@ -4,12 +4,11 @@ from typing import Final
 
 import pytest
 from support.processes.running import python_child
-from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.run import processes
 from quarterdeck_sandbox.run.processes import exact_memory, scan
 
-pytestmark = [LINUX_ONLY, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 HELD: Final = 64 << 20
 

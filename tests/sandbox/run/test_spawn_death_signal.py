@@ -8,13 +8,12 @@ import pytest
 from support.processes.leftovers import assert_gone
 from support.processes.running import python_child
 from support.sandbox.gates import GATE
-from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import eventually
 
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.run.spawn import with_death_signal
 
-pytestmark = [LINUX_ONLY, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 OWNER = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); sys.stdin.read()"
 

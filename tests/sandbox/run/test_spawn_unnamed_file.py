@@ -3,11 +3,8 @@
 import os
 
 import pytest
-from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_sandbox.run.spawn import unnamed_file
-
-pytestmark = LINUX_ONLY
 
 
 def test_its_reader_begins_at_its_beginning() -> None:

@@ -66,7 +66,7 @@ def test_a_grant_of_nothing_is_refused_by_its_name(home: Home, grant: Grant) -> 
     """A server would start without what it was given, and fail somewhere."""
     if grant is Grant.BROWSER:
         pytest.skip("a browser of the system would do")
-    with pytest.raises(LaunchError, match=f'the grant "{grant}" has nothing to give: ') as caught:
+    with pytest.raises(LaunchError, match=rf'"grants": \["{grant}"\] gives nothing: ') as caught:
         give(grant, str(home.user), {})
     assert caught.value.code == "sandbox_refused"
 

@@ -52,7 +52,7 @@ def test_a_server_that_may_write_the_users_word_is_told_to_be_refused(state: Pat
 @pytest.mark.parametrize(
     ("fields", "said", "code"),
     [
-        ({"command": "no-such-command"}, "no-such-command is not on the server's PATH", "command_not_found"),
+        ({"command": "no-such-command"}, "no-such-command is not on its PATH", "command_not_found"),
         (
             {"sandbox": {"preset": "strict"}},
             "the policy needs bubblewrap and this machine gives landlock",

@@ -82,11 +82,10 @@ class Observations(msgspec.Struct):
 
 
 class _Observer:
-    """Answers from what was seen, or looks; `known` are answers that need not be asked for again."""
+    """Answers from what was seen, or looks."""
 
-    def __init__(self, known: "_Observer | None") -> None:
+    def __init__(self) -> None:
         self.seen = Observations({}, {}, {}, {})
-        self._known = known
         self._followed: dict[str, Followed] = {}
         self._listed: dict[str, tuple[str, ...]] = {}
         self._read: dict[tuple[str, int], bytes] = {}
@@ -96,8 +95,7 @@ class _Observer:
         if found is None:
             if self.seen.glances.get(path[: path.rfind("/")]) == _ABSENT:
                 return _ABSENT  # said already by the folder
-            found = self._known.glance(path) if self._known is not None else _glance(path)
-            self.seen.glances[path] = found
+            found = self.seen.glances[path] = _glance(path)
         return found
 
     def follow(self, path: str) -> Followed:
@@ -115,64 +113,35 @@ class _Observer:
         found = self.seen.statuses.get(path)
         if found is None:
             self.glance(path)  # which says that there is none, where there is none
-            found = self._known.status(path) if self._known is not None else _status_of(os.lstat(path))
-            self.seen.statuses[path] = found
+            found = self.seen.statuses[path] = _status_of(os.lstat(path))
         return found
 
     def access(self, path: str, mode: int) -> bool:
         asked = self.seen.accesses.setdefault(path, {})
         if mode not in asked:
-            asked[mode] = self._known.access(path, mode) if self._known is not None else os.access(path, mode)
+            asked[mode] = os.access(path, mode)
         return asked[mode]
 
     def listing(self, path: str) -> tuple[str, ...]:
         if (found := self._listed.get(path)) is None:
-            with self._stamped(path) as known:
-                found = self._listed[path] = known.listing(path) if known else tuple(os.listdir(path))
+            self._stamp(path)
+            found = self._listed[path] = tuple(os.listdir(path))
         return found
 
     def content(self, path: str, most_bytes: int) -> bytes:
         if (found := self._read.get((path, most_bytes))) is None:
-            with self._stamped(path) as known:
-                found = known.content(path, most_bytes) if known else _content(path, most_bytes)
-                self._read[path, most_bytes] = found
+            self._stamp(path)
+            found = self._read[path, most_bytes] = _content(path, most_bytes)
         return found
 
-    @contextmanager
-    def _stamped(self, path: str) -> Iterator["_Observer | None"]:
-        """Keep the stamp of what is read within the block, also where that fails."""
-        stamps, known = self.seen.stamps, self._known
-        if known is None:
-            stamps.setdefault(path, _stamp(path))  # before it is read, so that a change meanwhile shows
-        try:
-            yield known
-        finally:
-            if known is not None:
-                stamps[path] = known.seen.stamps[path]
-            self._settle(path)
-
-    def _settle(self, path: str) -> None:
-        stamp = self.seen.stamps[path]
+    def _stamp(self, path: str) -> None:
+        """Keep the stamp of what is about to be read, so that a change meanwhile shows, also where reading fails."""
+        stamp = self.seen.stamps.setdefault(path, _stamp(path))
         if stamp is not None and max(stamp[3:]) > time.time_ns() - SETTLED_NS:
             self.seen.is_settled = False
 
 
 _observer: ContextVar[_Observer | None] = ContextVar("observer", default=None)
-
-
-class Memory:
-    """Answers that are used again without a look, by one who has them checked (`Observations.changed`) before use."""
-
-    def __init__(self) -> None:
-        self._known = _Observer(None)
-
-    @contextmanager
-    def observing(self) -> Iterator[Observations]:
-        """As `observing` does, answering from memory where it can."""
-        with _observing(_Observer(self._known)) as seen:
-            yield seen
-        if not seen.is_settled:
-            self._known = _Observer(None)
 
 
 @contextmanager
@@ -185,12 +154,7 @@ def observing() -> Iterator[Observations]:
     if outer is not None:
         yield outer.seen
         return
-    with _observing(_Observer(None)) as seen:
-        yield seen
-
-
-@contextmanager
-def _observing(observer: _Observer) -> Iterator[Observations]:
+    observer = _Observer()
     token = _observer.set(observer)
     try:
         yield observer.seen

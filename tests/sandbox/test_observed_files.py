@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import quarterdeck_sandbox
 from quarterdeck_sandbox import observed_files as observed
-from quarterdeck_sandbox.observed_files import Memory, Observations, observing
+from quarterdeck_sandbox.observed_files import Observations, observing
 
 LONG_AGO_S = 10.0
 
@@ -148,32 +148,6 @@ def test_what_was_just_changed_is_not_settled(tree: Path) -> None:
     with observing() as seen:
         observed.read(f"{tree}/file", 10)
     assert not seen.is_settled
-
-
-@pytest.mark.usefixtures("later")
-def test_memory_answers_without_a_look_and_tells_what_to_check(tree: Path) -> None:
-    """Each of forty servers would have all looked at anew; or would not be told of what only the first looked at."""
-    memory = Memory()
-    answers, kept = [], []
-    for _ in range(2):
-        with memory.observing() as seen:
-            answers.append((observed.read(f"{tree}/way/inner", 10), observed.listdir(f"{tree}/folder")))
-            observed.access(f"{tree}/file", os.R_OK)
-        assert seen.is_settled
-        kept.append(seen)
-        (tree / "folder" / "inner").unlink(missing_ok=True)
-    assert answers[0] == answers[1]
-    assert kept[0] == kept[1]
-    assert kept[1].changed() == f"{tree}/way/inner"
-
-
-def test_memory_keeps_nothing_that_is_not_settled(tree: Path) -> None:
-    """What was read in the tick of a change would be answered for ever."""
-    memory = Memory()
-    for text in ("text", "other"):
-        (tree / "file").write_text(text)
-        with memory.observing():
-            assert observed.read(f"{tree}/file", 10).decode() == text
 
 
 NAMES = st.sampled_from(("a", "b", "a/x", "b/x", "c", "c/x"))

@@ -3,7 +3,7 @@
     supervisor   `Preparer.prepare`: laid out for the first server, kept by value; for the next its own is put in
     worker       `Prepared.confinement_for`: what it rests on is looked at again; then it is what `confine` would make
 
-The supervisor looks at nothing twice.  What it keeps holds, because nobody uses it unchecked: each worker looks at
+What the supervisor keeps holds, because nobody uses it unchecked: each worker looks at
 every path that decided anything, in its own process, right before its server starts, and where one of them is not what
 it was it compiles the confinement itself.  So a server that is replaced, a secret that appears or a link that is turned
 costs one slow start, and `forget` has the next ones laid out anew.
@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from quarterdeck_protocol.policy_values import PolicyValues
-from quarterdeck_sandbox.observed_files import Memory, Observations
+from quarterdeck_sandbox.observed_files import Observations, observing
 from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.mounts import Places, is_within
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan, plan_launch
@@ -59,12 +59,10 @@ class Preparer:
     """Prepares servers' confinements.  It blocks while it looks, and knows no lock: call it in one thread."""
 
     def __init__(self) -> None:
-        self._memory = Memory()
         self._layouts: dict[Any, _Layout] = {}
 
     def forget(self) -> None:
         """Look anew: a worker found that something has changed."""
-        self._memory = Memory()
         self._layouts.clear()
 
     def prepare(
@@ -87,7 +85,7 @@ class Preparer:
             if layout is None:
                 return None
             confinement = own(layout.confinement, plan, layout.places, places)
-            with self._memory.observing() as seen:
+            with observing() as seen:
                 require_visible(confinement.view, plan, PathRules.of(policy, places))
         except (LaunchError, OSError, ValueError):
             return None  # the worker will say it
@@ -101,7 +99,7 @@ class Preparer:
         key = _key(plan, cwd, policy, requester)
         layout = self._layouts.get(key)
         if layout is None:
-            with self._memory.observing() as seen:
+            with observing() as seen:
                 found = plan_launch(plan.program, plan.argv[1:], plan.env, plan.cwd)
                 confinement = lay_out(found, policy, requester)
             if not seen.is_settled:

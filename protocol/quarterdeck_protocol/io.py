@@ -241,8 +241,7 @@ class LinkDriver:
         """Take one message of the peer's."""
         now = monotonic()
         events = self.link.receive(parts, now)
-        for message in self.link.take(now):
-            self._way.send(message)
+        self._flush(now)
         for event in events:
             self._on_event(event)
         # What comes brings the ring forward to here at most, and mostly it is well before that.
@@ -253,8 +252,7 @@ class LinkDriver:
         """See `Link.request`."""
         now = monotonic()
         refusal = self.link.request(frame, body, now)
-        for message in self.link.take(now):
-            self._way.send(message)
+        self._flush(now)
         if self._timer is None or now + min(frame.timeout_s, self._soonest_s) < self._timer_at:
             self._arm()
         return refusal
@@ -268,8 +266,7 @@ class LinkDriver:
     def reply(self, frame: Reply, body: bytes = b"") -> None:
         """See `Link.reply`."""
         self.link.reply(frame, body)
-        for message in self.link.take(monotonic()):
-            self._way.send(message)
+        self._flush(monotonic())
 
     def post(self, frame: News | Told, body: bytes = b"") -> bool:
         """See `Link.post`."""

@@ -48,15 +48,6 @@ def test_a_remote_config_takes_the_seeds_keywords(model: type[SseServerConfig], 
     assert config.headers == {"authorization": "Bearer x"}
 
 
-def test_command_and_id_are_enough() -> None:
-    """The smallest configuration has sensible defaults."""
-    config = StdioServerConfig(id="fs", command="npx")
-    assert (config.args, config.env, config.cwd, config.inherit_env) == ((), {}, None, ())
-    assert (config.connect_timeout_s, config.list_timeout_s, config.call_timeout_s) == (60, 30, 300)
-    assert config.restart == RestartPolicy()
-    assert config.tools == ToolFilter()
-
-
 def test_a_bare_url_is_dialled_both_ways_unless_told_otherwise() -> None:
     """`legacy_only` is for a server that says `"type": "sse"`."""
     assert not _remote().legacy_only
@@ -304,13 +295,6 @@ def test_a_config_survives_json(config: ServerConfig) -> None:
     assert back == config
     assert type(back) is type(config)
     assert ANY_SERVER.validate_python(config.model_dump()) == config
-
-
-@given(configs=st.lists(STDIO | REMOTE, max_size=4))
-def test_a_bridge_config_survives_json(configs: list[ServerConfig]) -> None:
-    """`kind` keeps the servers apart within a list as well."""
-    bridge = BridgeConfig(servers=tuple(configs))
-    assert BridgeConfig.model_validate_json(bridge.model_dump_json()) == bridge
 
 
 def test_the_last_of_an_id_wins_at_the_first_ones_position() -> None:

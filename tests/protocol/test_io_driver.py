@@ -12,7 +12,7 @@ from support.waiting import PATIENCE_S
 
 from quarterdeck.fleet.embedded import MemoryWay
 from quarterdeck_protocol.io import LinkDriver
-from quarterdeck_protocol.link.credit import Deadlines
+from quarterdeck_protocol.limits import Deadlines
 from quarterdeck_protocol.link.events import (
     Arrived,
     Expired,

@@ -1,6 +1,5 @@
 """The runtime contract: values that nobody can change, and a switch that tells everyone once."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -8,7 +7,6 @@ import pytest
 
 from quarterdeck_protocol.tools import (
     CancelToken,
-    ProgressNote,
     RawCall,
     ToolBox,
     ToolCall,
@@ -16,7 +14,6 @@ from quarterdeck_protocol.tools import (
     ToolOutcome,
     ToolRunner,
     ToolSource,
-    WireResult,
     as_source,
 )
 
@@ -46,26 +43,6 @@ class _Source(ToolSource):
 
     async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
         return ToolOutcome(call.id, "source")
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        ToolDescriptor("t", "d", {}),
-        ToolCall("1", "t", {}),
-        ToolOutcome("1", None),
-        WireResult(b"{}", "2025-11-25"),
-        ProgressNote(1.0),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_the_values_are_frozen(value: object) -> None:
-    """They are handed to tools, cards and clients at once."""
-    assert dataclasses.is_dataclass(value)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(value, dataclasses.fields(value)[0].name, None)
-    with pytest.raises((AttributeError, TypeError)):
-        value.extra = 1  # type: ignore[union-attr]
 
 
 def test_a_native_tool_has_no_definition_and_its_outcome_no_wire() -> None:

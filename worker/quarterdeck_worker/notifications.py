@@ -5,7 +5,7 @@ from typing import Final, Protocol, assert_never
 
 import msgspec
 
-from quarterdeck_protocol.link.credit import TokenBucket
+from quarterdeck_protocol.limits import TokenBucket
 from quarterdeck_protocol.link.frames import (
     Asked,
     AskEnded,

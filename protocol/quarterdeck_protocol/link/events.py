@@ -45,7 +45,7 @@ class LinkTerms(msgspec.Struct, frozen=True):
             that one tells is that a worker may go on: a dead supervisor is noticed at once, by the zygote.
         supervisor_patience_s: a longer one means that it hangs; enough for one that somebody has stopped for a while.
         backstop_s: how much later than the worker the supervisor gives up a request itself.
-        window_units: what may be under way and not yet credited; see `credit`.
+        window_units: what may be under way and not yet credited; see `limits`.
         max_waiting: frames that wait for credit before new requests are refused.
     """
 

@@ -18,10 +18,10 @@ from typing import Final
 import msgspec
 
 from quarterdeck_protocol.faults import sayable
+from quarterdeck_protocol.limits import UNIT_BYTES, BeatRate, Deadlines, Outbox, Pause, PeerCredit
 from quarterdeck_protocol.moments import last_moment
 
 from . import events, frames
-from .credit import UNIT_BYTES, BeatRate, Deadlines, Outbox, Pause, PeerCredit
 from .frame_bytes import WireError, decode
 
 PAUSE_S: Final = 1.0

@@ -111,17 +111,24 @@ def canonical_json(value: object) -> str:
     Raises:
         TypeError: something in it is no JSON value.
     """
-    text: list[str] = []
+    return "".join(json_pieces(value))
+
+
+def json_pieces(value: object) -> Iterator[str]:
+    """The canonical JSON of a value in pieces; what nobody takes is not made.
+
+    Raises:
+        TypeError: something in it is no JSON value.
+    """
     opened = [_spell(value)]
     while opened:
         piece = next(opened[-1], None)
         if piece is None:
             opened.pop()
         elif isinstance(piece, str):
-            text.append(piece)
+            yield piece
         else:
             opened.append(piece)
-    return "".join(text)
 
 
 def digest(value: object) -> str:

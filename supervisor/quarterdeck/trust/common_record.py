@@ -14,7 +14,7 @@ from typing import Final
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
-from quarterdeck_protocol.link.credit import TokenBucket
+from quarterdeck_protocol.limits import TokenBucket
 
 from .judge.verdicts import Decision
 

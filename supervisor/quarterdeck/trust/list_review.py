@@ -15,7 +15,7 @@ from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import LedgerEvent, Subject
 from quarterdeck.ledger.events.fold import Entry, Item, ServerKey
-from quarterdeck_protocol.link.credit import TokenBucket
+from quarterdeck_protocol.limits import TokenBucket
 
 from .common_record import CommonRecord
 from .judge.documents import Document, ServerLists, bodies_of, documents_of, value_of

@@ -205,13 +205,6 @@ def test_what_is_no_frame_is_refused(wire: object) -> None:
         DECODER.decode(msgpack.packb(wire))
 
 
-@pytest.mark.parametrize("frame", [Beat(), Call(1, 1.0, "t"), Lost(FAULT)], ids=lambda frame: type(frame).__name__)
-def test_frames_are_frozen(frame: Frame) -> None:
-    """They are values: what was sent cannot change while it waits."""
-    with pytest.raises(AttributeError):
-        frame.request_id = 2  # type: ignore[union-attr, misc]
-
-
 def test_an_order_a_start_and_a_card_survive_json() -> None:
     """They are bodies, and cross as JSON."""
     order = OpenOrder(

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from quarterdeck_protocol.link.credit import UNIT_BYTES
+from quarterdeck_protocol.limits import UNIT_BYTES
 from quarterdeck_protocol.link.events import Arrived, Expired, Late, Overdue, Refusal, Side, Silent, Violated
 from quarterdeck_protocol.link.frame_bytes import encode
 from quarterdeck_protocol.link.frames import Answer, Beat, Call, Credit, List, ListChanged, Log, Lost, Progress

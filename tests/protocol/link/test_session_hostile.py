@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quarterdeck_protocol.limits import UNIT_BYTES, units
 from quarterdeck_protocol.link import frames
-from quarterdeck_protocol.link.credit import UNIT_BYTES, units
 from quarterdeck_protocol.link.events import (
     CARRIERS,
     MAX_REASON_CHARS,

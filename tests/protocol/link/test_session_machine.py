@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
+from quarterdeck_protocol.limits import UNIT_BYTES, units
 from quarterdeck_protocol.link import frames
-from quarterdeck_protocol.link.credit import UNIT_BYTES, units
 from quarterdeck_protocol.link.events import (
     Arrived,
     Expired,

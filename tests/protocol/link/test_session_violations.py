@@ -5,7 +5,7 @@ from math import inf, nan
 import msgpack
 import pytest
 
-from quarterdeck_protocol.link.credit import UNIT_BYTES
+from quarterdeck_protocol.limits import UNIT_BYTES
 from quarterdeck_protocol.link.events import MAX_REASON_CHARS, Arrived, LinkTerms, Violated
 from quarterdeck_protocol.link.frame_bytes import encode
 from quarterdeck_protocol.link.frames import Answer, Beat, Call, Cancel, Credit, Failed, List, ListChanged, Welcome

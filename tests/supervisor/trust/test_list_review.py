@@ -26,7 +26,7 @@ from quarterdeck.trust import list_review as module
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck.trust.list_review import CAPACITY_BYTES, REFILL_BYTES_PER_S
 from quarterdeck_protocol.configs import TrustMode
-from quarterdeck_protocol.link.credit import TokenBucket
+from quarterdeck_protocol.limits import TokenBucket
 
 pytestmark = pytest.mark.anyio
 

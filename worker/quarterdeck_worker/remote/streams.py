@@ -14,7 +14,7 @@ import httpx2
 import msgspec
 
 from quarterdeck_protocol.backoff import Backoff, Pace
-from quarterdeck_protocol.link.credit import TokenBucket
+from quarterdeck_protocol.limits import TokenBucket
 
 from .bodies import is_event_stream
 from .event_filter import EventFilter

@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec import Raw
 
-from quarterdeck_protocol.link.credit import Deadlines
+from quarterdeck_protocol.limits import Deadlines
 from quarterdeck_protocol.mcp.jsonrpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
-from quarterdeck_protocol.link.credit import Deadlines
+from quarterdeck_protocol.limits import Deadlines
 from quarterdeck_protocol.mcp.jsonrpc import (
     INVALID_REQUEST,
     BodyError,

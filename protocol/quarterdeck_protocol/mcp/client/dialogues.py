@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from quarterdeck_protocol.link.credit import Deadlines
+from quarterdeck_protocol.limits import Deadlines
 
 from .events import Event
 from .steps import Ask, Dialogue, ErrorReply, SilenceError

@@ -20,9 +20,17 @@ from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.trust.configured_servers import row_of
 from quarterdeck.trust.judge.documents import listed_documents
 from quarterdeck.trust.judge.overview import survey
-from quarterdeck.trust.lock.draft import Draft, MissingDocumentError, draft_lock
 from quarterdeck.trust.lock.ignores import Ignores
-from quarterdeck.trust.lock.lockfile import DeckLock, Drift, LockChange, difference, drift
+from quarterdeck.trust.lock.lockfile import (
+    DeckLock,
+    Draft,
+    Drift,
+    LockChange,
+    MissingDocumentError,
+    difference,
+    draft_lock,
+    drift,
+)
 from quarterdeck.trust.lock_files import LockFileError, MissingLockError, load_ignores, load_lock, save_lock
 from quarterdeck_protocol.offers import Listing
 

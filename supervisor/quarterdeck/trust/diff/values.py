@@ -3,14 +3,13 @@
 What a server wrote is quoted in one line, escaped and cut: no controls, nothing invisible, no text that runs backwards.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum, StrEnum
-from json.encoder import encode_basestring
 from typing import Final, NamedTuple
 
 import msgspec
 
-from quarterdeck_protocol.schema.canonical import canonical_json
+from quarterdeck_protocol.schema.canonical import canonical_json, json_pieces
 
 Path = tuple[str | int, ...]
 """The steps from a document's root."""
@@ -152,7 +151,7 @@ def spelled(value: object, limit: int) -> str:
     """A JSON value as compact JSON, keys sorted; no more than about `limit` characters of it are made."""
     pieces: list[str] = []
     length = 0
-    for piece in _spell(value):
+    for piece in json_pieces(value):
         pieces.append(piece)
         length += len(piece)
         if length > limit:
@@ -187,57 +186,6 @@ def _parting(one: str, other: str) -> int:
         else:
             high = middle - 1
     return low
-
-
-def _spell(value: object) -> Iterator[str]:
-    opened: list[Iterator[object]] = [iter((value,))]
-    while opened:
-        item = next(opened[-1], opened)
-        if item is opened:
-            opened.pop()
-        elif isinstance(item, _Literal):
-            yield item
-        elif isinstance(item, Mapping):
-            opened.append(_members(item))
-        elif isinstance(item, list | tuple):
-            opened.append(_elements(item))
-        else:
-            yield _scalar(item)
-
-
-class _Literal(str):
-    """Punctuation, not a value."""
-
-    __slots__ = ()
-
-
-def _members(value: Mapping[object, object]) -> Iterator[object]:
-    yield _Literal("{")
-    for index, key in enumerate(sorted(map(str, value))):
-        yield _Literal(f"{',' if index else ''}{encode_basestring(key)}:")
-        yield value[key]
-    yield _Literal("}")
-
-
-def _elements(value: Sequence[object]) -> Iterator[object]:
-    yield _Literal("[")
-    for index, item in enumerate(value):
-        if index:
-            yield _Literal(",")
-        yield item
-    yield _Literal("]")
-
-
-def _scalar(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return encode_basestring(value)
-        case _:
-            return str(value)
 
 
 def _escape(character: str) -> str:

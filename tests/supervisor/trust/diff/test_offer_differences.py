@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.trust.diff.offer_differences import capability_differences, prompt_differences, resource_differences
+from quarterdeck.trust.diff.changes import capability_differences, prompt_differences, resource_differences
 
 ONE: dict[str, Any] = {"name": "plan", "description": "Plan.", "arguments": [{"name": "day"}, {"name": "place"}]}
 

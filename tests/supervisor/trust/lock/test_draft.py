@@ -22,9 +22,8 @@ from quarterdeck.ledger.events.events import Authority, LedgerEvent, Stored, Sub
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.trust.judge.documents import instructions_document, listed_documents
 from quarterdeck.trust.judge.overview import survey
-from quarterdeck.trust.lock.draft import Draft, MissingDocumentError, draft_lock
 from quarterdeck.trust.lock.ignores import Ignores
-from quarterdeck.trust.lock.lockfile import DeckLock, drift, lock_of
+from quarterdeck.trust.lock.lockfile import DeckLock, Draft, MissingDocumentError, draft_lock, drift, lock_of
 
 PRESENT_HEAD = Head(9, "ab" * 32)
 FIRST = [seen(TOLD), approved(TOLD), seen(NOW), approved(NOW), seen(ZONE), approved(ZONE)]

@@ -1,15 +1,15 @@
-"""Credit, rates, heartbeats and deadlines of one link, as either end books them.  Pure.
+"""What may be sent, spent and waited for: credit, rates, heartbeats and deadlines, as one end books them.  Pure.
 
-Handshake, beats and credit itself cost nothing; every other frame costs `units`.  An end with any credit left may
-send one frame of any size, and owes the rest: so a body larger than the window passes, alone.
+On a link, handshake, beats and credit itself cost nothing; every other frame costs `units`.  An end with any credit
+left may send one frame of any size, and owes the rest: so a body larger than the window passes, alone.
 """
 
 from collections import deque
 from math import inf
 from typing import Final
 
-from .frame_bytes import WireError, WireLimits, encode
-from .frames import (
+from .link.frame_bytes import WireError, WireLimits, encode
+from .link.frames import (
     AskAnswer,
     AskEnded,
     Authorize,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck_protocol.link import credit
-from quarterdeck_protocol.link.credit import (
+from quarterdeck_protocol import limits
+from quarterdeck_protocol.limits import (
     BEATS_AHEAD,
     MAX_PAUSE_S,
     UNIT_BYTES,
@@ -22,7 +22,7 @@ from quarterdeck_protocol.link.credit import (
 from quarterdeck_protocol.link.frame_bytes import WireLimits
 from quarterdeck_protocol.link.frames import Beat, Call, Cancel, Condemn, Frame, List, ListChanged, Log, Lost, Started
 
-from .link_ends import FAULT, LIMITS, frames_of
+from .link.link_ends import FAULT, LIMITS, frames_of
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_full_queue_has_room_for_what_must_be_told(waiting: list[Frame], frame
 
 def test_a_queue_of_large_bodies_is_full_before_it_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients with large arguments would fill our memory through one worker that hangs."""
-    monkeypatch.setattr(credit, "MAX_WAITING_BYTES", 100)
+    monkeypatch.setattr(limits, "MAX_WAITING_BYTES", 100)
     outbox = _outbox(1)
     outbox.send(Cancel(0), b"")
     for key in (1, 2, 3):
@@ -191,32 +191,6 @@ def test_beats_without_a_pause_are_too_many() -> None:
     assert allowed == [True] * (BEATS_AHEAD + 10) + [False] * (90 - BEATS_AHEAD)
 
 
-def test_what_is_due_rings_once_and_stays() -> None:
-    """Its late reply must still find it."""
-    deadlines = Deadlines()
-    for key, at in ((1, 3.0), (2, 1.0), (3, 2.0)):
-        deadlines.add(key, at)
-    assert deadlines.soonest == 1.0
-    assert deadlines.due(0.5) == []
-    assert deadlines.due(2.0) == [2, 3]
-    assert deadlines.due(2.5) == []
-    assert deadlines.soonest == 3.0
-    assert (len(deadlines), 2 in deadlines) == (3, True)
-    assert deadlines.due(9.0) == [1]
-    assert deadlines.soonest == inf
-
-
-def test_what_was_removed_does_not_ring() -> None:
-    """A reply ends the wait, once."""
-    deadlines = Deadlines()
-    deadlines.add(1, 1.0)
-    assert deadlines[1] == 1.0
-    assert deadlines.remove(1)
-    assert not deadlines.remove(1)
-    assert 1 not in deadlines
-    assert deadlines.due(2.0) == []
-
-
 @given(
     st.lists(st.tuples(st.sampled_from(["add", "remove", "due"]), st.integers(0, 5), st.integers(0, 20)), max_size=40)
 )
@@ -252,21 +226,6 @@ def test_a_budget_allows_a_burst_then_a_rate(burst: int, rate: float, moments: l
     """A flood would pass, or an honest server's burst would not."""
     budget = TokenBucket(burst, rate, 0.0)
     assert [not budget.take(1, now) for now in moments] == taken
-
-
-@given(
-    st.lists(st.tuples(st.floats(0, 10), st.integers(0, 30)), max_size=200),
-    st.integers(1, 20),
-    st.sampled_from([0.5, 1.0, 8.0]),
-)
-def test_a_budget_is_never_exceeded(steps: list[tuple[float, int]], capacity: int, rate: float) -> None:
-    """Some pattern of moments would let a flood through, or fill the disk that all servers share."""
-    budget = TokenBucket(capacity, rate, 0.0)
-    now, spent = 0.0, 0
-    for gap, cost in steps:
-        now += gap
-        spent += 0 if budget.take(cost, now) else min(cost, capacity)
-        assert spent <= capacity + now * rate + 1e-6
 
 
 def test_a_deadline_is_put_off_for_as_long_as_a_person_is_asked() -> None:

@@ -14,12 +14,6 @@ def test_an_id_is_its_name_and_never_empty() -> None:
         capability_id("")
 
 
-def test_kinds_and_profiles_are_the_documented_strings() -> None:
-    """Users compare them with those."""
-    assert [*Profile] == ["authoring", "survey", "all"]
-    assert [*DeckFaultKind] == ["unknown_capability", "build_failed", "bridge", "backend"]
-
-
 def test_a_fault_reads_as_its_message_and_keeps_its_cause() -> None:
     """A log line would say nothing, or hide what went wrong."""
     cause = LookupError("gone")

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.tools.cards import PlayedCard
@@ -69,16 +70,6 @@ def test_it_holds_the_twelve_then_the_seven() -> None:
     assert all(card.summary for card in capability_cards())
 
 
-def test_it_is_made_once() -> None:
-    """Every session would build it anew."""
-    assert capability_cards() is capability_cards()
-
-
-def test_no_id_stands_twice() -> None:
-    """A later row could take a built-in's place."""
-    assert len(set(capability_ids())) == len(capability_ids())
-
-
 def test_a_row_is_found_by_its_id_or_not_at_all() -> None:
     """A misspelt name would raise, or find something."""
     found = find_card("bash")
@@ -88,11 +79,6 @@ def test_a_row_is_found_by_its_id_or_not_at_all() -> None:
     assert find_card("") is None
 
 
-def test_app_cards_are_in_all_alone() -> None:
-    """A session that may only look would be handed cards that act."""
-    assert {card.profiles for card in capability_cards() if card.id in APP_TITLES} == {(Profile.ALL,)}
-
-
 def test_the_profiles_select_seven_twelve_and_nineteen() -> None:
     """`authoring` observes only, `survey` changes too: the names are inverted on purpose."""
     names = {profile: [str(card.id) for card in cards_for_profile(profile)] for profile in Profile}
@@ -100,11 +86,6 @@ def test_the_profiles_select_seven_twelve_and_nineteen() -> None:
     assert names[Profile.SURVEY] == [*BUILTIN_TITLES]
     assert names[Profile.ALL] == capability_ids()
     assert len(names[Profile.ALL]) == 19
-
-
-def test_a_row_without_profiles_is_catalogued_and_never_selected() -> None:
-    """A grafted tool would be provisioned as if it were the deck's."""
-    assert not any(row("fs__read", "").in_profile(profile) for profile in Profile)
 
 
 def test_every_card_of_the_catalogue_has_the_rows_name_and_title() -> None:
@@ -117,6 +98,38 @@ def test_every_card_of_the_catalogue_has_the_rows_name_and_title() -> None:
         assert card.parameters["additionalProperties"] is False
         assert card.hints is not None
         assert card.read_only == card.hints.read_only
+
+
+ARGUMENTS = {
+    "read": "path [offset] [limit]",
+    "ls": "[path] [showHidden]",
+    "grep": "pattern [path] [flags] [maxMatches]",
+    "find": "query [path] [type]",
+    "websearch": "query [maxResults]",
+    "webfetch": "url [maxBytes]",
+    "todo_read": "",
+    "write": "path content",
+    "edit": "path oldText newText [replaceAll]",
+    "bash": "command [timeoutMs] [cwd]",
+    "process": "action [command] [id]",
+    "todo_set": "items",
+    "todo": "action [items]",
+    "bg-process": "action [command] [id] [sinceLast]",
+    "task": "objective [agent] [context]",
+    "saas-action": "action [slug] [arguments] [toolkits] [query]",
+    "memory": "action [content]",
+    "enter_plan_mode": "",
+    "exit_plan_mode": "plan",
+}
+
+
+def test_every_tool_takes_the_arguments_that_models_know_it_by() -> None:
+    """A model that knows the tool from elsewhere, or from yesterday, would be refused."""
+    found = {}
+    for each in capability_cards():
+        schema: Any = each.build(DeckContext("/work")).parameters
+        found[each.id] = " ".join(name if name in schema["required"] else f"[{name}]" for name in schema["properties"])
+    assert found == ARGUMENTS
 
 
 HINTS = ("read_only", "destructive", "idempotent", "open_world")
@@ -153,13 +166,6 @@ async def say(box: ToolBox, name: str, **arguments: object) -> object:
     outcome = await box.runner.run(ToolCall("1", name, arguments), CancelToken())
     assert not outcome.is_error, outcome.output
     return outcome.output
-
-
-@pytest.mark.parametrize("profile", Profile)
-def test_a_deck_holds_what_its_profile_selects(profile: Profile) -> None:
-    """A session would have other tools than the help says."""
-    deck = provision_deck(profile, DeckContext("/work"))
-    assert names(deck) == [card.id for card in cards_for_profile(profile)]
 
 
 def test_a_card_that_cannot_be_built_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,20 +241,6 @@ async def test_a_box_has_one_store_for_each_checklist_and_shares_none(tmp_path: 
     assert "(empty)" in str(await say(theirs, "memory", action="read"))
 
 
-@pytest.mark.anyio
-async def test_the_two_checklists_of_a_session_are_apart(tmp_path: Path) -> None:
-    """One tool's list would replace the other's."""
-    box = provision_deck(Profile.ALL, DeckContext(str(tmp_path))).into_tool_box()
-    await say(box, "todo_set", items=[{"id": "1", "text": "dig", "status": "active"}])
-    assert await say(box, "todo", action="read") == "The checklist is empty."
-
-
-def test_the_hosts_context_is_the_base() -> None:
-    """Roots, sandbox and budget of the host would not apply."""
-    base = inert_context()
-    assert base_context(DeckContext("/work", base=base)) is base
-
-
 def test_the_decks_read_state_reaches_the_tools_without_a_new_identity() -> None:
     """The read-before-edit gate would never see what was read, or lose the session's stores."""
     state, base = object(), inert_context()
@@ -256,8 +248,3 @@ def test_the_decks_read_state_reaches_the_tools_without_a_new_identity() -> None
         ctx = base_context(DeckContext("/work", DeckFramework(read_state=state), base=given))
         assert ctx.framework.read_state is state
         assert (ctx == base) is (given is base)
-
-
-def test_without_a_host_the_tools_work_in_the_workspace(tmp_path: object) -> None:
-    """A deck on its own would look for files somewhere else."""
-    assert base_context(DeckContext(str(tmp_path))).cwd == str(tmp_path)

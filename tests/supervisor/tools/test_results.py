@@ -5,7 +5,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.tools.contexts import UNLIMITED_BUDGET
 
 from quarterdeck.tools.results import (
     STANDARD_BUDGET,
@@ -41,11 +40,6 @@ def test_blocks_become_one_json_value_and_none_is_lost(content: list[ContentBloc
     assert project_content(content) == output
 
 
-def test_blocks_say_their_kind() -> None:
-    """Code that branches on the kind would need isinstance."""
-    assert (TEXT.kind, JSON.kind) == ("text", "json")
-
-
 def test_an_outcome_carries_error_and_wire_unchanged() -> None:
     """A server's own result would be replaced by our projection."""
     wire = WireResult(b'{"content":[]}', "2025-11-25")
@@ -65,12 +59,6 @@ def test_a_structure_is_shown_as_json_and_goes_along_as_it_is() -> None:
     result = ToolResult.of_output(Found(how_many=2), TEXT)
     assert result.content == (JsonContentBlock({"howMany": 2}), TEXT)
     assert result.to_outcome("7").structured == {"howMany": 2}
-
-
-def test_text_and_error_results_are_one_block() -> None:
-    """Tools would spell out the same three nested calls everywhere."""
-    assert ToolResult.of_text("x") == ToolResult((TextContentBlock("x"),))
-    assert ToolResult.of_error("x") == ToolResult((TextContentBlock("x"),), is_error=True)
 
 
 def test_mcp_blocks_reach_an_mcp_client_as_they_are() -> None:
@@ -135,12 +123,6 @@ def test_what_is_kept_and_what_is_named_add_up(text: str, kind: BudgetKind, max_
 def test_the_default_notice_names_the_bytes_left_out() -> None:
     """A model would take the rest for the whole."""
     assert "1,234 bytes" in clamp("x" * (64 * 1024 + 1234), STANDARD_BUDGET)
-
-
-def test_the_unlimited_budget_cuts_nothing() -> None:
-    """Results of tools that run elsewhere would be damaged."""
-    text = "x" * 100_000
-    assert clamp(text, UNLIMITED_BUDGET) is text
 
 
 def test_a_negative_budget_is_refused() -> None:

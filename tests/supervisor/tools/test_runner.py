@@ -9,7 +9,6 @@ from support.tools.allowances import OnlyReads
 from support.tools.cards import PlayedCard
 from support.tools.contexts import inert_context
 
-from quarterdeck.embedding.deck import project_result
 from quarterdeck.tools import runner
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.results import BudgetKind, JsonContentBlock, OutputBudget, TextContentBlock, ToolResult
@@ -19,25 +18,6 @@ from quarterdeck_protocol.tools import CancelToken, Client, ProgressNote, ToolCa
 
 async def call(box: DeckToolBox, name: str, value: object = None) -> ToolOutcome:
     return await box.runner.run(ToolCall("7", name, value), CancelToken())
-
-
-@pytest.mark.parametrize(
-    ("content", "output"),
-    [
-        ((TextContentBlock("a"),), "a"),
-        ((JsonContentBlock({"a": [1]}),), {"a": [1]}),
-        ((), []),
-        (
-            (TextContentBlock("a"), JsonContentBlock(None)),
-            [{"type": "text", "text": "a"}, {"type": "json", "value": None}],
-        ),
-    ],
-)
-def test_a_result_is_projected_without_losing_a_block(content: tuple[object, ...], output: object) -> None:
-    """A caller would see a part of what the tool said."""
-    wire = WireResult(b"{}", "2025-11-25")
-    result = ToolResult(content, is_error=True, wire=wire)  # type: ignore[arg-type]
-    assert project_result("7", result) == ToolOutcome("7", output, is_error=True, wire=wire)
 
 
 def test_descriptors_carry_all_that_a_client_is_shown() -> None:
@@ -163,12 +143,6 @@ async def test_a_text_that_cannot_be_kept_is_cut_all_the_same(tmp_path: Path) ->
     """A full disk would take away even what there is room for."""
     cut = await fit_result(ToolResult.of_text("0123456789abcdef"), "probe", BUDGET, OverflowFiles(tmp_path / "gone"))
     assert text_of(cut) == "01234\n[6 bytes left out]\nbcdef"
-
-
-@pytest.mark.anyio
-async def test_without_a_place_a_text_is_only_cut() -> None:
-    """A tool in a bare context would fail on a long output."""
-    assert "left out]" in text_of(await fit_result(ToolResult.of_text("x" * 99), "probe", BUDGET, None))
 
 
 @pytest.mark.anyio

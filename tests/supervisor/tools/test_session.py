@@ -202,13 +202,6 @@ async def test_what_was_changed_and_noted_stays_after_the_end_and_the_rest_goes(
     assert session.paths.memory.read_text() == "a note"
 
 
-async def test_a_session_that_kept_nothing_leaves_nothing(workspace: Path) -> None:
-    """Every client that only lists tools would leave a directory."""
-    async with session_in(workspace):
-        pass
-    assert list(workspace_paths(workspace).sessions.iterdir()) == []
-
-
 @pytest.mark.parametrize("tool", ["bg-process", "process"])
 async def test_the_end_stops_what_runs_in_the_background(workspace: Path, tool: str) -> None:
     """A server that an agent started would hold its port for ever."""

@@ -9,7 +9,7 @@ import pytest
 from support.processes.running import python_child
 
 from quarterdeck.common.locks import STAGING_GRACE_S
-from quarterdeck.config.places.paths import SessionPaths, UnsafePathError, WorkspacePaths, workspace_paths
+from quarterdeck.config.places.paths import SessionPaths, WorkspacePaths, workspace_paths
 from quarterdeck.tools.session import SessionDirectory, prune
 
 
@@ -129,14 +129,6 @@ def test_what_is_no_session_is_left_alone(workspace: WorkspacePaths) -> None:
     (workspace.sessions / "keep").mkdir()
     assert prune(workspace, keep=0) == ()
     assert names(workspace) == ["keep", "notes.txt"]
-
-
-def test_a_directory_that_others_may_use_is_refused(workspace: WorkspacePaths) -> None:
-    """Another user could plant what file tools would then read as the session's own."""
-    workspace.create()
-    workspace.sessions.chmod(0o777)
-    with pytest.raises(UnsafePathError):
-        SessionDirectory.create(workspace)
 
 
 def test_pruning_where_nothing_was_ever_kept_is_no_error(workspace: WorkspacePaths) -> None:

@@ -3,7 +3,6 @@
 from enum import StrEnum
 from typing import Annotated, Literal
 
-import anyio
 import msgspec
 import pytest
 from hypothesis import given
@@ -33,7 +32,6 @@ from quarterdeck_protocol.tools import (
     ToolDescriptor,
     ToolHints,
     ToolOutcome,
-    WireResult,
 )
 
 SCHEMA = {"type": "object", "properties": {}}
@@ -78,58 +76,6 @@ async def test_input_is_read_as_models_mean_it(given: object, received: object) 
     """A model that sends its arguments as a string, or none, would fail at every call."""
     outcome = await tool_of(give_back).invoke(ToolCall("1", "probe", given), inert_context())
     assert outcome == ToolOutcome("1", received)
-
-
-@pytest.mark.anyio
-async def test_the_wire_result_is_copied_unchanged() -> None:
-    """A client would get our projection in place of the server's own result."""
-    wire = WireResult(b"{}", "2025-11-25")
-
-    async def run(arguments: object, ctx: ToolContext) -> ToolResult:
-        return ToolResult([JsonContentBlock(1)], is_error=True, wire=wire)
-
-    outcome = await tool_of(run).invoke(ToolCall("1", "probe", {}), inert_context())
-    assert outcome.wire is wire
-    assert outcome.is_error
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (ValueError("no such thing"), "probe did not finish: no such thing"),
-        (ValueError(), "probe did not finish: ValueError"),
-    ],
-)
-async def test_an_exception_becomes_an_outcome(error: Exception, text: str) -> None:
-    """One bad tool would end the session."""
-    outcome = await tool_of(fail).invoke(ToolCall("1", "probe", error), inert_context())
-    assert outcome == ToolOutcome("1", text, is_error=True)
-
-
-@pytest.mark.anyio
-async def test_a_call_that_is_cancelled_already_does_not_run() -> None:
-    """A tool would have its effect after the user said stop."""
-    cancel = CancelToken()
-    cancel.cancel()
-    call = ToolCall("1", "probe", AssertionError("it ran"))
-    outcome = await tool_of(fail).invoke(call, inert_context().with_cancel(cancel))
-    assert outcome.is_error
-    assert "cancelled" in str(outcome.output)
-
-
-@pytest.mark.anyio
-async def test_cancelling_the_task_is_not_swallowed() -> None:
-    """A session could not be stopped."""
-
-    async def run(arguments: object, ctx: ToolContext) -> ToolResult:
-        scope.cancel()
-        await anyio.sleep_forever()
-        return ToolResult.of_text("awake")
-
-    with anyio.CancelScope() as scope:
-        await tool_of(run).invoke(ToolCall("1", "probe", {}), inert_context())
-    assert scope.cancelled_caught
 
 
 @pytest.mark.anyio
@@ -274,20 +220,6 @@ def test_arguments_arrive_as_their_type() -> None:
     assert read_arguments(Probe, given) == Probe(
         path="x", max_bytes=5, rows=(Row(task="t", title="b"),), anything={"a": [1]}
     )
-
-
-def test_a_whole_number_may_be_written_with_a_point() -> None:
-    """A call would fail after its schema had accepted it."""
-    assert read_arguments(Probe, {"path": "x", "maxBytes": 5.0}).max_bytes == 5
-
-
-@pytest.mark.parametrize(
-    "given", [{}, {"path": 1}, {"path": "x", "maxBytes": 1e30}, {"path": "x", "more": 1}, [], None]
-)
-def test_what_the_schema_refuses_is_refused(given: object) -> None:
-    """A tool would run on something that nobody checked."""
-    with pytest.raises(ValueError, match=r"."):
-        read_arguments(Probe, given)
 
 
 async def echo(arguments: Probe, _: ToolContext) -> ToolResult:

@@ -1,7 +1,6 @@
 """`ls`: what is in a directory, one row an entry."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 from msgspec import Meta
@@ -19,20 +18,6 @@ MAX_ROWS: Final = 1_000
 
 MAX_HIDDEN: Final = 200_000
 """Looked at to find `MAX_ROWS` entries that are not hidden; each costs a system call, all of them a second."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """What is shown of a directory.
-
-    Attributes:
-        total: how many entries would be shown if there were room.
-        hidden: how many are not, because of their names.
-    """
-
-    rows: Sequence[DirectoryEntry]
-    total: int
-    hidden: int
 
 
 class LsArguments(Arguments, frozen=True):
@@ -61,16 +46,17 @@ async def _ls(arguments: LsArguments, ctx: ToolContext) -> ToolResult:
         stat = await ctx.fs.stat(path)
         if not stat.is_directory:
             return ToolResult.of_error(f"{spell(path)} is not a directory. Use read to see what is in a file.")
-        listing = await _listing(path, arguments.show_hidden, ctx)
+        rows, total, hidden = await _list(path, arguments.show_hidden, ctx)
     except (OSError, ValueError) as error:
         return ToolResult.of_error(explain(error, path))
-    return ToolResult.of_text(render(path, listing))
+    return ToolResult.of_text(_render(path, rows, total, hidden))
 
 
-async def _listing(path: str, shows_hidden: bool, ctx: ToolContext) -> Listing:
+async def _list(path: str, shows_hidden: bool, ctx: ToolContext) -> tuple[Sequence[DirectoryEntry], int, int]:
+    """The rows, how many there would be if there were room, and how many hidden entries there are besides."""
     entries, total = await ctx.fs.list_directory(path, MAX_ROWS)
     if shows_hidden:
-        return Listing(_sorted(entries), total, 0)
+        return _sorted(entries), total, 0
     hidden = sum(map(_is_hidden, (entry.name for entry in entries)))
     if total > len(entries):
         # Names are cheap, entries are not: so the hidden ones are counted by name, and no more entries than needed
@@ -78,7 +64,7 @@ async def _listing(path: str, shows_hidden: bool, ctx: ToolContext) -> Listing:
         hidden = sum(map(_is_hidden, await ctx.fs.readdir(path)))
         entries, total = await ctx.fs.list_directory(path, MAX_ROWS + min(hidden, MAX_HIDDEN))
     rows = _sorted([entry for entry in entries if not _is_hidden(entry.name)])[:MAX_ROWS]
-    return Listing(rows, max(len(rows), total - hidden), hidden)
+    return rows, max(len(rows), total - hidden), hidden
 
 
 def _is_hidden(name: str) -> bool:
@@ -89,17 +75,15 @@ def _sorted(entries: Sequence[DirectoryEntry]) -> Sequence[DirectoryEntry]:
     return sorted(entries, key=lambda entry: (entry.kind is not EntryKind.DIRECTORY, entry.name.casefold(), entry.name))
 
 
-def render(path: str, listing: Listing) -> str:
-    """The listing for a model: what there is, then one line an entry."""
-    rows, name = listing.rows, spell(path)
-    hidden = counted(listing.hidden, "hidden entry", "hidden entries")
-    if not listing.total:
-        return f"{name} has only {hidden}: set showHidden to list them." if listing.hidden else f"{name} is empty."
-    heading = f"{counted(listing.total, 'entry', 'entries')} in {name}:"
-    if len(rows) < listing.total:
+def _render(path: str, rows: Sequence[DirectoryEntry], total: int, hidden: int) -> str:
+    name, unlisted = spell(path), counted(hidden, "hidden entry", "hidden entries")
+    if not total:
+        return f"{name} has only {unlisted}: set showHidden to list them." if hidden else f"{name} is empty."
+    heading = f"{counted(total, 'entry', 'entries')} in {name}:"
+    if len(rows) < total:
         heading += f" Only {len(rows):,} of them are listed; find can narrow them down."
-    if listing.hidden:
-        heading += f" {hidden} not listed (showHidden)."
+    if hidden:
+        heading += f" {unlisted} not listed (showHidden)."
     width = max([len("size"), *(len(str(entry.size_bytes)) for entry in rows)])
     table = (
         f"{entry.kind:<7}  {entry.size_bytes:>{width}}  {spell(entry.name)}{'/' * (entry.kind is EntryKind.DIRECTORY)}"

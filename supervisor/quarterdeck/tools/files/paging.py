@@ -152,21 +152,6 @@ _MAX_LINE_BYTES: Final = 4 * MAX_LINE_CHARS + 3
 
 
 @dataclass(frozen=True, slots=True)
-class PageRequest:
-    """Which lines are wanted.
-
-    Attributes:
-        first: the number of the first, from 1.
-        max_lines: 1 or more.
-        max_bytes: of all of them as they are shown; the first is shown in any case.
-    """
-
-    first: int
-    max_lines: int
-    max_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class PageLine:
     """A line without its end, or the beginning of one.
 
@@ -215,11 +200,27 @@ class Page:
 
 
 def read_page(
-    file: BinaryIO, head: bytes, encoding: TextEncoding, size_bytes: int, request: PageRequest, should_stop: ShouldStop
+    file: BinaryIO,
+    head: bytes,
+    encoding: TextEncoding,
+    size_bytes: int,
+    should_stop: ShouldStop,
+    *,
+    first: int,
+    max_lines: int,
+    max_bytes: int,
 ) -> Page:
-    """The lines that `request` wants, as many as fit, of a file whose `head`, by `SNIFF_BYTES` or whole, has been read.
+    """The lines from number `first` on, as many as fit.
 
-    `size_bytes` is that of the whole file, as far as known; `should_stop` is asked before each block.
+    Args:
+        file: read on after `head`, its first `SNIFF_BYTES` or all of it.
+        head: see `file`.
+        encoding: of the file.
+        size_bytes: of the whole file, as far as known.
+        should_stop: asked before each block.
+        first: from 1.
+        max_lines: 1 or more.
+        max_bytes: of all lines as they are shown; the first is shown in any case.
 
     Raises:
         StoppedError: `should_stop` said so.
@@ -228,24 +229,24 @@ def read_page(
     blocks = TextBlocks(file, head, encoding, should_stop)
     end = _line_end(head, encoding)
     reader = LineReader(blocks, end.encode())
-    skipped = reader.skip(request.first - 1)
+    skipped = reader.skip(first - 1)
     reader.limit(LOOK_AHEAD_BYTES)
     lines: list[PageLine] = []
-    left_bytes = request.max_bytes
+    left_bytes = max_bytes
     unseen = 0
-    while len(lines) < request.max_lines and (raw := reader.take(_MAX_LINE_BYTES)) is not None:
+    while len(lines) < max_lines and (raw := reader.take(_MAX_LINE_BYTES)) is not None:
         line = _line(raw, end, encoding)
-        left_bytes -= len(line.render(request.first + len(lines)).encode()) + 1
+        left_bytes -= len(line.render(first + len(lines)).encode()) + 1
         if lines and left_bytes < 0:
             unseen = 1
             break
         lines.append(line)
     if not lines:
-        return Page(request.first, (), skipped, end == CR)
+        return Page(first, (), skipped, end == CR)
     is_far = size_bytes - blocks.read_bytes > LOOK_AHEAD_BYTES
     rest = None if is_far else reader.count_rest()
     total = None if rest is None else skipped + len(lines) + unseen + rest
-    return Page(request.first, tuple(lines), total, end == CR)
+    return Page(first, tuple(lines), total, end == CR)
 
 
 def _line_end(head: bytes, encoding: TextEncoding) -> str:

@@ -19,7 +19,7 @@ from quarterdeck_protocol.tools import ToolHints
 
 from .file_access import NamedFile, ShouldStop, StoppedError, explain, read_state_of, read_up_to, size, spell, with_file
 from .file_content import CRLF, SNIFF_BYTES, Binary, Media, TextEncoding, kind_of
-from .paging import MAX_LINE_CHARS, Page, PageRequest, read_page
+from .paging import MAX_LINE_CHARS, Page, read_page
 
 DEFAULT_LINES: Final = 2_000
 """Most source files whole."""
@@ -90,8 +90,8 @@ async def _read(arguments: ReadArguments, ctx: ToolContext) -> ToolResult:
         if not stat.is_file:
             return ToolResult.of_error(f"{spell(path)} is not a regular file, but a device, a pipe or a socket.")
         real_path = await ctx.fs.real_path(path)
-        look = _look(_page_request(arguments, ctx), stat.size_bytes)
-        seen = await with_file(ctx, path, look)
+        room = min(ctx.budget.max_bytes, MAX_PAGE_BYTES) - HEADER_BYTES - 4 * len(path)
+        seen = await with_file(ctx, path, _look(arguments, room, stat.size_bytes))
     except StoppedError:
         return ToolResult.of_error(f"Reading {spell(path)} was cancelled.")
     except TimeoutError:
@@ -108,12 +108,9 @@ async def _read(arguments: ReadArguments, ctx: ToolContext) -> ToolResult:
     return result
 
 
-def _page_request(arguments: ReadArguments, ctx: ToolContext) -> PageRequest:
-    room = min(ctx.budget.max_bytes, MAX_PAGE_BYTES) - HEADER_BYTES - 4 * len(arguments.path)
-    return PageRequest(arguments.offset or 1, arguments.limit or DEFAULT_LINES, room)
-
-
-def _look(request: PageRequest, size_bytes: int) -> Callable[[BinaryIO, ShouldStop], Shown | MediaFile | Binary]:
+def _look(
+    arguments: ReadArguments, max_bytes: int, size_bytes: int
+) -> Callable[[BinaryIO, ShouldStop], Shown | MediaFile | Binary]:
     def look(file: BinaryIO, should_stop: ShouldStop) -> Shown | MediaFile | Binary:
         head = read_up_to(file, SNIFF_BYTES)
         kind = kind_of(head)
@@ -121,7 +118,9 @@ def _look(request: PageRequest, size_bytes: int) -> Callable[[BinaryIO, ShouldSt
             return MediaFile(kind, head + read_up_to(file, _max_bytes(kind) + 1 - len(head)))
         if isinstance(kind, Binary):
             return kind
-        return Shown(read_page(file, head, kind, size_bytes, request, should_stop), kind)
+        first, lines = arguments.offset or 1, arguments.limit or DEFAULT_LINES
+        page = read_page(file, head, kind, size_bytes, should_stop, first=first, max_lines=lines, max_bytes=max_bytes)
+        return Shown(page, kind)
 
     return look
 

@@ -4,7 +4,10 @@ ripgrep lists the files that are not ignored, in the session's own confinement; 
 walked through `Fs` for what ripgrep does not list: links, and directories without any file.
 """
 
+import fnmatch
 import os
+import re
+import unicodedata
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta
@@ -17,7 +20,6 @@ from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
-from .names import MAX_QUERY_CHARS, Listing, NameQuery
 from .ripgrep import Ending, NotRun, Search, SearchTarget, find_target, run_ripgrep, what_is_missing, with_progress
 from .ripgrep_output import PathReader
 
@@ -35,6 +37,15 @@ _MAX_NEST: Final = 200
 
 _MAX_COMPLAINT_CHARS: Final = 300
 """Of what ripgrep says when it does not search at all."""
+
+MAX_QUERY_CHARS: Final = 255
+"""The longest name that filesystems take."""
+
+MAX_DIRECTORIES: Final = 200_000
+"""That are kept to be walked; a tree with more is not searched to its end."""
+
+_SLACK: Final = 4_000
+"""Paths that are kept beyond those wanted before they are sorted: a few milliseconds' work."""
 
 _GIT: Final = ".git"
 
@@ -56,6 +67,96 @@ class FindArguments(Arguments, frozen=True):
     type: (
         Annotated[Literal["file", "dir"], Meta(description="file (links are files) or dir; both if absent.")] | None
     ) = None
+
+
+class NameQuery:
+    """A glob when it has `*` (any run of characters) or `?` (any one), all else as it is; otherwise a part of names.
+
+    Names are compared without case, and without regard to how accents are composed.  A comparison takes at most the
+    query's length times the name's: what `fnmatch` makes of a star and the text behind it never goes back.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = _fold(text)
+        is_glob = "*" in text or "?" in text
+        self._pattern = re.compile(fnmatch.translate(self._text.replace("[", "[[]"))) if is_glob else None
+
+    def matches(self, name: str) -> bool:
+        """Whether `name`, without directories, is one of those."""
+        name = _fold(name)
+        return self._text in name if self._pattern is None else self._pattern.match(name) is not None
+
+
+class Listing:
+    """Collects files as they are listed.
+
+    Attributes:
+        directories: those that hold a file at any depth, and the place itself, each with how many files and
+            directories of these it holds.
+        total: how many paths have a name that is looked for.
+        is_cut: whether there are more directories than are kept.
+    """
+
+    def __init__(
+        self, query: NameQuery, place: bytes, most: int, *, wants_files: bool, wants_directories: bool
+    ) -> None:
+        self.directories = {place: 0}
+        self.files = 0
+        self.total = 0
+        self.is_cut = False
+        self.wants_directories = wants_directories
+        self._wants_files = wants_files
+        self._query = query
+        self._place = place
+        self._most = most
+        self._found: list[bytes] = []
+        self._latest = place
+
+    def first(self) -> list[bytes]:
+        """The first `most` of the paths found, sorted, absolute; those of directories with a slash at the end."""
+        self._found = sorted(self._found, key=lambda path: path.split(b"/"))[: self._most]
+        return self._found
+
+    def add_file(self, path: bytes) -> None:
+        """Take a file, or whatever is not a directory."""
+        self.files += 1
+        directory, _, name = path.rpartition(b"/")
+        directory = directory or b"/"
+        if directory != self._latest:  # they mostly come one directory after another
+            self._latest = directory
+            self._add_parents(directory)
+        if directory in self.directories:
+            self.directories[directory] += 1
+        if self._wants_files:
+            self._add(path, name)
+
+    def add_directory(self, path: bytes) -> None:
+        """Take a directory, without a slash at the end."""
+        if self.wants_directories:
+            self._add(path + b"/", path.rpartition(b"/")[2])
+
+    def _add_parents(self, directory: bytes) -> None:
+        children = 0
+        while directory not in self.directories:
+            if len(self.directories) >= MAX_DIRECTORIES or len(directory) <= len(self._place):
+                self.is_cut = True
+                return
+            self.directories[directory] = children
+            self.add_directory(directory)
+            directory, children = directory.rpartition(b"/")[0] or b"/", 1
+        self.directories[directory] += children
+
+    def _add(self, path: bytes, name: bytes) -> None:
+        if not self._query.matches(name.decode("utf-8", "surrogateescape")):
+            return
+        self.total += 1
+        self._found.append(path)
+        if len(self._found) > self._most + _SLACK:
+            self.first()
+
+
+def _fold(text: str) -> str:
+    return text.lower() if text.isascii() else unicodedata.normalize("NFC", text).casefold()
 
 
 def find_tool() -> DefinedTool:

@@ -158,7 +158,7 @@ async def _run(ctx: ToolContext, search: Search, take: Callable[[bytes], bool]) 
         done = await ctx.shell.exec(
             _command(str(program), search),
             cwd="/",
-            env=_environment(search),
+            env={_PLACE_VARIABLE: search.place, _PATTERN_VARIABLE: search.pattern or ""},
             cancel=end,
             timeout_s=DEADLINE_S,
             on_output=on_output,
@@ -188,11 +188,6 @@ def _command(program: str, search: Search) -> str:
     words = shlex.join((program, *COMMON_OPTIONS, *search.options))
     # Not every shell can bound memory; those of the systems that we confine on can.
     return f'ulimit -v {_MEMORY_KIB} 2>/dev/null; exec {words} {pattern} -- "${_PLACE_VARIABLE}"'
-
-
-def _environment(search: Search) -> dict[str, str]:
-    pattern = {} if search.pattern is None else {_PATTERN_VARIABLE: search.pattern}
-    return {_PLACE_VARIABLE: search.place, **pattern}
 
 
 async def with_progress(ctx: ToolContext, words: Callable[[], str], work: Awaitable[T]) -> T:

@@ -6,15 +6,10 @@ import pytest
 from support.tools.cards import ask, text_of
 from support.tools.contexts import inert_context
 
-from quarterdeck.tools.card_types import DeckContext
 from quarterdeck.tools.cards import checklist
 from quarterdeck.tools.cards.checklist import (
     MAX_ITEMS,
     MAX_TEXT_CHARS,
-    TodoItem,
-    TodoLedger,
-    TodoState,
-    TodoWeight,
     todo_read_tool,
     todo_set_tool,
     todo_tool,
@@ -130,14 +125,6 @@ async def test_set_replaces_the_list_and_clears_it_without_items() -> None:
 
 
 @pytest.mark.anyio
-async def test_every_card_has_a_list_of_its_own() -> None:
-    """Two sessions would share one."""
-    ours, theirs = ask(todo_tool), ask(todo_tool)
-    await ours(action="set", items=[task()])
-    assert text_of(await theirs(action="read")) == "The checklist is empty."
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -158,19 +145,3 @@ async def test_a_wrong_call_changes_nothing_and_says_what_is_wrong(arguments: di
     assert result.is_error
     assert said in text_of(result)
     assert "[ ] kept" in text_of(await run(action="read"))
-
-
-def test_a_ledger_can_be_used_by_itself() -> None:
-    """A host that shows the list would have to parse a text."""
-    ledger = TodoLedger()
-    dig = TodoItem(task="dig", state=TodoState.ACTIVE, weight=TodoWeight.HIGH)
-    ledger.replace([dig])
-    assert ledger.items == (dig,)
-    assert ledger.render() == "Checklist, 1 of 1 open:\n[~] dig (high)"
-
-
-def test_what_a_client_may_assume() -> None:
-    """A client would ask its user before every tick on a list, or never."""
-    hints = todo_tool(DeckContext("/work")).hints
-    assert hints is not None
-    assert (hints.read_only, hints.destructive, hints.open_world) == (False, False, False)

@@ -188,12 +188,3 @@ async def test_leaving_without_a_plan_is_an_error(arguments: dict[str, object]) 
     result = await ask(exit_plan_mode_tool)(**arguments)
     assert result.is_error
     assert "plan" in text_of(result)
-
-
-def test_both_are_always_permitted() -> None:
-    """A session in plan mode could not ask to leave it."""
-    for build in (enter_plan_mode_tool, exit_plan_mode_tool):
-        card = build(DeckContext("/work"))
-        assert card.read_only
-        assert card.hints is not None
-        assert not card.hints.open_world

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from support.tools.cards import ask, text_of
 
-from quarterdeck.config.places.paths import UnsafePathError
 from quarterdeck.tools.card_types import DeckFramework
 from quarterdeck.tools.cards import memory
 from quarterdeck.tools.cards.memory import MAX_NOTE_BYTES, FileMemoryStore, InMemoryStore, memory_tool
@@ -24,14 +23,6 @@ async def test_a_note_is_read_appended_to_and_replaced() -> None:
     assert text_of(await run(action="replace", content="three")) == "Working memory:\nthree"
     assert text_of(await run(action="read")) == "Working memory:\nthree"
     assert text_of(await run(action="replace")) == "Working memory:\n(empty)"
-
-
-@pytest.mark.anyio
-async def test_every_card_has_a_note_of_its_own() -> None:
-    """Two sessions would share one."""
-    ours, theirs = ask(memory_tool), ask(memory_tool)
-    await ours(action="append", content="ours")
-    assert "(empty)" in text_of(await theirs(action="read"))
 
 
 @pytest.mark.anyio
@@ -136,11 +127,3 @@ async def test_a_file_that_is_no_note_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"x" * (MAX_NOTE_BYTES + 1))
     with pytest.raises(OSError, match="larger than"):
         await FileMemoryStore(path).read()
-
-
-@pytest.mark.anyio
-async def test_a_directory_that_others_may_use_is_refused(tmp_path: Path) -> None:
-    """Somebody else could put words into a model's memory."""
-    os.chmod(tmp_path, 0o777)
-    with pytest.raises(UnsafePathError):
-        await FileMemoryStore(tmp_path / "memory.md").write("x")

@@ -284,18 +284,6 @@ async def test_a_file_that_cannot_be_read_is_a_gap_and_never_an_absence(
 
 
 @pytest.mark.anyio
-async def test_a_file_that_is_too_large_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sparse file of terabytes would fill the memory."""
-    monkeypatch.setattr(checkpoint, "MAX_FILE_BYTES", 10)
-    store = Nodes()
-    for content in (b"x" * 10, b"x" * 11):
-        (tmp_path / "a").write_bytes(content)
-        await CheckpointingCard(PlayedCard("write"), store).run({"path": "a"}, make_local_context(tmp_path))
-    assert [previous for _, previous in store.kept] == [b"x" * 10]
-    assert [reason for _, reason in store.gaps] == ["it was larger than 10 bytes"]
-
-
-@pytest.mark.anyio
 async def test_calls_on_one_file_take_turns_and_others_do_not_wait(tmp_path: Path) -> None:
     """The second of two calls would keep what was there before the first; or a slow one would stop all."""
     go, started = asyncio.Event(), asyncio.Event()

@@ -16,7 +16,6 @@ from quarterdeck.tools.checkpoint.index import (
     NewerIndexError,
     Record,
     Start,
-    UnknownNodeError,
     encode,
     node_name,
     parse,
@@ -142,11 +141,6 @@ def test_numbers_go_on_after_nodes_are_gone() -> None:
     assert index.kept_bytes == 0
 
 
-def test_a_node_is_named_by_number_and_tool() -> None:
-    """A person could not tell what a node was."""
-    assert [node_name(7, "write"), node_name(12345, "edit")] == ["0007-write", "12345-edit"]
-
-
 def test_a_content_in_two_nodes_is_counted_once_and_needed_until_both_are_gone() -> None:
     """The bound would be reached too early, or an undo find nothing."""
     index = CheckpointIndex()
@@ -160,13 +154,6 @@ def test_a_content_in_two_nodes_is_counted_once_and_needed_until_both_are_gone()
     assert not index.uses("same")
     assert index.kept_bytes == 0
     index.drop("0002-write")
-
-
-def test_an_unknown_node_is_said() -> None:
-    """A slip would restore nothing and look done."""
-    with pytest.raises(UnknownNodeError, match="no checkpoint '0001-write'") as caught:
-        CheckpointIndex().plan("0001-write")
-    assert caught.value.node == "0001-write"
 
 
 def test_a_gap_is_planned_as_one() -> None:

@@ -15,7 +15,6 @@ from support.processes.running import DEADLINE_S, output
 from quarterdeck.common.tool_names import Profile
 from quarterdeck.tools.card_types import DeckContext, DeckFramework
 from quarterdeck.tools.catalogue import DeckToolBox, provision_deck
-from quarterdeck.tools.checkpoint.card import NodeStore
 from quarterdeck.tools.checkpoint.index import UnknownNodeError
 from quarterdeck.tools.checkpoint.restore import RestoredPath, RestoreOutcome
 from quarterdeck.tools.checkpoint.store import FileCheckpointStore
@@ -74,11 +73,6 @@ def put(path: Path, content: bytes | None) -> None:
         path.write_bytes(content)
 
 
-def test_it_is_a_store_with_nodes(store: FileCheckpointStore) -> None:
-    """Every change would go into one node, and could only be undone with all others."""
-    assert isinstance(store, NodeStore)
-
-
 @pytest.mark.anyio
 async def test_an_undo_brings_back_edits_and_deletes_what_was_new(work: Path, store: FileCheckpointStore) -> None:
     """A user would be left with an agent's mistake."""
@@ -119,17 +113,6 @@ async def test_an_undo_that_has_nothing_to_do_is_no_node(work: Path, store: File
     (work / "a").unlink()
     assert outcomes(await store.restore("0001-write", fs_of(work))) == {"a": "unchanged"}
     assert len(await store.nodes()) == 1
-
-
-@pytest.mark.anyio
-async def test_the_first_record_within_a_node_counts(work: Path, store: FileCheckpointStore) -> None:
-    """A call that writes a file twice would be undone halfway."""
-    await store.record(str(work / "a"), None)
-    await store.record(str(work / "a"), b"half")
-    [node] = await store.nodes()
-    assert node.name == "0001-session"
-    (work / "a").write_bytes(b"whole")
-    assert outcomes(await store.restore(node.name, fs_of(work))) == {"a": "deleted"}
 
 
 @pytest.mark.anyio

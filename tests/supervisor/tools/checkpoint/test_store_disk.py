@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.config.places.paths import UnsafePathError
 from quarterdeck.tools.checkpoint import store
 from quarterdeck.tools.checkpoint.index import Absent, Forget, Kept, Line
 from quarterdeck.tools.checkpoint.store import CheckpointDisk, DamagedBlobError
@@ -105,13 +104,6 @@ def test_files_are_their_owners_alone(tmp_path: Path) -> None:
     assert (tmp_path / "c").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_directory_that_others_may_use_is_refused(tmp_path: Path) -> None:
-    """Somebody else could put another content in a file's place."""
-    tmp_path.chmod(0o777)
-    with pytest.raises(UnsafePathError, match="chmod 700"):
-        add(disk_at(tmp_path), Absent("0001-write", "/w/a", AT))
-
-
 def test_looking_makes_nothing(tmp_path: Path) -> None:
     """A session that changed nothing would leave a directory behind."""
     assert names(disk_at(tmp_path / "c")) == []
@@ -175,16 +167,6 @@ def test_void_lines_are_dropped_when_there_are_many(tmp_path: Path, monkeypatch:
     assert len((tmp_path / "index.jsonl").read_bytes().splitlines()) < 10
     with disk_at(tmp_path).locked() as index:
         assert index.next_number == 9
-
-
-def test_damaged_lines_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Changes that cannot be undone any more would vanish without a word."""
-    disk = disk_at(tmp_path)
-    add(disk, Absent("0001-write", "/w/a", AT))
-    with open(tmp_path / "index.jsonl", "ab") as file:
-        file.write(b"nonsense\n")
-    assert names(disk) == ["0001-write"]
-    assert "1 lines cannot be read" in caplog.text
 
 
 def test_a_content_that_could_not_be_written_takes_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

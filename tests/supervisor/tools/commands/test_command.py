@@ -30,14 +30,6 @@ async def test_who_fails_to_take_output_does_not_stop_the_command(tmp_path: Path
     assert [record.levelname for record in caplog.records if "output" in record.msg] == ["ERROR"]
 
 
-async def test_a_spawned_command_has_empty_input(tmp_path: Path) -> None:
-    """A server that reads its input would wait for ever, or read ours."""
-    async with shell(tmp_path) as sh:
-        command = await sh.spawn("cat; exit 7")
-        await command.ended()
-    assert command.status == (7, None)
-
-
 async def test_a_command_whose_network_is_gone_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model would look for the fault in the command, or in the world."""
 
@@ -137,11 +129,3 @@ async def test_a_command_can_be_killed_by_hand(tmp_path: Path) -> None:
         command.kill(signal.SIGKILL)
         await eventually_async(lambda: bool(ends))
         await eventually_async(lambda: not running_with("4246.5"))
-
-
-async def test_a_flood_is_bounded(tmp_path: Path) -> None:
-    """A command could fill our memory."""
-    async with shell(tmp_path, limits={"output_bytes": 1 << 20}) as sh:
-        done = await sh.exec("exec yes")
-    assert len(done.stdout) == 1 << 20
-    assert "limit output_bytes" in done.stderr

@@ -21,7 +21,7 @@ from quarterdeck.tools.commands.jobs import (
 from quarterdeck.tools.context import ContextId, OnOutput, Stream
 from quarterdeck_protocol.tools import CancelToken
 
-from .command_sessions import is_run, session
+from .command_sessions import session
 from .shells import PlayedProcess, PlayedShell
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
@@ -66,34 +66,6 @@ async def test_a_stop_ends_all_that_a_job_started_and_gives_it_time(tmp_path: Pa
         assert not running_with("4402.5")
         assert job.state is JobState.SIGNALLED
         assert job.lines[Stream.STDOUT].all_lines().lines == ("up", "saved")
-        await table.aclose()
-
-
-async def test_a_stop_does_not_wait_longer_than_the_grace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A process that ignores TERM could not be stopped."""
-    monkeypatch.setattr(jobs, "STOP_GRACE_MS", 100)
-    async with session(tmp_path) as s:
-        table = JobTable("job", f"{s.workspace}/.indusvx-bg")
-        job = await table.start(s.shell, "trap '' TERM; sleep 4403.5; sleep 4403.5")
-        await eventually_async(lambda: is_run("sleep 4403.5"))
-        await table.stop(job)
-        assert job.status == "signalled (SIGKILL)"
-        assert not running_with("sleep 4403.5")
-        await table.aclose()
-
-
-async def test_a_flood_is_bounded_and_can_be_stopped(tmp_path: Path) -> None:
-    """One process that floods would take the memory of the session, or its event loop."""
-    async with session(tmp_path) as s:
-        table = JobTable("job", f"{s.workspace}/.indusvx-bg")
-        job = await table.start(s.shell, "exec yes")
-        ring = job.lines[Stream.STDOUT]
-        await eventually_async(lambda: ring.all_lines().missed > 5_000_000)
-        assert (await s.shell.exec("echo meanwhile")).stdout == "meanwhile\n"
-        assert ring.kept_bytes < 3 * 1024 * 1024
-        assert os.stat(job.captures[Stream.STDOUT].path).st_size < 17 * 1024 * 1024
-        await table.stop(job)
-        assert ring.kept_bytes == 2 * 2_000
         await table.aclose()
 
 

@@ -90,11 +90,6 @@ def test_bytes_that_are_no_text_are_replaced() -> None:
     assert fed(b"caf\xe9\r\n").all_lines().lines == ("caf\ufffd",)
 
 
-def test_one_line_that_is_gone_is_told_as_one() -> None:
-    """The note would not be English."""
-    assert Window(("b",), 1).text == "[1 earlier line is gone]\nb\n"
-
-
 def excerpt_of(head: int, tail: int, *pieces: bytes) -> Excerpt:
     """An excerpt of these pieces."""
     excerpt = Excerpt(head, tail)
@@ -127,9 +122,3 @@ def test_a_flood_of_small_pieces_takes_bounded_memory() -> None:
         excerpt.feed(b"y\n")
         assert len(excerpt._tail) <= 2_002
     assert excerpt.omitted_bytes == 198_000
-
-
-def test_bytes_that_are_no_text_are_replaced_in_an_excerpt() -> None:
-    """A command that writes binary could not be reported."""
-    assert excerpt_of(9, 9, b"\xff\xfe").text() == "\ufffd\ufffd"
-    assert excerpt_of(1, 1, b"\x80\xff\x80").text().startswith("\ufffd\n[")

@@ -13,12 +13,9 @@ from support.processes.leftovers import running_with
 from support.tools.file_tools import outcome_of
 from support.waiting import POLL_S, eventually_async
 
-from quarterdeck.common.tool_names import Profile
 from quarterdeck.tools.card_types import DeckContext
-from quarterdeck.tools.catalogue import find_card
 from quarterdeck.tools.commands import jobs
-from quarterdeck.tools.commands.jobs import STOP_GRACE_MS, Job, end_jobs
-from quarterdeck.tools.commands.output import MAX_BUFFERED_LINES
+from quarterdeck.tools.commands.jobs import Job, end_jobs
 from quarterdeck.tools.commands.process import POLL_BUDGET, bg_process_tool, process_tool
 from quarterdeck.tools.context import ContextId, Stream, ToolContext
 from quarterdeck.tools.results import TextContentBlock
@@ -159,17 +156,6 @@ async def said(card: DefinedTool, s: Session, *, is_error: bool = False, **given
     return block.text
 
 
-def test_the_row_is_as_the_catalogue_knows_it() -> None:
-    """The card would be missing from the deck, or known by another name."""
-    row = find_card("bg-process")
-    assert row is not None
-    assert (row.id, row.title, row.profiles) == ("bg-process", "Background process", (Profile.ALL,))
-    card = row.build(DeckContext("/"))
-    assert (card.name, card.label, card.read_only) == (row.id, row.title, False)
-    assert (MAX_BUFFERED_LINES, STOP_GRACE_MS) == (2_000, 3_000)
-    assert row.build(DeckContext("/")) is not card
-
-
 async def test_a_process_is_started_polled_listed_and_stopped(tmp_path: Path) -> None:
     """A model could not work with a server."""
     async with session(tmp_path) as s:
@@ -233,14 +219,3 @@ async def test_closing_the_card_ends_its_processes_and_removes_their_files(tmp_p
         assert not running_with("4703.5")
         assert not captures.exists()
         assert "the session has ended" in await said(card, s, is_error=True, action="start", command="true")
-
-
-async def test_what_is_missing_or_wrong_is_said(tmp_path: Path) -> None:
-    """A model could not mend its call."""
-    async with session(tmp_path, read=["/no/such/thing"]) as s:
-        card = build(s)
-        assert "needs a command" in await said(card, s, is_error=True, action="start", command=" ")
-        assert "needs an id" in await said(card, s, is_error=True, action="poll")
-        assert "expected one of" in await said(card, s, is_error=True, action="restart")
-        assert "/no/such/thing" in await said(card, s, is_error=True, action="start", command="true")
-        assert await said(card, s, action="list") == "There are no background processes."

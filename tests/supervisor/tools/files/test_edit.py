@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import anyio
 import pytest
@@ -16,21 +16,12 @@ from quarterdeck.tools.files.edit import edit_tool, write_tool
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.read import read_tool
 from quarterdeck.tools.files.roots import Roots
-from quarterdeck_protocol.tools import CancelToken, ToolHints
+from quarterdeck_protocol.tools import CancelToken
 
 pytestmark = pytest.mark.anyio
 
 WRITE = write_tool()
 EDIT = edit_tool()
-
-
-def test_write_is_announced_as_it_is_known() -> None:
-    """Clients that know the tool would not recognise it, or let it run without asking."""
-    properties: Any = WRITE.parameters["properties"]
-    assert {name: each["type"] for name, each in properties.items()} == {"path": "string", "content": "string"}
-    assert (WRITE.parameters["required"], WRITE.parameters["additionalProperties"]) == (["path", "content"], False)
-    assert (WRITE.name, WRITE.label) == ("write", "Write file")
-    assert WRITE.descriptor().hints == ToolHints(read_only=False, destructive=True, idempotent=True, open_world=False)
 
 
 async def test_a_new_file_is_made_with_its_directories(tmp_path: Path) -> None:
@@ -143,18 +134,6 @@ class Interrupted(LocalFs):
         file = await super().open_binary(path)
         self._then()
         return file
-
-
-def test_edit_is_announced_as_it_is_known() -> None:
-    """Clients that know the tool would not recognise it, or let it run without asking."""
-    properties: Any = EDIT.parameters["properties"]
-    kinds = {name: (each["type"], each.get("default")) for name, each in properties.items()}
-    strings = dict.fromkeys(("path", "oldText", "newText"), ("string", None))
-    assert kinds == {**strings, "replaceAll": ("boolean", False)}
-    assert EDIT.parameters["required"] == ["path", "oldText", "newText"]
-    assert EDIT.parameters["additionalProperties"] is False
-    assert (EDIT.name, EDIT.label) == ("edit", "Edit file")
-    assert EDIT.descriptor().hints == ToolHints(read_only=False, destructive=True, idempotent=False, open_world=False)
 
 
 async def test_a_part_is_replaced_and_the_change_is_shown(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Change a text by what it says, also where only blanks differ."""
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -16,7 +14,6 @@ from quarterdeck.tools.files.edit_text import (
     Translation,
     edit_text,
     fold,
-    indentation_of,
     nearest_lines,
     places,
 )
@@ -212,56 +209,10 @@ def test_repetitive_texts_cost_no_more_than_others(raw: str, old: str, all_place
     assert edit_text(raw, old, "z\n", all_places=all_places) is not None
 
 
-def test_lines_get_the_indentation_that_their_like_have() -> None:
-    """A change of a file with tabs would bring blanks into it."""
-    translation = Translation(["if x:", "    y()"], ["\tif x:", "\t\ty()"])
-    assert translation.carry_over("if x:\n    z()\n\n    w()") == "\tif x:\n\t\tz()\n\n\t\tw()"
-
-
-def test_deeper_lines_keep_what_they_have_more() -> None:
-    """What is new and deeper would lose its depth."""
-    assert Translation(["  a"], ["\ta"]).carry_over("  a:\n    b") == "\ta:\n\t  b"
-
-
-def test_less_indented_lines_stay() -> None:
-    """There is nothing to learn about them."""
-    assert Translation(["    a"], ["\ta"]).carry_over("b\n    a") == "b\n\ta"
-
-
-def test_the_first_like_decides_and_blank_lines_say_nothing() -> None:
-    """A blank line of the file would take all indentation away."""
-    translation = Translation(["", "a", "a"], ["    ", "  a", "    a"])
-    assert translation.carry_over("b\n   ") == "  b\n   "
-
-
-def test_the_same_indentation_changes_nothing() -> None:
-    """A new part would be touched for no reason."""
-    text = "  a\n\tb"
-    assert Translation(["  a"], ["  a"]).carry_over(text) is text
-    assert Translation([], []).carry_over(text) is text
-
-
 def test_only_so_many_indentations_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part with thousands of them would take forever."""
     monkeypatch.setattr(module, "MAX_INDENTATIONS", 1)
     assert Translation(["a", " b"], ["\ta", "\t\tb"]).carry_over("a\n b") == "\ta\n\t b"
-
-
-def test_indentation_is_all_blanks_at_the_beginning() -> None:
-    """A tab or a hard blank would count as text."""
-    assert indentation_of(" \t\u00a0x ") == " \t\u00a0"
-
-
-two_letters = st.text(st.sampled_from("ab"), max_size=30)
-
-
-@given(two_letters, st.text(st.sampled_from("ab"), min_size=1, max_size=3))
-def test_the_places_are_those_that_a_replacement_would_change(text: str, part: str) -> None:
-    """A tool would report another number of changes than it makes."""
-    found = places(text, part)
-    assert len(found) == text.count(part)
-    assert all(text.startswith(part, start) for start in found)
-    assert all(later - start >= len(part) for start, later in pairwise(found))
 
 
 def test_no_more_places_are_collected_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,48 +221,9 @@ def test_no_more_places_are_collected_than_are_allowed(monkeypatch: pytest.Monke
     assert places("a" * 100, "a") == [0, 1, 2, 3]
 
 
-words = st.text(st.sampled_from("ab \t\n\u00a0"), max_size=30)
-
-
 def find(text: str, part: str) -> list[Span]:
     folded, wanted = FoldedText(text), fold(part)
     return folded.spans(places(folded.text, wanted), len(wanted))
-
-
-@given(words, words, words)
-def test_what_is_found_differs_in_blanks_only(before: str, part: str, after: str) -> None:
-    """An edit would replace something else than what was quoted."""
-    assume(part.strip())
-    text = before + part + after
-    for span in find(text, part):
-        assert fold(text[span.start : span.end]) == fold(part)
-        assert span.line_start == text.rfind("\n", 0, span.start) + 1
-        assert text[span.line_start :].startswith(span.lines[0])
-        assert span.starts_line == (not text[span.line_start : span.start].strip())
-
-
-@pytest.mark.parametrize(
-    ("text", "part", "found"),
-    [
-        ("\tif x:\n\t\ty()\n", "if x:\n    y()", "if x:\n\t\ty()"),
-        ("a  =\t1 \n", " a = 1", "a  =\t1"),
-        ("x = f( a,  b )", "f( a, b )", "f( a,  b )"),
-        ("a\n\n  b\n", "a\n\nb\n", "a\n\n  b\n"),
-        ("a \n   \n b", "a\n\nb", "a \n   \n b"),
-        ("a\u00a0b", "a b", "a\u00a0b"),
-        ("  a\n  b\n", "\n b", "\n  b"),
-    ],
-)
-def test_blanks_between_words_and_around_lines_compare_equal(text: str, part: str, found: str) -> None:
-    """A model that miscounts blanks could not edit."""
-    [span] = find(text, part)
-    assert text[span.start : span.end] == found
-
-
-@pytest.mark.parametrize(("text", "part"), [("ab", "a b"), ("a b", "ab"), ("a b", "a\nb"), ("a\n\nb", "a\nb")])
-def test_words_and_lines_are_told_apart(text: str, part: str) -> None:
-    """An edit would hit what is not the same at all."""
-    assert find(text, part) == []
 
 
 def test_every_place_on_a_long_line_is_found() -> None:
@@ -321,22 +233,6 @@ def test_every_place_on_a_long_line_is_found() -> None:
     assert {text[span.start : span.end] for span in spans} == {"a   b"}
     assert len({span.start for span in spans}) == 1_000
     assert [span.starts_line for span in spans[:2]] == [True, False]
-
-
-TEXT = "import os\n\n\ndef load(path: str) -> str:\n    return open(path).read()\n\n\ndef save(path): ...\n"
-
-
-def test_the_lines_that_are_most_alike_are_shown_with_their_numbers() -> None:
-    """A model would have to read the whole file again to see its mistake."""
-    part = "def load(path):\n    return open(path, 'r').read()"
-    assert nearest_lines(TEXT, part) == "     4  def load(path: str) -> str:\n     5      return open(path).read()"
-
-
-def test_nothing_is_shown_when_nothing_is_alike() -> None:
-    """A model would be led to a place that has nothing to do with it."""
-    assert nearest_lines(TEXT, "class Zebra: quux") == ""
-    assert nearest_lines("", "x") == ""
-    assert nearest_lines(TEXT, "\n\n") == ""
 
 
 def test_long_lines_and_parts_are_shown_in_part() -> None:

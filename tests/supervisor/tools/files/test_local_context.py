@@ -69,17 +69,6 @@ async def test_its_roots_may_be_others_than_its_directory(tmp_path: Path) -> Non
         await context.fs.read_text("f")
 
 
-def test_two_contexts_of_one_directory_are_two(tmp_path: Path) -> None:
-    """Two sessions would share their stores."""
-    assert make_local_context(str(tmp_path)) != make_local_context(str(tmp_path))
-
-
-def test_without_a_directory_there_is_none() -> None:
-    """An empty setting would open wherever the process happens to be."""
-    with pytest.raises(ValueError, match="needs a directory"):
-        make_local_context("")
-
-
 async def test_a_relative_directory_is_taken_from_here_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A later change of directory would move a session."""
     (tmp_path / "work").mkdir()

@@ -3,7 +3,6 @@
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.tools.file_tools import call, context_in
@@ -11,21 +10,10 @@ from support.tools.file_tools import call, context_in
 from quarterdeck.tools.files import ls
 from quarterdeck.tools.files.ls import ls_tool
 from quarterdeck.tools.files.read import read_tool
-from quarterdeck_protocol.tools import ToolHints
 
 pytestmark = pytest.mark.anyio
 
 LS = ls_tool()
-
-
-def test_the_tool_is_announced_as_it_is_known() -> None:
-    """Clients that know the tool would not recognise it, or ask for permission to look."""
-    properties: Any = LS.parameters["properties"]
-    kinds = {name: (each["type"], each.get("default")) for name, each in properties.items()}
-    assert kinds == {"path": ("string", None), "showHidden": ("boolean", False)}
-    assert (LS.parameters["required"], LS.parameters["additionalProperties"]) == ([], False)
-    assert (LS.name, LS.label) == ("ls", "List directory")
-    assert LS.descriptor().hints == ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False)
 
 
 async def test_each_entry_is_a_row_and_directories_come_first(tmp_path: Path) -> None:

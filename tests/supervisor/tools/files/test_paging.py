@@ -16,8 +16,6 @@ from quarterdeck.tools.files.paging import (
     LineReader,
     Page,
     PageLine,
-    PageRequest,
-    RawLine,
     TextBlocks,
     read_page,
 )
@@ -31,7 +29,16 @@ def page_of(
     file = io.BytesIO(data)
     head = file.read(SNIFF_BYTES)
     size_bytes = len(data) if size is None else size
-    return read_page(file, head, encoding_of(head), size_bytes, PageRequest(first, max_lines, max_bytes), lambda: False)
+    return read_page(
+        file,
+        head,
+        encoding_of(head),
+        size_bytes,
+        lambda: False,
+        first=first,
+        max_lines=max_lines,
+        max_bytes=max_bytes,
+    )
 
 
 def texts_of(page: Page) -> list[str]:
@@ -47,11 +54,6 @@ def test_a_page_is_what_the_lines_say(lines: list[str], is_ended: bool, first: i
     assert texts_of(page) == there[first - 1 : first - 1 + max_lines]
     assert page.total_lines == len(there)
     assert page.last == first - 1 + len(page.lines)
-
-
-def test_lines_are_rendered_with_their_numbers() -> None:
-    """A model could not say which line it means."""
-    assert page_of(b"a\n\nb", first=2).render() == "     2  \n     3  b"
 
 
 def test_a_page_ends_where_the_room_does() -> None:
@@ -153,10 +155,19 @@ def test_the_middle_of_a_large_file_takes_no_room() -> None:
             self.left -= 1
             return block if self.left >= 0 else b""
 
-    request = PageRequest(5_000_000, 2_000, PLENTY)
+    size, lines = blocks * len(block), 2_000
     tracemalloc.start()
     try:
-        page = read_page(Large(), b"", TextEncoding.UTF_8, blocks * len(block), request, lambda: False)
+        page = read_page(
+            Large(),
+            b"",
+            TextEncoding.UTF_8,
+            size,
+            lambda: False,
+            first=5_000_000,
+            max_lines=lines,
+            max_bytes=PLENTY,
+        )
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -202,21 +213,6 @@ def test_lines_are_the_same_however_the_file_is_cut(
     if skipped + taken > len(lines):
         assert reader.take(LONG) is None
     assert reader.count_rest() == max(0, len(lines) - skipped - taken)
-
-
-def test_only_the_beginning_of_a_line_is_kept() -> None:
-    """A file of one line would be held in memory."""
-    reader = reader_of(b"abcdefgh\r\nx", block_bytes=3)
-    assert reader.take(4) == RawLine(b"abcd", 9, b"\r", is_ended=True, is_whole=True)
-    assert reader.take(4) == RawLine(b"x", 1, b"x", is_ended=False, is_whole=True)
-
-
-def test_beyond_the_limit_nothing_is_read() -> None:
-    """A file of one endless line would be read to its end."""
-    reader = reader_of(b"a" * 100 + b"\nb\n", block_bytes=10)
-    reader.limit(20)
-    assert reader.take(5) == RawLine(b"aaaaa", 20, b"a", is_ended=False, is_whole=False)
-    assert reader.count_rest() is None
 
 
 def test_the_count_ends_at_the_limit() -> None:

@@ -15,22 +15,12 @@ from quarterdeck.tools.files import file_access, paging, read
 from quarterdeck.tools.files.file_access import CHANGED_SINCE, NOT_READ, ReadState
 from quarterdeck.tools.files.read import read_tool
 from quarterdeck.tools.results import BudgetKind, OutputBudget
-from quarterdeck_protocol.tools import CancelToken, ToolHints
+from quarterdeck_protocol.tools import CancelToken
 
 pytestmark = pytest.mark.anyio
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 READ = read_tool()
-
-
-def test_the_tool_is_announced_as_it_is_known() -> None:
-    """Clients that know the tool would not recognise it, or ask for permission to look."""
-    properties: Any = READ.parameters["properties"]
-    kinds = {name: (each["type"], each.get("minimum")) for name, each in properties.items()}
-    assert kinds == {"path": ("string", None), "offset": ("integer", 1), "limit": ("integer", 1)}
-    assert (READ.parameters["required"], READ.parameters["additionalProperties"]) == (["path"], False)
-    assert (READ.name, READ.label) == ("read", "Read file")
-    assert READ.descriptor().hints == ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False)
 
 
 async def test_a_file_is_shown_whole_with_line_numbers(tmp_path: Path) -> None:

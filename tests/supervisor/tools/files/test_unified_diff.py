@@ -62,12 +62,6 @@ def test_near_changes_share_a_hunk_and_far_ones_do_not() -> None:
     assert "@@ -15,7 +16,8 @@" in replace(10, 18)
 
 
-def test_a_last_line_without_an_end_is_said_to_have_none() -> None:
-    """A change of nothing but the last line feed would be invisible."""
-    assert diff_of("a", [Replacement(0, 1, "a\n")]) == "@@ -1,1 +1,1 @@\n-a\n\\ No newline at end of file\n+a\n"
-    assert diff_of("a", [Replacement(0, 1, "")]) == "@@ -1,1 +0,0 @@\n-a\n\\ No newline at end of file\n"
-
-
 def test_a_long_diff_is_cut_and_says_so() -> None:
     """One edit of a whole file would fill the context."""
     text = "word\n" * 20_000
@@ -103,10 +97,3 @@ def test_a_diff_that_shows_little_of_many_changes_says_that_there_are_more(monke
 def test_what_is_new_takes_the_line_ends_of_its_place(raw: str, replacement: Replacement, after: str) -> None:
     """An edit would leave a file with mixed line ends."""
     assert replace_parts(UnifiedText(raw), [replacement]) == after
-
-
-def test_what_is_between_the_parts_stays_as_it_is() -> None:
-    """An edit would change lines that it was not asked to."""
-    unified = UnifiedText("a\r\nb\nc\rd\r\n")
-    assert replace_parts(unified, [Replacement(0, 1, "A"), Replacement(6, 7, "D")]) == "A\r\nb\nc\rD\r\n"
-    assert replace_parts(unified, []) == unified.raw

@@ -7,14 +7,13 @@ from typing import Any
 
 import anyio
 import pytest
-from support.tools.file_tools import Answer, call, context_in
+from support.tools.file_tools import Answer, call
 from support.tools.searches import PlayedShell, SwappingFs, confines_files, session_in, swapping, with_shell, write_tree
 
 from quarterdeck.tools.context import DirectoryEntry, ExecResult, OnOutput, Stream, ToolContext
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 from quarterdeck.tools.search import find as find_module
-from quarterdeck.tools.search import names
 from quarterdeck.tools.search.find import MAX_SHOWN, find_tool
 from quarterdeck_protocol.tools import CancelToken
 
@@ -61,13 +60,6 @@ async def test_files_and_directories_are_found_by_name_at_any_depth(workspace: P
     assert paths_of(await find(ctx, "main", type="file", path="src")) == ["src/app/Main.py"]
     assert paths_of(await find(ctx, "*.TXT")) == ["domain.txt", "src/main/x.txt"]
     assert paths_of(await find(ctx, "?ai*")) == ["mai.n", "src/app/Main.py", "src/main/"]
-
-
-async def test_nothing_found_is_no_error(ctx: ToolContext) -> None:
-    """A model would think that the search itself went wrong."""
-    answer = await find(ctx, "nothing")
-    assert not answer.is_error
-    assert answer.text.startswith("Nothing found: files and directories with a name that contains 'nothing'")
 
 
 async def test_ignored_files_are_not_found_unless_their_directory_is_named(workspace: Path, ctx: ToolContext) -> None:
@@ -255,21 +247,9 @@ async def test_a_cancelled_walk_is_an_error(workspace: Path) -> None:
     assert (answer.text, answer.is_error) == ("find was cancelled.", True)
 
 
-async def test_what_was_found_before_the_deadline_is_shown(workspace: Path) -> None:
-    """A minute's search would be for nothing."""
-
-    def play(write: OnOutput, _: CancelToken) -> ExecResult:
-        write(Stream.STDOUT, os.fsencode(workspace) + b"/found\0")
-        raise TimeoutError
-
-    answer = await find(with_shell(workspace, PlayedShell(play)), "found")
-    assert paths_of(answer)[-1] == "found"
-    assert "stopped after 60 s" in answer.text
-
-
 async def test_a_tree_without_an_end_is_given_up(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tree that something keeps growing would fill our memory, and what was left out would pass for not there."""
-    monkeypatch.setattr(names, "MAX_DIRECTORIES", 3)
+    monkeypatch.setattr(find_module, "MAX_DIRECTORIES", 3)
 
     def play(write: OnOutput, cancel: CancelToken) -> ExecResult:
         for number in range(9):
@@ -278,18 +258,3 @@ async def test_a_tree_without_an_end_is_given_up(workspace: Path, monkeypatch: p
         raise OSError("the command was cancelled")
 
     assert "too large to be searched to its end" in (await find(with_shell(workspace, PlayedShell(play)), "x")).text
-
-
-async def test_without_commands_it_says_so(workspace: Path) -> None:
-    """A model would see a stack trace."""
-    answer = await find(context_in(workspace), "x")
-    assert answer.is_error
-    assert "runs no commands" in answer.text
-
-
-def test_a_client_knows_that_it_only_reads() -> None:
-    """A client would ask its user before every search."""
-    hints = FIND.descriptor().hints
-    assert hints is not None
-    assert (hints.read_only, hints.open_world) == (True, False)
-    assert FIND.label == "Find files by name"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.tools.file_tools import Answer, call, context_in
+from support.tools.file_tools import Answer, call
 from support.tools.searches import PlayedShell, SwappingFs, confines_files, session_in, swapping, with_shell, write_tree
 
 from quarterdeck.tools.context import ExecResult, OnOutput, Stream, ToolContext
@@ -349,18 +349,3 @@ async def test_a_cancelled_search_is_an_error(workspace: Path) -> None:
 
     answer = await call(GREP, with_shell(workspace, PlayedShell(play)), token, pattern="x")
     assert (answer.text, answer.is_error) == ("grep was cancelled.", True)
-
-
-async def test_without_commands_it_says_so(workspace: Path) -> None:
-    """A model would see a stack trace."""
-    answer = await grep(context_in(workspace), "x")
-    assert answer.is_error
-    assert "runs no commands" in answer.text
-
-
-def test_a_client_knows_that_it_only_reads() -> None:
-    """A client would ask its user before every search."""
-    hints = GREP.descriptor().hints
-    assert hints is not None
-    assert (hints.read_only, hints.open_world) == (True, False)
-    assert GREP.label == "Search file contents"

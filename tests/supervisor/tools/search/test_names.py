@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.tools.search import names
-from quarterdeck.tools.search.names import MAX_QUERY_CHARS, Listing, NameQuery
+from quarterdeck.tools.search import find
+from quarterdeck.tools.search.find import MAX_QUERY_CHARS, Listing, NameQuery
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_the_first_ones_are_kept_whatever_their_order(files: list[bytes], most: 
 
 def test_no_more_is_kept_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk full of files would fill our memory."""
-    monkeypatch.setattr(names, "_SLACK", 3)
-    monkeypatch.setattr(names, "MAX_DIRECTORIES", 4)
+    monkeypatch.setattr(find, "_SLACK", 3)
+    monkeypatch.setattr(find, "MAX_DIRECTORIES", 4)
     listing = listing_of("*", [b"/w/%d" % number for number in range(1000, 0, -1)], most=2)
     assert (listing.first(), listing.total, listing.is_cut) == ([b"/w/1", b"/w/10"], 1000, False)
     listing = listing_of("nothing", [b"/w/%d/x/y/f" % number for number in range(9)])

@@ -88,13 +88,6 @@ async def test_a_search_ends_as_ripgrep_does(tmp_path: Path, result: ExecResult,
     assert (ended.ending, ended.failed) == (ending, failed)
 
 
-async def test_a_deadline_is_no_error(tmp_path: Path) -> None:
-    """What was found by then would be lost."""
-    ended = await played(tmp_path, raising(TimeoutError()))
-    assert isinstance(ended, Searched)
-    assert ended.ending is Ending.DEADLINE
-
-
 async def test_a_shell_that_refuses_says_why(tmp_path: Path) -> None:
     """A model would be told nothing that it can act on."""
     assert await played(tmp_path, raising(OSError("commands are not allowed"))) == NotRun("commands are not allowed")

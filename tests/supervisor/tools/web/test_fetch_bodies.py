@@ -29,21 +29,6 @@ async def test_a_zip_bomb_is_cut_like_any_body() -> None:
     assert (len(fetched.body), fetched.is_cut) == (1 << 20, True)
 
 
-async def test_gzip_is_undone() -> None:
-    """Pages of most servers would come garbled."""
-    async with serving(response(gzipped("hello " * 1000), content_encoding="gzip")) as server:
-        fetched = await fetch(server.url)
-    assert (fetched.body, fetched.declared_bytes) == (b"hello " * 1000, None)
-    assert server.requests[0].headers["accept-encoding"] == "gzip"
-
-
-@pytest.mark.parametrize("coding", ["br", "zstd", "deflate", "gzip, gzip"])
-async def test_a_coding_that_was_not_asked_for_is_an_error(coding: str) -> None:
-    """Compressed bytes would be shown as text."""
-    async with serving(response(b"\x01\x02", content_encoding=coding)) as server:
-        assert f"encoded as {coding!r}, which was not asked for" in await failure(server.url)
-
-
 async def test_broken_gzip_gives_what_came_before() -> None:
     """A damaged page would be shown as whole, or not at all."""
     packed = gzipped("hello " * 50_000)

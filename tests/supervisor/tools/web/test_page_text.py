@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from justhtml import JustHTML
 
-from quarterdeck.tools.web.page_text import CUT, MAX_TITLE_CHARS, Node, base_of, link_target, text_of, title_of
+from quarterdeck.tools.web.page_text import CUT, MAX_TITLE_CHARS, Node, base_of, text_of, title_of
 
 URL = "https://example.com/docs/page.html"
 
@@ -273,10 +273,3 @@ def test_the_title_is_the_pages_own(html: str, title: str) -> None:
 def test_links_start_where_the_page_says(html: str, base: str) -> None:
     """Relative links would lead to pages that are not there."""
     assert base_of(tree(html), TREE_URL) == base
-
-
-def test_a_link_within_the_page_leads_nowhere() -> None:
-    """Tables of contents would be lists of links to the page itself."""
-    assert link_target("#x", TREE_URL, TREE_URL) is None
-    assert link_target("b#x", TREE_URL, TREE_URL) is None
-    assert link_target("c#x", TREE_URL, TREE_URL) == "https://example.com/a/c#x"

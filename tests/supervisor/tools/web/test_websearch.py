@@ -27,7 +27,7 @@ from quarterdeck.tools.web.websearch import (
     tidy,
     web_search_tool,
 )
-from quarterdeck_protocol.tools import CancelToken, ToolHints
+from quarterdeck_protocol.tools import CancelToken
 
 pytestmark = pytest.mark.anyio
 
@@ -134,12 +134,6 @@ async def test_a_failure_is_a_clear_result() -> None:
     )
 
 
-async def test_a_provider_that_breaks_is_a_failure_too() -> None:
-    """A provider's own mistake would end the session."""
-    answer = await ask(Engine(error=RuntimeError("boom")), query="cats")
-    assert answer == Answer("websearch did not finish: boom", is_error=True)
-
-
 @pytest.mark.parametrize("hits", [(), (SearchHit("T", "javascript:x", ""),)])
 async def test_nothing_found_says_so(hits: tuple[SearchHit, ...]) -> None:
     """An empty list would look like a mistake of the tool."""
@@ -168,17 +162,6 @@ async def test_cancelling_ends_the_search() -> None:
         await began.wait()
         cancel.cancel()
     assert answers == [Answer("websearch was cancelled.", is_error=True)]
-
-
-def test_the_tool_says_what_it_is() -> None:
-    """A client would ask its user before each search, or a model misuse it."""
-    descriptor = web_search_tool().descriptor()
-    assert (descriptor.name, descriptor.title) == ("websearch", "Web search")
-    assert descriptor.hints == ToolHints(read_only=True, destructive=False, idempotent=True, open_world=True)
-    parameters = dict(descriptor.parameters)
-    assert set(parameters["properties"]) == {"query", "maxResults"}  # type: ignore[call-overload]
-    assert parameters["required"] == ["query"]
-    assert parameters["additionalProperties"] is False
 
 
 class Library(ModuleType):

@@ -4,14 +4,12 @@ Above `judge.server_rows`; looks where files lie, what could be written, and mak
 Which places a confined program could ever write is recorded: a file there is not the user's word alone.
 
     <state>/ledger/exposed   one JSON string a line, each an absolute path without links; never taken back
-    <state>/workspaces/      named after the workspaces of native tools, also of those before that record
 
 A place is recorded before anything starts that may write it.  A file counts as exposed by where it lies, and by where
 the links that lead to it lie, even if it is read-only inside now: a folder above it can be moved.
 """
 
 import fcntl
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +17,6 @@ from pathlib import Path
 from typing import Final, Self
 
 import msgspec
-from msgspec.structs import replace
 
 from quarterdeck.common.text_file import other_writer
 from quarterdeck.config.load.origin import Origin, Standing
@@ -29,7 +26,7 @@ from quarterdeck.config.settings import Settings
 from quarterdeck.ledger.open import secrets_key
 from quarterdeck.ledger.store.lease import ledger_dir
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
-from quarterdeck_sandbox import ancestors, follow, is_within_any, open_regular
+from quarterdeck_sandbox import follow, is_within_any, open_regular
 
 from .judge.documents import native_document
 from .judge.launches import launch_of
@@ -43,37 +40,22 @@ MAX_BYTES: Final = 1024 * 1024
 _LENT: Final = ("servers", "workspaces")
 """What of the state directory is lent to programs: their private homes and temporary files."""
 
-_DIGEST_CHARS: Final = 12
-"""See `workspace_paths`."""
-
 
 class Exposure(msgspec.Struct, frozen=True):
-    """What could be written.
-
-    Attributes:
-        places: absolute, without links.
-        workspaces: their digests.
-        is_recorded: whether there was a record: an earlier version kept none.
-    """
+    """The places that could be written, absolute, without links."""
 
     places: frozenset[str] = frozenset()
-    workspaces: frozenset[str] = frozenset()
-    is_recorded: bool = True
 
     def along_with(self, places: Iterable[str | os.PathLike[str]]) -> Self:
         """These places, and others by whatever path."""
-        return replace(self, places=self.places | {os.path.realpath(place) for place in places})
+        return type(self)(self.places | {os.path.realpath(place) for place in places})
 
     def covers(self, path: str | os.PathLike[str]) -> bool:
         """Whether another than the user could have changed what `path` names: a confined program, or another user."""
         followed = follow(os.path.join(os.getcwd(), os.fspath(path)))
         places = (followed.real, *(link for link, _ in followed.links))
-        return followed.endless or any(map(self._holds, places)) or other_writer(path) is not None
-
-    def _holds(self, place: str) -> bool:
-        if is_within_any(place, self.places):
-            return True
-        return bool(self.workspaces) and any(_digest(step) in self.workspaces for step in ancestors(place))
+        is_covered = any(is_within_any(place, self.places) for place in places)
+        return followed.endless or is_covered or other_writer(path) is not None
 
 
 NOTHING: Final = Exposure()
@@ -138,10 +120,9 @@ def row_of(config: ServerConfig, origin: Origin | None, around: Surroundings = A
     if not exposed and not _first_covered(around.now, origin.paths):
         other = OtherForm(full.document.hash, is_fuller=True)
         return ServerRow(config, scope, rules, plain, other, full, options)
-    if exposed and around.before.is_recorded:
+    if exposed:
         return ServerRow(config, scope, rules, full, options=options)
-    # An approval of the names alone counts while nobody could have changed the values; an earlier version kept no
-    # others, and used whatever values there were.
+    # An approval of the names alone counts while nobody could have changed the values.
     other = OtherForm(plain.document.hash, is_fuller=False)
     return ServerRow(config, scope, rules, full, other, plain, options)
 
@@ -195,20 +176,14 @@ def _first_covered(exposure: Exposure, paths: Iterable[Path]) -> str:
 
 def read_exposure(state: Path) -> Exposure:
     """What is recorded in the state directory.  Blocking."""
-    root = os.path.realpath(state)
-    lent = frozenset(os.path.join(root, name) for name in _LENT)
-    try:
-        workspaces = frozenset(os.listdir(os.path.join(root, "workspaces")))
-    except OSError:
-        workspaces = frozenset()
+    lent = frozenset(os.path.join(os.path.realpath(state), name) for name in _LENT)
     try:
         with open_regular(ledger_dir(state) / FILE_NAME, follow_link=False) as file:
-            places = _decode(file.read(MAX_BYTES + 1))
+            return Exposure(lent | _decode(file.read(MAX_BYTES + 1)))
     except FileNotFoundError:
-        return Exposure(lent, workspaces, is_recorded=False)
+        return Exposure(lent)
     except OSError:
-        places = frozenset("/")
-    return Exposure(lent | places, workspaces)
+        return Exposure(lent | {"/"})
 
 
 def record_exposure(state: Path, places: Iterable[str | os.PathLike[str]]) -> None:
@@ -249,7 +224,3 @@ def _decode(text: bytes) -> frozenset[str]:
         if isinstance(place, str) and place.startswith("/"):
             places.add(place)
     return frozenset(places)
-
-
-def _digest(place: str) -> str:
-    return hashlib.sha256(os.fsencode(place)).hexdigest()[:_DIGEST_CHARS]

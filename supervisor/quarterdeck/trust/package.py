@@ -103,24 +103,26 @@ def _npm(request: Request, home: Path) -> str | None:
 def _uv(request: Request, home: Path) -> str | None:
     """What uv installed: the newest environment in its cache, else the newest wheel that it unpacked."""
     with HostileTree(home) as tree:
-        caches = [name for name in tree.names(".cache", "uv") if name.startswith("archive-v")]
-        places = [(".cache", "uv", cache, entry) for cache in caches for entry in tree.names(".cache", "uv", cache)]
-        places.sort(key=lambda place: tree.changed_at(*place), reverse=True)
-        for place in places[:MAX_CANDIDATES]:
-            if (found := _distribution(tree, _site_packages(tree, *place), request.name)) is not None:
-                return found
-        return _distribution(tree, places[:MAX_CANDIDATES], request.name)
+        caches = [(".cache", "uv", name) for name in tree.names(".cache", "uv") if name.startswith("archive-v")]
+        places = _newest(tree, caches)
+        return _in_environments(tree, places, request.name) or _distribution(tree, places, request.name)
 
 
 def _pipx(request: Request, home: Path) -> str | None:
-    """What pipx installed: the newest environment in its cache."""
+    """What pipx installed: the newest environment in its caches."""
     with HostileTree(home) as tree:
-        places = [(*cache, entry) for cache in _CACHES["pipx"] for entry in tree.names(*cache)]
-        places.sort(key=lambda place: tree.changed_at(*place), reverse=True)
-        for place in places[:MAX_CANDIDATES]:
-            if (found := _distribution(tree, _site_packages(tree, *place), request.name)) is not None:
-                return found
-    return None
+        return _in_environments(tree, _newest(tree, _CACHES["pipx"]), request.name)
+
+
+def _newest(tree: HostileTree, caches: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """What lies in these folders, the newest first, at most `MAX_CANDIDATES`."""
+    places = [(*cache, entry) for cache in caches for entry in tree.names(*cache)]
+    return sorted(places, key=lambda place: tree.changed_at(*place), reverse=True)[:MAX_CANDIDATES]
+
+
+def _in_environments(tree: HostileTree, places: Iterable[tuple[str, ...]], wanted: str) -> str | None:
+    found = (_distribution(tree, _site_packages(tree, *place), wanted) for place in places)
+    return next((each for each in found if each is not None), None)
 
 
 def _venv(request: Request, command: PurePath) -> str | None:

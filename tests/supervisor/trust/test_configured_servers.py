@@ -11,7 +11,7 @@ from support.trust.approvals import FILE, OnlyNamed, stdio, told_tool
 from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.load.origin import FileRead, Origin, Standing
 from quarterdeck.config.native_tools import NativeSettings, NativeWish
-from quarterdeck.config.places.paths import state_dir, workspace_paths
+from quarterdeck.config.places.paths import state_dir
 from quarterdeck.config.settings import Settings
 from quarterdeck.ledger.store.lease import ledger_dir
 from quarterdeck.trust.configured_servers import (
@@ -88,13 +88,11 @@ def test_a_lock_is_asked_for_the_rows_own_server() -> None:
 KEY = b"k" * 32
 
 
-def looked_at(
-    folder: Path, *before: Path, now: tuple[Path, ...] = (), is_recorded: bool = True, env: str = "x", file: str = "v"
-) -> ServerRow:
+def looked_at(folder: Path, *before: Path, now: tuple[Path, ...] = (), env: str = "x", file: str = "v") -> ServerRow:
     """A row of a file in `folder` that takes a variable from `folder/env`, when these places could be written."""
     row = {"command": "run", "env": {"A": env}, "envFile": "env"}
     origin = Origin(folder / "mcp.json", "fs", Standing.NAMED, row, "", {"env": FileRead(folder / "env", {"B": file})})
-    could = Exposure(is_recorded=is_recorded).along_with(before)
+    could = Exposure().along_with(before)
     return row_of(stdio(), origin, Surroundings(None, KEY, could, could.along_with(now)))
 
 
@@ -110,18 +108,10 @@ def test_values_of_a_row_count_once_another_could_write_them_and_not_before(tmp_
     assert b"(value " in looked_at(tmp_path, tmp_path).launch.body
 
 
-def test_no_value_stands_in_a_launch_in_clear(tmp_path: Path) -> None:
-    """The ledger, which nothing can be taken out of, would hold passwords."""
-    row = looked_at(tmp_path, tmp_path, env="hunter2", file="swordfish")
-    assert b"hunter2" not in row.launch.body
-    assert b"swordfish" not in row.launch.body
-
-
 def test_what_was_approved_by_name_counts_until_somebody_could_have_changed_the_values(tmp_path: Path) -> None:
     """Every server would be held once when a workspace is named, or after an update; or an old approval cover all."""
     plain = looked_at(tmp_path).launch.hash
     assert looked_at(tmp_path, now=(tmp_path,)).other_form == OtherForm(plain, is_fuller=False)
-    assert looked_at(tmp_path, tmp_path, is_recorded=False).other_form == OtherForm(plain, is_fuller=False)
     assert looked_at(tmp_path, tmp_path).other_form is None
     assert looked_at(tmp_path).other_form == OtherForm(looked_at(tmp_path, tmp_path).launch.hash, is_fuller=True)
 
@@ -204,26 +194,21 @@ def test_a_name_that_is_no_text_has_a_scope_all_the_same(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("standing", "scope"),
-    [(Standing.USER, USER_SCOPE), (Standing.NAMED, "/a/deck.json"), (Standing.PROJECT, "/a/deck.json")],
+    ("path", "standing", "scope"),
+    [
+        ("/a/deck.json", Standing.USER, USER_SCOPE),
+        ("/a/deck.json", Standing.NAMED, "/a/deck.json"),
+        ("/a/deck.json", Standing.PROJECT, "/a/deck.json"),
+        (None, Standing.CODE, PROGRAM_SCOPE),
+        (None, Standing.COMMAND, COMMAND_SCOPE),
+    ],
 )
-def test_the_users_files_are_one_and_every_other_stands_for_itself(standing: Standing, scope: str) -> None:
+def test_the_users_files_are_one_scope_and_all_else_stands_for_itself(
+    path: str | None, standing: Standing, scope: str
+) -> None:
     """A server would lose its approvals when its row moves between the user's files, or share them with a project's."""
-    assert scope_of_row(Origin(Path("/a/deck.json"), "fs", standing, {})) == scope
-
-
-def test_no_file_is_the_program() -> None:
-    """Servers of an embedding program would be those of some file, or a file be able to pass for it."""
-    assert scope_of(None) == scope_of_row(None) == PROGRAM_SCOPE
-    assert scope_of_row(Origin(None, "", Standing.CODE, {})) == PROGRAM_SCOPE
-    assert scope_of(Path(PROGRAM_SCOPE)) != PROGRAM_SCOPE
-    assert scope_of(Path(USER_SCOPE)) != USER_SCOPE
-
-
-def test_a_command_line_is_neither_a_file_nor_a_program() -> None:
-    """What was approved of it would count for another server, or be withdrawn with a file that never named it."""
-    assert scope_of_row(Origin(None, "", Standing.COMMAND, {})) == COMMAND_SCOPE
-    assert scope_of(Path(COMMAND_SCOPE)) != COMMAND_SCOPE
+    assert scope_of_row(Origin(path and Path(path), "fs", standing, {})) == scope
+    assert scope_of(Path(scope)) != scope or path == scope, "a file of that name passes for it"
 
 
 def test_found_files_cover_the_users_and_named_ones_do_not() -> None:
@@ -273,19 +258,6 @@ def test_private_homes_count_without_a_record(state: Path) -> None:
     for name in ("servers/ab/fs/home/mcp.json", "workspaces/ab/home/.env"):
         assert read_exposure(state).covers(state / name)
     assert not read_exposure(state).covers(state / "mcp.json")
-
-
-def test_a_workspace_of_a_version_that_kept_no_record_counts(state: Path, tmp_path: Path) -> None:
-    """What a deck wrote before an update would be the user's word after it."""
-    workspace = tmp_path / "w"
-    workspace.mkdir()
-    workspace_paths(workspace, state).create()
-    exposure = read_exposure(state)
-    assert exposure.covers(workspace / "deep" / "mcp.json")
-    assert not exposure.covers(tmp_path / "mcp.json")
-    assert not exposure.is_recorded
-    record_exposure(state, [])
-    assert read_exposure(state).is_recorded
 
 
 def test_a_file_counts_by_where_the_links_to_it_lie(state: Path, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from support.trust.approvals import (
     FILE,
-    INSTRUCTIONS,
     LAUNCH,
     Bench,
     ReviewGate,
@@ -21,12 +20,10 @@ from support.trust.approvals import (
 from support.waiting import turns
 
 from quarterdeck.ledger.errors import LedgerWriteError
-from quarterdeck.ledger.events.events import Approved, Authority, LedgerEvent, Scanned, Subject
+from quarterdeck.ledger.events.events import Approved, Authority, LedgerEvent, Scanned
 from quarterdeck.trust import list_review as module
 from quarterdeck.trust.judge.verdicts import Decision
-from quarterdeck.trust.list_review import CAPACITY_BYTES, REFILL_BYTES_PER_S
 from quarterdeck_protocol.configs import TrustMode
-from quarterdeck_protocol.limits import TokenBucket
 
 pytestmark = pytest.mark.anyio
 
@@ -44,30 +41,6 @@ async def test_first_sight_is_offered_and_each_later_change_is_held_until_it_is_
         assert at.offered() == [("a", "evil"), ("b", "two")]
         await at.lists(a="evil", b="two")
         assert at.held() == {}
-
-
-async def test_a_change_that_is_taken_back_needs_no_approval() -> None:
-    """A server that repaired itself would stay held."""
-    async with bench() as at:
-        await at.runs(ToldEndpoint(stdio(), a="one"))
-        await at.lists(a="evil")
-        assert not at.can_call("a")
-        await at.lists(a="one")
-        assert at.offered() == [("a", "one")]
-        assert at.can_call("a")
-
-
-async def test_instructions_hold_all_tools_with_them() -> None:
-    """Changed instructions would rule the model through tools that are approved."""
-    async with bench() as at:
-        await at.runs(ToldEndpoint(stdio(), a="one", instructions="be nice"))
-        at.replaces(ToldEndpoint(stdio(), a="one", instructions="be evil"))
-        await at.judged()
-        assert at.offered() == []
-        assert at.held() == {"": "changed", "a": "under_instructions"}
-        assert at.approvals.held_counts == {"fs": {Subject.TOOL: 1}}
-        await at.approve(INSTRUCTIONS)
-        assert at.offered() == [("a", "one")]
 
 
 async def test_nothing_is_offered_before_what_admits_it_is_recorded() -> None:
@@ -176,18 +149,6 @@ async def test_on_a_full_disk_what_was_approved_stays_and_the_rest_is_held_and_s
         assert caplog.messages[-1] == "what fs offers is recorded again"
 
 
-async def test_instructions_that_could_not_be_recorded_hold_the_approved_tools_with_them() -> None:
-    """On a full disk, tools would be shown below instructions that no record admits."""
-    config = stdio(trust=TrustMode.OPEN)
-    async with bench() as at:
-        await at.runs(ToldEndpoint(config, a="one", instructions="nice"))
-        at.recorder.is_full = True
-        at.replaces(ToldEndpoint(config, a="one", instructions="evil"))
-        await at.until(lambda: bool(at.held()))
-        assert at.held() == {"": "changed", "a": "under_instructions"}
-        assert at.offered() == []
-
-
 async def test_a_failure_to_judge_leaves_the_offer_and_is_tried_again(
     soon: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -286,13 +247,3 @@ async def test_findings_that_cannot_be_recorded_stop_nothing(
         await at.until(lambda: "what the scan found in fs is not recorded" in caplog.text)
         assert at.offered("fs") == [("a", SHADOWING)]
         assert at.offered("mail") == [("send_email", "Sends.")]
-
-
-def test_two_long_lists_are_taken_and_a_third_has_to_wait() -> None:
-    """An honest server with many tools would not be recorded, or a hostile one without end."""
-    allowance = TokenBucket(CAPACITY_BYTES, REFILL_BYTES_PER_S, 0)
-    assert allowance.take(CAPACITY_BYTES // 2, 0) == 0
-    assert allowance.take(CAPACITY_BYTES // 2, 1) == 0
-    wait = allowance.take(CAPACITY_BYTES // 2, 2)
-    assert wait > 0
-    assert allowance.take(CAPACITY_BYTES // 2, 2 + wait + 1) == 0

@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from support.ledger.histories import NOW, TOLD, tool_form
+from support.ledger.histories import NOW, TOLD
 
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck.trust.lock.ignores import Ignores
@@ -100,11 +100,3 @@ def test_a_lock_that_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> 
     with pytest.raises(LockFileError, match="cannot be written"):
         save_lock(tmp_path / "directory", LOCK)
     assert [path.name for path in tmp_path.iterdir()] == ["directory"]
-
-
-def test_names_that_hide_characters_are_written_as_escapes(tmp_path: Path) -> None:
-    """A reviewer would not see them."""
-    lock = lock_of({"time": [tool_form("\u202e", "")]}, Ignores(), Head())
-    save_lock(tmp_path / "deck.lock", lock)
-    assert (tmp_path / "deck.lock").read_bytes().isascii()
-    assert load_lock(tmp_path / "deck.lock") == lock

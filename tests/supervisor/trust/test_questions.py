@@ -75,15 +75,6 @@ async def test_a_form_for_a_secret_is_declined_in_the_persons_place_and_said(cap
     assert "fs asked for what looks like a secret" in said.message
 
 
-async def test_where_it_may_a_form_for_a_secret_is_put(caplog: pytest.LogCaptureFixture) -> None:
-    """The key `ask` of its row would do nothing."""
-    person = Person()
-    judged(person, AskMode.ALLOW).ask(SECRET, lambda _: None)
-    await turns()
-    assert len(person.asked) == 1
-    assert "secret" not in caplog.text
-
-
 async def test_a_server_that_may_not_ask_is_told_so_and_that_nobody_can_be_asked(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

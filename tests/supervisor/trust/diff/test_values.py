@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.trust.diff.values import MAX_PLACE_CHARS, cut_pair, place_of, quoted, shown, spelled
+from quarterdeck.trust.diff.values import MAX_PLACE_CHARS, cut_pair, place_of, shown, spelled
 
 TEXTS = st.text(st.characters(codec=None), max_size=80)
 
@@ -28,11 +28,6 @@ def test_an_escape_is_never_cut_in_half() -> None:
     """Half of one would be read as something else."""
     assert shown("\u200b\u200b\u200b", 14) == "\\u200b\\u200b…"
     assert shown("\u200b\u200b", 8) == "\\u200b…"
-
-
-def test_a_name_is_quoted() -> None:
-    """So that its end is seen."""
-    assert quoted("a b") == '"a b"'
 
 
 def test_a_path_becomes_a_pointer_of_bounded_length() -> None:

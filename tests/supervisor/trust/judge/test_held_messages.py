@@ -68,27 +68,36 @@ def test_a_launch_that_is_held_says_how_to_look_and_how_to_approve(verdict: Verd
     assert f"quarterdeck trust approve fs --all -c {FILE}" in fault.remedy
 
 
-def test_when_all_is_well_nothing_is_said() -> None:
-    """Every session would begin with words that mean nothing."""
-    assert notice({}, ()) == ""
-    assert notice({"fs": tools(0), "web": tools(0)}, ()) == ""
+LOOK = "The user can look with `quarterdeck trust list`."
 
 
-def test_what_is_held_is_counted_by_server() -> None:
-    """A model would take a held tool for one that never was."""
-    assert notice({"fs": tools(1), "web": tools(0)}, ()) == (
-        "1 tool is held until a person approves it (fs: 1). The user can look with `quarterdeck trust list`."
-    )
-    said = notice({"fs": tools(1), "web": tools(2)}, ())
-    assert said.startswith("3 tools are held until a person approves them (fs: 1, web: 2). ")
-    assert said.endswith("`quarterdeck trust list`.")
-
-
-def test_servers_that_are_not_started_are_named() -> None:
-    """A server that waits for its approval would be missed without a reason."""
-    assert "1 server is not started until a person approves how (git)" in notice({}, ["git"])
-    said = notice({"fs": tools(1)}, ["git", "web"])
-    assert "; 2 servers are not started until a person approves how (git, web)" in said
+@pytest.mark.parametrize(
+    ("held", "launches", "said"),
+    [
+        ({}, [], ""),
+        ({"fs": tools(0), "web": tools(0)}, [], ""),
+        ({"fs": tools(1), "web": tools(0)}, [], f"1 tool is held until a person approves it (fs: 1). {LOOK}"),
+        (
+            {"fs": tools(1), "web": tools(2)},
+            [],
+            f"3 tools are held until a person approves them (fs: 1, web: 2). {LOOK}",
+        ),
+        ({}, ["git"], f"1 server is not started until a person approves how (git). {LOOK}"),
+        (
+            {"fs": tools(1)},
+            ["git", "web"],
+            (
+                "1 tool is held until a person approves it (fs: 1); 2 servers are not started until a person approves "
+                f"how (git, web). {LOOK}"
+            ),
+        ),
+    ],
+)
+def test_what_waits_for_a_person_is_counted_by_server(
+    held: dict[str, Counter[Subject]], launches: list[str], said: str
+) -> None:
+    """A model would take what is held for what never was; or every session begin with words that mean nothing."""
+    assert notice(held, launches) == said
 
 
 def test_of_many_servers_the_first_are_named_and_the_others_counted() -> None:

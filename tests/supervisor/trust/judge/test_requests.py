@@ -81,36 +81,24 @@ def test_params_that_cannot_be_read_are_refused(params: bytes) -> None:
     assert (fault.code, fault.delivery) == ("bad_arguments", Delivery.NOT_SENT)
 
 
-@pytest.mark.parametrize("key", [tool_key("a"), PROMPT, NOTE, FILES])
-def test_what_is_admitted_may_be_used(key: ItemKey) -> None:
-    """An approved thing would be out of reach."""
-    found = offer(tool_key("a"), PROMPT, NOTE, FILES)
-    assert verdict_on(key, found, Entry()) is Verdict.ADMITTED
-    assert code(Wish(key), found) == ""
-
-
 @pytest.mark.parametrize(
-    ("key", "held", "blocked"),
+    ("key", "held", "blocked", "unknown"),
     [
-        (tool_key("a"), "tool_held", "tool_blocked"),
-        (PROMPT, "prompt_held", "prompt_blocked"),
-        (NOTE, "resource_held", "resource_blocked"),
-        (FILES, "resource_held", "resource_blocked"),
+        (tool_key("a"), "tool_held", "tool_blocked", "unknown_tool"),
+        (PROMPT, "prompt_held", "prompt_blocked", "unknown_prompt"),
+        (NOTE, "resource_held", "resource_blocked", "unknown_resource"),
+        (FILES, "resource_held", "resource_blocked", "unknown_resource"),
     ],
 )
-def test_what_is_held_or_blocked_is_refused_as_that(key: ItemKey, held: str, blocked: str) -> None:
-    """A caller could not tell what a person may approve from what one has refused."""
+def test_what_is_held_blocked_or_unknown_is_refused_as_that(
+    key: ItemKey, held: str, blocked: str, unknown: str
+) -> None:
+    """A caller could not tell what a person may approve from what one has refused, or from a typing error."""
+    assert verdict_on(key, offer(key), Entry()) is Verdict.ADMITTED
+    assert code(Wish(key), offer(key)) == ""
     assert code(Wish(key), offer(key, **{key.name: Verdict.CHANGED})) == held
     assert code(Wish(key), offer(key), Entry(items={key: Item(is_blocked=True)})) == blocked, "though it is listed"
-
-
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [(tool_key("b"), "unknown_tool"), (ItemKey(Subject.PROMPT, "plam"), "unknown_prompt")],
-)
-def test_what_is_not_there_is_said_to_be_unknown(key: ItemKey, expected: str) -> None:
-    """A typing error would look like something that waits for an approval."""
-    assert code(Wish(key), offer(tool_key("a"), PROMPT)) == expected
+    assert code(Wish(key), offer(can=b'{"tools":{},"prompts":{}}')) == unknown
 
 
 def test_a_prompt_that_is_mistyped_is_answered_with_the_nearest_one() -> None:

@@ -70,13 +70,6 @@ def test_what_is_not_listed_any_more_is_written_down_once_and_stays_approved() -
     assert state.lists(instructions(), tool("a"), tool("b"))[tool("b").key] is Verdict.ADMITTED
 
 
-def test_a_first_list_without_tools_opens_no_door_for_other_instructions() -> None:
-    """A server that offers no tool at first could tell models something else later, and nobody would be asked."""
-    state = ServerState()
-    assert state.lists(instructions())[INSTRUCTIONS] is Verdict.ADMITTED
-    assert state.lists(instructions(1), tool("a"))[INSTRUCTIONS] is Verdict.CHANGED
-
-
 def test_changed_instructions_hold_every_tool() -> None:
     """A model would be told the changed text with the first tool it is shown."""
     state = ServerState()
@@ -85,25 +78,6 @@ def test_changed_instructions_hold_every_tool() -> None:
     assert list(verdicts.values()) == [Verdict.CHANGED, Verdict.UNDER_INSTRUCTIONS, Verdict.CHANGED]
     state.approve(instructions(1))
     assert state.lists(instructions(1), tool("a"), tool("b", 1))[tool("a").key] is Verdict.ADMITTED
-
-
-def test_strict_holds_everything_until_a_person_approves_it() -> None:
-    """Strict would be no stricter than the default."""
-    state = ServerState()
-    assert set(state.lists(instructions(), tool("a"), rules=STRICT).values()) == {Verdict.NEW}
-    state.approve(instructions())
-    state.approve(tool("a"))
-    verdicts = state.lists(instructions(), tool("a"), tool("b"), rules=STRICT)
-    assert [verdicts[tool(name).key] for name in "ab"] == [Verdict.ADMITTED, Verdict.NEW]
-
-
-def test_open_admits_every_form_and_writes_each_down() -> None:
-    """Who chose to be open could not look up later what was used."""
-    state = ServerState()
-    state.lists(instructions(), tool("a"), rules=OPEN)
-    judgement = judge_listing(row(OPEN), state.entry, [instructions(1), tool("a", 1)])
-    assert set(judgement.verdicts.values()) == {Verdict.ADMITTED}
-    assert [event.by for event in judgement.events if isinstance(event, Approved)] == [Authority.OPEN, Authority.OPEN]
 
 
 @pytest.mark.parametrize("rules", [Rules(), STRICT, OPEN, locked(tool("a"))])
@@ -116,15 +90,6 @@ def test_what_a_person_blocked_stays_out_whatever_the_rules(rules: Rules) -> Non
     assert state.lists(instructions(), tool("a", 1), rules=rules)[tool("a").key] is Verdict.BLOCKED
 
 
-def test_an_approval_ends_a_block() -> None:
-    """What was blocked by mistake could never be used again."""
-    state = ServerState()
-    state.lists(instructions(), tool("a"))
-    state.block(tool("a").key)
-    state.approve(tool("a"))
-    assert state.lists(instructions(), tool("a"))[tool("a").key] is Verdict.ADMITTED
-
-
 def test_beside_a_lock_nothing_is_admitted() -> None:
     """A machine that follows the lock of a team would run something else."""
     state = ServerState()
@@ -133,16 +98,6 @@ def test_beside_a_lock_nothing_is_admitted() -> None:
     assert list(verdicts.values()) == [Verdict.ADMITTED, Verdict.ADMITTED, Verdict.DRIFTED]
     state.approve(tool("a", 1))
     assert state.lists(instructions(), tool("a", 1), rules=rules)[tool("a").key] is Verdict.DRIFTED
-
-
-def test_a_lock_approves_nothing() -> None:
-    """A repository's lock would let in for good what a person holds."""
-    state = ServerState()
-    state.lists(instructions(), tool("a"))
-    rules = locked(instructions(), tool("a", 1))
-    assert state.lists(instructions(), tool("a", 1), rules=rules)[tool("a").key] is Verdict.CHANGED
-    strict = locked(instructions(), tool("a"), mode=TrustMode.STRICT)
-    assert ServerState().lists(instructions(), tool("a"), rules=strict)[tool("a").key] is Verdict.NEW
 
 
 def test_a_listing_says_nothing_of_the_launch() -> None:

@@ -63,16 +63,7 @@ def test_a_block_needs_no_form() -> None:
     assert decide(book(), [wish(tool_key("a"))]).events == (blocked("a"),)
 
 
-def test_a_launch_that_nobody_recorded_is_approved_with_its_document() -> None:
-    """A project's server could never be approved: it is not started before, and so not seen."""
-    body = b'{"command": "run"}'
-    record = decide(book(), [wish(LAUNCH, hash_of(body), body)])
-    about = {"scope": SCOPE, "server": "fs", "subject": Subject.LAUNCH, "hash": hash_of(body)}
-    assert record.events == (Seen(**about), Approved(**about, by=Authority.PERSON))
-    assert record.documents == {hash_of(body): body}
-
-
-@pytest.mark.parametrize("key", [tool_key("a"), ItemKey(Subject.INSTRUCTIONS)])
+@pytest.mark.parametrize("key", [LAUNCH, tool_key("a"), ItemKey(Subject.INSTRUCTIONS)])
 def test_what_a_trial_showed_is_approved_with_its_document(key: ItemKey) -> None:
     """`add` would ask, and its first start would approve whatever the server then says in its place."""
     body = b'{"name": "a"}'

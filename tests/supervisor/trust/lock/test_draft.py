@@ -64,13 +64,6 @@ def test_what_is_new_blocked_or_gone_is_not_locked() -> None:
     assert made.partial == ()
 
 
-def test_what_is_ignored_is_left_out_of_the_forms() -> None:
-    """The lock of one machine would fail on the next."""
-    tools = draft(*FIRST, ignores="time/now /description").lock.servers["time"].forms_of(Subject.TOOL)
-    assert tools["now"] != NOW.hash
-    assert tools["zone"] == ZONE.hash
-
-
 def test_a_server_that_was_never_ready_here_stays_as_it_was_locked() -> None:
     """Whoever lacks one server's credentials would delete it from everybody's lock."""
     old = lock_of({"time": [TOLD, NOW], "files": [READ], "left": [ZONE]}, Ignores(), Head())

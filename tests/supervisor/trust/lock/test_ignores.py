@@ -1,6 +1,7 @@
 """What of a definition may differ between machines."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,85 +29,50 @@ def tool(definition: object, name: str = "now") -> Document:
     return Document(ItemKey(Subject.TOOL, name), hash_of(body), body)
 
 
-def form(lines: str, definition: object = NOW, *, server: str = "time", name: str = "now") -> str:
-    return Ignores.parse(lines).form_of(server, tool(definition, name))
+def form(lines: str, definition: object = NOW) -> str:
+    return Ignores.parse(lines).form_of("time", tool(definition))
 
 
-def left(lines: str, *wanted: object) -> bool:
-    """Whether what the lines leave of the tool is one of these values."""
-    return form(lines) in {tool(value).hash for value in wanted}
+def without(*places: str) -> dict[str, Any]:
+    """The tool without what stands at these places, `.` between two steps."""
+    copy = json.loads(json.dumps(NOW))
+    for place in places:
+        *steps, last = place.split(".")
+        parent = copy
+        for step in steps:
+            parent = parent[int(step) if step.isdigit() else step]
+        del parent[int(last) if last.isdigit() else last]
+    return copy
 
 
-def test_without_a_line_the_form_is_the_hash() -> None:
-    """A lock without a lock.ignore would name other hashes than the ledger."""
-    assert Ignores().form_of("time", tool(NOW)) == tool(NOW).hash
-    assert form("# nothing\n\n   \n") == tool(NOW).hash
-
-
-def test_what_differs_between_machines_has_one_form_and_nothing_else_has() -> None:
-    """A lock made in Paris would fail in Berlin; or a changed tool would pass it."""
-    lines = "time/now /description"
-    berlin = NOW | {"description": "The time in Europe/Berlin"}
-    assert form(lines) == form(lines, berlin) != form("", NOW)
-    assert form(lines) != form(lines, berlin | {"icons": []})
-
-
-@pytest.mark.parametrize("line", ["*/now /description", "t?me/* /description", "time/n[o]w /description"])
-def test_names_match_as_in_a_shell(line: str) -> None:
-    """A user would have to write a line for every tool of every server."""
-    assert form(line) != tool(NOW).hash
-    assert form(line, server="clock", name="then") == tool(NOW).hash
-
-
-def test_letters_count_as_they_are() -> None:
-    """A server `Time` would be allowed what `time` is."""
-    assert form("Time/now /description") == form("time/Now /description") == tool(NOW).hash
-
-
-def test_the_steps_of_a_place_are_those_of_a_json_pointer() -> None:
-    """A user could not name a member of which the name holds a slash."""
-    without = json.loads(json.dumps(NOW))
-    del without["inputSchema"]["properties"]["a/b~c"]
-    assert left("time/now /inputSchema/properties/a~1b~0c", without)
-    without = json.loads(json.dumps(NOW))
-    del without["icons"][1]
-    assert left("time/now /icons/1", without)
-
-
-def test_a_star_is_any_member_or_element() -> None:
-    """A default in each of fifty parameters would take fifty lines."""
-    without = json.loads(json.dumps(NOW))
-    for parameter in without["inputSchema"]["properties"].values():
-        del parameter["default"]
-    assert left("time/now /inputSchema/properties/*/default", without)
-    assert left("time/now /icons/*/src", NOW | {"icons": [{}, {}]})
-    assert left("time/now /icons/*", NOW | {"icons": []})
-    assert left("time/now /inputSchema/properties/*", NOW | {"inputSchema": NOW["inputSchema"] | {"properties": {}}})  # type: ignore[operator]
+ZONES = "inputSchema.properties"
 
 
 @pytest.mark.parametrize(
-    "place", ["/nothing", "/icons/2", "/icons/-", "/icons/01", "/icons/x", "/name/0", "/icons/" + "9" * 5000, "/"]
+    ("lines", "left"),
+    [
+        ("", NOW),
+        ("# nothing\n\n   \n", NOW),
+        ("time/now /description", without("description")),
+        *((f"{name} /description", without("description")) for name in ("*/now", "t?me/*", "time/n[o]w")),
+        *((f"{name} /description", NOW) for name in ("Time/now", "time/Now", "clock/*", "*/then")),
+        ("time/now /inputSchema/properties/a~1b~0c", without(f"{ZONES}.a/b~c")),
+        ("time/now /icons/1", without("icons.1")),
+        ("time/now /inputSchema/properties/*/default", without(f"{ZONES}.zone.default", f"{ZONES}.a/b~c.default")),
+        ("time/now /inputSchema/properties/*", without(f"{ZONES}.zone", f"{ZONES}.a/b~c")),
+        ("time/now /icons/*/src", NOW | {"icons": [{}, {}]}),
+        ("time/now /icons/*", NOW | {"icons": []}),
+        ("time/now /description\ntime/* /icons\nother/* /name", without("description", "icons")),
+        *((f"time/now {place}", NOW) for place in ("/nothing", "/icons/2", "/icons/-", "/icons/01", "/icons/x")),
+        *((f"time/now {place}", NOW) for place in ("/name/0", "/icons/" + "9" * 5000, "/")),
+    ],
 )
-def test_a_place_that_is_not_there_is_no_error(place: str) -> None:
-    """A line that is right for one machine would break another one's lock."""
-    assert form(f"time/now {place}") == tool(NOW).hash
+def test_lines_leave_out_what_they_name_and_nothing_else(lines: str, left: dict[str, Any]) -> None:
+    """A lock made in Paris would fail in Berlin; or a changed tool would pass it."""
+    assert form(lines) == tool(left).hash
 
 
-def test_lines_add_up() -> None:
-    """A second line would undo the first."""
-    without = {key: value for key, value in NOW.items() if key not in {"description", "icons"}}
-    assert left("time/now /description\ntime/* /icons", without)
-    assert form("time/now /description\nother/* /icons") == form("time/now /description")
-
-
-def test_instructions_are_ignored_as_a_whole() -> None:
-    """A server that says the date in its instructions could not be locked."""
-    ignores = Ignores.parse("weather instructions")
-    assert {ignores.form_of("weather", instructions_document(text)) for text in ("Monday", "Tuesday")} == {IGNORED}
-    assert ignores.form_of("time", instructions_document("x")) == instructions_document("x").hash
-    assert ignores.form_of("weather", tool(NOW)) == tool(NOW).hash
-
-
+ALONE = {"capabilities": Subject.CAPABILITIES, "instructions": Subject.INSTRUCTIONS}
 KINDS = {"prompts": Subject.PROMPT, "resources": Subject.RESOURCE, "templates": Subject.TEMPLATE}
 
 
@@ -116,7 +82,7 @@ def one(subject: Subject, name: str, definition: object = NOW) -> Document:
     return Document(ItemKey(subject, name), hash_of(body), body)
 
 
-@pytest.mark.parametrize(("word", "subject"), [*KINDS.items(), ("capabilities", Subject.CAPABILITIES)])
+@pytest.mark.parametrize(("word", "subject"), [*KINDS.items(), *ALONE.items()])
 def test_a_whole_kind_can_be_left_out_and_costs_no_other(word: str, subject: Subject) -> None:
     """A server whose resources are the files of the day could not be locked; or its tools would change unseen."""
     ignores = Ignores.parse(f"notes {word}")

@@ -100,13 +100,6 @@ def test_a_lock_admits_what_it_names_and_nothing_else() -> None:
     assert not LOCK.for_server("unknown").admits(tool("now"))
 
 
-def test_a_lock_that_says_nothing_of_instructions_admits_none() -> None:
-    """Instructions that nobody approved would pass because nobody mentioned them."""
-    lock = lock_of({"time": TIME[1:]}, Ignores(), HEAD)
-    assert not lock.for_server("time").admits(TIME[0])
-    assert not lock.for_server("time").admits(instructions_document(""))
-
-
 def test_what_is_ignored_is_admitted_in_every_form() -> None:
     """A server that writes the local time zone into a description could be locked on no two machines."""
     ignores = Ignores.parse("time/now /description\ntime instructions")
@@ -137,11 +130,6 @@ def test_drift_tells_what_changed_was_added_is_missing_or_absent() -> None:
         Drift("time", ItemKey(Subject.TOOL, "now"), LockChange.CHANGED),
         Drift("time", ItemKey(Subject.TOOL, "zone"), LockChange.MISSING),
     )
-
-
-def test_what_a_lock_was_made_of_is_no_drift() -> None:
-    """A build would fail although nothing changed."""
-    assert drift(LOCK, {"fs": [instructions_document(""), tool("read")], "time": [launch(), *TIME]}) == ()
 
 
 def test_two_locks_say_the_same_whatever_ledger_they_are_from() -> None:

@@ -238,11 +238,6 @@ def test_the_place_of_a_phrase_is_told() -> None:
     assert found("Well, ignore the previous rules today.") == ["ignore the previous rules"]
 
 
-def test_each_rule_strikes_once() -> None:
-    """One finding is enough to look."""
-    assert len(found("Ignore previous rules. " * 5)) == 1
-
-
 @given(words=st.lists(st.sampled_from(["ignore", "previous", "rules", "x", "."]), max_size=14))
 def test_the_walk_finds_what_a_naive_search_finds(words: list[str]) -> None:
     """Gaps of up to three words, in one sentence, at any place."""

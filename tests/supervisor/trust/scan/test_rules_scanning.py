@@ -13,7 +13,6 @@ from support.servers.real_tools import read_servers
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.trust.scan import (
     RULES,
-    SCAN_VERSION,
     Finding,
     KnownNames,
     disguises,
@@ -283,11 +282,6 @@ def test_a_scan_is_total_and_its_findings_can_be_shown(document: object, kind: S
         assert finding.rule in RULES
         assert len(finding.excerpt) <= 160
         assert (finding.excerpt + finding.sentence + finding.place).isprintable()
-
-
-def test_the_version_is_a_number_that_history_can_be_asked_for() -> None:
-    """What an older one scanned is scanned again."""
-    assert SCAN_VERSION >= 2
 
 
 ALLOWED = {

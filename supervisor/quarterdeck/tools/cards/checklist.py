@@ -87,25 +87,20 @@ class TodoArguments(Arguments, frozen=True):
 
 
 class TodoLedger:
-    """The list of one card."""
+    """The list of one card, in `items`."""
 
     def __init__(self) -> None:
-        self._items: tuple[TodoItem, ...] = ()
-
-    @property
-    def items(self) -> tuple[TodoItem, ...]:
-        """The present list."""
-        return self._items
+        self.items: tuple[TodoItem, ...] = ()
 
     def replace(self, items: Sequence[TodoItem]) -> None:
         """Take another list in its place."""
-        self._items = tuple(items)
+        self.items = tuple(items)
 
     def render(self) -> str:
         """The list for a model."""
-        open_count = sum(item.state in (TodoState.PENDING, TodoState.ACTIVE) for item in self._items)
+        open_count = sum(item.state in (TodoState.PENDING, TodoState.ACTIVE) for item in self.items)
         weights = {TodoWeight.LOW: " (low)", TodoWeight.NORMAL: "", TodoWeight.HIGH: " (high)"}
-        rows = [f"{_GLYPHS[item.state]} {_line(item.task)}{weights[item.weight]}" for item in self._items]
+        rows = [f"{_GLYPHS[item.state]} {_line(item.task)}{weights[item.weight]}" for item in self.items]
         return _shown(f"Checklist, {open_count} of {len(rows)} open:", rows)
 
 

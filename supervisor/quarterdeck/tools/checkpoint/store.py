@@ -239,18 +239,18 @@ class FileCheckpointStore:
             UnsafePathError: others may use the directory.
         """
         node = self._current
-        await _in_thread(lambda: self._record(node, path, previous, is_last=True))
+        await anyio.to_thread.run_sync(lambda: self._record(node, path, previous, is_last=True))
 
     async def record_gap(self, path: str, reason: str) -> None:
         """See `NodeStore.record_gap`."""
         node = self._current
-        await _in_thread(lambda: self._record_gap(node, path, reason))
+        await anyio.to_thread.run_sync(lambda: self._record_gap(node, path, reason))
 
     async def forget(self, node: object) -> None:
         """See `NodeStore.forget`."""
         if isinstance(node, _Node) and node.name is not None:
             name = node.name
-            await _in_thread(lambda: self._forget(name))
+            await anyio.to_thread.run_sync(lambda: self._forget(name))
 
     async def nodes(self) -> list[CheckpointNode]:
         """All nodes, oldest first.
@@ -259,7 +259,7 @@ class FileCheckpointStore:
             OSError: they cannot be read.
             UnsafePathError: others may use the directory.
         """
-        return await _in_thread(lambda: self._read(CheckpointIndex.nodes))
+        return await anyio.to_thread.run_sync(lambda: self._read(CheckpointIndex.nodes))
 
     async def restore(self, node: str, fs: Fs) -> list[RestoredPath]:
         """Bring every file that `node` or a later one was about to change back to what it was before them all.
@@ -273,7 +273,7 @@ class FileCheckpointStore:
             OSError: the store cannot be read.
             UnsafePathError: others may use the directory.
         """
-        plan = await _in_thread(lambda: self._read(lambda index: index.plan(node)))
+        plan = await anyio.to_thread.run_sync(lambda: self._read(lambda index: index.plan(node)))
         undo = _Node(RESTORE_NODE)
 
         async def keep(path: str, present: FileStat | None) -> None:
@@ -282,16 +282,16 @@ class FileCheckpointStore:
                 most = f"{self._max_file_bytes:,} bytes"
                 raise OSError(f"it holds more than {most} now, which could not be brought back: move it away")
             # Older nodes make room only at the end: they are what is being restored.
-            await _in_thread(lambda: self._record(undo, path, content, is_last=False))
+            await anyio.to_thread.run_sync(lambda: self._record(undo, path, content, is_last=False))
 
         async def content_of(kept: Kept) -> bytes:
-            return await _in_thread(lambda: self._disk.read_blob(kept))
+            return await anyio.to_thread.run_sync(lambda: self._disk.read_blob(kept))
 
         restorer = Restorer(fs, content_of, keep)
         # Deletions first: a file may have to come back where a directory of new ones stands.
         order = sorted(plan, key=lambda record: not isinstance(record, Absent))
         done = [await restorer.bring_back(record) for record in order]
-        await _in_thread(self._tidy)
+        await anyio.to_thread.run_sync(self._tidy)
         return done
 
     def _record(self, node: _Node, path: str, previous: bytes | None, *, is_last: bool) -> None:
@@ -352,7 +352,3 @@ def _mode_and_owner(path: str) -> tuple[int | None, int | None, int | None]:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-async def _in_thread(work: Callable[[], T]) -> T:
-    return await anyio.to_thread.run_sync(work)

@@ -47,7 +47,11 @@ _log = logging.getLogger("quarterdeck.tools")
 
 
 class SandboxedCommand:
-    """`ShellProcess`; `SandboxedShell` makes it, and runs its `live`."""
+    """`ShellProcess`; `SandboxedShell` makes it, and runs its `live`.
+
+    Attributes:
+        process: what confines it: its receipt, its limit.
+    """
 
     def __init__(
         self,
@@ -57,7 +61,7 @@ class SandboxedCommand:
         output_bytes: int | None,
         guard: HookGuard,
     ) -> None:
-        self._process = process
+        self.process = process
         self._stdin = stdin
         self._on_output = on_output
         self._output_bytes = output_bytes
@@ -70,29 +74,24 @@ class SandboxedCommand:
     @property
     def pid(self) -> int:
         """Its process id."""
-        return self._process.pid
-
-    @property
-    def process(self) -> ConfinedProcess:
-        """What confines it: its receipt, its limit."""
-        return self._process
+        return self.process.pid
 
     @property
     def status(self) -> tuple[int | None, int | None]:
         """Exit status and signal, one of them None; once it has ended."""
-        code = self._process.returncode
+        code = self.process.returncode
         if code is None:
             return None, signal.SIGKILL  # nothing in it has run since
         return (code, None) if code >= 0 else (None, -code)
 
     def kill(self, number: int) -> None:
         """See `ShellProcess.kill`."""
-        if self._process.returncode is not None:
+        if self.process.returncode is not None:
             return
         if number == signal.SIGKILL:
-            self._process.kill()
+            self.process.kill()
         else:
-            signal_tree(self._process.tree(()), number)
+            signal_tree(self.process.tree(()), number)
 
     def on_exit(self, listener: Callable[[int | None, int | None], None]) -> None:
         """See `ShellProcess.on_exit`; nothing of it is left by then."""
@@ -104,7 +103,7 @@ class SandboxedCommand:
     def stop_for(self, excess: Excess) -> None:
         """End it because it passed a limit; the reason is the last line of its stderr."""
         self._said.append(f"ended: {excess.detail} (limit {excess.limit})\n")
-        self._process.kill_for(excess.limit)
+        self.process.kill_for(excess.limit)
 
     async def ended(self) -> None:
         """Wait until nothing of it is left and all that it wrote has been given to its `on_output`."""
@@ -113,9 +112,9 @@ class SandboxedCommand:
     async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
         """See `ShellProcess.stop`; cancellation does not interrupt it."""
         with anyio.CancelScope(shield=True):
-            if self._process.returncode is None:
+            if self.process.returncode is None:
                 with anyio.move_on_after(grace_s):
-                    await ask_to_end(self._process.tree(()), grace_s)
+                    await ask_to_end(self.process.tree(()), grace_s)
                     await self._ended.wait()
             self._is_stopping.set()
             await self._ended.wait()
@@ -130,26 +129,26 @@ class SandboxedCommand:
                 await self._run()
             finally:
                 self._tell()
-            await self._process.release()
-            self._process.close_fds()
+            await self.process.release()
+            self.process.close_fds()
             with anyio.move_on_after(REAP_S):
-                await self._process.wait()
+                await self.process.wait()
 
     async def _run(self) -> None:
         async with anyio.create_task_group() as reading:
             ends = [
-                self._drain(reading, Stream.STDOUT, self._process.stdout_fd),
-                self._drain(reading, Stream.STDERR, self._process.stderr_fd),
+                self._drain(reading, Stream.STDOUT, self.process.stdout_fd),
+                self._drain(reading, Stream.STDERR, self.process.stderr_fd),
             ]
             async with anyio.create_task_group() as waiting:
                 waiting.start_soon(self._write)
                 waiting.start_soon(self._wait_for_stop, waiting.cancel_scope)
                 waiting.start_soon(self._tell_of_network)
                 waiting.start_soon(self._look_for_hooks)
-                await self._process.wait()
+                await self.process.wait()
                 waiting.cancel_scope.cancel()
-            self._process.kill()
-            await self._process.end(KILL_S)
+            self.process.kill()
+            await self.process.end(KILL_S)
             await self._take_hooks_away()
             with anyio.move_on_after(DRAIN_S):
                 for end in ends:
@@ -164,7 +163,7 @@ class SandboxedCommand:
 
     async def _tell_of_network(self) -> None:
         """Say it at once, and let the command go on: what it does next may need no network."""
-        why = await self._process.network_lost()
+        why = await self.process.network_lost()
         self._give(
             Stream.STDERR,
             f"[quarterdeck] the command's network has ended ({why}): connections fail from now on\n".encode(),
@@ -188,14 +187,14 @@ class SandboxedCommand:
     async def _write(self) -> None:
         view = memoryview(self._stdin)
         while view:
-            await anyio.wait_writable(self._process.stdin_fd)
+            await anyio.wait_writable(self.process.stdin_fd)
             try:
-                view = view[os.write(self._process.stdin_fd, view[:READ_BYTES]) :]
+                view = view[os.write(self.process.stdin_fd, view[:READ_BYTES]) :]
             except BlockingIOError:
                 continue
             except OSError:
                 break  # it does not want the rest
-        self._process.close_stdin()
+        self.process.close_stdin()
 
     def _drain(self, tasks: TaskGroup, stream: Stream, fd: int) -> anyio.Event:
         """Read `fd` from now on; what is returned tells that its end is reached."""
@@ -206,7 +205,7 @@ class SandboxedCommand:
             async for data in _pieces(fd):
                 self._give(stream, data if self._output_bytes is None else data[: self._output_bytes - total_bytes])
                 total_bytes = min(total_bytes + len(data), self._output_bytes or sys.maxsize)
-                if total_bytes == self._output_bytes and self._process.limit is None:
+                if total_bytes == self._output_bytes and self.process.limit is None:
                     self.stop_for(Excess("output_bytes", f"it wrote more than {total_bytes:,} bytes on a stream"))
             end.set()
 

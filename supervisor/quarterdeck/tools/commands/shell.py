@@ -153,27 +153,26 @@ class SandboxedShell:
     ) -> SandboxedCommand:
         started = anyio.Event()
         self._starting.add(started)
+        place = os.path.join(self._cwd, cwd) if cwd is not None else self._cwd
         try:
-            return await self._begin(command, cwd, env, stdin, on_output)
+            return await self._begin(command, place, env or {}, stdin, on_output)
+        except LaunchError as error:
+            raise CommandError(str(error)) from error
         finally:
             self._starting.discard(started)
             started.set()
 
     async def _begin(
-        self, command: str, cwd: str | None, env: Mapping[str, str] | None, stdin: bytes, on_output: OnOutput | None
+        self, command: str, place: str, env: Mapping[str, str], stdin: bytes, on_output: OnOutput | None
     ) -> SandboxedCommand:
-        place = os.path.join(self._cwd, cwd) if cwd is not None else self._cwd
-        try:
-            if not self._is_open:
-                raise CommandError("the session has ended: nothing can be started any more")
-            if problem := problem_with(command):
-                raise CommandError(problem)
-            setup = await self._known_setup()
-            # It looks at many files; the start itself belongs to the thread that lives as long as the command may.
-            confinement = await anyio.to_thread.run_sync(_confine, setup, command, place, env or {})
-            process = await start(confinement)
-        except LaunchError as error:
-            raise CommandError(str(error)) from error
+        if not self._is_open:
+            raise CommandError("the session has ended: nothing can be started any more")
+        if problem := problem_with(command):
+            raise CommandError(problem)
+        setup = await self._known_setup()
+        # It looks at many files; the start itself belongs to the thread that lives as long as the command may.
+        confinement = await anyio.to_thread.run_sync(_confine, setup, command, place, env)
+        process = await start(confinement)
         self._tell_once(confinement.gaps)
         if not self._is_open:
             process.kill()  # at once: the end of the session waits for it

@@ -9,7 +9,7 @@ import heapq
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import islice
 from typing import BinaryIO, Final, TypeVar, TypeVarTuple
 
@@ -204,11 +204,8 @@ class LocalFs:
                 raise fault(errno.EEXIST)
 
     def _rm(self, path: str, recursive: bool, ignore_missing: bool) -> None:
-        try:
+        with suppress(FileNotFoundError) if ignore_missing else nullcontext():
             self._remove(path, recursive)
-        except FileNotFoundError:
-            if not ignore_missing:
-                raise
 
     def _remove(self, path: str, recursive: bool) -> None:
         bare = path.rstrip("/") or path  # else a link with a slash behind it would be followed

@@ -183,15 +183,6 @@ async def test_what_the_tool_will_refuse_is_left_to_it(tmp_path: Path, value: ob
 
 
 @pytest.mark.anyio
-async def test_input_inside_a_string_is_understood_as_the_tool_does(tmp_path: Path) -> None:
-    """A model that sends JSON in a string would write without a checkpoint."""
-    (tmp_path / "a").write_text("before")
-    store = PlainStore()
-    await CheckpointingCard(PlayedCard("write"), store).run('{"path": "a"}', make_local_context(tmp_path))
-    assert store.kept == [(place(tmp_path, "a"), b"before")]
-
-
-@pytest.mark.anyio
 async def test_a_cancelled_call_keeps_nothing(tmp_path: Path) -> None:
     """A change that never was would be listed."""
     store, token = Nodes(), CancelToken()
@@ -305,27 +296,6 @@ async def test_calls_on_one_file_take_turns_and_others_do_not_wait(tmp_path: Pat
         go.set()
     assert store.kept == [(place(tmp_path, "a"), None), (place(tmp_path, "b"), None), (place(tmp_path, "a"), b"first")]
     assert (tmp_path / "a").read_text() == "second"
-
-
-@pytest.mark.anyio
-async def test_a_call_that_hangs_does_not_stop_others_on_its_file_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One lost call would make its file unchangeable for the rest of the session."""
-    monkeypatch.setattr(checkpoint, "TURN_S", 0.01)
-
-    async def hang(value: object, ctx: ToolContext) -> ToolResult:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    ctx, lost = make_local_context(tmp_path), PlayedCard("write", hang)
-    task = asyncio.ensure_future(CheckpointingCard(lost, PlainStore()).run({"path": "a"}, ctx))
-    await eventually_async(lambda: lost.seen)
-    card = CheckpointingCard(PlayedCard("write", write), PlainStore())
-    assert not (await card.run({"path": "a", "content": "x"}, ctx)).is_error
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
 
 
 @pytest.mark.anyio

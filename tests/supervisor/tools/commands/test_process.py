@@ -15,8 +15,8 @@ from support.waiting import POLL_S, eventually_async
 
 from quarterdeck.tools.card_types import DeckContext
 from quarterdeck.tools.commands import jobs
-from quarterdeck.tools.commands.jobs import Job, end_jobs
-from quarterdeck.tools.commands.process import POLL_BUDGET, bg_process_tool, process_tool
+from quarterdeck.tools.commands.jobs import Job
+from quarterdeck.tools.commands.process import bg_process_tool, process_tool
 from quarterdeck.tools.context import ContextId, Stream, ToolContext
 from quarterdeck.tools.results import TextContentBlock
 from quarterdeck.tools.spec import DefinedTool
@@ -94,21 +94,6 @@ async def test_how_a_job_ended_is_told(tmp_path: Path) -> None:
         assert (second["exitCode"], second["exitSignal"]) == (None, "SIGKILL")
         stopped = await process(s.ctx, "stop", id="job-1")
         assert (stopped["wasRunning"], stopped["finalStatus"]) == (False, "exited (code 4)")
-
-
-async def test_a_poll_shows_the_end_of_much_output(tmp_path: Path) -> None:
-    """A model's context would be filled by one poll, or show the beginning of what is long over."""
-    async with session(tmp_path) as s:
-        await process(
-            s.ctx,
-            "start",
-            command="yes 'a line of some sixty bytes, so that they pass the budget' | head -1500; echo end",
-        )
-        await finished(s.ctx, "job-1")
-        polled = await process(s.ctx, "poll", id="job-1")
-        assert polled["stdout"].endswith("budget\nend\n")
-        assert POLL_BUDGET.max_bytes <= len(polled["stdout"]) < POLL_BUDGET.max_bytes + 100
-        assert "left out" in polled["stdout"].splitlines()[1]
 
 
 async def test_what_is_missing_or_unknown_is_said(tmp_path: Path) -> None:
@@ -197,25 +182,3 @@ async def test_only_new_lines_are_shown_to_whoever_asks_for_them(tmp_path: Path)
         assert text == "Process bg-1 — exited (code 2)\n--- stdout ---\npartial"
         text = await said(card, s, action="poll", id="bg-1")
         assert text == "Process bg-1 — exited (code 2)\n--- stdout ---\none\npartial"
-
-
-async def test_two_cards_have_two_tables(tmp_path: Path) -> None:
-    """Two sessions would share their processes."""
-    async with session(tmp_path) as s:
-        first, second = build(s), build(s)
-        await said(first, s, action="start", command="sleep 4702.5")
-        text = await said(second, s, is_error=True, action="poll", id="bg-1")
-        assert text == "There is no process 'bg-1'. This session has no processes: start one first."
-
-
-async def test_closing_the_card_ends_its_processes_and_removes_their_files(tmp_path: Path) -> None:
-    """A session would leave processes and files behind."""
-    async with session(tmp_path) as s:
-        captures = tmp_path / "captures"
-        card = build(s, captures)
-        await said(card, s, action="start", command="setsid sleep 4703.5 & exec sleep 4703.5")
-        assert sorted(path.name for path in captures.iterdir()) == ["bg-1.err", "bg-1.out"]
-        await end_jobs(s.ctx.context_id)
-        assert not running_with("4703.5")
-        assert not captures.exists()
-        assert "the session has ended" in await said(card, s, is_error=True, action="start", command="true")

@@ -1,6 +1,5 @@
 """A context on this machine, for programs that embed us."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -67,17 +66,6 @@ async def test_its_roots_may_be_others_than_its_directory(tmp_path: Path) -> Non
     assert await context.fs.read_text("../data/f") == "data"
     with pytest.raises(OutsideRootsError):
         await context.fs.read_text("f")
-
-
-async def test_a_relative_directory_is_taken_from_here_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A later change of directory would move a session."""
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path)
-    context = make_local_context("work")
-    assert context.cwd == os.path.join(os.getcwd(), "work")
-    monkeypatch.chdir("/")
-    await context.fs.write_file("f", b"here")
-    assert (tmp_path / "work" / "f").read_bytes() == b"here"
 
 
 async def test_a_context_of_its_own_writes_no_configuration_of_the_users(

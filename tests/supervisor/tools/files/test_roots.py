@@ -12,7 +12,7 @@ from support.sandbox.machine_facts import LINUX_ONLY, NO_MOUNT_NAMESPACE, not_in
 from quarterdeck.common.path_walk import open_file
 from quarterdeck.tools.context import OutsideRootsError
 from quarterdeck.tools.files import roots as roots_module
-from quarterdeck.tools.files.roots import MAX_SHOWN_CHARS, Access, Roots, absolute
+from quarterdeck.tools.files.roots import MAX_SHOWN_CHARS, Roots, absolute
 from quarterdeck_sandbox.hostile_files import path_of_fd
 
 ON_LINUX = LINUX_ONLY
@@ -38,16 +38,6 @@ def may_change(roots: Roots, path: str | Path, cwd: str | Path = "/") -> bool:
             return True
     except OutsideRootsError:
         return False
-
-
-def test_each_directory_is_read_and_written_as_it_was_given(base: Path) -> None:
-    """A session could change what it may only read, or not read what it was given."""
-    roots = Roots(base / "work", [base / "data"], [base / "session"])
-    assert [read(roots, base / name / "f") for name in ("work", "data", "session")] == ["work", "data", "session"]
-    assert [may_change(roots, base / name / "f") for name in ("work", "data", "session")] == [True, True, False]
-    assert may_change(roots, base / "work" / "new")
-    with pytest.raises(OutsideRootsError):
-        read(roots, base / "outside" / "f")
 
 
 def test_what_is_closed_is_in_no_root_but_a_root_within_it_is(base: Path) -> None:
@@ -270,14 +260,6 @@ def test_a_relative_root_is_taken_from_here(base: Path, monkeypatch: pytest.Monk
     assert absolute("work/./sub/") == str(base / "work" / "sub")
     assert absolute("link/..") == str(base / "work")
     assert read(Roots("work"), base / "work" / "f") == "work"
-
-
-def test_access_is_by_whole_names() -> None:
-    """A place would be judged by a part of a name."""
-    roots = Roots("/no-such/work", ["/no-such/work/in/side"], ["/no-such/work/in"])
-    wanted = {"/": Access.NONE, "/no-such/work": Access.WRITE, "/no-such/works": Access.NONE}
-    wanted |= {"/no-such/work/in/f": Access.READ, "/no-such/work/in/side/f": Access.WRITE}
-    assert {place: roots._deciding(place).access for place in wanted} == wanted
 
 
 def test_what_is_protected_is_read_and_never_changed(base: Path) -> None:

@@ -1,40 +1,28 @@
 """Finding files and directories by name."""
 
 import os
-from collections.abc import AsyncIterator, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.tools.file_tools import Answer, call
-from support.tools.searches import PlayedShell, SwappingFs, confines_files, session_in, swapping, with_shell, write_tree
+from support.tools.searches import PlayedShell, with_shell, write_tree
 
 from quarterdeck.tools.context import DirectoryEntry, ExecResult, OnOutput, Stream, ToolContext
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 from quarterdeck.tools.search import find as find_module
-from quarterdeck.tools.search.find import MAX_SHOWN, find_tool
+from quarterdeck.tools.search.find import MAX_QUERY_CHARS, MAX_SHOWN, Listing, NameQuery, find_tool
 from quarterdeck_protocol.tools import CancelToken
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 FIND = find_tool()
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    """Where the session works."""
-    folder = tmp_path / "workspace"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-async def ctx(workspace: Path, tmp_path: Path) -> AsyncIterator[ToolContext]:
-    """The session."""
-    async with session_in(workspace, tmp_path / "state") as opened:
-        yield opened
 
 
 async def find(ctx: ToolContext, query: str, **given: Any) -> Answer:
@@ -167,49 +155,6 @@ async def test_wrong_input_is_explained(workspace: Path, ctx: ToolContext, given
     assert said in answer.text
 
 
-async def test_what_may_not_be_read_is_counted(workspace: Path, ctx: ToolContext) -> None:
-    """A model would take it that nothing is there."""
-    write_tree(workspace, {"closed/f": "", "f": ""})
-    (workspace / "closed").chmod(0)
-    try:
-        answer = await find(ctx, "f")
-        alone = await find(ctx, "f", path="closed")
-    finally:
-        (workspace / "closed").chmod(0o755)
-    assert "f" in paths_of(answer)
-    assert "1 path could not be read" in answer.text
-    assert alone.is_error
-    assert "Permission denied" in alone.text
-
-
-@pytest.mark.skipif(not confines_files(), reason="commands are not confined here")
-async def test_a_place_swapped_for_a_link_after_it_was_judged_leads_nowhere(
-    workspace: Path, tmp_path: Path, ctx: ToolContext
-) -> None:
-    """An agent could list its user's files with a race that it always wins."""
-    write_tree(tmp_path, {"outside/secret": "", "outside/below/secret": "", "workspace/swapped/f": ""})
-    (tmp_path / "outside" / "link-to-secret").symlink_to("secret")
-    fs = SwappingFs(workspace, tmp_path / "outside")
-    answer = await find(with_shell(workspace, ctx.shell, fs), "*", path="swapped")
-    assert (workspace / "swapped").is_symlink()
-    assert "secret" not in answer.text
-
-
-@pytest.mark.skipif(not confines_files(), reason="commands are not confined here")
-async def test_directories_swapped_for_links_during_the_search_leak_nothing(
-    workspace: Path, tmp_path: Path, ctx: ToolContext
-) -> None:
-    """An agent's own process in the background could win the race now and then."""
-    write_tree(tmp_path, {f"outside/secret{number}": "" for number in range(20)})
-    (tmp_path / "outside" / "secret-link").symlink_to("nowhere")
-    write_tree(workspace, {f"d{number}/plain{number}": "" for number in range(20)})
-    link = tmp_path / "link"
-    link.symlink_to(tmp_path / "outside")
-    with swapping([workspace / f"d{number}" for number in range(20)], link):
-        for _ in range(15):
-            assert not [path for path in paths_of(await find(ctx, "*")) if "secret" in path]
-
-
 class StubbornFs(LocalFs):
     """Never comes to the end of a directory."""
 
@@ -258,3 +203,119 @@ async def test_a_tree_without_an_end_is_given_up(workspace: Path, monkeypatch: p
         raise OSError("the command was cancelled")
 
     assert "too large to be searched to its end" in (await find(with_shell(workspace, PlayedShell(play)), "x")).text
+
+
+@pytest.mark.parametrize(
+    ("query", "name", "is_match"),
+    [
+        ("read", "README.md", True),
+        ("read", "thread.py", True),
+        ("read", "rea.d", False),
+        ("[id]", "[id].tsx", True),
+        (".", "plain", False),
+        ("*.py", "a.PY", True),
+        ("*.py", "a.pyc", False),
+        ("*.py", ".py", True),
+        ("test_*", "test_a.py", True),
+        ("test_*", "a_test_b.py", False),
+        ("*a*b*", "xaybz", True),
+        ("*a*b*", "xbya", False),
+        ("ab*ba", "aba", False),
+        ("ab*ba", "abba", True),
+        ("?", "a", True),
+        ("?", "ab", False),
+        ("?", "", False),
+        ("file??.txt", "file07.txt", True),
+        ("*", "", True),
+        ("**", "anything\n", True),
+        ("[ab]*", "a", False),
+        ("{a,b}*", "a", False),
+        ("caf\u00e9*", "cafe\u0301.txt", True),
+        ("STRASSE", "stra\u00dfe", True),
+        ("?ink", "\udcffink", True),
+    ],
+)
+def test_a_name_is_looked_for_by_a_part_or_by_a_pattern_for_the_whole(query: str, name: str, is_match: bool) -> None:
+    """A model would not find the file that it describes."""
+    assert NameQuery(query).matches(name) is is_match
+
+
+@given(st.text(alphabet="ab*?.", min_size=1, max_size=8), st.text(alphabet="ab.", max_size=8))
+def test_patterns_mean_what_they_say(query: str, name: str) -> None:
+    """Some combination of stars would miss files, or find wrong ones."""
+    known = {"*": ".*", "?": "."}
+    expected = "".join(known.get(char, re.escape(char)) for char in query)
+    if not {"*", "?"} & set(query):
+        expected = f".*{expected}.*"
+    assert NameQuery(query).matches(name) == bool(re.fullmatch(expected, name, re.DOTALL))
+
+
+def test_no_pattern_is_slow() -> None:
+    """A model could hold up every session with one pattern."""
+    query = NameQuery("*a" * (MAX_QUERY_CHARS // 4) + "*" + "?a" * (MAX_QUERY_CHARS // 4) + "*b")
+    assert not any(query.matches("a" * 255 + end) for end in ("c",) * 1000)
+
+
+NAMES = st.sampled_from([b"a", b"b", b"cc", b"caf\xe9"])
+FILES = st.lists(st.lists(NAMES, min_size=1, max_size=4).map(lambda parts: b"/w/" + b"/".join(parts) + b".x"))
+
+
+def listing_of(query: str, files: list[bytes], place: bytes = b"/w", *, wants: str = "fd", most: int = 1000) -> Listing:
+    """A listing of all of them."""
+    listing = Listing(NameQuery(query), place, most, wants_files="f" in wants, wants_directories="d" in wants)
+    for path in files:
+        listing.add_file(path)
+    return listing
+
+
+@given(FILES)
+def test_every_directory_that_holds_a_file_is_known_with_what_it_holds(files: list[bytes]) -> None:
+    """A directory would not be found, or not looked into for links."""
+    expected: dict[bytes, set[bytes]] = {b"/w": set()}
+    for file in files:
+        path = file
+        while path != b"/w":
+            parent = path.rpartition(b"/")[0]
+            expected.setdefault(parent, set()).add(path)
+            path = parent
+    listing = listing_of("*", sorted(set(files)))
+    assert listing.directories == {directory: len(held) for directory, held in expected.items()}
+    found = listing.first()
+    assert {path[:-1] for path in found if path.endswith(b"/")} == set(expected) - {b"/w"}
+    assert {path for path in found if not path.endswith(b"/")} == set(files)
+    assert len(found) == len(set(found)) == listing.total
+
+
+@pytest.mark.parametrize(
+    ("wants", "found"), [("f", [b"/w/ab/ab.x"]), ("d", [b"/w/ab/"]), ("fd", [b"/w/ab/", b"/w/ab/ab.x"])]
+)
+def test_only_what_is_wanted_is_found(wants: str, found: list[bytes]) -> None:
+    """A search for directories would drown in files."""
+    assert listing_of("ab", [b"/w/ab/ab.x", b"/w/c"], wants=wants).first() == found
+
+
+def test_the_root_of_all_files_can_be_searched() -> None:
+    """A session that may read everything would find nothing."""
+    listing = listing_of("*", [b"/a", b"/b/c"], b"/")
+    assert listing.first() == [b"/a", b"/b/", b"/b/c"]
+    assert listing.directories == {b"/": 2, b"/b": 1}
+    assert not listing.is_cut
+
+
+@given(FILES, st.integers(1, 5))
+def test_the_first_ones_are_kept_whatever_their_order(files: list[bytes], most: int) -> None:
+    """The same search would show other files each time."""
+    files = sorted(set(files))
+    listing = listing_of("*", files[::-1], wants="f", most=most)
+    assert listing.first() == sorted(files, key=lambda path: path.split(b"/"))[:most]
+    assert listing.total == len(files)
+
+
+def test_no_more_is_kept_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk full of files would fill our memory."""
+    monkeypatch.setattr(find_module, "_SLACK", 3)
+    monkeypatch.setattr(find_module, "MAX_DIRECTORIES", 4)
+    listing = listing_of("*", [b"/w/%d" % number for number in range(1000, 0, -1)], most=2)
+    assert (listing.first(), listing.total, listing.is_cut) == ([b"/w/1", b"/w/10"], 1000, False)
+    listing = listing_of("nothing", [b"/w/%d/x/y/f" % number for number in range(9)])
+    assert (len(listing.directories), listing.is_cut) == (4, True)

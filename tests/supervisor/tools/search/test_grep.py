@@ -2,13 +2,12 @@
 
 import codecs
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.tools.file_tools import Answer, call
-from support.tools.searches import PlayedShell, SwappingFs, confines_files, session_in, swapping, with_shell, write_tree
+from support.tools.searches import PlayedShell, with_shell, write_tree
 
 from quarterdeck.tools.context import ExecResult, OnOutput, Stream, ToolContext
 from quarterdeck.tools.search.grep import MAX_MATCHES, grep_tool
@@ -17,21 +16,6 @@ from quarterdeck_protocol.tools import CancelToken
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 GREP = grep_tool()
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    """Where the session works."""
-    folder = tmp_path / "workspace"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-async def ctx(workspace: Path, tmp_path: Path) -> AsyncIterator[ToolContext]:
-    """The session."""
-    async with session_in(workspace, tmp_path / "state") as opened:
-        yield opened
 
 
 async def grep(ctx: ToolContext, pattern: str, **given: Any) -> Answer:
@@ -56,13 +40,6 @@ async def test_matching_lines_come_with_path_and_number_sorted_by_path(workspace
         "4 matches in 4 files for 'needle\\b' in the working directory:\n"
         "a/z.py:3: needle two\na-b.py:1: needle\nb.py:2: needle one\nc.py:2: needle"
     )
-
-
-async def test_nothing_found_is_no_error(workspace: Path, ctx: ToolContext) -> None:
-    """A model would think that the search itself went wrong."""
-    answer = await grep(ctx, "needle", path=str(workspace))
-    assert not answer.is_error
-    assert answer.text.startswith(f"No match for 'needle' in {workspace}.")
 
 
 async def test_hidden_files_are_searched_and_ignored_binary_and_huge_ones_are_not(
@@ -256,22 +233,6 @@ async def test_wrong_input_is_explained(ctx: ToolContext, given: dict[str, objec
     assert said in answer.text
 
 
-async def test_what_may_not_be_read_is_counted(workspace: Path, ctx: ToolContext) -> None:
-    """A model would take it that nothing is there."""
-    write_tree(workspace, {"closed/f": "needle", "g": "needle", "h": "needle"})
-    (workspace / "closed").chmod(0)
-    (workspace / "h").chmod(0)
-    try:
-        answer = await grep(ctx, "needle")
-        alone = await grep(ctx, "needle", path="h")
-    finally:
-        (workspace / "closed").chmod(0o755)
-    assert lines_of(answer) == ["g:1: needle"]
-    assert "2 paths could not be read" in answer.text
-    assert alone.is_error
-    assert "cannot search h: Permission denied" in alone.text
-
-
 async def test_links_are_not_followed(workspace: Path, tmp_path: Path, ctx: ToolContext) -> None:
     """A link would lead a search out of the workspace, or around in circles."""
     write_tree(tmp_path, {"outside/secret": "needle", "workspace/f": "needle"})
@@ -284,35 +245,6 @@ async def test_links_are_not_followed(workspace: Path, tmp_path: Path, ctx: Tool
         assert answer.is_error
         assert "outside" in answer.text
     assert lines_of(await grep(ctx, "needle", path="up")) == ["f:1: needle"]
-
-
-@pytest.mark.skipif(not confines_files(), reason="commands are not confined here")
-async def test_a_place_swapped_for_a_link_after_it_was_judged_leads_nowhere(
-    workspace: Path, tmp_path: Path, ctx: ToolContext
-) -> None:
-    """An agent could read its user's files with a race that it always wins."""
-    write_tree(tmp_path, {"outside/secret": "very secret", "workspace/swapped/f": "plain"})
-    fs = SwappingFs(workspace, tmp_path / "outside")
-    answer = await grep(with_shell(workspace, ctx.shell, fs), "secret|plain", path="swapped")
-    assert (workspace / "swapped").is_symlink()
-    assert answer.is_error
-    assert "very secret" not in answer.text
-
-
-@pytest.mark.skipif(not confines_files(), reason="commands are not confined here")
-async def test_directories_swapped_for_links_during_the_search_leak_nothing(
-    workspace: Path, tmp_path: Path, ctx: ToolContext
-) -> None:
-    """An agent's own process in the background could win the race now and then."""
-    write_tree(tmp_path, {f"outside/f{number}": "very secret" for number in range(20)})
-    write_tree(workspace, {f"d{number}/f{number}": "plain" for number in range(20)})
-    link = tmp_path / "link"
-    link.symlink_to(tmp_path / "outside")
-    with swapping([workspace / f"d{number}" for number in range(20)], link):
-        for _ in range(15):
-            answer = await grep(ctx, "secret|plain")
-            assert "very secret" not in answer.text
-            assert not answer.is_error
 
 
 async def test_what_was_found_before_the_deadline_is_shown(workspace: Path) -> None:

@@ -136,16 +136,6 @@ async def test_a_redirect_is_judged_like_any_url() -> None:
     assert secret.requests == []
 
 
-async def test_a_refused_address_is_named_with_the_way_to_allow_it() -> None:
-    """A model could not tell its user what to do."""
-    async with serving(response("hi")) as server:
-        text = await failure(server.url, policy=FetchPolicy())
-        assert f"127.0.0.1:{server.port}: 127.0.0.1 is this machine itself" in text
-        assert f'add "127.0.0.1:{server.port}" to native.webfetch.allow' in text
-        assert (await fetch(server.url, policy=FetchPolicy(allow=(f"127.0.0.1:{server.port}",)))).body == b"hi"
-    assert len(server.requests) == 1
-
-
 async def test_a_redirect_without_a_place_is_a_response() -> None:
     """A broken redirect would be an exception."""
     async with serving(response("where?", status=302)) as server:

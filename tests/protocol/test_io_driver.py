@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -10,7 +10,6 @@ import anyio
 import pytest
 from support.waiting import PATIENCE_S
 
-from quarterdeck.fleet.embedded import MemoryWay
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.limits import Deadlines
 from quarterdeck_protocol.link.events import (
@@ -87,12 +86,27 @@ class Way:
         self.on_drain()
 
 
+class MemoryWay:
+    """A way in memory: a message arrives in the loop's next turn, as it would from a socket."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.receive: Callable[[Sequence[bytes]], None] = lambda _: None
+
+    def send(self, parts: Sequence[bytes]) -> None:
+        """Let it arrive."""
+        self._loop.call_soon(lambda: self.receive(parts))
+
+    def drain(self) -> None:
+        """Nothing ever waits."""
+
+
 class Ends:
     """Two real links joined in memory, and all events of each."""
 
     def __init__(self, terms: LinkTerms | None = None) -> None:
         now = asyncio.get_running_loop().time()
-        to_worker, to_supervisor = MemoryWay(), MemoryWay()
+        to_worker, to_supervisor = self.to_worker, self.to_supervisor = MemoryWay(), MemoryWay()
         self.events: dict[Side, asyncio.Queue[LinkEvent]] = {side: asyncio.Queue() for side in Side}
         ours, theirs = (Link(side, token=TOKEN, version="1", now=now, terms=terms) for side in Side)
         self.supervisor = LinkDriver(ours, to_worker, self.events[Side.SUPERVISOR].put_nowait)
@@ -163,7 +177,7 @@ async def test_beats_keep_a_quiet_link_alive() -> None:
     ends = Ends(LinkTerms(quiet_beat_s=0.001))
     await ends.greeted()
     heard: list[Sequence[bytes]] = []
-    ends.worker._way.receive = heard.append  # type: ignore[attr-defined]
+    ends.to_supervisor.receive = heard.append
     with anyio.fail_after(PATIENCE_S):
         while len(heard) < 5:
             await anyio.lowlevel.checkpoint()
@@ -175,7 +189,7 @@ async def test_a_peer_that_never_speaks_is_noticed() -> None:
     """A worker that hangs before its first word would be waited for without end."""
     ends = Ends(LinkTerms(greet_s=0.001))
     ends.worker.close()
-    ends.worker._way.receive = lambda _: None  # type: ignore[attr-defined]
+    ends.to_supervisor.receive = lambda _: None
     assert isinstance(await ends.next(Side.SUPERVISOR), Silent)
     assert ends.supervisor._timer is None
     ends.close()

@@ -66,12 +66,6 @@ def test_a_name_may_be_called_otherwise_at_home(barrel: ModuleType) -> None:
     assert barrel.__version__ == "1.2"
 
 
-def test_an_import_that_is_not_renamed_is_no_name_of_the_barrel(barrel: ModuleType) -> None:
-    """What a barrel needs for its annotations would become public by accident."""
-    with pytest.raises(AttributeError, match="'a_barrel' has no attribute 'Callable'"):
-        _ = barrel.Callable
-
-
 def test_an_unknown_name_is_an_attribute_error(barrel: ModuleType) -> None:
     """`hasattr` and misspelt imports would fail in confusing ways."""
     with pytest.raises(AttributeError, match="'a_barrel' has no attribute 'cbrt'"):
@@ -84,13 +78,6 @@ def test_names_are_listed_before_they_are_loaded(barrel: ModuleType) -> None:
     """Completion in an editor or a shell would show an empty module."""
     assert {"sqrt", "root", "NUMBER", "__version__"} <= set(dir(barrel))
     assert barrel.__all__ == ["NUMBER", "__version__", "root", "sqrt"]
-
-
-def test_a_star_import_takes_every_name(barrel: ModuleType) -> None:
-    """Programs that take a barrel whole would get nothing."""
-    taken: dict[str, object] = {}
-    exec("from a_barrel import *", taken)
-    assert {"sqrt", "root", "NUMBER", "__version__"} <= set(taken)
 
 
 def test_a_submodule_of_a_barrel_can_be_imported_from_it(barrel: ModuleType) -> None:

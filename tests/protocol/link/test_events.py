@@ -5,13 +5,10 @@ from math import inf, nan
 from typing import get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from quarterdeck_protocol.link import frames
-from quarterdeck_protocol.link.events import CARRIERS, RECEIVES, LinkTerms, Side, is_reportable, wrong_frame, wrong_peer
+from quarterdeck_protocol.link.events import RECEIVES, LinkTerms, Side, is_reportable, wrong_frame, wrong_peer
 
-from .frame_strategies import FRAMES
 from .link_ends import TOKEN, VERSION, hello
 
 
@@ -20,22 +17,6 @@ def test_every_frame_has_a_receiver() -> None:
     to_supervisor, to_worker = (RECEIVES[side] for side in Side)
     assert to_supervisor | to_worker == set(get_args(frames.Frame))
     assert to_supervisor & to_worker == {frames.Beat, frames.Credit}
-
-
-def test_each_side_has_the_other_as_its_peer() -> None:
-    """The rules of sending are the peer's rules of receiving."""
-    assert [side.peer for side in Side] == [Side.WORKER, Side.SUPERVISOR]
-
-
-@given(frame=FRAMES, body=st.binary(max_size=2), receiver=st.sampled_from(Side))
-def test_the_rules_are_the_tables(frame: frames.Frame, body: bytes, receiver: Side) -> None:
-    """Direction, body, deadline: nothing else is judged without the link's state."""
-    fits = (
-        type(frame) in RECEIVES[receiver]
-        and (not body or type(frame) in CARRIERS)
-        and (not isinstance(frame, frames.Request) or 0 < frame.timeout_s < inf)
-    )
-    assert (wrong_frame(frame, body, receiver) is None) is fits
 
 
 @pytest.mark.parametrize(

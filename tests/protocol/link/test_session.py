@@ -13,23 +13,18 @@ from quarterdeck_protocol.link.events import (
     Replied,
     Side,
 )
-from quarterdeck_protocol.link.frame_bytes import WireLimits
 from quarterdeck_protocol.link.frames import (
     Answer,
     Call,
     Cancel,
     Close,
-    Condemn,
     Failed,
     List,
     ListChanged,
     Log,
-    Lost,
-    News,
     Open,
     Progress,
     Request,
-    Started,
 )
 
 from .link_ends import FAULT, LIMITS, SMALL, carry, fill, make_link, make_pair
@@ -57,49 +52,6 @@ def test_a_request_arrives_whole_and_its_reply_settles_it(frame: Request, body: 
     assert not worker.serves(1)
     assert carry(worker, supervisor) == [Replied(Answer(1, "2025-11-25"), b'{"content":[]}')]
     assert supervisor.in_flight == 0
-
-
-def test_replies_may_come_in_any_order() -> None:
-    """A slow call holds up nobody."""
-    supervisor, worker = make_pair()
-    for request_id in (1, 2, 3):
-        supervisor.request(Call(request_id, 1.0, "t"), b"{}", 0.0)
-    carry(supervisor, worker)
-    for request_id in (2, 3, 1):
-        worker.reply(Failed(request_id, FAULT))
-    assert carry(worker, supervisor) == [Replied(Failed(request_id, FAULT), b"") for request_id in (2, 3, 1)]
-
-
-def test_ids_are_fresh() -> None:
-    """An id is never used twice in a session."""
-    link = make_link(Side.SUPERVISOR)
-    assert len({link.next_id() for _ in range(100)}) == 100
-
-
-def test_news_arrives_in_order() -> None:
-    """Progress, logs and changes of the tool list have their own frames."""
-    supervisor, worker = make_pair()
-    supervisor.request(Call(1, 1.0, "t", progress=True), b"{}", 0.0)
-    carry(supervisor, worker)
-    news: list[News] = [
-        Progress(1, 0.5, 1.0, "half"),
-        Log("info", "db"),
-        ListChanged(),
-        Started(),
-        Lost(FAULT),
-    ]
-    assert all(worker.post(frame) for frame in news)
-    assert carry(worker, supervisor) == [Arrived(frame, b"") for frame in news]
-
-
-def test_a_start_and_a_condemnation_cross_whole() -> None:
-    """What confines a server would not be shown, or a tree that exceeds its limit go on."""
-    supervisor, worker = make_pair()
-    assert worker.post(Started(), b'{"pid":1}')
-    assert carry(worker, supervisor) == [Arrived(Started(), b'{"pid":1}')]
-    order = Condemn("memory_bytes", "600 MiB; the limit is 512 MiB")
-    assert supervisor.post(order)
-    assert carry(supervisor, worker) == [Arrived(order, b"")]
 
 
 @pytest.mark.parametrize(
@@ -148,18 +100,6 @@ def test_a_request_that_no_message_can_carry_is_refused(frame: Request, body: by
     assert supervisor.request(List(1, 1.0), b"", 0.0) is None
 
 
-def test_a_body_over_the_limit_is_refused_where_it_is_sent() -> None:
-    """Not where it arrives, as if the peer were hostile."""
-    supervisor, worker = make_pair(LinkTerms(wire=WireLimits(body_bytes=10)))
-    assert supervisor.request(Call(1, 1.0, "t"), b"x" * 11, 0.0) is Refusal.UNSENDABLE
-    assert supervisor.request(Call(1, 1.0, "t"), b"x" * 10, 0.0) is None
-    carry(supervisor, worker)
-    with pytest.raises(LinkMisuseError, match="no message can hold"):
-        worker.reply(Answer(1), b"x" * 11)
-    assert worker.serves(1)
-    worker.reply(Answer(1), b"x" * 10)
-
-
 @pytest.mark.parametrize("frame", [Log("info", "\ud800"), Log("info", "x" * LIMITS.header_bytes)])
 def test_news_that_no_message_can_carry_is_dropped(frame: Log) -> None:
     """A log line of a megabyte is not worth a worker."""
@@ -184,16 +124,6 @@ def test_a_cancelled_request_is_told_and_its_reply_swallowed() -> None:
     assert supervisor.in_flight == 0
 
 
-def test_cancelling_twice_tells_the_worker_once() -> None:
-    """A client that cancels in a loop costs nothing."""
-    supervisor, worker = make_pair()
-    supervisor.request(Call(1, 1.0, "t"), b"{}", 0.0)
-    carry(supervisor, worker)
-    supervisor.cancel(1)
-    supervisor.cancel(1)
-    assert len(carry(supervisor, worker)) == 1
-
-
 @pytest.mark.parametrize("request_id", [1, 2, -1])
 def test_cancelling_what_is_not_under_way_does_nothing(request_id: int) -> None:
     """A reply and a cancel may cross."""
@@ -204,18 +134,6 @@ def test_cancelling_what_is_not_under_way_does_nothing(request_id: int) -> None:
     carry(worker, supervisor)
     assert supervisor.cancel(request_id) is False
     assert carry(supervisor, worker) == []
-
-
-def test_a_cancel_that_crosses_the_reply_is_no_violation() -> None:
-    """The worker has forgotten the request already."""
-    supervisor, worker = make_pair()
-    supervisor.request(List(1, 1.0), b"", 0.0)
-    carry(supervisor, worker)
-    worker.reply(Answer(1))
-    supervisor.cancel(1)
-    assert carry(supervisor, worker) == []
-    assert carry(worker, supervisor) == []
-    assert supervisor.in_flight == 0
 
 
 def test_a_request_that_never_left_is_withdrawn() -> None:
@@ -244,16 +162,6 @@ def test_a_reason_is_cut_and_cleaned(reason: str) -> None:
     assert isinstance(event, Arrived)
     assert isinstance(event.frame, Cancel)
     assert len(event.frame.reason) <= MAX_REASON_CHARS
-
-
-def test_progress_of_a_cancelled_call_is_swallowed() -> None:
-    """Nobody listens any more."""
-    supervisor, worker = make_pair()
-    supervisor.request(Call(1, 1.0, "t", progress=True), b"{}", 0.0)
-    carry(supervisor, worker)
-    supervisor.cancel(1)
-    worker.post(Progress(1, 0.5))
-    assert carry(worker, supervisor) == []
 
 
 # Our own mistakes

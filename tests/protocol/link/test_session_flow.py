@@ -4,29 +4,14 @@ from math import inf
 
 import pytest
 
-from quarterdeck_protocol.limits import UNIT_BYTES
 from quarterdeck_protocol.link.events import Arrived, Expired, Late, Overdue, Refusal, Side, Silent, Violated
 from quarterdeck_protocol.link.frame_bytes import encode
-from quarterdeck_protocol.link.frames import Answer, Beat, Call, Credit, List, ListChanged, Log, Lost, Progress
+from quarterdeck_protocol.link.frames import Answer, Beat, Call, Credit, List, ListChanged, Log, Lost
 from quarterdeck_protocol.link.session import PAUSE_S
 
 from .link_ends import FAULT, SMALL, carry, fill, frames_of, is_dead, make_link, make_pair
 
 # Credit
-
-
-def test_what_has_no_credit_waits_for_it_in_order() -> None:
-    """A slow worker is not flooded, and nothing overtakes."""
-    supervisor, worker = make_pair(SMALL)
-    asked = fill(supervisor)
-    waiting = supervisor.next_id()
-    supervisor.request(List(waiting, 10.0), b"", 0.0)
-    sent = supervisor.take(0.0)
-    assert [frame.request_id for frame in frames_of(sent) if isinstance(frame, List)] == asked
-    for parts in sent:
-        worker.receive(parts, 0.0)
-    carry(worker, supervisor)
-    assert carry(supervisor, worker) == [Arrived(List(waiting, 10.0), b"")]
 
 
 def test_a_queue_has_its_limit() -> None:
@@ -35,17 +20,6 @@ def test_a_queue_has_its_limit() -> None:
     fill(supervisor)
     answers = [supervisor.request(List(supervisor.next_id(), 1.0), b"", 0.0) for _ in range(4)]
     assert answers == [None, None, None, Refusal.BUSY]
-
-
-def test_a_body_larger_than_the_window_passes_alone() -> None:
-    """A result of a gigabyte is rare, not forbidden."""
-    supervisor, worker = make_pair(SMALL)
-    big = b"x" * (UNIT_BYTES * 10)
-    supervisor.request(Call(1, 1.0, "t"), big, 0.0)
-    supervisor.request(Call(2, 1.0, "t"), b"{}", 0.0)
-    assert carry(supervisor, worker) == [Arrived(Call(1, 1.0, "t"), big)]
-    assert carry(worker, supervisor) == []
-    assert carry(supervisor, worker) == [Arrived(Call(2, 1.0, "t"), b"{}")]
 
 
 def test_sending_without_credit_is_a_violation() -> None:
@@ -57,39 +31,12 @@ def test_sending_without_credit_is_a_violation() -> None:
     assert is_dead(supervisor)
 
 
-def test_credit_is_given_back_by_the_half_window() -> None:
-    """One message for many: credit itself must not flood the link."""
-    supervisor, worker = make_pair(SMALL)
-    for _ in range(6):
-        worker.post(Log("info", ""))
-    carry(worker, supervisor)
-    assert frames_of(supervisor.take(0.0)) == [Credit(4)]
-    supervisor, worker = make_pair(SMALL)
-    worker.post(Log("info", ""))
-    carry(worker, supervisor)
-    assert supervisor.take(0.0) == []
-
-
 @pytest.mark.parametrize("amount", [1, 0, -1, -(2**63), 2**64 - 1])
 def test_a_credit_that_is_not_owed_is_a_violation(amount: int) -> None:
     """Else a peer could lift every bound."""
     supervisor, _ = make_pair()
     assert supervisor.receive(encode(Credit(amount)), 0.0) == [Violated(f"a credit of {amount} that is not owed")]
     assert is_dead(supervisor)
-
-
-def test_a_full_queue_drops_news_but_not_a_loss_nor_the_last_change() -> None:
-    """Logs can be missed; that the server is gone cannot, and of a storm of changes one is enough."""
-    supervisor, worker = make_pair(SMALL)
-    line = Log("info", "")
-    assert [worker.post(line) for _ in range(8)] == [True] * 7 + [False]
-    assert [worker.post(ListChanged()) for _ in range(3)] == [True, False, False]
-    assert worker.post(Lost(FAULT))
-    heard = []
-    for _ in range(10):
-        heard += carry(worker, supervisor)
-        carry(supervisor, worker)
-    assert heard == [Arrived(line, b"")] * 7 + [Arrived(ListChanged(), b""), Arrived(Lost(FAULT), b"")]
 
 
 def test_a_closed_link_posts_nothing() -> None:
@@ -134,17 +81,6 @@ def test_a_peer_that_lets_a_deadline_pass_and_beats_is_busy_before_it_is_hung() 
     assert supervisor.in_flight == 0
 
 
-def test_a_cancelled_request_is_late_for_nobody() -> None:
-    """Its caller has been told already."""
-    supervisor, worker = make_pair()
-    supervisor.request(List(1, 1.0), b"", 0.0)
-    carry(supervisor, worker)
-    supervisor.cancel(1)
-    worker.tick(2.0)
-    carry(worker, supervisor, 2.0)
-    assert supervisor.tick(3.0) == []
-
-
 def test_a_late_peer_that_gets_no_processor_is_given_as_much_longer() -> None:
     """A machine that is busy for a quarter of a minute would kill every worker that has a call."""
     supervisor, worker = make_pair()
@@ -157,20 +93,6 @@ def test_a_late_peer_that_gets_no_processor_is_given_as_much_longer() -> None:
         told += [(now + 1, event) for event in supervisor.tick(now + 1, min(float(now), 8.0) - 2.0)]
         carry(supervisor, worker, now + 1)
     assert told == [(3, Late(1)), (15, Overdue(1))]
-
-
-def test_a_reply_after_the_last_moment_is_swallowed() -> None:
-    """It was given up already; that it comes at all is no crime."""
-    supervisor, worker = make_pair()
-    supervisor.request(List(1, 1.0), b"", 0.0)
-    carry(supervisor, worker)
-    assert supervisor.tick(3.0) == [Overdue(1)]
-    assert supervisor.in_flight == 1
-    worker.post(Progress(1, 0.5))
-    worker.reply(Answer(1), b"[]")
-    assert carry(worker, supervisor, 3.0) == []
-    assert supervisor.in_flight == 0
-    assert supervisor.is_open
 
 
 def test_a_cancelled_request_is_overdue_as_well() -> None:

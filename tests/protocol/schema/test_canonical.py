@@ -38,12 +38,6 @@ def test_what_is_no_schema_becomes_an_object_without_properties(junk: object) ->
     assert normalize_schema(junk) == EMPTY_OBJECT
 
 
-@pytest.mark.parametrize("kind", TYPES)
-def test_a_known_type_stays(kind: str) -> None:
-    """Breaks: parameters would change their type on the way to the model."""
-    assert normalize_schema({"type": kind})["type"] == kind
-
-
 @pytest.mark.parametrize("kind", ["String", "any", ["string"], ["object", "null"], [], 1, None, {"type": "string"}])
 def test_any_other_type_is_the_object_rule_with_its_siblings_kept(kind: object) -> None:
     """Breaks: an untyped tool would lose the parameters that it declares."""
@@ -164,12 +158,6 @@ def test_what_is_no_json_has_no_canonical_form(value: object) -> None:
     """Breaks: a bug would be hashed instead of seen."""
     with pytest.raises(TypeError):
         canonical_json(value)
-
-
-def test_a_digest_is_the_hash_of_the_canonical_text() -> None:
-    """Breaks: every key in every existing ledger would change."""
-    text = '{"name":"fs__read","schema":{"properties":{},"type":"object"}}'
-    assert digest({"schema": EMPTY_OBJECT, "name": "fs__read"}) == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_lone_surrogates_have_a_digest_of_their_own() -> None:

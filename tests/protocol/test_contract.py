@@ -8,11 +8,8 @@ from hypothesis import strategies as st
 from quarterdeck_protocol.contract import (
     TRANSITIONS,
     EndpointPhase,
-    EndpointStatus,
     PhaseStep,
     RemoteCallResult,
-    is_terminal_phase,
-    is_usable_phase,
 )
 from quarterdeck_protocol.tools import WireResult
 
@@ -62,12 +59,6 @@ def test_results_compare_by_what_the_server_said() -> None:
     assert looked != _result(b'{"content":[]}', is_error=True)
 
 
-def test_a_status_needs_only_the_seeds_fields() -> None:
-    """Embedders and tests make them by hand."""
-    status = EndpointStatus("fs", EndpointPhase.READY, 3)
-    assert (status.fault, status.pid, status.restarts, status.isolated) == (None, None, 0, True)
-
-
 # An endpoint's life
 
 IDLE, CONNECTING, READY, CLOSING, CLOSED, FAULTED = EndpointPhase
@@ -93,29 +84,6 @@ def test_the_phases_are_the_seeds_own_strings() -> None:
 def test_every_step_from_every_phase_goes_where_the_contract_says(phase: EndpointPhase, step: PhaseStep) -> None:
     """A missing or extra row would let an endpoint hang in a phase, or leave one that is final."""
     assert TRANSITIONS.get((phase, step)) is TABLE[step].get(phase)
-
-
-@pytest.mark.parametrize("phase", EndpointPhase)
-def test_a_terminal_phase_is_one_that_no_row_leaves(phase: EndpointPhase) -> None:
-    """Endpoints are single-shot: the fleet mints a new one instead of reviving a dead one."""
-    assert is_terminal_phase(phase) is not any(source is phase for source, _ in TRANSITIONS)
-
-
-def test_only_a_ready_endpoint_takes_calls() -> None:
-    """Everything else answers `not_connected` at once."""
-    assert [phase for phase in EndpointPhase if is_usable_phase(phase)] == [READY]
-
-
-@pytest.mark.parametrize("phase", [phase for phase in EndpointPhase if not is_terminal_phase(phase)])
-def test_every_living_phase_can_come_to_an_end(phase: EndpointPhase) -> None:
-    """`close()` must always lead to release."""
-    reached = {phase}
-    while True:
-        more = {target for (source, _), target in TRANSITIONS.items() if source in reached} - reached
-        if not more:
-            break
-        reached |= more
-    assert any(is_terminal_phase(end) for end in reached)
 
 
 @given(steps=st.lists(st.sampled_from(PhaseStep)))

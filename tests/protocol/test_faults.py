@@ -32,19 +32,6 @@ from quarterdeck_protocol.link.frames import Failed
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE_ROOTS = ("protocol", "sandbox", "worker", "supervisor")
 
-PROMISED_CODES = (
-    "command_not_found",
-    "not_executable",
-    "bad_cwd",
-    "exited_at_handshake",
-    "handshake_timeout",
-    "sandbox_refused",
-    "limit_hit",
-    "bad_output",
-    "auth_needed",
-)
-"""The codes that the contract names one by one."""
-
 ANY_TEXT = st.text(st.characters(), max_size=50)
 """Any code points, lone surrogates included."""
 
@@ -151,12 +138,6 @@ def test_the_largest_record_fits_into_a_header() -> None:
 def test_a_dossier_keeps_the_end_of_stderr() -> None:
     """The last lines before a death say why; the first ones do not."""
     assert Dossier(stderr_tail="x" * MAX_STDERR_TAIL_CHARS + "the reason").stderr_tail.endswith("the reason")
-
-
-@pytest.mark.parametrize("code", PROMISED_CODES)
-def test_each_code_that_the_contract_names_has_a_remedy(code: str) -> None:
-    """A user who looks up a documented code finds what to do."""
-    assert ProtocolFault("spawn_failed", "x", code=code).remedy
 
 
 def test_remedies_are_one_clear_line_each() -> None:

@@ -18,12 +18,11 @@ from quarterdeck_protocol.link.events import (
     Greeted,
     LinkEvent,
     LinkTerms,
-    Refusal,
     Replied,
     Side,
     Silent,
 )
-from quarterdeck_protocol.link.frames import Answer, Call, Cancel, Log, Request
+from quarterdeck_protocol.link.frames import Answer, Call, Log, Request
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.moments import REST_S, last_moment
 
@@ -142,26 +141,6 @@ async def test_two_ends_greet_ask_answer_and_tell() -> None:
     ends.close()
 
 
-async def test_a_cancelled_request_reaches_the_peer() -> None:
-    """A server would work on for nobody."""
-    ends = Ends()
-    await ends.greeted()
-    ends.supervisor.request(Call(1, 30.0, "echo"), b"")
-    await ends.next(Side.WORKER)
-    assert not ends.supervisor.cancel(1, "enough")
-    assert await ends.next(Side.WORKER) == Arrived(Cancel(1, "enough"), b"")
-    ends.close()
-
-
-async def test_a_request_before_the_greeting_is_refused() -> None:
-    """It would be lost without a word."""
-    ends = Ends()
-    refused: Request = Call(1, 30.0, "echo")
-    assert ends.supervisor.request(refused) is Refusal.DEAD
-    assert not ends.worker.post(Log("info", ""))
-    ends.close()
-
-
 async def test_a_deadline_rings_at_the_worker_first() -> None:
     """A call without an answer would wait for ever."""
     ends = Ends()
@@ -182,16 +161,6 @@ async def test_beats_keep_a_quiet_link_alive() -> None:
         while len(heard) < 5:
             await anyio.lowlevel.checkpoint()
     assert ends.supervisor.link.is_open
-    ends.close()
-
-
-async def test_a_peer_that_never_speaks_is_noticed() -> None:
-    """A worker that hangs before its first word would be waited for without end."""
-    ends = Ends(LinkTerms(greet_s=0.001))
-    ends.worker.close()
-    ends.to_supervisor.receive = lambda _: None
-    assert isinstance(await ends.next(Side.SUPERVISOR), Silent)
-    assert ends.supervisor._timer is None
     ends.close()
 
 

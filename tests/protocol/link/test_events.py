@@ -1,13 +1,13 @@
 """What a frame may be, whatever the state of the link."""
 
 from itertools import product
-from math import inf, nan
+from math import nan
 from typing import get_args
 
 import pytest
 
 from quarterdeck_protocol.link import frames
-from quarterdeck_protocol.link.events import RECEIVES, LinkTerms, Side, is_reportable, wrong_frame, wrong_peer
+from quarterdeck_protocol.link.events import RECEIVES, LinkTerms, Side, wrong_frame, wrong_peer
 
 from .link_ends import TOKEN, VERSION, hello
 
@@ -34,22 +34,6 @@ def test_a_misfit_says_what_is_wrong(frame: frames.Frame, body: bytes, receiver:
     assert wrong_frame(frame, body, receiver) == reason
 
 
-@pytest.mark.parametrize(
-    ("frame", "is_stranger"),
-    [
-        (hello(), False),
-        (frames.Welcome(VERSION), False),
-        (hello(token=TOKEN + b"x"), True),
-        (hello(version="0.1.0 "), True),
-        (hello(link_version=0), True),
-        (frames.Welcome(""), True),
-    ],
-)
-def test_a_stranger_is_told_apart(frame: frames.Hello | frames.Welcome, is_stranger: bool) -> None:
-    """By token and by versions."""
-    assert (wrong_peer(frame, token=TOKEN, version=VERSION) is not None) is is_stranger
-
-
 def test_no_reason_gives_the_token_away() -> None:
     """Reasons are logged."""
     for frame in (hello(token=b"a guess that is wrong"), hello(version="0.0.9")):
@@ -57,20 +41,6 @@ def test_no_reason_gives_the_token_away() -> None:
         assert reason is not None
         assert TOKEN.decode() not in reason
         assert "guess" not in reason
-
-
-@pytest.mark.parametrize(
-    ("note", "tellable"),
-    [
-        (frames.Progress(1, 0.5), True),
-        (frames.Progress(1, -1e308, 0.0), True),
-        (frames.Progress(1, nan), False),
-        (frames.Progress(1, 1.0, inf), False),
-    ],
-)
-def test_progress_must_be_sayable_in_json(note: frames.Progress, tellable: bool) -> None:
-    """JSON knows neither infinity nor nan."""
-    assert is_reportable(note) is tellable
 
 
 def test_the_usual_terms_fit_together() -> None:

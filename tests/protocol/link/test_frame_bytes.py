@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck_protocol.faults import FaultKind, FaultRecord
 from quarterdeck_protocol.link.frame_bytes import (
     INLINE_BYTES,
     MAX_BODY_BYTES,
@@ -16,7 +15,7 @@ from quarterdeck_protocol.link.frame_bytes import (
     decode,
     encode,
 )
-from quarterdeck_protocol.link.frames import Answer, Beat, Call, Cancel, Credit, Failed, Frame, Log, Lost
+from quarterdeck_protocol.link.frames import Answer, Beat, Call, Cancel, Credit, Frame, Log, Lost
 
 from .frame_strategies import FRAMES
 
@@ -253,11 +252,3 @@ def test_a_sockets_limit_lets_every_legal_part_pass(limits: WireLimits) -> None:
 def test_the_largest_result_of_a_configuration_fits() -> None:
     """`max_result_bytes` may be a gibibyte."""
     assert WireLimits().body_bytes == MAX_BODY_BYTES == 1 << 30
-
-
-@pytest.mark.parametrize("kind", [Failed, Lost])
-def test_an_honest_fault_passes(kind: type) -> None:
-    """The check against smuggling must never hit our own."""
-    record = FaultRecord(FaultKind.TRANSPORT, "x" * 10_000 + "\ud800")
-    frame = Failed(1, record) if kind is Failed else Lost(record)
-    assert decode(encode(frame), LIMITS) == (frame, b"")

@@ -4,22 +4,14 @@ from math import inf
 
 import pytest
 
-from quarterdeck_protocol.link.events import Arrived, Expired, Late, Overdue, Refusal, Side, Silent, Violated
+from quarterdeck_protocol.link.events import Arrived, Expired, Late, Overdue, Side, Silent, Violated
 from quarterdeck_protocol.link.frame_bytes import encode
-from quarterdeck_protocol.link.frames import Answer, Beat, Call, Credit, List, ListChanged, Log, Lost
+from quarterdeck_protocol.link.frames import Answer, Beat, Call, Credit, List, ListChanged, Log
 from quarterdeck_protocol.link.session import PAUSE_S
 
-from .link_ends import FAULT, SMALL, carry, fill, frames_of, is_dead, make_link, make_pair
+from .link_ends import SMALL, carry, fill, frames_of, is_dead, make_link, make_pair
 
 # Credit
-
-
-def test_a_queue_has_its_limit() -> None:
-    """The next caller hears `busy` instead of waiting without a bound."""
-    supervisor, _ = make_pair(SMALL)
-    fill(supervisor)
-    answers = [supervisor.request(List(supervisor.next_id(), 1.0), b"", 0.0) for _ in range(4)]
-    assert answers == [None, None, None, Refusal.BUSY]
 
 
 def test_sending_without_credit_is_a_violation() -> None:
@@ -37,11 +29,6 @@ def test_a_credit_that_is_not_owed_is_a_violation(amount: int) -> None:
     supervisor, _ = make_pair()
     assert supervisor.receive(encode(Credit(amount)), 0.0) == [Violated(f"a credit of {amount} that is not owed")]
     assert is_dead(supervisor)
-
-
-def test_a_closed_link_posts_nothing() -> None:
-    """There is nobody to hear it."""
-    assert not make_link(Side.WORKER).post(Lost(FAULT))
 
 
 # Deadlines

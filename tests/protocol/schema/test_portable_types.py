@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from quarterdeck_protocol.schema.canonical import JsonValue
-from quarterdeck_protocol.schema.portable_types import alternatives, remarks, types_within
+from quarterdeck_protocol.schema.portable_types import alternatives, types_within
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,3 @@ def test_the_types_of_a_node_are_declared_or_listed_or_those_around_it(
 def test_a_node_without_one_type_is_dealt_out_to_its_branches(node: Any, kinds: tuple[str, ...], branches: Any) -> None:
     """Breaks: a constraint would be lost, or be asked of values that it does not speak about."""
     assert alternatives(node, kinds) == branches
-
-
-def test_remarks_are_what_refuses_nothing() -> None:
-    """Breaks: a title would be lost, or a constraint would slip through as a remark."""
-    assert remarks({"title": "t", "minimum": 1, "x-y": 2, "type": "number", "if": {}}) == {"title": "t", "x-y": 2}

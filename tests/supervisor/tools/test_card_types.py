@@ -4,7 +4,7 @@ import pytest
 from support.tools.cards import PlayedCard
 
 from quarterdeck.common.tool_names import Profile
-from quarterdeck.tools.card_types import CapabilityCard, DeckFault, DeckFaultKind, capability_id
+from quarterdeck.tools.card_types import CapabilityCard, capability_id
 
 
 def test_an_id_is_its_name_and_never_empty() -> None:
@@ -12,15 +12,6 @@ def test_an_id_is_its_name_and_never_empty() -> None:
     assert capability_id("fs__read") == "fs__read"
     with pytest.raises(ValueError, match="needs a name"):
         capability_id("")
-
-
-def test_a_fault_reads_as_its_message_and_keeps_its_cause() -> None:
-    """A log line would say nothing, or hide what went wrong."""
-    cause = LookupError("gone")
-    fault = DeckFault(DeckFaultKind.BRIDGE, "no bridge", cause)
-    assert (str(fault), fault.kind, fault.message, fault.cause) == ("no bridge", "bridge", "no bridge", cause)
-    assert fault.__cause__ is cause
-    assert DeckFault(DeckFaultKind.BACKEND, "no backend", "a text").__cause__ is None
 
 
 @pytest.mark.parametrize(

@@ -190,13 +190,6 @@ def test_with_a_store_only_write_and_edit_keep_checkpoints() -> None:
     assert not any(isinstance(card, CheckpointingCard) for card in plain.tools())
 
 
-def test_the_list_of_tools_is_the_callers_own() -> None:
-    """Whoever inspects a deck could change it."""
-    deck = deck_of(PlayedCard("a"))
-    deck.tools().clear()
-    assert names(deck) == ["a"]
-
-
 def test_grafts_come_after_what_is_there() -> None:
     """Server tools would push the built-ins down a client's list."""
     deck = deck_of(PlayedCard("a"))

@@ -12,13 +12,11 @@ from quarterdeck.tools.context import (
     BackendUnavailableError,
     ContextId,
     Framework,
-    Fs,
     OutsideRootsError,
     Shell,
     ToolContext,
     UnavailableShell,
 )
-from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.results import STANDARD_BUDGET
 from quarterdeck_protocol.tools import CancelToken
 
@@ -71,20 +69,6 @@ async def test_an_inert_backend_raises_on_every_use(protocol: type, backend: obj
     with pytest.raises(BackendUnavailableError, match="no commands"):
         await getattr(backend, name)("/etc/passwd")
     assert issubclass(BackendUnavailableError, OSError)
-
-
-@pytest.mark.anyio
-async def test_keyword_arguments_are_refused_the_same_way() -> None:
-    """The reason would be hidden behind a TypeError."""
-    with pytest.raises(BackendUnavailableError):
-        await UnavailableShell().exec("ls", cwd="/", env={}, cancel=None, timeout_s=1.0, stdin="", on_output=print)
-    with pytest.raises(BackendUnavailableError):
-        await UnavailableShell().spawn("ls", cwd="/", env={}, on_output=print)
-
-
-def test_a_backend_of_this_machine_has_every_verb() -> None:
-    """A tool would fail with an AttributeError on the one that is missing."""
-    assert verbs(LocalFs) == verbs(Fs)
 
 
 def test_what_leads_out_of_the_roots_is_told_in_its_own_words() -> None:

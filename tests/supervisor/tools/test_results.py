@@ -123,9 +123,3 @@ def test_what_is_kept_and_what_is_named_add_up(text: str, kind: BudgetKind, max_
 def test_the_default_notice_names_the_bytes_left_out() -> None:
     """A model would take the rest for the whole."""
     assert "1,234 bytes" in clamp("x" * (64 * 1024 + 1234), STANDARD_BUDGET)
-
-
-def test_a_negative_budget_is_refused() -> None:
-    """A slip in a configuration would cut at odd places."""
-    with pytest.raises(ValueError, match="-1"):
-        OutputBudget(BudgetKind.HEAD, -1)

@@ -146,13 +146,6 @@ async def test_a_text_that_cannot_be_kept_is_cut_all_the_same(tmp_path: Path) ->
 
 
 @pytest.mark.anyio
-async def test_a_budgets_own_notice_wins(tmp_path: Path) -> None:
-    """A host that words its notices would see ours instead."""
-    budget = OutputBudget(BudgetKind.HEAD, 2, notice=lambda omitted: f"<{omitted}>")
-    assert text_of(await fit_result(ToolResult.of_text("abcdef"), "probe", budget, OverflowFiles(tmp_path))) == "ab<4>"
-
-
-@pytest.mark.anyio
 async def test_old_texts_make_room_for_new_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chatty session would fill the disk."""
     monkeypatch.setattr(runner, "MAX_KEPT_BYTES", 250)

@@ -41,20 +41,6 @@ def test_it_is_ours_alone_and_sorted_by_time(workspace: WorkspacePaths) -> None:
         directory.close()
 
 
-def test_what_a_session_alone_needs_goes_with_it_and_the_rest_stays(workspace: WorkspacePaths) -> None:
-    """A disk would fill with outputs, or an edit could not be undone the next day."""
-    directory = SessionDirectory.create(workspace)
-    paths = directory.paths
-    for path in (paths.outputs, paths.captures, paths.checkpoints, paths.plans):
-        path.mkdir(exist_ok=True)
-        (path / "file").write_text("x")
-    paths.memory.write_text("a note")
-    directory.close()
-    directory.close()
-    left = sorted(path.name for path in paths.directory.iterdir())
-    assert left == ["checkpoints", "lock", "memory.md", "plans"]
-
-
 def test_temporary_files_go_however_a_command_has_left_them(workspace: WorkspacePaths) -> None:
     """They are bounded together: what one session left would end every command of the next."""
     directory = SessionDirectory.create(workspace)
@@ -129,11 +115,6 @@ def test_what_is_no_session_is_left_alone(workspace: WorkspacePaths) -> None:
     (workspace.sessions / "keep").mkdir()
     assert prune(workspace, keep=0) == ()
     assert names(workspace) == ["keep", "notes.txt"]
-
-
-def test_pruning_where_nothing_was_ever_kept_is_no_error(workspace: WorkspacePaths) -> None:
-    """A command that tidies would fail on a new machine."""
-    assert prune(workspace) == ()
 
 
 def test_a_directory_that_is_gone_already_keeps_no_descriptor(workspace: WorkspacePaths) -> None:

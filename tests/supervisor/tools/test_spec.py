@@ -22,14 +22,12 @@ from quarterdeck.tools.spec import (
     define_tool,
     native_tool,
     output_schema_of,
-    read_arguments,
     schema_of,
 )
 from quarterdeck_protocol.tools import (
     CancelToken,
     ProgressNote,
     ToolCall,
-    ToolDescriptor,
     ToolHints,
     ToolOutcome,
 )
@@ -47,13 +45,6 @@ async def give_back(arguments: object, ctx: ToolContext) -> ToolResult:
 
 async def fail(arguments: object, ctx: ToolContext) -> ToolResult:
     raise arguments if isinstance(arguments, BaseException) else AssertionError
-
-
-def test_a_tool_shows_what_it_was_defined_with() -> None:
-    """A model would be told something else than the author wrote."""
-    tool = define_tool(ToolSpec("probe", "Probes.", SCHEMA, give_back, definition=b"{}"))
-    assert tool.descriptor() == ToolDescriptor("probe", "Probes.", SCHEMA, b"{}")
-    assert (tool.name, tool.label, tool.description, tool.parameters) == ("probe", "probe", "Probes.", SCHEMA)
 
 
 @pytest.mark.anyio
@@ -212,14 +203,6 @@ def test_what_a_tool_returns_is_described_by_its_types() -> None:
 def test_a_tool_without_arguments_has_a_whole_schema() -> None:
     """Clients refuse a list for one input schema without properties."""
     assert schema_of(Arguments) == {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-
-
-def test_arguments_arrive_as_their_type() -> None:
-    """A tool would pick strings out of dictionaries."""
-    given = {"path": "x", "maxBytes": 5, "rows": [{"task": "t", "title": "b"}], "anything": {"a": [1]}}
-    assert read_arguments(Probe, given) == Probe(
-        path="x", max_bytes=5, rows=(Row(task="t", title="b"),), anything={"a": [1]}
-    )
 
 
 async def echo(arguments: Probe, _: ToolContext) -> ToolResult:

@@ -210,22 +210,6 @@ async def test_a_tool_that_looks_like_a_native_one_is_told() -> None:
         assert told(at) == {"confusable-name"}
 
 
-async def test_a_name_that_comes_later_is_looked_for_in_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server could wait with its lie until the other one has the tool."""
-    monkeypatch.setattr(module, "SCAN_S", 0.0)
-    async with bench() as at:
-        fs, mail = ToldEndpoint(stdio("fs"), a=SHADOWING), ToldEndpoint(stdio("mail"), other="Else.")
-        await at.approvals.set_rows([row(fs.config), row(mail.config)])
-        for endpoint in (fs, mail):
-            at.replaces(endpoint)
-            await at.judged(endpoint.config.id)
-        assert told(at) == set()
-        await at.lists("mail", other="Else.", send_email="Sends.")
-        await at.until(lambda: told(at) == {"shadows-tool"})
-        await at.lists("mail", other="Else.")
-        await at.until(lambda: told(at) == set())
-
-
 async def test_findings_that_cannot_be_recorded_stop_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

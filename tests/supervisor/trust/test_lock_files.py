@@ -15,13 +15,6 @@ from quarterdeck.trust.lock_files import LockFileError, MissingLockError, load_i
 LOCK = lock_of({"time": [TOLD, NOW]}, Ignores(), Head(3, "ab" * 32))
 
 
-def test_a_saved_lock_is_loaded_again(tmp_path: Path) -> None:
-    """What is under version control would be something else than what was written."""
-    save_lock(tmp_path / "deck.lock", LOCK)
-    assert load_lock(tmp_path / "deck.lock") == LOCK
-    assert [path.name for path in tmp_path.iterdir()] == ["deck.lock"]
-
-
 def test_a_lock_is_a_file_like_others_and_keeps_its_mode(tmp_path: Path) -> None:
     """A colleague's checkout or a build could not read it; or everybody could who should not."""
     path = tmp_path / "deck.lock"

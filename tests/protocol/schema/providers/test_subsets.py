@@ -8,7 +8,6 @@ from support.schemas.providers.report import Verdict, broken, verdicts
 from support.servers.real_tools import read_servers
 
 from quarterdeck_protocol.schema.providers.outside import Provider, Rule, outside
-from quarterdeck_protocol.schema.providers.subsets import SUBSETS
 
 STRICT: Final = {
     "type": "object",
@@ -210,11 +209,6 @@ def test_a_rule_is_told_of_for_the_providers_that_have_it_only(
 def test_there_is_a_case_for_every_rule() -> None:
     """Breaks: a rule that never fires, or always, goes unnoticed."""
     assert {rule for _, rule, _ in CASES.values()} == {*Rule} - {Rule.LIMIT}  # test_totals has the limits
-
-
-def test_every_provider_has_a_subset() -> None:
-    """Breaks: asking about one provider ends in a KeyError."""
-    assert SUBSETS.keys() == {*Provider}
 
 
 def test_the_portable_form_takes_no_real_tool_away_from_a_provider(found: list[Verdict]) -> None:

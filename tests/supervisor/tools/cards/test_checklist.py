@@ -1,12 +1,9 @@
 """The session's checklist."""
 
-import gc
-
 import pytest
 from support.tools.cards import ask, text_of
 from support.tools.contexts import inert_context
 
-from quarterdeck.tools.cards import checklist
 from quarterdeck.tools.cards.checklist import (
     MAX_ITEMS,
     MAX_TEXT_CHARS,
@@ -48,28 +45,6 @@ async def test_a_list_is_replaced_whole_and_cleared_by_none() -> None:
     assert await read(ctx) == "1 task: 0 active, 1 pending, 0 done.\n[ ] (3) dig"
     await put(ctx)
     assert await read(ctx) == "The checklist is empty."
-
-
-@pytest.mark.anyio
-async def test_every_copy_of_a_context_sees_its_list_and_no_other_context_does() -> None:
-    """The list would be lost with the call that made it, or be seen by another session."""
-    ours = inert_context()
-    await put(ours.with_cancel(ours.cancel), item(1))
-    assert "(1) dig" in str(await read(ours))
-    assert await read(inert_context()) == "The checklist is empty."
-
-
-@pytest.mark.anyio
-async def test_a_list_goes_with_its_session() -> None:
-    """A long-lived process would hold the lists of every session that it ever had."""
-    ctx = inert_context()
-    key = ctx.context_id
-    await put(ctx, item(1))
-    assert key in checklist._lists
-    before = len(checklist._lists)
-    del ctx, key
-    gc.collect()
-    assert len(checklist._lists) < before
 
 
 @pytest.mark.anyio

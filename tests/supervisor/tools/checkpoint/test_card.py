@@ -12,7 +12,7 @@ from support.tools.cards import PlayedCard
 from support.waiting import eventually_async
 
 from quarterdeck.tools.checkpoint import card as checkpoint
-from quarterdeck.tools.checkpoint.card import CHECKPOINTED_TOOLS, CheckpointingCard, maybe_wrap_checkpoint
+from quarterdeck.tools.checkpoint.card import CheckpointingCard, maybe_wrap_checkpoint
 from quarterdeck.tools.context import FileStat, ToolContext
 from quarterdeck.tools.files.local_files import LocalFs, make_local_context
 from quarterdeck.tools.files.roots import Roots
@@ -92,15 +92,6 @@ def test_without_a_handle_the_card_is_the_very_same() -> None:
     """An install without undo would behave otherwise than before."""
     card = PlayedCard("write")
     assert maybe_wrap_checkpoint(card, None) is card
-
-
-def test_only_the_two_tools_whose_target_is_known_are_wrapped() -> None:
-    """A command's changes would seem undoable."""
-    assert CHECKPOINTED_TOOLS == ("write", "edit")
-    for name in ("read", "bash", "process", "fs__write"):
-        card = PlayedCard(name)
-        assert maybe_wrap_checkpoint(card, PlainStore()) is card
-    assert isinstance(maybe_wrap_checkpoint(PlayedCard("edit"), PlainStore()), CheckpointingCard)
 
 
 def test_nothing_that_a_model_sees_changes() -> None:
@@ -190,17 +181,6 @@ async def test_a_cancelled_call_keeps_nothing(tmp_path: Path) -> None:
     ctx = make_local_context(tmp_path, token)
     await CheckpointingCard(PlayedCard("write"), store).run({"path": "a"}, ctx)
     assert store.begun == []
-
-
-@pytest.mark.anyio
-async def test_every_call_is_a_node_of_its_own(tmp_path: Path) -> None:
-    """Two changes could only be undone together."""
-    store, ctx = Nodes(), make_local_context(tmp_path)
-    for name in CHECKPOINTED_TOOLS:
-        await CheckpointingCard(PlayedCard(name, write), store).run({"path": "a", "content": name}, ctx)
-    assert store.begun == ["write", "edit"]
-    assert [previous for _, previous in store.kept] == [None, b"write"]
-    assert store.forgotten == []
 
 
 @pytest.mark.anyio

@@ -10,7 +10,6 @@ from quarterdeck.tools.checkpoint.index import (
     Absent,
     CheckpointIndex,
     Forget,
-    Gap,
     Kept,
     Line,
     NewerIndexError,
@@ -154,14 +153,6 @@ def test_a_content_in_two_nodes_is_counted_once_and_needed_until_both_are_gone()
     assert not index.uses("same")
     assert index.kept_bytes == 0
     index.drop("0002-write")
-
-
-def test_a_gap_is_planned_as_one() -> None:
-    """A file that was too large would be brought back to a later state, as if that were the one before."""
-    index = CheckpointIndex()
-    index.apply(Gap("0001-write", "/w/a", AT, "too large"))
-    index.apply(kept("0002-write", "/w/a", "later"))
-    assert index.plan("0001-write") == [Gap("0001-write", "/w/a", AT, "too large")]
 
 
 def test_lines_that_cannot_be_read_are_counted_and_left_out() -> None:

@@ -194,15 +194,6 @@ async def test_an_undo_never_makes_room_by_what_it_brings_back(work: Path, tmp_p
     assert len(await store.nodes()) == 1
 
 
-@pytest.mark.anyio
-async def test_a_store_goes_on_where_another_process_left_it(work: Path, tmp_path: Path) -> None:
-    """After a restart two changes would have one name."""
-    await change(FileCheckpointStore(tmp_path / "c"), work / "a", b"one")
-    store = FileCheckpointStore(tmp_path / "c")
-    await change(store, work / "a", b"two")
-    assert [node.name for node in await store.nodes()] == ["0001-write", "0002-write"]
-
-
 @given(
     calls=st.lists(
         st.tuples(st.sampled_from("abc"), st.none() | st.binary(max_size=4), st.booleans()), min_size=1, max_size=8

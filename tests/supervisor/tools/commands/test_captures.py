@@ -22,22 +22,6 @@ async def closed(*files: Capture) -> None:
         await file.close()
 
 
-async def test_what_is_fed_is_in_the_files_until_the_end(tmp_path: Path) -> None:
-    """The output that a poll has lost could not be looked up."""
-    directory = CaptureDirectory(str(tmp_path / "captures"))
-    out, err = directory.open("bg-1")
-    for number in range(1_000):
-        out.feed(b"%d\n" % number)
-    err.feed(b"oops")
-    await closed(out, err)
-    assert written(out) == b"".join(b"%d\n" % number for number in range(1_000))
-    assert (written(err), Path(err.path).name) == (b"oops", "bg-1.err")
-    assert os.stat(err.path).st_mode & 0o777 == 0o600
-    directory.close()
-    directory.close()
-    assert not (tmp_path / "captures").exists()
-
-
 async def test_a_file_has_a_size_cap_and_says_when_it_is_reached(tmp_path: Path) -> None:
     """A server that logs for days would fill the disk."""
     directory = CaptureDirectory(str(tmp_path / "captures"))

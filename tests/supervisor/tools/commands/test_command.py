@@ -12,7 +12,6 @@ from support.waiting import eventually_async
 from quarterdeck.tools.context import Stream
 from quarterdeck_sandbox.run.process import ConfinedProcess
 
-from .command_sessions import is_run
 from .shells import shell
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
@@ -117,15 +116,3 @@ async def test_commands_that_have_ended_hold_nothing(tmp_path: Path) -> None:
             await sh.spawn("true")
         await eventually_async(lambda: not sh._running)
         assert len(os.listdir("/proc/self/fd")) == before
-
-
-async def test_a_command_can_be_killed_by_hand(tmp_path: Path) -> None:
-    """A stubborn process could not be stopped."""
-    ends: list[tuple[int | None, int | None]] = []
-    async with shell(tmp_path) as sh:
-        command = await sh.spawn("trap '' TERM; sleep 4246.5")
-        await eventually_async(lambda: is_run("sleep 4246.5"))
-        command.on_exit(lambda status, number: ends.append((status, number)))
-        command.kill(signal.SIGKILL)
-        await eventually_async(lambda: bool(ends))
-        await eventually_async(lambda: not running_with("4246.5"))

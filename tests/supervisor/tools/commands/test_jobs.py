@@ -13,7 +13,6 @@ from quarterdeck.tools.commands.jobs import (
     MAX_REMEMBERED,
     MAX_RUNNING,
     JobError,
-    JobState,
     JobTable,
     adopt,
     end_jobs,
@@ -25,20 +24,6 @@ from .command_sessions import session
 from .shells import PlayedProcess, PlayedShell
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
-
-
-async def test_a_job_is_seen_from_its_start_to_its_end(tmp_path: Path) -> None:
-    """A model could not tell whether its server runs, and what it says."""
-    async with session(tmp_path) as s:
-        table = JobTable("job", f"{s.workspace}/.indusvx-bg")
-        job = await table.start(s.shell, "echo one; echo two >&2; cat; exit 3")
-        assert (job.id, job.status, table.get("job-1"), table.jobs) == ("job-1", "running", job, (job,))
-        await eventually_async(lambda: not job.is_running)
-        assert (job.state, job.exit_code, job.signal_name, job.status) == (JobState.EXITED, 3, None, "exited (code 3)")
-        assert [ring.all_lines().lines for ring in job.lines.values()] == [("one",), ("two",)]
-        assert await table.stop(job) is False
-        await table.aclose()
-        assert os.listdir(s.workspace) == []
 
 
 async def test_what_a_job_writes_is_in_its_files_while_the_session_lasts(tmp_path: Path) -> None:
@@ -53,20 +38,6 @@ async def test_what_a_job_writes_is_in_its_files_while_the_session_lasts(tmp_pat
         await table.aclose()
         assert not running_with("4401.5")
         assert not out.parent.exists()
-
-
-async def test_a_stop_ends_all_that_a_job_started_and_gives_it_time(tmp_path: Path) -> None:
-    """The children of a stopped server would keep its port."""
-    async with session(tmp_path) as s:
-        table = JobTable("job", f"{s.workspace}/.indusvx-bg")
-        server = "trap 'echo saved; exit' TERM; echo up; while :; do sleep 0.05; done"
-        job = await table.start(s.shell, f'sh -c "{server}" & setsid sleep 4402.5 & wait')
-        await eventually_async(lambda: "up" in job.lines[Stream.STDOUT].all_lines().lines)
-        assert await table.stop(job) is True
-        assert not running_with("4402.5")
-        assert job.state is JobState.SIGNALLED
-        assert job.lines[Stream.STDOUT].all_lines().lines == ("up", "saved")
-        await table.aclose()
 
 
 async def test_a_planted_link_costs_the_files_and_nothing_else(tmp_path: Path) -> None:
@@ -173,19 +144,6 @@ async def test_a_start_that_the_end_of_the_session_overtakes_is_stopped(tmp_path
         await table.aclose()
         go_on.set()
     assert shell.started[0].graces
-    await table.aclose()
-
-
-async def test_ages_count_until_the_end(tmp_path: Path) -> None:
-    """A list would show a finished build as ever older."""
-    now = 100.0
-    shell, table = PlayedShell(), JobTable("job", str(tmp_path / "captures"), clock=lambda: now)
-    job = await table.start(shell, "build")
-    now = 103.0
-    assert job.age_s == 3.0
-    shell.started[0].end(0, None)
-    now = 200.0
-    assert job.age_s == 3.0
     await table.aclose()
 
 

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.tools.commands.output import MAX_BUFFERED_LINES, Excerpt, LineRing, Window
+from quarterdeck.tools.commands.output import MAX_BUFFERED_LINES, Excerpt, LineRing
 
 PIECES = st.lists(st.text("ab\n", max_size=12).map(str.encode), max_size=30)
 
@@ -49,13 +49,6 @@ def test_a_follower_sees_every_line_once_and_an_unfinished_one_again(pieces: lis
     assert seen == "".join(pieces).split("\n")[: "".join(pieces).count("\n")] + (
         ["".join(pieces).rpartition("\n")[2]] if not "".join(pieces).endswith("\n") and "".join(pieces) else []
     )
-
-
-def test_a_line_without_its_end_is_shown_as_far_as_it_is() -> None:
-    """A question that a program asks, without a newline, would never be seen."""
-    ring = fed(b"Continue? [y/N] ")
-    assert ring.take_news().lines == ("Continue? [y/N] ",)
-    assert ring.take_news() == Window()
 
 
 def test_only_the_last_lines_are_kept_and_the_others_counted() -> None:

@@ -11,8 +11,6 @@ from support.sandbox.machine_facts import bubblewrap_missing
 from support.waiting import eventually_async
 
 from quarterdeck.tools.commands.shell import MAX_COMMAND_BYTES
-from quarterdeck.tools.context import Stream
-from quarterdeck_protocol.tools import CancelToken
 from quarterdeck_sandbox.doctor.probe import known_machine
 from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.run.process import ConfinedProcess
@@ -22,33 +20,6 @@ from .command_sessions import is_run
 from .shells import shell
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
-
-
-async def test_a_command_is_run_to_its_end(tmp_path: Path) -> None:
-    """A tool could not run anything."""
-    async with shell(tmp_path) as sh:
-        done = await sh.exec('read word; echo "$word $X $PWD"; echo oops >&2; exit 3', env={"X": "1"}, stdin="hello\n")
-    assert (done.stdout, done.stderr, done.code) == (f"hello 1 {tmp_path}/home\n", "oops\n", 3)
-
-
-async def test_a_command_ended_by_a_signal_has_no_status(tmp_path: Path) -> None:
-    """A crash would look like an ordinary end."""
-    async with shell(tmp_path) as sh:
-        done = await sh.exec("kill -SEGV $$")
-    assert (done.code, done.signal, done.limit) == (None, signal.SIGSEGV, None)
-
-
-async def test_output_goes_to_whoever_takes_it_as_it_comes(tmp_path: Path) -> None:
-    """A tool could show nothing of a long command before its end, and would hold all that it wrote."""
-    taken: list[tuple[Stream, bytes]] = []
-    async with shell(tmp_path) as sh:
-        done = await sh.exec(
-            "echo out; echo err >&2; head -c 300000 /dev/zero", on_output=lambda *piece: taken.append(piece)
-        )
-    out, err = (b"".join(data for stream, data in taken if stream is each) for each in Stream)
-    assert (out, err) == (b"out\n" + bytes(300_000), b"err\n")
-    assert max(len(data) for _, data in taken) <= 64 * 1024
-    assert (done.stdout, done.stderr, done.code) == ("", "", 0)
 
 
 async def test_a_fork_bomb_is_held_and_ended(tmp_path: Path) -> None:
@@ -70,26 +41,6 @@ async def test_a_command_sees_nothing_of_the_users(tmp_path: Path) -> None:
         done = await sh.exec(f"cat {secret}; cat /proc/1/environ | tr '\\0' '\\n'; exit 0")
     assert "very secret" not in done.stdout
     assert "PYTEST" not in done.stdout
-
-
-async def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
-    """A hanging build would hold a session for ever, its children beyond."""
-    async with shell(tmp_path) as sh:
-        with pytest.raises(TimeoutError):
-            await sh.exec("setsid sleep 4242.5 & sleep 4242.5", timeout_s=0.5)
-        assert not running_with("4242.5")
-
-
-async def test_a_cancelled_command_is_ended(tmp_path: Path) -> None:
-    """A user who stops an agent would not stop what it started."""
-    token = CancelToken()
-    async with shell(tmp_path) as sh:
-        running = asyncio.ensure_future(sh.exec("trap '' TERM; sleep 4243.5", cancel=token))
-        await eventually_async(lambda: is_run("sleep 4243.5"))
-        token.cancel()
-        with pytest.raises(OSError, match="cancelled"):
-            await running
-        assert not running_with("4243.5")
 
 
 async def test_daemons_of_a_command_do_not_hold_its_end(tmp_path: Path) -> None:
@@ -178,16 +129,6 @@ async def test_what_no_shell_can_be_given_says_why(tmp_path: Path, command: str,
         with pytest.raises(OSError, match=why):
             await sh.exec(command)
         assert (await sh.exec(": " + "x" * (MAX_COMMAND_BYTES - 2))).code == 0
-
-
-async def test_what_cannot_be_started_says_why(tmp_path: Path) -> None:
-    """A model would be told nothing that it can act on."""
-    async with shell(tmp_path) as sh:
-        with pytest.raises(OSError, match="working directory"):
-            await sh.exec("true", cwd="no-such-place")
-    async with shell(tmp_path, read=("/no/such/thing",)) as sh:
-        with pytest.raises(OSError, match="/no/such/thing"):
-            await sh.exec("true")
 
 
 async def test_commands_that_are_confined_less_than_wanted_are_told_of_once(

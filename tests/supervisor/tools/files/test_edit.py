@@ -11,12 +11,10 @@ import anyio
 import pytest
 from support.tools.file_tools import call, context_in, outcome_of
 
-from quarterdeck.tools.files import edit
 from quarterdeck.tools.files.edit import edit_tool, write_tool
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.read import read_tool
 from quarterdeck.tools.files.roots import Roots
-from quarterdeck_protocol.tools import CancelToken
 
 pytestmark = pytest.mark.anyio
 
@@ -82,21 +80,6 @@ async def test_a_file_that_appears_meanwhile_is_not_replaced_unread(tmp_path: Pa
     assert (tmp_path / "dir/a").read_text() == "theirs"
 
 
-async def test_a_cancelled_call_writes_nothing(tmp_path: Path) -> None:
-    """What a user stopped would happen all the same."""
-    cancel = CancelToken()
-
-    class Stopped(LocalFs):
-        async def real_path(self, path: str) -> str:
-            cancel.cancel()
-            return await super().real_path(path)
-
-    ctx = context_in(tmp_path, fs=Stopped(Roots(tmp_path), str(tmp_path)))
-    answer = await call(WRITE, ctx, cancel, path="a", content="x")
-    assert (answer.text, answer.is_error) == ("a was not written: the call was cancelled.", True)
-    assert not (tmp_path / "a").exists()
-
-
 async def test_what_cannot_be_written_is_refused_with_what_to_do(tmp_path: Path) -> None:
     """A model would try the same again."""
     (tmp_path / "dir").mkdir()
@@ -145,18 +128,6 @@ async def test_a_part_is_replaced_and_the_change_is_shown(tmp_path: Path) -> Non
     assert answer.value == {"path": "a.py", "replacements": 1, "diff": "@@ -1,2 +1,2 @@\n-x = 1\n+x = 3\n y = 2\n"}
     assert (tmp_path / "a.py").read_text() == "x = 3\ny = 2\n"
     assert (tmp_path / "a.py").stat().st_mode & 0o777 == 0o750
-
-
-async def test_all_places_are_replaced_on_demand(tmp_path: Path) -> None:
-    """A model would have to change each place by itself."""
-    (tmp_path / "a").write_text("x\nx\n")
-    ctx = context_in(tmp_path)
-    refused = await call(EDIT, ctx, path="a", oldText="x", newText="y")
-    assert refused.is_error
-    assert refused.text.startswith("a was not changed: oldText was found 2 times, on lines 1, 2.")
-    answer = await call(EDIT, ctx, path="a", oldText="x", newText="y", replaceAll=True)
-    assert answer.text == "Updated a: applied 2 replacements."
-    assert (tmp_path / "a").read_text() == "y\ny\n"
 
 
 async def test_a_match_with_other_blanks_is_said(tmp_path: Path) -> None:
@@ -251,29 +222,6 @@ async def test_edits_asked_for_at_once_are_all_made(tmp_path: Path) -> None:
             tasks.start_soon(change, number)
     assert not failed
     assert (tmp_path / "a").read_text() == "".join(f"[{number}]\n" for number in range(10))
-
-
-async def test_a_cancelled_edit_changes_nothing(tmp_path: Path) -> None:
-    """What a user stopped would happen all the same."""
-    (tmp_path / "a").write_text("old\n")
-    cancel = CancelToken()
-    ctx = context_in(tmp_path, fs=Interrupted(tmp_path, cancel.cancel))
-    answer = await call(EDIT, ctx, cancel, path="a", oldText="old", newText="new")
-    assert (answer.text, answer.is_error) == ("a was not changed: the call was cancelled.", True)
-    assert (tmp_path / "a").read_text() == "old\n"
-
-
-async def test_a_file_that_grows_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of gigabytes would be held in memory several times."""
-    monkeypatch.setattr(edit, "MAX_FILE_BYTES", 10)
-    path = tmp_path / "a"
-    path.write_text("0123456789a")
-    answer = await call(EDIT, context_in(tmp_path), path="a", oldText="a", newText="b")
-    assert answer.text.startswith("a was not changed: it has 11 bytes, more than 10 bytes.")
-    path.write_text("a")
-    ctx = context_in(tmp_path, fs=Interrupted(tmp_path, lambda: path.write_text("0123456789a")))
-    answer = await call(EDIT, ctx, path="a", oldText="a", newText="b")
-    assert answer.text.startswith("a was not changed: it has more than 10 bytes.")
 
 
 async def test_what_cannot_be_edited_is_refused_with_what_to_do(tmp_path: Path) -> None:

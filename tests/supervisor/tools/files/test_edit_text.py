@@ -8,14 +8,10 @@ from quarterdeck.tools.files import edit_text as module
 from quarterdeck.tools.files.edit_text import (
     MAX_LINE_CHARS,
     Edited,
-    FoldedText,
     Refused,
-    Span,
     Translation,
     edit_text,
-    fold,
     nearest_lines,
-    places,
 )
 from quarterdeck.tools.files.file_content import UnifiedText
 
@@ -213,26 +209,6 @@ def test_only_so_many_indentations_are_told_apart(monkeypatch: pytest.MonkeyPatc
     """A part with thousands of them would take forever."""
     monkeypatch.setattr(module, "MAX_INDENTATIONS", 1)
     assert Translation(["a", " b"], ["\ta", "\t\tb"]).carry_over("a\n b") == "\ta\n\t b"
-
-
-def test_no_more_places_are_collected_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A letter in a large file would fill the memory with numbers."""
-    monkeypatch.setattr(module, "MAX_PLACES", 3)
-    assert places("a" * 100, "a") == [0, 1, 2, 3]
-
-
-def find(text: str, part: str) -> list[Span]:
-    folded, wanted = FoldedText(text), fold(part)
-    return folded.spans(places(folded.text, wanted), len(wanted))
-
-
-def test_every_place_on_a_long_line_is_found() -> None:
-    """A file on one line would be edited at the wrong columns."""
-    text = "  a   b ;" * 1_000
-    spans = find(text, "a b")
-    assert {text[span.start : span.end] for span in spans} == {"a   b"}
-    assert len({span.start for span in spans}) == 1_000
-    assert [span.starts_line for span in spans[:2]] == [True, False]
 
 
 def test_long_lines_and_parts_are_shown_in_part() -> None:

@@ -4,7 +4,6 @@
 
 import asyncio
 import errno
-import gc
 import io
 import threading
 import time
@@ -19,15 +18,13 @@ from hypothesis import strategies as st
 from support.tools.contexts import UnavailableFs
 from support.tools.file_tools import context_in
 
-from quarterdeck.tools.context import BackendUnavailableError, Framework, OutsideRootsError, ToolContext
+from quarterdeck.tools.context import BackendUnavailableError, OutsideRootsError, ToolContext
 from quarterdeck.tools.files import file_access
 from quarterdeck.tools.files.file_access import (
-    CHANGED_SINCE,
     NOT_READ,
     ReadState,
     StoppedError,
     explain,
-    read_state_of,
     read_up_to,
     size,
     spell,
@@ -73,25 +70,6 @@ def context_of(fs: OneFile) -> ToolContext:
     return context_in(Path("/"), fs=fs)
 
 
-async def test_the_file_is_closed_when_the_work_is_done() -> None:
-    """A session would run out of descriptors."""
-    fs = OneFile()
-    assert await with_file(context_of(fs), "x", lambda file, _: file.read()) == b"content"
-    assert fs.file.closed
-
-
-async def test_the_file_is_closed_when_the_work_fails() -> None:
-    """A session would run out of descriptors."""
-    fs = OneFile()
-
-    def fail(file: BinaryIO, _: Callable[[], bool]) -> None:
-        raise OSError("disk")
-
-    with pytest.raises(OSError, match="disk"):
-        await with_file(context_of(fs), "x", fail)
-    assert fs.file.closed
-
-
 async def test_cancelling_the_call_ends_the_work() -> None:
     """A look at a huge file would go on after nobody wants it."""
     fs, work, cancel = OneFile(), Stuck(), CancelToken()
@@ -116,17 +94,6 @@ async def test_cancelling_the_task_ends_the_work() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await work.wait_for(work.ended)
-
-
-async def test_cancelling_the_scope_ends_the_work() -> None:
-    """A session that ends would leave a thread behind."""
-    work = Stuck()
-    with anyio.fail_after(PATIENCE_S):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(with_file, context_of(OneFile()), "x", work)
-            await work.wait_for(work.begun)
-            tasks.cancel_scope.cancel()
     await work.wait_for(work.ended)
 
 
@@ -183,32 +150,6 @@ def test_so_much_is_read_however_the_file_gives_it() -> None:
     assert read_up_to(Slow(b"abc"), 0) == b""
 
 
-async def test_one_changes_a_file_at_a_time() -> None:
-    """Of two edits that a model asks for at once, one would be lost."""
-    log: list[str] = []
-    first_is_in = anyio.Event()
-
-    async def change(name: str, path: str, until: anyio.Event | None = None) -> None:
-        async with turn_to_write(path):
-            log.append(f"{name} begins")
-            if until is not None:
-                first_is_in.set()
-                await until.wait()
-            log.append(f"{name} ends")
-
-    with anyio.fail_after(PATIENCE_S):
-        async with anyio.create_task_group() as tasks:
-            go_on = anyio.Event()
-            tasks.start_soon(change, "first", "/a", go_on)
-            await first_is_in.wait()
-            tasks.start_soon(change, "second", "/a")
-            async with turn_to_write("/b"):  # another file's turn is its own
-                go_on.set()
-    assert log == ["first begins", "first ends", "second begins", "second ends"]
-    gc.collect()
-    assert not file_access._locks
-
-
 async def test_a_turn_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """One stuck write would hang all others of the file."""
     monkeypatch.setattr(file_access, "WORK_S", 0.01)
@@ -218,29 +159,12 @@ async def test_a_turn_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyP
                 pytest.fail("two had the turn")
 
 
-def test_only_a_read_state_is_a_gate(tmp_path: Path) -> None:
-    """Another host's handle would be called as if it were ours."""
-    state = ReadState()
-    fs = UnavailableFs()
-    base = context_in(tmp_path, fs=fs)
-    assert read_state_of(base) is None
-    for handle, expected in ((state, state), (object(), None)):
-        ctx = ToolContext(base.cwd, base.fs, base.shell, framework=Framework(handle))
-        assert read_state_of(ctx) is expected
-
-
 @given(st.text(st.characters(codec=None)))
 def test_every_name_stays_on_its_line_and_can_be_sent(name: str) -> None:
     """A file name with a line feed would forge a row of a listing, half a surrogate pair would break the wire."""
     shown = spell(name)
     assert len(shown.splitlines()) <= 1
     assert shown.encode().decode() == shown
-
-
-def test_an_ordinary_name_is_shown_as_it_is() -> None:
-    """A model would not find its files again."""
-    assert spell("src/ünï code (1).py") == "src/ünï code (1).py"
-    assert spell("a\nb\udcff\x1b") == "a\\nb\\udcff\\x1b"
 
 
 def test_a_name_cannot_be_turned_around() -> None:
@@ -283,22 +207,6 @@ def test_a_size_is_exact_and_readable(number: int, said: str) -> None:
 def test_a_failure_names_the_path_and_says_what_helps(error: OSError | ValueError, said: str) -> None:
     """A model would read an errno and try the same again."""
     assert explain(error, "a b") == said
-
-
-def test_a_file_that_was_not_read_may_not_be_changed() -> None:
-    """A model would overwrite what it never saw."""
-    assert ReadState().check("/a", "1") == NOT_READ
-
-
-def test_a_file_that_was_read_may_be_changed_until_it_is_another() -> None:
-    """A user's own changes, made meanwhile, would be lost."""
-    state = ReadState()
-    state.remember("/a", "1")
-    assert state.check("/a", "1") is None
-    assert state.check("/a", "2") == CHANGED_SINCE
-    state.remember("/a", "2")
-    assert state.check("/a", "2") is None
-    assert state.check("/b", "2") == NOT_READ
 
 
 def test_the_file_that_was_used_longest_ago_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:

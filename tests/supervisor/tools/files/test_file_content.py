@@ -102,12 +102,6 @@ def test_what_is_no_text_is_refused_with_the_reason(data: bytes, reason: str) ->
     assert decode_file(data) == Unreadable(reason)
 
 
-def test_half_a_surrogate_pair_has_no_bytes() -> None:
-    """It would be written as something that no other program reads."""
-    with pytest.raises(UnicodeEncodeError):
-        TextFile("", TextEncoding.UTF_16_LE).encode("\ud800")
-
-
 lines_of_any_end = st.text(st.sampled_from("ab\r\n"), max_size=40)
 
 

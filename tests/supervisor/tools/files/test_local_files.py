@@ -146,18 +146,6 @@ async def test_a_file_longer_than_it_says_is_read_up_to_the_same_bound(
             await files.read_text("/proc/sys/kernel/ostype")
 
 
-async def test_an_open_file_is_read_where_the_caller_likes(work: Path, files: LocalFs) -> None:
-    """The middle of a large file could only be had by reading all before it."""
-    (work / "f").touch()
-    os.truncate(work / "f", 5 * 2**30)
-    fd = os.open(work / "f", os.O_WRONLY)
-    os.pwrite(fd, b"here", 2**32)
-    os.close(fd)
-    with await files.open_binary("f") as file:
-        file.seek(2**32)
-        assert file.read(4) == b"here"
-
-
 def make_special(work: Path) -> list[str]:
     """A pipe, a socket, a link to a device, and as root a device."""
     os.mkfifo(work / "pipe")
@@ -187,15 +175,6 @@ async def test_pipes_sockets_and_devices_are_refused_without_waiting(work: Path,
     for name in names:
         await files.rm(name)
     assert os.listdir(work) == []
-
-
-async def test_a_device_in_a_root_is_refused(work: Path) -> None:
-    """`/dev/zero` would be read until memory is full."""
-    files = LocalFs(Roots(work, ["/dev"]), "/dev")
-    for use in (files.read_text, files.open_binary, partial(files.write_file, data="x")):
-        with pytest.raises(OSError, match="not a regular file"):
-            await use("zero")
-    assert stat.S_ISCHR(os.stat("/dev/zero").st_mode)
 
 
 async def test_a_written_link_stays_a_link(work: Path, files: LocalFs) -> None:
@@ -293,24 +272,6 @@ async def test_a_write_that_the_system_cuts_off_keeps_the_old_file(work: Path, f
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, "f")
     assert texts_in(work) == {"f": "old"}
-
-
-async def test_another_content_is_another_revision(work: Path, files: LocalFs) -> None:
-    """An edit would go on although the file was changed since it was read."""
-    (work / "f").write_text("a")
-    first = await files.stat("f")
-    assert await files.stat("f") == first
-    await files.write_file("f", "b")
-    second = await files.stat("f")
-    assert first.revision != second.revision
-    assert (second.is_file, second.is_directory, second.size_bytes) == (True, False, 1)
-    assert second.modified_at == (work / "f").stat().st_mtime
-    (work / "link").symlink_to("f")
-    assert await files.stat("link") == second
-    told = await files.stat(".")
-    assert (told.is_file, told.is_directory, told.size_bytes) == (False, True, 0)
-    with pytest.raises(FileNotFoundError):
-        await files.stat("missing")
 
 
 async def test_a_readable_root_is_read_and_nothing_in_it_changed(work: Path) -> None:

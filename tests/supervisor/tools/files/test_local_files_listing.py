@@ -132,17 +132,6 @@ async def test_a_name_that_is_no_text_can_be_listed_and_opened(work: Path, files
     assert await files.read_text(name) == "old"
 
 
-async def test_what_is_no_directory_is_not_listed(work: Path, files: LocalFs) -> None:
-    """A model would see an empty directory where there is a file."""
-    (work / "f").touch()
-    os.mkfifo(work / "pipe")
-    for name in ("f", "pipe"):
-        with pytest.raises(NotADirectoryError):
-            await files.list_directory(name, 1)
-    with pytest.raises(FileNotFoundError):
-        await files.readdir("missing")
-
-
 async def test_directories_are_made_one_or_all(work: Path, files: LocalFs) -> None:
     """A tool would fail on the second call, or hide that something is in the way."""
     await files.mkdir("a")

@@ -1,7 +1,6 @@
 """`ls`: what is in a directory, one row an entry."""
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from support.tools.file_tools import call, context_in
 
 from quarterdeck.tools.files import ls
 from quarterdeck.tools.files.ls import ls_tool
-from quarterdeck.tools.files.read import read_tool
 
 pytestmark = pytest.mark.anyio
 
@@ -52,12 +50,6 @@ async def test_hidden_entries_are_listed_on_demand(tmp_path: Path) -> None:
     ]
 
 
-async def test_the_working_directory_is_the_default(tmp_path: Path) -> None:
-    """A model would have to know where it is."""
-    (tmp_path / "a").touch()
-    assert (await call(LS, context_in(tmp_path))).text.startswith(f"1 entry in {tmp_path}:\n")
-
-
 async def test_an_empty_directory_says_so(tmp_path: Path) -> None:
     """A model would take an empty answer for a failure."""
     ctx = context_in(tmp_path)
@@ -87,22 +79,6 @@ async def test_a_large_directory_is_listed_in_part_and_counted_whole(
     assert text.startswith(f"10 entries in .: {some}\n")
     monkeypatch.setattr(ls, "MAX_HIDDEN", 1)
     assert (await call(LS, ctx, path=".")).text.startswith("5 entries in .: Only 0 of them are listed;")
-
-
-async def test_a_name_stays_on_its_row(tmp_path: Path) -> None:
-    """A file could pretend to be another one."""
-    (tmp_path / "a\nfile  0  b").touch()
-    text = (await call(LS, context_in(tmp_path), path=".")).text
-    assert text.endswith("name\nfile        0  a\\nfile  0  b")
-
-
-@pytest.mark.skipif(sys.platform == "darwin", reason="its names are text")
-async def test_a_name_that_is_no_text_can_be_shown_and_used(tmp_path: Path) -> None:
-    """One such name would make the whole listing unusable."""
-    (tmp_path / os.fsdecode(b"\xff")).write_text("x")
-    ctx = context_in(tmp_path)
-    assert (await call(LS, ctx, path=".")).text.endswith("file        1  \\udcff")
-    assert (await call(read_tool(), ctx, path="\udcff")).text.startswith("Showing the only line of \\udcff.")
 
 
 async def test_what_cannot_be_listed_is_refused_with_what_to_do(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.tools.files import paging
-from quarterdeck.tools.files.file_access import StoppedError
 from quarterdeck.tools.files.file_content import SNIFF_BYTES, TextEncoding, encoding_of
 from quarterdeck.tools.files.paging import (
     MAX_LINE_CHARS,
@@ -110,12 +109,6 @@ def test_line_ends_are_told_apart_and_not_shown(data: bytes, ends: list[str], en
     assert [line.end for line in page.lines] == ends
     assert page.ends_in_cr == ends_in_cr
     assert not any(end and end in line.text for line, end in zip(page.lines, ends, strict=True))
-
-
-def test_a_long_line_that_ends_in_crlf_is_cut_alike() -> None:
-    """The carriage return would be counted as text."""
-    [line] = page_of(b"x" * 3_000 + b"\r\n").lines
-    assert (line.hidden_bytes, line.end) == (1_000, "\r\n")
 
 
 @pytest.mark.parametrize(
@@ -226,24 +219,6 @@ def test_the_count_ends_at_the_limit() -> None:
     assert reader.count_rest() == 100
 
 
-def test_reading_stops_when_nobody_waits_any_more() -> None:
-    """A cancelled call would go on reading a huge file."""
-    asked: list[None] = []
-
-    def should_stop() -> bool:
-        asked.append(None)
-        return len(asked) > 2
-
-    class Endless(io.BytesIO):
-        def read(self, size: int | None = -1, /) -> bytes:
-            return b"a\n"
-
-    reader = LineReader(TextBlocks(Endless(), b"", TextEncoding.UTF_8, should_stop), b"\n")
-    with pytest.raises(StoppedError):
-        reader.skip(1_000)
-    assert len(asked) == 3
-
-
 @pytest.mark.parametrize("encoding", [TextEncoding.UTF_16_LE, TextEncoding.UTF_16_BE])
 @given(text=st.text(st.sampled_from("aé\n\u0a0a\u0d0a😀")), head_bytes=st.integers(2, 9))
 def test_other_encodings_are_read_as_if_they_were_utf_8(encoding: TextEncoding, text: str, head_bytes: int) -> None:
@@ -252,10 +227,3 @@ def test_other_encodings_are_read_as_if_they_were_utf_8(encoding: TextEncoding, 
     blocks = TextBlocks(file, file.read(head_bytes), encoding, lambda: False)
     assert b"".join(iter(blocks.next, b"")).decode() == text
     assert blocks.read_bytes == len(file.getvalue())
-
-
-def test_what_cannot_be_decoded_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A damaged file could not be read at all."""
-    monkeypatch.setattr(paging, "BLOCK_BYTES", 3)
-    blocks = TextBlocks(io.BytesIO(b"a\0\0\xd8b\0c"), codecs.BOM_UTF16_LE, TextEncoding.UTF_16_LE, lambda: False)
-    assert b"".join(iter(blocks.next, b"")).decode() == "a�b�"

@@ -11,7 +11,7 @@ import pytest
 from support.tools.contexts import UNLIMITED_BUDGET
 from support.tools.file_tools import call, context_in, outcome_of
 
-from quarterdeck.tools.files import file_access, paging, read
+from quarterdeck.tools.files import read
 from quarterdeck.tools.files.file_access import CHANGED_SINCE, NOT_READ, ReadState
 from quarterdeck.tools.files.read import read_tool
 from quarterdeck.tools.results import BudgetKind, OutputBudget
@@ -94,17 +94,6 @@ async def test_what_the_lines_do_not_show_is_said(tmp_path: Path, data: bytes, r
     (tmp_path / "a").write_bytes(data)
     text = (await call(READ, context_in(tmp_path), path="a")).text
     assert text == f"Showing all 2 lines of a. {remark}\n\n     1  a\n     2  b"
-
-
-async def test_what_is_not_valid_is_shown_and_said(tmp_path: Path) -> None:
-    """A model would edit by what it sees, and not by what is there."""
-    (tmp_path / "a").write_bytes(b"caf\xe9\n")
-    answer = await call(READ, context_in(tmp_path), path="a")
-    assert answer.text == (
-        "Showing the only line of a. It is not valid UTF-8 text: what is shown as � or ␀ is something else; edit will "
-        "refuse it.\n\n     1  caf�"
-    )
-    assert not answer.is_error
 
 
 async def test_what_cannot_be_read_is_refused_with_what_to_do(tmp_path: Path) -> None:
@@ -218,22 +207,6 @@ async def test_sparse_files_of_gigabytes_are_answered_at_once(tmp_path: Path) ->
     text = (await call(READ, ctx, path="line")).text
     assert text.startswith("Showing line 1 of line. Its end is too far away to be read.\n\n     1  xxx")
     assert text.endswith("x… [much more on this line]")
-
-
-async def test_what_follows_at_length_is_said_without_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each page of a huge log would cost a look at all of it."""
-    monkeypatch.setattr(paging, "LOOK_AHEAD_BYTES", 1_000)
-    (tmp_path / "a").write_text("x\n" * 100_000)
-    text = (await call(READ, context_in(tmp_path), path="a", offset=3, limit=2)).text
-    assert text == "Showing lines 3–4 of a. More lines follow: offset=5.\n\n     3  x\n     4  x"
-
-
-async def test_a_read_that_takes_too_long_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that hangs would hang the session."""
-    monkeypatch.setattr(file_access, "WORK_S", 0.0)
-    (tmp_path / "a").write_text("x")
-    answer = await call(READ, context_in(tmp_path), path="a")
-    assert (answer.is_error, answer.text.split(".")[0]) == (True, "a: the lines were not reached in time")
 
 
 async def test_a_cancelled_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

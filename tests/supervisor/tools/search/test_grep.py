@@ -129,18 +129,6 @@ async def test_no_more_matches_come_than_wanted_and_that_is_said(workspace: Path
     assert "There are more" not in exact.text
 
 
-async def test_long_lines_are_clipped(workspace: Path, ctx: ToolContext) -> None:
-    """One line of a minified program would be all that a model sees."""
-    zalgo = "\u0300" * 2_000_000  # all of it is one character to people
-    write_tree(workspace, {"min.js": f"needle{'€' * 1_000_000}\nneedle", "z.txt": f"needle{zalgo}\nneedle\n"})
-    first, second, third, fourth = lines_of(await grep(ctx, "needle"))
-    assert len(first) < 600
-    assert "omitted" in first
-    assert second == "min.js:2: needle"
-    assert len(third) < 2_500
-    assert fourth == "z.txt:2: needle"
-
-
 async def test_texts_in_any_encoding_are_shown(workspace: Path, ctx: ToolContext) -> None:
     """A stray byte would break the whole answer."""
     write_tree(

@@ -5,39 +5,16 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
-import anyio
 import pytest
 from support.servers.web_servers import Request, redirect, response, serving
 
 from quarterdeck.config.web_policy import FetchPolicy
-from quarterdeck.tools.web.decoding import Media
-from quarterdeck.tools.web.fetch import MAX_REDIRECTS, Deadlines, Fetched, Fetcher, FetchError
+from quarterdeck.tools.web.fetch import MAX_REDIRECTS, Deadlines, Fetcher, FetchError
 
 from .certificates import Authority
 from .fetches import LOOPBACK, MOST, SOON, failure, fetch, raw
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
-
-
-async def test_a_page_is_fetched() -> None:
-    """Nothing could be fetched."""
-    async with serving(response("grün", "text/html; charset=utf-8")) as server:
-        fetched = await fetch(f"{server.url}/a?b=c#d")
-    assert fetched == Fetched(
-        asked_url=f"{server.url}/a?b=c",
-        url=f"{server.url}/a?b=c",
-        redirects=0,
-        status=200,
-        media=Media("text/html", "utf-8"),
-        body="grün".encode(),
-        is_cut=False,
-        trouble="",
-        declared_bytes=5,
-    )
-    [request] = server.requests
-    assert request.target == "/a?b=c"
-    assert request.headers["host"] == f"127.0.0.1:{server.port}"
-    assert request.headers["user-agent"].startswith("quarterdeck/")
 
 
 async def test_nothing_of_the_user_goes_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -54,39 +31,6 @@ async def test_nothing_of_the_user_goes_along(monkeypatch: pytest.MonkeyPatch, t
     assert [set(request.headers) for request in server.requests] == [
         {"host", "user-agent", "accept", "accept-encoding", "connection"}
     ] * 2
-
-
-@pytest.mark.parametrize("status", [204, 304, 404, 500, 999])
-async def test_a_refusal_is_a_response_too(status: int) -> None:
-    """What a server says of its refusal would be lost."""
-    async with serving(response("" if status in (204, 304) else "why", status=status)) as server:
-        fetched = await fetch(server.url)
-    assert fetched.status == status
-
-
-async def test_a_body_is_cut_where_the_caller_wants() -> None:
-    """A model would be flooded, or told of a cut that is none."""
-    async with serving(response("x" * 1000)) as server:
-        for most, length, is_cut in ((10, 10, True), (999, 999, True), (1000, 1000, False), (1001, 1000, False)):
-            fetched = await fetch(server.url, most)
-            assert (len(fetched.body), fetched.is_cut, fetched.trouble) == (length, is_cut, "")
-
-
-async def test_an_image_has_a_limit_of_its_own() -> None:
-    """Images would be cut like pages, and be of no use."""
-    async with serving(response(b"x" * 150, "image/png")) as server:
-        assert not (await fetch(server.url, 100)).is_cut
-        assert (await fetch(server.url, 70)).is_cut
-
-
-async def test_progress_is_told_with_the_total() -> None:
-    """A client would show no progress of a long download."""
-    notes: list[tuple[float, float | None]] = []
-    async with serving(response(b"x" * 400_000)) as server:
-        await fetch(server.url, 1_000_000, notes=notes)
-    assert len(notes) > 2
-    assert notes == sorted(notes)
-    assert notes[-1] == (400_000, 400_000)
 
 
 # Redirects
@@ -188,32 +132,6 @@ async def test_redirects_do_not_win_time() -> None:
     async with serving(answer) as server:
         assert "within 0.15 s" in await failure(server.url, deadlines=Deadlines(total_s=0.15, connect_s=0.15))
     assert waits <= 2
-
-
-async def test_cancelling_closes_the_connection() -> None:
-    """A cancelled call would go on downloading."""
-    asked = asyncio.Event()
-    gone = asyncio.Event()
-
-    async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
-        asked.set()
-        writer.write(raw("Content-Type: text/plain", b"some"))
-        try:
-            while True:
-                writer.write(b"x")
-                await writer.drain()
-                await asyncio.sleep(0.005)
-        except OSError:
-            gone.set()
-            raise
-
-    async with serving(answer) as server:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(fetch, server.url)
-            await asked.wait()
-            tasks.cancel_scope.cancel()
-        with anyio.fail_after(10):
-            await gone.wait()
 
 
 # TLS, names, proxies

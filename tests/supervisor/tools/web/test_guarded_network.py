@@ -14,7 +14,7 @@ import httpcore2
 import pytest
 from anyio.abc import ByteStream
 from support.servers.web_servers import response, serving
-from support.waiting import PATIENCE_S, eventually_async
+from support.waiting import PATIENCE_S
 
 from quarterdeck.config.web_policy import Allowed, parse_allowed
 from quarterdeck.tools.web import guarded_network
@@ -211,19 +211,6 @@ async def test_a_unix_socket_is_no_way_out() -> None:
     async with network(Names([PUBLIC]), Dialled()) as guarded:
         with pytest.raises(NotImplementedError):
             await guarded.connect_unix_socket("/run/docker.sock")
-
-
-@pytest.mark.process
-async def test_a_real_address_is_dialled_and_left() -> None:
-    """Nothing could be fetched at all."""
-    async with serving(response("hi")) as server:
-        async with GuardedNetwork(LOOPBACK, Meter(1000), resolve=SystemResolver()) as guarded:
-            stream = await guarded.connect_tcp("127.0.0.1", server.port, timeout=PATIENCE_S)
-            await stream.write(b"GET /x HTTP/1.1\r\nHost: me\r\n\r\n")
-            assert (await stream.read(100)).startswith(b"HTTP/1.1 200")
-            assert stream.get_extra_info("ssl_object") is None
-        await eventually_async(lambda: server.open == 0)
-    assert [request.target for request in server.requests] == ["/x"]
 
 
 @pytest.mark.process

@@ -31,18 +31,6 @@ def readers() -> list[int]:
     return [pid for pid, line in descendants().items() if "page_child" in line]
 
 
-async def test_a_page_is_read() -> None:
-    """Pages would be shown as markup."""
-    with no_leftovers():
-        page = await PageReader(PATIENT_S).read("<title>T</title><h1>Hi</h1><p>grün <a href=b>x</a>", URL)
-    assert page == PageText("T", "# Hi\n\ngrün [x](https://example.com/a/b)")
-
-
-async def test_an_empty_page_is_empty() -> None:
-    """A page without text would be an error."""
-    assert await PageReader(PATIENT_S).read("", URL) == PageText("", "")
-
-
 async def test_text_that_is_no_text_does_no_harm() -> None:
     """A lone surrogate or a NUL would be an exception."""
     page = await PageReader(PATIENT_S).read("<p>a\ud800b\0c", "https://example.com/\u00fc")

@@ -15,7 +15,6 @@ from support.waiting import eventually_async
 from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck.tools.installed import lacks
 from quarterdeck.tools.spec import DefinedTool
-from quarterdeck.tools.web.pages import PageReader
 from quarterdeck.tools.web.webfetch import CEILING_BYTES, DEFAULT_BYTES, MAX_ERROR_CHARS, web_fetch_tool
 from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall
 
@@ -163,16 +162,6 @@ async def test_half_an_answer_is_said_to_be_half() -> None:
     async with serving(response(gzipped("hello " * 100)[:-9], content_encoding="gzip")) as server:
         answer = await fetch(server)
     assert "Not all of it came: its gzip data ends early." in answer.text
-
-
-async def test_a_page_that_no_parser_gets_through_is_stripped() -> None:
-    """A page made to be slow would show nothing, or hold up the program."""
-    tool = web_fetch_tool(FetchPolicy(allow=("127.0.0.1",)), pages=PageReader(wall_s=0.3))
-    async with serving(response("<p>text <b>bold</b></p>" + "<" * 900_000, "text/html")) as server:
-        answer = await call(tool, inert_context(), url=server.url)
-    assert not answer.is_error
-    assert "its tags were removed" in answer.text
-    assert "text bold" in answer.text
 
 
 @pytest.mark.parametrize(

@@ -84,11 +84,6 @@ async def test_as_many_come_as_are_wanted_but_not_more_than_may() -> None:
     assert [most for _, most in engine.asked] == [5, 1, 25]
 
 
-async def test_one_hit_is_one_result() -> None:
-    """The listing would be clumsy."""
-    assert (await ask(Engine(CATS), query="x")).text.startswith("1 result for")
-
-
 @pytest.mark.parametrize(
     "given",
     [

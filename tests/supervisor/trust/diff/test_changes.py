@@ -166,17 +166,6 @@ def test_what_a_server_wrote_is_escaped_in_sentence_and_place() -> None:
     assert change.place == "/\\u001b[2J\\u202e"
 
 
-def test_a_pointer_escapes_its_separators() -> None:
-    """RFC 6901: otherwise one place is taken for another."""
-    assert only(tool_changes(ADD, {**ADD, "_meta": {"a/b~c": 1}, "x/y": 2})[1:]).place == "/x~1y"
-
-
-def test_nothing_changed_of_nothing() -> None:
-    """Equal servers have no severity at all."""
-    diff = diff_server({}, {})
-    assert (diff.changes, diff.left_out, diff.severity) == ((), 0, None)
-
-
 def test_documents_nested_deeper_than_python_reaches_are_compared() -> None:
     """A hostile schema costs an answer, not the supervisor."""
 

@@ -10,7 +10,6 @@ from jsonschema import Draft202012Validator
 from quarterdeck.trust.diff.schema_differences import (
     Side,
     is_same_choice,
-    opens,
     schema_differences,
     string_set,
     widens,
@@ -108,14 +107,6 @@ def test_a_keyword_is_told_in_words_and_a_name_of_the_servers_own_is_quoted() ->
         '"nothing of importance" of argument "x"',
     ]
     assert [each.noun for each in differences({}, [])] == ["the schema of its input"]
-
-
-def test_a_renamed_argument_is_a_loss_and_a_gain() -> None:
-    """Old callers send a name that nobody reads."""
-    assert told(an_object(path=STRING), an_object(file=STRING)) == [
-        ("properties/file", ADDITIVE),
-        ("properties/path", BREAKING),
-    ]
 
 
 def test_an_argument_called_description_is_no_text() -> None:
@@ -304,15 +295,6 @@ def test_what_widens_refuses_nothing_that_passed(data: st.DataObject, key: str) 
 def test_choices_in_another_order_are_the_same(key: str, old: object, new: object, is_same: bool) -> None:
     """True and 1 are two choices; an integer is a number."""
     assert is_same_choice(key, old, new) is is_same
-
-
-def test_of_two_schemas_that_are_objects_nobody_can_tell() -> None:
-    """They are compared keyword by keyword instead."""
-    anything: object = True
-    nothing: object = False
-    assert opens({"type": "string"}, {"type": "number"}) is None
-    assert opens({"type": "string"}, anything) is True
-    assert opens(ABSENT, nothing) is False
 
 
 def test_what_is_no_array_of_strings_is_told_from_an_empty_one() -> None:

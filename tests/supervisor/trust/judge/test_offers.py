@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.trust.approvals import AT, FILE, INSTRUCTIONS, OnlyNamed, definition_hash, row, stdio, told_tool, tool_key
+from support.trust.approvals import AT, INSTRUCTIONS, OnlyNamed, definition_hash, row, stdio, told_tool, tool_key
 
-from quarterdeck.ledger.events.events import Enrolled, LedgerEvent, Retired, Seen, Stored, Subject, key_of_qualified
+from quarterdeck.ledger.events.events import Enrolled, LedgerEvent, Retired, Stored, Subject, key_of_qualified
 from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey, LiveTool
 from quarterdeck.trust.judge.documents import Document, ServerLists, instructions_document, tool_document
 from quarterdeck.trust.judge.offers import (
@@ -183,10 +183,3 @@ def test_before_a_server_is_asked_what_it_held_last_is_counted() -> None:
     assert last_held(entry_of(_=held, a=approved("a"), b=held, c=gone)) == {Subject.TOOL: 2}
     assert last_held(entry_of(_=FINE, a=approved("a", is_blocked=True))).total() == 0, "somebody has decided"
     assert last_held(Entry()).total() == 0
-
-
-def test_an_event_of_another_subject_is_no_tool() -> None:
-    """Instructions would be counted among the tools that are held."""
-    book = Book()
-    book.apply(Stored(1, AT, Seen(scope=str(FILE), server="fs", subject=Subject.INSTRUCTIONS, hash="h")))
-    assert last_held(book.entry(str(FILE), "fs")).total() == 0

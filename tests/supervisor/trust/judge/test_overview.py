@@ -246,13 +246,6 @@ def test_five_thousand_on_each_side_are_paired_where_they_are_equal() -> None:
     assert all(rename.old[3:] == rename.new[3:] for rename in renames)
 
 
-def test_one_rename_is_found_among_thousands_of_new_tools() -> None:
-    """A flood of new names does not hide it."""
-    appeared = {f"aaa{number}": tool(f"Thing {number}", **{f"a{number}": "string"}) for number in range(3_000)}
-    appeared["weather_now"] = {**WEATHER, "title": "Weather"}
-    assert [rename.new for rename in suspect_renames({"weather": WEATHER}, appeared)] == ["weather_now"]
-
-
 DOCUMENTS = st.dictionaries(
     st.text(max_size=6),
     st.none()

@@ -101,13 +101,6 @@ def test_what_cannot_be_read_is_an_error_that_its_server_is_told(body: bytes) ->
     assert declined.end.code == -32602
 
 
-def test_a_server_that_may_not_ask_is_told_that_nobody_can_be_asked() -> None:
-    """It would wait for an answer."""
-    declined = judge_question(form(), AskMode.DENY)
-    assert isinstance(declined, Declined)
-    assert declined.end.code == -32601
-
-
 def test_a_result_that_asks_is_judged_question_by_question() -> None:
     """One bad question among good ones would pass."""
     good = {"method": "elicitation/create", "params": json.loads(form().params)}

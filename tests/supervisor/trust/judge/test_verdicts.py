@@ -9,14 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.trust.verdicts import (
     INSTRUCTIONS,
-    LAUNCH,
     OPEN,
     STRICT,
     ServerState,
     about,
     document,
     instructions,
-    launch,
     locked,
     row,
     tool,
@@ -98,14 +96,6 @@ def test_beside_a_lock_nothing_is_admitted() -> None:
     assert list(verdicts.values()) == [Verdict.ADMITTED, Verdict.ADMITTED, Verdict.DRIFTED]
     state.approve(tool("a", 1))
     assert state.lists(instructions(), tool("a", 1), rules=rules)[tool("a").key] is Verdict.DRIFTED
-
-
-def test_a_listing_says_nothing_of_the_launch() -> None:
-    """A server that runs would be told that its own launch is gone."""
-    state = ServerState()
-    state.launches(launch())
-    state.lists(instructions(), tool("a"))
-    assert state.entry.items[LAUNCH].seen == launch().hash
 
 
 # The naive model: everything that ever happened is kept as a list, and every question is put to that list.

@@ -17,7 +17,7 @@ from quarterdeck.trust.judge.documents import (
     hash_of,
     instructions_document,
 )
-from quarterdeck.trust.lock.ignores import IGNORED, Ignores
+from quarterdeck.trust.lock.ignores import Ignores
 from quarterdeck.trust.lock.lockfile import (
     DeckLock,
     Drift,
@@ -98,17 +98,6 @@ def test_a_lock_admits_what_it_names_and_nothing_else() -> None:
     assert not own.admits(instructions_document(""))
     assert not LOCK.for_server("fs").admits(tool("now"))
     assert not LOCK.for_server("unknown").admits(tool("now"))
-
-
-def test_what_is_ignored_is_admitted_in_every_form() -> None:
-    """A server that writes the local time zone into a description could be locked on no two machines."""
-    ignores = Ignores.parse("time/now /description\ntime instructions")
-    text = render(lock_of({"time": TIME}, ignores, HEAD))
-    assert json.loads(text)["servers"]["time"]["instructions"] == IGNORED
-    own = parse_lock(text, ignores).for_server("time")
-    assert own.admits(tool("now", "Paris"))
-    assert own.admits(instructions_document("whatever"))
-    assert not own.admits(tool("zone", "Paris"))
 
 
 def test_an_ignore_that_was_added_later_is_drift_until_the_lock_is_written_anew() -> None:
@@ -252,11 +241,3 @@ def test_a_lock_of_an_older_version_stays_valid_for_what_it_names() -> None:
     assert drift(old, {"time": (*TIME, SAID, PROMPT)}) == ()
     assert all(old.for_server("time").admits(document) for document in TIME)
     assert not old.for_server("time").admits(PROMPT)
-
-
-def test_a_kind_that_is_ignored_is_left_out_of_the_lock_and_admitted() -> None:
-    """A server that lists data as prompts could not be locked."""
-    lock = lock_of({"time": (*TIME, SAID, PROMPT)}, Ignores.parse("time prompts"), HEAD)
-    assert PROMPT.key not in lock.servers["time"].forms
-    assert lock.for_server("time").admits(PROMPT)
-    assert drift(lock, {"time": (*TIME, SAID)}) == ()

@@ -29,11 +29,6 @@ def test_texts_are_found_wherever_they_stand() -> None:
     assert found["inputSchema", "properties", "odd_name", "examples", 0, 0] == "three"
 
 
-def test_instructions_are_one_text() -> None:
-    """They are no object."""
-    assert places("Be kind.") == {(): "Be kind."}
-
-
 def test_words_of_the_protocol_are_no_texts() -> None:
     """They would fill the bound with nothing."""
     assert places({"inputSchema": {"type": 1, "properties": {"minimum": {}}}}) == {}

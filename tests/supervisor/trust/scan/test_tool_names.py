@@ -10,7 +10,6 @@ from quarterdeck.trust.scan.tool_names import (
     NameIndex,
     NameOwner,
     is_telling,
-    mixes_scripts,
     names_around,
     names_by_server,
     skeleton,
@@ -83,14 +82,6 @@ def test_common_words_name_nobody() -> None:
         True,
         False,
     ]
-
-
-def test_a_word_of_mixed_scripts_is_told() -> None:
-    """In descriptions as in names."""
-    found = mixes_scripts("Sends the раsswоrd.")
-    assert found is not None
-    assert found[0] == "раsswоrd"
-    assert mixes_scripts("Пароль and password, Δt in μs") is None
 
 
 SCOPE = str(FILE)

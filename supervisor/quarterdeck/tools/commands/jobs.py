@@ -8,7 +8,6 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -43,14 +42,6 @@ class JobError(Exception):
     """A job that could not be started, in words for a model."""
 
 
-class JobState(StrEnum):
-    """What has become of a job."""
-
-    RUNNING = "running"
-    EXITED = "exited"
-    SIGNALLED = "signalled"
-
-
 class Job:
     """One command; `JobTable` makes it.
 
@@ -74,13 +65,6 @@ class Job:
         self._ended_at: float | None = None
 
     @property
-    def state(self) -> JobState:
-        """What has become of it."""
-        if self._ended_at is None:
-            return JobState.RUNNING
-        return JobState.SIGNALLED if self.exit_code is None else JobState.EXITED
-
-    @property
     def is_running(self) -> bool:
         """Whether it has not ended yet."""
         return self._ended_at is None
@@ -88,8 +72,9 @@ class Job:
     @property
     def status(self) -> str:
         """What has become of it, for a model."""
-        details = {JobState.EXITED: f" (code {self.exit_code})", JobState.SIGNALLED: f" ({self.signal_name})"}
-        return f"{self.state}{details.get(self.state, '')}"
+        if self.is_running:
+            return "running"
+        return f"signalled ({self.signal_name})" if self.exit_code is None else f"exited (code {self.exit_code})"
 
     @property
     def signal_name(self) -> str | None:

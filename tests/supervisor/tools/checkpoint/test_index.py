@@ -75,20 +75,6 @@ def test_a_plan_brings_the_world_before_the_node_back(calls: list[list[tuple[str
         }
 
 
-@given(CALLS)
-def test_the_first_record_of_a_path_in_a_node_counts(calls: list[list[tuple[str, str | None]]]) -> None:
-    """A call that writes a file twice would be undone halfway."""
-    naive: dict[tuple[str, str], Line] = {}
-    played = play(calls)
-    for line in played.lines:
-        assert not isinstance(line, Start | Forget)
-        naive.setdefault((line.node, line.path), line)
-    assert list(played.index.lines())[1:] == list(naive.values())
-    assert played.index.dead_lines == len(played.lines) - len(naive)
-    for node, path in naive:
-        assert played.index.has(node, path)
-
-
 @given(CALLS, st.data())
 def test_a_file_cut_anywhere_is_read_up_to_its_last_whole_line(
     calls: list[list[tuple[str, str | None]]], data: st.DataObject

@@ -9,8 +9,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.processes.line_child import LineChild
-from support.processes.running import DEADLINE_S, output
+from support.processes.running import output
 
 from quarterdeck.common.tool_names import Profile
 from quarterdeck.tools.card_types import DeckContext, DeckFramework
@@ -21,11 +20,6 @@ from quarterdeck.tools.checkpoint.store import FileCheckpointStore
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 from quarterdeck_protocol.tools import CancelToken, ToolCall
-
-KILLED_WRITER = Path(__file__).with_name("killed_writer.py")
-
-KILLS = 4
-"""Children that are killed, each at another moment of its work; most of their time they start."""
 
 CRASHING = Path(__file__).with_name("crashing.py")
 
@@ -239,28 +233,6 @@ def test_a_session_killed_at_any_step_leaves_a_store_that_brings_everything_back
 
 
 @pytest.mark.process
-@pytest.mark.anyio
-async def test_sessions_killed_at_work_leave_a_store_that_brings_everything_back(work: Path, tmp_path: Path) -> None:
-    """The same, between steps that are not ours: one store under session after session."""
-    (work / "kept").write_bytes(b"original")
-    for number in range(KILLS):
-        await asyncio.to_thread(live_and_be_killed, tmp_path / "c", work, number)
-    store = FileCheckpointStore(tmp_path / "c")
-    nodes = await store.nodes()
-    assert len({node.name for node in nodes}) == len(nodes)
-    done = await store.restore(nodes[0].name, fs_of(work))
-    assert "failed" not in outcomes(done).values(), done
-    assert contents(work) == {"kept": b"original"}
-
-
-def live_and_be_killed(directory: Path, work: Path, seed: int) -> None:
-    """Let a session begin some changes, and kill it wherever it is then."""
-    with LineChild([sys.executable, KILLED_WRITER, directory, work, str(seed)], deadline_s=DEADLINE_S) as child:
-        for _ in range(seed + 2):
-            child.read_line()
-        child.kill()
-
-
 @pytest.mark.anyio
 async def test_the_decks_own_tools_can_be_undone_call_by_call(work: Path, tmp_path: Path) -> None:
     """Each part would work, and no session's mistake could be undone."""

@@ -74,13 +74,6 @@ async def test_a_command_whose_task_is_cancelled_is_ended(tmp_path: Path) -> Non
         assert not running_with("4250.5")
 
 
-async def test_an_error_of_the_session_comes_out_as_it_is(tmp_path: Path) -> None:
-    """A session's own failure would be hidden in a group of failures."""
-    with pytest.raises(ValueError, match="mine"):
-        async with shell(tmp_path):
-            raise ValueError("mine")
-
-
 async def test_a_command_that_is_starting_when_the_shell_closes_is_ended_by_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

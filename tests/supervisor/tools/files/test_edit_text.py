@@ -86,12 +86,6 @@ def test_every_answer_is_a_change_that_its_diff_describes_or_a_reason(
         assert answer.reason[-1] in ".:"
 
 
-def test_lines_that_were_not_meant_keep_their_own_ends() -> None:
-    """One edit would rewrite a file with mixed line ends."""
-    assert made("a\r\nb\nc\r\nd", "b", "x\ny").text == "a\r\nx\ny\nc\r\nd"
-    assert made("a\r\nb\nc\r\nd", "c", "x\ny").text == "a\r\nb\nx\r\ny\r\nd"
-
-
 def test_other_blanks_are_accepted_when_the_text_is_nowhere_as_given() -> None:
     """A model that miscounts blanks could not edit."""
     edited = made("def f( a,  b ):\n\treturn a\n", "def f( a, b ):\n    return a", "def f(b):\n    return b")

@@ -62,9 +62,6 @@ def test_what_holds_nul_bytes_is_binary(head: bytes) -> None:
     assert kind_of(head) == Binary()
 
 
-texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
-
-
 @given(st.binary() | st.tuples(st.sampled_from([*(each.mark for each in TextEncoding)]), st.binary()).map(b"".join))
 @example(codecs.BOM_UTF16_LE + b"\x00\xd8")
 @example(codecs.BOM_UTF8 * 2 + b"x")
@@ -75,14 +72,6 @@ def test_what_is_decoded_encodes_to_the_very_same_bytes(data: bytes) -> None:
     if isinstance(file, TextFile):
         assert file.encode(file.text) == data
         assert "\0" not in file.text
-
-
-@given(texts, st.sampled_from(TextEncoding))
-def test_every_text_in_every_encoding_can_be_read(text: str, encoding: TextEncoding) -> None:
-    """A file of another system could not be edited."""
-    if encoding is TextEncoding.UTF_8 and text.startswith("\ufeff"):
-        text = f"x{text}"
-    assert decode_file(encoding.mark + text.encode(encoding.codec)) == TextFile(text, encoding)
 
 
 @pytest.mark.parametrize(

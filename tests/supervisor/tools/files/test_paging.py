@@ -55,14 +55,6 @@ def test_a_page_is_what_the_lines_say(lines: list[str], is_ended: bool, first: i
     assert page.last == first - 1 + len(page.lines)
 
 
-def test_a_page_ends_where_the_room_does() -> None:
-    """A page would be cut in its middle, and the numbers of what is missing be lost."""
-    page = page_of(b"abcd\n" * 10, max_bytes=3 * 13)
-    assert (len(page.lines), page.total_lines) == (3, 10)
-    assert len(page_of(b"abcd\n" * 10, max_bytes=3 * 13 - 1).lines) == 2
-    assert texts_of(page_of(b"abcd\n" * 10, max_bytes=-1)) == ["abcd"]
-
-
 @pytest.mark.parametrize("character", ["a", "é", "😀"])
 def test_a_long_line_is_cut_between_characters(character: str) -> None:
     """Data on one line would crowd out all else."""

@@ -247,18 +247,6 @@ async def test_what_was_found_before_the_deadline_is_shown(workspace: Path) -> N
     assert "stopped after 60 s" in answer.text
 
 
-async def test_a_search_that_was_killed_says_so(workspace: Path) -> None:
-    """What was not searched would pass for not matching."""
-
-    def play(write: OnOutput, _: CancelToken) -> ExecResult:
-        write(Stream.STDERR, b"memory allocation of 12 bytes failed\nended: too much (limit memory_bytes)\n")
-        return ExecResult("", "", None, signal=9, limit="memory_bytes")
-
-    answer = await grep(with_shell(workspace, PlayedShell(play)), "x")
-    assert "No match" in answer.text
-    assert "there may be more: ended: too much (limit memory_bytes)" in answer.text
-
-
 async def test_a_cancelled_search_is_an_error(workspace: Path) -> None:
     """Half of the matches would pass for all."""
     token = CancelToken()

@@ -54,14 +54,6 @@ def test_matching_lines_are_read_however_they_are_cut(lines: list[MatchingLine],
     assert not reader.has_more
 
 
-@given(st.lists(LINES, min_size=1, max_size=10), st.integers(1, 10))
-def test_no_more_lines_are_kept_than_wanted(lines: list[MatchingLine], most: int) -> None:
-    """A model that asked for ten matches would get thousands, or not hear that there are more."""
-    reader = read_matches(b"".join(map(written, lines)), most)
-    assert reader.lines == lines[:most]
-    assert reader.has_more == (len(lines) > most)
-
-
 @given(st.lists(st.integers(0, 400), max_size=10))
 def test_notes_about_binary_files_are_no_paths(cuts: list[int]) -> None:
     """The line after a binary file's would be attributed to a file that does not exist."""

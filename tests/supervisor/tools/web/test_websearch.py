@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tools.contexts import inert_context
 from support.tools.file_tools import Answer, call
-from support.waiting import eventually_async
 
 from quarterdeck.tools.web.websearch import (
     MAX_QUERY_CHARS,
@@ -121,14 +120,6 @@ async def test_a_query_that_no_engine_takes_is_said(query: str, why: str) -> Non
     assert engine.asked == []
 
 
-async def test_a_failure_is_a_clear_result() -> None:
-    """A model would see a traceback."""
-    answer = await ask(Engine(error=SearchError("the engines refuse so many searches; wait a minute")), query="cats")
-    assert answer == Answer(
-        "The search for 'cats' failed: the engines refuse so many searches; wait a minute.", is_error=True
-    )
-
-
 @pytest.mark.parametrize("hits", [(), (SearchHit("T", "javascript:x", ""),)])
 async def test_nothing_found_says_so(hits: tuple[SearchHit, ...]) -> None:
     """An empty list would look like a mistake of the tool."""
@@ -221,12 +212,6 @@ async def test_every_failure_says_what_to_do(error: Exception, text: str, monkey
     assert len(str(caught.value)) < 400
 
 
-async def test_nothing_found_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model would take a rare word for a broken network."""
-    install(monkeypatch, exceptions.DDGSException("No results found."))
-    assert await DdgsProvider().search("cats", 5) == []
-
-
 async def test_a_missing_library_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broken installation would be an exception."""
     monkeypatch.setitem(sys.modules, "ddgs", None)
@@ -243,19 +228,6 @@ async def test_a_search_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     try:
         with pytest.raises(SearchError, match=r"within 0\.05 s"):
             await DdgsProvider(timeout_s=0.05).search("cats", 5)
-    finally:
-        over.set()
-
-
-async def test_a_cancelled_search_returns_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cancelled call would hold its session."""
-    over = threading.Event()
-    library = install(monkeypatch, over)
-    try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(DdgsProvider().search, "cats", 5)
-            await eventually_async(lambda: library.asked)
-            tasks.cancel_scope.cancel()
     finally:
         over.set()
 

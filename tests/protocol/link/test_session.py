@@ -177,42 +177,24 @@ def test_asking_without_a_sensible_deadline_is_misuse(timeout_s: float) -> None:
     assert carry(supervisor, worker) == []
 
 
-def test_an_id_in_use_is_misuse() -> None:
-    """Its reply would settle two requests."""
-    supervisor, _ = make_pair()
-    supervisor.request(List(1, 1.0), b"", 0.0)
-    with pytest.raises(LinkMisuseError, match="under way already"):
-        supervisor.request(List(1, 1.0), b"", 0.0)
-
-
-def test_replying_to_nothing_or_twice_is_misuse() -> None:
-    """Each request has one reply."""
+def test_what_a_peer_would_call_a_violation_is_misuse_and_leaves_the_link_as_it_is() -> None:
+    """An end with a mistake of its own would be killed by its peer, or settle two requests by one reply."""
     supervisor, worker = make_pair()
     with pytest.raises(LinkMisuseError, match="no request 1 awaits"):
         worker.reply(Answer(1))
-    supervisor.request(List(1, 1.0), b"", 0.0)
-    carry(supervisor, worker)
-    worker.reply(Answer(1))
-    with pytest.raises(LinkMisuseError, match="no request 1 awaits"):
-        worker.reply(Failed(1, FAULT))
-
-
-def test_a_frame_of_the_other_side_is_misuse() -> None:
-    """Neither end may even try."""
-    supervisor, worker = make_pair()
     with pytest.raises(LinkMisuseError, match="not for the supervisor"):
         worker.request(List(1, 1.0), b"", 0.0)
     with pytest.raises(LinkMisuseError, match="not for the worker"):
         supervisor.post(ListChanged())
-
-
-def test_a_body_where_none_belongs_is_misuse() -> None:
-    """The peer would call it a violation."""
-    supervisor, worker = make_pair()
     with pytest.raises(LinkMisuseError, match="List has a body"):
         supervisor.request(List(1, 1.0), b"x", 0.0)
     supervisor.request(List(1, 1.0), b"", 0.0)
+    with pytest.raises(LinkMisuseError, match="under way already"):
+        supervisor.request(List(1, 1.0), b"", 0.0)
     carry(supervisor, worker)
     with pytest.raises(LinkMisuseError, match="Failed has a body"):
         worker.reply(Failed(1, FAULT), b"x")
     assert worker.serves(1)
+    worker.reply(Answer(1))
+    with pytest.raises(LinkMisuseError, match="no request 1 awaits"):
+        worker.reply(Failed(1, FAULT))

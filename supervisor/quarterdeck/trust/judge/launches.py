@@ -218,7 +218,7 @@ def _hidden_value(value: object, hide: Hide) -> object:
 
 
 def _named(value: object, hide: Callable[[str, str], str], *, is_project: bool) -> object:
-    """NamesByServer alone; of a stranger's row the values too: a PATH of his choosing is another program."""
+    """The names alone; of a stranger's row the values too: a PATH of his choosing is another program."""
     if not isinstance(value, Mapping):
         return {} if is_project else []
     if not is_project:

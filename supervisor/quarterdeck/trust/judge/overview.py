@@ -326,7 +326,7 @@ def _words(document: object) -> frozenset[str]:
 
 
 def _arguments(document: object) -> frozenset[str]:
-    """NamesByServer and types of arguments."""
+    """Names and types of arguments."""
     schema = document.get("inputSchema") if isinstance(document, dict) else None
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):

@@ -1,4 +1,4 @@
-"""NamesByServer that are taken for others, and names that a description has no business with."""
+"""Names that are taken for others, and names that a description has no business with."""
 
 import pytest
 from support.trust.approvals import AT, FILE

@@ -1,23 +1,21 @@
 """What supervisor and zygote say to each other: orders in, reports out, one JSON line each.  No secret of a server."""
 
-from enum import StrEnum
-
 import msgspec
 
 
-class WorkerKind(StrEnum):
-    """What a worker drives its server by; a zygote forks workers of one kind."""
-
-    STDIO = "stdio"
-    REMOTE = "remote"
-
-
 class SpawnOrder(msgspec.Struct, frozen=True):
-    """What a new worker is told: where its supervisor listens, and the one-time token (hex) that proves it is ours."""
+    """What a new worker is told.
+
+    Attributes:
+        address: where its supervisor listens.
+        token: hex; proves once that the worker is ours.
+        is_remote: whether its server is behind a URL.
+    """
 
     generation: int
     address: str
     token: str
+    is_remote: bool = False
 
 
 class Forked(msgspec.Struct, frozen=True, tag="forked"):

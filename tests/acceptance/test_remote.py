@@ -12,7 +12,6 @@ from support.processes.http_servers import forked_http_server
 from support.servers.real_endpoints import BACKSTOP_S, assert_fault, fault_at_open, fault_of, opened, say
 from support.waiting import eventually_async
 
-from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck.interop import (
     BridgeConfig,
     ServerEndpointImpl,
@@ -21,7 +20,6 @@ from quarterdeck.interop import (
     start_server_fleet,
 )
 from quarterdeck_protocol.configs import RestartPolicy
-from quarterdeck_protocol.spawn_orders import WorkerKind
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("undisturbed")]
 
@@ -40,15 +38,6 @@ KINDS: dict[str, tuple[Config, tuple[str, ...]]] = {
 
 def config_of(kind: str, url: str, **settings: Any) -> SseServerConfig | StreamableHttpServerConfig:
     return KINDS[kind][0](id=kind, url=url, **settings)
-
-
-@pytest.fixture(scope="module", autouse=True)
-async def zygote(neighbour: ServerEndpointImpl) -> AsyncIterator[None]:
-    """That of remote servers, which no test leaves: it is the runtime's, like the neighbour's own."""
-    runtime = await Runtime.acquire()
-    runtime.warm_up(WorkerKind.REMOTE)
-    yield
-    await runtime.release()
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -12,7 +12,7 @@ from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecor
 from quarterdeck_protocol.link import frames
 from quarterdeck_protocol.link.events import Arrived
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
-from quarterdeck_worker.server import Done, ServerRun
+from quarterdeck_worker.server import ServerRun
 from quarterdeck_worker.worker import Worker
 
 EXITED = FaultRecord(FaultKind.TRANSPORT, "it exited", "exited", dossier=Dossier(exit_status=3))
@@ -26,7 +26,7 @@ class PlayedServer:
     def __init__(self) -> None:
         self.card = CARD
         self.orders: list[frames.OpenOrder] = []
-        self.begun: dict[int, tuple[frames.Call | frames.Forward, bytes, Done]] = {}
+        self.begun: dict[int, tuple[frames.Call | frames.Forward, bytes]] = {}
         self.listed: list[str] = []
         self.told: list[object] = []
         self.cancelled: list[tuple[int, str]] = []
@@ -71,44 +71,45 @@ class PlayedServer:
         """It has been greeted."""
         self.run.on_open(self)  # type: ignore[arg-type]
 
-    def refusal(self) -> FaultRecord | None:
-        """See `Server`."""
+    def list_items(self, request_id: int, kind: frames.ListKind) -> FaultRecord | None:
+        """See `Connection`."""
+        if self.unfit is None:
+            self.listed.append(kind)
+            if self.tools is not None:
+                outcome = SplitResult(self.tools) if isinstance(self.tools, bytes) else self.tools
+                self.run.on_end(request_id, outcome)
         return self.unfit
 
-    def list_items(self, request_id: int, kind: frames.ListKind, done: Done) -> None:
-        """See `Server`."""
-        self.listed.append(kind)
-        if self.tools is not None:
-            done(SplitResult(self.tools) if isinstance(self.tools, bytes) else self.tools)
+    def call(self, call: frames.Call, arguments: bytes) -> FaultRecord | None:
+        """See `Connection`."""
+        if self.unfit is None:
+            self.begun[call.request_id] = call, arguments
+        return self.unfit
 
-    def call(self, call: frames.Call, arguments: bytes, done: Done) -> None:
-        """See `Server`."""
-        self.begun[call.request_id] = call, arguments, done
-
-    def forward(self, request: frames.Forward, params: bytes, done: Done) -> None:
-        """See `Server`."""
-        self.begun[request.request_id] = request, params, done
+    def forward(self, request: frames.Forward, params: bytes) -> FaultRecord | None:
+        """See `Connection`."""
+        self.begun[request.request_id] = request, params
+        return None
 
     def answer(self, answer: frames.AskAnswer, body: bytes) -> None:
-        """See `Server`."""
+        """See `Connection`."""
         self.told.append((answer, body))
 
     def tell(self, method: str, params: bytes) -> None:
-        """See `Server`."""
+        """See `Connection`."""
         self.told.append((method, params))
 
     def listen(self, uris: tuple[str, ...]) -> None:
-        """See `Server`."""
+        """See `Connection`."""
         self.told.append(uris)
 
-    def cancel(self, request_id: int, reason: str) -> bool:
-        """See `Server`."""
+    def cancel(self, request_id: int, reason: str) -> None:
+        """See `Connection`."""
         self.cancelled.append((request_id, reason))
-        return True
 
     def answers(self, request_id: int, outcome: SplitResult | FaultRecord) -> None:
         """End a call."""
-        self.begun[request_id][2](outcome)
+        self.run.on_end(request_id, outcome)
 
 
 class Stage:

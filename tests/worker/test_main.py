@@ -30,7 +30,6 @@ from quarterdeck_protocol.spawn_orders import SpawnOrder
 from quarterdeck_worker import main as main_module
 from quarterdeck_worker.main import EXIT_LINK_LOST, Dealer
 from quarterdeck_worker.server import RunServer, ServerRun
-from quarterdeck_worker.stdio import run as stdio
 
 from .served import PlayedServer
 
@@ -81,7 +80,7 @@ async def working(
     with short_folder() as folder:
         supervisor = PlayedSupervisor(str(folder))
         order = SpawnOrder(1, supervisor.router.address, TOKEN.hex())
-        task = asyncio.ensure_future(main_module._serve(order, run_server, None))
+        task = asyncio.ensure_future(main_module.serve(order, run_server=run_server))
         try:
             assert isinstance(await supervisor.next(), Greeted)
             yield supervisor, task
@@ -140,12 +139,12 @@ def test_a_worker_serves_where_the_kernel_lets_it_adopt_nothing(monkeypatch: pyt
     def refuse() -> None:
         raise OSError(errno.EINVAL, "prctl 36")
 
-    async def serve(order: SpawnOrder, run_server: RunServer, owner_fd: int | None) -> int:
+    async def serve(order: SpawnOrder, owner_fd: int | None) -> int:
         return 7
 
     monkeypatch.setattr(main_module, "adopt_orphans", refuse)
-    monkeypatch.setattr(main_module, "_serve", serve)
-    assert main_module.work(SpawnOrder(1, "ipc:///nowhere", "ab" * 16), never) == 7
+    monkeypatch.setattr(main_module, "serve", serve)
+    assert main_module.work(SpawnOrder(1, "ipc:///nowhere", "ab" * 16)) == 7
 
 
 def test_the_program_reads_its_order_and_exits_with_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,15 +152,13 @@ def test_the_program_reads_its_order_and_exits_with_its_status(monkeypatch: pyte
     order = SpawnOrder(1, "ipc:///nowhere", "ab" * 16)
     taken: list[tuple[SpawnOrder, int]] = []
 
-    def work(given: SpawnOrder, run_server: RunServer, owner_fd: int) -> int:
-        assert run_server is stdio.run_server
+    def work(given: SpawnOrder, owner_fd: int) -> int:
         taken.append((given, owner_fd))
         return 5
 
     reading, writing = os.pipe()
     os.write(writing, msgspec.json.encode(order) + b"\n")
     monkeypatch.setattr(main_module, "work", work)
-    monkeypatch.setattr(sys, "argv", ["main", "stdio"])
     with os.fdopen(reading) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         with pytest.raises(SystemExit) as caught:
@@ -180,7 +177,6 @@ def test_a_worker_is_killed_before_us_and_gives_the_memory_of_large_results_back
     monkeypatch.setattr(main_module, "raise_oom_score", done.append)
     monkeypatch.setattr(main_module, "give_back_large_blocks", lambda: done.append("memory"))
     monkeypatch.setattr(main_module, "work", lambda *_: 0)
-    monkeypatch.setattr(sys, "argv", ["main", "stdio"])
     (tmp_path / "order").write_bytes(msgspec.json.encode(SpawnOrder(1, "ipc:///nowhere", "ab" * 16)))
     with (tmp_path / "order").open() as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)

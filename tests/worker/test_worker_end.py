@@ -2,13 +2,14 @@
 
 import msgspec
 import pytest
+from support.servers.remote_calls import silent_run
 from support.waiting import turns
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind
 from quarterdeck_protocol.link.events import Expired, Greeted, LinkEvent, Overdue, Replied, Silent, Violated
 from quarterdeck_protocol.link.frames import Answer, Call, Close, Failed, List, Lost
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
-from quarterdeck_worker.server import ServerFault, ServerRun
+from quarterdeck_worker.server import ServerFault
 
 from .served import EXITED, NO_COMMAND, opened, stage
 
@@ -115,7 +116,7 @@ async def test_closing_what_was_never_opened_ends_the_worker() -> None:
 async def test_a_close_that_takes_too_long_says_so() -> None:
     """The supervisor would wait without an answer."""
     async with opened() as played:
-        played.worker._run = ServerRun(played.server.run.notifier, lambda _: None, lambda _: None)
+        played.worker._run = silent_run()
         await played.hears(Close(2, 1.0))
         played.worker.on_event(Expired(2))
         assert (played.fault(2).kind, played.fault(2).code) == (FaultKind.TIMEOUT, "closed")

@@ -19,7 +19,7 @@ from support.sandbox.machine_facts import LINUX_ONLY
 from support.waiting import eventually
 
 from quarterdeck.fleet.workers.placement import INHERITED, isolated
-from quarterdeck_protocol.spawn_orders import Died, Forked, Report, SpawnOrder, WorkerKind
+from quarterdeck_protocol.spawn_orders import Died, Forked, Report, SpawnOrder
 from quarterdeck_sandbox import Machine, known_machine
 from quarterdeck_worker import zygote as zygote_module
 
@@ -73,7 +73,7 @@ def running_zygote() -> Iterator[Zygote]:
     ours, theirs = socket.socketpair()
     ours.settimeout(PATIENCE_S)
     with theirs:
-        process = isolated("quarterdeck_worker.zygote", "stdio", str(theirs.fileno()), pass_fds=[theirs.fileno()])
+        process = isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])
     zygote = Zygote(ours, process)
     try:
         ready = zygote.report()
@@ -139,7 +139,7 @@ OWNER = """
 import socket, sys
 from quarterdeck.fleet.workers.placement import isolated
 ours, theirs = socket.socketpair()
-process = isolated("quarterdeck_worker.zygote", "stdio", str(theirs.fileno()), pass_fds=[theirs.fileno()])
+process = isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])
 theirs.close()
 ours.makefile("rb").readline()
 print(process.pid, flush=True)
@@ -176,7 +176,7 @@ def test_a_zygote_whose_owner_left_early_ends_without_a_word(monkeypatch: pytest
     monkeypatch.setattr(zygote_module, "serve", lambda control, _: control.sendall(b"that it can fork"))
     monkeypatch.setattr(zygote_module, "_sweep", lambda: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr(sys, "argv", ["zygote", "stdio", str(theirs.detach())])
+    monkeypatch.setattr(sys, "argv", ["zygote", str(theirs.detach())])
     zygote_module.main()
 
 
@@ -216,9 +216,7 @@ def test_one_that_is_told_to_end_while_it_starts_leaves_nothing(
     with (
         ours,
         theirs,
-        ended(
-            isolated("quarterdeck_worker.zygote", "stdio", str(theirs.fileno()), pass_fds=[theirs.fileno()])
-        ) as process,
+        ended(isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])) as process,
     ):
         while not list(tmp_path.iterdir()):
             if select.select([ours], [], [], 0)[0]:
@@ -244,4 +242,4 @@ def test_a_zygote_gives_the_memory_of_large_results_back_and_its_workers_with_it
     monkeypatch.setattr(zygote_module, "give_back_large_blocks", give_back)
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(DoneError):
-        zygote_module.serve(theirs, WorkerKind.STDIO)
+        zygote_module.serve(theirs)

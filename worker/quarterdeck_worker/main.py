@@ -1,7 +1,7 @@
 """The program of a worker process: token, channel, link, one server, exit status.
 
 Entered by a fork of the zygote, or as a program of its own where fork does not serve: `boot.py …
-quarterdeck_worker.main KIND`, the order as one JSON line on stdin.
+quarterdeck_worker.main`, the order as one JSON line on stdin.
 """
 
 import asyncio
@@ -23,11 +23,10 @@ from quarterdeck_protocol.link.events import Side
 from quarterdeck_protocol.link.frame_bytes import WireLimits
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, handshake
-from quarterdeck_protocol.spawn_orders import SpawnOrder, WorkerKind
+from quarterdeck_protocol.spawn_orders import SpawnOrder
 from quarterdeck_sandbox import OomScore, adopt_orphans, give_back_large_blocks, kill_descendants, raise_oom_score
 
-from .kinds import load
-from .server import RunServer
+from .server import RunServer, run_server
 from .worker import Worker
 
 RETRY_S: Final = 0.1
@@ -46,12 +45,11 @@ SWEEP_S: Final = 2.0
 """How long what the server left behind may resist."""
 
 
-def work(order: SpawnOrder, run_server: RunServer, owner_fd: int | None = None) -> int:
+def work(order: SpawnOrder, owner_fd: int | None = None) -> int:
     """Serve the link until there is nothing left to serve; the exit status.
 
     Args:
         order: generation, address and token of this worker.
-        run_server: what it is for.
         owner_fd: closes when our owner dies; a fork has none, the kernel tells it in a harder way.
     """
     with suppress(OSError):  # kernels that imitate Linux may refuse; what a server leaves behind goes to init then
@@ -59,7 +57,7 @@ def work(order: SpawnOrder, run_server: RunServer, owner_fd: int | None = None) 
     # Not `asyncio.run`: its care for an interrupt from a terminal costs 150 KiB, and none reaches a worker.
     loop = asyncio.SelectorEventLoop()
     try:
-        return loop.run_until_complete(_serve(order, run_server, owner_fd))
+        return loop.run_until_complete(serve(order, owner_fd))
     finally:
         loop.close()
 
@@ -70,7 +68,8 @@ def be_quiet() -> None:
     warnings.simplefilter("ignore")
 
 
-async def _serve(order: SpawnOrder, run_server: RunServer, owner_fd: int | None) -> int:
+async def serve(order: SpawnOrder, owner_fd: int | None = None, run_server: RunServer = run_server) -> int:
+    """Serve the link until nothing is left to serve; returns the exit status.  A test has its own `run_server`."""
     loop = asyncio.get_running_loop()
     token = bytes.fromhex(order.token)
     link = Link(Side.WORKER, token=token, version=CLIENT_VERSION, now=loop.time(), pid=os.getpid())
@@ -125,15 +124,14 @@ class Dealer(Channel):
 
 
 def main() -> None:
-    """The program: `main KIND`."""
-    run_server = load(WorkerKind(sys.argv[1])).run_server
+    """The program."""
     gc.freeze()
     gc.enable()
     be_quiet()
     raise_oom_score(OomScore.WORKER)
     give_back_large_blocks()
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=SpawnOrder)
-    sys.exit(work(order, run_server, sys.stdin.fileno()))
+    sys.exit(work(order, sys.stdin.fileno()))
 
 
 if __name__ == "__main__":

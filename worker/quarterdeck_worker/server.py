@@ -1,24 +1,28 @@
-"""A server as its worker sees it, whatever it is reached by: what is asked of it, what it tells, how its run ends."""
+"""One run of a server, by whatever carrier it is reached: what its worker is told, and how the run ends."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
 from quarterdeck_protocol.faults import Dossier, FaultRecord
-from quarterdeck_protocol.link.frames import AskAnswer, Call, Forward, ListKind, OpenOrder, ServerCard, ServerStart
+from quarterdeck_protocol.link.frames import MAX_BEARER_BYTES, OpenOrder, ServerStart, StdioServer
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 
-from .access import Access
 from .notifications import Notifier
 
-Done = Callable[[SplitResult | FaultRecord], None]
-"""Takes how a request ended: a result, or a fault."""
+if TYPE_CHECKING:
+    from .connection import Connection
 
+Outcome = SplitResult | FaultRecord
+"""How a request ended: a result, or a fault."""
 
-UNASKABLE: Final = (-32603, "too much waits already: this cannot be asked now")
-"""What a server is told whose question finds no way."""
+OnEnd = Callable[[int, Outcome], None]
+"""Takes a request's number and how it ended."""
+
+RENEWAL_S: Final = 90.0
+"""How long a refused request waits for another token: the supervisor has a lock to wait for, and a server to ask."""
 
 
 class ServerFault(Exception):  # noqa: N818 - a fault, as everywhere
@@ -29,36 +33,48 @@ class ServerFault(Exception):  # noqa: N818 - a fault, as everywhere
         self.record = record
 
 
-class Server(Protocol):
-    """A greeted server.  Of a request that is cancelled `done` is not called, else once."""
+class Access:
+    """The access token of a remote server's login: given by the supervisor, which alone renews it.
 
-    @property
-    def card(self) -> ServerCard:
-        """What it said of itself."""
+    Attributes:
+        token: of the moment; empty for a server without a login.
+    """
 
-    def refusal(self) -> FaultRecord | None:
-        """Why it cannot be asked anything now; None when it can."""
+    def __init__(self, token: str = "", ask: Callable[[tuple[str, ...] | None], object] = lambda _: None) -> None:
+        """Access by this token; `ask` tells the supervisor that it was refused: see `Unauthorized`."""
+        self.token = token
+        self._ask = ask
+        self._given: anyio.Event | None = None
+        self._asked: tuple[str, ...] | None = None
 
-    def call(self, call: Call, arguments: bytes, done: Done) -> None:
-        """Run a tool."""
+    def give(self, token: bytes) -> None:
+        """Use this token from now on; an empty one says that there is no other, and is not used."""
+        if token and len(token) <= MAX_BEARER_BYTES:
+            self.token = token.decode("ascii", "replace")
+        given, self._given = self._given, None
+        if given is not None:
+            given.set()
 
-    def forward(self, request: Forward, params: bytes, done: Done) -> None:
-        """Pass any request on."""
+    async def renewed(self, refused: str, scopes: tuple[str, ...] | None = None) -> str:
+        """Another token than this one, which the server refused; empty when there is none.
 
-    def list_items(self, request_id: int, kind: ListKind, done: Done) -> None:
-        """Take one of its lists, all pages: ends in one JSON array as the result's body."""
-
-    def cancel(self, request_id: int, reason: str) -> bool:
-        """Give a request up and tell the server; False when it has ended already."""
-
-    def answer(self, answer: AskAnswer, body: bytes) -> None:
-        """Answer what it asked; harmless when that has ended."""
-
-    def tell(self, method: str, params: bytes) -> None:
-        """Pass a notification on."""
-
-    def listen(self, uris: tuple[str, ...]) -> None:
-        """Hear of changes of these resources and no others; nothing with a server of an older era, which is asked."""
+        Args:
+            refused: the token.
+            scopes: those that the server wants besides; None where it refused the token whole.
+        """
+        if not refused:
+            return ""
+        is_answered = False
+        with anyio.move_on_after(RENEWAL_S):
+            while self.token == refused and not is_answered:
+                if (given := self._given) is None:
+                    given = self._given = anyio.Event()
+                    self._asked = scopes
+                    self._ask(scopes)
+                # That there is no token with a scope says nothing of a token that has ended, nor of another scope.
+                is_answered = self._asked == scopes
+                await given.wait()
+        return self.token if self.token != refused else ""
 
 
 @dataclass(slots=True)
@@ -69,6 +85,7 @@ class ServerRun:
         notifier: takes its notifications.
         on_open: called once, when it has been greeted.
         on_lost: called once, when it is gone after that, before what is left of it is cleared away.
+        on_end: takes the end of each request.
         on_started: called once, when its process was let go and is not greeted yet.
         stop: set it to end the run in good order.
         diagnose: what is known so far, for a deadline that passes outside.
@@ -77,8 +94,9 @@ class ServerRun:
     """
 
     notifier: Notifier
-    on_open: Callable[[Server], None]
+    on_open: "Callable[[Connection], None]"
     on_lost: Callable[[FaultRecord], None]
+    on_end: OnEnd
     on_started: Callable[[ServerStart], None] = lambda _: None
     stop: anyio.Event = field(default_factory=anyio.Event)
     diagnose: Callable[[], Dossier | None] = lambda: None
@@ -93,7 +111,20 @@ Cancelling ends it too, leaving nothing.  Raises `ServerFault`: it ended by itse
 """
 
 
-async def be_open(server: Server, run: ServerRun, until_lost: Callable[[], Awaitable[FaultRecord]]) -> None:
+async def run_server(order: OpenOrder, run: ServerRun) -> None:
+    """Run the server that the order names; see `RunServer`."""
+    # Imported when it is needed: most workers have a process for a server, and no use for HTTP.
+    if isinstance(order.server, StdioServer):
+        from .stdio.run import run_process
+
+        await run_process(order, run)
+    else:
+        from .http.run import run_remote
+
+        await run_remote(order, run)
+
+
+async def be_open(connection: "Connection", run: ServerRun, until_lost: Callable[[], Awaitable[FaultRecord]]) -> None:
     """Be open until told to stop.
 
     Raises:
@@ -105,7 +136,7 @@ async def be_open(server: Server, run: ServerRun, until_lost: Callable[[], Await
         nonlocal lost
         lost = await until_lost()
 
-    run.on_open(server)
+    run.on_open(connection)
     await first_of(watch, run.stop.wait)
     if lost is not None:
         run.on_lost(lost)

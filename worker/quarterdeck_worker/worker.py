@@ -16,12 +16,11 @@ import msgspec
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause, ReplyError
 from quarterdeck_protocol.link import events, frames
 from quarterdeck_protocol.mcp.client.paging import noun
-from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_protocol.secrets import Redactor
 
-from .access import Access
+from .connection import Connection
 from .notifications import Notifier
-from .server import Done, RunServer, Server, ServerFault, ServerRun
+from .server import Access, Outcome, RunServer, ServerFault, ServerRun
 
 NOT_CONNECTED: Final = FaultRecord(
     FaultKind.NOT_CONNECTED, "the server is not ready", "not_connected", Delivery.NOT_SENT
@@ -52,7 +51,7 @@ class LinkEnd(Protocol):
 class Worker:
     """Serves one link; `finished` is set when there is nothing left to serve."""
 
-    _end: LinkEnd
+    _link: LinkEnd
 
     def __init__(self, tasks: anyio.abc.TaskGroup, run_server: RunServer, clock: Callable[[], float]) -> None:
         self._tasks = tasks
@@ -60,7 +59,7 @@ class Worker:
         self._clock = clock
         self._run: ServerRun | None = None
         self._run_scope = anyio.CancelScope()
-        self._server: Server | None = None
+        self._server: Connection | None = None
         self._requests: dict[int, frames.Request] = {}
         self._secrets: tuple[str, ...] = ()
         self._tokens: deque[str] = deque(maxlen=MAX_TOKENS)
@@ -71,15 +70,13 @@ class Worker:
 
     def attach(self, end: LinkEnd) -> None:
         """Where replies go; before the first event."""
-        self._end = end
+        self._link = end
 
     def on_event(self, event: events.LinkEvent) -> None:
         """Take what the link says."""
         match event:
-            case events.Arrived(frame=frames.Call() as call, body=body):
-                self._call(call, body)
-            case events.Arrived(frame=frames.Forward() as forward, body=body):
-                self._forward(forward, body)
+            case events.Arrived(frame=frames.Call() | frames.Forward() | frames.List() as asked, body=body):
+                self._ask(asked, body)
             case events.Arrived(frame=frames.Cancel(request_id=request_id, reason=reason)):
                 self._give_up(request_id, reason, FaultRecord(FaultKind.TOOL_ERROR, "cancelled", "cancelled"))
             case events.Arrived(frame=frames.Condemn(limit=limit, detail=detail)):
@@ -95,8 +92,6 @@ class Worker:
             case events.Arrived(frame=frames.Open() as request, body=body):
                 self._requests[request.request_id] = request
                 self._tasks.start_soon(self._serve, request, body)
-            case events.Arrived(frame=frames.List() as request):
-                self._list(request)
             case events.Arrived(frame=frames.Close() as request):
                 self._close(request)
             case events.Expired(request_id=request_id):
@@ -112,48 +107,30 @@ class Worker:
 
     # Requests of a server that is open
 
-    def _call(self, call: frames.Call, arguments: bytes) -> None:
-        if (server := self._ready_for(call)) is not None:
-            server.call(call, arguments, self._done(call.request_id, server))
-
-    def _forward(self, request: frames.Forward, params: bytes) -> None:
-        if (server := self._ready_for(request)) is not None:
-            server.forward(request, params, self._done(request.request_id, server))
-
-    def _done(self, request_id: int, server: Server) -> Done:
-        def done(outcome: SplitResult | FaultRecord) -> None:
-            if isinstance(outcome, FaultRecord):
-                self._fail(request_id, outcome)
-            else:
-                answer = frames.Answer(request_id, server.card.era, outcome.result_type, outcome.is_error)
-                self._answer(answer, outcome.body)
-
-        return done
-
-    def _list(self, request: frames.List) -> None:
-        server = self._ready_for(request)
-        if server is None:
-            return
-
-        def done(outcome: SplitResult | FaultRecord) -> None:
-            if isinstance(outcome, FaultRecord):
-                self._fail(request.request_id, replace(outcome, kind=FaultKind.PROTOCOL))
-            else:
-                self._answer(frames.Answer(request.request_id, server.card.era), outcome.body)
-
-        assert self._run is not None
-        self._run.notifier.listing(request.kind)
-        server.list_items(request.request_id, request.kind, done)
-
-    def _ready_for(self, request: frames.Call | frames.Forward | frames.List) -> Server | None:
-        """The server, if it can be asked; if not, the request has failed."""
+    def _ask(self, request: frames.Call | frames.Forward | frames.List, body: bytes) -> None:
         self._requests[request.request_id] = request
-        server = self._server
-        refusal = NOT_CONNECTED if server is None else server.refusal()
-        if refusal is None:
-            return server
-        self._fail(request.request_id, refusal)
-        return None
+        refusal: FaultRecord | None = NOT_CONNECTED
+        if (server := self._server) is not None:
+            match request:
+                case frames.Call():
+                    refusal = server.call(request, body)
+                case frames.Forward():
+                    refusal = server.forward(request, body)
+                case frames.List(request_id=request_id, kind=kind):
+                    assert self._run is not None
+                    self._run.notifier.listing(kind)
+                    refusal = server.list_items(request_id, kind)
+        if refusal is not None:
+            self._fail(request.request_id, refusal)
+
+    def _end(self, request_id: int, outcome: Outcome) -> None:
+        """Answer a request that the server has ended."""
+        if isinstance(outcome, FaultRecord):
+            is_list = isinstance(self._requests.get(request_id), frames.List)
+            self._fail(request_id, replace(outcome, kind=FaultKind.PROTOCOL) if is_list else outcome)
+        elif self._server is not None:
+            answer = frames.Answer(request_id, self._server.card.era, outcome.result_type, outcome.is_error)
+            self._answer(answer, outcome.body)
 
     def _give_up(self, request_id: int, reason: str, record: FaultRecord) -> None:
         """Stop a request of any kind, and answer it with `record`."""
@@ -195,14 +172,14 @@ class Worker:
         bearer = order.server.bearer if isinstance(order.server, frames.RemoteServer) else ""
         access = Access(bearer, lambda scopes: self._post(frames.Unauthorized(scopes)))
 
-        def on_open(server: Server) -> None:
+        def on_open(server: Connection) -> None:
             self._server = server
             self._answer(frames.Answer(request.request_id, server.card.era), msgspec.json.encode(server.card))
 
         def on_started(started: frames.ServerStart) -> None:
-            self._end.post(frames.Started(), msgspec.json.encode(started))
+            self._link.post(frames.Started(), msgspec.json.encode(started))
 
-        self._run = ServerRun(notifier, on_open, self._lose, on_started, access=access)
+        self._run = ServerRun(notifier, on_open, self._lose, self._end, on_started, access=access)
         with self._run_scope:
             try:
                 await self._run_server(order, self._run)
@@ -222,7 +199,7 @@ class Worker:
         was_open, self._server = self._server is not None, None
         self._fail_all(fault)
         if was_open:
-            self._end.post(frames.Lost(self._redacted(fault)))
+            self._link.post(frames.Lost(self._redacted(fault)))
 
     def _fail_all(self, fault: FaultRecord) -> None:
         """End everything that is asked of the server; only a `Close` still gets its answer."""
@@ -262,10 +239,10 @@ class Worker:
 
     def _post(self, frame: frames.News, body: bytes = b"") -> bool:
         """Pass news on; while the server waits for an answer no deadline of a request passes."""
-        taken = self._end.post(frame, body)
+        taken = self._link.post(frame, body)
         if taken and isinstance(frame, frames.Asked):
             self._asks.add(frame.ask_id)
-            self._end.pause()
+            self._link.pause()
         elif isinstance(frame, frames.AskEnded):
             self._ask_over(frame.ask_id)
         return taken
@@ -274,15 +251,15 @@ class Worker:
         if ask_id in self._asks:
             self._asks.remove(ask_id)
             if not self._asks:
-                self._end.resume()
+                self._link.resume()
 
     def _answer(self, answer: frames.Answer, body: bytes) -> None:
         if self._requests.pop(answer.request_id, None) is not None:
-            self._end.reply(answer, body)
+            self._link.reply(answer, body)
 
     def _fail(self, request_id: int, record: FaultRecord) -> None:
         if self._requests.pop(request_id, None) is not None:
-            self._end.reply(frames.Failed(request_id, self._redacted(record)))
+            self._link.reply(frames.Failed(request_id, self._redacted(record)))
 
     def _redacted(self, record: FaultRecord) -> FaultRecord:
         """The fault without what the server was given in confidence: it is shown, logged and written down."""
@@ -296,7 +273,7 @@ class Worker:
         return record if redacted == record else redacted
 
 
-def _tell(server: Server, told: frames.AskAnswer | frames.Tell | frames.Listen, body: bytes) -> None:
+def _tell(server: Connection, told: frames.AskAnswer | frames.Tell | frames.Listen, body: bytes) -> None:
     match told:
         case frames.AskAnswer():
             server.answer(told, body)

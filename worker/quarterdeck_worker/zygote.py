@@ -5,7 +5,7 @@ the first fork.  It runs no untrusted input: its one control socket carries orde
 reports (`Forked`, `Died`) out.  When that socket closes, its owner is gone: every worker, and all that they left
 behind, is killed.
 
-It forks workers of one kind (`kinds`), whose imports are all that it loads.
+It imports HTTP before the first fork that needs it: most have servers that are processes alone.
 """
 
 import gc
@@ -17,11 +17,12 @@ import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from importlib import import_module
 from typing import Final, NoReturn
 
 import msgspec
 
-from quarterdeck_protocol.spawn_orders import Died, Forked, SpawnOrder, WorkerKind
+from quarterdeck_protocol.spawn_orders import Died, Forked, SpawnOrder
 from quarterdeck_sandbox import (
     OomScore,
     adopt_orphans,
@@ -34,10 +35,12 @@ from quarterdeck_sandbox import (
     set_process_name,
 )
 
-from .kinds import load
 from .main import EXIT_FAILED, be_quiet, work
 from .pages import move_heap
-from .server import RunServer
+from .stdio.rehearsal import rehearse
+
+HTTP: Final = "quarterdeck_worker.http.run"
+"""The carrier of remote servers, with all that it imports."""
 
 TRIALS_S: Final = 1.0
 """What is being tried takes a tenth of it."""
@@ -46,7 +49,7 @@ SWEEP_S: Final = 2.0
 """How long the last sweep may take before we leave the rest to init."""
 
 
-def serve(control: socket.socket, kind: WorkerKind) -> None:
+def serve(control: socket.socket) -> None:
     """Fork on request until the control socket closes.
 
     Raises:
@@ -57,10 +60,9 @@ def serve(control: socket.socket, kind: WorkerKind) -> None:
     give_back_large_blocks()
     with ThreadPoolExecutor(1) as pool:
         # It mostly waits for what it tries; the thread is gone before the first fork, each worker inherits the answer.
-        trials = pool.submit(_facts, kind)
+        trials = pool.submit(_facts)
         signal.signal(signal.SIGTERM, lambda *_: _leave(trials))
-        run_server, warm_up = load(kind)
-        warm_up()
+        rehearse()
         own_code()
         facts = trials.result()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -78,8 +80,7 @@ def serve(control: socket.socket, kind: WorkerKind) -> None:
     gc.collect()
     ballast = _fill_holes()
     gc.freeze()
-    if kind is WorkerKind.STDIO:
-        move_heap()
+    move_heap()
     control.sendall(_line(Forked(0, os.getpid(), facts)))
     pending = b""
     while True:
@@ -99,20 +100,24 @@ def serve(control: socket.socket, kind: WorkerKind) -> None:
         *lines, pending = (pending + data).split(b"\n")
         for line in lines:
             order = msgspec.json.decode(line, type=SpawnOrder)
+            if order.is_remote and HTTP not in sys.modules:
+                import_module(HTTP)
+                gc.collect()
+                gc.freeze()
             pid = os.fork()
             if pid == 0:
                 os.close(wake_r)
                 os.close(wake_w)
                 control.close()
-                _become_worker(order, run_server)
+                _become_worker(order)
             workers[pid] = order.generation
             control.sendall(_line(Forked(order.generation, pid)))
     ballast.clear()
 
 
-def _facts(kind: WorkerKind) -> str:
-    """What is known of the machine, as JSON; workers that confine nothing need nothing of it."""
-    return msgspec.json.encode(known_machine()).decode() if kind is WorkerKind.STDIO else ""
+def _facts() -> str:
+    """What is known of the machine, as JSON."""
+    return msgspec.json.encode(known_machine()).decode()
 
 
 def _leave(trials: "Future[str]") -> NoReturn:
@@ -130,7 +135,7 @@ def _fill_holes() -> list[bytes]:
     return [bytes(size) for size in range(1, 480, 16) for _ in range(300)]
 
 
-def _become_worker(order: SpawnOrder, run_server: RunServer) -> NoReturn:
+def _become_worker(order: SpawnOrder) -> NoReturn:
     status = EXIT_FAILED
     try:
         parent = os.getppid()
@@ -143,7 +148,7 @@ def _become_worker(order: SpawnOrder, run_server: RunServer) -> NoReturn:
         raise_oom_score(OomScore.WORKER)
         if os.getppid() == parent:
             gc.enable()
-            status = work(order, run_server)
+            status = work(order)
     except BaseException as error:
         sys.stderr.write(f"quarterdeck worker: {type(error).__name__}: {error}\n")
     finally:
@@ -193,11 +198,11 @@ def _line(report: Forked | Died) -> bytes:
 
 
 def main() -> None:
-    """The program: `zygote KIND CONTROL_FD`."""
+    """The program: `zygote CONTROL_FD`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with socket.socket(fileno=int(sys.argv[2])) as control:
+    with socket.socket(fileno=int(sys.argv[1])) as control:
         try:
-            serve(control, WorkerKind(sys.argv[1]))
+            serve(control)
         except ConnectionError:
             pass  # the owner is gone: the same end, heard in another way
         finally:

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Generic, TypeVar
 
 import anyio
+import anyio.abc
 from mcp.client.session import ClientSession
 
 from quarterdeck_protocol.configs import ServerConfig
@@ -22,11 +23,12 @@ from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import Side
 from quarterdeck_protocol.link.frames import OpenOrder, StdioServer
 from quarterdeck_protocol.link.session import Link
-from quarterdeck_worker.remote.faults import root_cause
-from quarterdeck_worker.remote.run import adopt_session, run_streams
-from quarterdeck_worker.server import ServerFault, ServerRun
+from quarterdeck_protocol.mcp.client.events import GreetingFailed
+from quarterdeck_worker.connection import Connection
+from quarterdeck_worker.server import ServerFault, ServerRun, be_open
 from quarterdeck_worker.worker import Worker
 
+from .sdk_carriers import SessionCarrier, StreamsCarrier
 from .worker_session import ALL_CAPABILITIES, Session
 from .workers.handle import WorkerHandle, WorkerListener
 
@@ -121,27 +123,49 @@ class OwnSession(Session, Generic[Made]):
 
     async def _run(self, order: OpenOrder, run: ServerRun) -> None:
         code, what = "spawn_failed", "the session could not be made"
+        connection = Connection(order, run.notifier, run.on_end)
         try:
-            async with self._make() as made:
+            async with self._make() as made, anyio.create_task_group() as tasks:
                 code, what = "server_lost", "the session broke"
-                await self._serve(made, order, run)
+                self._carrier(connection, tasks, made).start()
+                await _serve(connection, run)
+                tasks.cancel_scope.cancel()
         except Exception as error:
-            cause = root_cause(error)
+            cause: BaseException = error
+            while isinstance(cause, BaseExceptionGroup):
+                cause = cause.exceptions[0]
             if isinstance(cause, ServerFault):
                 raise cause from None
             message = f"{what}: {cause or type(cause).__name__}"
             raise ServerFault(FaultRecord(FaultKind.TRANSPORT, message, code, cause=RemoteCause.of(cause))) from error
+        finally:
+            connection.close()
 
     @abstractmethod
-    async def _serve(self, made: Made, order: OpenOrder, run: ServerRun) -> None:
-        """Serve on what was made until `run.stop`."""
+    def _carrier(
+        self, connection: Connection, tasks: anyio.abc.TaskGroup, made: Made
+    ) -> SessionCarrier | StreamsCarrier:
+        """Make the carrier over what was made."""
+
+
+async def _serve(connection: Connection, run: ServerRun) -> None:
+    """Greet and serve until `run.stop`."""
+    outcome = await connection.greeted()
+    if outcome is None or isinstance(outcome, GreetingFailed):
+        raise RuntimeError("its connection is closed" if outcome is None else outcome.message)
+
+    async def lost() -> FaultRecord:
+        await connection.ended.wait()
+        return FaultRecord(FaultKind.TRANSPORT, "the session's connection is closed", "server_lost")
+
+    await be_open(connection, run, lost)
 
 
 class EmbeddedSession(OwnSession[ClientSession]):
     """A session that others made and greeted."""
 
-    async def _serve(self, made: ClientSession, order: OpenOrder, run: ServerRun) -> None:
-        await adopt_session(made, run, order.max_result_bytes)
+    def _carrier(self, connection: Connection, tasks: anyio.abc.TaskGroup, made: ClientSession) -> SessionCarrier:
+        return SessionCarrier(connection, tasks, made)
 
 
 class TransportSession(OwnSession[tuple[Any, Any]]):
@@ -152,5 +176,5 @@ class TransportSession(OwnSession[tuple[Any, Any]]):
         agreed = (self._config.protocol, self._config.max_result_bytes)
         return OpenOrder(StdioServer(), *agreed, capabilities=ALL_CAPABILITIES)
 
-    async def _serve(self, made: tuple[Any, Any], order: OpenOrder, run: ServerRun) -> None:
-        await run_streams(*made, order, run)
+    def _carrier(self, connection: Connection, tasks: anyio.abc.TaskGroup, made: tuple[Any, Any]) -> StreamsCarrier:
+        return StreamsCarrier(connection, tasks, *made)

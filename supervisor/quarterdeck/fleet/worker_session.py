@@ -42,7 +42,6 @@ from quarterdeck_protocol.link.frames import (
     ServerStart,
     StdioServer,
 )
-from quarterdeck_protocol.spawn_orders import WorkerKind
 from quarterdeck_sandbox import (
     LaunchError,
     Machine,
@@ -172,8 +171,10 @@ class WorkerSession(Session):
             self._runtime = await Runtime.acquire()
         except UnsafePathError as error:
             raise _no_directory(error) from error
-        kind = WorkerKind.STDIO if isinstance(self._config, StdioServerConfig) else WorkerKind.REMOTE
-        self._handle = await self._runtime.start_worker(self._config.id, listener, kind, self._config.max_result_bytes)
+        config, is_remote = self._config, not isinstance(self._config, StdioServerConfig)
+        self._handle = await self._runtime.start_worker(
+            config.id, listener, config.max_result_bytes, is_remote=is_remote
+        )
         return self._handle
 
     def order(self) -> OpenOrder:

@@ -22,7 +22,6 @@ from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioSer
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import Condemn, OpenOrder, RemoteServer, ServerStart, StdioServer
 from quarterdeck_protocol.policy import Limits, SandboxPolicy
-from quarterdeck_protocol.spawn_orders import WorkerKind
 from quarterdeck_sandbox.policy.limits import ProcessTree
 from quarterdeck_sandbox.run.monitor import TreeMonitor
 
@@ -40,7 +39,7 @@ class PretendRuntime:
     eras: dict[str, str] = field(default_factory=dict)
     doubted: set[str] = field(default_factory=set)
     noted: list[str] = field(default_factory=list)
-    kinds: list[WorkerKind] = field(default_factory=list)
+    are_remote: list[bool] = field(default_factory=list)
     workers: list[PlayedWorker] = field(default_factory=list)
     directory: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(digest="abcdefabcdef"))
     monitor: TreeMonitor = field(default_factory=TreeMonitor)
@@ -63,10 +62,10 @@ class PretendRuntime:
         self.noted.append(f"changed: {start.changed}")
 
     async def start_worker(
-        self, name: str, listener: WorkerListener, kind: WorkerKind, max_result_bytes: int
+        self, name: str, listener: WorkerListener, max_result_bytes: int, *, is_remote: bool
     ) -> WorkerHandle:
         """See `Runtime`."""
-        self.kinds.append(kind)
+        self.are_remote.append(is_remote)
         self.noted.append(f"hired for {name}")
         if self.fault is not None:
             raise self.fault
@@ -130,7 +129,7 @@ async def test_a_stdio_server_gets_private_directories_and_no_variable_of_ours_b
     assert "SECRET_TOKEN" not in order.env
     assert order.server == StdioServer(STDIO.command, STDIO.args, STDIO.cwd, STDIO.sandbox.values)
     assert order.max_result_bytes == STDIO.max_result_bytes
-    assert runtime.kinds == [WorkerKind.STDIO]
+    assert runtime.are_remote == [False]
     await session.end()
 
 
@@ -238,7 +237,7 @@ async def test_a_remote_server_gets_its_configuration_alone(runtime: PretendRunt
     order = session.order()
     assert (order.env, order.home, order.log_path) == ({}, "", "")
     assert order.server == RemoteServer(REMOTE.url, dict(REMOTE.headers))
-    assert runtime.kinds == [WorkerKind.REMOTE]
+    assert runtime.are_remote == [True]
     assert os.listdir(tmp_path) == []
     await session.end()
 

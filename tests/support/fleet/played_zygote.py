@@ -14,7 +14,7 @@ import pytest
 
 from quarterdeck.fleet.workers import placement as placement_module
 from quarterdeck.fleet.workers.placement import SpawnedWorker, ZygotePlacement
-from quarterdeck_protocol.spawn_orders import Died, Forked, SpawnOrder, WorkerKind
+from quarterdeck_protocol.spawn_orders import Died, Forked, SpawnOrder
 from support.waiting import PATIENCE_S
 
 ORDER = SpawnOrder(1, "ipc:///nowhere", "ab" * 16)
@@ -71,8 +71,8 @@ class Stage:
     """A placement on a played zygote, and what it told."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def isolated(module: str, kind: str, fd: str, *, pass_fds: list[int]) -> PlayedZygote:
-            assert (module, kind, [int(fd)]) == ("quarterdeck_worker.zygote", "stdio", pass_fds)
+        def isolated(module: str, fd: str, *, pass_fds: list[int]) -> PlayedZygote:
+            assert (module, [int(fd)]) == ("quarterdeck_worker.zygote", pass_fds)
             self.zygote = PlayedZygote(int(fd))
             return self.zygote
 
@@ -80,7 +80,7 @@ class Stage:
         self.lost = 0
         self.workers_lost: int | None = None
         self.exits: list[int | None] = []
-        self.placement = ZygotePlacement(WorkerKind.STDIO, self._on_lost)
+        self.placement = ZygotePlacement(self._on_lost)
 
     def _on_lost(self, workers: int) -> None:
         self.lost += 1

@@ -23,9 +23,8 @@ from quarterdeck import cli
 from quarterdeck.cli.run import daemon as daemon_module
 from quarterdeck.daemon import start
 from quarterdeck.fleet.workers import placement
-from quarterdeck_protocol.spawn_orders import WorkerKind
 from quarterdeck_worker import zygote
-from quarterdeck_worker.kinds import load
+from quarterdeck_worker.stdio.rehearsal import rehearse
 from support.processes.programs import SERVERS
 from support.processes.zygotes import DAEMON, ZYGOTE, booted_from, forked_from
 
@@ -58,6 +57,7 @@ IMPORTED: Final = (
     "quarterdeck.daemon.http_decks",
     "quarterdeck.fleet.workers.runtime",
     "quarterdeck.host.http.serve",
+    "quarterdeck_worker.http.run",
     "quarterdeck.host.provider",
     "quarterdeck.host.stdio.serve",
     "quarterdeck.ledger.events.history",
@@ -211,8 +211,7 @@ def main() -> None:
     """The program."""
     for name in IMPORTED:
         importlib.import_module(name)
-    for kind in WorkerKind:
-        load(kind).warm_up()
+    rehearse()
     # What all have in common is not looked at, and so not copied, by each one's collector.
     gc.collect()
     gc.freeze()

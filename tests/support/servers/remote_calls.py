@@ -9,28 +9,28 @@ import anyio
 
 from quarterdeck_protocol.faults import FaultRecord
 from quarterdeck_protocol.link.frames import Call, News, OpenOrder, RemoteServer
-from quarterdeck_protocol.mcp.jsonrpc import SplitResult
+from quarterdeck_worker.connection import Connection
+from quarterdeck_worker.http.run import run_remote
+from quarterdeck_worker.http.streams import Timing
 from quarterdeck_worker.notifications import Notifier
-from quarterdeck_worker.remote.run import run_server
-from quarterdeck_worker.server import Server, ServerFault, ServerRun
+from quarterdeck_worker.server import Outcome, ServerFault, ServerRun
 from support.servers.played_http import HttpAsked, Play, Said, greeted, played_http
 from support.waiting import PATIENCE_S
-
-Outcome = SplitResult | FaultRecord
 
 
 class Caller:
     """Calls `echo` of a server that is open."""
 
     def __init__(self) -> None:
-        self.server: Server | None = None
+        self.server: Connection
+        self._ends: dict[int, Callable[[Outcome], None]] = {}
         self.news: list[News] = []
         self.is_open = anyio.Event()
         self.is_lost = anyio.Event()
         self.loss: FaultRecord | None = None
         self._last = 0
 
-    def opened(self, server: Server) -> None:
+    def opened(self, server: Connection) -> None:
         """See `ServerRun`."""
         self.server = server
         self.is_open.set()
@@ -45,17 +45,27 @@ class Caller:
         self.news.append(frame)
         return True
 
+    def on_end(self, number: int, outcome: Outcome) -> None:
+        """See `ServerRun`."""
+        self._ends.pop(number, lambda _: None)(outcome)
+
+    def begin(self, text: str, done: Callable[[Outcome], None] = lambda _: None) -> int:
+        """Begin a call with this text; its number."""
+        self._last += 1
+        self._ends[self._last] = done
+        refused = self.server.call(Call(self._last, 60.0, "echo"), json.dumps({"text": text}).encode())
+        assert refused is None
+        return self._last
+
     async def call(self, text: str) -> Outcome:
         """How a call with this text ends."""
-        assert self.server is not None
         ended, found = anyio.Event(), list[Outcome]()
 
         def done(outcome: Outcome) -> None:
             found.append(outcome)
             ended.set()
 
-        self._last += 1
-        self.server.call(Call(self._last, 60.0, "echo"), json.dumps({"text": text}).encode(), done)
+        self.begin(text, done)
         await ended.wait()
         return found[0]
 
@@ -68,7 +78,11 @@ class Caller:
 
 @asynccontextmanager
 async def calling(
-    play: Play, gets: Play | None = None, notes: Callable[[HttpAsked], Said] | None = None, **order: Any
+    play: Play,
+    gets: Play | None = None,
+    notes: Callable[[HttpAsked], Said] | None = None,
+    timing: Timing | None = None,
+    **order: Any,
 ) -> AsyncIterator[Caller]:
     """Calls to a server that is greeted, and answers calls so, a GET as `gets` says and a notification as `notes`."""
 
@@ -81,13 +95,13 @@ async def calling(
         return found if found is not None else await play(asked)
 
     caller = Caller()
-    run = ServerRun(Notifier(caller.told, lambda: 0.0), caller.opened, caller.lost)
+    run = ServerRun(Notifier(caller.told, lambda: 0.0), caller.opened, caller.lost, caller.on_end)
     with anyio.fail_after(PATIENCE_S):
         async with played_http(answers) as url, anyio.create_task_group() as tasks:
 
             async def live() -> None:
                 try:
-                    await run_server(OpenOrder(RemoteServer(url), **order), run)
+                    await run_remote(OpenOrder(RemoteServer(url), **order), run, timing=timing)
                 except ServerFault as fault:
                     caller.lost(fault.record)
 
@@ -95,3 +109,8 @@ async def calling(
             await caller.is_open.wait()
             yield caller
             run.stop.set()
+
+
+def silent_run() -> ServerRun:
+    """A run of which nobody is told anything."""
+    return ServerRun(Notifier(lambda *_: True, lambda: 0.0), lambda _: None, lambda _: None, lambda *_: None)

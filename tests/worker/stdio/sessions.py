@@ -12,11 +12,11 @@ from support.waiting import PATIENCE_S
 
 from quarterdeck_protocol.faults import FaultRecord
 from quarterdeck_protocol.link.frames import Call, News, OpenOrder, StdioServer
-from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_sandbox.program.launch import LaunchPlan
+from quarterdeck_worker.connection import Connection
 from quarterdeck_worker.notifications import Notifier
-from quarterdeck_worker.server import Server, ServerFault, ServerRun
-from quarterdeck_worker.stdio.run import run_server
+from quarterdeck_worker.server import Outcome, ServerFault, ServerRun
+from quarterdeck_worker.stdio.run import run_process
 
 from .played_process import PlayedProcess
 
@@ -33,29 +33,33 @@ class Stage:
     def __init__(self, answers: dict[str, Answer], order: OpenOrder) -> None:
         self.process = PlayedProcess(answers)
         self.plans: list[LaunchPlan] = []
-        self.opened: list[Server] = []
+        self.opened: list[Connection] = []
         self.lost: list[FaultRecord] = []
         self.news: list[News] = []
         self.bodies: list[bytes] = []
-        self.run = ServerRun(Notifier(self._post, lambda: 0.0), self._on_open, self.lost.append)
+        self.ends: dict[int, asyncio.Future[Outcome]] = {}
+        self.run = ServerRun(Notifier(self._post, lambda: 0.0), self._on_open, self.lost.append, self._on_end)
         self.is_open = anyio.Event()
-        self.task = asyncio.ensure_future(run_server(order, self.run, self._launch))
+        self.task = asyncio.ensure_future(run_process(order, self.run, self._launch))
 
     def _post(self, frame: News, body: bytes = b"") -> bool:
         self.news.append(frame)
         self.bodies.append(body)
         return True
 
-    def _on_open(self, server: Server) -> None:
+    def _on_open(self, server: Connection) -> None:
         self.opened.append(server)
         self.is_open.set()
+
+    def _on_end(self, request_id: int, outcome: Outcome) -> None:
+        self.ends.pop(request_id).set_result(outcome)
 
     async def _launch(self, plan: LaunchPlan) -> Any:
         self.plans.append(plan)
         return self.process
 
     @property
-    def server(self) -> Server:
+    def server(self) -> Connection:
         """The greeted server."""
         [server] = self.opened
         return server
@@ -88,21 +92,21 @@ async def stage(
         played.process.close_fds()
 
 
-async def opened(played: Stage) -> Server:
+async def opened(played: Stage) -> Connection:
     """The server, once greeted."""
     await played.is_open.wait()
     return played.server
 
 
-async def ended(server: Server, request_id: int = 1) -> SplitResult | FaultRecord:
+async def ended(played: Stage, request_id: int = 1) -> Outcome:
     """The end of a call of `echo`."""
-    end: asyncio.Future[SplitResult | FaultRecord] = asyncio.get_running_loop().create_future()
-    server.call(Call(request_id, 30.0, "echo"), b'{"a":1}', end.set_result)
+    end = played.ends[request_id] = asyncio.get_running_loop().create_future()
+    assert played.server.call(Call(request_id, 30.0, "echo"), b'{"a":1}') is None
     return await end
 
 
-async def listed(server: Server, request_id: int = 2) -> SplitResult | FaultRecord:
+async def listed(played: Stage, request_id: int = 2) -> Outcome:
     """The end of a list of its tools."""
-    end: asyncio.Future[SplitResult | FaultRecord] = asyncio.get_running_loop().create_future()
-    server.list_items(request_id, "tools", end.set_result)
+    end = played.ends[request_id] = asyncio.get_running_loop().create_future()
+    assert played.server.list_items(request_id, "tools") is None
     return await end

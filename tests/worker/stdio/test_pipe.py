@@ -2,13 +2,15 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from typing import Any
 
 import anyio
 import pytest
 
+from quarterdeck_protocol.faults import Delivery
 from quarterdeck_protocol.mcp.jsonrpc import LineTooLongError
 from quarterdeck_worker.stdio import pipe as pipe_module
 from quarterdeck_worker.stdio.pipe import READ_BYTES, READS_A_WAKE, ServerPipe
@@ -30,25 +32,24 @@ class Server:
         self.lines: list[bytes] = []
         self.ends: list[LineTooLongError | None] = []
         self.drained = 0
+        self.on_line: Callable[[], None] = lambda: None
         self._moved = asyncio.Event()
-        self.pipe = ServerPipe(
-            ours_in,
-            ours_out,
-            max_line_bytes=max_line_bytes,
-            on_line=self._on_line,
-            on_drain=self._on_drain,
-            on_end=self._on_end,
-        )
+        connection: Any = self
+        self.pipe = ServerPipe(connection, ours_in, ours_out, max_line_bytes=max_line_bytes)
 
-    def _on_line(self, line: bytes) -> None:
+    def receive(self, line: bytes) -> None:
+        """See `Connection`."""
         self.lines.append(line)
         self._moved.set()
+        self.on_line()
 
-    def _on_drain(self) -> None:
+    def flush(self) -> None:
+        """See `Connection`."""
         self.drained += 1
 
-    def _on_end(self, error: LineTooLongError | None) -> None:
-        self.ends.append(error)
+    def end(self) -> None:
+        """See `Connection`."""
+        self.ends.append(self.pipe.overflow)
         self._moved.set()
 
     def close(self, fd: int) -> None:
@@ -143,13 +144,7 @@ async def test_a_flood_leaves_the_loop_its_turns(monkeypatch: pytest.MonkeyPatch
 async def test_closing_from_inside_a_line_delivers_no_more() -> None:
     """Lines would reach a session that is gone."""
     with server() as played:
-        original = played.pipe._on_line
-
-        def close(line: bytes) -> None:
-            original(line)
-            played.pipe.close()
-
-        played.pipe._on_line = close
+        played.on_line = played.pipe.close
         os.write(played.stdout_fd, b"one\ntwo\n")
         await played.until(lines=1)
         assert (played.lines, played.ends) == ([b"one"], [])
@@ -249,3 +244,22 @@ async def test_a_closed_pipe_lets_go_of_its_descriptors() -> None:
         for remove in (loop.remove_reader, loop.remove_writer):
             assert not any(remove(fd) for fd in played._fds)
         assert played.ends == []
+
+
+async def test_a_server_that_does_not_read_or_hears_nothing_is_sent_no_more_and_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Calls to a stuck server would fill the worker's memory, and a caller not know whether to ask again."""
+    monkeypatch.setattr(pipe_module, "MAX_UNREAD_BYTES", 100)
+    with server() as played:
+        assert played.pipe.refusal() is None
+        played.pipe.write(b"x" * 1_000_000 + b"\n")
+        stuck = played.pipe.refusal()
+        assert stuck is not None
+        assert (stuck.code, stuck.delivery, played.pipe.can_write) == ("busy", Delivery.NOT_SENT, False)
+    with server() as played:
+        played.close(played.stdin_fd)
+        played.pipe.write(b"x\n")
+        deaf = played.pipe.refusal()
+        assert deaf is not None
+        assert (deaf.code, deaf.delivery, played.pipe.can_write) == ("server_lost", Delivery.NOT_SENT, False)

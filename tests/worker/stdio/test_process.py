@@ -11,15 +11,17 @@ import anyio
 import msgspec
 import pytest
 from support.servers.greetings import INITIALIZED, Answer
+from support.servers.remote_calls import silent_run
 from support.waiting import PATIENCE_S, eventually_async, turns
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
-from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, Call, Log, News, OpenOrder, Quarantined
+from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, Call, Forward, Log, News, OpenOrder, Quarantined
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_sandbox.policy.mounts import AbsentHook, View
 from quarterdeck_sandbox.run.stderr import split_time
 from quarterdeck_worker.notifications import Notifier
+from quarterdeck_worker.server import Outcome, ServerRun
 from quarterdeck_worker.stdio import process as server_module
 from quarterdeck_worker.stdio.process import JUNK_LINES_LOGGED, ServerProcess
 
@@ -37,9 +39,8 @@ async def running(
 ) -> AsyncIterator[tuple[PlayedProcess, ServerProcess]]:
     """A played process and what watches over it; closed at the end."""
     process = PlayedProcess(answers)
-    notifier = Notifier(lambda _: True, lambda: 0.0)
     order = OpenOrder(max_result_bytes=2_000, log_path=log_path, secrets=SECRETS)
-    server = ServerProcess(process, limits, order, notifier)  # type: ignore[arg-type]
+    server = ServerProcess(process, limits, order, silent_run())  # type: ignore[arg-type]
     with anyio.fail_after(PATIENCE_S):
         try:
             yield process, server
@@ -60,19 +61,26 @@ async def test_a_file_that_other_programs_run_is_gone_before_the_answer_goes_out
     posted: list[News] = []
     folder = tmp_path / "proj"
     folder.mkdir()
-    process = PlayedProcess()
+    process = PlayedProcess({"initialize": INITIALIZED, "tools/call": {"result": result}})
     view = View(absent=(AbsentHook(str(folder), ".envrc"),))
     process.confinement = msgspec.structs.replace(process.confinement, view=view)
     order = OpenOrder(server_id="fs", quarantine=str(tmp_path / "quarantine"))
-    notifier = Notifier(lambda frame, body=b"": posted.append(frame) is None, lambda: 0.0)
-    server = ServerProcess(process, LIMITS, order, notifier)  # type: ignore[arg-type]
-    check = server.connection.on_answer
-    assert check is not None
-    try:
-        (folder / ".envrc").write_text("evil")
-        outcome = check(SplitResult(msgspec.json.encode(result)))
-        assert isinstance(outcome, SplitResult)
+    ended: list[Outcome] = []
+
+    def on_end(_: int, outcome: Outcome) -> None:
         assert not (folder / ".envrc").exists()
+        ended.append(outcome)
+
+    notifier = Notifier(lambda frame, body=b"": posted.append(frame) is None, lambda: 0.0)
+    run = ServerRun(notifier, lambda _: None, lambda _: None, on_end)
+    server = ServerProcess(process, LIMITS, order, run)  # type: ignore[arg-type]
+    try:
+        await server.connection.greeted()
+        (folder / ".envrc").write_text("evil")
+        server.connection.forward(Forward(7, 5.0, "tools/call"), b"{}")
+        await eventually_async(lambda: ended)
+        [outcome] = ended
+        assert isinstance(outcome, SplitResult)
     finally:
         await server.close()
     [frame] = [frame for frame in posted if isinstance(frame, Quarantined)]
@@ -259,34 +267,12 @@ async def test_a_server_that_closed_its_stderr_is_no_trouble() -> None:
         assert (await loss).code == "exited"
 
 
-async def test_what_cannot_be_sent_now_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A caller would not know whether to ask again."""
-    monkeypatch.setattr("quarterdeck_worker.stdio.pipe.MAX_UNREAD_BYTES", 100)
-    async with running() as (_, server):
-        assert server.connection.refusal() is None
-        server.connection.pipe.write(b"x" * 1_000_000)
-        refusal = server.connection.refusal()
-        assert refusal is not None
-        assert (refusal.code, refusal.delivery) == ("busy", Delivery.NOT_SENT)
-
-
-async def test_a_server_that_closed_its_stdin_cannot_be_sent_anything() -> None:
-    """Calls would wait for their deadlines."""
-    async with running() as (process, server):
-        process.closes_stdin()
-        server.connection.pipe.write(b"x\n")
-        await turns()  # a line that follows another closely is written after the loop's turn
-        refusal = server.connection.refusal()
-        assert refusal is not None
-        assert (refusal.code, refusal.delivery) == ("server_lost", Delivery.NOT_SENT)
-
-
 async def test_a_log_that_cannot_be_opened_is_an_error_before_anything_is_watched(tmp_path: Path) -> None:
     """A link in the log's place would be followed, or the loop keep a watch on closed pipes."""
     process = PlayedProcess()
     order = OpenOrder(log_path=str(tmp_path / "missing" / "err.log"))
     with pytest.raises(OSError):
-        ServerProcess(process, LIMITS, order, Notifier(lambda _: True, lambda: 0.0))  # type: ignore[arg-type]
+        ServerProcess(process, LIMITS, order, silent_run())  # type: ignore[arg-type]
     loop = asyncio.get_running_loop()
     assert not loop.remove_reader(process.stdout_fd)
     assert not loop.remove_reader(process.stderr_fd)
@@ -306,7 +292,10 @@ async def at_rest(
     answers: dict[str, Answer] = {"initialize": INITIALIZED, "tools/call": lambda _: None}
     async with running(limits=limits, answers=answers) as (process, server):
         await server.connection.greeting
-        await eventually_async(lambda: server.connection.is_at_rest and not server.connection.pipe.stirred.is_set())
+        await eventually_async(lambda: server.connection.is_at_rest)
+        count = -1
+        while count != (count := len(looks)):
+            await turns(50)
         looks.clear()
         yield process, server, looks
 
@@ -314,7 +303,7 @@ async def at_rest(
 async def test_a_quiet_server_is_looked_at_again_as_soon_as_something_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """How much memory it had at its death would be from before the call that it died of."""
     async with at_rest(monkeypatch) as (_, server, looks):
-        server.connection.call(Call(7, 5.0, "echo"), b"{}", lambda _: None)
+        server.connection.call(Call(7, 5.0, "echo"), b"{}")
         await eventually_async(lambda: len(looks) > 5)
         assert not server.connection.is_at_rest
 
@@ -327,7 +316,7 @@ async def test_memory_is_given_back_once_for_each_time_that_a_server_worked(monk
         await eventually_async(lambda: given)
         monkeypatch.setattr(server_module, "QUIET_LOOK_S", server_module.FIRST_LOOK_S)
         for number in (2, 3):
-            server.connection.call(Call(number, 5.0, "echo"), b"{}", lambda _: None)
+            server.connection.call(Call(number, 5.0, "echo"), b"{}")
             server.connection.cancel(number, "enough")
             await eventually_async(lambda: len(given) == number)  # noqa: B023 - called before the next
             looks.clear()

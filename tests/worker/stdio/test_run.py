@@ -23,10 +23,10 @@ async def test_a_server_is_started_greeted_listed_and_called() -> None:
         server = await opened(played)
         assert played.plans == [LaunchPlan("/bin/sh", ("/bin/sh", "-c", "x"), {"A": "1"}, "/")]
         assert (server.card.era, server.card.pid, server.card.name) == (LEGACY, 4711, "scripted")
-        tools = await listed(server)
+        tools = await listed(played)
         assert isinstance(tools, SplitResult)
         assert tools.body == b'[{"name": "echo", "inputSchema": {"type": "object"}}]'
-        outcome = await ended(server)
+        outcome = await ended(played)
         assert isinstance(outcome, SplitResult)
         assert msgspec.json.decode(outcome.body)["asked"] == {"name": "echo", "arguments": {"a": 1}}
         assert played.run.diagnose() is not None
@@ -36,7 +36,8 @@ async def test_a_server_is_started_greeted_listed_and_called() -> None:
 async def test_a_modern_servers_calls_carry_its_envelope() -> None:
     """A modern server would refuse every call."""
     async with stage({**ANSWERS, "server/discover": DISCOVERED}, era=MODERN) as played:
-        outcome = await ended(await opened(played))
+        await opened(played)
+        outcome = await ended(played)
         assert isinstance(outcome, SplitResult)
         meta = msgspec.json.decode(outcome.body)["asked"]["_meta"]
         assert meta["io.modelcontextprotocol/protocolVersion"] == MODERN
@@ -80,7 +81,7 @@ async def test_news_flow_once_it_is_open() -> None:
     """A client would not see progress, log lines or new tools."""
     async with stage({**ANSWERS, "tools/call": None}) as played:
         server = await opened(played)
-        server.call(Call(7, 30.0, "echo", progress=True), b"{}", lambda _: None)
+        server.call(Call(7, 30.0, "echo", progress=True), b"{}")
         while not any("progressToken" in str(message) for message in played.process.asked):
             await turns(1)
         token = played.process.asked[-1]["params"]["_meta"]["progressToken"]
@@ -110,4 +111,4 @@ async def test_a_modern_server_that_cannot_be_listened_to_stays_open() -> None:
             await turns(1)
         await turns()
         assert not played.task.done()
-        assert isinstance(await ended(server), SplitResult)
+        assert isinstance(await ended(played), SplitResult)

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 from support.servers.greetings import INITIALIZED, JsonObject
+from support.servers.remote_calls import silent_run
 from support.waiting import turns
 
 from quarterdeck_protocol.faults import Delivery, FaultKind
 from quarterdeck_protocol.link.frames import OpenOrder, StdioServer
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
-from quarterdeck_worker.notifications import Notifier
-from quarterdeck_worker.server import ServerFault, ServerRun
+from quarterdeck_worker.server import ServerFault
 from quarterdeck_worker.stdio import launch
-from quarterdeck_worker.stdio.run import run_server
+from quarterdeck_worker.stdio.run import run_process
 
 from .played_process import PlayedProcess
 from .sessions import ANSWERS, stage
@@ -34,9 +34,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
 async def test_a_command_that_cannot_be_planned_is_a_failed_spawn(command: str, cwd: str, code: str) -> None:
     """A typing error would be told as a lost server."""
     order = OpenOrder(StdioServer(command, cwd=cwd), env={"PATH": "/usr/bin:/bin"}, home="/")
-    run = ServerRun(Notifier(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
+    run = silent_run()
     with pytest.raises(ServerFault) as caught:
-        await run_server(order, run)
+        await run_process(order, run)
     record = caught.value.record
     assert (record.kind, record.code, record.delivery) == (FaultKind.SPAWN_FAILED, code, Delivery.NOT_SENT)
 
@@ -47,9 +47,9 @@ async def test_a_launcher_that_refuses_is_a_failed_spawn() -> None:
     async def refuses(plan: LaunchPlan) -> Any:
         raise LaunchError("sandbox_refused", "no namespaces here")
 
-    run = ServerRun(Notifier(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
+    run = silent_run()
     with pytest.raises(ServerFault, match="no namespaces") as caught:
-        await run_server(OpenOrder(StdioServer("sh"), home="/"), run, refuses)
+        await run_process(OpenOrder(StdioServer("sh"), home="/"), run, refuses)
     assert caught.value.record.code == "sandbox_refused"
 
 
@@ -59,9 +59,9 @@ async def test_a_start_that_was_killed_has_the_signal_in_its_dossier() -> None:
     async def is_killed(plan: LaunchPlan) -> Any:
         raise LaunchError("spawn_failed", "the sandbox ended", signal=9)
 
-    run = ServerRun(Notifier(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
+    run = silent_run()
     with pytest.raises(ServerFault) as caught:
-        await run_server(OpenOrder(StdioServer("sh"), home="/"), run, is_killed)
+        await run_process(OpenOrder(StdioServer("sh"), home="/"), run, is_killed)
     assert caught.value.record.dossier is not None
     assert caught.value.record.dossier.signal == 9
 
@@ -75,10 +75,10 @@ async def test_a_temporary_directory_that_cannot_be_made_anew_is_a_failed_spawn_
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/x")
 
     monkeypatch.setattr(launch, "_empty_if_over", no_room)
-    run = ServerRun(Notifier(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
+    run = silent_run()
     order = OpenOrder(StdioServer("/bin/sh"), home="/", tmp="/tmp/x")
     with pytest.raises(ServerFault, match=r"No space left on device: /tmp/x.*make room there") as caught:
-        await run_server(order, run)
+        await run_process(order, run)
     assert caught.value.record.code == "directory_unusable"
 
 
@@ -191,11 +191,11 @@ async def test_a_log_that_cannot_be_opened_ends_the_process_that_was_started(tmp
     async def launch(plan: LaunchPlan) -> Any:
         return process
 
-    run = ServerRun(Notifier(lambda _: True, lambda: 0.0), lambda _: None, lambda _: None)
+    run = silent_run()
     order = OpenOrder(StdioServer("/bin/sh"), home="/", log_path=str(tmp_path / "missing" / "err.log"))
     try:
         with pytest.raises(ServerFault, match="make room there") as caught:
-            await run_server(order, run, launch)
+            await run_process(order, run, launch)
         assert caught.value.record.code == "directory_unusable"
         assert "Errno" not in str(caught.value)
         assert process.stopped

@@ -1,12 +1,13 @@
-"""A server's stdin and stdout as lines, without blocking and without growing beyond their bounds."""
+"""Carry a connection over a server's stdin and stdout, without blocking and without growing beyond their bounds."""
 
 import asyncio
 import os
-from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
+from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.mcp.jsonrpc import LineBuffer, LineTooLongError
+from quarterdeck_worker.connection import Connection
 
 READ_BYTES: Final = 64 * 1024
 """One read; larger buffers are mapped and unmapped anew by the allocator at each call (measured)."""
@@ -21,53 +22,34 @@ MAX_UNREAD_BYTES: Final = 64 * 1024 * 1024
 """What may wait for a server that does not read its stdin."""
 
 
+NO_STDIN: Final = FaultRecord(FaultKind.TOOL_ERROR, "the server has closed its stdin", "server_lost", Delivery.NOT_SENT)
+UNREAD: Final = FaultRecord(FaultKind.TOOL_ERROR, "the server does not read what it is sent", "busy", Delivery.NOT_SENT)
+
+
 class ServerPipe:
-    """The two pipes; descriptors are the caller's and must be non-blocking.
+    """The two pipes, a `Carrier`; descriptors are the caller's and must be non-blocking.
 
     Attributes:
         bytes_read: all that the server wrote.
+        overflow: the line that was too long, if that was the end.
         stirred: set whenever anything is read or written; whoever waits for it clears it.
     """
 
-    def __init__(
-        self,
-        stdin_fd: int,
-        stdout_fd: int,
-        *,
-        max_line_bytes: int,
-        on_line: Callable[[bytes], None],
-        on_drain: Callable[[], None],
-        on_end: Callable[[LineTooLongError | None], None],
-    ) -> None:
-        """Begin to read.
-
-        Args:
-            stdin_fd: where lines are written.
-            stdout_fd: where lines are read.
-            max_line_bytes: a longer line ends the pipe.
-            on_line: called with each line; must not raise.
-            on_drain: called when the server has read all that had to wait for it.
-            on_end: called once: nothing more will be read, because the server closed its end (None) or broke the limit.
-        """
+    def __init__(self, connection: Connection, stdin_fd: int, stdout_fd: int, *, max_line_bytes: int) -> None:
+        """Begin to read for `connection`; a line longer than `max_line_bytes` ends the pipe."""
+        self._connection = connection
         self._in = stdin_fd
         self._out = stdout_fd
         self._lines = LineBuffer(max_line_bytes)
-        self._on_line = on_line
-        self._on_drain = on_drain
-        self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._queue = bytearray()
         self._writing = False
         self._written_at = 0.0
         self._ended = False
         self.bytes_read = 0
+        self.overflow: LineTooLongError | None = None
         self.stirred = asyncio.Event()
         self._loop.add_reader(self._out, self._readable)
-
-    @property
-    def is_heard(self) -> bool:
-        """Whether the server's stdin is open."""
-        return self._in >= 0
 
     @property
     def waits_for_a_line(self) -> bool:
@@ -79,8 +61,14 @@ class ServerPipe:
         """Whether the server reads fast enough to be given more."""
         return self._in >= 0 and len(self._queue) <= MAX_UNREAD_BYTES
 
-    def write(self, line: bytes) -> None:
-        """Write a line with its end; what does not fit is kept.  Dropped when the server has closed its stdin.
+    def refusal(self) -> FaultRecord | None:
+        """Return why nothing can be written; None when it can."""
+        if self.can_write:
+            return None
+        return UNREAD if self._in >= 0 else NO_STDIN
+
+    def write(self, lines: bytes) -> None:
+        """Write whole lines; what does not fit is kept.  Dropped when the server has closed its stdin.
 
         A line on its own leaves at once, those that follow it closely leave together after the loop's turn: a write for
         each costs more than all else that a call costs here (measured).
@@ -89,15 +77,15 @@ class ServerPipe:
             return
         self.stirred.set()
         if self._queue:
-            self._queue += line
+            self._queue += lines
             return
         if monotonic() < self._written_at + BURST_S:
-            self._queue += line
+            self._queue += lines
             self._loop.call_soon(self._end_turn)
             return
-        written = self._try_write(line)
-        if written < len(line):
-            self._queue += memoryview(line)[written:]
+        written = self._try_write(lines)
+        if written < len(lines):
+            self._queue += memoryview(lines)[written:]
             self._watch_writable()
 
     def stop_writing(self) -> None:
@@ -109,7 +97,7 @@ class ServerPipe:
         self._queue.clear()
 
     def close(self) -> None:
-        """Leave the loop; nothing is read or written afterwards, `on_end` is not called."""
+        """Leave the loop; nothing is read or written afterwards, and the connection is told of no end."""
         self.stop_writing()
         if not self._ended:
             self._ended = True
@@ -136,7 +124,7 @@ class ServerPipe:
             self.stirred.set()
             try:
                 for line in self._lines.feed(data):
-                    self._on_line(line)
+                    self._connection.receive(line)
                     if self._ended:
                         return
             except LineTooLongError as error:
@@ -147,7 +135,8 @@ class ServerPipe:
 
     def _end(self, error: LineTooLongError | None) -> None:
         self.close()
-        self._on_end(error)
+        self.overflow = error
+        self._connection.end()
 
     def _try_write(self, data: bytes | bytearray) -> int:
         try:
@@ -174,4 +163,4 @@ class ServerPipe:
         if not self._queue:
             self._loop.remove_writer(self._in)
             self._writing = False
-            self._on_drain()
+            self._connection.flush()

@@ -24,12 +24,11 @@ from quarterdeck_sandbox import (
     quarantine_notice,
     signal_name,
 )
-from quarterdeck_worker.notifications import Notifier
+from quarterdeck_worker.connection import Connection
 from quarterdeck_worker.pages import give_back
-from quarterdeck_worker.server import first_of
+from quarterdeck_worker.server import Outcome, ServerRun, first_of
 
-from .connection import StdioConnection
-from .pipe import READ_BYTES
+from .pipe import READ_BYTES, ServerPipe
 
 LAST_WORDS_S: Final = 0.2
 """How long the pipes of a server that has ended are still read."""
@@ -65,21 +64,22 @@ HINTS: Final = {
 class ServerProcess:
     """See the module.  `close` must be called in the end, whatever happened."""
 
-    def __init__(self, process: ConfinedProcess, limits: LimitValues, order: OpenOrder, notifier: Notifier) -> None:
+    def __init__(self, process: ConfinedProcess, limits: LimitValues, order: OpenOrder, run: ServerRun) -> None:
         self._process = process
-        self._notifier = notifier
+        self._run = run
         self._limits = limits
         self._condemned = ""
         self._loop = asyncio.get_running_loop()
         self._stderr = StderrKeeper(order.log_path, Redactor(order.secrets))
         longest = min(order.max_result_bytes, limits.line_bytes or order.max_result_bytes)
-        self.connection = StdioConnection(process, order, notifier, max_line_bytes=longest)
-        self.connection.on_junk = self._log_junk
         self._guard: HookGuard | None = None
         view = process.confinement.view
         if order.quarantine and (view.absent or view.repositories):
             self._guard = HookGuard(view, order.quarantine, order.server_id)
-            self.connection.on_answer = self._check_answer
+        on_end = run.on_end if self._guard is None else self._check_end
+        self.connection = Connection(order, run.notifier, on_end, self._log_junk, process.pid)
+        self._pipe = ServerPipe(self.connection, process.stdin_fd, process.stdout_fd, max_line_bytes=longest)
+        self.connection.begin(self._pipe)
         self._loop.add_reader(process.stderr_fd, self._read_stderr)
         self._network_loss = ""
         self._blindness = ""
@@ -87,11 +87,6 @@ class ServerProcess:
         self._watching = [
             self._loop.create_task(self._ending_loudly(watch)) for watch in (self._watch, self._watch_network)
         ]
-
-    @property
-    def pid(self) -> int:
-        """The server's process id."""
-        return self._process.pid
 
     @property
     def returncode(self) -> int | None:
@@ -107,7 +102,7 @@ class ServerProcess:
     async def lost(self) -> FaultRecord:
         """Wait until the server is gone, or as good as gone, and say why."""
         await first_of(self._process.wait, self.connection.ended.wait, self._is_unwatched.wait)
-        if (overflow := self.connection.overflow) is not None:
+        if (overflow := self._pipe.overflow) is not None:
             return self._record("result_too_large", f"a line on stdout exceeds {overflow.max_bytes:,} bytes")
         if not self.connection.ended.is_set():
             with anyio.move_on_after(LAST_WORDS_S):
@@ -133,7 +128,7 @@ class ServerProcess:
 
     async def _watch(self) -> None:
         """Look at it now and then; what it says on stdout is judged here, its tree by the supervisor's monitor."""
-        limits, pipe, lines, since, pause_s = self._limits, self.connection.pipe, -1, 0.0, FIRST_LOOK_S
+        limits, pipe, lines, since, pause_s = self._limits, self._pipe, -1, 0.0, FIRST_LOOK_S
         has_worked = True
         while True:
             self._process.look()
@@ -145,7 +140,8 @@ class ServerProcess:
                 self.condemn("partial_line_s", f"a line had no end for {now - since:.0f} s")
             if limits.output_bytes is not None and pipe.bytes_read > limits.output_bytes:
                 self.condemn("output_bytes", f"it wrote {pipe.bytes_read:,} bytes on stdout")
-            if pause_s == LOOK_S and self.connection.is_at_rest and not pipe.stirred.is_set():
+            is_quiet = self.connection.is_at_rest and not pipe.waits_for_a_line and not pipe.stirred.is_set()
+            if pause_s == LOOK_S and is_quiet:
                 if has_worked:
                     has_worked = False
                     give_back()
@@ -169,8 +165,8 @@ class ServerProcess:
         connection, cause = self.connection, None
         if outcome is not None and outcome.is_echo:
             code, message = "not_mcp", "the program sent our own request back, as `cat` does: it is no MCP server"
-        elif connection.overflow is not None:
-            code, message = "bad_output", str(connection.overflow)
+        elif self._pipe.overflow is not None:
+            code, message = "bad_output", str(self._pipe.overflow)
         elif connection.ended.is_set() or outcome is None:
             code = self.code_of_end("handshake_failed" if self.returncode is None else "exited_at_handshake")
             message = f"{self.describe_end()} before it answered the handshake"
@@ -183,7 +179,7 @@ class ServerProcess:
 
     async def settle(self) -> None:
         """Give a server that hung up a moment to exit, so that its end can be told."""
-        if self.connection.ended.is_set() and self.connection.overflow is None:
+        if self.connection.ended.is_set() and self._pipe.overflow is None:
             with anyio.move_on_after(EXIT_AFTER_EOF_S):
                 await self._process.wait()
         self._read_stderr()
@@ -192,9 +188,10 @@ class ServerProcess:
         """Stop the process and everything it started, release the pipes; see `ConfinedProcess.stop`."""
         for watching in self._watching:
             watching.cancel()
-        self.connection.pipe.stop_writing()
+        self._pipe.stop_writing()
         await self._process.stop(CLOSE_GRACE_S)
         self._look_for_hooks()
+        self._pipe.close()
         self.connection.close()
         self._read_stderr()
         self._loop.remove_reader(self._process.stderr_fd)
@@ -257,19 +254,19 @@ class ServerProcess:
                 return
             self._stderr.feed(data)
 
-    def _check_answer(self, outcome: SplitResult | FaultRecord) -> SplitResult | FaultRecord:
+    def _check_end(self, request_id: int, outcome: Outcome) -> None:
         """Take away files that the server created for other programs to run, and add a notice to its answer."""
         caught = self._look_for_hooks()
-        return (
-            with_notice(outcome, quarantine_notice(caught)) if caught and isinstance(outcome, SplitResult) else outcome
-        )
+        if caught and isinstance(outcome, SplitResult):
+            outcome = with_notice(outcome, quarantine_notice(caught))
+        self._run.on_end(request_id, outcome)
 
     def _look_for_hooks(self) -> tuple[Caught, ...]:
         if self._guard is None:
             return ()
         caught = self._guard.look()
         for each in caught:
-            self._notifier.quarantined(each)
+            self._run.notifier.quarantined(each)
             self._stderr.feed(f"[quarterdeck] {each.told}\n".encode("utf-8", "replace"))
         return caught
 

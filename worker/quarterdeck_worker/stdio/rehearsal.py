@@ -8,7 +8,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import msgspec
@@ -20,10 +20,11 @@ from quarterdeck_protocol.link.frame_bytes import WireLimits
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, handshake
 from quarterdeck_protocol.mcp.jsonrpc import split_line
+from quarterdeck_worker.connection import Connection
 from quarterdeck_worker.server import ServerRun, be_open
 from quarterdeck_worker.worker import Worker
 
-from .connection import StdioConnection
+from .pipe import ServerPipe
 
 DEADLINE_S: Final = 10.0
 
@@ -94,18 +95,19 @@ def _end_of(
 
 async def _run_server(order: frames.OpenOrder, run: ServerRun) -> None:
     """See `RunServer`; the server is in this process."""
-    script: Any = _Script()
-    connection = StdioConnection(script, order, run.notifier, max_line_bytes=order.max_result_bytes)
-    await connection.greeting
+    script = _Script()
+    connection = Connection(order, run.notifier, run.on_end, pid=1)
+    pipe = ServerPipe(connection, script.stdin_fd, script.stdout_fd, max_line_bytes=order.max_result_bytes)
+    connection.begin(pipe)
+    await connection.greeted()
     await be_open(connection, run, asyncio.get_running_loop().create_future)
+    pipe.close()
     connection.close()
     script.close()
 
 
 class _Script:
-    """Both ends of a server's pipes, and its answers; stands for a `ConfinedProcess`."""
-
-    pid = 1
+    """Both ends of a server's pipes, and its answers."""
 
     def __init__(self) -> None:
         self._stdin, self.stdin_fd = os.pipe()

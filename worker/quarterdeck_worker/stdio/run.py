@@ -3,24 +3,22 @@
 Whatever ends it early is a `ServerFault`, judged by where it was.
 """
 
-import asyncio
-
 import anyio
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, OpenOrder, StdioServer
-from quarterdeck_protocol.mcp.client.events import GreetingFailed
+from quarterdeck_protocol.mcp.client.events import Server
 from quarterdeck_sandbox import ConfinedProcess, LaunchError, plan_launch, words_of
-from quarterdeck_worker.server import ServerFault, ServerRun, be_open, first_of
+from quarterdeck_worker.server import ServerFault, ServerRun, be_open
 
 from .launch import Launcher, describe_start, sandboxed
 from .process import ServerProcess
 
 
-async def run_server(order: OpenOrder, run: ServerRun, launcher: Launcher | None = None) -> None:
+async def run_process(order: OpenOrder, run: ServerRun, launcher: Launcher | None = None) -> None:
     """See `RunServer`; without a `launcher` its process is confined by its own policy."""
     server = order.server
-    assert isinstance(server, StdioServer), "a row of another kind goes to another worker"
+    assert isinstance(server, StdioServer)
     try:
         plan = plan_launch(server.command, server.args, order.env, server.cwd or order.home)
         process = await (launcher or sandboxed(server.sandbox, order))(plan)
@@ -42,7 +40,7 @@ async def run_server(order: OpenOrder, run: ServerRun, launcher: Launcher | None
 
 async def _connected(process: ConfinedProcess, server: StdioServer, order: OpenOrder, run: ServerRun) -> ServerProcess:
     try:
-        return ServerProcess(process, server.sandbox.limits, order, run.notifier)
+        return ServerProcess(process, server.sandbox.limits, order, run)
     except OSError as error:
         await process.stop(CLOSE_GRACE_S)
         process.close_fds()
@@ -57,9 +55,7 @@ async def _greet(served: ServerProcess) -> None:
     Raises:
         ServerFault: it is none that can be, or it ended first.
     """
-    greeting = served.connection.greeting
-    await first_of(lambda: asyncio.wait((greeting,)), served.connection.ended.wait)
-    outcome = greeting.result() if greeting.done() else None
-    if outcome is None or isinstance(outcome, GreetingFailed):
+    outcome = await served.connection.greeted()
+    if not isinstance(outcome, Server):
         await served.settle()
         raise ServerFault(served.not_greeted(outcome))

@@ -19,9 +19,13 @@ a server); arm a timer for `wake_at` and call `advance` when it rings.  Before `
 (`Refusal.NOT_OPEN`); after `GreetingFailed`, and when the pipe ends, the relay is of no further use, and what
 `in_flight` names was sent and has no answer: its outcome is unknown.  A refused request was never sent.
 
+A carrier that has a connection for each request, as HTTP has, says `to` which request a line is the answer, asks
+whether the relay still `awaits` one, and has one `fail` that it cannot deliver.
+
 Events are in `events`: each request of the caller's ends once (`Answered`, `Listed`, `ListingFailed`, `Refused`,
-`Spoiled`, `Expired`), and `events.fault_of` makes the known faults of the bad ends.  Answers that are late, forged or
-second are dropped.  How many notifications are passed on is the caller's to bound: each is one event, at most 1 MiB.
+`Spoiled`, `Failed`, `Expired`), and `events.fault_of` makes the known faults of the bad ends.  Answers that are late,
+forged or second are dropped.  How many notifications are passed on is the caller's to bound: each is one event, at most
+1 MiB.
 A server's requests are answered here (`ping`; all others with -32601) but for those that the caller `offers`: these
 are `Asked`, and end with `answer`, `refuse` or `AskEnded`.  In the modern era ask to `listen` after `Greeted`.
 """

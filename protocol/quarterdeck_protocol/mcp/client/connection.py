@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
+from quarterdeck_protocol.faults import FaultRecord
 from quarterdeck_protocol.limits import Deadlines
 from quarterdeck_protocol.mcp.jsonrpc import (
     INVALID_REQUEST,
@@ -229,6 +230,35 @@ class Relay:
         """The caller's requests without an answer: when the connection ends, what came of them is unknown."""
         return [wire_id - FIRST_ID for wire_id in self._calls] + self._dialogues.requests()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing that was asked of the server waits for an answer, but for a subscription."""
+        return not self._calls and not self._dialogues
+
+    def awaits(self, wire_id: int) -> bool:
+        """Whether the request with this id on the wire still waits for its answer."""
+        return wire_id in self._calls or wire_id in self._dialogues or self._subscription.is_asked_by(wire_id)
+
+    def fail(self, wire_id: int, fault: FaultRecord, now: float, *, is_passing: bool = False) -> Events:
+        """End a request that its carrier could not deliver, or whose answer it cannot have; after the greeting.
+
+        Args:
+            wire_id: its id on the wire; harmless when it has ended.
+            fault: becomes the end of a request of the caller's, `Failed`.
+            now: monotonic seconds.
+            is_passing: whether to ask again for a subscription that ends so.
+        """
+        if self._subscription.is_asked_by(wire_id):
+            return self._subscription.failed(now, is_passing=is_passing)
+        if self._calls.remove(wire_id):
+            self._unanswered(wire_id)
+            return (events.Failed(wire_id - FIRST_ID, fault),)
+        request_id = self._dialogues.request_of(wire_id)
+        if request_id is None:
+            return ()
+        self._dialogues.drop(wire_id)
+        return (events.Failed(request_id, fault),)
+
     # What the clock does
 
     def advance(self, now: float) -> Events:
@@ -250,14 +280,20 @@ class Relay:
 
     # What the server says
 
-    def receive(self, line: bytes, now: float) -> Events:
-        """What a line means, usually one event; whatever it is, nothing is raised."""
+    def receive(self, line: bytes, now: float, to: int = 0) -> Events:
+        """What a line means, usually one event; whatever it is, nothing is raised.
+
+        Args:
+            line: without its end.
+            now: monotonic seconds.
+            to: the id on the wire of the one request that the line can answer, whatever id it names; 0 for any.
+        """
         try:
             message = split_line(line)
         except BodyError:
-            return self._junk(line, now)
+            return self._junk(line, now, to)
         if message.method is UNSET:
-            key = message.id if type(message.id) is int else correlation_key(message.id)
+            key = to or (message.id if type(message.id) is int else correlation_key(message.id))
             if isinstance(key, int) and self._calls.pop(key, None) is not None:
                 is_call = not (self._no_calls and key in self._no_calls)
                 if not is_call:
@@ -279,12 +315,12 @@ class Relay:
             return self._resume(key, reply_of(message), now)
         return ()  # late, forged, or a second answer
 
-    def _junk(self, line: bytes, now: float) -> Events:
+    def _junk(self, line: bytes, now: float, to: int) -> Events:
         """Take a line that is no message: a request that it was meant to answer ends here, not by timeout."""
         junk = events.Junk(line)
-        if not line.startswith(b"{"):
+        if not (to or line.startswith(b"{")):
             return (junk,)
-        for key in ids_in(line):
+        for key in (to,) if to else ids_in(line):
             if self._calls.remove(key):
                 self._unanswered(key)
                 return junk, events.Spoiled(key - FIRST_ID, NO_MESSAGE)

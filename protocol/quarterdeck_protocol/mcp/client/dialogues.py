@@ -70,6 +70,11 @@ class Dialogues:
         """The id under which the dialogue of this request waits for an answer, 0 for none."""
         return next((wire_id for wire_id, talk in self._talks.items() if talk.request_id == request_id), 0)
 
+    def request_of(self, wire_id: int) -> int | None:
+        """The caller's request whose dialogue waits for an answer under this id; None for none, or one of our own."""
+        talk = self._talks.get(wire_id)
+        return None if talk is None else talk.request_id
+
     def requests(self) -> list[int]:
         """The caller's requests among them."""
         return [talk.request_id for talk in self._talks.values() if talk.request_id is not None]

@@ -1,7 +1,7 @@
 """What the relay tells its caller, as plain values.  Pure.
 
-Every request of the caller's ends in exactly one of `Answered`, `Listed`, `Refused`, `Spoiled`, `Expired`, unless the
-caller cancels it or the connection ends first: then it was sent, and its outcome is unknown.
+Every request of the caller's ends in exactly one of `Answered`, `Listed`, `ListingFailed`, `Refused`, `Spoiled`,
+`Failed`, `Expired`, unless the caller cancels it or the connection ends first: then its outcome is unknown.
 """
 
 from enum import StrEnum
@@ -128,6 +128,13 @@ class Spoiled(_Event, frozen=True):
     reason: str
 
 
+class Failed(_Event, frozen=True):
+    """The carrier could not deliver the request, or have its answer."""
+
+    request_id: int
+    fault: FaultRecord
+
+
 class Expired(_Event, frozen=True):
     """The request's deadline has passed; the server was told."""
 
@@ -221,6 +228,7 @@ Event = (
     | ListingFailed
     | Refused
     | Spoiled
+    | Failed
     | Expired
     | Progressed
     | Logged

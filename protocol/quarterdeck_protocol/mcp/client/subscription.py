@@ -75,6 +75,14 @@ class Subscription:
         self.wake_at = now + self._pauses.after(max(0.0, now - self.open_at))
         return [*([Changed(self.kinds)] if self.kinds else []), *map(Updated, self.uris)]
 
+    def failed(self, now: float, *, is_passing: bool) -> list[Changed | Updated]:
+        """Its carrier lost the request, or could not send it: ask again after a pause if that may help."""
+        if not is_passing:
+            self.ended()
+            return []
+        told = self.lost(now)
+        return told if self.open_at < inf else []
+
     def answered(self, *, is_error: bool, now: float) -> list[Changed | Updated]:
         """A result ends it in good order; an error refuses it, or breaks it off when it was acknowledged before."""
         if is_error and self.open_at < inf:

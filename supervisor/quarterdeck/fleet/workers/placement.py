@@ -19,13 +19,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-from quarterdeck_protocol.spawn_orders import Died, Forked, Report, SpawnOrder, WorkerKind
+from quarterdeck_protocol.spawn_orders import Died, Forked, Report, SpawnOrder
 from quarterdeck_sandbox import Machine, is_stopped, open_files_of_children
 
 from .process_handle import PidHandle
 from .zygote_silence import LOOK_S, ZygoteSilence
 
-NEEDED: Final = ("quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol", "mcp", "msgspec", "psutil")
+NEEDED: Final = ("quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol", "httpx2", "msgspec", "psutil")
 """Packages whose folders an isolated interpreter is told, wherever they were installed."""
 
 INHERITED: Final = (
@@ -79,38 +79,38 @@ def forks_workers() -> bool:
 
 
 def start_zygote_early() -> None:
-    """Start the zygote of most servers before there is a loop: it imports beside us; the first placement takes it.
+    """Start the zygote before there is a loop: it imports while we do; the first placement takes it.
 
     For programs that will have servers.  It ends with us, also where nobody takes it.
     """
-    if forks_workers() and WorkerKind.STDIO not in _early:
-        _early[WorkerKind.STDIO] = _start_zygote(WorkerKind.STDIO)
+    if forks_workers() and not _early:
+        _early.append(_start_zygote())
 
 
-def _start_zygote(kind: WorkerKind) -> "tuple[subprocess.Popen[bytes], socket.socket]":
+def _start_zygote() -> "tuple[subprocess.Popen[bytes], socket.socket]":
     """Its process, and our end of its control socket."""
     ours, theirs = socket.socketpair()
     with theirs:
-        process = isolated("quarterdeck_worker.zygote", kind, str(theirs.fileno()), pass_fds=[theirs.fileno()])
+        process = isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])
     ours.setblocking(False)  # noqa: FBT003 - takes no keyword
     return process, ours
 
 
-_early: "Final[dict[WorkerKind, tuple[subprocess.Popen[bytes], socket.socket]]]" = {}
-"""Zygotes that nobody has taken yet."""
+_early: "Final[list[tuple[subprocess.Popen[bytes], socket.socket]]]" = []
+"""The zygote that nobody has taken yet."""
 
 
 class ZygotePlacement:
     """One zygote process and its forks."""
 
-    def __init__(self, kind: WorkerKind, on_lost: Callable[[int], None]) -> None:
+    def __init__(self, on_lost: Callable[[int], None]) -> None:
         """Start the zygote without waiting for it.
 
         `on_lost` is told when it dies unasked, and how many workers it had; it owes a `close`.
         """
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
-        self._process, ours = _early.pop(kind) if kind in _early else _start_zygote(kind)
+        self._process, ours = _early.pop() if _early else _start_zygote()
         self._control = ours
         self._starting: dict[int, tuple[asyncio.Future[SpawnedWorker], OnExit]] = {}
         self._exits: dict[int, tuple[OnExit, PidHandle]] = {}
@@ -258,14 +258,13 @@ class FreshPlacement:
 
     machine: Machine | None = None
 
-    def __init__(self, kind: WorkerKind) -> None:
-        self._kind = kind
+    def __init__(self) -> None:
         self._workers: dict[int, tuple[subprocess.Popen[bytes], asyncio.Task[None]]] = {}
 
     async def spawn(self, order: SpawnOrder, on_exit: OnExit) -> SpawnedWorker:
         """See `Placement`."""
         # Not in a thread: cancelled there, an unknown process would be started.
-        process = isolated("quarterdeck_worker.main", self._kind, stdin=subprocess.PIPE)
+        process = isolated("quarterdeck_worker.main", stdin=subprocess.PIPE)
         assert process.stdin is not None
         # Left open: it closes when we die, and the worker hears of that.
         owner = process.stdin

@@ -23,7 +23,7 @@ from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import Side
 from quarterdeck_protocol.link.frames import MAX_RESULT_BYTES, OpenOrder, ServerStart
 from quarterdeck_protocol.link.session import Link
-from quarterdeck_protocol.spawn_orders import SpawnOrder, WorkerKind
+from quarterdeck_protocol.spawn_orders import SpawnOrder
 from quarterdeck_sandbox import TreeMonitor, sweep_cgroups, try_cgroups, waited_s
 
 from .handle import WorkerHandle, WorkerListener
@@ -42,7 +42,7 @@ class Runtime:
         self._users = 0
         self._generation = 0
         self._router = Router(directory.socket_path(SOCKET_NAME))
-        self._sources: dict[WorkerKind, Placement] = {}
+        self._source: Placement | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._monitor: TreeMonitor | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -80,7 +80,8 @@ class Runtime:
             if self._users:
                 return
             del _runtimes[loop]
-            await asyncio.gather(*(source.close() for source in self._sources.values()))
+            if self._source is not None:
+                await self._source.close()
             if self._watching is not None:
                 self._watching.cancel()
             if self._launches is not None:
@@ -93,10 +94,13 @@ class Runtime:
         self,
         name: str,
         listener: WorkerListener,
-        kind: WorkerKind = WorkerKind.STDIO,
         max_result_bytes: int = MAX_RESULT_BYTES,
+        *,
+        is_remote: bool = False,
     ) -> WorkerHandle:
-        """A new worker of this kind that has proved itself, and may send results of at most so many bytes.
+        """A new worker that has proved itself, and may send results of at most so many bytes.
+
+        `is_remote`: for a server behind a URL.
 
         Raises:
             ProtocolFault: `spawn_failed`, when none could be started or it died first.
@@ -112,8 +116,8 @@ class Runtime:
         handle.attach(driver)
         handle.forget = lambda: self._router.forget(token, way)
         try:
-            order = SpawnOrder(self._generation, self._router.address, token.hex())
-            worker = await self._spawn(kind, order, handle.on_exit)
+            order = SpawnOrder(self._generation, self._router.address, token.hex(), is_remote)
+            worker = await self._spawn(order, handle.on_exit)
             handle.pid, handle.kill = worker.pid, worker.kill
             driver.expect(partial(waited_s, worker.pid))
             await handle.greeted
@@ -129,34 +133,32 @@ class Runtime:
             raise
         return handle
 
-    async def _spawn(self, kind: WorkerKind, order: SpawnOrder, on_exit: OnExit) -> SpawnedWorker:
+    async def _spawn(self, order: SpawnOrder, on_exit: OnExit) -> SpawnedWorker:
         try:
-            return await self._workers(kind).spawn(order, on_exit)
+            return await self._workers().spawn(order, on_exit)
         except OSError as error:
             # The zygote died since it was last needed: nothing was started, and another one is.
             _log.debug("starting another zygote: %s", error)
-            return await self._workers(kind).spawn(order, on_exit)
+            return await self._workers().spawn(order, on_exit)
 
-    def _workers(self, kind: WorkerKind) -> Placement:
-        """What starts workers of this kind, itself started for the first of them."""
-        if kind not in self._sources:
-            if forks_workers():
-                self._sources[kind] = ZygotePlacement(kind, partial(self._zygote_lost, kind))
-            else:
-                self._sources[kind] = FreshPlacement(kind)
-        return self._sources[kind]
+    def _workers(self) -> Placement:
+        """What starts workers, itself started for the first of them."""
+        if self._source is None:
+            self._source = ZygotePlacement(self._zygote_lost) if forks_workers() else FreshPlacement()
+        return self._source
 
-    def _zygote_lost(self, kind: WorkerKind, workers: int) -> None:
-        _log.error("a zygote died (%s), and its %d workers with it; another one is started for the next", kind, workers)
-        self._start(self._sources.pop(kind).close())
+    def _zygote_lost(self, workers: int) -> None:
+        _log.error("the zygote died, and its %d workers with it; another one is started for the next", workers)
+        lost, self._source = self._source, None
+        assert lost is not None
+        self._start(lost.close())
         if workers:  # which are wanted again; a zygote that died before it had any might do so for ever
-            self._workers(kind)
+            self._workers()
 
     async def prepare(self, order: OpenOrder) -> OpenOrder:
         """The order with what its worker need not find out; after `start_worker`."""
         if self._launches is None:
-            source = self._sources.get(WorkerKind.STDIO)
-            machine = source.machine if source is not None else None
+            machine = self._source.machine if self._source is not None else None
             if machine is None:
                 return order
             self._launches = PreparedLaunches(machine)
@@ -176,9 +178,9 @@ class Runtime:
             self._watching = self._start(self._monitor.run())
         return self._monitor
 
-    def warm_up(self, kind: WorkerKind = WorkerKind.STDIO) -> None:
-        """Start the zygote of such servers now, so that its imports run beside ours."""
-        self._workers(kind)
+    def warm_up(self) -> None:
+        """Start the zygote now, so that it imports while we do."""
+        self._workers()
 
     def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -16,13 +16,12 @@ from mcp.client.subscriptions import listen
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 from support.clients.direct_client import without_envelope
+from support.clients.sdk_greeting import greet, list_all
 from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, MODERN, Answer, JsonObject
 from support.servers.scripted_session import scripted_session
 
-from quarterdeck_protocol.link.frames import ServerCard
 from quarterdeck_protocol.mcp.client import HANDSHAKE_REVISIONS, events
-from quarterdeck_worker.remote.handshake import greet
-from quarterdeck_worker.remote.requests import list_items
+from quarterdeck_protocol.mcp.client.greeting import LISTS
 
 from .relays import ANSWERS, Talk
 
@@ -88,16 +87,20 @@ HANDSHAKES: list[JsonObject] = [
 ]
 
 
-async def sdk_greeting(answers: dict[str, Answer], forced: str | None) -> tuple[ServerCard | None, list[Any]]:
+async def sdk_greeting(answers: dict[str, Answer], forced: str | None) -> tuple[tuple[Any, ...] | None, list[Any]]:
     """Who the server is to the SDK, None where the greeting fails, and what it heard."""
     async with scripted_session(answers, client_info=US, log_level="info") as (session, server):
         try:
-            card = await greet(session, forced)
+            await greet(session, forced)
         except (MCPError, RuntimeError, ValidationError):
             return None, comparable(server.asked)
-        if card.era != MODERN:
+        if session.protocol_version != MODERN:
             await server.until("notifications/initialized")
-        return card, comparable(server.asked)
+        info = session.server_info or types.Implementation(name="", version="")
+        lists = {name: getattr(session.server_capabilities, name, None) for name in LISTS}
+        announces = {name for name, each in lists.items() if each is not None and each.list_changed}
+        who = (info.name, info.version, session.instructions or "", info.title or "", announces)
+        return (session.protocol_version, *who), comparable(server.asked)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -119,16 +122,9 @@ def test_a_server_is_greeted_over_lines_as_by_the_sdks_session(
     assert said == heard
     server = talked.relay.server
     assert (server is None) is (card is None)
-    if server is not None and card is not None:
-        told = (
-            server.era,
-            server.name,
-            server.version,
-            server.instructions,
-            server.title,
-            tuple(sorted(server.announces)),
-        )
-        assert told == (card.era, card.name, card.version, card.instructions, card.title, card.announces)
+    if server is not None:
+        who = (server.name, server.version, server.instructions, server.title, server.announces)
+        assert (server.era, *who) == card
 
 
 # Requests
@@ -288,7 +284,7 @@ async def test_a_list_is_taken_as_through_the_sdk(era: str) -> None:
     }
     answers: dict[str, Answer] = {"tools/list": lambda params: pages[params.get("cursor")]}
     async with scripted_session(answers, era, client_info=US, log_level="info") as (session, server):
-        listed = await list_items(session, "tools")
+        listed = await list_all(session, "tools/list", "tools")
         heard = comparable(server.asked)
     talked = Talk({**ANSWERS, **answers}, forced=era)
     talked.heard.clear()
@@ -297,7 +293,7 @@ async def test_a_list_is_taken_as_through_the_sdk(era: str) -> None:
     assert comparable(talked.heard) == heard
     end = talked.told.pop()
     assert isinstance(end, events.Listed)
-    assert json.loads(end.items) == json.loads(listed)
+    assert json.loads(end.items) == listed
 
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])

@@ -14,12 +14,12 @@ from mcp.client.subscriptions import listen
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter
 from support.clients.direct_client import without_envelope
+from support.clients.sdk_greeting import greet
 from support.servers.greetings import LEGACY, MODERN, JsonObject
 from support.servers.whole_server import ANSWERS, QUESTIONS, served, served_lines
 from support.waiting import PATIENCE_S
 
 from quarterdeck_protocol.mcp.client import MEMBERS, Client, Relay, events
-from quarterdeck_worker.remote.handshake import greet
 
 pytestmark = [
     pytest.mark.anyio,

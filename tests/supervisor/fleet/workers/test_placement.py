@@ -29,7 +29,7 @@ from quarterdeck.fleet.workers.placement import (
     isolated,
     start_zygote_early,
 )
-from quarterdeck_protocol.spawn_orders import Died, Forked, WorkerKind
+from quarterdeck_protocol.spawn_orders import Died, Forked
 from quarterdeck_sandbox import Machine
 
 pytestmark = pytest.mark.anyio
@@ -309,7 +309,7 @@ async def test_a_fresh_interpreter_gets_its_order_and_tells_its_end(how: str, mo
     """Where fork does not serve nothing would start, or be left behind."""
     made = PlayedInterpreter()
     monkeypatch.setattr(placement_module, "isolated", lambda *_, **__: made)
-    placement = FreshPlacement(WorkerKind.STDIO)
+    placement = FreshPlacement()
     exits: list[int | None] = []
     assert (await placement.spawn(ORDER, exits.append)).pid == 4711
     assert made.written == msgspec.json.encode(ORDER) + b"\n"
@@ -358,21 +358,21 @@ def test_what_an_isolated_interpreter_needs_must_be_installed(monkeypatch: pytes
 
 
 async def test_a_zygote_that_was_started_early_is_taken_by_the_first_placement(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be started twice, or import for nobody; or two decks have the workers of one."""
+    """It would be started twice, or import for nobody; or two decks have one."""
     started: list[tuple[str, ...]] = []
 
     def isolated(*words: str, pass_fds: list[int]) -> PlayedZygote:
-        started.append(words[:2])
+        started.append(words[:1])
         return PlayedZygote(pass_fds[0])
 
     monkeypatch.setattr(placement_module, "isolated", isolated)
     monkeypatch.delenv(SPAWN_VARIABLE, raising=False)
     start_zygote_early()
     start_zygote_early()
-    assert started == [("quarterdeck_worker.zygote", "stdio")]
+    assert started == [("quarterdeck_worker.zygote",)]
     placements = []
-    for kind, count in ((WorkerKind.REMOTE, 2), (WorkerKind.STDIO, 2), (WorkerKind.STDIO, 3)):
-        placements.append(ZygotePlacement(kind, lambda _: None))
+    for count in (1, 2):
+        placements.append(ZygotePlacement(lambda _: None))
         assert len(started) == count
     for placement in placements:
         await placement.close()

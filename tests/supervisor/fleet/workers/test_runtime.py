@@ -22,7 +22,7 @@ from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import LinkTerms, Side
 from quarterdeck_protocol.link.session import Link
-from quarterdeck_protocol.spawn_orders import SpawnOrder, WorkerKind
+from quarterdeck_protocol.spawn_orders import SpawnOrder
 from quarterdeck_worker.main import Dealer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
@@ -62,8 +62,7 @@ class PlayedPlacement:
     pid = 0
     machine = None
 
-    def __init__(self, kind: WorkerKind, on_lost: Callable[[int], None] = lambda _: None) -> None:
-        self.kind = kind
+    def __init__(self, on_lost: Callable[[int], None] = lambda _: None) -> None:
         self.on_lost = on_lost
         self.orders: list[SpawnOrder] = []
         self.exits: list[Callable[[int | None], None]] = []
@@ -223,25 +222,6 @@ async def test_a_zygote_that_had_workers_is_replaced_at_once_and_one_that_had_no
     assert len(placements) == 3
     await runtime.release()
     handle.driver.close()
-
-
-async def test_the_loss_of_one_zygote_loses_only_its_workers(placements: list[PlayedPlacement]) -> None:
-    """Every server that is a process here would be restarted because a library for remote ones crashed."""
-    runtime = await Runtime.acquire()
-    owners = Owner(), Owner()
-    kinds = WorkerKind.STDIO, WorkerKind.REMOTE
-    handles = [await runtime.start_worker("a", owner, kind) for owner, kind in zip(owners, kinds, strict=True)]
-    assert [placement.kind for placement in placements] == [*kinds]
-    placements[1].on_lost(1)
-    assert [placement.kind for placement in placements] == [*kinds, WorkerKind.REMOTE]
-    handles.append(await runtime.start_worker("b", Owner(), WorkerKind.STDIO))
-    handles.append(await runtime.start_worker("c", Owner(), WorkerKind.REMOTE))
-    assert [placement.closed for placement in placements] == [0, 1, 0]
-    assert [len(placement.orders) for placement in placements] == [2, 1, 1]
-    await runtime.release()
-    assert [placement.closed for placement in placements] == [1, 1, 1]
-    for handle in handles:
-        handle.driver.close()
 
 
 async def test_a_worker_that_dies_before_it_spoke_is_lost_at_once(

@@ -1,0 +1,280 @@
+"""One MCP connection: carries the relay's lines, hands its events on, and gives it the time.
+
+The relay knows the protocol and judges every line (`quarterdeck_protocol.mcp.client`).  A carrier brings the lines to
+the server and back: its pipes (`stdio.pipe`), HTTP (`http.carrier`), or a session of the SDK in the supervisor.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Final, Protocol, assert_never
+
+from msgspec.structs import replace
+
+from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
+from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
+from quarterdeck_protocol.link.frames import AskAnswer, Call, Forward, ListKind, OpenOrder, ServerCard
+from quarterdeck_protocol.mcp.client import METHODS, Client, Refusal, Relay, events
+from quarterdeck_protocol.mcp.jsonrpc import SplitResult
+from quarterdeck_protocol.questions import askable
+
+from .notifications import Notifier
+from .server import OnEnd, first_of
+
+CLIENT: Final = Client(CLIENT_NAME, CLIENT_VERSION)
+"""Who we say we are to servers."""
+
+UNASKABLE: Final = (-32603, "too much waits already: this cannot be asked now")
+"""The error that answers a server's request that cannot be passed on."""
+
+TOO_MANY: Final = FaultRecord(FaultKind.TOOL_ERROR, "too many calls wait already", "busy", Delivery.NOT_SENT)
+
+
+class Carrier(Protocol):
+    """Brings lines to one server; calls its connection's `receive`, `fail`, `flush` and `end`."""
+
+    @property
+    def can_write(self) -> bool:
+        """Whether the server takes more."""
+
+    def refusal(self) -> FaultRecord | None:
+        """Return why the server takes no more; None when it does."""
+
+    def write(self, lines: bytes) -> None:
+        """Send whole lines, each a message with its end."""
+
+
+class Connection:
+    """See the module; what a worker asks once it is greeted.
+
+    Attributes:
+        greeting: the outcome of the greeting; never set when the connection ends first.
+        ended: set when nothing more will be read.
+        card: the server's description of itself; empty until it is greeted.
+        lines: how many lines the server wrote.
+        junk_lines: how many of those are no messages.
+    """
+
+    def __init__(
+        self,
+        order: OpenOrder,
+        notifier: Notifier,
+        on_end: OnEnd,
+        on_junk: Callable[[bytes], None] = lambda _: None,
+        pid: int | None = None,
+    ) -> None:
+        """Prepare a connection; `begin` starts it.
+
+        Args:
+            order: names the revision, the bounds, and the capabilities of whoever asks.
+            notifier: takes what the server says unasked.
+            on_end: takes the end of each request that is not cancelled, once.
+            on_junk: takes each line that is no message.
+            pid: of the server's process; None for one that is not ours.
+        """
+        self._notifier = notifier
+        self._on_end = on_end
+        self._on_junk = on_junk
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+        self._listened = 0
+        self._carrier: Carrier
+        self.greeting: asyncio.Future[events.Server | events.GreetingFailed] = self._loop.create_future()
+        self.ended = asyncio.Event()
+        self.junk_lines = 0
+        self.lines = 0
+        self.card = ServerCard(era="", pid=pid)
+        capabilities = order.capabilities.encode()
+        self._relay = Relay(
+            replace(CLIENT, handshake=capabilities),
+            now=monotonic(),
+            max_bytes=order.max_result_bytes,
+            forced=order.protocol,
+            newer_first=order.newer_first,
+            offers=askable(capabilities),
+        )
+
+    def begin(self, carrier: Carrier) -> None:
+        """Greet the server; the carrier is the caller's to close."""
+        self._carrier = carrier
+        self.flush()
+
+    async def greeted(self) -> events.Server | events.GreetingFailed | None:
+        """Wait for the outcome of the greeting; None where the connection ends first."""
+        await first_of(lambda: asyncio.wait((self.greeting,)), self.ended.wait)
+        return self.greeting.result() if self.greeting.done() else None
+
+    # What is asked of the server
+
+    def call(self, call: Call, arguments: bytes) -> FaultRecord | None:
+        """Run a tool; returns why it was not begun, None when it was."""
+        if (refused := self._carrier.refusal()) is not None:
+            return refused
+        number, given = call.request_id, arguments or b"{}"
+        client = _caller(call) if call.capabilities or call.log_level else None
+        return self._begun(
+            self._relay.call(number, call.tool, given, meta=call.meta, progress=call.progress, client=client)
+        )
+
+    def forward(self, request: Forward, params: bytes) -> FaultRecord | None:
+        """Pass any request on, as `call`."""
+        if (refused := self._carrier.refusal()) is not None:
+            return refused
+        number, method = request.request_id, request.method
+        client = _caller(request) if request.capabilities or request.log_level else None
+        return self._begun(
+            self._relay.request(number, method, params, meta=request.meta, progress=request.progress, client=client)
+        )
+
+    def list_items(self, request_id: int, kind: ListKind) -> FaultRecord | None:
+        """Take a whole list, as `call`; it ends in one JSON array as the result's body."""
+        if (refused := self._carrier.refusal()) is not None:
+            return refused
+        return self._begun(self._relay.list_all(request_id, METHODS[kind], monotonic()))
+
+    def answer(self, answer: AskAnswer, body: bytes) -> None:
+        """Answer what the server asked; harmless when that has ended."""
+        if answer.code:
+            self._relay.refuse(answer.ask_id, answer.code, answer.message, body)
+        else:
+            self._relay.answer(answer.ask_id, body)
+        self.flush()
+
+    def tell(self, method: str, params: bytes) -> None:
+        """Pass a notification on; dropped when the server takes no more: what is told unasked can be missed."""
+        if self._carrier.can_write:
+            self._relay.notify(method, params)
+            self.flush()
+
+    def listen(self, uris: tuple[str, ...]) -> None:
+        """Have a modern server tell of changes of these resources and no others; an older one is asked."""
+        server = self._relay.server
+        if server is not None and server.is_modern:
+            self._listened = len(uris)
+            self._relay.listen(self.card.announces, uris)
+            self.flush()
+
+    def cancel(self, request_id: int, reason: str) -> None:
+        """Give a request up and tell the server; harmless when it has ended."""
+        self._relay.cancel(request_id, reason)
+        self.flush()
+
+    def close(self) -> None:
+        """Leave the loop."""
+        self.greeting.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nobody waits for the server: it is greeted, and no request is open."""
+        return self.greeting.done() and self._relay.is_idle
+
+    def awaits(self, wire_id: int) -> bool:
+        """Whether the request with this id on the wire still waits for its answer."""
+        return self._relay.awaits(wire_id)
+
+    def _begun(self, refusal: Refusal | None) -> FaultRecord | None:
+        if refusal is not None:
+            return TOO_MANY
+        self._write()
+        return None
+
+    # What the carrier brings
+
+    def receive(self, line: bytes, to: int = 0) -> None:
+        """Take a line without its end; `to` as for `Relay.receive`."""
+        self.lines += 1
+        happened = self._relay.receive(line, monotonic(), to)
+        if len(happened) == 1 and isinstance(answered := happened[0], events.Answered):
+            self._on_end(answered.request_id, answered.result)  # and nothing else follows: most of all lines
+        else:
+            self._take(happened)
+
+    def fail(self, wire_id: int, fault: FaultRecord, *, is_passing: bool = False) -> None:
+        """End a request that cannot be delivered, or answered; arguments as for `Relay.fail`."""
+        self._take(self._relay.fail(wire_id, fault, monotonic(), is_passing=is_passing))
+
+    def end(self) -> None:
+        """Nothing more will be read."""
+        self.ended.set()
+
+    def flush(self) -> None:
+        """Write what the relay has to say, and have it called again when it wants to be."""
+        self._write()
+        if (wake_at := self._relay.wake_at) < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = wake_at
+            self._timer = self._loop.call_at(wake_at, self._ring)
+
+    def _write(self) -> None:
+        if self._carrier.can_write and (lines := self._relay.take()):
+            self._carrier.write(lines)
+
+    def _ring(self) -> None:
+        self._timer, self._timer_at = None, float("inf")
+        self._take(self._relay.advance(monotonic()))
+
+    def _take(self, happened: Sequence[events.Event]) -> None:
+        for event in happened:
+            match event:
+                case events.Answered(request_id, result):
+                    self._on_end(request_id, result)
+                case events.Progressed(request_id, progress, total, message):
+                    self._notifier.progress(request_id, progress, total, message)
+                case events.Listed(request_id, items):
+                    self._on_end(request_id, SplitResult(items))
+                case events.Refused() | events.Spoiled() | events.ListingFailed():
+                    self._on_end(event.request_id, events.fault_of(event))
+                case events.Failed(request_id, fault):
+                    self._on_end(request_id, fault)
+                case events.Logged() | events.Changed() | events.Updated() | events.Noted():
+                    self._notifier.said(event)
+                case events.Asked(ask_id, method, params):
+                    if not self._notifier.asked(ask_id, method, params):
+                        self._relay.refuse(ask_id, *UNASKABLE)
+                case events.AskEnded(ask_id):
+                    self._notifier.ask_ended(ask_id)
+                case events.Greeted(server):
+                    self._greeted(server)
+                case events.GreetingFailed():
+                    self._settle(event)
+                case events.Junk(line):
+                    self.junk_lines += 1
+                    self._on_junk(line)
+                case events.Listening():
+                    if self._listened:
+                        self._notifier.listening(self._listened)
+                case events.Expired():
+                    pass  # deadlines are the link's
+                case _:
+                    assert_never(event)
+        self.flush()
+
+    def _greeted(self, server: events.Server) -> None:
+        self.card = ServerCard(
+            server.era,
+            self.card.pid,
+            server.name,
+            server.version,
+            server.instructions,
+            tuple(sorted(server.announces)),
+            server.title,
+            server.capabilities,
+            server.info,
+        )
+        if server.announces and server.is_modern:
+            self._relay.listen(self.card.announces)
+        self._settle(server)
+
+    def _settle(self, outcome: events.Server | events.GreetingFailed) -> None:
+        if not self.greeting.done():
+            self.greeting.set_result(outcome)
+
+
+def _caller(request: Call | Forward) -> Client:
+    """As whom a request is made, where the era says so with each."""
+    level = request.log_level or CLIENT.log_level
+    return replace(CLIENT, capabilities=request.capabilities or CLIENT.capabilities, log_level=level)

@@ -1,1 +1,0 @@
-"""A server behind a URL, or a session that somebody else made: both by the SDK.  Nothing here knows of `stdio`."""

@@ -5,20 +5,26 @@ import sys
 
 import pytest
 
-LOADED = "import sys; print(*sys.modules)"
+CODE = """
+import sys
+from importlib import import_module
+from quarterdeck_worker import zygote
+{}
+print(*sys.modules)
+"""
 
 
 @pytest.mark.parametrize(
     ("code", "has_http"),
     [
-        ("from quarterdeck_worker import zygote; zygote.rehearse()", False),
-        ("from quarterdeck_worker import zygote; from importlib import import_module; import_module(zygote.HTTP)", True),
+        ("zygote.rehearse()", False),
+        ("import_module(zygote.HTTP)", True),
     ],
     ids=["a process", "a URL"],
 )
 def test_no_worker_loads_the_sdk_and_one_of_a_process_no_http(code: str, has_http: bool) -> None:
     """Each worker would be several times as large and start later, for what it does not use."""
-    ran = subprocess.run([sys.executable, "-c", f"{code}; {LOADED}"], capture_output=True, text=True, check=True)
+    ran = subprocess.run([sys.executable, "-c", CODE.format(code)], capture_output=True, text=True, check=True)
     loaded = set(ran.stdout.split())
     assert not loaded & {"mcp", "mcp_types", "pydantic", "quarterdeck", "starlette"}
     assert ("httpx2" in loaded) is has_http

@@ -173,7 +173,7 @@ def test_a_zygote_whose_owner_left_early_ends_without_a_word(monkeypatch: pytest
     """A command that ends quickly would end with a traceback on the user's terminal."""
     ours, theirs = socket.socketpair()
     ours.close()
-    monkeypatch.setattr(zygote_module, "serve", lambda control, _: control.sendall(b"that it can fork"))
+    monkeypatch.setattr(zygote_module, "serve", lambda control: control.sendall(b"that it can fork"))
     monkeypatch.setattr(zygote_module, "_sweep", lambda: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(sys, "argv", ["zygote", str(theirs.detach())])

@@ -22,7 +22,7 @@ from quarterdeck_worker.server import Outcome, ServerFault
 
 from .passing_time import Time
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 CHANGED = {"method": "notifications/tools/list_changed"}
 
@@ -499,21 +499,22 @@ async def test_an_answer_without_a_message_ends_its_call(said: bytes) -> None:
         assert isinstance(await caller.call("good"), SplitResult)
 
 
-async def test_a_server_that_cannot_be_had_is_looked_for_once_more_and_then_lost() -> None:
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_a_server_that_broke_off_is_looked_for_once_more_before_it_is_lost(is_there: bool) -> None:
     """One broken connection would end a session, or a dead server look ready for ever."""
-    is_dead = False
 
-    def note(one: HttpAsked) -> Said:
-        return answer(500) if is_dead and one.message.get("method") == "tools/call" else None
+    def note(asked: HttpAsked) -> Said:
+        return b"garbage\r\n\r\n" if asked.message.get("method") == "ping" and not is_there else None
 
-    async def play(one: HttpAsked) -> bytes | None:
-        return None
-
-    async with calling(play, notes=note) as caller:
-        assert (await caller.fault("x")).code == "server_lost"
-        is_dead = True
-        assert (await caller.fault("x")).code == "server_error"
-        assert caller.loss is None, "it answers pings"
+    async with calling(fails_with(None), notes=note) as caller:
+        assert (await caller.fault("bad")).code == "server_lost"
+        if is_there:
+            assert isinstance(await caller.call("good"), SplitResult)
+            assert caller.loss is None
+        else:
+            await caller.is_lost.wait()
+            assert caller.loss is not None
+            assert (caller.loss.kind, caller.loss.code) == (FaultKind.TRANSPORT, "server_lost")
 
 
 async def test_a_remote_server_that_cannot_be_reached_is_a_transport_fault_with_its_url() -> None:

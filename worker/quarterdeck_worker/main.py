@@ -21,12 +21,13 @@ from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import Channel, LinkDriver, OnEnd, OnMessage
 from quarterdeck_protocol.link.events import Side
 from quarterdeck_protocol.link.frame_bytes import WireLimits
+from quarterdeck_protocol.link.frames import OpenOrder, StdioServer
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, handshake
 from quarterdeck_protocol.spawn_orders import SpawnOrder
 from quarterdeck_sandbox import OomScore, adopt_orphans, give_back_large_blocks, kill_descendants, raise_oom_score
 
-from .server import RunServer, run_server
+from .server import RunServer, ServerRun
 from .worker import Worker
 
 RETRY_S: Final = 0.1
@@ -66,6 +67,19 @@ def be_quiet() -> None:
     """Log only what is fatal.  A zygote does it for all its workers: it costs each of them a millisecond."""
     logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr, format="quarterdeck worker: %(message)s")
     warnings.simplefilter("ignore")
+
+
+async def run_server(order: OpenOrder, run: ServerRun) -> None:
+    """Run the server that the order names; see `RunServer`."""
+    # Imported when it is needed: most workers have a process for a server, and no use for HTTP.
+    if isinstance(order.server, StdioServer):
+        from .stdio.run import run_process
+
+        await run_process(order, run)
+    else:
+        from .http.run import run_remote
+
+        await run_remote(order, run)
 
 
 async def serve(order: SpawnOrder, owner_fd: int | None = None, run_server: RunServer = run_server) -> int:

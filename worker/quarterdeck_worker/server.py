@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from quarterdeck_protocol.faults import Dossier, FaultRecord
-from quarterdeck_protocol.link.frames import MAX_BEARER_BYTES, OpenOrder, ServerStart, StdioServer
+from quarterdeck_protocol.link.frames import MAX_BEARER_BYTES, OpenOrder, ServerStart
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 
 from .notifications import Notifier
@@ -109,19 +109,6 @@ RunServer = Callable[[OpenOrder, ServerRun], Awaitable[None]]
 
 Cancelling ends it too, leaving nothing.  Raises `ServerFault`: it ended by itself, or never began.
 """
-
-
-async def run_server(order: OpenOrder, run: ServerRun) -> None:
-    """Run the server that the order names; see `RunServer`."""
-    # Imported when it is needed: most workers have a process for a server, and no use for HTTP.
-    if isinstance(order.server, StdioServer):
-        from .stdio.run import run_process
-
-        await run_process(order, run)
-    else:
-        from .http.run import run_remote
-
-        await run_remote(order, run)
 
 
 async def be_open(connection: "Connection", run: ServerRun, until_lost: Callable[[], Awaitable[FaultRecord]]) -> None:

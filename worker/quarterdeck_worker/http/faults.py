@@ -1,4 +1,4 @@
-"""Faults of a remote server: of a request that HTTP refused or lost, of a start, and of the whole connection.  Pure.
+"""Faults of a remote server: of a request that HTTP refused or lost, of a start, and of the whole connection.
 
 A request is reported as not sent only where the status says that it was not carried out.  Of a URL only its origin is
 told: the rest may be a key.

@@ -81,19 +81,17 @@ async def test_decks_are_reached_by_path_and_by_token_and_each_by_its_own_alone(
     config = folder / "api" / "mcp.json"
     bound, free = token("ci", "--deck", str(config)), token("free")
     by_path = url.replace("/mcp", "/decks/api/mcp")
-    for mode in ("legacy", "auto"):
-        for where, shown, server in (
-            (url, owner, "mine"),
-            (by_path, owner, "theirs"),
-            (url, bound, "theirs"),
-            (by_path, bound, "theirs"),
-            (url, free, "mine"),
-        ):
-            async with connected(where, shown, mode) as client:
-                assert await servers_of(client) == {server}
-                for _ in range(2):  # the long way, then the short one
-                    result = await client.call_tool(f"{server}__echo", {"text": where})
-                    assert result.content[0].text == where  # type: ignore[union-attr]
+    for where, shown, server in (
+        (url, owner, "mine"),
+        (by_path, owner, "theirs"),
+        (url, bound, "theirs"),
+        (by_path, bound, "theirs"),
+        (url, free, "mine"),
+    ):
+        async with connected(where, shown) as client:
+            assert await servers_of(client) == {server}
+            result = await client.call_tool(f"{server}__echo", {"text": where})
+            assert result.content[0].text == where  # type: ignore[union-attr]
 
     def refusal(path: str, shown: str) -> tuple[int, str]:
         answer = posted(url.replace("/mcp", path), shown)

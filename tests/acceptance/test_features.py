@@ -86,7 +86,11 @@ class Bench:
         return self._clients[name]
 
 
-@pytest.fixture(scope="module", params=CELLS, ids=lambda cell: f"{cell.client.name}-to-{cell.server.name}".lower())
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(cell, marks=pytest.mark.nightly) if cell in ACROSS else cell for cell in CELLS],
+    ids=lambda cell: f"{cell.client.name}-to-{cell.server.name}".lower(),
+)
 def bench(request: pytest.FixtureRequest) -> Iterator[tuple[Cell, Bench]]:
     """One cell's."""
     with short_folder() as root, pytest.MonkeyPatch.context() as patch, no_leftovers(DEADLINE_S):

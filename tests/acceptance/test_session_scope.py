@@ -78,7 +78,7 @@ async def test_each_session_over_http_has_its_own_process(folder: Path) -> None:
     url = quarterdeck_json_forked("up", "--http", "127.0.0.1:0")["http"]["url"]
     owner = read_token(token_path())
     async with connected(url, owner) as one, connected(url, owner) as two:
-        for each in (one, two, one, two):  # the long way, then the short one
+        for each in (one, two):
             await each.list_tools()
             assert not (await each.call_tool("s__echo", {"text": "x"})).is_error
         assert [each.own_servers for each in ask_daemon(daemon_dir(), Order.STATUS).clients] == [("s",), ("s",)]

@@ -90,22 +90,6 @@ def _null() -> TextIO:
     return open(os.devnull, "w", encoding="utf-8")
 
 
-async def direct_listing(
-    command: str, args: Sequence[str] = (), env: Mapping[str, str] | None = None
-) -> list[JsonObject]:
-    """The raw tool objects that a direct connection of its own lists."""
-    async with open_direct(command, args, env) as connection:
-        return await connection.list_tools()
-
-
-async def direct_call(
-    command: str, args: Sequence[str], env: Mapping[str, str] | None, tool: str, arguments: JsonObject
-) -> JsonObject:
-    """The raw result that a direct connection of its own gets for one call."""
-    async with open_direct(command, args, env) as connection:
-        return await connection.call(tool, arguments)
-
-
 def without_envelope(result: JsonObject) -> JsonObject:
     """The result without the keys that each hop mints anew, and without a `_meta` that held nothing else."""
     bare = {key: value for key, value in result.items() if key not in ENVELOPE_KEYS}

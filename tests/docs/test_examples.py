@@ -121,8 +121,13 @@ def test_every_configuration_is_read_without_a_complaint(block: Block, tmp_path:
     jsonschema.Draft202012Validator(config_schema()).validate(document)
 
 
+def slow_at_night(block: Block) -> object:
+    """The block; one that is a run of pytest with servers is tried by night, as the plugin has tests of its own."""
+    return pytest.param(block, marks=pytest.mark.nightly) if "def test_" in block.text else block
+
+
 @pytest.mark.process
-@pytest.mark.parametrize("block", blocks("python"), ids=lambda block: block.page)
+@pytest.mark.parametrize("block", map(slow_at_night, blocks("python")), ids=lambda block: block.page)
 def test_every_program_runs(block: Block, stage: Stage) -> None:
     """The first thing that somebody copies would not work."""
     stage.prepare(block.stage)

@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+import pytest
 from support.schemas.json_schemas import containers
 from support.servers.real_tools import read_servers
 
@@ -38,6 +39,7 @@ CALLS: Final = 20
 """Calls written for a tool from its own schema."""
 
 
+@pytest.mark.nightly
 def test_of_real_tools_nothing_that_the_server_admits_is_refused() -> None:
     """Breaks: tools that people use would stop working behind us."""
     refused, unproven, known = {}, {}, set[str]()

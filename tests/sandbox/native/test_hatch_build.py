@@ -14,7 +14,7 @@ from support.sandbox.gates import COMPILER_ONLY, COMPILERS
 
 from quarterdeck_sandbox.gate.program import version
 
-pytestmark = pytest.mark.process
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -14,6 +14,7 @@ import os
 import sys
 import traceback
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
@@ -46,6 +47,11 @@ def is_in_part(path: str, part: str) -> bool:
     return part == "all" or crc32(path.encode()) % PARTS == int(part)
 
 
+def is_core_alone(config: pytest.Config) -> bool:
+    """Whether nothing but the core is to be run."""
+    return config.option.markexpr == "core"
+
+
 class Tiers:
     """A plugin that gives each test its tier, and holds those of the core to it."""
 
@@ -60,6 +66,10 @@ class Tiers:
         self._found = ""
         settings.load_profile("ordinary" if self._part is None else "nightly")
         sys.addaudithook(self._audit)
+
+    def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> bool | None:
+        """Leave the journeys' files unread where the core alone is asked for."""
+        return True if is_core_alone(config) and collection_path == self._journeys else None
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Mark what has no tier."""

@@ -211,6 +211,7 @@ def test_there_is_a_case_for_every_rule() -> None:
     assert {rule for _, rule, _ in CASES.values()} == {*Rule} - {Rule.LIMIT}  # test_totals has the limits
 
 
+@pytest.mark.nightly
 def test_the_portable_form_takes_no_real_tool_away_from_a_provider(found: list[Verdict]) -> None:
     """Breaks: a tool that worked with a provider stops working behind us."""
     assert [one for one in found if one.after and not one.before] == []

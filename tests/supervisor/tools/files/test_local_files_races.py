@@ -19,7 +19,7 @@ from .races_at_calls import answer, at_every_moment
 TIMES: Final = 100
 """Of one verb against a thread: what no single change at a moment of ours shows."""
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly]
 
 
 @pytest.fixture

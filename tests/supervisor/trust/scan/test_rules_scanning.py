@@ -298,6 +298,7 @@ ALLOWED = {
 """What real tools may be told of: no false alarms, but what honest servers do and attackers do as well."""
 
 
+@pytest.mark.nightly
 def test_of_hundreds_of_real_tools_hardly_any_is_flagged() -> None:
     """Each beside all the others, as a user might have them: a scan that cries often is switched off."""
     servers = {server.name.replace("/", "-"): server.tools for server in read_servers()}

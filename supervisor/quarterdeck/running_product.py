@@ -240,7 +240,7 @@ class Product:
             portable_schemas: publish the portable input schemas instead of the servers' own.
             greeted_at: when the one client was greeted, monotonic: it may wait for its list since then.
         """
-        from quarterdeck.host.provider import (  # the SDK: a second of imports
+        from quarterdeck.host.provider import (
             ProviderHostInfo,
             create_provider_host,
         )

@@ -23,8 +23,8 @@ from support.serves.daemons import door, doors, shown_status
 from support.waiting import eventually
 
 from quarterdeck.daemon.place import daemon_dir, listen
-from quarterdeck.host.stdio.serve import MAX_IN_FLIGHT
 from quarterdeck_protocol.link.events import LinkTerms
+from quarterdeck_protocol.mcp.server.session import MAX_UNDER_WAY
 
 GREETING: Final = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT_INFO}
 
@@ -149,9 +149,9 @@ def test_every_request_that_may_be_under_way_is_answered_once_when_the_daemon_di
     with door(config) as client:
         client.initialize()
         client.list_tools()
-        asked = [client.send("tools/call", {"name": "s__hang", "arguments": {}}) for _ in range(MAX_IN_FLIGHT)]
+        asked = [client.send("tools/call", {"name": "s__hang", "arguments": {}}) for _ in range(MAX_UNDER_WAY)]
 
-        eventually(lambda: MAX_IN_FLIGHT in [each["calls"] for each in (shown_status() or {})["clients"]], DEADLINE_S)
+        eventually(lambda: MAX_UNDER_WAY in [each["calls"] for each in (shown_status() or {})["clients"]], DEADLINE_S)
         os.kill((shown_status() or {})["pid"], signal.SIGKILL)
         for number in asked:
             assert client.reply(number)["result"]["_meta"]["quarterdeck/fault"]["code"] == "daemon_lost"

@@ -3,7 +3,10 @@
 import asyncio
 import json
 import os
+import re
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +18,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from support.clients.raw_client import RawStdioClient
+from support.clients.raw_client import RawStdioClient, RpcError
 from support.config.places import row, write_config
 from support.processes.commands import (
     DEADLINE_S,
@@ -145,6 +148,26 @@ def test_initialize_is_answered_whatever_the_servers_do_and_stderr_is_all_struct
     assert "noisy is ready" in told
     assert "missing is faulted" in told
     assert "hunter2" not in told
+
+
+def test_serve_never_imports_the_sdk(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each start would take half a second more, and each process 30 MiB."""
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    with serving(config, "--own") as client:
+        client.initialize()
+        assert client.list_tools()
+        client.request("prompts/list")
+        with pytest.raises(RpcError):
+            client.request("things/unknown")
+        assert client.request("tools/call", {"name": "old__echo", "arguments": {"text": "a"}, "unknown": 1})
+        client.close_stdin()
+        client.process.wait(DEADLINE_S)
+        said = client.stderr_text()
+    script = "import quarterdeck.host.http.serve, quarterdeck.daemon.http_decks, quarterdeck.daemon.server"
+    said += subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stderr
+    modules = set(re.findall(r"^import time:.*\| +(\S+)$", said, re.MULTILINE))
+    assert {"quarterdeck.host.stdio.sink", "quarterdeck.host.http.serve"} <= modules
+    assert [name for name in modules if name.partition(".")[0] in ("mcp", "mcp_types")] == []
 
 
 @pytest.mark.anyio

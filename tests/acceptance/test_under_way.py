@@ -99,7 +99,7 @@ async def open_session(http: httpx2.AsyncClient, url: str) -> dict[str, str]:
     greeting = await http.post(url, headers=headers, json=request(-3, "initialize", asked))
     session = {**headers, "Mcp-Session-Id": greeting.headers["Mcp-Session-Id"], "MCP-Protocol-Version": "2025-11-25"}
     await http.post(url, headers=session, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
-    listed = result_in((await http.post(url, headers=session, json=request(-2, "tools/list", {}))).content)
+    listed = (await http.post(url, headers=session, json=request(-2, "tools/list", {}))).json()["result"]
     assert "s__hang" in {tool["name"] for tool in listed["tools"]}
     return session
 
@@ -107,13 +107,6 @@ async def open_session(http: httpx2.AsyncClient, url: str) -> dict[str, str]:
 def request(number: int, method: str, asked: dict[str, Any]) -> dict[str, Any]:
     """One request."""
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": asked}
-
-
-def result_in(stream: bytes) -> dict[str, Any]:
-    """The result in a stream of events."""
-    (data,) = [line.removeprefix(b"data:") for line in stream.splitlines() if line.startswith(b"data: {")]
-    result: dict[str, Any] = json.loads(data)["result"]
-    return result
 
 
 def test_a_servers_death_is_no_refusal_of_the_next_calls(config: Path) -> None:

@@ -1,6 +1,6 @@
 """The daemon on HTTP: where it listens, or why not, and who has come that way.
 
-Apart from `http_decks`, which imports the SDK: most daemons never listen.
+Apart from `http_decks`, which imports the HTTP server: most daemons never listen.
 """
 
 import asyncio
@@ -255,7 +255,7 @@ class HttpListening:
             self._drop_offered()
             self._bound_for = options.bind, options.port
             self.on_listener()
-        # The SDK and uvicorn take most of a second to import; early clients wait.
+        # Uvicorn takes a while to import; early clients wait.
         await imported(f"{__package__}.http_decks")
         from quarterdeck.host.http.serve import HttpFace
 

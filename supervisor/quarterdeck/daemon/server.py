@@ -21,10 +21,11 @@ from quarterdeck.common.imports import imported
 from quarterdeck.common.shielding import cancelled, carried_through
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.host.journal import Interrupted
-from quarterdeck.host.stdio.early_reply import EVERYTHING, EarlyReply, FirstLine, refuse_client
+from quarterdeck.host.stdio.early_reply import EarlyReply, FirstLine, refuse_client
 from quarterdeck.tools import session_notes
 from quarterdeck.tools.session_notes import SessionNotes
 from quarterdeck_protocol.identity import CLIENT_VERSION
+from quarterdeck_protocol.mcp.server.methods import EVERYTHING
 
 from .client_names import client_key, client_of
 from .connection import Door, DoorError, NobodyError

@@ -16,6 +16,7 @@ from msgspec import Raw
 from quarterdeck.fleet.workers.requests import refuse
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND
+from quarterdeck_protocol.mcp.server.requests import Request
 from quarterdeck_protocol.mcp.tasks import takes_tasks, task_named
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.offers import OfferSource, RawRequest
@@ -28,7 +29,6 @@ from .budget.budgeted import CUT, begin_read, named_result, within_budget
 from .calls import not_granted
 from .native_calls import RunningCall, native_end, wire_of
 from .offers.publish import knows_structures
-from .raw_calls import WireRequest
 from .results import text_result
 from .search.tool_search import SEARCH_TOOLS, unwrapped
 
@@ -55,7 +55,7 @@ class Caller(msgspec.Struct, frozen=True):
     answerer: Answerer | None = None
     borrow: Callable[[], AbstractAsyncContextManager[ToolSource]] | None = None
 
-    def begin(self, request: WireRequest, deliver: Deliver) -> PendingCall:
+    def begin(self, request: Request, deliver: Deliver) -> PendingCall:
         """Begin a request; what is returned cancels it.
 
         `deliver` takes its end, once: a result, or the fault that says why there is none.  The steps, in their order:
@@ -74,7 +74,7 @@ class Caller(msgspec.Struct, frozen=True):
             return refuse(deliver, called)
         return RunningCall(called.name, partial(self._run_native, called), deliver)
 
-    def begin_raw(self, request: WireRequest, deliver: Deliver) -> PendingCall | None:
+    def begin_raw(self, request: Request, deliver: Deliver) -> PendingCall | None:
         """Begin a request for a server, from bytes to bytes; None for any other, of which nothing is begun."""
         found = unwrapped(request) if self.client.is_searched else request
         if isinstance(found, ProtocolFault) or (self.client.is_searched and found.name == SEARCH_TOOLS):
@@ -101,11 +101,11 @@ class Caller(msgspec.Struct, frozen=True):
         key = CallKey(self.client.key, f"{request.method} {request.name}", request.arguments)
         return self.content.parking.begin(key, request.capabilities, request.resumption, begin, deliver)
 
-    def asking(self, request: WireRequest) -> Client:
+    def asking(self, request: Request) -> Client:
         """Return the client of a request; descriptions distinguish programs that share a token."""
         return msgspec.structs.replace(self.client, part=request.caller) if request.caller else self.client
 
-    def takes_task(self, request: WireRequest) -> bool:
+    def takes_task(self, request: Request) -> bool:
         """Return whether a call may end in a task: its client takes one, and its server makes some of that era."""
         offers, box = self.content.offers, self.content.box
         if offers is None or request.name in box.native_names:
@@ -116,7 +116,7 @@ class Caller(msgspec.Struct, frozen=True):
     # A login
 
     def _begin(
-        self, request: WireRequest, answerer: Answerer | None, passed: Passed | None, deliver: Deliver
+        self, request: Request, answerer: Answerer | None, passed: Passed | None, deliver: Deliver
     ) -> PendingCall | None:
         begin = partial(self._begin_once, request, answerer, passed)
         logins = self.content.logins_of(self.client)
@@ -124,7 +124,7 @@ class Caller(msgspec.Struct, frozen=True):
             return begin(deliver)
         return LoginCall(begin, deliver, self._server_of(request), answerer, logins, self.client.key).start()
 
-    def _server_of(self, request: WireRequest) -> str:
+    def _server_of(self, request: Request) -> str:
         """Whose a request is; empty where nobody is found."""
         if request.method == "tools/call":
             return self.content.box.own(request.name).partition(QUALIFIER)[0]
@@ -135,7 +135,7 @@ class Caller(msgspec.Struct, frozen=True):
     # A server's
 
     def _begin_once(
-        self, request: WireRequest, answerer: Answerer | None, passed: Passed | None, deliver: Deliver
+        self, request: Request, answerer: Answerer | None, passed: Passed | None, deliver: Deliver
     ) -> PendingCall | None:
         box, offers = self.content.box, self.content.offers
         brings_answers = passed is not None and request.name not in box.native_names
@@ -166,7 +166,7 @@ class Caller(msgspec.Struct, frozen=True):
         )
         return offers.begin(other, deliver)
 
-    def _params(self, request: WireRequest, passed: Passed | None) -> bytes:
+    def _params(self, request: Request, passed: Passed | None) -> bytes:
         """All params of a request but `_meta`, with what a server gets back that asked for more."""
         members: dict[str, object] = {}
         if request.method == "tools/call":
@@ -183,14 +183,14 @@ class Caller(msgspec.Struct, frozen=True):
             members["task"] = Raw(request.task)
         return msgspec.json.encode(members)
 
-    def _has_schema(self, request: WireRequest) -> bool:
+    def _has_schema(self, request: Request) -> bool:
         """Whether an output schema may describe what the tool answers that is called, or was for a task."""
         if request.method == "tools/call":
             return may_have_schema(self.content.box, request.name)
         named = task_named(request.arguments)
         return of_task_may_have_schema(self.content.box, self.content.offers, self.client, named)
 
-    def _is_for_offers(self, request: WireRequest) -> bool:
+    def _is_for_offers(self, request: Request) -> bool:
         """Return whether a call may end in a task, or be answered when one has ended that we wait for."""
         offers, box = self.content.offers, self.content.box
         if offers is None or request.name in box.native_names:
@@ -202,14 +202,14 @@ class Caller(msgspec.Struct, frozen=True):
     def _deck(self) -> AbstractAsyncContextManager[ToolSource]:
         return self.borrow() if self.borrow is not None else nullcontext(self.content.box)
 
-    async def _run_native(self, request: WireRequest, token: CancelToken) -> CallEnd:
+    async def _run_native(self, request: Request, token: CancelToken) -> CallEnd:
         given = msgspec.json.decode(request.arguments)
         call = ToolCall(str(request.key), request.name, given, request.on_progress, self.asking(request))
         takes_structures = request.is_modern or knows_structures(request.version)
         async with self._deck() as box:
             return await native_end(box, call, token, takes_structures=takes_structures)
 
-    async def _search(self, request: WireRequest, token: CancelToken) -> CallEnd:
+    async def _search(self, request: Request, token: CancelToken) -> CallEnd:
         content = self.content
         await content.settle(token)
         async with self._deck() as box:

@@ -5,7 +5,7 @@ that needs it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
@@ -14,12 +14,11 @@ import anyio
 import msgspec
 
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.offers import Listing, OfferSource
+from quarterdeck_protocol.offers import OfferSource
 from quarterdeck_protocol.tools import Client, ToolBox, as_source
 
 from .budget.kept_results import KeptResults
-from .calls import Drain, alone
-from .offers.content import Content, KnownTools
+from .offers.content import Content
 from .offers.decks import Decks
 from .offers.groups import LiveGroups
 from .program_names import ProgramNames
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from quarterdeck.login.broker import LoginBroker
 
-    from .mcp_server import McpServer
+    from .sdk_streams import StreamServer
 
     StreamPair = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
     """What the SDK's transports yield, seen from the server."""
@@ -59,7 +58,7 @@ class ProviderHost(Protocol):
 class RunningProviderHost:
     """One connection being served."""
 
-    def __init__(self, server: "McpServer", transport: "StreamPair") -> None:
+    def __init__(self, server: "StreamServer", transport: "StreamPair") -> None:
         self._server = server
         self._scope = anyio.CancelScope()
         self._ended: Final = asyncio.Event()
@@ -81,44 +80,18 @@ class RunningProviderHost:
         if self._fault is not None:
             raise self._fault.with_traceback(None)
 
-    async def ended(self) -> None:
-        """Wait until the connection has ended, however it did."""
-        await self._ended.wait()
-
-    @property
-    def drain(self) -> Drain:
-        """How the calls that its session runs end."""
-        return self._server.drain
-
-    def hear(self, on_level: Callable[[str], None], on_listed: Callable[[Listing], None]) -> None:
-        """Be told from which level on the client wants log lines, and which lists but the tools' it is given."""
-        self._server.on_level, self._server.on_listed = on_level, on_listed
-
-    def greet_with_change(self) -> None:
-        """Tell the client that the tools are others as soon as its handshake is complete."""
-        self._server.sessions.greets_with_change = True
-
-    def end_listening(self) -> None:
-        """End the streams that a client holds open to hear of changes; each gets its answer."""
-        self._server.sessions.listen.close()
-
     async def cancel(self) -> None:
         """End the connection and wait until it has; calls in flight are cancelled.  Harmless when it has ended."""
         self._scope.cancel()
         await self._ended.wait()
 
     async def _own(self, transport: "StreamPair") -> None:
-        read, write = transport
         try:
             with self._scope:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._server.tell_changes)
-                    await self._server.run(read, write, self._server.create_initialization_options())
-                    tasks.cancel_scope.cancel()
-        except Exception as error:
-            self._fault = ProtocolFault(FaultKind.TRANSPORT, f"serving the client broke: {alone(error)}", error)
+                await self._server.serve(transport)
+        except ProtocolFault as fault:
+            self._fault = fault
         finally:
-            self._server.leave()
             self._ended.set()
 
 
@@ -144,34 +117,18 @@ class ProviderHostImpl:
         """Our identity as JSON, as 2026-07-28 results carry it."""
         return msgspec.json.encode({"name": self.info.name, "version": self.info.version})
 
-    def make_server(self) -> "McpServer":
-        """A server for all connections of one HTTP listener."""
-        from .mcp_server import McpServer
-
-        return McpServer(self.content)
-
-    async def connect(
-        self,
-        transport: "StreamPair",
-        client: Client | None = None,
-        *,
-        known: KnownTools | None = None,
-        holder: Hashable | None = None,
-    ) -> RunningProviderHost:
+    async def connect(self, transport: "StreamPair", client: Client | None = None) -> RunningProviderHost:
         """Serve one client over `transport`; see `ProviderHost.connect`.
 
         Args:
             transport: the client.
             client: who it is; None for one that differs from all others, and of whom nothing else is known.
-            known: what it was shown before.
-            holder: whose native tools it has had, where it has any.
         """
-        from .mcp_server import McpServer  # the SDK: half a second of imports
+        from .sdk_streams import StreamServer  # the SDK's types: a quarter of a second of imports
 
         if client is None:
             client = Client(key=f"connection {next(_connections)}")
-        server = McpServer(self.content, is_alone=True, client=client, known=known, holder=holder)
-        running = RunningProviderHost(server, _checked(transport))
+        running = RunningProviderHost(StreamServer(self, client), _checked(transport))
         self._running.add(running)
         running._owner.add_done_callback(lambda _: self._running.discard(running))  # noqa: SLF001 - its other half
         # Once around the loop, so that the session reads before the caller goes on.

@@ -1,4 +1,4 @@
-"""What a client is told about one call: values for the SDK's session, bytes for a raw call.  Pure.
+"""What a client is told about one call.  Pure.
 
 The result of a server's tool passes whole; a native outcome becomes text, and a structure beside it.
 """
@@ -43,7 +43,6 @@ _MISSING: Final = {False: -32002, True: INVALID_PARAMS}
 _FOR_CLIENTS: Final = frozenset({-32042, -32021})
 """A URL that has to be opened first; a capability that the client does not have."""
 
-_ENVELOPE_KEYS: Final = ("resultType", "ttlMs", "cacheScope")
 _STRUCTURED: Final = "structuredContent"
 _EMPTY: Final = Raw(b"{}")
 
@@ -114,7 +113,7 @@ def render(output: object) -> str:
 
 
 def outcome_result(outcome: ToolOutcome, *, is_modern: bool, takes_structures: bool = True) -> dict[str, object]:
-    """An outcome for the SDK's session: its `wire` whole when there is one, else its `output` as text.
+    """An outcome as a result: its `wire` whole when there is one, else its `output` as text.
 
     Of several blocks each is a text: a model reads them as their tool wrote them.  What a success has structured stands
     beside them, for a client that `takes_structures`.
@@ -132,7 +131,7 @@ def outcome_result(outcome: ToolOutcome, *, is_modern: bool, takes_structures: b
 
 
 def whole_result(wire: WireResult, *, is_modern: bool) -> dict[str, object]:
-    """A server's own result, built: what the SDK's session needs.
+    """A server's own result, built.
 
     Args:
         wire: what the server said.
@@ -150,16 +149,6 @@ def whole_result(wire: WireResult, *, is_modern: bool) -> dict[str, object]:
     if _is_too_new(wire, is_modern=is_modern) and not isinstance(result.get(_STRUCTURED, {}), dict):
         del result[_STRUCTURED]
     return result if wire.result_type == "complete" or not is_modern else {"resultType": wire.result_type, **result}
-
-
-def under_envelope(skeleton: Mapping[str, object], whole: Mapping[str, object]) -> dict[str, object]:
-    """`whole` in the envelope that the SDK minted for `skeleton`, an empty result of the same method and era."""
-    result = {key: skeleton[key] for key in _ENVELOPE_KEYS if key in skeleton} | dict(whole)
-    stamp = skeleton.get("_meta")
-    if isinstance(stamp, dict):
-        own = whole.get("_meta")
-        result["_meta"] = {**own, **stamp} if isinstance(own, dict) else stamp
-    return result
 
 
 def splice(wire: WireResult, server_info: bytes | None, method: str = "tools/call") -> tuple[bytes | memoryview, ...]:

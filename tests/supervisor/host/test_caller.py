@@ -18,10 +18,10 @@ from quarterdeck.host.asks.parked import ParkingAnswerer
 from quarterdeck.host.budget.kept_results import SCHEME, KeptResults
 from quarterdeck.host.caller import Caller
 from quarterdeck.host.offers.content import Content
-from quarterdeck.host.raw_calls import Resumption, WireRequest
 from quarterdeck.route.router import Router
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND
+from quarterdeck_protocol.mcp.server.requests import Request, Resumption
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, taking_tasks
 from quarterdeck_protocol.offers import OfferSource
 from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
@@ -80,12 +80,13 @@ class Person:
         raise AssertionError
 
 
-def request(method: str = "tools/call", *, is_modern: bool = True, **options: Any) -> WireRequest:
+def request(method: str = "tools/call", *, is_modern: bool = True, **options: Any) -> Request:
     """A call of the tool `short`, or a request for the prompt `plan`."""
     is_call = method == "tools/call"
-    return WireRequest(
+    return Request(
         key=1,
         id_json=b"1",
+        version="2026-07-28" if is_modern else "2025-03-26",
         name=options.pop("name", "short") if is_call else "",
         arguments=b'{"a":1.0}' if is_call else b'{"name":"fs__plan"}',
         meta=b'{"own":1}',
@@ -225,7 +226,7 @@ async def test_a_client_that_searches_finds_and_calls_by_the_two_tools() -> None
     box, ends = Box(), list[CallEnd]()
     box.graft("fs__mail", name="mail", description="sends mail", inputSchema={"type": "object"})
     asks = caller(box, client=Client("ada", "door", is_searched=True))
-    search = msgspec.structs.replace(request(name="search_tools", version="2026-07-28"), arguments=b'{"query":"mail"}')
+    search = msgspec.structs.replace(request(name="search_tools"), arguments=b'{"query":"mail"}')
     asks.begin(search, ends.append)
     await until(lambda: ends)
     assert isinstance(ends[0], WireResult)

@@ -18,7 +18,6 @@ from quarterdeck.host.results import (
     render,
     splice,
     text_result,
-    under_envelope,
     whole_result,
 )
 from quarterdeck.tools.results import JsonContentBlock, TextContentBlock, ToolResult
@@ -102,17 +101,6 @@ def test_a_spliced_result_is_the_servers_own_under_the_modern_envelope(result):
     else:
         assert meta == result["_meta"]
     assert answer == {key: value for key, value in result.items() if key != "_meta"}
-
-
-@given(RESULTS)
-def test_both_ways_give_the_same_members(result):
-    """Which way a call took must not show."""
-    wire = WireResult(json.dumps(result).encode(), LEGACY)
-    skeleton = {"resultType": "complete", "_meta": {SERVER_INFO_KEY: json.loads(INFO)}, "content": []}
-    long, short = under_envelope(skeleton, whole_result(wire, is_modern=True)), joined(splice(wire, INFO))
-    if isinstance(result.get("_meta", {}), dict | None):
-        assert long == short
-    assert under_envelope({"content": []}, whole_result(wire, is_modern=False)) == joined(splice(wire, None))
 
 
 @given(st.binary(max_size=60))

@@ -116,9 +116,10 @@ class ClientRequests:
 
     def take(self, message: Message) -> bool:
         """Whether `message` answers a request of ours; then whoever asked has the answer."""
-        if not isinstance(message.id, str) or (answer := self._open.pop(message.id, None)) is None:
+        if message.method is not UNSET or not isinstance(message.id, str) or not message.id.startswith(ID_PREFIX):
             return False
-        answer(_end_of(message))
+        if (answer := self._open.pop(message.id, None)) is not None:
+            answer(_end_of(message))
         return True
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ _NAMED: Final = frozenset({"patternProperties", "dependentSchemas", "$defs", "de
 """The keywords of JSON Schema 2020-12 that hold schemas: one, a list, or by names."""
 
 
-def check_standard(message: ClientMessage, params: Mapping[str, Raw], headers: Mapping[str, str]) -> None:
+def check_standard(message: ClientMessage, headers: Mapping[str, str], params: Mapping[str, Raw]) -> None:
     """Check the headers that every request has.
 
     Raises:

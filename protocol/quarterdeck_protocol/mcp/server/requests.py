@@ -41,6 +41,14 @@ _EMPTY: Final = Raw(b"{}")
 _NULL: Final = b"null"
 
 
+Check = Callable[[Mapping[str, Raw]], None]
+"""Compares the parameters of a request with what its carrier said; raises `Refused`."""
+
+
+def nothing_to_check(_: Mapping[str, Raw]) -> None:
+    """A carrier that says nothing besides a request."""
+
+
 class Refused(Exception):  # noqa: N818 - a verdict
     """A request that is not carried out; the fields are those of its JSON-RPC error, `data` absent for `UNSET`."""
 
@@ -79,6 +87,7 @@ class Request(msgspec.Struct, gc=False, kw_only=True):
         resumption: the answers that it brings when it is made again.
         on_progress: takes notes of how far it is; None where none are wanted.
         task: of a call of 2025-11-25 that is to be a task, what it says of it, as JSON; empty for an ordinary call.
+        line: it as it came, where a carrier keeps that.
         work: whatever carries it out, for its owner.
     """
 
@@ -97,6 +106,7 @@ class Request(msgspec.Struct, gc=False, kw_only=True):
     resumption: Resumption | None = None
     on_progress: Callable[[ProgressNote], None] | None = None
     task: bytes = b""
+    line: bytes = b""
     work: Any = None
     older: "Request | None" = None
     """One that is under way under the same id."""
@@ -142,6 +152,7 @@ def judge(
     params: Mapping[str, Raw],
     version: str,
     *,
+    check: Check = nothing_to_check,
     has_offers: bool = True,
 ) -> tuple[Request, Envelope | None]:
     """Return the request that a message is, and its envelope where it is one of 2026-07-28.
@@ -151,6 +162,7 @@ def judge(
         key: of its id.
         params: of it.
         version: the revision of its session.
+        check: compares an envelope that is there with what its carrier said.
         has_offers: whether there is more than tools here.
 
     Raises:
@@ -158,7 +170,7 @@ def judge(
     """
     method, is_modern = str(message.method), version == MODERN_VERSION
     members = _members(params.get("_meta"), is_modern=is_modern)
-    envelope = read_envelope(members) if is_modern else None
+    envelope = read_envelope(members, params, check) if is_modern else None
     eras, _ = METHODS_OF.get(method, (Era(0), None))
     if not eras & (Era.MODERN if is_modern else Era.LEGACY) or not (has_offers or method in TOOL_METHODS):
         raise Refused(METHOD_NOT_FOUND, "Method not found", method)
@@ -188,7 +200,7 @@ def judge(
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BodyError):
         raise Refused(INVALID_PARAMS, _BAD_PARAMS, "") from None
     if members:
-        request.progress_token = b"" if token == _NULL else bytes(token)
+        request.progress_token = b"" if bytes(token) == _NULL else bytes(token)
         own = {
             name: raw
             for name, raw in members.items()
@@ -218,7 +230,9 @@ def _members(meta: Raw | None, *, is_modern: bool) -> Mapping[str, Raw]:
     return members
 
 
-def read_envelope(members: Mapping[str, Raw]) -> Envelope:
+def read_envelope(
+    members: Mapping[str, Raw], params: Mapping[str, Raw] = {}, check: Check = nothing_to_check
+) -> Envelope:
     """Return the envelope among the members of a `_meta`.
 
     Raises:
@@ -226,6 +240,7 @@ def read_envelope(members: Mapping[str, Raw]) -> Envelope:
     """
     if missing := [key for key in (VERSION_KEY, _CAPABILITIES_KEY) if key not in members]:
         raise Refused(INVALID_PARAMS, f"params._meta is missing the required envelope key(s): {', '.join(missing)}")
+    check(params)
     parts = tuple(bytes(members.get(key, b"")) for key in (VERSION_KEY, _CAPABILITIES_KEY, _CLIENT_KEY, _LEVEL_KEY))
     read = _known_envelope if sum(map(len, parts)) <= MAX_KNOWN_BYTES else _envelope
     return read(*parts)

@@ -31,7 +31,7 @@ from .methods import (
     UNSUPPORTED_VERSION,
     Initialize,
 )
-from .requests import Refused, Request, claims_modern, judge, read_params
+from .requests import Check, Refused, Request, claims_modern, judge, nothing_to_check, read_params
 
 MAX_UNDER_WAY: Final = 4096
 """Requests of one client under way at once; more are refused, so that cancellations are always still read."""
@@ -107,6 +107,7 @@ class ServerSession:
         self.asking: Final = ClientRequests(call_soon)
         self._has_offers = has_offers
         self._is_legacy = False
+        self._is_stateless = bool(version)
         self._under_way: dict[Key, Request] = {}
         self._count = 0
 
@@ -134,10 +135,10 @@ class ServerSession:
             return Answer(b"", refusal_parts(b"null", Refused(error.code, str(error))), error.code)
         return self.take(message)
 
-    def take(self, message: ClientMessage) -> Event:
-        """Take one message whose parts are known."""
+    def take(self, message: ClientMessage, check: Check = nothing_to_check) -> Event:
+        """Take one message whose parts are known; `check` raises `Refused` where its envelope is not its carrier's."""
         if message.is_request:
-            return self._take_request(message)
+            return self._take_request(message, check)
         if message.method is UNSET:
             self.asking.take(message)
             return None
@@ -157,12 +158,14 @@ class ServerSession:
 
     # What came
 
-    def _take_request(self, message: ClientMessage) -> Event:
+    def _take_request(self, message: ClientMessage, check: Check) -> Event:
         key = correlation_key(message.id)
         assert key is not None
         try:
             params = read_params(message)
-            is_modern = message.method != "initialize" and (self.version == MODERN_VERSION or claims_modern(params))
+            is_modern = self._is_stateless or (
+                message.method != "initialize" and (self.version == MODERN_VERSION or claims_modern(params))
+            )
             if is_modern and self._is_legacy:
                 raise Refused(INVALID_REQUEST, _LEGACY_ALONE)
             if not is_modern and self.version == MODERN_VERSION:
@@ -178,7 +181,7 @@ class ServerSession:
             elif not self.version and message.method not in ("initialize", "ping"):
                 raise self._too_early(str(message.method))
             version = self.version or HANDSHAKE_VERSIONS[-1]
-            request, envelope = judge(message, key, params, version, has_offers=self._has_offers)
+            request, envelope = judge(message, key, params, version, check=check, has_offers=self._has_offers)
         except Refused as refused:
             id_json = message.id_json
             return Answer(id_json, refusal_parts(id_json, refused), refused.code)

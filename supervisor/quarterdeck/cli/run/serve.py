@@ -310,8 +310,9 @@ async def _serve(plan: Plan) -> None:
 
     from quarterdeck.common.imports import imported
     from quarterdeck.config.places.paths import UnsafePathError
-    from quarterdeck.host.stdio.early_reply import EVERYTHING, admit_early, finish_early
+    from quarterdeck.host.stdio.early_reply import admit_early, finish_early
     from quarterdeck_protocol.faults import ProtocolFault
+    from quarterdeck_protocol.mcp.server.methods import EVERYTHING
     from quarterdeck_protocol.tools import ANONYMOUS
     from quarterdeck_sandbox import give_back_large_blocks
 

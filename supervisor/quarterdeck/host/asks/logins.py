@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 import msgspec
 
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
+from quarterdeck_protocol.mcp.server.client_requests import refusal
 from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall
-
-from .abilities import refusal
 
 if TYPE_CHECKING:
     from quarterdeck.login.broker import LoginBroker, OpenLogin

@@ -20,13 +20,13 @@ from msgspec import Raw
 
 from quarterdeck.common.in_flight import InFlight, who_of
 from quarterdeck.host.held_bytes import HeldBytes
-from quarterdeck.host.raw_calls import Resumption
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST, BodyError, check_object
+from quarterdeck_protocol.mcp.server.client_requests import refusal
+from quarterdeck_protocol.mcp.server.requests import Resumption
 from quarterdeck_protocol.questions import MAX_ANSWER_BYTES, Question, QuestionEnd, end_by
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, WireResult
 
-from .abilities import refusal
 from .states import CallKey, Passed, State, read_state
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Final
 
-from quarterdeck.host.raw_calls import ClientInfo, ClientMessage, read_introduction
+from quarterdeck_protocol.mcp.server.messages import ClientInfo
 from quarterdeck_protocol.tools import Client
 
 GUEST_S: Final = 60.0
@@ -32,13 +32,13 @@ class Guests:
     def __init__(self) -> None:
         self._guests: dict[str, Guest] = {}
 
-    def meet(self, client: Client, message: ClientMessage) -> None:
-        """This client asks this."""
+    def meet(self, client: Client, info: ClientInfo | None) -> None:
+        """This client, which says this of itself, asks something."""
         guest = self._guests.get(client.key)
         if guest is None:
             if len(self._guests) >= MAX_GUESTS:
                 del self._guests[next(iter(self._guests))]
-            guest = self._guests[client.key] = Guest(client, read_introduction(message), datetime.now(UTC))
+            guest = self._guests[client.key] = Guest(client, info, datetime.now(UTC))
         guest.seen_at = monotonic()
 
     def present(self, calls_of: Callable[[str], int]) -> Iterator[Guest]:

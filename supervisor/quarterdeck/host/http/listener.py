@@ -27,7 +27,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from quarterdeck.common.in_flight import Shares
 
-from .connection import ADMITTED, Connection, ShortWay
+from .connection import Connection, Handler
 
 MAX_CONNECTIONS: Final = 1024
 """At a time, or as many as half of our descriptors: the other half is for servers and files."""
@@ -93,14 +93,14 @@ class HttpListener(uvicorn.Server):
         config: uvicorn.Config,
         listener: socket.socket,
         started: Callable[[str, int], None],
-        short_way: ShortWay | None = None,
+        handler: Handler,
     ) -> None:
         """A server that will accept on `listener`, and tell the real address and port when it does.
 
-        What `short_way` takes does not reach the application.
+        `handler` answers its requests.
         """
         super().__init__(config)
-        self.short_way: Final = short_way
+        self.handler: Final = handler
         self._listener = listener
         self._on_started = started
         self._unproven: dict[UnprovenConnection, None] = {}
@@ -320,8 +320,8 @@ class ListenerConnection(Connection):
 
     def __init__(self, listener: HttpListener, connection: UnprovenConnection) -> None:
         """What an unproven connection becomes once it has sent something."""
-        state = {ADMITTED: partial(listener.admit_connection, connection)}
-        super().__init__(listener.config, listener.server_state, state, listener.short_way)
+        admit = partial(listener.admit_connection, connection)
+        super().__init__(listener.config, listener.server_state, listener.handler, admit)
         self._listener = listener
         self._unproven = connection
 

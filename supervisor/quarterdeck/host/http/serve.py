@@ -1,46 +1,48 @@
 """Serve many clients over streamable HTTP, on loopback unless told otherwise, in both protocol eras.
 
 `http_host` has the sessions of one host, `listener` accepts connections, `admission` judges each request by its head
-alone; here is how it all starts and stops, and which host a request is for.  No signal handler is touched.
+alone; here is how it all starts and stops, which host a request is for, and what bounds it.  No signal handler is
+touched.
 """
 
 import asyncio
 import socket
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import anyio
 import uvicorn
-from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
-from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarterdeck.common.in_flight import InFlight, who_of
 from quarterdeck.common.shielding import carried_through, told_to_end
 from quarterdeck.host.client_use import ClientUses
 from quarterdeck.host.held_bytes import HeldBytes
-from quarterdeck.host.mcp_server import CLIENT
 from quarterdeck.host.provider import ProviderHostImpl
+from quarterdeck_protocol.tools import Client
 
-from .admission import DECKS_PATH, PATH, Admission, Admitted, Header, HttpAnswer
-from .connection import ADMITTED, Exchange, RawAnswer
-from .connection import Scope as Head
+from .admission import Admission, Admitted, HttpAnswer
+from .connection import Body, Exchange
 from .http_host import HttpHost, NoHostError
 from .listener import HttpListener
 from .options import HttpOptions, accepted_names, listen
-from .request_limit import MAX_HELD, MAX_HELD_EACH, MAX_REQUESTS, MAX_REQUESTS_EACH
-from .short_way import telling
-from .token_clients import SESSIONS, TokenClients, answer
+from .token_clients import TokenClients
 from .token_file import GrantReader
 
-VERDICT: Final = "quarterdeck.verdict"
-"""In the state of a request's scope: what admission said of it, once it was asked."""
+MAX_REQUESTS_EACH: Final = 256
+"""Of one client: of a session, or of a token without sessions."""
 
-_HOST: Final = "quarterdeck.host"
-"""In the state of a request's scope: the host whose short way may take it."""
+MAX_REQUESTS: Final = 768
+"""Of all, before shares count: three quarters of the connections that are accepted."""
+
+MAX_HELD_EACH: Final = 32 * 1024 * 1024
+"""Bytes of one client: of large requests under way, and of large answers that it has not read."""
+
+MAX_HELD: Final = 128 * 1024 * 1024
+"""Of all, before shares count."""
+
+RETRY_S: Final = 1
+"""Whole seconds until a client that has too much open may try again: most calls take less."""
 
 HAND_ON_S: Final = 10.0
 """How long requests in progress may still take when another process takes over; it starts after they have ended."""
@@ -93,24 +95,15 @@ class HttpFace:
     def host(self, host: ProviderHostImpl) -> HttpHost:
         """A host for its clients, to be run by `run_host`."""
         options = self._options
-        return HttpHost(
-            host,
-            self.in_flight,
-            self.held,
-            options.max_body_bytes,
-            self.uses,
-            options.groups,
-            is_searched=options.search,
-        )
+        return HttpHost(host, self.in_flight, self.held, self.uses, options.groups, is_searched=options.search)
 
     async def run_host(self, host: HttpHost) -> None:
         """Run a host of ours, and have it end the sessions of tokens that end."""
-        self.clients.past.add(host.short_way)
+        self.clients.hosts.add(host)
         try:
             await host.run()
         finally:
-            self.clients.past.discard(host.short_way)
-            self.clients.forget(host.requests)
+            self.clients.hosts.discard(host)
 
     async def serve(
         self,
@@ -131,11 +124,8 @@ class HttpFace:
         options = self._options
         try:
             admission = Admission(accepted_names(options), options.token, self.clients, only=only)
-            requests = _ByHost(hosts)
-            places = (PATH, f"{DECKS_PATH}{{deck}}{PATH}")
-            routes = [Route(f"{place}{rest}", endpoint=requests) for place in places for rest in ("", "/{group}")]
-            app = AdmissionMiddleware(telling(self.clients.wrap(Starlette(routes=routes))), admission, self.uses)
-            accepting = HttpListener(_configured(app), listener, started, _ShortWays(hosts, admission, self.uses))
+            handler = _Requests(self, hosts, admission, options.max_body_bytes)
+            accepting = HttpListener(_configured(), listener, started, handler)
             ending = asyncio.Event()
 
             async def own() -> None:
@@ -200,109 +190,130 @@ class _OneHost:
         await asyncio.wait([self._running])
 
 
-class _ByHost:
-    """Hands each request to its host."""
+class _Requests:
+    """Admits each request by its head, within its client's bounds, and hands it to its host."""
 
-    def __init__(self, hosts: Hosts) -> None:
+    def __init__(self, face: HttpFace, hosts: Hosts, admission: Admission, max_body_bytes: int) -> None:
+        self._face = face
         self._hosts = hosts
+        self._admission = admission
+        self._max_body_bytes = max_body_bytes
+        self._waiting: set[asyncio.Task[None]] = set()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        state = scope["state"]
+    def begin(self, exchange: Exchange) -> Body | None:
+        """See `Handler`."""
+        verdict = self._judged(exchange)
+        if isinstance(verdict, HttpAnswer):
+            exchange.respond(verdict)
+            return None
+        exchange.headers = verdict.headers
+        client = verdict.client
+        if (host := self._hosts.present(verdict.deck)) is not None:
+            client = host.known(client)
+        size = 0
+        if exchange.method == "POST":
+            declared = next((value for name, value in exchange.request_headers if name == b"content-length"), b"")
+            size = int(declared) if declared.isdigit() else self._max_body_bytes
+            if size > self._max_body_bytes:
+                exchange.respond(HttpAnswer(413, "the request is too large"))
+                return None
+        if exchange.method != "DELETE" and not self._is_counted(exchange, client, size):
+            return None
+        return _Admitted(self, exchange, verdict, client, self._max_body_bytes)
+
+    def dispatch(self, exchange: Exchange, verdict: Admitted, client: Client, body: bytes) -> None:
+        """Have its host answer a request, once that serves."""
+        if (host := self._hosts.present(verdict.deck)) is not None:
+            self._serve(host, exchange, verdict, client, body)
+            return
+        task = asyncio.get_running_loop().create_task(self._serve_found(exchange, verdict, client, body))
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def _serve_found(self, exchange: Exchange, verdict: Admitted, client: Client, body: bytes) -> None:
         try:
-            host = await self._hosts.find(state[VERDICT].deck)
-            client = host.narrowed(host.known(state[CLIENT]), state[VERDICT])
+            host = await self._hosts.find(verdict.deck)
         except NoHostError as error:
             retry = ((b"retry-after", b"1"),) if error.status == 503 else ()
-            await answer(HttpAnswer(error.status, str(error), retry))(scope, receive, send)
-            return
-        state[SESSIONS] = host.requests
-        state[CLIENT] = client
-        await host.requests(scope, receive, send)
+            exchange.respond(HttpAnswer(error.status, str(error), retry))
+        except ConnectionError as error:
+            exchange.respond(HttpAnswer(503, str(error), ((b"retry-after", b"1"),)))
+        else:
+            if not exchange.is_over:
+                self._serve(host, exchange, verdict, client, body)
 
-
-class _ShortWays:
-    """The short ways of all hosts, as a connection sees them."""
-
-    def __init__(self, hosts: Hosts, admission: Admission, uses: ClientUses) -> None:
-        self._hosts = hosts
-        self._admission = admission
-        self._uses = uses
-
-    def may_take(self, scope: Head) -> bool:
-        """See `ShortWay`."""
-        if scope["method"] != "POST" or scope["http_version"] != "1.1":
-            return False
-        state = scope["state"]
-        verdict = state[VERDICT] = _judged(self._admission, scope, self._uses)
-        if isinstance(verdict, HttpAnswer):
-            return False
-        host = state[_HOST] = self._hosts.present(verdict.deck)
-        if host is None:
-            return False
+    def _serve(self, host: HttpHost, exchange: Exchange, verdict: Admitted, client: Client, body: bytes) -> None:
         try:
-            narrowed = replace(verdict, client=host.narrowed(verdict.client, verdict))
-        except NoHostError:
-            return False  # the application says so
-        return host.short_way.may_take(scope, narrowed)
-
-    def take(self, scope: Head, body: bytes, exchange: Exchange) -> RawAnswer | None:
-        """See `ShortWay`."""
-        host: HttpHost = scope["state"][_HOST]
-        return host.short_way.take(scope, body, exchange)
-
-
-class AdmissionMiddleware:
-    """Lets through what is admitted, and answers the rest."""
-
-    def __init__(self, app: ASGIApp, admission: Admission, uses: ClientUses) -> None:
-        self._app = app
-        self._admission = admission
-        self._uses = uses
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or refuse it."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            client = host.narrowed(client, verdict)
+        except NoHostError as error:
+            exchange.respond(HttpAnswer(error.status, str(error)))
             return
-        state = scope["state"]
-        if VERDICT not in state:
-            state[VERDICT] = _judged(self._admission, scope, self._uses)
-        verdict = state[VERDICT]
-        if isinstance(verdict, HttpAnswer):
-            await answer(verdict)(scope, receive, send)
-            return
-        state[CLIENT] = verdict.client
-        await self._app(scope, receive, _adding(verdict.headers, send) if verdict.headers else send)
+        host.serve(exchange, client, body)
+
+    def _judged(self, exchange: Exchange) -> HttpAnswer | Admitted:
+        """Admit or refuse a request by its head and its client's connections, and count it."""
+        uses = self._face.uses
+        verdict = self._admission.judge(exchange.method, exchange.path, exchange.request_headers, exchange.query)
+        limit = "rate"
+        if isinstance(verdict, Admitted) and (refused := exchange.admit(who_of(verdict.client.key))):
+            limit, why = "connections", f"too many connections: {refused}; close some that you do not need"
+            headers = (*verdict.headers, (b"retry-after", b"1"), (b"connection", b"close"))
+            verdict = HttpAnswer(429, why, headers, verdict.client)
+        if verdict.client is not None:
+            is_refused = isinstance(verdict, HttpAnswer)
+            uses.count(verdict.client.key, is_refused=is_refused)
+            if is_refused:
+                uses.note_refusal(verdict.client, limit)
+        return verdict
+
+    def _is_counted(self, exchange: Exchange, client: Client, size: int) -> bool:
+        """Count a request until its client has its answer; one too many is answered."""
+        face = self._face
+        limit, refused = "requests", face.in_flight.begin(client.key)
+        if not refused and (refused := face.held.begin(client.key, size)):
+            limit = "bytes"
+            face.in_flight.end(client.key)
+        if refused:
+            face.uses.refused(client, limit)
+            why = f"too many requests: {refused}; try again when some have been answered, and their answers read"
+            exchange.respond(HttpAnswer(429, why, ((b"retry-after", str(RETRY_S).encode()),)))
+            return False
+
+        def release() -> None:
+            face.in_flight.end(client.key)
+            face.held.end(client.key, size)
+            face.clients.closed(exchange)
+
+        exchange.on_end = release
+        face.clients.opened(exchange, who_of(client.key))
+        return True
 
 
-def _judged(admission: Admission, scope: Head, uses: ClientUses) -> HttpAnswer | Admitted:
-    """Admit or refuse a request by its head and its client's open requests, and count it."""
-    verdict = admission.judge(scope["method"], scope["path"], scope["headers"], scope["query_string"])
-    limit = "rate"
-    if isinstance(verdict, Admitted) and (refused := scope["state"][ADMITTED](who_of(verdict.client.key))):
-        limit, why = "connections", f"too many connections: {refused}; close some that you do not need"
-        headers = (*verdict.headers, (b"retry-after", b"1"), (b"connection", b"close"))
-        verdict = HttpAnswer(429, why, headers, verdict.client)
-    if verdict.client is not None:
-        is_refused = isinstance(verdict, HttpAnswer)
-        uses.count(verdict.client.key, is_refused=is_refused)
-        if is_refused:
-            uses.note_refusal(verdict.client, limit)
-    return verdict
+class _Admitted:
+    """A request that was admitted, whose body comes."""
+
+    def __init__(
+        self, requests: _Requests, exchange: Exchange, verdict: Admitted, client: Client, max_bytes: int
+    ) -> None:
+        self.max_bytes = max_bytes
+        self._requests = requests
+        self._exchange = exchange
+        self._verdict = verdict
+        self._client = client
+
+    def take(self, body: bytes) -> None:
+        """See `Body`."""
+        self._requests.dispatch(self._exchange, self._verdict, self._client, body)
 
 
-def _adding(headers: tuple[Header, ...], send: Send) -> Send:
-    async def add(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            MutableHeaders(scope=message).raw.extend(headers)
-        await send(message)
-
-    return add
+async def _no_app(scope: Any, receive: Any, send: Any) -> None:
+    """Uvicorn wants an application; no request reaches it."""
 
 
-def _configured(app: ASGIApp) -> uvicorn.Config:
+def _configured() -> uvicorn.Config:
     return uvicorn.Config(
-        app,
+        _no_app,
+        interface="asgi3",
         lifespan="off",
         ws="none",
         proxy_headers=False,

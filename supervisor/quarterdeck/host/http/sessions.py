@@ -1,90 +1,144 @@
-"""Limit the legacy sessions of one HTTP server: decide who may open one, and which session makes room for it."""
+"""The legacy sessions of one HTTP host: who may open one, and which session makes room for it.
+
+Many clients never end theirs.  One that was opened and then asked for nothing goes before all that were used, so that a
+flood of new ones costs no client its session.  Of the used ones, the one idle longest goes first.  A session with an
+open request or stream is in use, and never ended.  A client whose session ended gets a 404, and opens another.
+
+A token with its full share makes room among its own sessions, or is refused.  A token with less is let in: the token
+that has most makes room, or the number of sessions exceeds the bound.
+"""
 
 import math
-from collections.abc import Callable, Iterable
-from contextvars import ContextVar
-from typing import Any, Final
-
-from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types import INTERNAL_ERROR
-from starlette.responses import JSONResponse
-from starlette.types import Receive, Scope, Send
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Final
+from uuid import uuid4
 
 from quarterdeck.common.in_flight import Shares, who_of
-from quarterdeck.host.mcp_server import CLIENT
-from quarterdeck_protocol.tools import ANONYMOUS, Client
+from quarterdeck.host.session.session import Session
+from quarterdeck_protocol.mcp.server.answers import Part
+from quarterdeck_protocol.mcp.server.requests import Request
+from quarterdeck_protocol.tools import Client
+
+from .connection import Exchange
 
 MAX_SESSIONS: Final = 256
-"""Maximum open legacy sessions, before shares count; each holds a task."""
+"""Maximum open legacy sessions, before shares count."""
+
+IDLE_S: Final = 1800.0
+"""How long a session lasts that is not used."""
 
 RETRY_S: Final = 5
 """Whole seconds until a client may retry a refused session: another session has to end first."""
 
-_GREETING_POSTS: Final = 1
-"""Messages of a greeting that name its session: the one that says that it is complete."""
-
-_SESSION_ID: Final = MCP_SESSION_ID_HEADER.encode("ascii")
-
-_asking: Final[ContextVar[str]] = ContextVar("asking", default="")
-"""The principal of the current request."""
+_GREETING_POSTS: Final = 2
+"""Messages of a greeting: `initialize`, and the one that says that it is complete."""
 
 
 class TooManySessionsError(Exception):
     """A client may open no further session; the text names the bound."""
 
 
-class SessionManager(StreamableHTTPSessionManager):
-    """The SDK's manager, with shares of the sessions for each token, and room made by ending the least needed one.
+class HttpSession:
+    """One session; the outlet of what its client is told unasked, by the stream that it keeps open for that.
 
-    Many clients never end theirs.  One that was opened and then asked for nothing goes before all that were used, so
-    that a flood of new ones costs no client its session.  Of the used ones, the one idle longest goes first.  A
-    session with an open request or stream is in use, and never ended.  A client whose session ended gets a 404, and
-    opens another.
-
-    A token with its full share makes room among its own sessions, or is refused.  A token with less is let in: the
-    token that has most makes room, or the number of sessions exceeds the bound.
+    Attributes:
+        id: its name in the header.
+        client: who has it.
+        session: carries out its requests.
+        stream: what its client hears on; None while it does not.
+        under_way: how many requests and streams of it are open.
+        posts: how many messages of it came.
     """
 
-    # Private names of the SDK, which has no way to choose a session, or to end one (mcp 2.3).
-
-    def __init__(self, app: Any, *, refused: Callable[[Client], None], **options: Any) -> None:
-        """See `StreamableHTTPSessionManager`; `refused` is called with each client that is refused a session."""
-        super().__init__(app, max_sessions=None, **options)
-        self._posts: dict[str, int] = {}
-        self._who: dict[str, str] = {}
-        self._shares = Shares(MAX_SESSIONS)
-        self._refused = refused
+    def __init__(self, client: Client) -> None:
+        self.id: Final = uuid4().hex
+        self.client = client
+        self.session: Session
+        self.stream: Exchange | None = None
+        self.under_way = self.posts = 0
+        self.since: Final = datetime.now(UTC)
+        self._used_at = time.monotonic()
 
     @property
-    def count(self) -> int:
-        """How many are open."""
-        return len(self._server_instances)
+    def who(self) -> str:
+        """The principal that opened it."""
+        return who_of(self.client.key)
 
-    def has(self, session: str) -> bool:
-        """Whether there is such a session."""
-        return session in self._server_instances
+    @property
+    def ends_at(self) -> float:
+        """When it ends unless it is used before, monotonic; `inf` while something of it is open."""
+        return math.inf if self.under_way else self._used_at + IDLE_S
 
-    def note_post(self, session: str) -> None:
-        """A message of this session came, if there is such a session."""
-        if session in self._server_instances:
-            self._posts[session] = self._posts.get(session, 0) + 1
+    @property
+    def is_used(self) -> bool:
+        """Whether more than a greeting came."""
+        return self.posts > _GREETING_POSTS
 
-    async def _handle_stateful_request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] == "POST":
-            session = next((value.decode("latin-1") for name, value in scope["headers"] if name == _SESSION_ID), "")
-            self.note_post(session)
-        client: Client = scope["state"].get(CLIENT, ANONYMOUS)
-        _asking.set(who_of(client.key))
-        try:
-            await super()._handle_stateful_request(scope, receive, send)
-        except TooManySessionsError as error:
-            self._refused(client)
-            await _refusal(str(error))(scope, receive, send)
+    def hold(self) -> None:
+        """One request more is open."""
+        self.under_way += 1
 
-    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
-        who = _asking.get()
+    def release(self) -> None:
+        """One less."""
+        self.under_way -= 1
+        self._used_at = time.monotonic()
+
+    # The outlet
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether the client is too slow."""
+        return self.stream is not None and self.stream.is_congested
+
+    async def room(self) -> None:
+        """Wait for nothing: it has no answers."""
+
+    def tell(self, message: bytes) -> None:
+        """Send a message, where the client hears."""
+        if self.stream is not None:
+            self.stream.tell(message)
+
+    def keep(self, _: int) -> str:
+        """Keep nothing: it has no answers."""
+        return ""
+
+    def answer(self, request: Request, parts: tuple[Part, ...], code: int) -> None:
+        """Requests have outlets of their own."""
+        raise NotImplementedError
+
+    def drop(self, request: Request) -> None:
+        """Likewise."""
+        raise NotImplementedError
+
+
+class HttpSessions:
+    """The open sessions by their ids."""
+
+    def __init__(self, end: Callable[[HttpSession], None]) -> None:
+        """None is open; `end` is called with each that ends."""
+        self._sessions: dict[str, HttpSession] = {}
+        self._shares = Shares(MAX_SESSIONS)
+        self._end = end
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[HttpSession]:
+        return iter(tuple(self._sessions.values()))
+
+    def get(self, session_id: str) -> HttpSession | None:
+        """The session of this id, where it is open."""
+        return self._sessions.get(session_id)
+
+    def open(self, client: Client) -> HttpSession:
+        """Open a session of a client.
+
+        Raises:
+            TooManySessionsError: there is no room for it.
+        """
+        who = who_of(client.key)
         is_too_much = self._shares.is_too_much(who, 1)
         if self._shares.total >= self._shares.together:
             made_room = self._make_room(who if is_too_much else self._shares.most())
@@ -94,48 +148,33 @@ class SessionManager(StreamableHTTPSessionManager):
                     f"too many sessions: {total:,} of all clients are open, {own:,} of them with this token, each with "
                     "a request or a stream open: close those, or end a session (DELETE)"
                 )
-        transport = super()._admit_session(requestor)
-        assert transport is not None  # the SDK sets no bound
-        assert transport.mcp_session_id is not None
-        self._who[transport.mcp_session_id] = who
+        session = HttpSession(client)
+        self._sessions[session.id] = session
         self._shares.add(who)
-        return transport
+        return session
 
-    async def _discard_session(self, session_id: str, transport: StreamableHTTPServerTransport) -> None:
-        self._forget(session_id)
-        await super()._discard_session(session_id, transport)
+    def end(self, session: HttpSession) -> None:
+        """End a session; repeatable."""
+        if self._sessions.pop(session.id, None) is not None:
+            self._shares.remove(session.who)
+            self._end(session)
 
-    def _forget(self, session: str) -> None:
-        self._posts.pop(session, None)
-        if (who := self._who.pop(session, None)) is not None:
-            self._shares.remove(who)
+    def expire(self) -> None:
+        """End those that were idle for too long."""
+        now = time.monotonic()
+        for session in self:
+            if session.ends_at < now:
+                self.end(session)
 
     def _make_room(self, who: str) -> bool:
-        """End the least needed session of `who`. Return False if all of them are in use."""
-        session = self._least_missed(session for session, whose in self._who.items() if whose == who)
-        if not session:
-            return False
-        scope = self._server_instances.pop(session).idle_scope
-        assert scope is not None  # sessions have an idle limit
-        scope.cancel()  # as after its idle limit: its task discards the rest
-        self._forget(session)
-        return True
-
-    def _least_missed(self, sessions: Iterable[str]) -> str:
-        ends = {session: self._ends_at(session) for session in sessions if self.has(session)}
-        idle = [(self._is_used(session), ends_at, session) for session, ends_at in ends.items() if ends_at < math.inf]
-        return min(idle)[-1] if idle else ""
-
-    def _is_used(self, session: str) -> bool:
-        return self._posts.get(session, 0) > _GREETING_POSTS
-
-    def _ends_at(self, session: str) -> float:
-        """When it ends unless it is used before; `inf` while something of it is open."""
-        scope = self._server_instances[session].idle_scope
-        return scope.deadline if scope is not None and not scope.cancel_called else math.inf
+        """End the least needed session of `who`.  Return False if all of them are in use."""
+        session = least_missed(session for session in self if session.who == who)
+        if session is not None:
+            self.end(session)
+        return session is not None
 
 
-def _refusal(why: str) -> JSONResponse:
-    """Return the answer to a client that is refused a session, with a body that its library accepts as the answer."""
-    error = {"code": INTERNAL_ERROR, "message": why}
-    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 429, headers={"Retry-After": str(RETRY_S)})
+def least_missed(sessions: Iterable[HttpSession]) -> HttpSession | None:
+    """Return the session that makes room for another; None where all are in use."""
+    idle = [session for session in sessions if session.ends_at < math.inf]
+    return min(idle, key=lambda session: (session.is_used, session.ends_at), default=None)

@@ -11,9 +11,8 @@ from quarterdeck.host.budget.cutting import chars_within
 from quarterdeck.host.budget.kept_results import KeptResults
 from quarterdeck.host.program_names import ProgramNames
 from quarterdeck.host.search.tool_search import MAX_ANSWER_BYTES, ToolSearch
-from quarterdeck.host.stdio.early_reply import EVERYTHING, TOOLS_ONLY
-from quarterdeck.route.catalogue import are_same
-from quarterdeck_protocol.offers import Listing, OfferSource
+from quarterdeck_protocol.mcp.server.methods import EVERYTHING, TOOLS_ONLY
+from quarterdeck_protocol.offers import OfferSource
 from quarterdeck_protocol.tools import CancelToken, Client, ToolDescriptor, ToolSource
 
 from .decks import Decks
@@ -83,19 +82,8 @@ class Content:
     def capabilities(self, client: Client, *, is_modern: bool) -> bytes:
         """What we say we can to a client of one era, as JSON."""
         if self.offers is None:
-            return TOOLS_ONLY
+            return TOOLS_ONLY[self.box.can_change]
         return self.offers.task_support(client).declared_with(EVERYTHING, is_modern=is_modern)
-
-    def task_capabilities(self, client: Client, *, is_modern: bool) -> dict[str, object]:
-        """What of it is about tasks: what servers are known to have, for they alone run them."""
-        return {} if self.offers is None else self.offers.task_support(client).declared(is_modern=is_modern)
-
-    async def listed(self, listing: Listing, client: Client, closing: CancelToken) -> list[bytes]:
-        """A list of what servers have beside tools as its client is shown it, once the servers have settled."""
-        await self.settle(closing)
-        if self.offers is None:
-            return []
-        return self.offer_catalog.publish(listing, self.offers.listed(listing), client)
 
     def tools_for(self, client: Client, box: ToolSource | None = None) -> ClientTools:
         """What a client is shown of the tools of a box, by default of the servers': whoever lists them, lists these."""
@@ -156,50 +144,3 @@ class Content:
             if not settling.cancelled():
                 settling.result()
         self.has_settled = True
-
-
-class KnownTools:
-    """What the clients of one server know of its tools."""
-
-    def __init__(self, *, is_awaited: bool = False) -> None:
-        """Nothing was told; `is_awaited` says whether there is a client that knows an earlier list."""
-        self._told: tuple[ToolDescriptor, ...] | None = None
-        self._is_doubtful = False
-        self._is_awaited = is_awaited
-
-    def listed(self, tools: Sequence[ToolDescriptor]) -> None:
-        """A client was shown these: it is to be told when they are others."""
-        if self._is_awaited:
-            self._is_doubtful = self._is_doubtful or not are_same(tools, self._told or ())
-        else:
-            self._is_awaited, self._told = True, tuple(tools)
-
-    def awaited(self) -> None:
-        """A client has asked to be told, whether it was shown any or not."""
-        self._is_awaited = True
-
-    async def tell_changes(self, box: ClientTools, tell: Callable[[], Awaitable[None]]) -> None:
-        """Call `tell` whenever the tools of `box` are others than before; never returns, ends by cancellation.
-
-        Nothing is told before a client was shown a list, or has asked to be told: while a fleet starts there would be
-        a change per server.  The first change is told at once.  What a box tells of may be anything: that it has the
-        same tools again is no news.
-        """
-        changed = asyncio.Event()
-        unwatch = box.watch(changed.set)
-        if self._told is None:
-            self._told = tuple(box.descriptors())
-        else:
-            changed.set()  # another told of changes before: there may have been some since
-        try:
-            while True:
-                await changed.wait()
-                changed.clear()
-                present = tuple(box.descriptors())
-                is_news = self._is_doubtful or not are_same(present, self._told)
-                self._told, self._is_doubtful = present, False
-                if is_news and self._is_awaited:
-                    await tell()
-                    await asyncio.sleep(DEBOUNCE_S)
-        finally:
-            unwatch()

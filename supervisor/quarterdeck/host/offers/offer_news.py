@@ -1,11 +1,8 @@
-"""What clients are told unasked of what servers have beside tools: lists that changed, resources, log lines.
+"""Which news of servers concern which client, and how they are told; log lines, with the requests that asked for them.
 
-`OfferNews` notifies one legacy client over lines; it announces only lists that have changed.  Clients of 2026-07-28
-receive these notifications on the streams that they opened (`session_news`).  They receive log lines with the
-requests that asked for them (`LogStreams`).
+`host.session.news` tells clients the rest.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -26,76 +23,8 @@ from quarterdeck_protocol.offers import (
 )
 from quarterdeck_protocol.tools import Client
 
-from .views import ClientOffers
-
-DEBOUNCE_S: Final = 0.1
-"""After a change was told, those of so long are told together: a fleet that starts changes once per server."""
-
 DEFAULT_LEVEL: Final = "info"
 """From which on a client of an older era is told log lines before it says from which."""
-
-_CHANGED: Final = {
-    Listing.PROMPTS: b'{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}',
-    Listing.RESOURCES: b'{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}',
-    Listing.TEMPLATES: b'{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}',
-}
-
-
-class OfferNews:
-    """See the module.
-
-    Attributes:
-        level: from which on log lines are told.
-        listed: which lists its client has been given: of others it hears nothing.
-    """
-
-    def __init__(
-        self,
-        offers: OfferSource | ClientOffers,
-        client: Client,
-        tell: Callable[[bytes], None],
-        is_open: Callable[[], bool],
-    ) -> None:
-        """Begin to listen.
-
-        Args:
-            offers: whose news.
-            client: who is told.
-            tell: sends one notification, or drops it where the client does not read.
-            is_open: whether its handshake is complete, in an older era.
-        """
-        self.level = DEFAULT_LEVEL
-        self.listed: set[Listing] = set()
-        self._client = client
-        self._tell = tell
-        self._is_open = is_open
-        self._changed: dict[bytes, None] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._unwatch = (offers.watch_listing(self._on_list), offers.watch_news(self._on_news))
-
-    def close(self) -> None:
-        """Listen no more."""
-        for unwatch in self._unwatch:
-            unwatch()
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _on_list(self, listing: Listing) -> None:
-        if listing not in self.listed or not self._is_open():
-            return
-        self._changed[_CHANGED[listing]] = None
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(DEBOUNCE_S, self._tell_changes)
-
-    def _tell_changes(self) -> None:
-        self._timer = None
-        changed, self._changed = self._changed, {}
-        for notification in changed:
-            self._tell(notification)
-
-    def _on_news(self, news: News) -> None:
-        if not isinstance(news, ListAnnounced) and self._is_open() and concerns(news, self._client, self.level):
-            self._tell(notification_of(news))
 
 
 class LogStreams:

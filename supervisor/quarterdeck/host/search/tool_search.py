@@ -18,9 +18,10 @@ from msgspec import Raw
 
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.offers.publish import Catalog, Shown, is_same_form
-from quarterdeck.host.raw_calls import MAX_LINE_BYTES, WireRequest
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
+from quarterdeck_protocol.mcp.server.messages import MAX_LINE_BYTES
+from quarterdeck_protocol.mcp.server.requests import Request
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import (
@@ -175,7 +176,7 @@ def two_tools(tools: Sequence[ToolDescriptor]) -> Sequence[ToolDescriptor]:
     return _two_tools(tuple(servers), has_native=any(QUALIFIER not in tool.name for tool in tools))
 
 
-def unwrapped(request: WireRequest) -> WireRequest | ProtocolFault:
+def unwrapped(request: Request) -> Request | ProtocolFault:
     """The request, or that of the tool which a `call_tool` names; a fault where it names none."""
     if request.method != "tools/call" or request.name != CALL_TOOL:
         return request

@@ -1,10 +1,9 @@
 """Answer a stdio client's `initialize` before the imports are done.
 
-The SDK takes most of a second to import, and a client of the older era waits for the answer to `initialize` before it
-does anything else.  So the line is read at once, in a thread, and answered from here as soon as the configuration is
-read and the ledger is ours: whether this client can be served is known then.  Later the SDK's session gets the same
-line, and its answer, which says the same, is dropped.  Where nothing can be served, every request that has come is
-answered with an error that says why.  Whatever is unusual about a first line is left to the session.
+A legacy client waits for the answer to `initialize` before it does anything else.  So the line is read at once, in a
+thread, and answered from here as soon as the configuration is read and the ledger is ours: whether this client can be
+served is known then.  Later the session gets the same line, and its answer, which says the same, is dropped.  Where
+nothing can be served, every request that has come is answered with an error that says why.
 
 The claim on the process's standard streams is here too.  Imports next to nothing, on purpose.
 """
@@ -82,20 +81,6 @@ def post(loop: "asyncio.AbstractEventLoop", call: Callable[..., None], *args: ob
     return True
 
 
-HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-"""The revisions that begin with `initialize`; a test holds them against the SDK's."""
-
-TOOLS_ONLY: Final = b'{"tools":{"listChanged":true}}'
-"""What we say we can where nothing but tools is shown; a test holds it against what the SDK says of us."""
-
-EVERYTHING: Final = (
-    b'{"completions":{},"logging":{},"prompts":{"listChanged":true},'
-    b'"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}'
-)
-"""What we say we can, whatever the servers of the moment do: others may come while a client is there.
-
-But for tasks: these are said only where a server is known to have them."""
-
 MAX_HEAD_BYTES: Final = 64 * 1024
 """A longer first line is not answered here."""
 
@@ -159,7 +144,7 @@ class EarlyReply:
         self._data = b""
         self._head: FirstLine | None = None
         self._instructions: str | None = None
-        self._capabilities = EVERYTHING
+        self._capabilities = b"{}"
         # Written to where something was decided, closed where it is over: the thread looks up from its wait.
         self._news_r, self._news_w = os.pipe()
         self._thread = threading.Thread(target=self._wait, name="early reply", daemon=True)
@@ -168,7 +153,7 @@ class EarlyReply:
         """Begin to wait."""
         self._thread.start()
 
-    def admit(self, instructions: str, capabilities: bytes = EVERYTHING) -> None:
+    def admit(self, instructions: str, capabilities: bytes) -> None:
         """Answer the client from now on: it can be served, and is told this, and that we can so much."""
         self._capabilities = capabilities
         self._instructions = instructions
@@ -272,32 +257,19 @@ def _read_before(fd: int, until: float) -> bytes:
     return os.read(fd, MAX_HEAD_BYTES) if poll.poll(left_s * 1000) else b""
 
 
-def answer_to(line: bytes, instructions: str = "", capabilities: bytes = EVERYTHING) -> tuple[int | str | None, bytes]:
-    """The id and the answer, with its line's end, when `line` is an ordinary `initialize`; else None and nothing."""
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
+def answer_to(line: bytes, instructions: str, capabilities: bytes) -> tuple[int | str | None, bytes]:
+    """The id and the answer, with its line's end, of an `initialize` that is right; None and nothing of all else."""
+    from quarterdeck_protocol.mcp.server.answers import greeting
+    from quarterdeck_protocol.mcp.server.requests import Request
+    from quarterdeck_protocol.mcp.server.session import ServerSession
+
+    session = ServerSession(lambda *_: None)
+    request = session.receive(line)
+    if not isinstance(request, Request) or request.method != "initialize":
         return None, b""
-    match message:
-        case {
-            "jsonrpc": "2.0",
-            "id": int() | str() as request_id,
-            "method": "initialize",
-            "params": {
-                "protocolVersion": str() as wanted,
-                "capabilities": dict(),
-                "clientInfo": {"name": str(), "version": str()},
-            },
-        } if not isinstance(request_id, bool) and len(message) == len(("jsonrpc", "id", "method", "params")):
-            result: dict[str, object] = {
-                "protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
-                "capabilities": json.loads(capabilities),
-                "serverInfo": {"name": CLIENT_NAME, "version": CLIENT_VERSION},
-            }
-            if instructions:
-                result["instructions"] = instructions
-            return request_id, _line({"id": request_id, "result": result})
-    return None, b""
+    server_info = msgspec.json.encode({"name": CLIENT_NAME, "version": CLIENT_VERSION})
+    result = greeting(request.version, capabilities, server_info, instructions)
+    return json.loads(request.id_json), b"".join((*session.answer(request, (result,)), b"\n"))
 
 
 def refusal(line: bytes, reason: str, *, besides: int | str | None = None) -> bytes:
@@ -345,7 +317,7 @@ def start_early() -> None:
         _early.start()
 
 
-def admit_early(instructions: str, capabilities: bytes = EVERYTHING) -> None:
+def admit_early(instructions: str, capabilities: bytes) -> None:
     """Have the client that `start_early` reads greeted with these instructions and capabilities: it can be served."""
     if _early is not None:
         _early.admit(instructions, capabilities)

@@ -163,7 +163,7 @@ def test_standard_headers_are_judged_as_the_sdk_does(headers: dict[str, str], me
     verdict = inbound.classify_inbound_request(body, headers=headers)
     message = read_message(json.dumps(body).encode())
     try:
-        check_standard(message, read_params(message), headers)
+        check_standard(message, headers, read_params(message))
         said = None
     except Refused as refused:
         said = refused.code, str(refused)

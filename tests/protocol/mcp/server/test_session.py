@@ -130,13 +130,21 @@ def test_a_state_that_is_no_text_is_refused(state: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "params", [{"arguments": ...}, {"arguments": None}, {"meta": {}}, {"unknown": 1}, {"task": None}]
+    "params",
+    [
+        {"arguments": ...},
+        {"arguments": None},
+        {"meta": {}},
+        {"meta": {"progressToken": None}},
+        {"unknown": 1},
+        {"task": None},
+    ],
 )
 def test_usual_variations_of_a_call_pass(params: dict[str, Any]) -> None:
     """Clients leave out and add members as they like."""
     request = legacy().receive(call(**params))
     assert isinstance(request, Request)
-    assert (request.arguments, request.task) == (b"{}", b"")
+    assert (request.arguments, request.task, request.progress_token) == (b"{}", b"", b"")
 
 
 BAD_CALLS: list[dict[str, Any]] = [
@@ -256,6 +264,15 @@ def test_a_modern_request_in_a_legacy_session_is_refused(version: object) -> Non
 def test_a_greeting_in_a_modern_session_is_refused() -> None:
     """The first request decides the era, once."""
     assert error(modern().receive(line("initialize", 1, params=GREETING))) == (1, UNSUPPORTED_VERSION)
+
+
+def test_where_the_carrier_decides_the_era_a_greeting_is_an_unknown_method() -> None:
+    """2026-07-28 over HTTP has no `initialize`: a client that probes goes by that code."""
+    session = new(version="2026-07-28")
+    assert error(session.receive(line("initialize", 1, params={**GREETING, "_meta": ENVELOPE}))) == (
+        1,
+        METHOD_NOT_FOUND,
+    )
 
 
 @pytest.mark.parametrize(

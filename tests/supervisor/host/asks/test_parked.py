@@ -17,8 +17,8 @@ from quarterdeck.host.asks.parked import (
     ParkingAnswerer,
 )
 from quarterdeck.host.asks.states import CallKey, Passed
-from quarterdeck.host.raw_calls import Resumption
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
+from quarterdeck_protocol.mcp.server.requests import Resumption
 from quarterdeck_protocol.questions import Question, QuestionEnd
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, WireResult
 

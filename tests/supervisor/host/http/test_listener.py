@@ -16,7 +16,8 @@ import uvicorn
 from support.waiting import eventually_async
 
 from quarterdeck.host.http import listener as module
-from quarterdeck.host.http.connection import ADMITTED
+from quarterdeck.host.http.admission import HttpAnswer
+from quarterdeck.host.http.connection import Exchange
 from quarterdeck.host.http.listener import AGAIN_S, MAX_KINDS, HttpListener, RepeatedLog
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
@@ -35,22 +36,31 @@ class PlayedServer:
         self.held = anyio.Event()
         self.release = anyio.Event()
         config = uvicorn.Config(
-            self.answer, interface="asgi3", lifespan="off", log_config=None, timeout_graceful_shutdown=5
+            self.no_app, interface="asgi3", lifespan="off", log_config=None, timeout_graceful_shutdown=5
         )
-        self.listener = HttpListener(config, self.socket, lambda *_: self.started.set())
+        self.listener = HttpListener(config, self.socket, lambda *_: self.started.set(), self)
         self.started = anyio.Event()
+        self.holding: set[asyncio.Task[None]] = set()
 
-    async def answer(self, scope: Any, receive: Any, send: Any) -> None:
+    async def no_app(self, scope: Any, receive: Any, send: Any) -> None:
+        """Nothing comes here."""
+
+    def begin(self, exchange: Exchange) -> None:
         """200 for who is known, 429 for who has too many connections, else 401."""
-        who = next((value.decode() for name, value in scope["headers"] if name == b"authorization"), "")
+        who = next((value.decode() for name, value in exchange.request_headers if name == b"authorization"), "")
         status = 401
         if who:
-            status = 429 if scope["state"][ADMITTED](who) else 200
-        if scope["path"] == "/hold":
-            self.held.set()
-            await self.release.wait()
-        await send({"type": "http.response.start", "status": status, "headers": []})
-        await send({"type": "http.response.body", "body": b"said"})
+            status = 429 if exchange.admit(who) else 200
+        if exchange.path == "/hold":
+            self.holding.add(asyncio.ensure_future(self.hold(exchange, status)))
+        else:
+            exchange.respond(HttpAnswer(status, "said"))
+
+    async def hold(self, exchange: Exchange, status: int) -> None:
+        """Answer when let go."""
+        self.held.set()
+        await self.release.wait()
+        exchange.respond(HttpAnswer(status, "said"))
 
     async def dial(self, *said: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection, and what is sent on it."""
@@ -325,7 +335,7 @@ async def test_connections_that_are_handed_on_close_with_their_answer_and_new_on
         played.release.set()
         head = await reader.readuntil(b"\r\n\r\n")
         assert b"connection: close" in head.lower()
-        assert await reader.read() == b"4\r\nsaid\r\n0\r\n\r\n"
+        assert await reader.read() == b'{"error":"said"}'
         await handing
         assert played.counted == (0, 0)
         with contextlib.closing(played.socket.accept()[0]) as queued:  # nobody took it

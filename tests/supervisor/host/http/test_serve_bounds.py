@@ -13,7 +13,6 @@ from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox, hold
 from support.waiting import eventually_async
 
-from quarterdeck.host import mcp_server
 from quarterdeck.host.http import serve
 from quarterdeck.host.http.grants import Grant
 from quarterdeck.host.http.token_file import add_grant
@@ -136,41 +135,6 @@ async def test_a_list_that_a_client_does_not_read_is_bounded_too(monkeypatch: py
         await eventually_async(lambda: silent.reader._buffer)  # type: ignore[attr-defined]
         assert code_of((await wire.ask({**listing, "id": 2})).answer) == "busy"
         assert len((await silent.read()).messages[-1]["result"]["resources"]) == 2_000
-
-
-@pytest.mark.parametrize("method", ["resources/read", "prompts/get", "completion/complete", "resources/subscribe"])
-async def test_requests_that_a_client_gave_up_are_counted_as_long_as_they_are_under_way(
-    method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A client that asks and hangs up, again and again, would have tasks and requests without end under way."""
-    monkeypatch.setattr(mcp_server, "MAX_CALLS_EACH", 2)
-    silent = OfferServer("a", prompts=("p",), resources=("x:1",), is_silent=True)
-    quick = OfferServer("b", resources=("y:1",), result=READ % b"quick")
-    params = {
-        "prompts/get": {"name": "a__p"},
-        "completion/complete": {
-            "ref": {"type": "ref/prompt", "name": "a__p"},
-            "argument": {"name": "n", "value": "v"},
-        },
-    }.get(method, {"uri": "x:1"})
-    asked = {"jsonrpc": "2.0", "method": method, "params": params}
-    async with (
-        listening(LiveBox(), offers=Router(OfferFleet(silent, quick))) as url,
-        wired(url) as wire,
-        wired(url) as neighbour,
-    ):
-        await wire.greet()
-        for number in range(2):
-            async with wired(url) as gone:
-                gone.headers |= wire.headers
-                gone.writer.write(gone.request({**asked, "id": number}, Mcp_Param_X="1"))
-                await eventually_async(lambda count=number + 1: len(silent.asked) == count)  # type: ignore[misc]
-        refused = await wire.ask({**asked, "id": 9}, Mcp_Param_X="1")
-        assert code_of(refused.answer) == "busy"
-        assert len(silent.asked) == 2
-        await neighbour.greet()
-        reader = Reader(neighbour, is_modern=False, has_sdk=True)
-        assert (await reader.read(1, "y:1"))["result"]["contents"][0]["text"] == "quick"
 
 
 async def test_sessions_that_there_are_not_give_a_client_no_bounds_of_their_own(

@@ -5,15 +5,13 @@ import contextlib
 from functools import partial
 
 import anyio
-import anyio.lowlevel
 import pytest
 from support.clients.http_clients import call_raw, connected, listening
 from support.tools.tool_boxes import LiveBox, hold
-from support.waiting import until
 
-from quarterdeck.host.calls import Drain
 from quarterdeck.host.http import http_host as http
 from quarterdeck.host.http import serve
+from quarterdeck_protocol.tools import CancelToken
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
@@ -23,13 +21,16 @@ ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 @pytest.fixture
 def stopping(monkeypatch):
     """Set once a stop has begun: nothing new is taken from then on."""
-    begun, drain_all = asyncio.Event(), http._drain
+    begun = asyncio.Event()
 
-    async def note(drain, requests):
-        drain.closing.on_cancel(begun.set)
-        await drain_all(drain, requests)
+    class Told(CancelToken):
+        """Tells of it."""
 
-    monkeypatch.setattr(http, "_drain", note)
+        def __init__(self):
+            super().__init__()
+            self.on_cancel(begun.set)
+
+    monkeypatch.setattr(http, "CancelToken", Told)
     return begun
 
 
@@ -77,38 +78,6 @@ async def test_a_stop_gives_calls_that_are_under_way_a_moment_to_end(mode, monke
         tasks.start_soon(settle, await box.next_begun())
     assert [result["content"] for result in results] == [[]]
     assert "isError" not in results[0]
-
-
-async def test_a_stop_waits_for_answers_as_long_as_they_come(monkeypatch):
-    """On a busy machine the last ones of hundreds of calls would be cut off: 200, and nothing in it."""
-    monkeypatch.setattr(http, "GRACE_S", 0)
-    monkeypatch.setattr(http, "ANSWER_S", 0.01)
-    drain, answered = Drain(), []
-    due = [anyio.Event() for _ in range(6)]
-
-    async def answer_late(scope, receive, send):
-        await due[scope["number"]].wait()
-        answered.append(scope["number"])
-
-    class OneByOne(http._Requests):
-        """One more answer leaves each time that it is waited for them."""
-
-        async def answered(self):
-            left = self.left
-            if drain.ending.cancelled:
-                due[-left].set()
-                with anyio.CancelScope(shield=True):
-                    await until(lambda: self.left < left)
-            await super().answered()
-
-    requests = OneByOne(answer_late)
-    async with anyio.create_task_group() as tasks:
-        for number in range(6):
-            tasks.start_soon(requests, {"type": "http", "method": "POST", "number": number}, None, None)
-        await anyio.lowlevel.checkpoint()
-        await http._drain(drain, requests)
-        tasks.cancel_scope.cancel()
-    assert answered == list(range(6))
 
 
 async def test_a_call_that_comes_while_serving_ends_is_refused_and_may_be_repeated(monkeypatch, stopping):

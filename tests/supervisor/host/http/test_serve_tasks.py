@@ -63,7 +63,7 @@ async def test_an_older_client_begins_a_task_asks_for_it_and_lists_it() -> None:
     async with wire(server) as connection:
         made = await asked(connection, "tools/call", name="a__work", arguments={"n": 1.0}, task={"ttl": 5})
         assert made["result"] == {"task": {"taskId": "1", "status": "working", "x": [1.0]}}
-        assert server.asked[0].params == b'{"name":"work","arguments":{"n":1.0},"task":{"ttl":5}}'
+        assert server.asked[0].params == b'{"name":"work","arguments":{"n": 1.0},"task":{"ttl": 5}}'
         assert (await asked(connection, "tasks/get", taskId="1"))["result"]["status"] == "working"
         assert (await asked(connection, "tasks/result", taskId="1"))["result"]["_meta"] == {RELATED: {"taskId": "1"}}
         assert (await asked(connection, "tasks/list"))["result"] == {"tasks": [{"taskId": "1", "status": "working"}]}
@@ -139,7 +139,7 @@ async def test_an_older_clients_stream_tells_how_far_its_own_task_is_once_the_ca
             said = TaskProgress(task, 0.5, 1.0, "half").encoded()
             fleet.news(ServerNote("a", PROGRESS, said, frozenset((call.client.key,))))
         for task, stream in streams.items():
-            told = json.loads((await stream.reader.readuntil(b"}\r\n")).rpartition(b"data: ")[2])
+            told = json.loads((await stream.reader.readuntil(b"}\n")).rpartition(b"data: ")[2])
             note = {"progressToken": f"token-{task}", "progress": 0.5, "total": 1.0, "message": "half"}
             assert told["method"] == PROGRESS
             assert told["params"] == {**note, "_meta": {RELATED: {"taskId": task}}}

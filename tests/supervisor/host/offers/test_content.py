@@ -2,17 +2,16 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox
-from support.waiting import turns, until
+from support.waiting import turns
 
-from quarterdeck.host.offers import content as module
-from quarterdeck.host.offers.content import Content, KnownTools
+from quarterdeck.host.offers.content import Content
 from quarterdeck.login.broker import LoginBroker
 from quarterdeck.route.router import Router
+from quarterdeck_protocol.mcp.server.methods import TOOLS_ONLY
 from quarterdeck_protocol.mcp.tasks import EXTENSION, TaskSupport
 from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.tools import CancelToken, Client, ToolDescriptor
@@ -97,9 +96,8 @@ async def test_the_wait_ends_with_serving_and_what_failed_is_said() -> None:
 async def test_a_host_of_tools_alone_lists_nothing_else_and_has_nobody_to_leave() -> None:
     """A program that boxes its own tools would be asked for prompts."""
     alone = content()
-    assert await alone.listed(Listing.PROMPTS, ME, CancelToken()) == []
-    assert (alone.logs, alone.task_capabilities(ME, is_modern=True)) == (None, {})
-    assert alone.capabilities(ME, is_modern=False) == module.TOOLS_ONLY
+    assert alone.logs is None
+    assert alone.capabilities(ME, is_modern=False) == TOOLS_ONLY[alone.box.can_change]
     alone.leave(ME)
     alone.close()
 
@@ -110,64 +108,12 @@ async def test_what_servers_have_is_shown_and_left() -> None:
     fleet = OfferFleet(server)
     offers = Router(fleet)
     shown = content(offers=offers)
-    assert b"a__p" in (await shown.listed(Listing.PROMPTS, ME, CancelToken()))[0]
-    assert shown.task_capabilities(ME, is_modern=True) == {"extensions": {EXTENSION: {}}}
+    assert b"a__p" in shown.offer_catalog.publish(Listing.PROMPTS, offers.listed(Listing.PROMPTS), ME)[0]
     assert EXTENSION.encode() in shown.capabilities(ME, is_modern=True)
     shown.leave(ME)
     assert server.told == [("door-1", "leave")]
     async with shown.source_of("mine") as box:
         assert box is shown.box
-
-
-async def told_of(known: KnownTools, box: Changing) -> tuple[list[None], "asyncio.Task[None]"]:
-    """Where a client hears of changes."""
-    told: list[None] = []
-
-    async def tell() -> None:
-        told.append(None)
-
-    telling = asyncio.ensure_future(known.tell_changes(box, tell))
-    await turns()
-    return told, telling
-
-
-async def ended(telling: "asyncio.Task[None]") -> None:
-    """It is told no more."""
-    telling.cancel()
-    with suppress(asyncio.CancelledError):
-        await telling
-
-
-async def test_a_client_is_told_when_its_tools_are_others_and_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model would call what is gone, or every client list anew for each server that starts."""
-    monkeypatch.setattr(module, "DEBOUNCE_S", 0.0)
-    box, known = Changing(tool("a")), KnownTools()
-    told, telling = await told_of(known, box)
-    box.become(tool("b"))
-    await turns()
-    assert told == [], "it was shown no list yet"
-    known.listed(box.tools)
-    box.become(tool("b"), tool("c"))
-    await until(lambda: told)
-    box.become(tool("b"), tool("c"))
-    await turns()
-    assert len(told) == 1, "equal ones are the same"
-    box.become(tool("b"), tool("c", b'{"description":"another"}'))
-    await until(lambda: len(told) == 2)
-    await ended(telling)
-    assert box.callbacks == []
-
-
-async def test_a_client_that_knows_an_earlier_list_is_told_when_that_is_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """After a restart of the daemon it would go on with tools of before."""
-    monkeypatch.setattr(module, "DEBOUNCE_S", 0.0)
-    box, known = Changing(), KnownTools(is_awaited=True)
-    told, telling = await told_of(known, box)
-    box.become(tool("a"))
-    await until(lambda: told)
-    await ended(telling)
 
 
 async def test_only_a_client_of_this_machine_is_sent_to_a_browser() -> None:

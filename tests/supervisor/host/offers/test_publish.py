@@ -1,10 +1,14 @@
 """Definitions as clients are shown them."""
 
 import json
+from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from quarterdeck.host.offers.publish import Catalog, forms, is_valid
+from quarterdeck.host.offers.publish import Catalog, as_listed, forms, is_valid
+from quarterdeck_protocol.mcp.server.methods import HANDSHAKE_VERSIONS, MODERN_VERSION
 from quarterdeck_protocol.tools import ToolDescriptor, ToolHints
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
@@ -159,3 +163,54 @@ def test_header_schemas_are_given_only_for_tools_that_mirror():
 def test_every_form_bears_the_qualified_name():
     """Under any other a call would miss it."""
     assert {form["name"] for _, form in forms(tool({"name": "t", "outputSchema": {}}))} == {"s__t"}
+
+
+LEAVES: Final = (
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", "x", "object", "dark", "required"])
+)
+
+VALUES: Final = LEAVES | st.lists(LEAVES, max_size=2) | st.dictionaries(st.sampled_from(["type", "src", "x"]), LEAVES)
+
+TOOLS: Final = st.fixed_dictionaries(
+    {"name": st.just("t") | VALUES, "inputSchema": st.just({"type": "object"}) | VALUES},
+    optional={
+        key: VALUES
+        | st.just({"type": "object", "properties": {"a": {}}, "required": ["a"]})
+        | st.just({"readOnlyHint": True, "title": "x"})
+        | st.just([{"src": "data:x", "sizes": ["1x1"]}])
+        | st.just({"taskSupport": "required"})
+        for key in ("title", "description", "outputSchema", "annotations", "icons", "execution", "_meta", "x-own")
+    },
+)
+
+
+@given(TOOLS)
+def test_what_is_forwarded_as_it_is_the_sdk_takes_in_every_revision(tool: dict[str, Any]) -> None:
+    """A client refuses a whole list for one bad tool."""
+    listed = as_listed(ToolDescriptor("s__t", "", {"type": "object"}, json.dumps(tool).encode()))
+    if listed:
+        shown = json.loads(listed)
+        assert shown == tool | {"name": "s__t"}
+        assert all(is_valid(shown, version) for version in (*HANDSHAKE_VERSIONS, MODERN_VERSION))
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        b'{"name":"t","inputSchema":{"type":"object"},\n"x":1}',
+        b'{"name":"t","inputSchema":{"type":"object"},"_meta":{"io.modelcontextprotocol/x":1}}',
+        b'{"name":"t","inputSchema":' + b'{"type":"object","not":' * 300 + b"1" + b"}" * 301,
+        b'{"name":"t","inputSchema":{"type":"object"}',
+        b'{"name":"t","inputSchema":{"type":"array"}}',
+    ],
+)
+def test_what_is_not_plainly_right_is_not_forwarded_as_it_is(definition: bytes) -> None:
+    """A line break would end the line, and what the era says of itself would be a server's word."""
+    assert as_listed(ToolDescriptor("s__t", "", {"type": "object"}, definition)) == b""
+
+
+def test_a_definition_keeps_what_only_its_server_knows() -> None:
+    """Numbers that no float holds, and members of the future, would be lost on the way."""
+    definition = b'{"name":"t","x":1.10,"inputSchema":{"type":"object"},"y":12345678901234567890123}'
+    [shown] = Catalog().publish_json([ToolDescriptor("s__t", "", {}, definition)], MODERN_VERSION)
+    assert shown == definition.replace(b'"t"', b'"s__t"')

@@ -8,10 +8,10 @@ from support.tools.tool_boxes import LiveBox
 from quarterdeck.config.groups import Group
 from quarterdeck.host.offers.content import Content
 from quarterdeck.host.offers.groups import LiveGroups
-from quarterdeck.host.raw_calls import WireRequest
 from quarterdeck.host.search.index import ToolIndex
 from quarterdeck.host.search.tool_search import MAX_ANSWER_BYTES, ToolSearch, shared_out, unwrapped
 from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck_protocol.mcp.server.requests import Request
 from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolDescriptor
 
 pytestmark = pytest.mark.anyio
@@ -37,8 +37,9 @@ async def found(search: ToolSearch, box: LiveBox, client: Client = ANONYMOUS, **
     return [tool["name"] for tool in answer["tools"]]
 
 
-def request(name: str, arguments: object, method: str = "tools/call") -> WireRequest:
-    return WireRequest(1, b"1", name, json.dumps(arguments).encode(), b"", b"", is_modern=False, method=method)
+def request(name: str, arguments: object, method: str = "tools/call") -> Request:
+    given = json.dumps(arguments).encode()
+    return Request(key=1, id_json=b"1", method=method, version="2025-11-25", name=name, arguments=given)
 
 
 async def test_a_search_finds_what_its_client_may_use_as_it_is_at_that_moment() -> None:
@@ -172,10 +173,10 @@ def test_a_call_by_call_tool_is_the_call_of_the_tool_that_it_names() -> None:
     """What is allowed, recorded or asked would be of `call_tool`."""
     wrapped = {"name": "a__b", "arguments": {"x": 1}}
     plain = unwrapped(request("call_tool", wrapped))
-    assert isinstance(plain, WireRequest)
+    assert isinstance(plain, Request)
     assert (plain.name, json.loads(plain.arguments)) == ("a__b", {"x": 1})
     bare = unwrapped(request("call_tool", {"name": "a__b"}))
-    assert isinstance(bare, WireRequest)
+    assert isinstance(bare, Request)
     assert bare.arguments == b"{}"
     for other in (request("a__b", wrapped), request("call_tool", wrapped, "prompts/get")):
         assert unwrapped(other) is other

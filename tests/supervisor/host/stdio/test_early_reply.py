@@ -7,14 +7,14 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from support.tools.offer_fleet import OfferFleet
 from support.tools.tool_boxes import LiveBox
 
 from quarterdeck.host.provider import ProviderHostInfo, create_provider_host
-from quarterdeck.host.stdio.early_reply import HANDSHAKE_VERSIONS, EarlyReply, FirstLine, answer_to
+from quarterdeck.host.stdio.early_reply import EarlyReply, FirstLine, answer_to
 from quarterdeck.route.router import Router
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
+from quarterdeck_protocol.mcp.server.methods import EVERYTHING, HANDSHAKE_VERSIONS
 
 from .host_pipes import served
 
@@ -42,17 +42,12 @@ def pipes() -> Iterator[tuple[int, int, int, int]]:
         pass  # a test closed it to be a client that leaves
 
 
-def test_the_revisions_are_the_sdks() -> None:
-    """A client of a revision that only the SDK knows would be told another one."""
-    assert tuple(HANDSHAKE_VERSIONS) == tuple(HANDSHAKE_PROTOCOL_VERSIONS)
-
-
 @pytest.mark.anyio
 @pytest.mark.parametrize("version", [*HANDSHAKE_VERSIONS, "2026-07-28", "1999-01-01"])
 async def test_the_answer_is_what_the_session_would_have_said(version: str) -> None:
     """A client would be promised what the session then does not keep."""
     params = {"protocolVersion": version, "capabilities": {"roots": {}}, "clientInfo": INFO}
-    _, early = answer_to(initialize(params=params).rstrip())
+    _, early = answer_to(initialize(params=params).rstrip(), "", EVERYTHING)
     host = create_provider_host(LiveBox(), ProviderHostInfo(CLIENT_NAME, CLIENT_VERSION), offers=Router(OfferFleet()))
     async with served(host) as client:
         own = await client.ask(1, "initialize", **params)
@@ -73,12 +68,11 @@ async def test_the_answer_is_what_the_session_would_have_said(version: str) -> N
         initialize(params={}),
         initialize(params={"protocolVersion": 5, "capabilities": {}, "clientInfo": INFO}),
         initialize(params={"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x"}}),
-        initialize(result={}),
     ],
 )
 def test_what_is_unusual_is_left_to_the_session(line: bytes) -> None:
     """A wrong message would get a right answer."""
-    assert answer_to(line) == (None, b"")
+    assert answer_to(line, "", EVERYTHING) == (None, b"")
 
 
 def test_a_client_is_greeted_once_it_is_sure_that_it_can_be_served(pipes: tuple[int, int, int, int]) -> None:
@@ -88,7 +82,7 @@ def test_a_client_is_greeted_once_it_is_sure_that_it_can_be_served(pipes: tuple[
     greeter.start()
     os.write(client_out, initialize(id="a"))
     assert not select.select([client_in], [], [], 0)[0]
-    greeter.admit("1 tool is held.")
+    greeter.admit("1 tool is held.", EVERYTHING)
     answer = json.loads(os.read(client_in, 4096))
     assert (answer["id"], answer["result"]["instructions"]) == ("a", "1 tool is held.")
     head = greeter.finish()
@@ -101,7 +95,7 @@ def test_a_client_that_comes_after_that_is_greeted_at_once(pipes: tuple[int, int
     greeter_in, client_out, client_in, greeter_out = pipes
     greeter = EarlyReply(greeter_in, greeter_out)
     greeter.start()
-    greeter.admit("")
+    greeter.admit("", EVERYTHING)
     os.write(client_out, initialize(id=7))
     assert json.loads(os.read(client_in, 4096))["id"] == 7
     assert greeter.finish().greeted_id == 7
@@ -113,7 +107,7 @@ def test_a_client_that_says_nothing_is_given_over_as_it_is(pipes: tuple[int, int
     greeter = EarlyReply(pipes[0], pipes[3])
     greeter.start()
     if is_admitted:
-        greeter.admit("")
+        greeter.admit("", EVERYTHING)
     assert greeter.finish() == FirstLine()
 
 
@@ -123,7 +117,7 @@ def test_half_a_line_is_given_over_unanswered(pipes: tuple[int, int, int, int]) 
     os.write(pipes[1], b'{"jsonrpc"')
     os.close(pipes[1])
     greeter.start()
-    greeter.admit("")
+    greeter.admit("", EVERYTHING)
     assert greeter.finish() == FirstLine(b'{"jsonrpc"', None)
 
 
@@ -161,7 +155,7 @@ def test_who_was_greeted_is_not_refused_afterwards(pipes: tuple[int, int, int, i
     greeter = EarlyReply(greeter_in, greeter_out)
     os.write(client_out, initialize(id=1) + initialize(id=2, method="ping"))
     greeter.start()
-    greeter.admit("")
+    greeter.admit("", EVERYTHING)
     assert json.loads(os.read(client_in, 4096))["id"] == 1
     greeter.refuse("it broke")
     assert json.loads(os.read(client_in, 4096))["id"] == 2
@@ -194,7 +188,7 @@ async def test_the_session_goes_on_where_the_greeter_stopped() -> None:
 
 def test_what_is_held_is_told_in_the_answer() -> None:
     """A model would not know why a tool is missing."""
-    _, plain = answer_to(initialize().rstrip())
-    _, told = answer_to(initialize().rstrip(), "1 tool is held.")
+    _, plain = answer_to(initialize().rstrip(), "", EVERYTHING)
+    _, told = answer_to(initialize().rstrip(), "1 tool is held.", EVERYTHING)
     assert "instructions" not in json.loads(plain)["result"]
     assert json.loads(told)["result"]["instructions"] == "1 tool is held."

@@ -14,7 +14,6 @@ from support.tools.tool_boxes import LiveBox, answer, hold
 
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck.host.stdio import serve
-from quarterdeck_protocol.faults import ProtocolFault
 
 from .host_pipes import LineClient, sdk_transport, served
 
@@ -55,36 +54,6 @@ async def test_a_raw_call_leaves_its_bytes_untouched(era):
     assert json.loads(line)["id"] == "a/é"
 
 
-@ERAS
-async def test_both_ways_give_the_same_answers(era):
-    """Whether a call was lucky enough to go short must not show."""
-    results = []
-    for is_short in (True, False):
-        box = LiveBox()
-        box.graft("s__t", answer({"content": [], "_meta": {"own": 1}, "isError": True}))
-        async with served(create_provider_host(box)) as client:
-            await getattr(client, era)()
-            # An unknown parameter is a reason to let the session judge.
-            extra = {} if is_short else {"unknown": 1}
-            results.append(await client.ask(7, "tools/call", name="s__t", arguments={}, **extra))
-        assert box.begun[0].arguments == b"{}"
-    assert results[0] == results[1]
-
-
-@ERAS
-async def test_faults_read_the_same_on_both_ways(era):
-    """The text is what a model acts on."""
-    results = []
-    for extra in ({}, {"unknown": 1}):
-        box = LiveBox()
-        box.graft("s__t", answer(ProtocolFault("timeout", "too slow", code="call_timeout")))
-        async with served(create_provider_host(box)) as client:
-            await getattr(client, era)()
-            results.append(await client.ask(7, "tools/call", name="s__t", arguments={}, **extra))
-    assert results[0] == results[1]
-    assert results[0]["result"]["isError"]
-
-
 async def test_the_stock_client_works_over_pipes_in_both_eras():
     """It is what most people connect with."""
     for mode in ("legacy", "auto"):
@@ -98,16 +67,6 @@ async def test_the_stock_client_works_over_pipes_in_both_eras():
             for count in range(3):
                 result = await client.call_tool("s__t", {"count": count})
                 assert result.content[0].text.replace(" ", "") == f'{{"count":{count}}}'
-
-
-async def test_a_native_tool_goes_the_long_way():
-    """Raw calls are for servers' tools only."""
-    box = LiveBox()
-    async with served(create_provider_host(box)) as client:
-        await client.open_legacy()
-        reply = await client.ask(1, "tools/call", name="nobody", arguments={})
-    assert reply["result"]["isError"]
-    assert box.begun == []
 
 
 async def test_a_pipelined_handshake_and_call_are_all_answered():
@@ -139,19 +98,6 @@ async def test_a_cancelled_call_is_never_answered_and_its_server_told(era):
         assert await begun.cancelled == "changed my mind"
         begun.settle({"content": []})
         assert (await client.ask(2, "tools/call", name="s__echo", arguments={}))["id"] == 2
-
-
-async def test_cancelling_on_the_long_way_goes_to_the_session():
-    """The owner of an id decides."""
-    box = LiveBox()
-    box.graft("s__t", hold)
-    async with served(create_provider_host(box)) as client:
-        await client.open_legacy()
-        await client.send(client.request(1, "tools/call", name="s__t", arguments={}, unknown=1))
-        begun = await box.next_begun()
-        await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
-        assert await begun.cancelled
-        assert (await client.ask(2, "ping"))["id"] == 2
 
 
 @ERAS

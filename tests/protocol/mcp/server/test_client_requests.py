@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from quarterdeck.host.asks.requests import MAX_OPEN, Asking, ClientRequests
 from quarterdeck_protocol.mcp.jsonrpc import Message
+from quarterdeck_protocol.mcp.server.client_requests import MAX_OPEN, Asking, ClientRequests
 from quarterdeck_protocol.questions import Question, QuestionEnd
 
 ASKED = Question("s", "elicitation/create", b'{"message":"?"}')
@@ -21,7 +21,8 @@ class _Client:
         self.sent: list[dict[str, Any]] = []
         self.soon: deque[Any] = deque()
         self.ends: list[QuestionEnd] = []
-        self.requests = ClientRequests(self.soon.append, capabilities)
+        self.requests = ClientRequests(self.soon.append)
+        self.requests.capabilities = capabilities
 
     def ask(self, question: Question = ASKED) -> Any:
         return Asking(self.requests, lambda line: self.sent.append(json.loads(line))).ask(question, self.ends.append)

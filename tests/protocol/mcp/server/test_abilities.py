@@ -2,7 +2,7 @@
 
 import pytest
 
-from quarterdeck.host.asks.abilities import refusal
+from quarterdeck_protocol.mcp.server.client_requests import refusal
 from quarterdeck_protocol.questions import Question
 
 FORM = Question("s", "elicitation/create", b'{"message":"?"}')

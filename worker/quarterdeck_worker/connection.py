@@ -247,8 +247,6 @@ class Connection:
                 case events.Listening():
                     if self._listened:
                         self._notifier.listening(self._listened)
-                case events.Expired():
-                    pass  # deadlines are the link's
                 case _:
                     assert_never(event)
         self.flush()

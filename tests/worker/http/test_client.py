@@ -84,10 +84,18 @@ def renewing(old: str, new: bytes) -> Access:
     [("new", "", 200), ("new", WANTS_WRITE, 200), ("none", "", 401), ("none", WANTS_WRITE, 403)],
 )
 async def test_a_refused_request_is_sent_once_more_with_another_token(good: str, challenge: str, status: int) -> None:
-    """A token that was revoked early would end every call; a server that refuses them all would be asked for ever."""
+    """A token that was revoked early would end every call."""
     sent = Sent(good, challenge=challenge)
     assert await sent.post(renewing("old", b"new")) == status
     assert sent.tokens == ["Bearer old", "Bearer new"]
+
+
+async def test_a_server_that_refuses_every_token_is_asked_twice() -> None:
+    """It would have us renew and ask for ever, and each time it may have carried the call out."""
+    sent = Sent()
+    access = Access("first", lambda _: access.give(b"token-%d" % len(sent.tokens)))
+    assert await sent.post(access) == 401
+    assert sent.tokens == ["Bearer first", "Bearer token-1"]
 
 
 @pytest.mark.parametrize("access", [Access, lambda: renewing("old", b"")], ids=["no login", "it is over"])

@@ -1,14 +1,12 @@
 """The client's side of one MCP connection over lines.  Pure; see the package for its shape and its caller's duties."""
 
 from collections.abc import Sequence
-from math import inf
 from typing import Final
 
 import msgspec
 from msgspec import UNSET
 
 from quarterdeck_protocol.faults import FaultRecord
-from quarterdeck_protocol.limits import Deadlines
 from quarterdeck_protocol.mcp.jsonrpc import (
     INVALID_REQUEST,
     BodyError,
@@ -83,7 +81,7 @@ class Relay:
         self._task_tokens = TaskTokens()
         self._out: list[bytes] = []
         self._reply_bytes = 0
-        self._calls = Deadlines()
+        self._calls: set[int] = set()
         self._dialogues = Dialogues()
         self._asks = Asks(offers)
         self._subscription = Subscription()
@@ -96,7 +94,6 @@ class Relay:
     def wake_at(self) -> float:
         """When `advance` must be called at the latest, monotonic seconds; it may be early, infinite is never."""
         return min(
-            self._calls.soonest,
             self._dialogues.deadlines.soonest,
             self._asks.deadlines.soonest,
             self._subscription.wake_at,
@@ -121,7 +118,6 @@ class Relay:
         *,
         meta: bytes = b"",
         progress: bool = False,
-        until: float = inf,
         client: Client | None = None,
     ) -> Refusal | None:
         """Ask the server; None when it was taken, and then it ends once, or is cancelled.
@@ -132,7 +128,6 @@ class Relay:
             params: one JSON object without `_meta`, untouched but for line breaks between its values; empty for none.
             meta: the caller's own `_meta`, an object without envelope keys and progress token; empty for none.
             progress: whether `Progressed` is wanted.
-            until: its deadline, monotonic seconds.
             client: as whom, with which capabilities and log level, where the era says so with each request; None for
                 the connection's own.
 
@@ -140,7 +135,7 @@ class Relay:
             RelayMisuseError: the number is in use.
         """
         wire_id = FIRST_ID + request_id
-        if (refusal := self._admit(wire_id, until)) is None:
+        if (refusal := self._admit(wire_id)) is None:
             plain = not meta and not progress and client is None
             meta = self._stamp if plain else self._meta(wire_id, meta, progress, client)
             if method != "tools/call":
@@ -158,12 +153,11 @@ class Relay:
         *,
         meta: bytes = b"",
         progress: bool = False,
-        until: float = inf,
         client: Client | None = None,
     ) -> Refusal | None:
         """`request` for `tools/call`, which costs less so."""
         wire_id = FIRST_ID + request_id
-        if (refusal := self._admit(wire_id, until)) is not None:
+        if (refusal := self._admit(wire_id)) is not None:
             return refusal
         plain = not meta and not progress and client is None
         meta = self._stamp if plain else self._meta(wire_id, meta, progress, client)
@@ -182,7 +176,7 @@ class Relay:
     def cancel(self, request_id: int, reason: str = "") -> bool:
         """Give up a request and tell the server; a late answer is dropped.  False when it has ended already."""
         wire_id = FIRST_ID + request_id
-        if not self._calls.remove(wire_id):
+        if wire_id not in self._calls:
             wire_id = self._dialogues.asked_for(request_id)
             if not wire_id:
                 return False
@@ -226,10 +220,6 @@ class Relay:
         self._reply(error_line(server_id, code, message, data))
         return True
 
-    def in_flight(self) -> list[int]:
-        """The caller's requests without an answer: when the connection ends, what came of them is unknown."""
-        return [wire_id - FIRST_ID for wire_id in self._calls] + self._dialogues.requests()
-
     @property
     def is_idle(self) -> bool:
         """Whether nothing that was asked of the server waits for an answer, but for a subscription."""
@@ -250,7 +240,7 @@ class Relay:
         """
         if self._subscription.is_asked_by(wire_id):
             return self._subscription.failed(now, is_passing=is_passing)
-        if self._calls.remove(wire_id):
+        if wire_id in self._calls:
             self._unanswered(wire_id)
             return (events.Failed(wire_id - FIRST_ID, fault),)
         request_id = self._dialogues.request_of(wire_id)
@@ -264,11 +254,6 @@ class Relay:
     def advance(self, now: float) -> Events:
         """What follows from time alone; to be called at `wake_at`, and whenever it is convenient."""
         happened: list[events.Event] = []
-        for wire_id in self._calls.due(now):
-            self._calls.remove(wire_id)
-            self._unanswered(wire_id)
-            self._tell_cancelled(wire_id, "the deadline has passed")
-            happened.append(events.Expired(wire_id - FIRST_ID))
         for wire_id in self._dialogues.deadlines.due(now):
             happened += self._resume(wire_id, None, now)
         for ask_id in self._asks.deadlines.due(now):
@@ -294,7 +279,8 @@ class Relay:
             return self._junk(line, now, to)
         if message.method is UNSET:
             key = to or (message.id if type(message.id) is int else correlation_key(message.id))
-            if isinstance(key, int) and self._calls.pop(key, None) is not None:
+            if isinstance(key, int) and key in self._calls:
+                self._calls.remove(key)
                 is_call = not (self._no_calls and key in self._no_calls)
                 if not is_call:
                     self._no_calls.remove(key)
@@ -321,7 +307,7 @@ class Relay:
         if not (to or line.startswith(b"{")):
             return (junk,)
         for key in (to,) if to else ids_in(line):
-            if self._calls.remove(key):
+            if key in self._calls:
                 self._unanswered(key)
                 return junk, events.Spoiled(key - FIRST_ID, NO_MESSAGE)
             if key in self._dialogues:
@@ -386,10 +372,11 @@ class Relay:
 
     def _unanswered(self, wire_id: int) -> None:
         """A request of the caller's has ended without an answer."""
+        self._calls.discard(wire_id)
         self._no_calls.discard(wire_id)
         self._task_tokens.ended(wire_id - FIRST_ID)
 
-    def _admit(self, wire_id: int, until: float) -> Refusal | None:
+    def _admit(self, wire_id: int) -> Refusal | None:
         """Book a request of the caller's, unless it cannot be sent."""
         calls = self._calls
         if self.server is None:
@@ -398,10 +385,7 @@ class Relay:
             return Refusal.BUSY
         if wire_id in calls:
             raise RelayMisuseError(f"request {wire_id - FIRST_ID} is under way already")
-        if until == inf:
-            calls[wire_id] = inf
-        else:
-            calls.add(wire_id, until)
+        calls.add(wire_id)
         return None
 
     def _meta(self, wire_id: int, meta: bytes, progress: bool, client: Client | None) -> bytes:

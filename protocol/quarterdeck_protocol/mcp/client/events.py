@@ -1,7 +1,7 @@
 """What the relay tells its caller, as plain values.  Pure.
 
 Every request of the caller's ends in exactly one of `Answered`, `Listed`, `ListingFailed`, `Refused`, `Spoiled`,
-`Failed`, `Expired`, unless the caller cancels it or the connection ends first: then its outcome is unknown.
+`Failed`, unless the caller cancels it or the connection ends first: then its outcome is unknown.
 """
 
 from enum import StrEnum
@@ -135,12 +135,6 @@ class Failed(_Event, frozen=True):
     fault: FaultRecord
 
 
-class Expired(_Event, frozen=True):
-    """The request's deadline has passed; the server was told."""
-
-    request_id: int
-
-
 # What the server says unasked
 
 
@@ -229,7 +223,6 @@ Event = (
     | Refused
     | Spoiled
     | Failed
-    | Expired
     | Progressed
     | Logged
     | Changed

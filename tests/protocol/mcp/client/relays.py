@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, METHOD_NOT_FOUND, Answer, JsonObject
 
-from quarterdeck_protocol.mcp.client import Client, Relay, events
+from quarterdeck_protocol.mcp.client import FIRST_ID, Client, Relay, events
 
 CLIENT: Final = Client("us", "1")
 
@@ -85,3 +85,8 @@ def talk(era: str = LEGACY, answers: Mapping[str, Answer] | None = None, **membe
     talked.heard.clear()
     talked.told.clear()
     return talked
+
+
+def in_flight(relay: Relay) -> list[int]:
+    """Of the first numbers of a caller's, those whose calls have no answer."""
+    return [number for number in range(16) if relay.awaits(FIRST_ID + number)]

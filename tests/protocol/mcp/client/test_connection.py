@@ -1,16 +1,14 @@
 """Requests of ours: their lines, their one end each, and what a server can do to spoil it."""
 
 import json
-from math import inf
 
 import pytest
 from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, MODERN, JsonObject
 
-from quarterdeck_protocol.faults import Delivery, FaultKind
+from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.mcp.client import FIRST_ID, Client, Refusal, Relay, RelayMisuseError, connection
 from quarterdeck_protocol.mcp.client.events import (
     Answered,
-    Expired,
     Junk,
     Listed,
     ListingFailed,
@@ -20,7 +18,7 @@ from quarterdeck_protocol.mcp.client.events import (
 )
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 
-from .relays import CLIENT, Talk, talk
+from .relays import CLIENT, Talk, in_flight, talk
 
 ID = FIRST_ID + 7
 """Of the request with the number 7."""
@@ -110,7 +108,7 @@ def test_an_answer_ends_its_request(answer: bytes, end: object) -> None:
     talked = talk()
     talked.relay.call(7, "echo")
     assert talked.say(b'{"jsonrpc":"2.0","id":%d,%s}' % (ID, answer)) == [end]
-    assert talked.relay.in_flight() == []
+    assert in_flight(talked.relay) == []
 
 
 def test_a_result_beyond_the_limit_is_no_answer() -> None:
@@ -159,7 +157,7 @@ def test_an_answer_that_is_no_message_ends_its_request(line: bytes) -> None:
     for request_id in (6, 7, 8):
         talked.relay.call(request_id, "echo")
     assert talked.say(line) == [Junk(line), Spoiled(7, connection.NO_MESSAGE)]
-    assert talked.relay.in_flight() == [6, 8]
+    assert in_flight(talked.relay) == [6, 8]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +179,7 @@ def test_junk_is_told_and_harmless(line: bytes) -> None:
     talked = talk()
     talked.relay.call(7, "echo")
     assert talked.say(line) == [Junk(line)]
-    assert talked.relay.in_flight() == [7]
+    assert in_flight(talked.relay) == [7]
     assert talked.relay.take().count(b"\n") == 1
 
 
@@ -209,22 +207,6 @@ def test_a_cancellation_of_the_modern_era_carries_its_envelope() -> None:
     assert sent(relay)["params"] == {"requestId": ID, "reason": "the caller gave up", "_meta": ENVELOPE}
 
 
-def test_a_deadline_ends_a_request_and_tells_the_server() -> None:
-    """A caller would wait for ever for a server that hangs."""
-    talked = talk(answers={"tools/call": None})
-    assert talked.relay.wake_at == inf
-    talked.relay.call(7, "echo", until=5.0)
-    talked.relay.call(8, "echo", until=9.0)
-    talked.relay.call(9, "echo")
-    assert talked.relay.wake_at == 5.0
-    assert talked.wait(4.9) == []
-    assert talked.wait(0.1) == [Expired(7)]
-    assert talked.heard[-1]["method"] == "notifications/cancelled"
-    assert talked.relay.wake_at == 9.0
-    assert talked.say({"id": ID, "result": {}}) == []
-    assert talked.relay.in_flight() == [8, 9]
-
-
 def test_requests_in_flight_are_bounded_and_a_number_is_used_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that never answers would fill our memory with questions; two callers would share one answer."""
     monkeypatch.setattr(connection, "MAX_IN_FLIGHT", 1)
@@ -234,7 +216,7 @@ def test_requests_in_flight_are_bounded_and_a_number_is_used_once(monkeypatch: p
     assert relay.call(8, "echo") is relay.request(9, "ping") is Refusal.BUSY
     assert relay.list_all(10, "tools/list", 0.0) is None
     assert relay.list_all(11, "tools/list", 0.0) is Refusal.BUSY
-    assert relay.in_flight() == [7, 10]
+    assert in_flight(relay) == [7]
     monkeypatch.setattr(connection, "MAX_IN_FLIGHT", 9)
     with pytest.raises(RelayMisuseError, match="request 7 is under way already"):
         relay.call(7, "echo")
@@ -316,12 +298,12 @@ def test_a_list_can_be_given_up() -> None:
     assert talked.say({"id": talked.heard[-1]["id"], "result": {"tools": []}}) == [Listed(8, b"[]")]
 
 
-@pytest.mark.parametrize("end", ["answered", "cancelled", "late", "broken"])
+@pytest.mark.parametrize("end", ["answered", "cancelled", "lost", "broken"])
 def test_only_a_tools_result_is_judged_as_one(end: str) -> None:
     """A result of tomorrow's would be refused; and each other request be remembered for ever."""
     played = Talk({"initialize": INITIALIZED, "x/y": None, "tools/call": None}, forced=LEGACY)
     odd = {"content": {"type": "text"}}
-    played.relay.request(1, "x/y", until=5.0)
+    played.relay.request(1, "x/y")
     played.relay.request(2, "tools/call", b'{"name":"t"}')
     match end:
         case "answered":
@@ -331,8 +313,8 @@ def test_only_a_tools_result_is_judged_as_one(end: str) -> None:
             assert isinstance(played.say({"id": FIRST_ID + 2, "result": odd})[0], Spoiled)
         case "cancelled":
             played.relay.cancel(1)
-        case "late":
-            played.wait(6.0)
+        case "lost":
+            played.relay.fail(FIRST_ID + 1, FaultRecord(FaultKind.TOOL_ERROR, "it broke off"), 0.0)
         case "broken":
             played.say(b'{"id":%d,"result":{' % (FIRST_ID + 1))
     assert played.relay._no_calls == set()

@@ -10,7 +10,7 @@ from support.servers.greetings import LEGACY, MODERN
 from quarterdeck_protocol.mcp.client import FIRST_ID, Relay, asks, connection, events
 from quarterdeck_protocol.mcp.jsonrpc import MAX_DEPTH, MAX_DIGITS
 
-from .relays import CLIENT, Talk, talk
+from .relays import CLIENT, Talk, in_flight, talk
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8),
@@ -112,7 +112,7 @@ def test_whatever_a_greeted_server_says_nothing_is_raised_and_all_can_be_read(sa
             if isinstance(event, events.Answered | events.Refused | events.Spoiled | events.Listed):
                 assert event.request_id not in ended
                 ended.add(event.request_id)
-    assert {7, 8} - ended - set(talked.relay.in_flight()) <= {8}
+    assert {7, 8} - ended - set(in_flight(talked.relay)) <= {8}
     for line in talked.relay.take().splitlines():
         json.loads(line)
 

@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 from support.servers.greetings import LEGACY, MODERN, JsonObject
 
+from quarterdeck_protocol.faults import FaultKind, FaultRecord
 from quarterdeck_protocol.mcp.client import FIRST_ID, events
 from quarterdeck_protocol.mcp.client.asks import ASK_S, MAX_ASKS
 
 from .relays import talk
 
 OFFERED = "elicitation/create"
+LOST = FaultRecord(FaultKind.TOOL_ERROR, "it broke off", "server_lost")
 
-ENDS = events.Answered | events.Refused | events.Spoiled | events.Expired | events.Listed | events.ListingFailed
+ENDS = events.Answered | events.Refused | events.Spoiled | events.Listed | events.ListingFailed
 
 REPLIES: list[JsonObject] = [
     {"result": {}},
@@ -43,7 +45,7 @@ class RelayMachine(RuleBasedStateMachine):
         super().__init__()
         self.last = 0
         self.ids = 0
-        self.calls: dict[int, float] = {}
+        self.calls: set[int] = set()
         self.pages: dict[int, int] = {}
         self.done: list[int] = []
         self.asked: dict[int, tuple[object, float]] = {}
@@ -57,16 +59,15 @@ class RelayMachine(RuleBasedStateMachine):
 
     # What the caller does
 
-    @rule(timeout=st.sampled_from([inf, inf, 1.0, 3.0]), progress=st.booleans())
-    def call(self, timeout: float, progress: bool) -> None:
-        """Call a tool, with a deadline or none."""
+    @rule(progress=st.booleans())
+    def call(self, progress: bool) -> None:
+        """Call a tool."""
         self.last += 1
-        until = self.talked.now + timeout
-        assert self.relay.call(self.last, "echo", b"{}", progress=progress, until=until) is None
+        assert self.relay.call(self.last, "echo", b"{}", progress=progress) is None
         [line] = self.written()
         assert line["id"] == FIRST_ID + self.last
         assert ("_meta" in line["params"]) is (progress or self.era == MODERN)
-        self.calls[self.last] = until
+        self.calls.add(self.last)
 
     @rule()
     def list_tools(self) -> None:
@@ -93,16 +94,10 @@ class RelayMachine(RuleBasedStateMachine):
         """Let time pass: what is due ends."""
         self.talked.now = now = self.talked.now + seconds
         happened = self.relay.advance(now)
-        late = {request_id for request_id, until in self.calls.items() if until <= now}
-        assert {event.request_id for event in happened if isinstance(event, events.Expired)} == late
         overdue = {ask_id for ask_id, (_, until) in self.asked.items() if until <= now}
         assert {event.ask_id for event in happened if isinstance(event, events.AskEnded)} == overdue
-        assert len(happened) == len(late) + len(overdue)
-        lines = self.written()
-        assert {line["params"]["requestId"] - FIRST_ID for line in lines if "method" in line} == late
-        assert [line["error"]["code"] for line in lines if "error" in line] == [-32600] * len(overdue)
-        for request_id in late:
-            self.forget(request_id)
+        assert len(happened) == len(overdue)
+        assert [line["error"]["code"] for line in self.written()] == [-32600] * len(overdue)
         for ask_id in overdue:
             del self.asked[ask_id]
 
@@ -137,10 +132,21 @@ class RelayMachine(RuleBasedStateMachine):
             self.pages[line["id"]] = owner
 
     @rule(data=st.data())
+    @precondition(lambda self: self.calls or self.pages)
+    def fail(self, data: st.DataObject) -> None:
+        """Have its carrier lose what is under way, and say so twice."""
+        wire_ids = [FIRST_ID + request_id for request_id in self.calls] + list(self.pages)
+        wire_id = data.draw(st.sampled_from(wire_ids))
+        owner = self.pages.pop(wire_id, wire_id - FIRST_ID)
+        assert self.relay.fail(wire_id, LOST, self.talked.now) == (events.Failed(owner, LOST),)
+        assert self.relay.fail(wire_id, LOST, self.talked.now) == ()
+        self.forget(owner)
+
+    @rule(data=st.data())
     @precondition(lambda self: self.calls)
     def spoil(self, data: st.DataObject) -> None:
         """Answer a call with half a line."""
-        request_id = data.draw(st.sampled_from(list(self.calls)))
+        request_id = data.draw(st.sampled_from(sorted(self.calls)))
         line = b'{"id":%d,"result":{' % (FIRST_ID + request_id)
         junk, end = self.talked.say(line)
         assert junk == events.Junk(line)
@@ -201,13 +207,16 @@ class RelayMachine(RuleBasedStateMachine):
     def under_way(self) -> None:
         """The relay waits for exactly what the server has not answered."""
         if self.last:
-            assert sorted(self.relay.in_flight()) == sorted([*self.calls, *self.pages.values()])
+            waiting = {FIRST_ID + number for number in self.calls} | set(self.pages)
+            every = [*range(1, self.ids + 200), *(FIRST_ID + number for number in range(self.last + 2))]
+            assert {wire_id for wire_id in every if self.relay.awaits(wire_id)} == waiting
+            assert self.relay.is_idle is (not waiting)
 
     @invariant()
     def timed(self) -> None:
         """No deadline passes before the timer rings."""
         if self.last or self.ids:
-            soonest = min([*self.calls.values(), *(until for _, until in self.asked.values())], default=inf)
+            soonest = min((until for _, until in self.asked.values()), default=inf)
             assert self.relay.wake_at <= soonest
 
     def written(self) -> list[JsonObject]:
@@ -218,7 +227,7 @@ class RelayMachine(RuleBasedStateMachine):
 
     def forget(self, request_id: int) -> None:
         """A request that has ended."""
-        self.calls.pop(request_id, None)
+        self.calls.discard(request_id)
         self.pages = {wire_id: owner for wire_id, owner in self.pages.items() if owner != request_id}
 
 

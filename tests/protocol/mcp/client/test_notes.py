@@ -8,7 +8,7 @@ from support.servers.greetings import JsonObject
 from quarterdeck_protocol.mcp.client import FIRST_ID, notes
 from quarterdeck_protocol.mcp.client.events import Changed, Event, Junk, Logged, Noted, Progressed, Updated
 
-from .relays import talk
+from .relays import in_flight, talk
 
 ID = FIRST_ID + 7
 
@@ -90,7 +90,7 @@ def test_a_broken_notification_is_junk_and_harmless(line: bytes) -> None:
     talked = talk()
     talked.relay.call(7, "echo", progress=True)
     assert talked.say(line, note("tools/list_changed")) == [Junk(line), Changed(("tools",))]
-    assert talked.relay.in_flight() == [7]
+    assert in_flight(talked.relay) == [7]
 
 
 def test_a_notification_of_megabytes_is_not_read() -> None:
@@ -104,4 +104,4 @@ def test_a_cancellation_of_nothing_is_nothing() -> None:
     talked = talk()
     talked.relay.call(7, "echo")
     assert talked.say(*[note("cancelled", {"requestId": of}) for of in (0, 1, ID, str(ID), "x", None)]) == []
-    assert talked.relay.in_flight() == [7]
+    assert in_flight(talked.relay) == [7]

@@ -5,6 +5,7 @@ import json
 import pytest
 from support.servers.greetings import LEGACY, MODERN, JsonObject
 
+from quarterdeck_protocol.faults import FaultKind, FaultRecord
 from quarterdeck_protocol.mcp.client import FIRST_ID, events, task_tokens
 from quarterdeck_protocol.mcp.jsonrpc import BodyError
 from quarterdeck_protocol.mcp.tasks import PROGRESS
@@ -73,11 +74,11 @@ def test_calls_that_end_without_an_answer_leave_nothing() -> None:
     """Each would cost memory for as long as the server lives."""
     talked = talk(LEGACY)
     talked.relay.request(1, "tools/call", CALL, progress=True)
-    talked.relay.request(2, "tools/call", CALL, progress=True, until=5.0)
+    talked.relay.request(2, "tools/call", CALL, progress=True)
     talked.relay.request(3, "tools/call", CALL, progress=True)
     talked.relay.request(4, "tools/call", CALL, progress=True)
     talked.relay.cancel(1)
-    talked.relay.advance(6.0)
+    talked.relay.fail(FIRST_ID + 2, FaultRecord(FaultKind.TOOL_ERROR, "it broke off"), 6.0)
     talked.relay.receive(line({"id": FIRST_ID + 3, "error": {"code": 1, "message": "no"}}), 7.0)
     talked.relay.receive(b'{"id":%d,"result":{"task"' % (FIRST_ID + 4), 7.0)
     assert not talked.relay._task_tokens.calls

@@ -15,7 +15,7 @@ from support.waiting import PATIENCE_S, eventually_async
 from quarterdeck_protocol.faults import Delivery, FaultKind
 from quarterdeck_protocol.link.frames import Forward, ListChanged, OpenOrder, RemoteServer
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
-from quarterdeck_worker.http.carrier import header_value
+from quarterdeck_worker.http.headers import header_value
 from quarterdeck_worker.http.run import run_remote
 from quarterdeck_worker.http.streams import ANSWERING, MAX_RETRY_S, MAX_TRIES
 from quarterdeck_worker.server import Outcome, ServerFault

@@ -5,8 +5,6 @@ handshake's era may have a session, whose end ends the connection, and a standin
 of 2026-07-28 has neither, and a request is given up by closing its stream.
 """
 
-import base64
-import re
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
@@ -27,18 +25,16 @@ from quarterdeck_protocol.mcp.client.connection import NO_MESSAGE, OPENING_REQUE
 from quarterdeck_protocol.mcp.client.events import bad_output
 from quarterdeck_protocol.mcp.client.lines import error_line
 from quarterdeck_protocol.mcp.jsonrpc import (
-    ENVELOPE_PREFIX,
     INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     Message,
     split_line,
 )
-from quarterdeck_protocol.mcp.tasks import METHODS
 from quarterdeck_protocol.secrets import origin_of
 from quarterdeck_worker.connection import Connection
 
-from .bodies import EVENT_STREAM, HttpFault, coding_of, is_event_stream, pieces_of, read_all
+from .bodies import HttpFault, coding_of, is_event_stream, pieces_of, read_all
 from .client import HTTP_ERRORS, HttpClient
 from .faults import (
     BROKEN,
@@ -53,6 +49,7 @@ from .faults import (
     refusal_of,
     session_over,
 )
+from .headers import BOTH_KINDS, EVENTS_ALONE, params_of, routing_headers, session_headers, session_id_of
 from .streams import EventStream, StreamEndError, Timing
 
 MAX_PAGE_BYTES: Final = 16_384
@@ -73,41 +70,6 @@ PING_S: Final = 5.0
 PING: Final = b'{"jsonrpc":"2.0","id":"quarterdeck-ping","method":"ping"}'
 
 UNREAD: Final = FaultRecord(FaultKind.TOOL_ERROR, "the server does not take what it is sent", "busy", Delivery.NOT_SENT)
-
-SESSION_ID: Final = "mcp-session-id"
-VERSION: Final = "mcp-protocol-version"
-
-
-_VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
-"""A session's id (2025-11-25, "Session Management")."""
-
-
-class _Meta(msgspec.Struct):
-    era: str = msgspec.field(name=f"{ENVELOPE_PREFIX}protocolVersion", default="")
-
-
-class _Params(msgspec.Struct):
-    """Those that HTTP's headers repeat."""
-
-    name: str = ""
-    uri: str = ""
-    taskId: str = ""  # noqa: N815 - the wire's name
-    requestId: int | str = 0  # noqa: N815
-    meta: _Meta = msgspec.field(name="_meta", default_factory=_Meta)
-
-
-_NO_PARAMS: Final = _Params()
-_params: Final = msgspec.json.Decoder(_Params)
-_NAMED_BY: Final = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-    **dict.fromkeys(METHODS[True], "taskId"),
-}
-"""By which of its params a request is routed, which a header repeats for proxies (2026-07-28, "Standard Headers")."""
-
-_PLAIN: Final = re.compile(r"(?!=\?base64\?.*\?=\Z)(?:[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?")
-"""A value that a header can hold as it is."""
 
 
 class HttpCarrier:
@@ -189,7 +151,7 @@ class HttpCarrier:
                 self._tasks.start_soon(self._ask, message.id, message, line, scope)
                 continue
             if message.method == "notifications/cancelled":
-                if (asked := self._asked.get(_params_of(message).requestId)) is not None:
+                if (asked := self._asked.get(params_of(message).requestId)) is not None:
                     asked.cancel()
                 if self._is_modern:
                     continue  # that its stream is closed says so
@@ -235,8 +197,7 @@ class HttpCarrier:
         response = await self._http.send("POST", self._endpoint, self._headers(message), line)
         try:
             if message.method == "initialize" and response.is_success:
-                given = response.headers.get(SESSION_ID, "")
-                self._session_id = given if _VISIBLE.fullmatch(given) else ""
+                self._session_id = session_id_of(response)
             await take(response)
         finally:
             await response.aclose()
@@ -316,7 +277,7 @@ class HttpCarrier:
             return
         self._connection.fail(wire_id, fault, is_passing=fault.code in PASSING)
         if fault.code in ENDS_SESSION:
-            self._end(session_over(self._url, 401 if fault.code == "auth_needed" else 404))
+            self._end_session(fault)
         elif fault.code in BROKEN:
             self._tasks.start_soon(self._look_again)
 
@@ -331,12 +292,15 @@ class HttpCarrier:
             except HTTP_ERRORS as error:
                 fault = broken(self._at, error)
         if fault is not None and fault.code in ENDS_SESSION:
-            self._end(session_over(self._url, 401 if fault.code == "auth_needed" else 404))
+            self._end_session(fault)
         elif fault is not None and fault.code in BROKEN:
             self._end(lost(f"{self._at} closed the connection"))
 
     async def _discard(self, response: httpx2.Response) -> None:
         await self._read(response)
+
+    def _end_session(self, fault: FaultRecord) -> None:
+        self._end(session_over(self._url, 401 if fault.code == "auth_needed" else 404))
 
     def _end(self, loss: FaultRecord) -> None:
         if self.loss is None:
@@ -361,8 +325,7 @@ class HttpCarrier:
                 await self._exchange(message, line, self._discard)
         except HttpFault as refused:
             if refused.record.code in ENDS_SESSION:
-                status = self.refused.status if self.refused is not None else 404
-                self._end(session_over(self._url, status))
+                self._end_session(refused.record)
         except HTTP_ERRORS:
             pass  # what is told unasked can be missed
         if message.method == "notifications/initialized":
@@ -398,7 +361,7 @@ class HttpCarrier:
         )
 
     async def _reopen(self, last_id: bytes) -> httpx2.Response:
-        headers = {"accept": EVENT_STREAM, "cache-control": "no-store", **self._session_headers()}
+        headers = {**EVENTS_ALONE, **session_headers(self._session_id, self._connection.card.era)}
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
         return await self._http.send("GET", self._endpoint, [*raw, *([(b"last-event-id", last_id)] if last_id else [])])
 
@@ -407,21 +370,12 @@ class HttpCarrier:
         asked_s = refusal_of(response).pause_s if response is not None else None
         return max(0.0, self._quiet_until - self._timing.clock(), asked_s or 0.0)
 
-    def _session_headers(self) -> dict[str, str]:
-        found = {SESSION_ID: self._session_id, VERSION: self._connection.card.era}
-        return {name: value for name, value in found.items() if value}
-
     def _headers(self, message: Message | None = None) -> dict[str, str]:
-        headers = {"accept": f"application/json, {EVENT_STREAM}", "content-type": "application/json"}
-        headers |= self._session_headers()
-        if message is None or not message.method:
-            return headers
-        method, params = str(message.method), _params_of(message)
-        if is_modern(params.meta.era):
-            headers |= {VERSION: params.meta.era, "mcp-method": method}
-            if name := getattr(params, _NAMED_BY.get(method, ""), ""):
-                headers["mcp-name"] = header_value(name)
-        return headers
+        return {
+            **BOTH_KINDS,
+            **session_headers(self._session_id, self._connection.card.era),
+            **routing_headers(message),
+        }
 
 
 def one_line(body: bytes) -> bytes:
@@ -430,18 +384,6 @@ def one_line(body: bytes) -> bytes:
 
 
 _SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
-
-
-def header_value(text: str) -> str:
-    """A text as a header holds it: as it is, or in base64 where it could not be (2026-07-28, "Header Encoding")."""
-    return text if _PLAIN.fullmatch(text) else f"=?base64?{base64.b64encode(text.encode()).decode()}?="
-
-
-def _params_of(message: Message) -> _Params:
-    try:
-        return _params.decode(message.params) if message.params else _NO_PARAMS
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _NO_PARAMS
 
 
 async def _beginning(response: httpx2.Response) -> bytes:

@@ -10,10 +10,11 @@ import httpx2
 
 from quarterdeck_protocol.faults import FaultKind, FaultRecord
 
-from .bodies import EVENT_STREAM, HttpFault, is_event_stream
+from .bodies import HttpFault, is_event_stream
 from .carrier import HttpCarrier
 from .client import HTTP_ERRORS
 from .faults import fault_of_refusal, lost, refusal_of
+from .headers import EVENTS_ALONE
 
 
 class SseCarrier(HttpCarrier):
@@ -39,7 +40,7 @@ class SseCarrier(HttpCarrier):
             HttpFault: there is no such stream, or an event is larger than it may be.
             httpx2.RequestError: there is no answer, or it broke off.
         """
-        response = await self._http.send("GET", self._url, {"accept": EVENT_STREAM, "cache-control": "no-store"})
+        response = await self._http.send("GET", self._url, EVENTS_ALONE)
         try:
             if not is_event_stream(response):
                 await self._read(response)

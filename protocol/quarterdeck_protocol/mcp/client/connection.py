@@ -17,7 +17,7 @@ from quarterdeck_protocol.mcp.jsonrpc import (
 
 from . import events
 from .asks import MAX_ID_CHARS, Asks
-from .dialogues import Dialogues, Question
+from .dialogues import Dialogues, ErrorReply, Question
 from .eras import Client, envelope
 from .events import Refusal, RelayMisuseError
 from .greeting import greet
@@ -25,7 +25,6 @@ from .lines import call_line, error_line, members_of, notification_line, request
 from .notes import MAX_NOTE_BYTES, read_acknowledged, read_cancelled, read_note
 from .paging import list_all
 from .replies import ids_in, outcome_of, reply_of, unreadable
-from .steps import ErrorReply
 from .subscription import Subscription
 from .task_tokens import TaskTokens
 

@@ -20,9 +20,9 @@ from quarterdeck_protocol.mcp.jsonrpc import (
     check_object,
 )
 
+from .dialogues import Ask, Dialogue, ErrorReply, SilenceError, Steps
 from .eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS, Client, envelope
 from .events import Greeted, GreetingFailed, Server
-from .steps import Ask, Dialogue, ErrorReply, SilenceError, Steps
 
 UNSUPPORTED_REVISION: Final = -32022
 """The error of a server that does not speak the revision that it was asked in; its `data` may name those it speaks."""

@@ -7,8 +7,8 @@ from msgspec import UNSET, Raw, UnsetType
 
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_depth, check_numbers
 
+from .dialogues import Ask, Dialogue, ErrorReply
 from .events import Listed, ListingFailed, Refused
-from .steps import Ask, Dialogue, ErrorReply
 
 MAX_ITEMS: Final = 5_000
 """More than any model can be shown, by a factor of ten."""

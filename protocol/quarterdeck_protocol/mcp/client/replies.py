@@ -9,8 +9,8 @@ import msgspec
 from quarterdeck_protocol.faults import MAX_REPLY_DATA_BYTES
 from quarterdeck_protocol.mcp.jsonrpc import PARSE_ERROR, BodyError, Message, checked_value, split_result
 
+from .dialogues import ErrorReply
 from .events import MAX_ERROR_CHARS, Answered, Refused, Spoiled
-from .steps import ErrorReply
 
 _ID: Final = re.compile(rb'"id"\s*:\s*"?(\d{1,19})\b')
 _ID_WINDOW: Final = 256

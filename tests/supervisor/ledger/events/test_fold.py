@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.ledger.ledgers import AT, EVENTS, HASHES, KEYS, NAMES, SCOPE
 
-from quarterdeck.embedding.ledger import BridgeCapability, BridgeEntry, BridgeLedger, BridgeOp
 from quarterdeck.ledger.events.events import (
     Approved,
     Authority,
@@ -26,6 +25,7 @@ from quarterdeck.ledger.events.events import (
     Subject,
 )
 from quarterdeck.ledger.events.fold import Book, Entry, ItemKey, LiveTool
+from quarterdeck.ledger.values import BridgeCapability, BridgeEntry, BridgeLedger, BridgeOp
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolDescriptor, ToolOutcome
 
 MANY = 20_000

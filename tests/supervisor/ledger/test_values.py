@@ -10,7 +10,8 @@ from support.tools.contexts import inert_context
 from ulid import ULID
 
 from quarterdeck.embedding import ledger
-from quarterdeck.embedding.ledger import (
+from quarterdeck.ledger.events.events import BridgeKey
+from quarterdeck.ledger.values import (
     BridgeCapability,
     BridgeEntry,
     BridgeLedger,
@@ -23,7 +24,6 @@ from quarterdeck.embedding.ledger import (
     reduce_ledger,
     server_of_qualified,
 )
-from quarterdeck.ledger.events.events import BridgeKey
 from quarterdeck.tools.results import TextContentBlock
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolDescriptor, ToolOutcome, WireResult
 

@@ -1,13 +1,12 @@
 """The ledger of values for embedding programs: which tools are enrolled, as events and the one fold of them.
 
 The log is the truth; a snapshot is a cache of its fold.  No store, and no clock but that of `bridge_ulid_key`: every
-transition gives a new value.  `attach_bridge_capabilities` fills it from live servers; one that faults contributes
-nothing, and is no fault of the attachment: the fleet's status tells why.  `quarterdeck.ledger` names what is public.
+transition gives a new value.  `embedding.attach` fills it from live servers; `quarterdeck.ledger` names what is public.
 """
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
@@ -17,9 +16,8 @@ from typing import Final, Self
 import msgspec
 from ulid import ULID
 
-from quarterdeck.config.places.paths import UnsafePathError
 from quarterdeck.ledger.events.events import KEY_PREFIX, BridgeKey, key_of_qualified
-from quarterdeck.tools.card_types import CapabilityCard, DeckFault, DeckFaultKind, capability_id
+from quarterdeck.tools.card_types import CapabilityCard, capability_id
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.results import TextContentBlock, ToolResult
 from quarterdeck_protocol import names
@@ -244,62 +242,9 @@ def project_outcome(outcome: ToolOutcome) -> ToolResult:
     return ToolResult((TextContentBlock(output),), outcome.is_error, outcome.wire, outcome.structured)
 
 
-# Live servers: attached, detached, and what is known of them
-
-
-@dataclass(frozen=True, slots=True)
-class AttachResult:
-    """What came of attaching.
-
-    Attributes:
-        ledger: with every tool that was found enrolled.
-        fleet: live; whoever attached tears it down, by `detach_bridge` or itself.
-        status: of every server at that moment.
-        enrolled: how many tools.
-        fault: why no server could even be tried (kind `bridge`); None when they were.
-    """
-
-    ledger: BridgeLedger
-    fleet: ServerFleet
-    status: FleetStatus
-    enrolled: int
-    fault: DeckFault | None = None
-
-
 def bridge_config(servers: Iterable[ServerConfig]) -> BridgeConfig:
     """The configuration of these servers together."""
     return BridgeConfig(servers=tuple(servers))
-
-
-async def attach_bridge_capabilities(ledger: BridgeLedger, config: BridgeConfig) -> AttachResult:
-    """Start the configured servers and enrol their tools; with no servers, the same ledger and an empty fleet.
-
-    Waits until every connect has settled.  Cancelling tears down what was started.
-    """
-    from quarterdeck.fleet.fleet import ServerFleetImpl  # these three the ledger of values does without
-    from quarterdeck.ledger.store.database import audit_time
-    from quarterdeck.route.mount import mount_protocol_bridge
-
-    try:
-        mounted = await mount_protocol_bridge(config)
-    except (UnsafePathError, OSError) as error:
-        fault = DeckFault(DeckFaultKind.BRIDGE, f"no server can be attached: {error}", error)
-        return AttachResult(ledger, ServerFleetImpl(), MappingProxyType({}), 0, fault)
-    capabilities = bridge_box_to_capabilities(mounted.box)
-    requests = [EnrollRequest(each, server_of_qualified(each.name)) for each in capabilities]
-    enrolled = ledger.enroll_all(requests, audit_time())
-    return AttachResult(enrolled, mounted.fleet, mounted.fleet.status(), len(requests))
-
-
-async def detach_bridge(ledger: BridgeLedger, fleet: ServerFleet, servers: Sequence[str] | None = None) -> BridgeLedger:
-    """Withdraw what `servers` have live, every server's of the fleet without them, and tear the fleet down."""
-    from quarterdeck.ledger.store.database import audit_time
-
-    at = audit_time()
-    for server in fleet.status() if servers is None else servers:
-        ledger = ledger.withdraw_server(server, at)
-    await fleet.tear_down()
-    return ledger
 
 
 def bridge_tool_names(ledger: BridgeLedger) -> list[str]:

@@ -8,17 +8,16 @@ from support.servers.real_endpoints import opened, pretend
 from support.tools.contexts import inert_context
 
 from quarterdeck.config.places.paths import UnsafePathError
-from quarterdeck.embedding.ledger import (
+from quarterdeck.embedding import attach
+from quarterdeck.embedding.attach import attach_bridge_capabilities, detach_bridge
+from quarterdeck.ledger.values import (
     BridgeLedger,
-    attach_bridge_capabilities,
     bridge_capability_card,
     bridge_config,
     bridge_status,
     bridge_tool_counts,
     bridge_tool_names,
-    detach_bridge,
 )
-from quarterdeck.route import mount
 from quarterdeck.tools.card_types import DeckContext, DeckFaultKind
 from quarterdeck.tools.results import TextContentBlock
 from quarterdeck_protocol.configs import StdioServerConfig
@@ -88,7 +87,7 @@ async def test_a_mount_that_cannot_begin_is_told_as_a_fault(monkeypatch: pytest.
     async def refuse(_: object) -> object:
         raise UnsafePathError("/somewhere may be used by others")
 
-    monkeypatch.setattr(mount, "mount_protocol_bridge", refuse)
+    monkeypatch.setattr(attach, "mount_protocol_bridge", refuse)
     attached = await attach_bridge_capabilities(BridgeLedger.empty(), bridge_config([]))
     assert attached.fault is not None
     assert attached.fault.kind is DeckFaultKind.BRIDGE

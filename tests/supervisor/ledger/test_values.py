@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.tools.contexts import inert_context
 from ulid import ULID
 
-from quarterdeck.embedding import ledger
+from quarterdeck.ledger import values
 from quarterdeck.ledger.events.events import BridgeKey
 from quarterdeck.ledger.values import (
     BridgeCapability,
@@ -248,7 +248,7 @@ def test_every_event_can_have_a_key_of_its_own() -> None:
 def test_keys_rise_when_the_clock_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Events would sort before those that they follow."""
     before = bridge_ulid_key()
-    monkeypatch.setattr(ledger, "_now", lambda: ULID.from_int(1))
+    monkeypatch.setattr(values, "_now", lambda: ULID.from_int(1))
     assert bridge_ulid_key() > before
 
 

@@ -73,7 +73,7 @@ class FleetSource(msgspec.Struct, frozen=True):
         """Have the directory of a server that starts be that of whose row it is."""
         if (scope := self.scope(server)) is not None:
             settings = self.settings()
-            reserve_server_home(settings.home_digest(server), server, scope, settings.digest)
+            reserve_server_home(settings.home_digest(server), server, scope)
 
     def _installs(self, config: ServerConfig) -> bool:
         if not isinstance(config, StdioServerConfig):

@@ -97,8 +97,7 @@ def _log_path(source: Source, server: str) -> Path:
     of_run = server_paths(command_digest(server), server).log
     if not source.config and of_run.exists():
         return of_run
-    digest = source.digest
-    directory = find_serving(digest) or serving_own_files(source)
+    directory = find_serving(source.digest) or serving_own_files(source)
     if directory is None and not source.config and server not in load(source, may_be_empty=True).ids:
         directory = only_serving()
     if directory is not None:
@@ -113,8 +112,7 @@ def _log_path(source: Source, server: str) -> Path:
             raise CommandError(ExitCode.NOT_FOUND, answer.message, "quarterdeck ps lists its servers")
     settings = load(source)
     check_server(settings, server)
-    path, former = settings.paths_of(server).log, server_paths(digest, server).log
-    return former if former.exists() and not path.exists() else path
+    return settings.paths_of(server).log
 
 
 def read_lines(path: Path, count: int, *, follow: bool = False) -> Iterator[LogLine]:

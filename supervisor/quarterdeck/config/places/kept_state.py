@@ -162,22 +162,20 @@ def _mounted_in(path: Path) -> str | None:
     return next((str(point) for point in points if point == path or path in point.parents), None)
 
 
-def reserve_server_home(digest: str, server: str, scope: str, former: str = "") -> None:
+def reserve_server_home(digest: str, server: str, scope: str) -> None:
     """Have the directory of this server be the one of `scope`; another's is put aside.  Blocking.
 
     Args:
         digest: whose directories it has, see `Settings.home_digest`.
         server: its id.
         scope: how the ledger names what configures it.
-        former: of the configuration, by which earlier versions named the directory; where there is none by `digest`,
-            that one is moved.
 
     Raises:
         UnsafePathError: it is not ours alone, or cannot be put aside or made.
     """
     base = server_paths(digest, server).home.parent
     with writing_below(base, STATE_DIR_VARIABLE), _alone_in(make_private_dir(base.parent)):
-        _claim(digest, server, scope, former)
+        _claim(base, scope.encode("utf-8", "surrogateescape"))
 
 
 @contextmanager
@@ -191,21 +189,13 @@ def _alone_in(directory: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _claim(digest: str, server: str, scope: str, former: str) -> None:
-    base = server_paths(digest, server).home.parent
-    wanted = scope.encode("utf-8", "surrogateescape")
+def _claim(base: Path, wanted: bytes) -> None:
     owner = _owner(base)
     if base.exists() and owner != wanted:
-        # What an earlier version left has no owner: it is given to no server.
+        # What has no owner is given to no server.
         os.rename(base, _aside(base, owner))
     if not base.exists() and _aside(base, wanted).exists():
         os.rename(_aside(base, wanted), base)
-    if not base.exists() and former not in ("", digest):
-        earlier = server_paths(former, server).home.parent
-        left = (path for path in (earlier, _aside(earlier, wanted)) if path.is_dir() and not path.is_symlink())
-        if (mine := next((path for path in left if _owner(path) == wanted), None)) is not None:
-            make_private_dir(base.parent)
-            os.rename(mine, base)
     make_private_dir(base)
     if owner != wanted:
         (base / OWNER_NAME).write_bytes(wanted)

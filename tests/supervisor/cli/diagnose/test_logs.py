@@ -11,7 +11,6 @@ from support.config.places import use_places
 
 from quarterdeck.cli.diagnose import logs
 from quarterdeck.cli.diagnose.logs import LogLine, read_lines
-from quarterdeck.cli.program import run
 from quarterdeck.cli.source import Source
 from quarterdeck.config.places.paths import server_paths
 from quarterdeck.daemon.start import log_path as daemon_log
@@ -161,19 +160,3 @@ def test_logs_shows_local_times_and_programs_get_them_in_utc(
     finally:
         monkeypatch.undo()
         time.tzset()
-
-
-def test_what_was_written_before_homes_were_named_by_files_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said
-) -> None:
-    """After an upgrade a server would seem to have written nothing until its next start."""
-    use_places(monkeypatch, tmp_path)
-    files = (tmp_path / "one.json", tmp_path / "two.json")
-    for path in files:
-        path.write_text(json.dumps({"servers": {path.stem: {"command": "x"}}}))
-    words = ["logs", "two", *(word for path in files for word in ("-c", str(path)))]
-    former = server_paths(Source(files).digest, "two").create().log
-    former.write_text("before\n")
-    assert run(words) == 0
-    server_paths(Source(files[1:]).digest, "two").create().log.write_text("after\n")
-    assert said(0, *words).out.splitlines() == ["before", "after"]

@@ -62,37 +62,3 @@ def test_a_home_that_nobody_signed_is_nobodys() -> None:
     server_paths(DIGEST, "fs").create()
     leave("old")
     assert left_in("user") == []
-
-
-FORMER = "ba9876543210"
-
-
-def test_a_home_from_when_each_configuration_had_one_is_kept() -> None:
-    """After an upgrade every package would be downloaded again, and what a server remembered be lost."""
-    reserve_server_home(FORMER, "fs", "user")
-    (server_paths(FORMER, "fs").create().home / "cache").touch()
-    reserve_server_home(DIGEST, "fs", "user", FORMER)
-    assert left_in("user") == ["cache"]
-    assert not server_paths(FORMER, "fs").home.exists()
-
-
-def test_a_home_that_was_put_aside_then_is_kept_too() -> None:
-    """Whose server shared its name with a project's would lose what it has."""
-    reserve_server_home(FORMER, "fs", "user")
-    (server_paths(FORMER, "fs").create().home / "cache").touch()
-    reserve_server_home(FORMER, "fs", "/cloned/.mcp.json")
-    reserve_server_home(DIGEST, "fs", "user", FORMER)
-    assert left_in("user") == ["cache"]
-
-
-@pytest.mark.parametrize("scope", ["/cloned/.mcp.json", "user"])
-def test_nobody_is_given_anothers_former_home_or_one_for_his_own(scope: str) -> None:
-    """A project's server could leave a program for the user's; or what the user has now be replaced by what was."""
-    reserve_server_home(FORMER, "fs", scope)
-    (server_paths(FORMER, "fs").create().home / "old").touch()
-    if scope == "user":
-        assert left_in("user") == []
-        leave("mine")
-    reserve_server_home(DIGEST, "fs", "user", FORMER)
-    assert left_in("user") == (["mine"] if scope == "user" else [])
-    assert (server_paths(FORMER, "fs").home / "old").exists()

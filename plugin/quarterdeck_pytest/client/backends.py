@@ -25,6 +25,7 @@ from quarterdeck_pytest.messages import (
     List,
     Look,
     Notify,
+    Numbered,
     Recover,
     Reply,
     ServerView,
@@ -134,55 +135,50 @@ class RemoteBackend:
 
     def greeting(self) -> Pending[Greeting]:
         """See `Backend`."""
-        sent = self._connection.send(Greet(self._connection.next_id(), self._key, self.id))
-        return Pending(sent, partial(value_of, Greeting))
+        return self._ask(partial(value_of, Greeting), Greet, self.id)
 
     def tell(self, method: str, params: bytes) -> Pending[None]:
         """See `Backend`."""
-        sent = self._connection.send(Notify(self._connection.next_id(), self._key, self.id, method, params))
-        return Pending(sent, _nothing)
+        return self._ask(_nothing, Notify, self.id, method, params)
 
     def want(self, what: str, value: str) -> Pending[None]:
         """See `Backend`."""
-        sent = self._connection.send(Want(self._connection.next_id(), self._key, self.id, what, value))
-        return Pending(sent, _nothing)
-
-    def _begin(self, request: Call | Ask, inbox: Inbox) -> Pending[RemoteCallResult]:
-        sent = self._connection.send(request, inbox.put)
-        return Pending(sent, _result_of, inbox)
+        return self._ask(_nothing, Want, self.id, what, value)
 
     def items(self, listing: Listing) -> Pending[list[bytes]]:
         """See `Backend`."""
-        sent = self._connection.send(List(self._connection.next_id(), self._key, self.id, listing.value))
-        return Pending(sent, partial(value_of, list[bytes]))
+        return self._ask(partial(value_of, list[bytes]), List, self.id, listing.value)
 
     def view(self) -> Pending[ServerView]:
         """See `Backend`."""
-        sent = self._connection.send(Look(self._connection.next_id(), self._key))
 
         def mine(reply: Reply) -> ServerView:
             return next(view for view in value_of(list[ServerView], reply) if view.id == self.id)
 
-        return Pending(sent, mine)
+        return self._ask(mine, Look)
 
     def explain(self, texts: Iterable[str]) -> Pending[Explanation]:
         """See `Backend`."""
-        sent = self._connection.send(Explain(self._connection.next_id(), self._key, self.id, tuple(texts)))
-        return Pending(sent, partial(value_of, Explanation))
+        return self._ask(partial(value_of, Explanation), Explain, self.id, tuple(texts))
 
     def injure(self, how: str, amount: float = 0.0) -> Pending[None]:
         """See `Backend`."""
-        sent = self._connection.send(Injure(self._connection.next_id(), self._key, self.id, how, amount))
-        return Pending(sent, _nothing)
+        return self._ask(_nothing, Injure, self.id, how, amount)
 
     def recovered(self) -> Pending[None]:
         """See `Backend`."""
-        return Pending(self._connection.send(Recover(self._connection.next_id(), self._key, self.id)), _nothing)
+        return self._ask(_nothing, Recover, self.id)
 
     def compare(self, lock: str) -> Pending[list[tuple[str, str]]]:
         """See `Backend`."""
-        sent = self._connection.send(Compare(self._connection.next_id(), self._key, str(self._root / lock)))
-        return Pending(sent, partial(value_of, list[tuple[str, str]]))
+        return self._ask(partial(value_of, list[tuple[str, str]]), Compare, str(self._root / lock))
+
+    def _begin(self, request: Call | Ask, inbox: Inbox) -> Pending[RemoteCallResult]:
+        return Pending(self._connection.send(request, inbox.put), _result_of, inbox)
+
+    def _ask(self, made: Callable[[Reply], T], kind: Callable[..., Numbered], *fields: object) -> Pending[T]:
+        """Send a request of this kind about the instance; `made` makes the result of its reply."""
+        return Pending(self._connection.send(kind(self._connection.next_id(), self._key, *fields)), made)
 
 
 def value_of(kind: Callable[..., T] | type[T], reply: Reply) -> T:

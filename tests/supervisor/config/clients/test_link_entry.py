@@ -67,13 +67,6 @@ def test_linking_twice_changes_nothing(tmp_path: Path) -> None:
     assert not plan_unlink(location(path), "another").is_needed
 
 
-def test_our_own_entry_is_brought_up_to_date(tmp_path: Path) -> None:
-    """After a move of the program the client could not be linked again."""
-    path = tmp_path / "f"
-    write_config(path, quarterdeck={"command": "/old/quarterdeck", "args": ["serve"]})
-    assert json.loads(plan_link(location(path), "quarterdeck", ENTRY).text) == {"mcpServers": {"quarterdeck": ENTRY}}
-
-
 def test_somebody_elses_entry_is_left(tmp_path: Path) -> None:
     """A server of the user's that happens to be called so would be gone."""
     path = tmp_path / "f"
@@ -109,7 +102,6 @@ def test_a_missing_file_is_made(tmp_path: Path) -> None:
     assert json.loads(plan.text) == {"mcpServers": {"quarterdeck": ENTRY}}
 
 
-VSCODE = next(client for client in CLIENTS if client.name == "vscode")
 DESKTOP = next(client for client in CLIENTS if client.name == "claude-desktop")
 HERE = UserDirectories(Path("/home/me"), Path("/work"), {}, System.LINUX, (), "Ubuntu")
 
@@ -153,14 +145,6 @@ def test_a_program_in_a_cache_is_told() -> None:
     assert not is_temporary(("/home/me/.local/bin/quarterdeck",))
 
 
-def test_each_client_gets_the_row_that_it_understands() -> None:
-    """VS Code asks for a type; others know none."""
-    arguments = ["--config", "/a b.json"]
-    row = {"command": "/q", "args": ["serve", *arguments]}
-    assert make_entry(ClientLocation(DESKTOP, Path("f"), ()), HERE, ["/q"], arguments, {}) == row
-    assert make_entry(ClientLocation(VSCODE, Path("f"), ()), HERE, ["/q"], arguments, {}) == {"type": "stdio"} | row
-
-
 def test_our_directories_go_along() -> None:
     """The serve of the client would keep its state elsewhere than the commands look."""
     environ = {"QUARTERDECK_STATE_DIR": "/s", "QUARTERDECK_LOG_LEVEL": "debug", "TOKEN": "x"}
@@ -196,11 +180,6 @@ def test_a_change_is_one_hunk_with_its_place() -> None:
         '  "k501": "x",',
         '  "k502": "x",',
     ]
-
-
-def test_nothing_changed_is_nothing_shown() -> None:
-    """A dry run would look as if it did something."""
-    assert show_change("f", "{}", "{}") == []
 
 
 def test_a_new_file_is_shown_whole() -> None:

@@ -13,8 +13,8 @@ from quarterdeck.common.tool_names import NameBudget
 from quarterdeck.config.load.file import BrokenRow, ConfigFileError, LoadedConfig, load_config_file
 from quarterdeck.config.load.merge import FileFound, load_file, load_found, load_named, merge_files
 from quarterdeck.config.load.origin import FROM_CODE, Candidate, Origin, Standing, candidates_digest, mcp_config_paths
+from quarterdeck.config.load.own_keys import RegistryWish
 from quarterdeck.config.load.problems import Problem
-from quarterdeck.config.load.registry_key import RegistryWish
 from quarterdeck.config.load.trouble import Trouble
 from quarterdeck.config.places.paths import ServerPaths, command_digest, configuration_digest, server_paths
 from quarterdeck.config.places.trusted_files import LOCKS, trusted_files

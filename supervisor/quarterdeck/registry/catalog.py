@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import anyio
 
 from quarterdeck.common.text_file import MissingFileError, TextFileError, read_text
-from quarterdeck.config.load.registry_key import RegistryWish
+from quarterdeck.config.load.own_keys import RegistryWish
 from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck.tools.web.fetch import Deadlines, Fetched, Fetcher, FetchError, FetchRefusedError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.servers.web_servers import Answer, Request, redirect, response, serving, zeros_gzipped
 
-from quarterdeck.config.load.registry_key import RegistryWish
+from quarterdeck.config.load.own_keys import RegistryWish
 from quarterdeck.registry.catalog import MAX_ANSWER_BYTES, Catalog, RegistryError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]

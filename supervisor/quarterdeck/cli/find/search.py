@@ -13,8 +13,8 @@ from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.process import run
 from quarterdeck.cli.source import Named, Source, load
 from quarterdeck.common.words import clipped, counted, flat, one_line
+from quarterdeck.config.load.own_keys import RegistryWish, registry_at
 from quarterdeck.config.load.problems import RowError
-from quarterdeck.config.load.registry_key import RegistryWish, registry_at
 from quarterdeck.registry.catalog import Catalog, RegistryError
 from quarterdeck.registry.offers import RUNNERS, Offer, Unusable, offers_of
 from quarterdeck.registry.server_json import Entry, Server

@@ -14,9 +14,9 @@ from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.common.text_file import MissingFileError, TextFileError, read_text
 from quarterdeck.config.load.document import DocumentError, JsonObject, parse_document
 from quarterdeck.config.load.file import MAX_CONFIG_BYTES, ConfigFileError
-from quarterdeck.config.load.http_key import read_http
 from quarterdeck.config.load.jsonc import to_plain
 from quarterdeck.config.load.origin import mcp_config_paths
+from quarterdeck.config.load.own_keys import read_http
 from quarterdeck.config.load.problems import RowError
 from quarterdeck.config.places.paths import state_dir
 from quarterdeck.host.http.options import HttpOptions, split_address

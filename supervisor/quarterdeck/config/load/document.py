@@ -6,10 +6,10 @@
     {"native": {"sandbox": {…}, "webfetch": {…}}}      ours: see `native_tools`; alone or beside servers
     {"trust": "strict"}                                ours: what rows get that do not say it themselves
     {"allow_project_env": ["NAME"]}                    ours: variables that projects' files may use
-    {"http": "127.0.0.1:8808"}                         ours: where the daemon listens, see `http_key`
-    {"registry": "https://registry.example"}           ours: where servers are looked for, see `registry_key`
-    {"max_result_tokens": 10000}                       ours: what clients are answered at once, see `budget_key`
-    {"groups": {"review": {"servers": ["fs"]}}}        ours: named parts of what is offered, see `groups_key`
+    {"http": "127.0.0.1:8808"}                         ours: where the daemon listens, see `own_keys`
+    {"registry": "https://registry.example"}           ours: where servers are looked for, see `own_keys`
+    {"max_result_tokens": 10000}                       ours: what clients are answered at once, see `own_keys`
+    {"groups": {"review": {"servers": ["fs"]}}}        ours: named parts of what is offered, see `own_keys`
 
 Keys of other clients may stand beside them.  Pure.
 """

@@ -12,7 +12,6 @@ from typing import Final
 
 from quarterdeck.common.text_file import TextFileError, read_text
 from quarterdeck.config.groups import Group
-from quarterdeck.config.load.budget_key import read_budget
 from quarterdeck.config.load.document import (
     BUDGET_KEY,
     GROUPS_KEY,
@@ -31,13 +30,11 @@ from quarterdeck.config.load.document import (
     read_trust,
     rows_of,
 )
-from quarterdeck.config.load.groups_key import examine_groups
-from quarterdeck.config.load.http_key import read_http
 from quarterdeck.config.load.jsonc import to_plain
 from quarterdeck.config.load.origin import Origin, Standing, home_of, mcp_config_paths
+from quarterdeck.config.load.own_keys import RegistryWish, examine_groups, read_budget, read_http, read_registry
 from quarterdeck.config.load.problems import Problem, Problems, RowError
 from quarterdeck.config.load.project import ALLOW_KEY, ProjectBounds, excesses, project_root, strictest
-from quarterdeck.config.load.registry_key import RegistryWish, read_registry
 from quarterdeck.config.load.row import BuiltRow, examine_row, is_disabled
 from quarterdeck.config.load.variables import Variables
 from quarterdeck.config.native_tools import NativeSettings, examine_native

@@ -14,8 +14,8 @@ from quarterdeck.config.overrides import ServerOverrides
 from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig, TrustMode
 from quarterdeck_protocol.policy import FrozenModel
 
-from .budget_key import MAX_TOKENS
 from .document import BUDGET_KEY, GROUPS_KEY, HTTP_KEY, NATIVE_KEY, OUR_KEYS, REGISTRY_KEY, SERVER_KEYS, TRUST_KEY
+from .own_keys import MAX_TOKENS
 from .project import ALLOW_KEY
 from .row import FOREIGN_KEYS, refused_keys
 

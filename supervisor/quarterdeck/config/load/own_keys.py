@@ -1,0 +1,203 @@
+"""The keys of a file that are ours, beside its rows: `max_result_tokens`, `groups`, `http` and `registry`.
+
+    {"max_result_tokens": 10000}                       above how many tokens a tool's result is cut for clients
+    {"groups": {"review": {"servers": ["fs"]}}}        named parts of what is offered, see `config.groups`
+    {"http": true}                                     where the daemon listens: at the usual address
+    {"http": "127.0.0.1:9000"}                         at this one
+    {"http": {"address": "10.0.0.5:8808", "allow_remote": true, "allow_hosts": ["deck.example"]}}
+    {"registry": "https://registry.example/mcp"}       where servers are looked for: an MCP registry
+    {"registry": "~/registry.json"}                    a file with what a registry would answer
+    {"registry": {"address": "https://…", "proxy": "http://proxy.example:3128"}}
+
+Pure.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from quarterdeck.common.http_wish import HttpWish
+from quarterdeck.config.groups import Group, is_group_name
+from quarterdeck_protocol.names import did_you_mean
+
+from .document import BUDGET_KEY, GROUPS_KEY, HTTP_KEY, REGISTRY_KEY, JsonObject
+from .problems import Problem, Problems, RowError, at, describe, judge
+
+MAX_TOKENS: Final = 1_000_000_000
+"""More than the largest result has that a server may say."""
+
+
+def read_budget(document: JsonObject) -> int | None:
+    """What a file says of it; None when it says nothing.
+
+    Raises:
+        RowError: it says something else.
+    """
+    value = document.get(BUDGET_KEY)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RowError(BUDGET_KEY, f"expected a whole number, got {describe(value)}")
+    if not 1 <= value <= MAX_TOKENS:
+        raise RowError(BUDGET_KEY, f"must be from 1 to {MAX_TOKENS:,}")
+    return value
+
+
+_GROUP_NAMES: Final = "up to 64 letters, digits, '_' and '-', the first a letter or digit"
+
+
+def examine_groups(document: JsonObject) -> tuple[dict[str, Group], tuple[Problem, ...]]:
+    """The groups that a file describes, without those that cannot be used, and what is wrong with these."""
+    problems = Problems()
+    groups: dict[str, Group] = {}
+    value = document.get(GROUPS_KEY)
+    if value is None:
+        return groups, ()
+    if not isinstance(value, JsonObject):
+        return groups, (Problem(GROUPS_KEY, f"expected an object, got {describe(value)}"),)
+    for name, written in value.items():
+        with problems.kept():
+            group, found = _group(name, written, value)
+            problems += found
+            if group is not None:
+                groups[name] = group
+    return groups, tuple(problems)
+
+
+def _group(name: str, written: object, among: JsonObject) -> tuple[Group | None, tuple[Problem, ...]]:
+    place = at(GROUPS_KEY, name)
+    if not is_group_name(name):
+        raise RowError(place, f"cannot be a group's name: {_GROUP_NAMES}")
+    if any(name == key for key, _ in among.repeated):
+        raise RowError(place, "appears more than once")
+    if not isinstance(written, JsonObject):
+        raise RowError(place, f"expected an object, got {describe(written)}")
+    if written.repeated:
+        raise RowError(place, f"the key {written.repeated[0][0]!r} appears more than once")
+    return judge(Group, {key: value for key, value in written.items() if value is not None}, place)
+
+
+_HTTP_MEMBERS: Final = ("address", "allow_remote", "allow_hosts")
+
+
+def read_http(document: JsonObject) -> HttpWish | None:
+    """What a file says of HTTP; None when it says nothing, or that nothing listens.
+
+    Raises:
+        RowError: it says something else.
+    """
+    value = document.get(HTTP_KEY)
+    match value:
+        case None | False:
+            return None
+        case True:
+            return HttpWish()
+        case str():
+            return HttpWish(_address(value, HTTP_KEY))
+        case JsonObject():
+            return _http_of(value)
+    raise RowError(HTTP_KEY, f"expected true, an address, or an object, got {describe(value)}")
+
+
+def _http_of(value: JsonObject) -> HttpWish:
+    for key in value:
+        if key not in _HTTP_MEMBERS:
+            raise RowError(at(HTTP_KEY, key), f"means nothing{did_you_mean(key, _HTTP_MEMBERS)}")
+    address, hosts = value.get("address", ""), value.get("allow_hosts", [])
+    if not isinstance(address, str):
+        raise RowError(at(HTTP_KEY, "address"), f"expected a string, got {describe(address)}")
+    if not isinstance(remote := value.get("allow_remote", False), bool):
+        raise RowError(at(HTTP_KEY, "allow_remote"), f"expected true or false, got {describe(remote)}")
+    if not isinstance(hosts, list) or not all(isinstance(each, str) for each in hosts):
+        raise RowError(at(HTTP_KEY, "allow_hosts"), "expected an array of names")
+    return HttpWish(_address(address, at(HTTP_KEY, "address")), remote, tuple(map(str, hosts)))
+
+
+def _address(text: str, place: str) -> str:
+    if text.rpartition(":")[2] == "0":
+        raise RowError(place, "the port 0 is another one at each start: name one that clients can be told")
+    return text
+
+
+OFFICIAL: Final = "https://registry.modelcontextprotocol.io"
+
+_REGISTRY_MEMBERS: Final = ("address", "proxy")
+
+_PROXY: Final = re.compile(r"https?://[^/@\s]+")
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryWish:
+    """Where servers are looked for.
+
+    Attributes:
+        address: a URL, or the absolute path of a file in place of a registry.
+        proxy: what every request goes through; None for none, whatever the environment says.
+    """
+
+    address: str = OFFICIAL
+    proxy: str | None = None
+
+    @property
+    def is_url(self) -> bool:
+        """Whether it is asked over the network."""
+        return self.address.startswith(("http://", "https://"))
+
+
+def read_registry(document: JsonObject, locate: Callable[[str], Path]) -> RegistryWish | None:
+    """What a file says of the registry; None when it says nothing.
+
+    Args:
+        document: the file's.
+        locate: the path that a text of the file means.
+
+    Raises:
+        RowError: it says something else.
+    """
+    value = document.get(REGISTRY_KEY)
+    match value:
+        case None:
+            return None
+        case str():
+            return registry_at(value, locate)
+        case JsonObject():
+            return _registry_of(value, locate)
+    raise RowError(REGISTRY_KEY, f"expected an address, a file or an object, got {describe(value)}")
+
+
+def registry_at(text: str, locate: Callable[[str], Path], place: str = REGISTRY_KEY) -> RegistryWish:
+    """The registry that a text names: a URL, or a path.
+
+    Raises:
+        RowError: it names none.
+    """
+    if "://" not in text:
+        if not text:
+            raise RowError(place, "is empty: give the URL of a registry, or a file")
+        return RegistryWish(str(locate(text)))
+    try:
+        parts = urlsplit(text)
+        is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise RowError(place, "is not a URL of http or https")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise RowError(place, "has more than a host, a port and a path: a registry is asked without a login")
+    return RegistryWish(text)
+
+
+def _registry_of(value: JsonObject, locate: Callable[[str], Path]) -> RegistryWish:
+    for key in value:
+        if key not in _REGISTRY_MEMBERS:
+            raise RowError(at(REGISTRY_KEY, key), f"means nothing{did_you_mean(key, _REGISTRY_MEMBERS)}")
+    address, proxy = value.get("address", OFFICIAL), value.get("proxy")
+    if not isinstance(address, str):
+        raise RowError(at(REGISTRY_KEY, "address"), f"expected a string, got {describe(address)}")
+    if proxy is not None and not (isinstance(proxy, str) and _PROXY.fullmatch(proxy)):
+        raise RowError(at(REGISTRY_KEY, "proxy"), "is not a proxy: write http://host:port or https://host:port")
+    found = registry_at(address, locate, at(REGISTRY_KEY, "address"))
+    return RegistryWish(found.address, proxy)

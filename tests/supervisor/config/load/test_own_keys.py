@@ -1,0 +1,179 @@
+"""The keys of ours that stand beside a file's rows: what each may say, and in whose file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from quarterdeck.common.http_wish import HttpWish
+from quarterdeck.config.load.document import JsonObject, parse_document
+from quarterdeck.config.load.file import LoadedConfig, load_config_file
+from quarterdeck.config.load.origin import Standing
+from quarterdeck.config.load.own_keys import OFFICIAL, RegistryWish, read_http, read_registry
+from quarterdeck.config.load.problems import Problem, RowError
+from quarterdeck.config.load.project import ProjectBounds
+from quarterdeck.config.settings import Settings
+
+
+def load(folder: Path, *, standing: Standing = Standing.NAMED, **keys: object) -> LoadedConfig:
+    path = folder / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {}, **keys}))
+    bounds = ProjectBounds(str(folder.resolve())) if standing is Standing.PROJECT else None
+    return load_config_file(path, {"HOME": "/home/u"}, standing=standing, bounds=bounds)
+
+
+def document(text: str) -> JsonObject:
+    found = parse_document(text)
+    assert isinstance(found, JsonObject)
+    return found
+
+
+def registry(text: str) -> RegistryWish | None:
+    return read_registry(document(text), lambda path: Path("/base") / path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("max_result_tokens", 1), ("http", True), ("registry", "https://evil.example")],
+)
+def test_a_projects_file_says_none_of_them(tmp_path: Path, key: str, value: object) -> None:
+    """A cloned repository could hide results, open the user's tools to other machines, or choose what is offered."""
+    loaded = load(tmp_path, standing=Standing.PROJECT, **{key: value})
+    assert (loaded.max_result_tokens, loaded.registry) == (None, None)
+    assert any(f"{key}: ignored: a project's file may not say this" in warning for warning in loaded.warnings)
+
+
+@pytest.mark.parametrize(("standing", "is_said"), [(Standing.USER, True), (Standing.NAMED, False)])
+def test_only_the_users_own_file_says_where_the_daemon_listens(
+    tmp_path: Path, standing: Standing, is_said: bool
+) -> None:
+    """A file that was named for one run would decide for the daemon of all."""
+    warnings = load(tmp_path, standing=standing, http=True).warnings
+    assert any("only your own file" in warning for warning in warnings) is not is_said
+
+
+def test_a_budget_is_read_or_left_out(tmp_path: Path) -> None:
+    """Results would be whole, or be cut where nobody said so."""
+    assert load(tmp_path, max_result_tokens=500).max_result_tokens == 500
+    assert load(tmp_path, max_result_tokens=None).max_result_tokens is None
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("500", "expected a whole number, got a string"),
+        (True, "expected a whole number"),
+        (1.5, "expected a whole number"),
+        (0, "must be from 1 to 1,000,000,000"),
+        (10**10, "must be from 1 to 1,000,000,000"),
+    ],
+)
+def test_what_is_no_budget_is_said(tmp_path: Path, value: object, says: str) -> None:
+    """A slip would let everything through without a word."""
+    loaded = load(tmp_path, max_result_tokens=value)
+    assert loaded.max_result_tokens is None
+    [problem] = loaded.top_problems
+    assert f"max_result_tokens: {says}" in str(problem)
+    assert any(says in warning for warning in loaded.warnings)
+
+
+def test_the_budget_of_the_earlier_file_counts(tmp_path: Path) -> None:
+    """Which of two budgets counts would be chance."""
+    paths = [tmp_path / "a.json", tmp_path / "b.json"]
+    for path, said in zip(paths, (7, 9), strict=True):
+        path.write_text(json.dumps({"max_result_tokens": said}))
+    assert Settings.load(paths).max_result_tokens == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("{}", None),
+        ('{"http": null}', None),
+        ('{"http": false}', None),
+        ('{"http": true}', HttpWish()),
+        ('{"http": "127.0.0.1:9000"}', HttpWish("127.0.0.1:9000")),
+        ('{"http": {}}', HttpWish()),
+        (
+            '{"http": {"address": "[::1]", "allow_remote": true, "allow_hosts": ["a"]}}',
+            HttpWish("[::1]", allow_remote=True, allow_hosts=("a",)),
+        ),
+    ],
+)
+def test_it_says_whether_and_where_the_daemon_listens(text: str, key: HttpWish | None) -> None:
+    """Clients would look for it where it is not."""
+    assert read_http(document(text)) == key
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"http": 8808}', "http: expected true, an address, or an object, got 8808"),
+        ('{"http": "127.0.0.1:0"}', "http: the port 0 is another one at each start"),
+        ('{"http": {"address": ":0"}}', "http.address: the port 0"),
+        ('{"http": {"adress": ""}}', "http.adress: means nothing: did you mean 'address'"),
+        ('{"http": {"address": 1}}', "http.address: expected a string"),
+        ('{"http": {"allow_remote": "yes"}}', "http.allow_remote: expected true or false"),
+        ('{"http": {"allow_hosts": "a"}}', "http.allow_hosts: expected an array of names"),
+    ],
+)
+def test_what_http_cannot_say_is_named(text: str, says: str) -> None:
+    """The daemon would not listen, or for anybody, and nobody know why."""
+    with pytest.raises(RowError) as told:
+        read_http(document(text))
+    assert says in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "wish", "is_url"),
+    [
+        ('{"registry": "https://registry.example/mcp"}', RegistryWish("https://registry.example/mcp"), True),
+        ('{"registry": "here.json"}', RegistryWish("/base/here.json"), False),
+        ('{"registry": "/there.json"}', RegistryWish("/there.json"), False),
+        ('{"registry": {"proxy": "http://proxy:3128"}}', RegistryWish(OFFICIAL, "http://proxy:3128"), True),
+        ('{"registry": {"address": "here.json"}}', RegistryWish("/base/here.json"), False),
+    ],
+)
+def test_it_says_where_servers_are_looked_for(text: str, wish: RegistryWish, is_url: bool) -> None:
+    """A company's users would ask the public registry."""
+    assert registry(text) == wish
+    assert wish.is_url is is_url
+
+
+@pytest.mark.parametrize("text", ["{}", '{"registry": null}'])
+def test_a_file_that_says_nothing_leaves_the_registry_open(text: str) -> None:
+    """The first file would decide for those behind it."""
+    assert registry(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"registry": 1}', "registry: expected an address, a file or an object, got 1"),
+        ('{"registry": ""}', "registry: is empty"),
+        ('{"registry": "ftp://registry.example"}', "registry: is not a URL of http or https"),
+        ('{"registry": "https://me:secret@registry.example"}', "without a login"),
+        ('{"registry": "https://registry.example/?token=x"}', "without a login"),
+        ('{"registry": {"adress": ""}}', "registry.adress: means nothing: did you mean 'address'"),
+        ('{"registry": {"address": 1}}', "registry.address: expected a string"),
+        ('{"registry": {"proxy": "socks5://x"}}', "registry.proxy: is not a proxy"),
+        ('{"registry": {"proxy": "http://me:secret@x:1"}}', "registry.proxy: is not a proxy"),
+    ],
+)
+def test_what_no_registry_can_be_is_refused_in_its_place(text: str, says: str) -> None:
+    """A mistyped address would have the public registry be told what a company looks for."""
+    with pytest.raises(RowError, match="registry") as raised:
+        registry(text)
+    assert says in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_wrong_registry_is_kept_and_not_replaced_by_the_public_registry(tmp_path: Path) -> None:
+    """A search would go where nobody wanted it to."""
+    path = tmp_path / "mcp.json"
+    path.write_text('{"mcpServers": {}, "registry": 1}')
+    assert isinstance(Settings.load([path]).registry, Problem)
+    other = tmp_path / "other.json"
+    other.write_text('{"registry": "mine.json"}')
+    assert Settings.load([other, path]).registry == RegistryWish(str(tmp_path / "mine.json"))
+    assert Settings.load([]).registry == RegistryWish()

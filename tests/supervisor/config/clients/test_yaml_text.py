@@ -129,3 +129,21 @@ def test_a_file_that_has_no_place_for_a_row_is_left(text: str) -> None:
     """It would be broken for its client."""
     with pytest.raises(EditError):
         remove_member(set_member(text, PATH, ROW), ("extensions", "absent"))
+
+
+def test_a_file_whose_comments_would_be_lost_is_left() -> None:
+    """A user's notes within braces would vanish: the round trip keeps none there."""
+    with pytest.raises(EditError, match="a comment in it would be lost"):
+        set_member("extensions: {a: {b: 1}, # mine\n  c: {}}\n", PATH, ROW)
+
+
+def test_a_word_that_other_readers_take_for_a_boolean_is_quoted() -> None:
+    """A client that reads YAML 1.1 would start us with `true` for an argument."""
+    assert 'args: ["yes", serve]' in set_member("", PATH, {"args": ["yes", "serve"]})
+
+
+def test_a_list_that_has_a_name_more_than_once_is_left() -> None:
+    """One of two entries would be replaced, and the client start the other."""
+    text = "mcpServers:\n- name: quarterdeck\n  command: a\n- name: quarterdeck\n  command: b\n"
+    with pytest.raises(EditError, match="more than once"):
+        set_member(text, ("mcpServers", "quarterdeck"), ITEM, is_item=True)

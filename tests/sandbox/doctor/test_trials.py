@@ -73,33 +73,29 @@ def test_one_that_does_it_all(tmp_path: Path) -> None:
     )
 
 
-def test_one_that_follows_a_link_out_is_not_safe_to_nest(tmp_path: Path) -> None:
+@pytest.mark.parametrize("flaw", [{"follows": True}, {"mounts": False}], ids=["follows", "never tried"])
+def test_one_that_follows_a_link_out_or_never_came_as_far_is_not_safe_to_nest(
+    flaw: dict[str, bool], tmp_path: Path
+) -> None:
     """A server could make directories anywhere in the user's home (CVE-2026-87766)."""
-    assert not pretend(tmp_path, follows=True).nests_safely
+    assert not pretend(tmp_path, **flaw).nests_safely
 
 
-def test_one_that_did_not_come_as_far_is_not_safe_either(tmp_path: Path) -> None:
-    """A trial that never tried would prove a flawed one safe."""
-    assert not pretend(tmp_path, mounts=False).nests_safely
-
-
-def test_one_that_can_make_no_network_is_used_without(tmp_path: Path) -> None:
-    """On Ubuntu a weaker tier would be used than what its AppArmor leaves."""
-    found = pretend(tmp_path, "--unshare-net")
-    assert (found.works, found.makes_network, found.why) == (True, False, "bwrap: cannot --unshare-net")
-
-
-@USER_ONLY
-def test_an_old_one_is_used_without_what_it_does_not_know(tmp_path: Path) -> None:
-    """A distribution of some years ago would have no sandbox."""
-    found = pretend(tmp_path, "--disable-userns")
-    assert (found.works, found.makes_network, found.hides_users, found.why) == (True, True, False, "")
-
-
-def test_one_that_fails_tells_why(tmp_path: Path) -> None:
-    """A user would not know what to do about it."""
-    path = str(tmp_path / "bwrap")
-    assert pretend(tmp_path, "--unshare-pid") == Bubblewrap(path, "9.9", why="bwrap: cannot --unshare-pid")
+@pytest.mark.parametrize(
+    ("refused", "works", "network", "why"),
+    [
+        ("--unshare-net", True, False, "bwrap: cannot --unshare-net"),
+        pytest.param("--disable-userns", True, True, "", marks=USER_ONLY),
+        ("--unshare-pid", False, False, "bwrap: cannot --unshare-pid"),
+    ],
+)
+def test_what_one_refuses_is_left_out_where_that_will_do(
+    refused: str, works: bool, network: bool, why: str, tmp_path: Path
+) -> None:
+    """On Ubuntu a weaker tier would be used than AppArmor leaves, and an old distribution have no sandbox."""
+    found = pretend(tmp_path, refused)
+    assert (found.works, found.makes_network, found.why) == (works, network, why)
+    assert not (found.hides_users and refused == "--disable-userns")
 
 
 def test_one_that_hides_its_child_is_of_no_use(tmp_path: Path) -> None:

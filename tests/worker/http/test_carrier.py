@@ -10,7 +10,7 @@ import pytest
 from support.servers.greetings import DISCOVERED, INITIALIZED
 from support.servers.played_http import EVENTS, HttpAsked, Said, answer, echo_event, echoed, event, events, result
 from support.servers.remote_calls import calling, silent_run
-from support.waiting import PATIENCE_S, eventually_async
+from support.waiting import PATIENCE_S, eventually_async, turns
 
 from quarterdeck_protocol.faults import Delivery, FaultKind
 from quarterdeck_protocol.link.frames import Forward, ListChanged, OpenOrder, RemoteServer
@@ -397,6 +397,27 @@ async def test_a_session_is_named_in_every_request_and_ended_with_the_run() -> N
     assert named[0] == (None, None)
     assert set(named[1:]) == {("session-1", "2025-11-25")}
     assert {one.headers["accept-encoding"] for one in asked} == {"gzip, deflate"}
+
+
+async def test_nothing_is_asked_before_the_server_knows_that_it_is_greeted() -> None:
+    """A strict server would refuse the first list and calls."""
+    asked: list[str] = []
+    release = anyio.Event()
+
+    async def taken_late() -> Any:
+        await release.wait()
+        yield answer(202)
+
+    def note(one: HttpAsked) -> Said:
+        asked.append(one.message.get("method", one.method))
+        return taken_late() if asked[-1] == "notifications/initialized" else None
+
+    async with calling(play_echo, notes=note) as caller, anyio.create_task_group() as tasks:
+        tasks.start_soon(caller.call, "x")
+        await eventually_async(lambda: "notifications/initialized" in asked)
+        await turns(200)
+        assert "tools/call" not in asked
+        release.set()
 
 
 @pytest.mark.parametrize("given", ["\u00e9", "a b", ""])

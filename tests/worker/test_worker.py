@@ -80,13 +80,13 @@ async def test_what_comes_before_the_server_is_open_is_refused_unsent(frame: Req
         )
 
 
-async def test_a_server_that_cannot_be_written_to_is_asked_no_more() -> None:
-    """Calls to a stuck server would fill the worker's memory."""
+async def test_what_a_server_cannot_be_asked_now_fails_with_its_reason() -> None:
+    """Calls and lists of a stuck server would wait for their deadlines in the worker's memory."""
     async with opened() as played:
         played.server.unfit = FaultRecord(FaultKind.TOOL_ERROR, "it does not read", "busy", Delivery.NOT_SENT)
         await played.hears(Call(2, 30.0, "echo"), b"{}")
-        assert played.fault(2) is played.server.unfit
-        assert played.server.begun == {}
+        await played.hears(List(3, 30.0))
+        assert played.fault(2) is played.fault(3) is played.server.unfit
 
 
 async def test_a_cancelled_call_is_answered_once_and_the_server_told() -> None:
@@ -228,14 +228,6 @@ async def test_a_list_that_fails_says_why_and_costs_nothing_else(fault: FaultRec
         assert isinstance(played.replies[3][0], Answer)
 
 
-async def test_a_server_that_cannot_be_written_to_is_not_listed() -> None:
-    """A list would wait for its deadline in the worker's memory."""
-    async with opened() as played:
-        played.server.unfit = FaultRecord(FaultKind.TOOL_ERROR, "it does not read", "busy", Delivery.NOT_SENT)
-        await played.hears(List(2, 30.0))
-        assert (played.fault(2).kind, played.fault(2).code) == (FaultKind.TOOL_ERROR, "busy")
-
-
 async def test_a_cancelled_list_stops_listing() -> None:
     """A server would be asked for page after page for nobody."""
     async with opened() as played:
@@ -257,15 +249,6 @@ async def test_any_request_is_passed_on_and_answered_like_a_call() -> None:
         await played.hears(Forward(3, 30.0, "prompts/get"), b"{}")
         await played.hears(Cancel(3, "enough"))
         assert played.server.cancelled == [(3, "enough")]
-
-
-async def test_each_list_is_asked_for_by_its_kind() -> None:
-    """Prompts would be listed as tools."""
-    async with opened() as played:
-        for number, kind in enumerate(("tools", "prompts", "resources", "resourceTemplates"), 2):
-            await played.hears(List(number, 30.0, kind))  # type: ignore[arg-type]
-            assert isinstance(played.replies[number][0], Answer)
-        assert played.server.listed == ["tools", "prompts", "resources", "resourceTemplates"]
 
 
 async def test_what_has_no_reply_reaches_the_server() -> None:

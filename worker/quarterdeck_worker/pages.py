@@ -31,7 +31,7 @@ _MAPPING: Final = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p ([0-9a-f]+) \S+ (\d+
 """A line of `/proc/self/maps` (proc_pid_maps(5)): private memory, whence in which file (inode 0: none), its name."""
 
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""Of a heap that is moved: a zygote of workers without the SDK has half of it, and copies it in ten milliseconds."""
+"""Of a heap that is moved: a zygote has half of it, and copies it in ten milliseconds."""
 
 PAGE_MAP: Final = "/proc/self/pagemap"
 

@@ -48,6 +48,8 @@ EVENT_BOMB = gzip.compress(b"data: " + bytes(2_000_000))
 FAILURES = [
     pytest.param(None, "server_lost", Delivery.UNKNOWN, id="hangs-up"),
     pytest.param(b"garbage\r\n\r\n", "server_lost", Delivery.UNKNOWN, id="no-http"),
+    pytest.param(answer(200, x="y" * 1_000_000), "server_lost", Delivery.UNKNOWN, id="huge-header"),
+    pytest.param(answer(307, location="http://127.0.0.1:1/"), "web_page", Delivery.UNKNOWN, id="redirect"),
     pytest.param(answer(403), "access_denied", Delivery.NOT_SENT, id="403"),
     pytest.param(
         answer(

@@ -216,7 +216,11 @@ class Way(Protocol):
 
 
 class LinkDriver:
-    """A running link.  Events are handed to `on_event` from the loop, in order."""
+    """A running link.  Events are handed to `on_event` from the loop, in order.
+
+    Attributes:
+        timer: what rings next; None while nothing is waited for.
+    """
 
     def __init__(self, link: Link, way: Way, on_event: Callable[[LinkEvent], None]) -> None:
         self.link = link
@@ -224,7 +228,7 @@ class LinkDriver:
         self._way = way
         self._on_event = on_event
         self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._closed = False
         self._waited_s: Callable[[], float] = lambda: 0.0
@@ -245,7 +249,7 @@ class LinkDriver:
         for event in events:
             self._on_event(event)
         # What comes brings the ring forward to here at most, and mostly it is well before that.
-        if self._timer is None or min(now + self._soonest_s, self.link.serving.soonest) < self._timer_at:
+        if self.timer is None or min(now + self._soonest_s, self.link.serving.soonest) < self._timer_at:
             self._arm()
 
     def request(self, frame: Request, body: bytes = b"") -> Refusal | None:
@@ -253,7 +257,7 @@ class LinkDriver:
         now = monotonic()
         refusal = self.link.request(frame, body, now)
         self._flush(now)
-        if self._timer is None or now + min(frame.timeout_s, self._soonest_s) < self._timer_at:
+        if self.timer is None or now + min(frame.timeout_s, self._soonest_s) < self._timer_at:
             self._arm()
         return refusal
 
@@ -290,9 +294,9 @@ class LinkDriver:
     def close(self) -> None:
         """Stop the timer; the link is left as it is."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
     def _flush(self, now: float) -> None:
         for parts in self.link.take(now):
@@ -304,16 +308,16 @@ class LinkDriver:
         wake_at = self.link.wake_at
         if self._closed or wake_at == float("inf"):
             return
-        if self._timer is not None:
+        if self.timer is not None:
             if self._timer_at <= wake_at:
                 return
-            self._timer.cancel()
+            self.timer.cancel()
         self._timer_at = _shared(wake_at, self._loop.time())
-        self._timer = self._loop.call_at(self._timer_at, self._ring)
+        self.timer = self._loop.call_at(self._timer_at, self._ring)
 
     def _ring(self) -> None:
         now = self._loop.time()
-        self._timer, late_s = None, now - self._timer_at
+        self.timer, late_s = None, now - self._timer_at
         if now < self.link.wake_at and late_s < PAUSE_S:
             self._arm()  # what it was to judge has come meanwhile, as it mostly has
             return

@@ -100,6 +100,11 @@ class MemoryWay:
         """Nothing ever waits."""
 
 
+def rings_at(driver: LinkDriver) -> float | None:
+    """When it looks at its link next."""
+    return None if driver.timer is None else driver.timer.when()
+
+
 class Ends:
     """Two real links joined in memory, and all events of each."""
 
@@ -183,9 +188,9 @@ async def test_a_ring_for_what_has_come_meanwhile_judges_nothing() -> None:
     loop, way = asyncio.get_running_loop(), Way()
     link = ScriptedLink(wake_at=loop.time() + 0.001)
     driver = LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
-    first, link.wake_at = driver._timer, loop.time() + 1_000
+    first, link.wake_at = driver.timer, loop.time() + 1_000
     with anyio.fail_after(PATIENCE_S):
-        while driver._timer is first:
+        while driver.timer is first:
             await anyio.lowlevel.checkpoint()
     assert (link.said, way.noted) == ([], [])
     driver.close()
@@ -197,10 +202,10 @@ async def test_a_ring_that_is_far_off_comes_early_with_others() -> None:
     moment = last_moment(loop.time() + 1_000, os.getpid())
     wishes = [moment + 1.0, moment + 2.0]
     drivers = [LinkDriver(ScriptedLink(wake_at=wish), way, way.noted.append) for wish in wishes]  # type: ignore[arg-type]
-    assert {driver._timer_at for driver in drivers} == {moment}
+    assert {rings_at(driver) for driver in drivers} == {moment}
     soon = loop.time() + REST_S / 2
     drivers.append(LinkDriver(ScriptedLink(wake_at=soon), way, way.noted.append))  # type: ignore[arg-type]
-    assert drivers[-1]._timer_at == soon
+    assert rings_at(drivers[-1]) == soon
     for driver in drivers:
         driver.close()
 
@@ -234,10 +239,10 @@ async def test_the_timer_follows_the_earliest_wish() -> None:
     loop, way = asyncio.get_running_loop(), Way()
     link = ScriptedLink(wake_at=loop.time() + 1_000)
     driver = LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
-    first = driver._timer
+    first = driver.timer
     link.wake_at += 1_000
     driver.receive([b"x"])
-    assert driver._timer is first
+    assert driver.timer is first
     link.wake_at = loop.time() + 500
     driver.receive([b"x"])
     assert first is not None
@@ -245,7 +250,7 @@ async def test_the_timer_follows_the_earliest_wish() -> None:
     driver.close()
     link.wake_at = loop.time()
     driver.receive([b"x"])
-    assert driver._timer is None
+    assert driver.timer is None
 
 
 async def test_what_comes_brings_the_timer_forward_for_a_deadline_or_a_beat_and_nothing_else() -> None:
@@ -255,15 +260,15 @@ async def test_what_comes_brings_the_timer_forward_for_a_deadline_or_a_beat_and_
     driver = LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
     link.wake_at = loop.time() + 2.0
     driver.receive([b"first call"])
-    first = driver._timer
-    assert driver._timer_at == link.wake_at
+    first = driver.timer
+    assert rings_at(driver) == link.wake_at
     link.wake_at = loop.time() + 1.0
     driver.receive([b"second call"])
-    assert driver._timer is first
+    assert driver.timer is first
     link.serving.add(3, loop.time() + 1.0)
     driver.receive([b"short call"])
-    assert driver._timer is not first
-    assert driver._timer_at == link.wake_at
+    assert driver.timer is not first
+    assert rings_at(driver) == link.wake_at
     driver.close()
 
 
@@ -279,12 +284,12 @@ async def test_a_request_brings_the_timer_forward_for_the_patience_with_who_owes
     loop, way = asyncio.get_running_loop(), Way()
     link = ScriptedLink(wake_at=loop.time() + 1_000, soonest_s=6.0)
     driver = LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
-    first = driver._timer
+    first = driver.timer
     link.wake_at = loop.time() + 6.0
     driver.request(Call(1, 300.0, "echo"), b"{}")
     assert first is not None
     assert first.cancelled()
-    second = driver._timer
+    second = driver.timer
     driver.request(Call(2, 300.0, "echo"), b"{}")
-    assert driver._timer is second
+    assert driver.timer is second
     driver.close()

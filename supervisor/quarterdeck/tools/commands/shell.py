@@ -69,7 +69,11 @@ class CommandSetup:
 
 
 class SandboxedShell:
-    """`Shell` under one setup; made by `open`."""
+    """`Shell` under one setup; made by `open`.
+
+    Attributes:
+        running: the commands that have not ended yet.
+    """
 
     def __init__(self, setup: Callable[[], CommandSetup], cwd: str, monitor: TreeMonitor, tasks: TaskGroup) -> None:
         self._find_setup = setup
@@ -78,7 +82,7 @@ class SandboxedShell:
         self._cwd = cwd
         self._monitor = monitor
         self._tasks = tasks
-        self._running: set[SandboxedCommand] = set()
+        self.running: set[SandboxedCommand] = set()
         self._starting: set[anyio.Event] = set()
         self._is_open = True
         self._has_told = False
@@ -181,7 +185,7 @@ class SandboxedShell:
             raise CommandError("the session has ended, and its commands with it")
         guard = HookGuard(confinement.view, str(quarantine_dir()), "a command")
         running = SandboxedCommand(process, stdin, on_output, setup.policy.limits.output_bytes, guard)
-        self._running.add(running)
+        self.running.add(running)
         tree = process.tree((str(setup.requester.places.tmp),))
         watch = self._monitor.watch(tree, setup.policy.values.limits, running.stop_for)
         self._tasks.start_soon(self._accompany, running, watch)
@@ -200,7 +204,7 @@ class SandboxedShell:
         except Exception:
             _log.exception("a command could not be ended in order")
         finally:
-            self._running.discard(running)
+            self.running.discard(running)
 
     async def _known_setup(self) -> CommandSetup:
         async with self._finding:
@@ -212,7 +216,7 @@ class SandboxedShell:
         self._is_open = False
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as ends:
-                for running in self._running:
+                for running in self.running:
                     ends.start_soon(running.stop)
                 for started in self._starting:
                     ends.start_soon(started.wait)

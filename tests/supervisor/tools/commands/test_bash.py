@@ -144,7 +144,7 @@ async def test_a_cancelled_call_ends_its_command_and_tells_what_it_wrote(tmp_pat
         token = CancelToken()
         calling = asyncio.ensure_future(bash(s.ctx, "echo begun; trap '' TERM; sleep 4503.5; sleep 4503.5", token))
         # What is cancelled while it is being started is not read: its last step may come after the program's first.
-        await eventually_async(lambda: s.shell._running and is_run("sleep 4503.5"))
+        await eventually_async(lambda: s.shell.running and is_run("sleep 4503.5"))
         token.cancel()
         done = await calling
         assert done.is_error

@@ -110,9 +110,9 @@ async def test_commands_that_have_ended_hold_nothing(tmp_path: Path) -> None:
     """A long session would run out of descriptors."""
     async with shell(tmp_path) as sh:
         await sh.exec("true")
-        await eventually_async(lambda: not sh._running)
+        await eventually_async(lambda: not sh.running)
         before = len(os.listdir("/proc/self/fd"))
         for _ in range(5):
             await sh.spawn("true")
-        await eventually_async(lambda: not sh._running)
+        await eventually_async(lambda: not sh.running)
         assert len(os.listdir("/proc/self/fd")) == before

@@ -54,16 +54,15 @@ def _kind(found: re.Match[str]) -> str:
     return _KINDS.get(found[1].lower(), found[1])
 
 
-def _must_be(found: re.Match[str]) -> str:
-    return f"must be {_KINDS.get(found[1].lower(), f'a valid {found[1]}')}"
-
-
 _RULES: Final[tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]] = tuple(
     (re.compile(pattern), replace)
     for pattern, replace in (
         # pydantic
         (r"(?:Value error|Assertion failed), ", ""),
-        (r"Input should be a valid ([a-z]+)(?:, .*| or instance of .*)?$", _must_be),
+        (
+            r"Input should be a valid ([a-z]+)(?:, .*| or instance of .*)?$",
+            lambda found: f"must be {_KINDS.get(found[1].lower(), f'a valid {found[1]}')}",
+        ),
         (r"Input should be", "must be"),
         (r"String should have", "must have"),
         (r"String should match pattern .*", "does not have the required form"),

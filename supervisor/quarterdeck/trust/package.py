@@ -34,7 +34,8 @@ def resolved_package(command: str, args: Sequence[str], home: Path) -> str | Non
             case Ecosystem.UV:
                 return _uv(request, home)
             case Ecosystem.PIPX:
-                return _pipx(request, home)
+                with HostileTree(home) as tree:
+                    return _in_environments(tree, _newest(tree, _CACHES["pipx"]), request.name)
             case Ecosystem.VENV:
                 return _venv(request, PurePath(command))
     except (OSError, ValueError):
@@ -106,12 +107,6 @@ def _uv(request: Request, home: Path) -> str | None:
         caches = [(".cache", "uv", name) for name in tree.names(".cache", "uv") if name.startswith("archive-v")]
         places = _newest(tree, caches)
         return _in_environments(tree, places, request.name) or _distribution(tree, places, request.name)
-
-
-def _pipx(request: Request, home: Path) -> str | None:
-    """What pipx installed: the newest environment in its caches."""
-    with HostileTree(home) as tree:
-        return _in_environments(tree, _newest(tree, _CACHES["pipx"]), request.name)
 
 
 def _newest(tree: HostileTree, caches: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:

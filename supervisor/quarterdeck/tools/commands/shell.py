@@ -7,7 +7,7 @@ started outlives it, nor the shell.  `command_policy` says what a session's comm
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Self
@@ -177,7 +177,9 @@ class SandboxedShell:
         # It looks at many files; the start itself belongs to the thread that lives as long as the command may.
         confinement = await anyio.to_thread.run_sync(_confine, setup, command, place, env)
         process = await start(confinement)
-        self._tell_once(confinement.gaps)
+        if confinement.gaps and not self._has_told:  # all commands of a session are confined alike
+            self._has_told = True
+            warn_of_gaps(confinement.gaps)
         if not self._is_open:
             process.kill()  # at once: the end of the session waits for it
             await process.stop(KILL_S)
@@ -190,12 +192,6 @@ class SandboxedShell:
         watch = self._monitor.watch(tree, setup.policy.values.limits, running.stop_for)
         self._tasks.start_soon(self._accompany, running, watch)
         return running
-
-    def _tell_once(self, gaps: Sequence[str]) -> None:
-        """Never hide that commands are confined less than wanted; all of a session's are confined alike."""
-        if gaps and not self._has_told:
-            self._has_told = True
-            warn_of_gaps(gaps)
 
     async def _accompany(self, running: SandboxedCommand, watch: Watch) -> None:
         running.on_exit(lambda _status, _signal: watch())

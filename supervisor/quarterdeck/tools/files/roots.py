@@ -95,9 +95,6 @@ class Roots:
         self._find_protected = protected
         self._protected: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
-    def _deciding(self, place: str) -> Root:
-        return next((root for root in self._by_depth if root.holds(place)), _NOWHERE)
-
     def _closed(self, place: str, root: Root) -> str:
         """Why nothing may be changed at `place` although `root` may be; empty when it may."""
         if any(is_within(place, protected) for protected in self._known_protected()):
@@ -201,7 +198,7 @@ class Roots:
         return any(above.holds(root.place) for root in self._named)
 
     def _require(self, place: str, wanted: Access, path: str) -> None:
-        root = self._deciding(place)
+        root = next((root for root in self._by_depth if root.holds(place)), _NOWHERE)
         reason = self._closed(place, root) if wanted is root.access is Access.WRITE else ""
         if root.access >= wanted and not reason:
             return

@@ -175,7 +175,7 @@ def _explain_pattern(complaint: str) -> str:
 
 def _render(pattern: str, place: SearchTarget, reader: MatchReader, searched: Searched) -> str:
     asked = f"for '{clipped(spell(pattern), _MAX_SHOWN_CHARS)}' in {place.spelled}"
-    lines = sorted(reader.lines, key=_by_path)
+    lines = sorted(reader.lines, key=lambda line: (line.path.split(b"/"), line.number))
     notes = what_is_missing(searched)
     if reader.binary_files:
         notes.append(f"{counted(reader.binary_files, 'binary file')} matched and cannot be shown, or not to the end.")
@@ -191,7 +191,3 @@ def _render(pattern: str, place: SearchTarget, reader: MatchReader, searched: Se
 
 def _line(place: SearchTarget, line: MatchingLine) -> str:
     return f"{place.show(line.path)}:{line.number}: {line.text.decode(errors='replace')}"
-
-
-def _by_path(line: MatchingLine) -> tuple[list[bytes], int]:
-    return line.path.split(b"/"), line.number

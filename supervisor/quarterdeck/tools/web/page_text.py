@@ -201,7 +201,8 @@ class _Reader:
         elif name in CODE:
             self._code = self._code or (node, self.lines.position())
         elif name == "img":
-            self._image(" ".join(attribute(node, "alt").split()))
+            if alt := " ".join(attribute(node, "alt").split()):
+                self.lines.mark(alt if self._link is not None else f"[image: {alt}]")
         elif self._flat is not None:
             if name in CELLS or name in BLOCKS or name in LINES or name in LISTS or name in ("li", "br", "dd"):
                 self.lines.gap()
@@ -287,10 +288,6 @@ class _Reader:
         self._lists[-1] = number + 1
         marker = f"{number}. "
         return " " * len(marker), marker
-
-    def _image(self, alt: str) -> None:
-        if alt:
-            self.lines.mark(alt if self._link is not None else f"[image: {alt}]")
 
     def _end_pre(self, text: str) -> None:
         self._pre = None

@@ -88,7 +88,7 @@ def launch_of(
 
     clear = value_of(msgspec.json.encode(launch(str)))
     kept = launch(stand_in)
-    shown = clear if is_project else launch(_unless_it_runs(stand_in))
+    shown = clear if is_project else launch(lambda secret: secret if _RUNS.search(secret) else stand_in(secret))
     body = msgspec.json.encode(kept, order="sorted")
     document = Document(ItemKey(Subject.LAUNCH), hash_of(body), body)
     return Launch(document, msgspec.json.encode(shown, order="sorted"), clear, key)
@@ -149,7 +149,11 @@ def _launch(
     if isinstance(config, StdioServerConfig):
         launch["command"] = _hidden_text(_text(given.get("command")), hide)
         launch["args"] = _hidden_args(_words(given.get("args")), hide)
-        launch["env"] = _named(given.get("env"), _value_hider(hide), is_project=is_project)
+
+        def hide_variable(name: str, value: str) -> str:
+            return hide(value) if STAND_IN.search(value) else hide_value(name, value, hide)
+
+        launch["env"] = _named(given.get("env"), hide_variable, is_project=is_project)
         launch |= {name: _hidden_value(given[name], hide) for name in _PROCESS_KEYS if given.get(name) is not None}
     else:
         launch["url"] = _hidden_text(_text(given.get("url")), hide)
@@ -187,14 +191,6 @@ def _values(value: object, key: bytes) -> object:
         return {_text(name): _values(member, key) for name, member in value.items() if member is not None}
     text = _text(value)
     return text if _LONE_REFERENCE.fullmatch(text) else f"(value {_digest(text, key, VALUE_DIGITS)})"
-
-
-def _unless_it_runs(hide: Hide) -> Hide:
-    return lambda secret: secret if _RUNS.search(secret) else hide(secret)
-
-
-def _value_hider(hide: Hide) -> Callable[[str, str], str]:
-    return lambda name, value: hide(value) if STAND_IN.search(value) else hide_value(name, value, hide)
 
 
 def _hidden_text(text: str, hide: Hide) -> str:

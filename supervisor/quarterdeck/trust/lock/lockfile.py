@@ -171,7 +171,9 @@ def lock_of(
 def drift(lock: DeckLock, present: Mapping[str, Iterable[Document]]) -> tuple[Drift, ...]:
     """How what servers offer differs from what is locked; a server that is not among `present` is absent."""
     told = {
-        server: [each for each in documents if _is_judged(lock.servers.get(server), each.key)]
+        server: [
+            each for each in documents if server not in lock.servers or lock.servers[server].speaks_of(each.key.subject)
+        ]
         for server, documents in present.items()
     }
     unordered = {
@@ -179,10 +181,6 @@ def drift(lock: DeckLock, present: Mapping[str, Iterable[Document]]) -> tuple[Dr
         for server, locked in lock.servers.items()
     }
     return difference(lock, lock_of(told, lock.ignores, lock.head, unordered=unordered))
-
-
-def _is_judged(locked: LockedServer | None, key: ItemKey) -> bool:
-    return locked is None or locked.speaks_of(key.subject)
 
 
 def _is_left_out(key: ItemKey, form: str) -> bool:

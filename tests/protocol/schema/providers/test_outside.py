@@ -1,6 +1,6 @@
-"""The walk that finds where a schema is outside a provider's subset."""
+"""Where a schema is outside a provider's subset, and what is too much as a whole: one within each limit, one beyond."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -46,3 +46,91 @@ def test_data_that_looks_like_a_schema_is_not_taken_for_one(provider: Provider) 
     data = {**plain, "default": {"type": "array", "$ref": "#", "anyOf": []}}
     new = {one.rule for one in outside(data, provider)} - {one.rule for one in outside(plain, provider)}
     assert new <= {Rule.KEYWORD}
+
+
+def strict(properties: dict[str, Any], **words: Any) -> dict[str, Any]:
+    """An object as strict modes want it."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+        **words,
+    }
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """Objects within each other."""
+    schema = strict({"a": {"type": "string"}})
+    for _ in range(levels - 1):
+        schema = strict({"a": schema})
+    return schema
+
+
+def listed(depth: int) -> dict[str, Any]:
+    """An object with arrays within each other, so many schemas deep."""
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(depth - 2):
+        schema = {"type": "array", "items": schema}
+    return {"type": "object", "properties": {"a": schema}}
+
+
+def optional(count: int) -> dict[str, Any]:
+    """An object with so many optional properties."""
+    return strict({f"p{n}": {"type": "string"} for n in range(count)}, required=[])
+
+
+def unions(count: int) -> dict[str, Any]:
+    """An object with so many properties of several types."""
+    return strict({f"p{n}": {"type": ["string", "null"]} for n in range(count)})
+
+
+def choices(count: int, chars: int = 1) -> dict[str, Any]:
+    """An object with one property that lists so many strings of so many characters."""
+    return strict({"a": {"type": "string", "enum": ["x" * chars] * count}})
+
+
+def flat(count: int, name_chars: int = 5) -> dict[str, Any]:
+    """An object with so many properties, their names that long."""
+    return strict({f"{n:0{name_chars}}": {"type": "string"} for n in range(count)})
+
+
+@pytest.mark.parametrize(
+    ("within", "beyond", "provider"),
+    [
+        pytest.param(nested(10), nested(11), Provider.OPENAI_STRICT, id="levels"),
+        pytest.param(flat(5000), flat(5001), Provider.OPENAI_STRICT, id="properties"),
+        pytest.param(choices(1000), choices(1001), Provider.OPENAI_STRICT, id="choices"),
+        pytest.param(choices(251, 59), choices(251, 60), Provider.OPENAI_STRICT, id="text of a long list"),
+        pytest.param(flat(100, 1200), flat(100, 1201), Provider.OPENAI_STRICT, id="text"),
+        pytest.param(listed(32), listed(33), Provider.GEMINI, id="depth"),
+        pytest.param(listed(32), listed(33), Provider.GEMINI_JSON, id="depth of JSON Schema"),
+        pytest.param(optional(24), optional(25), Provider.ANTHROPIC_STRICT, id="optional"),
+        pytest.param(unions(16), unions(17), Provider.ANTHROPIC_STRICT, id="unions"),
+    ],
+)
+def test_a_limit_is_told_of_from_the_first_that_is_too_many(
+    within: dict[str, Any], beyond: dict[str, Any], provider: Provider
+) -> None:
+    """Breaks: a provider refuses a tool that we called small enough, or we warn of one that it takes."""
+    assert [one for one in outside(within, provider) if one.rule is Rule.LIMIT] == []
+    assert [one.rule for one in outside(beyond, provider) if one.rule is Rule.LIMIT] == [Rule.LIMIT]
+
+
+PAIR: Final = {"x": {"anyOf": [{"$ref": "#/$defs/y"}]}, "y": {"$ref": "#/$defs/x"}}
+TWICE: Final = {"a": {"$ref": "#/$defs/x"}, "b": {"$ref": "#/$defs/x"}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "recurses"),
+    [
+        pytest.param({"properties": {"a": {"$ref": "#"}}}, True, id="the root"),
+        pytest.param({"properties": TWICE, "$defs": PAIR}, True, id="two by way of each other"),
+        pytest.param({"properties": TWICE, "$defs": {"x": {"type": "string"}}}, False, id="one target of two"),
+        pytest.param({"properties": TWICE}, False, id="nowhere"),
+    ],
+)
+def test_a_schema_recurses_where_a_reference_leads_back(schema: dict[str, Any], recurses: bool) -> None:
+    """Breaks: strict mode refuses a tool for recursion that we did not see."""
+    rules = {one.rule for one in outside({"type": "object", **schema}, Provider.ANTHROPIC_STRICT)}
+    assert (Rule.RECURSION in rules) is recurses

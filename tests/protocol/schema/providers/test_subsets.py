@@ -208,7 +208,7 @@ def test_a_rule_is_told_of_for_the_providers_that_have_it_only(
 
 def test_there_is_a_case_for_every_rule() -> None:
     """Breaks: a rule that never fires, or always, goes unnoticed."""
-    assert {rule for _, rule, _ in CASES.values()} == {*Rule} - {Rule.LIMIT}  # test_totals has the limits
+    assert {rule for _, rule, _ in CASES.values()} == {*Rule} - {Rule.LIMIT}  # test_outside has the limits
 
 
 @pytest.mark.nightly

@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
-from quarterdeck.trust.diff.changes import MAX_CHANGES, MAX_VALUE_CHARS, Change, ChangeKind, diff_server
+from quarterdeck.trust.diff.changes import (
+    MAX_CHANGES,
+    MAX_VALUE_CHARS,
+    Change,
+    ChangeKind,
+    capability_differences,
+    diff_server,
+    prompt_differences,
+    resource_differences,
+)
 from quarterdeck.trust.diff.values import Severity
 
 TEXT, ADDITIVE, BREAKING = Severity.TEXT, Severity.ADDITIVE, Severity.BREAKING
@@ -204,3 +213,40 @@ def test_any_two_documents_have_a_difference_that_can_be_shown(old: object, new:
     assert diff == diff_server({key: old}, {key: new})
     assert all(change.sentence.isprintable() and len(change.sentence) <= 300 for change in diff.changes)
     assert diff_server({key: old}, {key: old}).changes == ()
+
+
+PROMPT: dict[str, Any] = {"name": "plan", "description": "Plan.", "arguments": [{"name": "day"}, {"name": "place"}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "severity"),
+    [
+        ({"description": "Other."}, "text"),
+        ({"arguments": [{"name": "place"}, {"name": "day"}]}, "text"),
+        ({"arguments": [{"name": "day", "description": "Which?"}, {"name": "place"}]}, "text"),
+        ({"arguments": [*PROMPT["arguments"], {"name": "more"}]}, "additive"),
+        ({"arguments": [*PROMPT["arguments"], {"name": "more", "required": True}]}, "breaking"),
+        ({"arguments": [{"name": "day"}]}, "breaking"),
+        ({"arguments": [{"name": "day", "required": True}, {"name": "place"}]}, "breaking"),
+        ({"arguments": [{"name": "day"}, {"name": "day"}]}, "breaking"),
+        ({"x-unknown": 1}, "breaking"),
+    ],
+)
+def test_each_change_of_a_prompt_is_told_by_what_it_may_do(change: dict[str, Any], severity: str) -> None:
+    """A person would approve a prompt that asks for more, taking it for other words."""
+    found = list(prompt_differences(PROMPT, {**PROMPT, **change}))
+    assert [each.severity for each in found] == [severity]
+    assert list(prompt_differences(PROMPT, dict(reversed(PROMPT.items())))) == []
+
+
+def test_resources_and_capabilities_likewise() -> None:
+    """Another type of content would pass for another description."""
+    note = {"uri": "note://1", "name": "A", "mimeType": "text/plain"}
+    assert [each.severity for each in resource_differences(note, {**note, "name": "B"})] == ["text"]
+    assert [each.severity for each in resource_differences(note, {**note, "mimeType": "text/html"})] == ["breaking"]
+    assert [each.severity for each in resource_differences(note, [1])] == ["breaking"]
+    found = [
+        (each.severity, each.place) for each in capability_differences({"tools": {}}, {"tools": {}, "prompts": {}})
+    ]
+    assert found == [("additive", "/prompts")]
+    assert [each.severity for each in capability_differences({"tools": {}}, {})] == ["breaking"]

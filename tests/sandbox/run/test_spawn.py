@@ -1,14 +1,21 @@
-"""Our side of the gate, with a gate that says whatever a test wants."""
+"""Our side of the gate, with a gate that says whatever a test wants; files without a name; helpers that end with us."""
 
 import os
+import signal
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import anyio
 import pytest
+from support.processes.leftovers import assert_gone
+from support.processes.running import python_child
+from support.sandbox.gates import GATE
+from support.waiting import eventually
 
+from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError
-from quarterdeck_sandbox.run.spawn import REPORT_BYTES, GateChannel
+from quarterdeck_sandbox.run.spawn import REPORT_BYTES, GateChannel, unnamed_file, with_death_signal
 
 pytestmark = pytest.mark.anyio
 
@@ -143,3 +150,60 @@ async def test_closing_refuses_whoever_waits(keeper: GateChannel) -> None:
     keeper.close()
     assert theirs.recv(1) == b""
     theirs.close()
+
+
+def test_its_reader_begins_at_its_beginning() -> None:
+    """The program bwrap would find no arguments in it, and the gate no order."""
+    fd = unnamed_file(b"words")
+    try:
+        assert os.read(fd, 100) == b"words"
+    finally:
+        os.close(fd)
+
+
+def test_where_such_memory_is_refused_it_is_a_file_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`quarterdeck doctor` in a sandbox of ours would end with an unforeseen error: memory is refused there."""
+
+    def refuse(*_: object) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    fd = unnamed_file(b"words")
+    try:
+        assert os.read(fd, 100) == b"words"
+        assert os.fstat(fd).st_nlink == 0
+        assert not os.get_inheritable(fd)
+    finally:
+        os.close(fd)
+
+
+OWNER = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); sys.stdin.read()"
+
+MACHINE = Machine("linux", gate=GATE)
+
+
+def lose_the_owner(command: list[str], ready: Path) -> int:
+    """Start it by a process that is killed when `ready` is there, and it was stopped; its pid."""
+    with python_child(OWNER, *command) as owner:
+        helper = int(owner.read_line())
+        eventually(ready.exists)
+        os.kill(helper, signal.SIGSTOP)
+        owner.kill()
+    return helper
+
+
+@pytest.mark.process
+def test_a_helper_that_is_stopped_is_killed_with_its_owner(tmp_path: Path) -> None:
+    """After a crash users would find processes that nobody owns."""
+    ready = tmp_path / "ready"
+    command = ["/bin/sh", "-c", f"touch {ready}; exec sleep 1000"]
+    assert_gone([lose_the_owner(with_death_signal(MACHINE, command), ready)])
+
+
+@pytest.mark.process
+def test_one_that_has_something_to_end_itself_is_woken(tmp_path: Path) -> None:
+    """What it holds would stay with it."""
+    ready, done = tmp_path / "ready", tmp_path / "done"
+    command = ["/bin/sh", "-c", f"trap 'touch {done}; exit' CONT; touch {ready}; while :; do sleep 0.01; done"]
+    assert_gone([lose_the_owner(with_death_signal(MACHINE, command, signal.SIGCONT), ready)])
+    assert done.exists()

@@ -15,7 +15,6 @@ from support.processes.programs import SERVERS, server_argv
 from support.processes.running import run
 
 from quarterdeck import ProtocolFault, Quarterdeck, SyncQuarterdeck
-from quarterdeck.config.load.file import ConfigFileError
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind
 from quarterdeck_protocol.policy import SandboxPolicy
@@ -73,14 +72,6 @@ async def test_servers_can_be_described_in_code_beside_a_file(config: Path) -> N
             assert (await deck.call("own__echo", {"text": "mine"})).text == "mine"
 
 
-@pytest.mark.anyio
-async def test_a_file_that_cannot_be_used_is_an_exception_at_the_start(tmp_path: Path) -> None:
-    """A program would run on without its servers."""
-    with pytest.raises(ConfigFileError, match="missing"):
-        async with Quarterdeck(tmp_path / "missing.json"):
-            pass
-
-
 @pytest.mark.parametrize(
     ("name", "arguments", "kind", "code", "delivery"),
     [
@@ -99,20 +90,6 @@ def test_a_fault_is_an_exception_with_all_that_is_known(
     assert (fault.kind, fault.code, fault.delivery) == (kind, code, delivery)
     assert fault.remedy
     assert (fault.dossier is not None) == (code == "exited_at_handshake")
-
-
-def test_an_answer_with_is_error_is_a_result(shared: SyncQuarterdeck) -> None:
-    """What a tool says for its model to read would be lost in an exception."""
-    result = shared.call("echo__iserror")
-    assert result.is_error
-    assert result.text
-
-
-def test_a_call_can_be_given_up(shared: SyncQuarterdeck) -> None:
-    """A tool that hangs would hold its caller for five minutes."""
-    with pytest.raises(ProtocolFault) as raised:
-        shared.call("echo__hang", timeout_s=0.2)
-    assert (raised.value.kind, raised.value.delivery) == (FaultKind.TIMEOUT, Delivery.UNKNOWN)
 
 
 def test_threads_share_one_deck(shared: SyncQuarterdeck) -> None:

@@ -1,6 +1,5 @@
 """`serve --http` beside programs that have no token: a client that has it is served, during and after."""
 
-import asyncio
 import json
 import resource
 import socket
@@ -9,13 +8,9 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-import anyio
 import httpx2
 import psutil
 import pytest
-from mcp.client.client import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, command, popen_forked
 from support.processes.leftovers import no_leftovers
@@ -110,38 +105,6 @@ def test_clients_are_served_beside_a_thousand_half_open_connections_and_after(
         eventually(lambda: psutil.Process(child.pid).num_fds() <= before + 5, DEADLINE_S, "all connections closed")
         assert tools(url)
         assert "Traceback" not in child.stderr_text()
-
-
-@pytest.mark.anyio
-async def test_two_clients_with_a_hundred_calls_each_under_way_get_their_own_answers_beside_strangers(
-    tmp_path: Path,
-) -> None:
-    """A bound that is meant for strangers would cost clients their calls, or a shared connection mix them up."""
-    config = write_config(tmp_path / "mcp.json", srv=row("echo"))
-    with no_leftovers(DEADLINE_S), forked(config) as child, ExitStack() as flood:
-        url = json.loads(child.read_line())["url"]
-        for _ in range(300):
-            flood.enter_context(socket.create_connection(place_of(url), DEADLINE_S))
-        with anyio.fail_after(DEADLINE_S):
-            wrong = await asyncio.gather(*(wrong_answers(url, mode) for mode in ("legacy", "auto")))
-        assert wrong == [[], []]
-
-
-async def wrong_answers(url: str, mode: str) -> list[str]:
-    """What one client got that was not the answer to its question, of a hundred asked at once."""
-
-    async def ask(text: str) -> str:
-        (block,) = (await client.call_tool("srv__echo", {"text": text})).content
-        return str(getattr(block, "text", block))
-
-    headers = {"Authorization": f"Bearer {read_token(token_path())}"}
-    async with (
-        create_mcp_http_client(headers=headers) as http,
-        Client(streamable_http_client(url, http_client=http), mode=mode, cache=None) as client,
-    ):
-        asked = [f"{mode} {number}" for number in range(100)]
-        answers = await asyncio.gather(*map(ask, asked))
-    return [answer for text, answer in zip(asked, answers, strict=True) if answer != text]
 
 
 def test_what_is_started_has_the_limit_that_serve_was_started_with(tmp_path: Path) -> None:

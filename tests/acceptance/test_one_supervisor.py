@@ -141,27 +141,6 @@ def test_a_second_serve_of_the_same_configuration_is_told_whom_to_join(served: S
     assert served.client.call("one__echo", text="still here")["content"][0]["text"] == "still here"
 
 
-def test_another_configuration_is_told_which_state_directory_to_use_and_runs_there(
-    served: Served, tmp_path: Path
-) -> None:
-    """Two configurations would share homes and history, or the second could not run at all."""
-    state = served.place.state
-    other = write_config(tmp_path / "other.json", three=row("echo"))
-    before = events(served.place.ledger)
-    refused = quarterdeck_forked("serve", "-c", str(other))
-    assert refused.returncode == 2
-    assert f"process {served.client.process.pid}" in refused.stderr
-    assert served.place.config in refused.stderr
-    [advised] = [word for word in refused.stderr.split() if word.startswith(f"{state}-")]
-    with serving(other, "--state-dir", advised, is_forked=True) as beside:
-        ready(beside, "three__echo")
-        assert read_holder(Path(advised) / "ledger") is not None
-        logged = quarterdeck_json_forked("ledger", "show", "--state-dir", advised)
-        assert [server["server"] for server in logged["servers"]] == ["three"]
-    assert events(served.place.ledger) == before
-    assert {server["server"] for server in quarterdeck_json_forked("ledger", "show")["servers"]} == {"one", "two"}
-
-
 def test_commands_beside_a_serve_answer_and_leave_no_more_than_their_own_starts(served: Served) -> None:
     """Looking would change the record, or be impossible while a client works."""
     named = ("-c", served.place.config)

@@ -46,13 +46,6 @@ async def test_coroutines_call_it_from_any_task_and_may_be_cancelled(mcp_async_c
     assert len(await mcp_async_client.list_tools()) > 5
 
 
-@pytest.mark.mcp(scope="session", era="both")
-def test_both_eras_are_two_tests(mcp_server: Start, mcp_era: str) -> None:
-    """A server that breaks one era would pass in the other."""
-    server = mcp_server("echo" if mcp_era < "2026" else "modern", timeout=PATIENT_S)
-    assert server.status.era == mcp_era
-
-
 def test_a_deck_has_all_servers_and_says_which_failed(mcp_deck: McpDeck) -> None:
     """One broken server would take all others from a test."""
     assert mcp_deck.call("echo__echo", {"text": "x"}).text == "x"

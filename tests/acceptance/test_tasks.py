@@ -1,6 +1,5 @@
 """Tasks of real servers, behind one daemon: each is its client's own, whatever ids and eras there are, however long."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -8,20 +7,14 @@ from typing import Any, Final
 import pytest
 from support.clients.era_client import Era, EraClient
 from support.clients.raw_client import JsonObject
-from support.config.places import row, write_config
+from support.config.places import row
 from support.processes.commands import (
     DEADLINE_S,
     PATIENT,
     popen_forked,
     quarterdeck_forked,
-    quarterdeck_json_forked,
 )
-from support.processes.leftovers import no_leftovers
-from support.processes.line_child import LineChild
 from support.serves.daemons import doors_at_home
-from support.waiting import eventually
-
-from quarterdeck.cli.configure.secret import read_token, token_path
 
 FAULT: Final = "quarterdeck/fault"
 
@@ -169,24 +162,3 @@ def test_progress_of_a_task_reaches_its_own_client_until_it_has_ended(window: Ca
     assert ada.reply(held)["result"]["content"][0]["text"] == "did None"
     assert bob.ask("tools/call", name="s__plain", arguments={"text": "b"})["content"][0]["text"] == "did b"
     assert ada.heard("notifications/progress") + bob.heard("notifications/progress") == []
-
-
-def test_progress_of_a_remote_servers_task_goes_on_after_its_call(own_directories: Path, tmp_path: Path) -> None:
-    """Over HTTP it comes by another stream than the call's, to our side and from our side: here are both."""
-    near = write_config(tmp_path / "near.json", s=row("tasking", "--legacy"))
-    words = ("serve", "--config", str(near), "--http", "127.0.0.1:0", "--json")
-    with no_leftovers(DEADLINE_S), LineChild(words, deadline_s=DEADLINE_S, popen=popen_forked) as child:
-        url = json.loads(child.read_line())["url"]
-        assert eventually(lambda: quarterdeck_json_forked("tools")["tools"], DEADLINE_S, "the server")
-        bearer = {"Authorization": f"Bearer {read_token(token_path())}"}
-        far = write_config(tmp_path / "far.json", f={"url": url, "headers": bearer, "protocol": "2025-11-25"})
-        own = ["serve", "--own", "--config", str(far), "--state-dir", str(tmp_path / "far"), *PATIENT]
-        with EraClient(own, Era.OLD, deadline_s=DEADLINE_S, popen=popen_forked) as ada:
-            assert ada.pages("tools/list", "tools")
-            wish = {"task": {}, "_meta": {"progressToken": "mine"}}
-            task = ada.ask("tools/call", name="f__s__work", arguments={}, **wish)["task"]["taskId"]
-            ada.ask("tools/call", name="f__s__finish", arguments={"task": task, "how": "progress"})
-            told = ada.notification("notifications/progress")["params"]
-            assert (told["progressToken"], told["message"]) == ("mine", "Half")
-        child.process.terminate()
-        assert child.process.wait(DEADLINE_S) == 0

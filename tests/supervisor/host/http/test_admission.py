@@ -300,6 +300,24 @@ def test_a_token_reaches_its_own_decks_alone_by_path_or_without(
     assert reached(path, *bound) == deck
 
 
+class Hasty(Bound):
+    """A token that has just asked as often as it may."""
+
+    def wait_s(self, client: Client) -> float:
+        """See `Tokens`."""
+        return 4.2
+
+
+def test_a_token_that_asks_too_often_is_told_when_to_ask_again_and_may_still_end_its_session() -> None:
+    """One program would take the servers from all others; or be unable to clean up behind itself."""
+    rules = Admission(NAMES, TOKEN, Hasty())
+    headers = [(b"host", b"127.0.0.1:8808"), (b"authorization", b"Bearer other")]
+    refused = rules.judge("POST", "/mcp", headers)
+    assert isinstance(refused, HttpAnswer)
+    assert (refused.status, dict(refused.headers)[b"retry-after"]) == (429, b"5")
+    assert isinstance(rules.judge("DELETE", "/mcp", headers), Admitted)
+
+
 def test_the_owners_token_reaches_every_deck() -> None:
     """They would have to make a token for what is theirs."""
     assert [reached(path, token=TOKEN) for path in ("/mcp", "/decks/web/mcp")] == ["user", "web"]

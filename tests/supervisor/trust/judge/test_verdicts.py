@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from support.trust.verdicts import (
     tool,
 )
 
-from quarterdeck.ledger.events.events import Approved, Authority, Gone, Seen, Subject
+from quarterdeck.ledger.events.events import Approved, Authority, Gone, Seen, Subject, hash_of
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.documents import Document
 from quarterdeck.trust.judge.server_rows import Rules
@@ -48,6 +49,21 @@ def test_baseline_holds_what_changes_and_what_is_added_later() -> None:
     verdicts = state.lists(instructions(), tool("a", 1), tool("b"), tool("c"))
     assert [verdicts[tool(name).key] for name in "abc"] == [Verdict.CHANGED, Verdict.ADMITTED, Verdict.NEW]
     assert state.lists(instructions(), tool("a"), tool("b"))[tool("a").key] is Verdict.ADMITTED
+
+
+def test_an_approval_of_any_order_admits_every_order_and_nothing_else() -> None:
+    """A server with random defaults would be held at each start, or change its words under that approval."""
+
+    def listed(*values: str) -> Document:
+        body = msgspec.json.encode({"name": "a", "inputSchema": {"enum": values}})
+        return Document(ItemKey(Subject.TOOL, "a"), hash_of(body), body)
+
+    state, first = ServerState(), listed("x", "y")
+    state.lists(instructions(), first)
+    assert state.lists(instructions(), listed("y", "x"))[first.key] is Verdict.CHANGED
+    state.record([Approved(**about(first.key), hash=first.hash, by=Authority.PERSON, unordered=first.unordered)])
+    assert state.lists(instructions(), listed("y", "x"))[first.key] is Verdict.ADMITTED
+    assert state.lists(instructions(), listed("y", "z"))[first.key] is Verdict.CHANGED
 
 
 def test_what_is_listed_again_unchanged_is_nothing_to_write_down() -> None:

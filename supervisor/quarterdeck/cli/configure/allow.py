@@ -10,14 +10,13 @@ import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
-from quarterdeck.cli.find.row_change import replace_text
+from quarterdeck.cli.file_change import FileChange, as_it_was, print_diff
 from quarterdeck.cli.output import is_confirmed, print_line
 from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.source import Named, Source, configured_server, load
 from quarterdeck.cli.troubles import present_troubles, print_troubles
 from quarterdeck.cli.trust.context import open_context, refuse_unapproved, send
 from quarterdeck.config.allow_paths import edited, missing, sandbox_with, widened
-from quarterdeck.config.clients.link_entry import show_change
 from quarterdeck.config.clients.user_file import UserFileError, read_user_file
 from quarterdeck.config.load.document import DocumentError
 from quarterdeck.config.load.origin import Origin, Standing
@@ -29,8 +28,6 @@ from quarterdeck.trust.judge.server_rows import ServerRow
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_sandbox import LaunchError, RequiredPath
-
-from .take_out import as_it_was, print_diff
 
 Paths = Annotated[list[Path] | None, Option(metavar="PATH", help="Let it read this path; may be repeated.")]
 
@@ -64,7 +61,7 @@ def allow(
             f"{server} can see every path in its command line and variables; to add another: --read or --write PATH"
         )
         return
-    change = _plan_change(target, needs)
+    change, sandbox = _plan_change(target, needs)
     for need in needs:
         why = f"  ({need.why})" if need.why else ""
         print_line(f"{need.key:5}  {need.path}{why}")
@@ -77,8 +74,8 @@ def allow(
         return
     if not (yes or is_confirmed("write this, and approve it?")):
         raise click.exceptions.Exit(ExitCode.OK)
-    backup = replace_text(change.path, change.old, change.new)
-    _approve(source, target, change)
+    backup = change.write()
+    _approve(source, target, change.path, sandbox)
     print_line(f"{server} has that access from its next start{as_it_was(backup)}", "green")
 
 
@@ -89,17 +86,6 @@ class _Target:
     config: StdioServerConfig
     origin: Origin
     row: ServerRow
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """The change of its file."""
-
-    path: Path
-    old: str
-    new: str
-    sandbox: dict[str, object]
-    diff: list[str]
 
 
 def _find_target(source: Source, server: str) -> _Target:
@@ -146,7 +132,7 @@ def _missing_paths(config: StdioServerConfig) -> tuple[list[RequiredPath], list[
     return needs, said
 
 
-def _plan_change(target: _Target, needs: list[RequiredPath]) -> _Change:
+def _plan_change(target: _Target, needs: list[RequiredPath]) -> tuple[FileChange, dict[str, object]]:
     path, sandbox = target.origin.path, sandbox_with(target.origin.row, needs)
     assert path is not None
     with as_command_error(
@@ -156,7 +142,7 @@ def _plan_change(target: _Target, needs: list[RequiredPath]) -> _Change:
     try:
         file = read_user_file(path)
         new = edited(file.text, target.origin, sandbox)
-        return _Change(path, file.text, new, sandbox, show_change(str(path), file.text, new))
+        return FileChange(path, file.text, new), sandbox
     except (DocumentError, EditError) as error:
         shown = json.dumps({"sandbox": sandbox}, ensure_ascii=False)[1:-1]
         raise UsageError(
@@ -166,17 +152,17 @@ def _plan_change(target: _Target, needs: list[RequiredPath]) -> _Change:
         raise UsageError(str(error), f"make {path} a file of your own that can be read") from error
 
 
-def _approve(source: Source, target: _Target, change: _Change) -> None:
+def _approve(source: Source, target: _Target, path: Path, sandbox: dict[str, object]) -> None:
     """Approve how the server is started now, if nothing but its sandbox is another than before."""
     with open_context(source) as context:
         found = context.server(target.config.id)
         assert context.settings is not None
         now = context.settings.origin(target.config.id)
-        expected = {**target.origin.row, "sandbox": change.sandbox}
+        expected = {**target.origin.row, "sandbox": sandbox}
         if dict(now.row) != expected or now.files != target.origin.files:
             raise CommandError(
                 ExitCode.NO_ANSWER,
-                f"{change.path} was changed by another program meanwhile: nothing is approved",
+                f"{path} was changed by another program meanwhile: nothing is approved",
                 target.row.command("diff"),
             )
         [launch] = [each for each in found.matters if each.key.subject is Subject.LAUNCH]

@@ -5,7 +5,6 @@ All changes are computed before the first file is written: one that cannot be us
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlsplit
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 from quarterdeck.cli import options
 from quarterdeck.cli.config_files import files_of, user_file
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.file_change import as_it_was, print_diff, view_change, write_file
 from quarterdeck.cli.options import native_options
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
@@ -33,13 +33,13 @@ from quarterdeck.config.clients.link_entry import (
     plan_link,
     plan_unlink,
 )
-from quarterdeck.config.clients.user_file import UserFileError, read_user_file, write_user_file
+from quarterdeck.config.clients.user_file import UserFileError, read_user_file
 from quarterdeck.config.load.document import DocumentError
 from quarterdeck.config.load.jsonc import parse
 from quarterdeck.daemon.messages import ServeRequest
 
 from .link_http import HTTP_URL, ClientTokens, check_private, end_token, found_url, tell_tokens, tokens_shown
-from .take_out import TakeOut, as_it_was, print_diff, take_out_of_files
+from .take_out import TakeOut, take_out_of_files
 
 DEFAULT_NAME: Final = "quarterdeck"
 
@@ -269,19 +269,14 @@ def _carry_out(plans: list[LinkPlan], done: str, *, dry_run: bool, json: bool, k
             print_line(f"{plan.location.client.title}: {plan.location.path}", "bold")
             print_diff(diff)
         if plan.is_needed and not dry_run:
-            with as_command_error(
-                UserFileError, remedy=f"make {plan.location.path} a file of your own that can be written"
-            ):
-                backup = write_user_file(plan.file, plan.text, datetime.now(UTC), is_private=plan.file.status is None)
+            backup = write_file(plan.file, plan.text)
         if not json:
             _print_outcome(plan, backup, done, dry_run=dry_run, known=known)
         reports.append(
             {
                 "client": plan.location.client.name,
                 "path": utf8(plan.location.path),
-                "changed": plan.is_needed and not dry_run,
-                "diff": [utf8(line) for line in diff],
-                "backup": utf8(backup) if backup else None,
+                **view_change(diff, backup, is_changed=plan.is_needed and not dry_run),
                 "also": list(plan.others),
             }
         )

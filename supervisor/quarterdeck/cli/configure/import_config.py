@@ -11,6 +11,7 @@ from typing import Annotated
 from quarterdeck.cli import options
 from quarterdeck.cli.config_files import user_file
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.file_change import as_it_was, print_diff, view_change
 from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.common.words import counted, utf8
@@ -34,7 +35,7 @@ from quarterdeck.config.load.jsonc import parse
 from quarterdeck.config.load.text_edit import EditError
 
 from .clients import KNOWN
-from .take_out import TakeOut, as_it_was, is_of_user, print_diff, take_out_of_files
+from .take_out import TakeOut, is_of_user, take_out_of_files
 
 
 def import_config(
@@ -85,9 +86,7 @@ def import_config(
                 "imported": [_report(each) for each in added],
                 "left_out": [{"name": each.name, "path": utf8(each.path), "reason": each.reason} for each in left_out],
                 "other_projects": taken.elsewhere,
-                "changed": wanted,
-                "diff": [utf8(line) for line in diff],
-                "backup": utf8(backup) if backup else None,
+                **view_change(diff, backup, is_changed=wanted),
                 "taken_out": changed_files,
             }
         )

@@ -2,11 +2,10 @@
 
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 from quarterdeck.cli.exits import as_command_error
+from quarterdeck.cli.file_change import as_it_was, print_diff, view_change, write_file
 from quarterdeck.cli.output import is_confirmed, print_line
 from quarterdeck.cli.parameters import Option
 from quarterdeck.common.words import utf8
@@ -14,28 +13,10 @@ from quarterdeck.config.clients.client_locations import ClientLocation
 from quarterdeck.config.clients.import_servers import FoundServer
 from quarterdeck.config.clients.known_clients import PROJECTS, find_client
 from quarterdeck.config.clients.link_entry import LinkError, plan_take_out
-from quarterdeck.config.clients.user_file import UserFileError, write_user_file
-
-STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 TakeOut = Annotated[
     bool, Option("--take-out", help="Take servers that are imported out of the client's file, without asking.")
 ]
-
-
-def print_diff(lines: list[str]) -> None:
-    """A diff for people."""
-    for line in lines:
-        print_line(
-            line.replace("\t", "    "),
-            STYLES.get(line[:1], "") if line[:3] not in {"+++", "---"} else "bold",
-            wraps=False,
-        )
-
-
-def as_it_was(backup: Path | None) -> str:
-    """Where the copy is of a file that was changed."""
-    return f"; as it was: {backup}" if backup else ""
 
 
 def is_of_user(server: FoundServer) -> bool:
@@ -77,11 +58,8 @@ def take_out_of_files(
         if is_shown:
             print_line(f"{location.client.title}: {path}", "bold")
             print_diff(diff)
-        backup = None
         is_agreed = not dry_run and (is_wanted or is_confirmed(f"take {', '.join(names)} out of it?"))
-        if is_agreed:
-            with as_command_error(UserFileError, remedy=f"make {path} a file of your own that can be written"):
-                backup = write_user_file(plan.file, plan.text, datetime.now(UTC))
+        backup = write_file(plan.file, plan.text) if is_agreed else None
         if is_shown:
             done = f"taken out{as_it_was(backup)}" if is_agreed else "left as it is"
             print_line("nothing was changed (--dry-run)" if dry_run else done, "dim" if dry_run else "")
@@ -90,9 +68,7 @@ def take_out_of_files(
                 "client": location.client.name,
                 "path": utf8(location.path),
                 "servers": list(names),
-                "changed": is_agreed,
-                "diff": [utf8(line) for line in diff],
-                "backup": utf8(backup) if backup else None,
+                **view_change(diff, backup, is_changed=is_agreed),
             }
         )
     return reports

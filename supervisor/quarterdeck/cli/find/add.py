@@ -10,8 +10,8 @@ from typing import Annotated
 
 from quarterdeck.cli import options
 from quarterdeck.cli.configure.import_config import describe_plain_secrets
-from quarterdeck.cli.configure.take_out import as_it_was, print_diff
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.file_change import as_it_was, print_diff
 from quarterdeck.cli.output import is_confirmed, print_json, print_line, print_outcome
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.process import run
@@ -124,7 +124,7 @@ def add(
     if json:
         print_json(_view(planned, is_changed=is_wanted))
         return
-    done = f"{candidate.server} is added to {planned.change.place.path}{as_it_was(backup)}"
+    done = f"{candidate.server} is added to {planned.change.path}{as_it_was(backup)}"
     print_outcome(done, is_done=is_wanted, dry_run=dry_run)
     if is_wanted:
         print_line("a serve that follows that file has it now; quarterdeck tools lists its tools", "dim", stderr=True)
@@ -318,7 +318,7 @@ def _view(planned: _Planned, *, is_changed: bool) -> dict[str, object]:
     return {
         "server": planned.candidate.server,
         "row": mask_row(planned.candidate.row),
-        "path": utf8(planned.change.place.path),
+        "path": utf8(planned.change.path),
         "changed": is_changed,
         "tried": trial is not None,
         "diff": [utf8(line) for line in planned.change.diff],

@@ -8,16 +8,15 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from quarterdeck.cli.config_files import user_file
 from quarterdeck.cli.exits import UsageError, as_command_error, ledger_errors
+from quarterdeck.cli.file_change import FileChange, write_file
 from quarterdeck.cli.source import Source, load
 from quarterdeck.cli.trust.context import directory, send
 from quarterdeck.config.clients.import_servers import FoundServer, add_servers
-from quarterdeck.config.clients.link_entry import show_change
-from quarterdeck.config.clients.user_file import UserFile, UserFileError, read_user_file, write_user_file
+from quarterdeck.config.clients.user_file import UserFileError, read_user_file
 from quarterdeck.config.load.document import DocumentError
 from quarterdeck.config.load.file import ConfigFileError, load_config_file
 from quarterdeck.config.load.jsonc import set_member
@@ -48,23 +47,12 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class RowChange:
-    """A change of one row.
+class RowChange(FileChange):
+    """A change of one row; `config` is what the row then means."""
 
-    Attributes:
-        old: the text of the file when it was read.
-        new: with the row.
-        config: what the row then means.
-        diff: the same for people, secrets masked.
-    """
-
-    place: Place
     server: str
-    old: str
-    new: str
     config: ServerConfig = field(repr=False)
     origin: Origin = field(repr=False)
-    diff: list[str] = field(repr=False)
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -152,9 +140,7 @@ def _change(place: Place, server: str, edit: Callable[[str], str], lookup: Looku
     config = next((each for each in loaded.servers if each.id == server), None)
     if config is None:
         raise UsageError(f"{path} would not start {server!r}", "look at the file: quarterdeck config check")
-    return RowChange(
-        place, server, file.text, new, config, loaded.origins[server], show_change(str(path), file.text, new)
-    )
+    return RowChange(path, file.text, new, server, config, loaded.origins[server])
 
 
 def settings_of(source: Source) -> Settings:
@@ -191,7 +177,7 @@ def launch_row(source: Source, change: RowChange) -> ServerRow:
         servers=(*others, change.config),
         origins={**settings.origins, change.server: change.origin},
         # A file that is made now is one of them.
-        config_paths=settings.config_paths or (change.place.path,),
+        config_paths=settings.config_paths or (change.path,),
     )
     [row] = [each for each in configured(settings).rows if each.id == change.server]
     return row
@@ -211,7 +197,7 @@ def record(source: Source, change: RowChange, documents: Iterable[Document]) -> 
     row = launch_row(source, change)
     with recorded() as (book, _):
         items = book.entry(row.scope, row.id).items
-    file = _unchanged(change.place.path, change.old)
+    file = change.check()
     send(
         [
             Decision(row.scope, row.id, document.key, document.hash, document.body)
@@ -219,30 +205,4 @@ def record(source: Source, change: RowChange, documents: Iterable[Document]) -> 
             if not items.get(document.key, Item()).is_blocked
         ]
     )
-    return _written(file, change.new)
-
-
-def replace_text(path: Path, old: str, new: str) -> Path | None:
-    """Write a file that must not have changed since `old` was read; the copy of it as it was.
-
-    Raises:
-        CommandError: it has, or cannot be written.
-    """
-    return _written(_unchanged(path, old), new)
-
-
-def _unchanged(path: Path, old: str) -> UserFile:
-    """The file, if it still holds `old` and can be written."""
-    with as_command_error(UserFileError, remedy=f"make {path} a file of your own that can be written"):
-        file = read_user_file(path)
-    if file.text != old:
-        raise UsageError(f"{path} has changed meanwhile, and is not changed", "run the command again")
-    nearest = next(each for each in (file.target, *file.target.parents) if each.exists())
-    if not os.access(nearest, os.W_OK):
-        raise UsageError(f"{path} is read-only, and is not changed", "make it writable, or name another with -c FILE")
-    return file
-
-
-def _written(file: UserFile, text: str) -> Path | None:
-    with as_command_error(UserFileError, remedy=f"make {file.path} a file of your own that can be written"):
-        return write_user_file(file, text, datetime.now(UTC), is_private=file.status is None)
+    return write_file(file, change.new)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from quarterdeck.cli import options
-from quarterdeck.cli.configure.take_out import as_it_was, print_diff
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.file_change import as_it_was, print_diff
 from quarterdeck.cli.output import is_confirmed, print_json, print_line, print_outcome
 from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.source import Named, Source, configured_server, load

@@ -90,10 +90,10 @@ async def _run(
     *,
     allow_unsandboxed: bool,
 ) -> int:
+    if tier is not None and tier not in tuple(Tier):
+        raise UsageError(f"{tier!r} is not a tier", f"the tiers are {', '.join(Tier)}")
     machine, user_home = known_machine(), _user_home()
     if tier is not None:
-        if tier not in tuple(Tier):
-            raise UsageError(f"{tier!r} is not a tier", f"the tiers are {', '.join(Tier)}")
         machine = machine.capped(Tier(tier))
     with temporary_folder("quarterdeck-run-") as base:
         os.chmod(base, 0o711)  # noqa: S103 - as root another user runs below it

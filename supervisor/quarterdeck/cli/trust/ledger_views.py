@@ -9,7 +9,7 @@ import msgspec
 
 from quarterdeck.cli.exits import CommandError, UsageError
 from quarterdeck.cli.output import Cell, Column, describe_key, show
-from quarterdeck.common.words import duration, flat, size
+from quarterdeck.common.words import duration, size
 from quarterdeck.ledger.events.events import Stored, encode_json
 from quarterdeck.ledger.events.fold import ServerKey
 from quarterdeck.ledger.events.history import BookChange, HistoryLine, labels_of, short
@@ -193,11 +193,6 @@ def view_step(step: BookChange) -> dict[str, object]:
     }
 
 
-def describe_caller(call: CallRow) -> str:
-    """Return the caller's name for itself, and its token or door."""
-    return ", ".join(filter(None, (flat(call.program), flat(call.client)))) or "-"
-
-
 def show_calls(calls: Sequence[CallRow]) -> None:
     """A line a call."""
     labels = labels_of(ServerKey(each.scope, each.server) for each in calls)
@@ -205,7 +200,7 @@ def show_calls(calls: Sequence[CallRow]) -> None:
         Column("AT", "at", "dim"),
         Column("SERVER", lambda call: labels[ServerKey(call.scope, call.server)]),
         Column("TOOL", "tool", "cyan"),
-        Column("CLIENT", describe_caller),
+        Column("CLIENT", lambda call: list(filter(None, (call.program, call.client)))),
         Column("TIME", "duration_ms", form=lambda spent_ms: duration(spent_ms / 1000)),
         Column("SIZE", "bytes", form=size),
         Column("OUTCOME", lambda call: ", ".join(filter(None, (call.outcome, call.code)))),

@@ -13,7 +13,7 @@ from support.ledger.ledger_shell import LedgerShell
 
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.trust.ledger import Kind
-from quarterdeck.cli.trust.ledger_views import describe_caller, parse_moment, parse_time, print_steps
+from quarterdeck.cli.trust.ledger_views import parse_moment, parse_time, print_steps, show_calls
 from quarterdeck.config.places.runtime_directory import Serving
 from quarterdeck.control.client import NoAnswerError, NotServingError
 from quarterdeck.control.protocol import WriteCalls
@@ -227,10 +227,14 @@ def test_calls_are_read_once_those_who_serve_have_written_them(
     assert ledger.err == "calls of process 7 may be missing: it does not answer\n"
 
 
-def test_calls_are_shown_the_newest_first_with_who_called(state: Path, ledger: LedgerShell) -> None:
+def test_calls_are_shown_the_newest_first_with_who_called(
+    state: Path, ledger: LedgerShell, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A user could not see what was called, or take a client's own word for what it was let in by."""
     row = CallRow("", "", "fs", "read", "ok")
-    shown = [describe_caller(replace(row, client=client, program=program)) for client, program in CALLERS]
+    show_calls([replace(row, client=client, program=program) for client, program in CALLERS])
+    told = capsys.readouterr().out.splitlines()[1:]
+    shown = [line.partition("read  ")[2].split("  ")[0] for line in told]
     assert shown == ["editor\\n, door 1", "ci", "editor", "-"]
     rows = [line.split(maxsplit=2) for line in ledger("calls").splitlines()]
     assert [row[1] for row in rows] == ["SERVER", "files", "time"]

@@ -1,7 +1,6 @@
 """`quarterdeck secret` and `token`."""
 
 import io
-import json
 import sys
 from pathlib import Path
 
@@ -9,8 +8,6 @@ import pytest
 from support.command_line import Said
 
 from quarterdeck.cli.configure import secret
-from quarterdeck.cli.exits import CommandError, ExitCode
-from quarterdeck.cli.parameters import make_group
 from quarterdeck.config.secrets.store import SecretStore
 
 
@@ -22,11 +19,6 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def secret_command(*arguments: str) -> None:
-    program = make_group("secret", secret.group)
-    program(arguments, standalone_mode=False)
-
-
 def pipe(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
 
@@ -34,30 +26,26 @@ def pipe(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
 @pytest.mark.process
 @pytest.mark.parametrize(("data", "value"), [(b"s3cret\n", "s3cret"), (b"a\nb\r\n", "a\nb"), (b"s3cret", "s3cret")])
 def test_a_value_is_piped_in_and_never_shown(
-    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], data: bytes, value: str
+    state: Path, monkeypatch: pytest.MonkeyPatch, said: Said, data: bytes, value: str
 ) -> None:
     """A script could not keep a secret, or its log would publish it."""
     pipe(monkeypatch, data)
-    secret_command("set", "GH")
+    told = said.all(0, "secret", "set", "GH")
     assert SecretStore().get("GH") == value
-    said = capsys.readouterr()
-    assert "GH is kept in a file that only you can read: a configuration may say ${keyring:GH}" in said.out
-    assert "s3cret" not in said.out + said.err
+    assert "GH is kept in a file that only you can read: a configuration may say ${keyring:GH}" in told
+    assert "s3cret" not in told
 
 
-def test_on_a_terminal_it_is_typed_without_echo(
-    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_on_a_terminal_it_is_typed_without_echo(state: Path, monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
     """Whoever looks over the user's shoulder would read it."""
     pipe(monkeypatch, b"from the pipe")
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(secret.getpass, "getpass", lambda prompt: f"typed at {prompt}")
-    secret_command("set", "GH", "--file", "--json")
+    assert said.json(0, "secret", "set", "GH", "--file", "--json") == {"name": "GH", "place": "file"}
     assert SecretStore().get("GH") == "typed at GH: "
-    assert json.loads(capsys.readouterr().out) == {"name": "GH", "place": "file"}
 
 
-def test_a_terminal_that_cannot_hide_it_is_refused(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_that_cannot_hide_it_is_refused(state: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     """The secret would stand in the scrollback."""
 
     def getpass(prompt: str) -> str:
@@ -69,51 +57,39 @@ def test_a_terminal_that_cannot_hide_it_is_refused(state: Path, monkeypatch: pyt
     pipe(monkeypatch, b"")
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(secret.getpass, "getpass", getpass)
-    with pytest.raises(CommandError, match="the terminal cannot hide the input"):
-        secret_command("set", "GH")
+    assert "the terminal cannot hide the input" in said(2, "secret", "set", "GH").err
     assert SecretStore().kept() == ()
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"\xff", b"a\0b", b"x" * 70_000])
-def test_what_cannot_be_kept_is_refused(state: Path, monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+def test_what_cannot_be_kept_is_refused(state: Path, said: Said, monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     """An empty pipe would replace a secret by nothing."""
     pipe(monkeypatch, data)
-    with pytest.raises(CommandError, match="nothing was changed") as refused:
-        secret_command("set", "GH")
-    assert refused.value.code == ExitCode.USAGE
+    assert "nothing was changed" in said(2, "secret", "set", "GH").err
     assert SecretStore().kept() == ()
 
 
 @pytest.mark.process
-def test_names_are_listed_and_removed(
-    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_are_listed_and_removed(state: Path, monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
     """A user could not find out what is kept, or get rid of it."""
-    secret_command("list")
-    assert "there are no secrets" in capsys.readouterr().err
+    assert "there are no secrets" in said(0, "secret", "list").err
     pipe(monkeypatch, b"s3cret")
-    secret_command("set", "GH")
-    capsys.readouterr()
-    secret_command("list")
-    shown = capsys.readouterr().out
+    said(0, "secret", "set", "GH")
+    shown = said(0, "secret", "list").out
     assert "GH" in shown
     assert "s3cret" not in shown
-    secret_command("list", "--json")
-    assert json.loads(capsys.readouterr().out) == [{"name": "GH", "place": "file"}]
-    secret_command("remove", "GH")
+    assert said.json(0, "secret", "list", "--json") == [{"name": "GH", "place": "file"}]
+    said(0, "secret", "remove", "GH")
     assert SecretStore().kept() == ()
-    with pytest.raises(CommandError, match="there is no secret 'GH'") as refused:
-        secret_command("remove", "GH")
-    assert refused.value.code == ExitCode.NOT_FOUND
+    assert "there is no secret 'GH'" in said(3, "secret", "remove", "GH").err
 
 
-def test_a_store_that_others_may_use_is_refused(state: Path) -> None:
+def test_a_store_that_others_may_use_is_refused(state: Path, said: Said) -> None:
     """Another user could read what is kept."""
     (state / "secrets").mkdir()
     (state / "secrets").chmod(0o755)
     for arguments in (["list"], ["remove", "GH"]):
-        with pytest.raises(CommandError, match="chmod 700"):
-            secret_command(*arguments)
+        assert "chmod 700" in said(2, "secret", *arguments).err
 
 
 @pytest.fixture

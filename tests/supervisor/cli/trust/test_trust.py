@@ -12,7 +12,6 @@ from support.ledger.histories import EVIL, TOLD, ZONE, approved, blocked, fill, 
 from support.trust.trust_shell import LONGER, ORDERS, Shell
 
 from quarterdeck.cli.exits import ExitCode
-from quarterdeck.cli.program import run
 from quarterdeck.cli.trust import trust as trust_command
 from quarterdeck.ledger.events.events import Authority, LedgerEvent, Scanned, Seen, Subject
 from quarterdeck.ledger.events.fold import ItemKey
@@ -243,12 +242,9 @@ def test_a_block_lasts_and_a_blocked_server_is_let_start_again(shell: Shell) -> 
     assert shell.items()["(launch)"]["state"] == "approved"
 
 
-def test_what_all_leaves_blocked_is_named_with_what_unblocks_it(
-    shell: Shell, said: Said, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_all_leaves_blocked_is_named_with_what_unblocks_it(shell: Shell, said: Said) -> None:
     """A user who approves all would be told that nothing is held, and the tool stay away."""
     shell("block", "time", "zone")
-    capsys.readouterr()
     err = said(0, "trust", "approve", "time", "--all", "--config", shell.config).err
     assert "time zone is blocked, and stays so: unblock it with quarterdeck trust approve time" in err
     assert " zone" in err
@@ -305,7 +301,7 @@ def test_a_wrong_word_is_told_with_the_right_one(shell: Shell, arguments: list[s
 
 
 def test_a_projects_servers_are_shown_and_nobody_is_asked_where_nobody_is(
-    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shell: Shell, said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A script would approve whatever a cloned repository wants to start."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -314,16 +310,13 @@ def test_a_projects_servers_are_shown_and_nobody_is_asked_where_nobody_is(
     project.mkdir()
     monkeypatch.chdir(project)
     write_config(project / ".mcp.json", theirs={"command": "sh", "args": ["-c", "id"]})
-    capsys = shell._capsys
-    assert run(["trust", "approve", "--project"]) == ExitCode.USAGE
-    out, err = capsys.readouterr()
+    out, err = said(ExitCode.USAGE, "trust", "approve", "--project")
     assert 'command: "sh"' in out
     assert 'args: ["-c", "id"]' in out
     assert "confirmation needed, and there is no terminal to ask on" in err
-    assert run(["trust", "approve", "--project", "--yes"]) == ExitCode.OK
-    assert "approved: theirs (launch)" in capsys.readouterr().out
-    assert run(["trust", "approve", "--project", "--yes"]) == ExitCode.OK
-    assert "nothing is held" in capsys.readouterr().err
+    approve = ("trust", "approve", "--project", "--yes")
+    assert "approved: theirs (launch)" in said(0, *approve).out
+    assert "nothing is held" in said(0, *approve).err
 
 
 @pytest.mark.parametrize(

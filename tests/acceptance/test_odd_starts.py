@@ -209,7 +209,7 @@ def test_a_serve_that_is_ended_while_it_starts_has_its_code_and_leaves_nothing(
 ) -> None:
     """Ctrl-C at once would print a page of imports."""
     # The first import of ours after signals are heeded; many follow, and take a while.
-    with starting(config, b"quarterdeck.host.stdio.early_reply") as process:
+    with starting(config, b"quarterdeck.host.stdio.client_streams") as process:
         process.send_signal(number)
         rest = process.stderr.read()
     assert process.returncode == code

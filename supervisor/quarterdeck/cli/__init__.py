@@ -25,11 +25,10 @@ def main() -> NoReturn:
     process.end_at_once(serves=serves)
     process.secure_streams()
     if serves:
-        from quarterdeck.host.stdio.early_reply import refuse_early, start_early
+        from quarterdeck.host.stdio.client_streams import expect_client, refuse_waiting_client
 
         if process.serves_itself(sys.argv[1:]):
-            # Before all other imports: a client waits for its first answer.
-            start_early()
+            expect_client()
     from .program import run
 
     try:
@@ -39,5 +38,5 @@ def main() -> NoReturn:
         code = process.exit_code(end.number, serves=serves)
     process.end_at_once(serves=serves, code=code)
     if serves:
-        refuse_early("stopped by a signal before it started")
+        refuse_waiting_client("stopped by a signal before it started")
     sys.exit(code)

@@ -198,15 +198,15 @@ def _end_unforeseen(error: Exception) -> int:
 
 def print_error(code: ExitCode, message: str, remedy: str | None) -> None:
     """Print an error and its fix on stderr, a line each; a client that waits for `serve` is answered with them."""
-    from quarterdeck.host.stdio.early_reply import refuse_early, start_early
+    from quarterdeck.host.stdio.client_streams import expect_client, refuse_waiting_client
 
     from . import process
     from .output import print_line
 
     if process.has_client(sys.argv[1:]):
-        start_early()  # a door's client is read by nobody before its command line is understood
+        expect_client()  # a door's client is read by nobody before its command line is understood
 
     print_line(f"error[{code.name.lower()}]: {message}", "red", stderr=True)
     if remedy:
         print_line(f"  fix: {remedy}", stderr=True)
-    refuse_early(printable(f"{message}; {remedy}" if remedy else message))
+    refuse_waiting_client(printable(f"{message}; {remedy}" if remedy else message))

@@ -27,7 +27,7 @@ import msgspec
 from quarterdeck.common.locks import LOCK_NAME
 from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE
 from quarterdeck.host.journal import Interrupted
-from quarterdeck.host.stdio.early_reply import FirstLine, refuse_client
+from quarterdeck.host.stdio.client_streams import refuse_client
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.plain_words import plain_words
 
@@ -208,7 +208,7 @@ def take_left(environ: MutableMapping[str, str]) -> tuple[Interrupted, bytes] | 
 
 def answer_left(left: Interrupted, reason: str) -> None:
     """Answer what the last daemon left, with an error: nobody else will."""
-    refuse_client(0, 1, FirstLine(left.unread, left.greeted_id), reason, 0.0, ids=left.under_way)
+    refuse_client(0, 1, reason, 0.0, unread=left.unread, greeted_id=left.greeted_id, ids=left.under_way)
 
 
 def _hand_over(

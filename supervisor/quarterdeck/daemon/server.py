@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
+from time import monotonic
 from typing import Final
 
 import msgspec
@@ -21,11 +22,10 @@ from quarterdeck.common.imports import imported
 from quarterdeck.common.shielding import cancelled, carried_through
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.host.journal import Interrupted
-from quarterdeck.host.stdio.early_reply import EarlyReply, FirstLine, refuse_client
+from quarterdeck.host.stdio.client_streams import refuse_client
 from quarterdeck.tools import session_notes
 from quarterdeck.tools.session_notes import SessionNotes
 from quarterdeck_protocol.identity import CLIENT_VERSION
-from quarterdeck_protocol.mcp.server.methods import EVERYTHING
 
 from .client_names import client_key, client_of
 from .connection import Door, DoorError, NobodyError
@@ -284,8 +284,8 @@ class _Session:
         self.handover: Final = handover
         self._memory = memory
         self._since = datetime.now(UTC)
-        self._early: EarlyReply | None = None
-        self._interrupted: Interrupted | None = None
+        self._unanswered: Interrupted | None = Interrupted()
+        """What its client has said, as long as nobody answers it."""
 
     async def serve(self, decks: Decks) -> None:
         """Serve the client until it leaves, or this is cancelled.
@@ -299,50 +299,37 @@ class _Session:
         # A door that lost its daemon before that had read anything is as good as new.
         is_resumed = handover.is_resumed and interrupted != Interrupted()
         if is_resumed:
-            self._interrupted = interrupted
-        else:
-            self._early = EarlyReply(stdin_fd, stdout_fd, read=memory.read, on_greeted=memory.greeting_answered)
-            self._early.start()
+            self._unanswered = interrupted
         environ = {os.fsdecode(name): os.fsdecode(value) for name, value in handover.environ.items()}
-        try:
-            async with decks.borrow(handover.request, environ) as (deck, served):
-                self.deck = deck
-                product = served.product
-                request = handover.request
-                client = msgspec.structs.replace(client_of(self.door.peer.pid), is_searched=request.search)
-                client = product.groups.narrow(client, request.groups)
-                current_deck.set(deck.key)
-                head = FirstLine()
-                if self._early is not None:
-                    self._early.admit(product.instructions(client), product.capabilities(EVERYTHING))
-                    # The SDK, which takes most of a second to import: the client is greeted meanwhile.
-                    await imported("quarterdeck.host.stdio.serve")
-                    head = await self._end_greeting()
-                self._interrupted = None  # the session answers from here on
-                notes = SessionNotes(memory.keep_notes, memory.notes())
-                session_notes.current.set(notes)
-                if notes.lost:
-                    self.door.log(f"warning: the daemon before this one ended, and with it: {notes.lost}\n")
-                from quarterdeck.host.stdio.serve import serve_stdio
+        async with decks.borrow(handover.request, environ) as (deck, served):
+            self.deck = deck
+            product = served.product
+            request = handover.request
+            client = msgspec.structs.replace(client_of(self.door.peer.pid), is_searched=request.search)
+            client = product.groups.narrow(client, request.groups)
+            current_deck.set(deck.key)
+            notes = SessionNotes(memory.keep_notes, memory.notes())
+            session_notes.current.set(notes)
+            if notes.lost:
+                self.door.log(f"warning: the daemon before this one ended, and with it: {notes.lost}\n")
+            await imported("quarterdeck.host.stdio.serve")
+            self._unanswered = None  # the session answers from here on
+            from quarterdeck.host.stdio.serve import serve_stdio
 
-                host = product.create_host(portable_schemas=request.portable_schemas, greeted_at=head.greeted_at)
-                with closing(host):
-                    if (name := memory.client[0]) and is_resumed:  # a client introduces itself only once
-                        product.programs.introduce(client, name)
-                    serving = serve_stdio(
-                        host,
-                        stdin_fd=stdin_fd,
-                        stdout_fd=stdout_fd,
-                        stderr_fd=stderr_fd,
-                        head=head,
-                        journal=memory,
-                        interrupted=interrupted if is_resumed else None,
-                        client=client,
-                    )
-                    await deck.lasting(served.guard(serving))
-        except asyncio.CancelledError:
-            await self._end_greeting()
-            raise
+            host = product.create_host(portable_schemas=request.portable_schemas, greeted_at=monotonic())
+            with closing(host):
+                if (name := memory.client[0]) and is_resumed:  # a client introduces itself only once
+                    product.programs.introduce(client, name)
+                serving = serve_stdio(
+                    host,
+                    stdin_fd=stdin_fd,
+                    stdout_fd=stdout_fd,
+                    stderr_fd=stderr_fd,
+                    journal=memory,
+                    interrupted=interrupted if is_resumed else None,
+                    client=client,
+                )
+                await deck.lasting(served.guard(serving))
 
     def hand_on(self) -> None:
         """Leave the client to the next daemon when this session ends."""
@@ -353,15 +340,19 @@ class _Session:
         message, remedy = refusal.message, refusal.remedy
         self.door.log(refusal.words)
         reason = f"{message}; {remedy}" if remedy else message
-        early, self._early = self._early, None
-        interrupted, self._interrupted = self._interrupted, None
-        # To their ends, for the descriptors are closed then, and their numbers another client's.
-        if early is not None:
-            await carried_through(partial(asyncio.to_thread, early.refuse, reason))
-        elif interrupted is not None:
+        unanswered, self._unanswered = self._unanswered, None
+        if unanswered is not None:
             stdin_fd, stdout_fd, _, _ = self.door.fds
-            head = FirstLine(interrupted.unread, interrupted.greeted_id)
-            refuse = partial(refuse_client, stdin_fd, stdout_fd, head, reason, ids=interrupted.under_way)
+            refuse = partial(
+                refuse_client,
+                stdin_fd,
+                stdout_fd,
+                reason,
+                unread=unanswered.unread,
+                greeted_id=unanswered.greeted_id,
+                ids=unanswered.under_way,
+            )
+            # To its end, for the descriptors are closed then, and their numbers another client's.
             await carried_through(partial(asyncio.to_thread, refuse))
 
     def status(self) -> ClientStatus:
@@ -380,10 +371,6 @@ class _Session:
             refused=memory.refusals,
             own_servers=deck.own_servers(me) if deck is not None else (),
         )
-
-    async def _end_greeting(self) -> FirstLine:
-        early, self._early = self._early, None
-        return await carried_through(partial(asyncio.to_thread, early.finish)) if early is not None else FirstLine()
 
 
 def _ended(error: DeckEndedError) -> RefusalError:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from quarterdeck.daemon.place import OtherDaemonError
     from quarterdeck.host.journal import Interrupted
     from quarterdeck.host.provider import ProviderHostImpl
-    from quarterdeck.host.stdio.early_reply import FirstLine
     from quarterdeck.trust.lock.lockfile import DeckLock
     from quarterdeck_protocol.tools import Client
 
@@ -206,10 +205,10 @@ def serve_alone(
     Raises:
         CommandError: it cannot be served.
     """
-    from quarterdeck.host.stdio.early_reply import start_early
+    from quarterdeck.host.stdio.client_streams import expect_client
 
     if left is None:
-        start_early()
+        expect_client()
     _collect_later()
     lock = _read_lock(request.lock_file)
     settings = _load(request, withhold)
@@ -265,7 +264,7 @@ def _serve_by_daemon(
     from quarterdeck.daemon.door import EndedError, NotAcceptedError, enter
     from quarterdeck.daemon.place import OtherDaemonError
     from quarterdeck.daemon.start import program
-    from quarterdeck.host.stdio.early_reply import start_early
+    from quarterdeck.host.stdio.client_streams import expect_client
 
     # Not by a handler: the client is served from the handover on, and what waits is another program then.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -277,7 +276,7 @@ def _serve_by_daemon(
     except OtherDaemonError as error:
         _visit(request, withhold, error)
     except (NotAcceptedError, UnsafePathError) as error:
-        start_early()  # to tell the client why, too
+        expect_client()  # to tell the client why, too
         match error:
             case NotAcceptedError():
                 what, remedy = error.message, error.remedy
@@ -306,13 +305,11 @@ def _collect_later() -> None:
 
 
 async def _serve(plan: Plan) -> None:
-    import asyncio  # a third of what a door costs, which needs none of it
+    from time import monotonic
 
     from quarterdeck.common.imports import imported
     from quarterdeck.config.places.paths import UnsafePathError
-    from quarterdeck.host.stdio.early_reply import admit_early, finish_early
     from quarterdeck_protocol.faults import ProtocolFault
-    from quarterdeck_protocol.mcp.server.methods import EVERYTHING
     from quarterdeck_protocol.tools import ANONYMOUS
     from quarterdeck_sandbox import give_back_large_blocks
 
@@ -334,8 +331,6 @@ async def _serve(plan: Plan) -> None:
             await stack.enter_async_context(following(product, read, plan.withhold))
             client = msgspec.structs.replace(ANONYMOUS, is_searched=plan.request.search)
             client = product.groups.narrow(client, plan.request.groups)
-            if plan.http is None:
-                admit_early(product.instructions(client), product.capabilities(EVERYTHING))
             _log.info("serving (servers: %d, pid %d)", len(product.status()), os.getpid())
             if (native := plan.settings.native) is not None:
                 from quarterdeck.tools.catalogue import PROFILE_NAMES
@@ -345,13 +340,13 @@ async def _serve(plan: Plan) -> None:
                 # In a thread: the servers start meanwhile.
                 face = "stdio" if plan.http is None else "http"
                 await imported(f"quarterdeck.host.{face}.serve")
-                head = await asyncio.to_thread(finish_early)
-                host = product.create_host(portable_schemas=plan.request.portable_schemas, greeted_at=head.greeted_at)
+                since = monotonic() if plan.http is None else None
+                host = product.create_host(portable_schemas=plan.request.portable_schemas, greeted_at=since)
                 stack.callback(host.close)
                 gc.freeze()
                 gc.enable()
                 if plan.http is None:
-                    serving = _serve_stdio(host, head, plan.left, client)
+                    serving = _serve_stdio(host, plan.left, client)
                 else:
                     from .serve_http import serve_over_http
 
@@ -368,10 +363,10 @@ async def _serve(plan: Plan) -> None:
         raise cannot_serve(fault) from None
 
 
-async def _serve_stdio(
-    host: "ProviderHostImpl", head: "FirstLine", left: "Interrupted | None", client: "Client"
-) -> None:
+async def _serve_stdio(host: "ProviderHostImpl", left: "Interrupted | None", client: "Client") -> None:
+    from quarterdeck.host.stdio.client_streams import client_is_served
     from quarterdeck.host.stdio.serve import serve_stdio
 
-    await serve_stdio(host, head=head, interrupted=left, client=client)
+    client_is_served()
+    await serve_stdio(host, interrupted=left, client=client)
     _log.info("the client has left")

@@ -28,7 +28,7 @@ from quarterdeck_protocol.mcp.server.requests import Request
 from quarterdeck_protocol.mcp.server.session import BUSY, Answer, Cancelled, Notice, ServerSession
 from quarterdeck_protocol.tools import ANONYMOUS, CancelToken, Client
 
-from .early_reply import FirstLine, claimed_stdio
+from .client_streams import claimed_stdio
 from .sink import open_sink
 from .streams import open_source
 
@@ -45,9 +45,6 @@ further requests wait unread, so the longest calls are given up."""
 CLOSE_S: Final = 2.0
 """How long what is left to write may take once the client is gone."""
 
-NOTHING: Final = FirstLine()
-"""Nothing was read before."""
-
 LOST_WORDS: Final = "the quarterdeck daemon ended while this was under way; whether it was carried out is not known"
 
 LOST: Final = -32603
@@ -60,7 +57,6 @@ async def serve_stdio(
     stdin_fd: int | None = None,
     stdout_fd: int | None = None,
     stderr_fd: int = 2,
-    head: FirstLine = NOTHING,
     journal: Journal | None = None,
     interrupted: Interrupted | None = None,
     client: Client = ANONYMOUS,
@@ -75,10 +71,9 @@ async def serve_stdio(
         stdin_fd: read instead of the process's stdin; give both or neither.
         stdout_fd: written instead of its stdout.
         stderr_fd: what shares its description with this is never made non-blocking.
-        head: what was read and answered before.
         journal: told what the session would need to go on without us.
-        interrupted: the session to go on with, in place of `head`: what it was asked and did not answer is answered
-            with a fault, and its client told that the tools changed.
+        interrupted: the session to go on with, which another process began: what it was asked and did not answer is
+            answered with a fault, and its client told that the tools changed.
         client: who it is.
 
     Raises:
@@ -91,7 +86,7 @@ async def serve_stdio(
         fds = stdin_fd, stdout_fd, stderr_fd
         host.content.on_opened(client.key)
         try:
-            await _Connection(host, fds, head, journal or Journal(), interrupted, client).serve()
+            await _Connection(host, fds, journal or Journal(), interrupted, client).serve()
         finally:
             host.content.on_ended(client.key)
 
@@ -103,14 +98,12 @@ class _Connection:
         self,
         host: ProviderHostImpl,
         fds: tuple[int, int, int],
-        head: FirstLine,
         journal: Journal,
         interrupted: Interrupted | None,
         client: Client,
     ) -> None:
         self._host = host
         self._client = client
-        self._head = head if interrupted is None else FirstLine(interrupted.unread, interrupted.greeted_id)
         self._interrupted = interrupted
         self._journal = journal
         self._is_introduced = self._is_gone = self._is_handing_on = False
@@ -137,10 +130,7 @@ class _Connection:
             if self._interrupted is not None:
                 for line in filter(None, self._interrupted.greeting.split(b"\n")):
                     self._read(line, len(self._interrupted.unread))
-            if self._head.unsent:
-                self._sink.write(self._head.unsent)
-                self._sink.then(self._journal.greeting_answered)
-            self._feed(self._head.data)
+                self._feed(self._interrupted.unread)
             self._balance()
             await self._over.wait()
         finally:
@@ -240,7 +230,7 @@ class _Connection:
 
     def answer(self, request: Request, parts: tuple[Part, ...], _: int) -> None:
         """Send an answer, unless it is that of a greeting that was answered before."""
-        greeted_id = self._head.greeted_id
+        greeted_id = self._interrupted.greeted_id if self._interrupted is not None else None
         if request.method != "initialize" or greeted_id is None or msgspec.json.encode(greeted_id) != request.id_json:
             self._sink.write(*parts, b"\n", answers=request.id_json)
         self.drop(request)

@@ -26,7 +26,7 @@ import anyio
 
 from quarterdeck.host.journal import Journal
 
-from .early_reply import can_poll, post
+from .client_streams import can_poll, post
 
 HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 """A sink that holds more is congested: droppable lines are dropped, and the client is not read."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from quarterdeck.host.journal import Journal
 
-from .early_reply import can_poll, post
+from .client_streams import can_poll, post
 from .sink import Waker
 
 CHUNK_BYTES: Final = 64 * 1024

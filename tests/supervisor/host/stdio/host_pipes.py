@@ -15,8 +15,7 @@ from support.clients.mcp_clients import ENVELOPE, LEGACY
 
 from quarterdeck.host.journal import Interrupted, Journal
 from quarterdeck.host.provider import ProviderHostImpl
-from quarterdeck.host.stdio.early_reply import FirstLine
-from quarterdeck.host.stdio.serve import NOTHING, serve_stdio
+from quarterdeck.host.stdio.serve import serve_stdio
 
 LINE_LIMIT = 128 * 1024 * 1024
 
@@ -90,7 +89,6 @@ class LineClient:
 async def served(
     host: ProviderHostImpl,
     limit: int = LINE_LIMIT,
-    head: FirstLine = NOTHING,
     journal: Journal | None = None,
     interrupted: Interrupted | None = None,
 ) -> AsyncIterator[LineClient]:
@@ -114,7 +112,6 @@ async def served(
                                 host,
                                 stdin_fd=stdin_fd,
                                 stdout_fd=stdout_fd,
-                                head=head,
                                 journal=journal,
                                 interrupted=interrupted,
                             )

@@ -11,7 +11,6 @@ from quarterdeck.daemon.session_memory import SessionMemory, make_memory
 from quarterdeck.host.journal import Interrupted, Journal, RequestKind
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck.host.stdio import serve
-from quarterdeck.host.stdio.early_reply import FirstLine
 from quarterdeck_protocol.faults import Delivery
 
 from .host_pipes import served
@@ -176,13 +175,6 @@ async def test_a_client_that_was_greeted_before_the_session_began_is_not_greeted
         assert (await client.ask(1, "ping")).get("id", 1) == 1
     found = taken_over(fd)[1]
     assert (found.greeting.count(b"hello"), found.unread, found.under_way) == (1, b"", {})
-
-
-async def test_a_greeting_that_the_client_did_not_take_in_time_comes_from_the_session():
-    """A client that reads late would get half of its greeting."""
-    line = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}\n'
-    async with served(create_provider_host(LiveBox()), head=FirstLine(line, 0, 0.0, b'"rest"}\n')) as client:
-        assert await client.line() == b'"rest"}\n'
 
 
 async def test_a_call_that_is_given_up_at_the_death_of_the_client_is_not_under_way(fd):

@@ -9,13 +9,13 @@ import sys
 import pytest
 from support.processes.running import python_output, run
 
-from quarterdeck.host.stdio.early_reply import can_poll, post
+from quarterdeck.host.stdio.client_streams import can_poll, post
 
 pytestmark = pytest.mark.process
 
 CLAIM = """
 import os, sys
-from quarterdeck.host.stdio.early_reply import claimed_stdio
+from quarterdeck.host.stdio.client_streams import claimed_stdio
 with claimed_stdio() as (private_in, private_out):
     print("stray", flush=True)
     print("late")
@@ -57,7 +57,7 @@ def test_pipes_and_sockets_can_be_polled_and_files_cannot(tmp_path):
 
 def test_what_stderr_shares_cannot_be_polled():
     """Making it non-blocking would make log lines fail."""
-    script = "from quarterdeck.host.stdio.early_reply import can_poll; print(can_poll(1), end='')"
+    script = "from quarterdeck.host.stdio.client_streams import can_poll; print(can_poll(1), end='')"
     assert python_output(script) == "True"
     assert python_output(script, stderr=subprocess.STDOUT) == "False"
 

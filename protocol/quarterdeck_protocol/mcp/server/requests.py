@@ -214,20 +214,15 @@ def judge(
 
 
 def _members(meta: Raw | None, *, is_modern: bool) -> Mapping[str, Raw]:
-    if meta is None or bytes(meta) == _NULL:
-        members: Mapping[str, Raw] = {}
-    else:
-        try:
-            members = _object.decode(meta)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            if is_modern:
-                members = {}
-            else:
-                raise Refused(INVALID_PARAMS, _BAD_PARAMS, "") from None
-    if is_modern and not members:
+    if not is_modern and (meta is None or bytes(meta) == _NULL):
+        return {}
+    try:
+        return _object.decode(meta or _NULL)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if not is_modern:
+            raise Refused(INVALID_PARAMS, _BAD_PARAMS, "") from None
         needed = f"the required {VERSION_KEY!r} and {_CAPABILITIES_KEY!r} envelope keys"
-        raise Refused(INVALID_PARAMS, f"params._meta must be an object carrying {needed}")
-    return members
+        raise Refused(INVALID_PARAMS, f"params._meta must be an object carrying {needed}") from None
 
 
 def read_envelope(

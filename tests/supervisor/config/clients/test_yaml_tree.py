@@ -19,7 +19,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     [
         (BOMB, "aliases stand for more"),
         ("a: &a [*a]\n", "nested deeper"),
-        ("a: *a\n", "anchor"),
+        ("a: *a\n", "undefined alias"),
         ("a: " + "[" * 100_000, "nested deeper"),
         ("- " * 50_000, "nested deeper"),
         ("{" * 100_000, "nested deeper"),

@@ -85,7 +85,7 @@ def test_ps_loads_only_what_asking_takes(config: Path, serve: RawStdioClient) ->
     ended = run(python, "-X", "importtime", *rest)
     assert "echo" in ended.stdout
     loaded = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines()}
-    assert "quarterdeck.control.client" in loaded
+    assert "quarterdeck.daemon.control.client" in loaded
     assert not loaded & heavy
 
 

@@ -29,7 +29,7 @@ from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.load.file import BrokenRow, ConfigFileError
 from quarterdeck.config.native_tools import NativeWish
 from quarterdeck.config.places.runtime_directory import announced_files, find_serving
-from quarterdeck.control.views import view_servers
+from quarterdeck.daemon.control.views import view_servers
 from quarterdeck.daemon.messages import CommandRequest, ServeRequest
 from quarterdeck.fleet import from_settings
 from quarterdeck.fleet.endpoint import ServerEndpointImpl

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 from quarterdeck.config.load.origin import Standing, candidates, candidates_digest
 from quarterdeck.config.places.paths import UnsafePathError, command_digest, configuration_digest, state_dir
 from quarterdeck.config.places.runtime_directory import find_all_serving, find_serving, find_serving_files
-from quarterdeck.control.client import NoAnswerError, NotServingError, TooLargeError
-from quarterdeck.control.client import ask as ask_serving
-from quarterdeck.control.protocol import Answer, Call, Inspect, Refused, Request, Restart
+from quarterdeck.daemon.control.client import NoAnswerError, NotServingError, TooLargeError
+from quarterdeck.daemon.control.client import ask as ask_serving
+from quarterdeck.daemon.control.protocol import Answer, Call, Inspect, Refused, Request, Restart
 from quarterdeck_protocol.names import QUALIFIER, did_you_mean
 from quarterdeck_protocol.plain_words import plain_words
 
@@ -279,7 +279,7 @@ def _ask_own(source: Source, request: Request, only: str | None) -> Answer:
     logging.getLogger("quarterdeck.trust.held").setLevel(logging.ERROR)
 
     async def answer_once() -> Answer:
-        from quarterdeck.control.answers import answer
+        from quarterdeck.daemon.control.answers import answer
 
         async with start_product(settings) as product:
             # Each connect has a deadline of its own, and nobody else is kept waiting here.
@@ -332,8 +332,8 @@ async def start_product(
         start_zygote_early()
     # Only now: the zygote imports while we do.
     from quarterdeck.app import open_quarterdeck
-    from quarterdeck.control.recording import hand_over
-    from quarterdeck.control.server import open_control
+    from quarterdeck.daemon.control.recording import hand_over
+    from quarterdeck.daemon.control.server import open_control
     from quarterdeck.ledger.errors import LedgerError
     from quarterdeck.ledger.store.lease import LeaseHeldError
 

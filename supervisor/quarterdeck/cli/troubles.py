@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from quarterdeck.common.words import flat
 from quarterdeck.config.load.trouble import Trouble
-from quarterdeck.control.protocol import Ps, ServerList
+from quarterdeck.daemon.control.protocol import Ps, ServerList
 
 from .exits import CommandError
 from .output import print_line

@@ -6,9 +6,9 @@ Commands send decisions to whoever writes the ledger, whether a deck is open or 
 from collections.abc import Sequence
 
 from quarterdeck.common.shielding import carried_through
-from quarterdeck.control.answers import answer_decision
-from quarterdeck.control.protocol import Answer, Decide, Record, Refusal, Refused, Request
-from quarterdeck.control.recording import answer_record
+from quarterdeck.daemon.control.answers import answer_decision
+from quarterdeck.daemon.control.protocol import Answer, Decide, Record, Refusal, Refused, Request
+from quarterdeck.daemon.control.recording import answer_record
 from quarterdeck.ledger.open import Batch, LedgerWriter
 from quarterdeck.trust.common_record import CommonRecord
 from quarterdeck.trust.judge.verdicts import Decision, decide

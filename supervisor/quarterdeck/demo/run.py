@@ -25,8 +25,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from quarterdeck.config.places.paths import configuration_digest
 from quarterdeck.config.places.runtime_directory import find_serving
-from quarterdeck.control.client import ask
-from quarterdeck.control.protocol import Ps, SandboxView, ServerList, ServerView
+from quarterdeck.daemon.control.client import ask
+from quarterdeck.daemon.control.protocol import Ps, SandboxView, ServerList, ServerView
 from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.policy_values import Tier
 

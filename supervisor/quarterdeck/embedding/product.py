@@ -87,8 +87,8 @@ class Quarterdeck:
             RuntimeError: this object was used before.
         """
         from quarterdeck.app import open_quarterdeck
-        from quarterdeck.control.recording import hand_over
-        from quarterdeck.control.server import open_control
+        from quarterdeck.daemon.control.recording import hand_over
+        from quarterdeck.daemon.control.server import open_control
 
         if self._is_used:
             raise RuntimeError("a Quarterdeck is started once: make another one")
@@ -136,7 +136,7 @@ class Quarterdeck:
                 call may have had an effect) and, when a process died, its `dossier`.
             TypeError: the arguments hold what JSON cannot.
         """
-        from quarterdeck.control.call_tool import call_tool
+        from quarterdeck.daemon.control.call_tool import call_tool
 
         product = self._running()
         body = msgspec.json.encode({} if arguments is None else dict(arguments))

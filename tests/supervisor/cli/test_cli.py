@@ -34,7 +34,7 @@ NEEDED: Final = (
     "quarterdeck.cli.run.serve",
     "quarterdeck.cli.source",
     "quarterdeck.app",
-    "quarterdeck.control.server",
+    "quarterdeck.daemon.control.server",
     "quarterdeck.cli.run.serve_watch",
     "quarterdeck.host.provider",
     "quarterdeck.host.offers.publish",

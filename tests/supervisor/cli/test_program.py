@@ -242,7 +242,7 @@ def test_only_the_module_of_the_command_that_runs_is_imported() -> None:
 
 ASKS: Final = """
 from quarterdeck.cli import source
-from quarterdeck.control.protocol import FaultView, ServerList, ServerView, ToolList, ToolView
+from quarterdeck.daemon.control.protocol import FaultView, ServerList, ServerView, ToolList, ToolView
 from msgspec import Raw
 server = ServerView("a", "faulted", "stdio", 0, None, None, None, None, 0, None, FaultView("k", "c", "m", "r", "d"))
 tool = ToolView("a__b", "a", "what", Raw(b"{}"))

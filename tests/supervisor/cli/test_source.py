@@ -19,9 +19,9 @@ from quarterdeck.config.load.origin import candidates, candidates_digest
 from quarterdeck.config.places.paths import configuration_digest
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
-from quarterdeck.control import server
-from quarterdeck.control.client import NoAnswerError, NotServingError, TooLargeError
-from quarterdeck.control.protocol import Answer, Call, Ps, Refused, Request, Restart, ServerList, Tools
+from quarterdeck.daemon.control import server
+from quarterdeck.daemon.control.client import NoAnswerError, NotServingError, TooLargeError
+from quarterdeck.daemon.control.protocol import Answer, Call, Ps, Refused, Request, Restart, ServerList, Tools
 from quarterdeck.fleet.workers import placement
 from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig
 

@@ -6,7 +6,7 @@ import pytest
 from mcp.client.stdio import StdioServerParameters
 from support.processes.leftovers import no_leftovers
 
-from quarterdeck.control.protocol import SandboxView
+from quarterdeck.daemon.control.protocol import SandboxView
 from quarterdeck.demo import run
 from quarterdeck.demo.run import DemoError, describe_sandbox, open_setup
 

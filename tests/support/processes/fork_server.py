@@ -53,7 +53,7 @@ IMPORTED: Final = (
     "quarterdeck.config.load.report",
     "quarterdeck.config.load.variables",
     "quarterdeck.config.settings",
-    "quarterdeck.control.server",
+    "quarterdeck.daemon.control.server",
     "quarterdeck.daemon.http_decks",
     "quarterdeck.fleet.workers.runtime",
     "quarterdeck.host.http.serve",

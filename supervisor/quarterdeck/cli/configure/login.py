@@ -19,7 +19,7 @@ from quarterdeck.cli.process import run
 from quarterdeck.cli.source import Named, Source, ask_running, configured_server
 from quarterdeck.cli.trust.context import TrustContext, open_context, send
 from quarterdeck.common.words import flat
-from quarterdeck.control.protocol import Restart
+from quarterdeck.daemon.control.protocol import Restart
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.login.discovery import Discovered, discover
 from quarterdeck.login.guarded_http import GuardedHttp

@@ -91,8 +91,8 @@ def _local(at: str) -> str:
 
 
 def _log_path(source: Source, server: str) -> Path:
-    from quarterdeck.control.client import NoAnswerError, NotServingError, ask
-    from quarterdeck.control.protocol import LogFile, LogPath, Refused
+    from quarterdeck.daemon.control.client import NoAnswerError, NotServingError, ask
+    from quarterdeck.daemon.control.protocol import LogFile, LogPath, Refused
 
     of_run = server_paths(command_digest(server), server).log
     if not source.config and of_run.exists():

@@ -19,8 +19,8 @@ from quarterdeck.cli.process import run
 from quarterdeck.cli.source import start_product
 from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, STATE_DIR_VARIABLE, state_dir
 from quarterdeck.config.settings import Settings
-from quarterdeck.control.answers import answer
-from quarterdeck.control.protocol import FaultView, Inspect, Inspection, ReceiptView
+from quarterdeck.daemon.control.answers import answer
+from quarterdeck.daemon.control.protocol import FaultView, Inspect, Inspection, ReceiptView
 from quarterdeck.fleet.core.member import INSTALL_PATIENCE
 from quarterdeck.ledger.errors import MissingLedgerError
 from quarterdeck.ledger.events.events import LISTED, Subject

@@ -12,7 +12,7 @@ from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.run.servers import describe_policy, print_fault
 from quarterdeck.common.words import clipped, counted, flat, one_line
 from quarterdeck.config.secrets.masking import mask_args, mask_text
-from quarterdeck.control.protocol import FaultView
+from quarterdeck.daemon.control.protocol import FaultView
 from quarterdeck.ledger.events.events import LISTED, ORDER, Subject
 from quarterdeck.ledger.events.fold import Book, ItemKey
 from quarterdeck.trust.judge.documents import Document, value_of

@@ -321,7 +321,7 @@ async def _serve(plan: Plan) -> None:
             )
             product = await stack.enter_async_context(opening)
             # Only now: the zygote was started first.
-            from quarterdeck.control.server import open_control
+            from quarterdeck.daemon.control.server import open_control
 
             from .serve_watch import changes_logged, following
 

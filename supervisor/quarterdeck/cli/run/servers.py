@@ -27,7 +27,7 @@ from quarterdeck.cli.source import (
 from quarterdeck.cli.troubles import print_troubles
 from quarterdeck.common.words import duration, flat, how_it_ended, printable, size
 from quarterdeck.config.places.runtime_directory import Serving, find_all_serving
-from quarterdeck.control.protocol import (
+from quarterdeck.daemon.control.protocol import (
     FaultView,
     Inspect,
     Inspection,

@@ -14,7 +14,7 @@ from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import AskedWithNative, ask
 from quarterdeck.common.tokens import TOKENIZER, tokens_of_tool
 from quarterdeck.common.words import counted, one_line, size
-from quarterdeck.control.protocol import Call, Fault, FaultView, Result, ServerView, ToolList, Tools, ToolView
+from quarterdeck.daemon.control.protocol import Call, Fault, FaultView, Result, ServerView, ToolList, Tools, ToolView
 from quarterdeck_protocol.names import server_of_qualified
 
 from .servers import print_fault

@@ -18,8 +18,8 @@ from quarterdeck.cli.source import Source, load
 from quarterdeck.config.native_tools import NO_SETTINGS
 from quarterdeck.config.places.paths import state_dir
 from quarterdeck.config.settings import Settings
-from quarterdeck.control.client import NoAnswerError, NotServingError, ask
-from quarterdeck.control.protocol import Decide, Refused
+from quarterdeck.daemon.control.client import NoAnswerError, NotServingError, ask
+from quarterdeck.daemon.control.protocol import Decide, Refused
 from quarterdeck.ledger.errors import MissingLedgerError
 from quarterdeck.ledger.events.events import Stored, hash_of
 from quarterdeck.ledger.events.fold import Book

@@ -14,8 +14,8 @@ from quarterdeck.cli.output import print_json, print_line
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.common.words import counted
 from quarterdeck.config.places.runtime_directory import find_all_serving
-from quarterdeck.control.client import NoAnswerError, NotServingError, ask
-from quarterdeck.control.protocol import WriteCalls
+from quarterdeck.daemon.control.client import NoAnswerError, NotServingError, ask
+from quarterdeck.daemon.control.protocol import WriteCalls
 from quarterdeck.ledger.events.events import Seen
 from quarterdeck.ledger.events.fold import Book, ItemKey, ServerKey
 from quarterdeck.ledger.events.history import difference, labels_of, lines_of

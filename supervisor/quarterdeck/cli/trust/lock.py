@@ -15,7 +15,7 @@ from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.source import Asked, Source, ask, load
 from quarterdeck.common.words import counted
 from quarterdeck.config.settings import Settings
-from quarterdeck.control.protocol import ListingList, Listings
+from quarterdeck.daemon.control.protocol import ListingList, Listings
 from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.trust.configured_servers import row_of
 from quarterdeck.trust.judge.documents import listed_documents

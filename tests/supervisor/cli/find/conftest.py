@@ -8,7 +8,7 @@ import pytest
 
 from quarterdeck.cli.find import add, upgrade
 from quarterdeck.cli.find.trial import Trial
-from quarterdeck.control.protocol import FaultView
+from quarterdeck.daemon.control.protocol import FaultView
 from quarterdeck.ledger.events.events import Subject, hash_of
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.documents import Document

@@ -13,7 +13,7 @@ from support.command_line import Said
 from quarterdeck.cli.find import add
 from quarterdeck.cli.find.trial import Trial, remedy_of
 from quarterdeck.config.secrets.store import SecretStore
-from quarterdeck.control.protocol import FaultView
+from quarterdeck.daemon.control.protocol import FaultView
 from quarterdeck_protocol.faults import Dossier
 
 from .conftest import Home, Trials, tool

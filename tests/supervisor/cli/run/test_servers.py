@@ -16,7 +16,7 @@ from quarterdeck.cli.run.servers import describe_dossier, describe_policy, last_
 from quarterdeck.config.load.trouble import Trouble
 from quarterdeck.config.places.paths import make_private_dir
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
-from quarterdeck.control.protocol import (
+from quarterdeck.daemon.control.protocol import (
     Answer,
     FaultView,
     Inspect,

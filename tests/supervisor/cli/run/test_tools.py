@@ -12,7 +12,7 @@ from quarterdeck.cli.program import run
 from quarterdeck.cli.run import tools
 from quarterdeck.cli.run.tools import Cost, token_report
 from quarterdeck.common.tokens import tokens_of_tool
-from quarterdeck.control.protocol import (
+from quarterdeck.daemon.control.protocol import (
     Answer,
     Call,
     Fault,

@@ -13,8 +13,8 @@ from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.source import Source
 from quarterdeck.cli.trust import context
 from quarterdeck.cli.trust.context import open_context, send
-from quarterdeck.control.client import NoAnswerError, NotServingError
-from quarterdeck.control.protocol import Answer, Decide, Decided, Refused, Request
+from quarterdeck.daemon.control.client import NoAnswerError, NotServingError
+from quarterdeck.daemon.control.protocol import Answer, Decide, Decided, Refused, Request
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.ledger.store.lease import Holder, take_lease

@@ -15,8 +15,8 @@ from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.trust.ledger import Kind
 from quarterdeck.cli.trust.ledger_views import parse_moment, parse_time, print_steps, show_calls
 from quarterdeck.config.places.runtime_directory import Serving
-from quarterdeck.control.client import NoAnswerError, NotServingError
-from quarterdeck.control.protocol import WriteCalls
+from quarterdeck.daemon.control.client import NoAnswerError, NotServingError
+from quarterdeck.daemon.control.protocol import WriteCalls
 from quarterdeck.ledger.events.events import Authority, LedgerEvent, Subject
 from quarterdeck.ledger.events.fold import ItemKey, ServerKey
 from quarterdeck.ledger.events.history import BookChange, Happened

@@ -26,7 +26,7 @@ from support.ledger.histories import (
 from quarterdeck.cli.exits import ExitCode
 from quarterdeck.cli.source import Source
 from quarterdeck.cli.trust import lock as lock_command
-from quarterdeck.control.protocol import ListingList, Listings, ListingView, Request
+from quarterdeck.daemon.control.protocol import ListingList, Listings, ListingView, Request
 from quarterdeck.trust.configured_servers import scope_of
 from quarterdeck.trust.judge.documents import Document
 from quarterdeck.trust.lock_files import load_lock

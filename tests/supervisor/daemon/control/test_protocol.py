@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from quarterdeck.control.protocol import (
+from quarterdeck.daemon.control.protocol import (
     Answer,
     BadLineError,
     Call,

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from quarterdeck.control import client
-from quarterdeck.control.client import NoAnswerError, NotServingError, TooLargeError, ask
-from quarterdeck.control.protocol import SOCKET_NAME, Call, Ps, Refused, encode
+from quarterdeck.daemon.control import client
+from quarterdeck.daemon.control.client import NoAnswerError, NotServingError, TooLargeError, ask
+from quarterdeck.daemon.control.protocol import SOCKET_NAME, Call, Ps, Refused, encode
 
 pytestmark = pytest.mark.process
 

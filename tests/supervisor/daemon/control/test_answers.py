@@ -13,8 +13,8 @@ from support.tools.native_decks import DeckMaker
 
 from quarterdeck.config.load.file import BrokenRow
 from quarterdeck.config.settings import Settings
-from quarterdeck.control.answers import answer
-from quarterdeck.control.protocol import (
+from quarterdeck.daemon.control.answers import answer
+from quarterdeck.daemon.control.protocol import (
     Call,
     Decide,
     Decided,

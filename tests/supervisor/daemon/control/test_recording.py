@@ -7,9 +7,9 @@ import pytest
 from support.config.places import short_folder
 
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
-from quarterdeck.control.protocol import Decided, Record, Refused
-from quarterdeck.control.recording import answer_record, hand_over
-from quarterdeck.control.server import answering
+from quarterdeck.daemon.control.protocol import Decided, Record, Refused
+from quarterdeck.daemon.control.recording import answer_record, hand_over
+from quarterdeck.daemon.control.server import answering
 from quarterdeck.ledger.errors import LedgerError, LedgerWriteError
 from quarterdeck.ledger.events.events import Seen, Subject, hash_of
 from quarterdeck.ledger.open import Batch, LedgerWriter, VisitingRecorder, open_recorder

@@ -19,9 +19,9 @@ from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.native_tools import NativeWish
 from quarterdeck.config.places.runtime_directory import find_serving, read_serving
 from quarterdeck.config.settings import Settings
-from quarterdeck.control import server
-from quarterdeck.control.client import ask
-from quarterdeck.control.protocol import (
+from quarterdeck.daemon.control import server
+from quarterdeck.daemon.control.client import ask
+from quarterdeck.daemon.control.protocol import (
     KEY_NAME,
     SOCKET_NAME,
     Answer,
@@ -33,7 +33,7 @@ from quarterdeck.control.protocol import (
     decode_answer,
     encode,
 )
-from quarterdeck.control.server import open_control
+from quarterdeck.daemon.control.server import open_control
 from quarterdeck.running_product import Product
 from quarterdeck_protocol.contract import RemoteCallResult
 

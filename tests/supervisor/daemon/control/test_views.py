@@ -13,9 +13,9 @@ from support.serves.products import ProductEndpoint, product_of
 
 from quarterdeck.config.load.file import BrokenRow
 from quarterdeck.config.settings import Settings
-from quarterdeck.control.answers import answer
-from quarterdeck.control.protocol import Inspect, Inspection, Ps, Refused, Restart, Restarted, SandboxView
-from quarterdeck.control.views import BROKEN, EMBEDDED, NOT_STARTED, REMOTE, tree_memory
+from quarterdeck.daemon.control.answers import answer
+from quarterdeck.daemon.control.protocol import Inspect, Inspection, Ps, Refused, Restart, Restarted, SandboxView
+from quarterdeck.daemon.control.views import BROKEN, EMBEDDED, NOT_STARTED, REMOTE, tree_memory
 from quarterdeck.fleet.worker_session import ConfinedServer
 from quarterdeck_protocol.configs import StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.contract import EndpointPhase

@@ -262,8 +262,8 @@ SLOW_TO_LOAD: Final = {"asyncio", "concurrent", "email", "multiprocessing", "sql
     ("arguments", "rooms", "others"),
     [
         (["--help"], {"cli", "common"}, {"msgspec"}),
-        (["ps"], {"cli", "common", "config", "control"}, {"click", "msgspec", "platformdirs", "rich"}),
-        (["tools"], {"cli", "common", "config", "control"}, {"click", "msgspec", "platformdirs", "rich"}),
+        (["ps"], {"cli", "common", "config", "daemon"}, {"click", "msgspec", "platformdirs", "rich"}),
+        (["tools"], {"cli", "common", "config", "daemon"}, {"click", "msgspec", "platformdirs", "rich"}),
     ],
 )
 def test_what_answers_at_once_loads_no_room_and_no_library_that_it_does_not_need(

@@ -83,7 +83,6 @@ ANSWERS: list[Answer] = [
             (PropertyView("memory", "full", "cgroup"),),
             ("s",),
             ("g",),
-            "compiled",
             "bubblewrap 1",
         ),
         (LimitView("memory_bytes", 2.0, 1.0, None, "the kernel"),),

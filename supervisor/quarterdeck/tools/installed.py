@@ -16,7 +16,7 @@ INSTALL: Final = "pip install 'quarterdeck[native]'"
 
 _PROGRAM: Final = "rg"
 
-_LIBRARIES: Final = {"ddgs": "websearch", "httpcore2": "webfetch", "httpx2": "webfetch", "justhtml": "webfetch"}
+_LIBRARIES: Final = {"ddgs": "websearch", "justhtml": "webfetch"}
 """Each library, and the tool that needs it."""
 
 

@@ -19,6 +19,8 @@ from support.sandbox.machine_facts import ROOT_ONLY
 
 from quarterdeck_sandbox.policy.tiers import Rules
 
+pytestmark = pytest.mark.process
+
 
 def seen_by_a_program(name: str, options: dict[str, Any] | None = None, **changes: Any) -> str:
     """What a program (no Python, which has ideas of its own about signals) sees of itself in `/proc`."""

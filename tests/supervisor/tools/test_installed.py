@@ -11,7 +11,7 @@ from support.tools.searches import write_tree
 from quarterdeck.tools import installed
 from quarterdeck.tools.installed import lacks, missing, ripgrep_path, sentences
 
-LIBRARIES = ("ddgs", "httpcore2", "httpx2", "justhtml")
+LIBRARIES = ("ddgs", "justhtml")
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 
@@ -28,11 +28,11 @@ def test_each_tool_that_lacks_something_is_named_with_it(monkeypatch: pytest.Mon
     monkeypatch.setattr(installed, "ripgrep_path", lambda: None)
     assert missing() == {
         "websearch": ("ddgs",),
-        "webfetch": ("httpcore2", "httpx2", "justhtml"),
+        "webfetch": ("justhtml",),
         "grep": ("rg",),
         "find": ("rg",),
     }
-    assert sentences()[1] == "The native tool webfetch cannot work in full: httpcore2, httpx2, justhtml not installed."
+    assert sentences()[1] == "The native tool webfetch cannot work in full: justhtml not installed."
 
 
 def test_the_sentence_says_what_to_install_and_where() -> None:

@@ -61,6 +61,8 @@ def run(
     for name in wish.limits:
         if name in _OF_STREAMS:
             raise UsageError(f"--limit {name}: a command's streams are yours; it limits servers only", "leave it out")
+    if tier is not None and tier not in tuple(Tier):
+        raise UsageError(f"{tier!r} is not a tier", f"the tiers are {', '.join(Tier)}")
     wanted = to_policy(wish.sandbox)
     check_inherited(wish.inherit_env)
     # Opened before anything runs: it can be written, and no program can put a link in its place.

@@ -81,10 +81,7 @@ class _WebFetch:
 
     async def _fetch(self, arguments: WebFetchArguments, ctx: ToolContext) -> ToolResult:
         # The HTTP library takes a tenth of a second to import, and most sessions never fetch.
-        try:
-            from .fetch import Fetcher, FetchError
-        except ModuleNotFoundError as error:
-            return ToolResult.of_error(f"Nothing was fetched: {lacks(error.name or 'httpx2')}.")
+        from .fetch import Fetcher, FetchError
         from .pages import PageReader
 
         self._fetcher = self._fetcher or Fetcher(self._policy)

@@ -13,7 +13,6 @@ from support.tools.file_tools import Answer, call, outcome_of
 from support.waiting import eventually_async
 
 from quarterdeck.config.web_policy import FetchPolicy
-from quarterdeck.tools.installed import lacks
 from quarterdeck.tools.spec import DefinedTool
 from quarterdeck.tools.web.webfetch import CEILING_BYTES, DEFAULT_BYTES, MAX_ERROR_CHARS, web_fetch_tool
 from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall
@@ -53,15 +52,6 @@ async def test_a_page_without_the_parser_is_shown_crudely_and_says_what_to_insta
     assert "justhtml is not installed: install it with `pip install 'quarterdeck[native]'`" in answer.text
     assert "Hi more" in answer.text
     assert not answer.is_error
-
-
-async def test_without_its_http_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing library would be reported as a bug of the tool."""
-    monkeypatch.delitem(sys.modules, "quarterdeck.tools.web.fetch", raising=False)
-    monkeypatch.delitem(sys.modules, "quarterdeck.tools.web.guarded_network", raising=False)
-    monkeypatch.setitem(sys.modules, "httpcore2", None)
-    answer = await call(web_fetch_tool(), inert_context(), url="https://example.com/")
-    assert answer == Answer(f"Nothing was fetched: {lacks('httpcore2')}.", is_error=True)
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,7 @@ async def test_leaving_a_seat_stops_its_link_and_waits_no_longer_than_it_must(mo
         await endpoint.open()
         assert session._handle is not None
         await session.end()
-        assert session._handle.driver._timer is None
+        assert session._handle.driver.timer is None
         released.set()
         assert session._owner is not None
         await asyncio.wait([session._owner])

@@ -118,7 +118,7 @@ MEMBERS = {
     "sandbox": "tier network gaps caught",
     "tools": "name server description definition alias own",
     "listings": "server is_ready instructions definitions others capabilities home",
-    "receipt": "tier network uid program cwd properties shown gaps gate bubblewrap",
+    "receipt": "tier network uid program cwd properties shown gaps bubblewrap",
     "properties": "name strength mechanism",
     "limits": "name most present peak kept_by",
     "decisions": "scope server key hash body unordered",

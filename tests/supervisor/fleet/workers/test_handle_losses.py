@@ -184,7 +184,7 @@ async def test_dismissing_kills_who_does_not_go() -> None:
     assert desk.worker.kills == 1
     assert desk.handle.exited.is_set()
     assert desk.owner.heard == []
-    assert desk.handle.driver._timer is None
+    assert desk.handle.driver.timer is None
     desk.worker.leaves()
 
 

@@ -7,7 +7,7 @@ import pytest
 from support.processes.running import a_process
 from support.waiting import turns
 
-from quarterdeck.fleet.workers.process_handle import PidHandle
+from quarterdeck.fleet.workers.placement import PidHandle
 
 pytestmark = pytest.mark.process
 

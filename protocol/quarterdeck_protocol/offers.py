@@ -62,8 +62,8 @@ class RawRequest(Struct, frozen=True):
     """A request for something of a server's that is no plain call of a tool, JSON bytes in and JSON bytes out.
 
     Attributes:
-        method: `resources/read`, `prompts/get`, `completion/complete`, `tasks/…`, or a `tools/call` that has more
-            members than a name and arguments.
+        method: `resources/read`, `prompts/get`, `completion/complete`, `tasks/…`; for an endpoint also a `tools/call`
+            that has more members than a name and arguments.
         params: one JSON object without `_meta`: with public names and URIs for a source, the server's own for its
             endpoint.
         meta: the caller's own `_meta`, one JSON object without envelope keys and progress token; empty for none.
@@ -186,13 +186,6 @@ class OfferSource(Protocol):
 
     def tool_of_task(self, client: Client, task: str) -> str:
         """The tool whose call has become a client's task, named as in `RawCall`; empty for a task that is not its."""
-        ...
-
-    def may_hold(self, tool: str) -> bool:
-        """Whether a call of this tool, named as in `RawCall`, is one for `begin` though its client takes no task.
-
-        Its server may make a task of it all the same, which is then waited for in its client's place.
-        """
         ...
 
     def leave(self, client: Client) -> None:

@@ -266,6 +266,10 @@ class RawCall(Struct, frozen=True):
         answerer: answers what the server asks meanwhile; None for nobody: it is refused.
         log_level: from which on the caller wants the log lines of a server of 2026-07-28; empty for none.
         is_modern: whether the caller speaks 2026-07-28.
+        task: what a caller of 2025-11-25 says of the task that it wants for a result, as JSON; empty for no task.
+        answers: what a call brings that is made again, one JSON object: `inputResponses`, `requestState`.
+        progress_token: the token that the caller gave for progress, as JSON, which may outlive a call that becomes a
+            task; empty for none.
     """
 
     tool: str
@@ -277,6 +281,9 @@ class RawCall(Struct, frozen=True):
     answerer: Answerer | None = None
     log_level: str = ""
     is_modern: bool = False
+    task: bytes = b""
+    answers: bytes = b""
+    progress_token: bytes = b""
 
 
 CallEnd = WireResult | ProtocolFault

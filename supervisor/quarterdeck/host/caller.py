@@ -137,9 +137,8 @@ class Caller(msgspec.Struct, frozen=True):
     def _begin_once(
         self, request: Request, answerer: Answerer | None, passed: Passed | None, deliver: Deliver
     ) -> PendingCall | None:
-        box, offers = self.content.box, self.content.offers
-        brings_answers = passed is not None and request.name not in box.native_names
-        if request.method == "tools/call" and not brings_answers and not self._is_for_offers(request):
+        answers = b"" if passed is None else _answers(passed)
+        if request.method == "tools/call":
             call = RawCall(
                 request.name,
                 request.arguments,
@@ -149,39 +148,28 @@ class Caller(msgspec.Struct, frozen=True):
                 answerer=answerer,
                 log_level=request.log_level,
                 is_modern=request.is_modern,
+                task=request.task,
+                answers=answers,
+                progress_token=request.progress_token,
             )
-            return box.begin(call, deliver)
-        if offers is None:
+            return self.content.box.begin(call, deliver)
+        if (offers := self.content.offers) is None:
             return None
+        params = request.arguments
+        if answers:
+            own, brought = (msgspec.json.decode(each, type=dict[str, Raw]) for each in (params, answers))
+            params = msgspec.json.encode(own | brought)
         other = RawRequest(
             request.method,
-            self._params(request, passed),
+            params,
             request.meta,
             on_progress=request.on_progress,
             client=self.asking(request),
             answerer=answerer,
             log_level=request.log_level,
-            progress_token=request.progress_token if request.task else b"",
             is_modern=request.is_modern,
         )
         return offers.begin(other, deliver)
-
-    def _params(self, request: Request, passed: Passed | None) -> bytes:
-        """All params of a request but `_meta`, with what a server gets back that asked for more."""
-        members: dict[str, object] = {}
-        if request.method == "tools/call":
-            members |= {"name": self.content.box.own(request.name), "arguments": Raw(request.arguments)}
-        elif passed is None:
-            return request.arguments
-        else:
-            members |= msgspec.json.decode(request.arguments, type=dict[str, Raw])
-        if passed is not None:
-            members["inputResponses"] = Raw(passed.responses or b"{}")
-            if passed.state is not None:
-                members["requestState"] = passed.state
-        if request.task:
-            members["task"] = Raw(request.task)
-        return msgspec.json.encode(members)
 
     def _has_schema(self, request: Request) -> bool:
         """Whether an output schema may describe what the tool answers that is called, or was for a task."""
@@ -189,13 +177,6 @@ class Caller(msgspec.Struct, frozen=True):
             return may_have_schema(self.content.box, request.name)
         named = task_named(request.arguments)
         return of_task_may_have_schema(self.content.box, self.content.offers, self.client, named)
-
-    def _is_for_offers(self, request: Request) -> bool:
-        """Return whether a call may end in a task, or be answered when one has ended that we wait for."""
-        offers, box = self.content.offers, self.content.box
-        if offers is None or request.name in box.native_names:
-            return False
-        return offers.may_hold(box.own(request.name)) or self.takes_task(request)
 
     # Its deck's own
 
@@ -227,6 +208,14 @@ def _unknown_method(method: str) -> ProtocolFault:
     """The fault of a request for something that nobody here has."""
     reply = ReplyError(METHOD_NOT_FOUND, "Method not found", msgspec.json.encode(method))
     return ProtocolFault(FaultKind.TOOL_ERROR, "Method not found", delivery=Delivery.NOT_SENT, reply=reply)
+
+
+def _answers(passed: Passed) -> bytes:
+    """What a server gets back that asked for more, one JSON object."""
+    members: dict[str, object] = {"inputResponses": Raw(passed.responses or b"{}")}
+    if passed.state is not None:
+        members["requestState"] = passed.state
+    return msgspec.json.encode(members)
 
 
 def may_have_schema(box: ToolSource, name: str) -> bool:

@@ -93,12 +93,12 @@ def resolve_tool(
 def resolve(
     catalogue: Catalogue, client: Client, method: str, params: bytes, linked: Linked = lambda *_: False
 ) -> Route | ProtocolFault:
-    """Where a request goes that is no plain call and about no task.
+    """Where a request goes that is no call of a tool, and about no task.
 
     Args:
         catalogue: what there is.
         client: who asks.
-        method: `tools/call`, `prompts/get`, `completion/complete`, or one whose params have a `uri`.
+        method: `prompts/get`, `completion/complete`, or one whose params have a `uri`.
         params: one JSON object, by the names that clients know.
         linked: knows what results have linked to.
     """
@@ -130,8 +130,6 @@ class _Resolving(Struct, frozen=True):
 
     def found(self) -> Route | ProtocolFault:
         match self.method:
-            case "tools/call":
-                return self._call()
             case "prompts/get":
                 named = self._prompt(_text(self.members.get("name")))
                 return named if isinstance(named, ProtocolFault) else self._route(*named, "name", named[2])
@@ -146,21 +144,6 @@ class _Resolving(Struct, frozen=True):
         if bytes(self.members.get(member, b"")) == encoded:
             return Route(server, key, own, self.params)
         return Route(server, key, own, msgspec.json.encode({**self.members, member: Raw(encoded)}))
-
-    def _call(self) -> Route | ProtocolFault:
-        name, sent = _text(self.members.get("name")), bytes(self.members.get("arguments", b"{}"))
-        if (place := _place(self.catalogue, name)) is None:
-            return _refused(f"there is no tool {name[:MAX_NAMED_CHARS]!r}", "unknown_tool")
-        offers, tool = place
-        if (refused := self._not_granted(offers.id, tool, Listing.TOOLS)) is not None:
-            return refused
-        found = resolve_tool(offers, tool, sent, self.client)
-        if isinstance(found, ProtocolFault):
-            return found
-        if found.params == sent:
-            return self._route(found.server, found.key, found.own, "name", found.own)
-        members = {**self.members, "name": found.own, "arguments": Raw(found.params)}
-        return Route(found.server, found.key, found.own, msgspec.json.encode(members))
 
     # Prompts
 

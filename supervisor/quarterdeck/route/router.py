@@ -16,7 +16,15 @@ from quarterdeck.fleet.workers.requests import refuse
 from quarterdeck_protocol.contract import LiveEndpoint, LiveFleet
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError
-from quarterdeck_protocol.mcp.tasks import LIST, NO_TASKS, NOTES, TaskSupport, support_of_all, task_named
+from quarterdeck_protocol.mcp.tasks import (
+    LIST,
+    NO_TASKS,
+    NOTES,
+    TaskSupport,
+    support_of_all,
+    takes_tasks,
+    task_named,
+)
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.offers import Listing, News, Offered, OfferSource, RawRequest, ResourceUpdated, ServerNote
 from quarterdeck_protocol.tools import (
@@ -218,9 +226,6 @@ class Router(ToolSource, OfferSource):
             return refuse(deliver, found)
         endpoint, route = found
         own = call if route.params is call.params else msgspec.structs.replace(call, params=route.params)
-        if call.method == "tools/call":
-            may_hold = self._catalogue.servers[route.server].may_hold(route.own)
-            return self._tasks.call(own, endpoint, route.key, deliver, may_hold=may_hold)
         if call.method.startswith("tasks/"):
             return self._tasks.begin(own, route.key, endpoint, deliver)
         return endpoint.forward(own, deliver)
@@ -234,7 +239,13 @@ class Router(ToolSource, OfferSource):
             return None
         if found.own != call.tool or found.params is not call.arguments:
             call = msgspec.structs.replace(call, tool=found.own, arguments=found.params)
-        return endpoint.begin(call, deliver)
+        offers = self._catalogue.servers[found.server]
+        wants_task = bool(call.task) or (call.answerer is not None and takes_tasks(call.answerer.capabilities))
+        takes_task = wants_task and offers.tasks.is_for(is_modern=call.is_modern)
+        may_hold = offers.may_hold(found.own)
+        if not (takes_task or may_hold or call.answers):
+            return endpoint.begin(call, deliver)
+        return self._tasks.call(_request_of(call, takes_task), endpoint, found.key, deliver, may_hold=may_hold)
 
     def _at_hand(self, tool: str) -> Catalogue:
         """The last snapshot where that says whose this tool is, else the present one."""
@@ -322,12 +333,6 @@ class Router(ToolSource, OfferSource):
         offers = catalogue.servers.get(catalogue.server_of(catalogue.own(tool)))
         return offers.tasks if offers is not None else NO_TASKS
 
-    def may_hold(self, tool: str) -> bool:
-        """See `OfferSource`."""
-        catalogue = self._at_hand(tool)
-        found = resolve_call(catalogue, tool, b"")
-        return isinstance(found, Route) and catalogue.servers[found.server].may_hold(found.own)
-
     def watch_task(self, request: RawRequest, tell: Callable[[bytes], None]) -> Callable[[], None] | None:
         """See `OfferSource`."""
         return self._tasks.watch(request, self.begin, tell)
@@ -368,3 +373,24 @@ class Router(ToolSource, OfferSource):
     def own(self, name: str) -> str:
         """See `ToolSource`."""
         return self._at_hand(name).own(name)
+
+
+def _request_of(call: RawCall, takes_task: bool) -> RawRequest:
+    """A call as a request with all its members, that of the task only where its server may make one."""
+    members: dict[str, object] = {"name": call.tool, "arguments": msgspec.Raw(call.arguments or b"{}")}
+    if call.answers:
+        members |= msgspec.json.decode(call.answers, type=dict[str, msgspec.Raw])
+    if takes_task and call.task:
+        members["task"] = msgspec.Raw(call.task)
+    return RawRequest(
+        "tools/call",
+        msgspec.json.encode(members),
+        call.meta,
+        call.timeout_s,
+        call.on_progress,
+        call.client,
+        call.answerer,
+        call.log_level,
+        call.progress_token if takes_task and call.task else b"",
+        call.is_modern,
+    )

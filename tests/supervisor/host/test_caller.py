@@ -35,6 +35,7 @@ from quarterdeck_protocol.tools import (
     RawCall,
     ToolCall,
     ToolOutcome,
+    ToolSource,
     WireResult,
 )
 
@@ -98,7 +99,7 @@ def request(method: str = "tools/call", *, is_modern: bool = True, **options: An
 
 
 def caller(
-    box: Box,
+    box: ToolSource,
     offers: OfferSource | None = None,
     answerer: Answerer | None = None,
     *,
@@ -261,26 +262,18 @@ async def test_a_newer_client_is_asked_by_a_result_as_far_as_it_can_be_asked(
         assert box.calls[0].answerer.capabilities == ABLE
 
 
-async def test_a_call_that_is_made_again_goes_under_its_own_name_with_the_answers_and_the_state() -> None:
-    """A server would be asked for a tool that only our clients know, or forget what it was doing."""
-    server = OfferServer("fs")
+async def test_a_call_that_is_made_again_brings_the_answers_and_the_state() -> None:
+    """A server would forget what it was doing."""
     box, ends = Box(ASKS), list[CallEnd]()
-    offers = Router(OfferFleet(server))
-    asks = caller(box, offers)
+    asks = caller(box)
     asks.begin(request(capabilities=ABLE), ends.append)
     assert isinstance(ends[0], WireResult)
     sealed = json.loads(ends[0].body)["requestState"]
     again = request(capabilities=ABLE, resumption=Resumption(sealed, b'{"q":{"action":"accept"}}'))
     asks.begin(msgspec.structs.replace(again, on_progress=note), ends.append)
-    await until(lambda: server.asked)
-    [asked] = server.asked
-    assert asked.method == "tools/call"
-    assert json.loads(asked.params) == {
-        "name": "long",
-        "arguments": {"a": 1.0},
-        "inputResponses": {"q": {"action": "accept"}},
-        "requestState": "mine",
-    }
+    first, asked = box.calls
+    assert (first.answers, asked.tool, asked.arguments) == (b"", "short", b'{"a":1.0}')
+    assert json.loads(asked.answers) == {"inputResponses": {"q": {"action": "accept"}}, "requestState": "mine"}
     assert (asked.meta, asked.client, asked.on_progress) == (b'{"own":1}', ADA, note)
 
 
@@ -322,32 +315,6 @@ async def test_what_is_made_again_without_a_state_of_ours_begins_nothing() -> No
     await until(lambda: ends)
     assert isinstance(ends[0], ProtocolFault)
     assert (ends[0].code, box.calls) == ("not_resumable", [])
-
-
-@pytest.mark.parametrize(
-    ("tasks", "options", "is_for_offers"),
-    [
-        (TaskSupport.EXTENDS, {}, True),
-        (TaskSupport.EXTENDS, {"capabilities": taking_tasks(b"{}")}, True),
-        (TaskSupport.EXTENDS, {"task": b"{}", "is_modern": False}, True),
-        (TaskSupport.CALLS, {"task": b"{}", "is_modern": False}, True),
-        (TaskSupport.CALLS, {"capabilities": taking_tasks(b"{}")}, False),
-        (TaskSupport.CALLS, {}, False),
-        (NO_TASKS, {"task": b"{}", "is_modern": False}, False),
-        (NO_TASKS, {"capabilities": taking_tasks(b"{}")}, False),
-        (NO_TASKS, {}, False),
-    ],
-)
-async def test_a_call_that_may_become_a_task_goes_to_who_knows_tasks(
-    tasks: TaskSupport, options: Any, *, is_for_offers: bool
-) -> None:
-    """A client's task would be nobody's; or every plain call go the longer way."""
-    server, box = OfferServer("fs", tasks=tasks), Box()
-    asks = caller(box, Router(OfferFleet(server)))
-    asks.begin(request(**options), lambda _: None)
-    assert (len(server.asked), len(box.calls)) == ((1, 0) if is_for_offers else (0, 1))
-    asks.begin(request(name="native", **options), lambda _: None)
-    assert len(server.asked) == is_for_offers
 
 
 @pytest.mark.parametrize("is_modern", [True, False])
@@ -399,9 +366,11 @@ async def test_a_result_is_cut_for_any_client_but_for_what_a_schema_describes(
 async def test_the_result_of_a_task_is_cut_by_the_schema_of_the_tool_that_was_called(*, has_schema: bool) -> None:
     """A tool would give a model as much as it likes, in the structured content of a task."""
     body = {"content": [], "structuredContent": {"a": "s" * 600}}
-    box, server, ends = Box(), older_server(result=json.dumps(body).encode()), list[CallEnd]()
-    box.graft("a__work", name="work", **({"outputSchema": {"type": "object"}} if has_schema else {}))
-    asks = caller(box, Router(OfferFleet(server)), results=KeptResults(10))
+    schema = {"outputSchema": {"type": "object"}} if has_schema else {}
+    server, ends = older_server(result=json.dumps(body).encode()), list[CallEnd]()
+    server.tools["work"] = json.dumps({"name": "work", "inputSchema": {"type": "object"}, **schema}).encode()
+    router = Router(OfferFleet(server))
+    asks = caller(router, router, results=KeptResults(10))
     asks.begin(request(name="a__work", is_modern=False, task=b"{}"), ends.append)
     await until(lambda: len(ends) == 1)
     asked = msgspec.structs.replace(request("tasks/result", is_modern=False), arguments=b'{"taskId":"1"}')

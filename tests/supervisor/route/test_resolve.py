@@ -89,7 +89,6 @@ def test_a_lone_server_is_called_by_its_tools_own_names() -> None:
         ),
         ("resources/read", {"uri": "quarterdeck+one:t:1"}, {"uri": "t:1"}),
         ("resources/subscribe", {"uri": "t:1"}, {"uri": "t:1"}),
-        ("tools/call", {"name": "one__t", "arguments": {}, "task": {}}, {"name": "t", "arguments": {}, "task": {}}),
     ],
 )
 def test_a_request_is_asked_in_its_servers_words_with_all_else_untouched(
@@ -112,7 +111,6 @@ def test_a_request_is_asked_in_its_servers_words_with_all_else_untouched(
         ("resources/read", {"uri": "x:" + "a" * MAX_URI_CHARS}, "unknown_resource"),
         ("completion/complete", {"ref": {"type": "ref/resource", "uri": "y:{x}"}}, "unknown_resource"),
         ("completion/complete", {"ref": []}, "bad_arguments"),
-        ("tools/call", {"name": "nobody__tool"}, "unknown_tool"),
     ],
 )
 def test_what_belongs_to_nobody_is_refused_with_words_of_bounded_length(method: str, params: object, code: str) -> None:
@@ -125,7 +123,7 @@ def test_what_belongs_to_nobody_is_refused_with_words_of_bounded_length(method: 
     assert (found.code, found.delivery, len(found.message) < 400) == (code, Delivery.NOT_SENT, True)
 
 
-@given(st.binary(max_size=200), st.sampled_from(["prompts/get", "resources/read", "completion/complete", "tools/call"]))
+@given(st.binary(max_size=200), st.sampled_from(["prompts/get", "resources/read", "completion/complete"]))
 def test_no_params_raise(params: bytes, method: str) -> None:
     """A client could end its carrier with one line."""
     catalogue = catalogue_of(server_of("a", "t", resources=("x:1",)), overrides={"a": overrides(hide=["x:*"])})
@@ -198,19 +196,16 @@ def overridden(*templates: str) -> Catalogue:
         ("new", [], "bad_arguments"),
     ],
 )
-def test_a_call_has_the_users_arguments_and_what_may_not_be_called_so_is_refused_by_every_way(
+def test_a_call_has_the_users_arguments_and_what_may_not_be_called_so_is_refused(
     tool: str, sent: object, expected: object
 ) -> None:
-    """Hidden for a list only, a tool would still run; or a model choose what the user fixed, by asking for a task."""
+    """Hidden for a list only, a tool would still run; or a model choose what the user fixed."""
     found = resolve_call(overridden(), f"gh__{tool}", msgspec.json.encode(sent))
-    as_task = asked(overridden(), "tools/call", {"name": f"gh__{tool}", "arguments": sent, "task": {}})
     if isinstance(found, ProtocolFault):
-        assert (found.code, as_task) == (expected, expected)
+        assert found.code == expected
     else:
         assert isinstance(found, Route)
-        name, arguments = found.own, json.loads(found.params)
-        assert (name, arguments) == expected
-        assert as_task == ("gh", {"name": name, "arguments": arguments, "task": {}})
+        assert (found.own, json.loads(found.params)) == expected
 
 
 @pytest.mark.parametrize(
@@ -309,14 +304,11 @@ class OnlyA:
         ("prompts/get", {"name": "b__p"}),
         ("resources/read", {"uri": "b:1"}),
         ("completion/complete", {"ref": {"type": "ref/prompt", "name": "b__p"}}),
-        ("tools/call", {"name": "b__tool"}),
-        ("tools/call", {"name": "b__hidden"}),
     ],
 )
 def test_a_token_reaches_nothing_of_a_server_that_it_does_not_allow(method: str, params: object) -> None:
     """A token would be worth as much as another."""
-    servers = [server_of(name, "tool", "hidden", prompts=("p",), resources=(f"{name}:1",)) for name in "ab"]
-    catalogue = catalogue_of(*servers, overrides={"b": overrides(hide=["hidden"])})
+    catalogue = catalogue_of(*(OfferServer(name, prompts=("p",), resources=(f"{name}:1",)) for name in "ab"))
     ci = Client("ci", "t", OnlyA())
     assert asked(catalogue, method, params, ci) == "not_granted"
     own = json.loads(json.dumps(params).replace("b__", "a__").replace("b:", "a:"))

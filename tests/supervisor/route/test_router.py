@@ -2,21 +2,23 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 from support.fleet.memory_fleet import FakeEndpoint, FakeFleet
-from support.tools.offer_fleet import OfferFleet, OfferServer
-from support.waiting import until
+from support.tools.offer_fleet import OfferFleet, OfferServer, Pending
+from support.waiting import turns
 
 from quarterdeck.common.tool_names import NameBudget
 from quarterdeck.config.overrides import ServerOverrides
 from quarterdeck.route.router import Router
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.mcp.tasks import TaskSupport
+from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, taking_tasks
 from quarterdeck_protocol.offers import Listing, LogLine, News, RawRequest, ResourceUpdated
+from quarterdeck_protocol.questions import Question, QuestionEnd
 from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
 
 from .test_resolve import OnlyA
@@ -70,7 +72,6 @@ async def test_a_call_looks_at_no_other_server() -> None:
     pending = router.begin(RawCall("fs__read", b"{}", b'{"a":1}', 3.0), lambda _: None)
     assert pending is not None
     pending.cancel()
-    assert not router.may_hold("git__log")
     assert fleet.by_id["fs"].begun == [RawCall("read", b"{}", b'{"a":1}', 3.0)]
     assert looked == []
 
@@ -118,8 +119,9 @@ async def test_a_task_is_its_own_clients_and_reaches_the_server_that_made_it() -
     made = b'{"task":{"taskId":"t1","status":"working"}}'
     server = OfferServer("one", result=made, tasks=TaskSupport.CALLS)
     router = Router(OfferFleet(server))
-    await ended(router, "tools/call", {"name": "one__slow", "arguments": {}, "task": {}})
-    assert params_of(server)["name"] == "slow"
+    router.begin(RawCall("one__slow", b"{}", client=ME, task=b"{}"), lambda _: None)
+    await turns()
+    assert params_of(server) == {"name": "slow", "arguments": {}, "task": {}}
     assert isinstance(await ended(router, "tasks/get", {"taskId": "t1"}), WireResult)
     assert isinstance(await ended(router, "tasks/get", {"taskId": "t1"}, Client(key="another")), ProtocolFault)
     assert router.tool_of_task(ME, "t1") == "one__slow"
@@ -194,4 +196,51 @@ async def test_what_servers_have_of_tasks_is_known_of_one_and_of_all_that_a_clie
     assert router.task_support(ME) == router.task_support(ME, "b__t") == TaskSupport.CALLS
     assert not router.task_support(ME, "a__t")
     assert not router.task_support(Client("ci", "ci", OnlyA()))
-    await until(lambda: True)
+
+
+TAKES = taking_tasks(b"{}")
+
+
+class Asked:
+    """A client that can be asked."""
+
+    bridges = False
+
+    def __init__(self, capabilities: bytes) -> None:
+        self.capabilities = capabilities
+
+    def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
+        """See `Answerer`."""
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("tasks", "options", "is_plain"),
+    [
+        (TaskSupport.EXTENDS, {"is_modern": True}, False),  # its server may refuse it without a task
+        (TaskSupport.EXTENDS, {"is_modern": True, "answerer": Asked(TAKES)}, False),
+        (TaskSupport.EXTENDS, {"task": b"{}"}, False),
+        (TaskSupport.CALLS, {"task": b"{}"}, False),
+        (TaskSupport.CALLS, {"is_modern": True, "answerer": Asked(TAKES)}, True),
+        (TaskSupport.CALLS, {}, True),
+        (NO_TASKS, {"task": b"{}"}, True),
+        (NO_TASKS, {"is_modern": True, "answerer": Asked(TAKES)}, True),
+        (NO_TASKS, {"answers": b'{"inputResponses":{},"requestState":"s"}', "is_modern": True}, False),
+        (NO_TASKS, {}, True),
+    ],
+)
+async def test_a_call_that_may_become_a_task_or_brings_answers_goes_with_all_its_members(
+    tasks: TaskSupport, options: dict[str, Any], *, is_plain: bool
+) -> None:
+    """A client's task would be nobody's, or a server forget what it did; or each plain call go the longer way."""
+    begun: list[RawCall] = []
+    server = OfferServer("fs", tasks=tasks)
+    server.begin = lambda call, _: begun.append(call) or Pending()  # type: ignore[method-assign, func-returns-value]
+    Router(OfferFleet(server)).begin(RawCall("fs__long", b'{"a":1.0}', client=ME, **options), lambda _: None)
+    assert bool(begun) is is_plain
+    if not is_plain:
+        members = json.loads(server.asked[0].params)
+        expected = {"name": "long", "arguments": {"a": 1.0}, **json.loads(options.get("answers", b"{}"))}
+        if tasks is TaskSupport.CALLS:
+            expected["task"] = {}
+        assert members == expected

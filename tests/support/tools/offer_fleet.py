@@ -13,7 +13,7 @@ from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport
 from quarterdeck_protocol.names import RemoteToolRef
 from quarterdeck_protocol.offers import Listing, News, Offered, RawRequest
 from quarterdeck_protocol.questions import Question
-from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, ToolDescriptor, WireResult
+from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, RawCall, ToolDescriptor, WireResult
 
 ERA = "2025-11-25"
 
@@ -93,6 +93,11 @@ class OfferServer:
     def task_support(self) -> TaskSupport:
         """See `LiveEndpoint`."""
         return self.tasks
+
+    def begin(self, call: RawCall, deliver: Deliver) -> PendingCall:
+        """See `LiveEndpoint`; a plain call is noted as any request."""
+        params = msgspec.json.encode({"name": call.tool, "arguments": msgspec.Raw(call.arguments)})
+        return self.forward(RawRequest("tools/call", params, client=call.client, answerer=call.answerer), deliver)
 
     def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """See `LiveEndpoint`."""

@@ -11,7 +11,6 @@ from support.clients.http_clients import listening
 from support.clients.wire_http import ENVELOPE, META, WireHttp, wired
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.task_servers import CALLS, newer_server, newer_state, older_server, older_state
-from support.tools.tool_boxes import LiveBox
 
 from quarterdeck.route.router import Router
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
@@ -34,7 +33,8 @@ ANSWERS = {
 @asynccontextmanager
 async def wire(server: OfferServer, *, is_modern: bool = False) -> AsyncIterator[WireHttp]:
     """A connection to a host of this server, greeted."""
-    async with listening(LiveBox(), offers=Router(OfferFleet(server))) as url:
+    router = Router(OfferFleet(server))
+    async with listening(router, offers=router) as url:
         host, port = url.split("/")[2].split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         connection = WireHttp(url, reader, writer)
@@ -124,7 +124,8 @@ async def test_an_older_clients_stream_tells_how_far_its_own_task_is_once_the_ca
     """A client would see nothing of what takes long, for the call's own stream has ended; or what is another's."""
     server = older_server()
     fleet = OfferFleet(server)
-    async with listening(LiveBox(), offers=Router(fleet)) as url, AsyncExitStack() as stack:
+    router = Router(fleet)
+    async with listening(router, offers=router) as url, AsyncExitStack() as stack:
         streams: dict[str, WireHttp] = {}
         for task in "12":
             session = await stack.enter_async_context(wired(url))

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from support.clients.mcp_clients import ENVELOPE, LEGACY
 from support.tools.offer_fleet import OfferFleet, OfferServer
-from support.tools.tool_boxes import LiveBox
 
 from quarterdeck.host.budget.kept_results import KeptResults
 from quarterdeck.host.provider import create_provider_host
@@ -40,7 +39,8 @@ async def client_of(
     """A greeted client of a host that shows what these servers have."""
     fleet = OfferFleet(*servers)
     leave = results.leave if results is not None else lambda _: None
-    host = create_provider_host(LiveBox(), offers=Router(fleet), results=results, on_ended=leave)
+    router = Router(fleet)
+    host = create_provider_host(router, offers=router, results=results, on_ended=leave)
     async with served(host) as client:
         if era == "modern":
             client.meta = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": able or {}}

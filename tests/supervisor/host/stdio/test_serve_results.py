@@ -11,7 +11,6 @@ from support.clients.http_clients import listening
 from support.clients.wire_http import ENVELOPE, META, WireHttp, wired
 from support.tools.offer_fleet import OfferFleet
 from support.tools.task_servers import newer_server, newer_state, older_server, older_state
-from support.tools.tool_boxes import LiveBox
 from support.waiting import until
 
 from quarterdeck.host.budget.kept_results import SCHEME, KeptResults
@@ -93,7 +92,7 @@ async def test_the_result_of_a_task_is_cut_over_http_and_is_its_clients_alone(er
     token = add_grant(tmp_path / "tokens.json", lambda digest: Grant(name="b", digest=digest, created_at=now), now)
     offers = Router(OfferFleet(server_of(era)))
     kept = {"results": results, "token": owner, "tokens": tmp_path / "tokens.json"}
-    async with listening(LiveBox(), offers=offers, **kept) as url, wired(url) as wire, wired(url) as other:
+    async with listening(offers, offers=offers, **kept) as url, wired(url) as wire, wired(url) as other:
         wire.headers["Authorization"] = f"Bearer {owner}"
         other.headers["Authorization"] = f"Bearer {token if era == 'modern' else owner}"
         for each in (wire, other):

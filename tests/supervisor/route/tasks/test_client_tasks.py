@@ -18,7 +18,7 @@ from quarterdeck_protocol.mcp.client.task_tokens import TaskProgress
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, PROGRESS, RELATED, TaskSupport, taking_tasks
 from quarterdeck_protocol.offers import News, RawRequest, ServerNote
 from quarterdeck_protocol.questions import Question
-from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, WireResult
+from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, RawCall, WireResult
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,13 @@ def server(name: str, **options: Any) -> OfferServer:
 async def end_of(offerings: Router, method: str, client: Client, answerer: Any = None, **params: Any) -> CallEnd:
     """How a request ends."""
     ends: list[CallEnd] = []
-    offerings.begin(RawRequest(method, msgspec.json.encode(params), client=client, answerer=answerer), ends.append)
+    asked: RawCall | RawRequest = RawRequest(method, msgspec.json.encode(params), client=client, answerer=answerer)
+    if method == "tools/call":
+        name, arguments, task = params["name"], msgspec.json.encode(params["arguments"]), params.get("task")
+        is_modern = answerer is not None and not answerer.bridges
+        wish = b"" if task is None else msgspec.json.encode(task)
+        asked = RawCall(name, arguments, client=client, answerer=answerer, task=wish, is_modern=is_modern)
+    offerings.begin(asked, ends.append)
     async with asyncio.timeout(20):
         while not ends:
             await turns(1)

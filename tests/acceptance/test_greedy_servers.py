@@ -87,7 +87,7 @@ async def test_updates_without_end_reach_those_who_asked_and_leave_room_for_answ
     """They would fill the link, and a client's stream."""
     async with opened(hostile("update_flood")) as endpoint:
         news: list[News] = []
-        endpoint.exchange.tell_news = news.append
+        endpoint.tell_news = news.append
         request = RawRequest("resources/subscribe", b'{"uri":"f:mine"}', client=ME)
         with anyio.fail_after(BACKSTOP_S):
             await ended(partial(endpoint.subscribe, request))

@@ -254,7 +254,7 @@ async def _opened(
         for method in changes.notifications(partial(list_of, endpoint)):
             told.put(method, b"")
 
-    endpoint.exchange.hear(on_news, _ignore)
+    endpoint.hear(on_news, _ignore)
     await endpoint.open()
     await endpoint.list_tools()
     on_change()

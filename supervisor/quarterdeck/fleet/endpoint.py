@@ -29,19 +29,14 @@ from quarterdeck_protocol.contract import (
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.frames import (
     CLOSE_GRACE_S,
-    Asked,
     Close,
-    Listening,
-    Log,
-    Note,
     Quarantined,
     ServerCard,
     ServerStart,
-    Updated,
 )
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, support_of
 from quarterdeck_protocol.offers import ListAnnounced, Listing, Offered, RawRequest
-from quarterdeck_protocol.tools import Client, Deliver, PendingCall, RawCall, Report
+from quarterdeck_protocol.tools import Deliver, PendingCall, RawCall, Report
 from quarterdeck_sandbox import Caught, Receipt
 
 from .exchange.exchange import Exchange
@@ -57,7 +52,7 @@ CLOSE_S: Final = 3 * CLOSE_GRACE_S + 1.0
 _log = logging.getLogger("quarterdeck.fleet")
 
 
-class ServerEndpointImpl:
+class ServerEndpointImpl(Exchange):
     """The one implementation of `ServerEndpoint`; made by `create_server_endpoint`.
 
     Attributes:
@@ -68,10 +63,10 @@ class ServerEndpointImpl:
         confined: what confines its process, kept when that is gone; None while there is none of ours.
         patience: how many times its usual deadline connecting may take; set before `open`.
         is_installing: whether its command has to fetch the program first, as far as its maker knows.
-        exchange: what passes between clients and the server.
     """
 
     def __init__(self, config: ServerConfig, session: Session) -> None:
+        super().__init__(config)
         self.config: Final = config
         self._session = session
         self.phase = EndpointPhase.IDLE
@@ -85,9 +80,8 @@ class ServerEndpointImpl:
             config,
             is_wanted=lambda: self.phase is EndpointPhase.READY,
             on_change=self._notify,
-            on_same=lambda listing: self.exchange.tell_news(ListAnnounced(config.id, listing)),
+            on_same=lambda listing: self.tell_news(ListAnnounced(config.id, listing)),
         )
-        self.exchange = Exchange(config)
         self._outcome: asyncio.Future[ProtocolFault | None] | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._watchers: Final = Watchers(config.id, _log)
@@ -98,11 +92,11 @@ class ServerEndpointImpl:
         """Speak the modern era with a process that speaks both; call this before `open`."""
         self._session.newer_first = True
 
-    def follow(self, earlier: "ServerEndpointImpl") -> None:
+    def follow(self, earlier: Exchange) -> None:
         """Be the next generation of a server: what that has listed is known, where its configuration is the same."""
-        if earlier.config == self.config:
+        if isinstance(earlier, ServerEndpointImpl) and earlier.config == self.config:
             self._lists.follow(earlier._lists)  # noqa: SLF001 - of its own kind
-        self.exchange.follow(earlier.exchange)
+        super().follow(earlier)
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` after each change of phase or tools; returns what unregisters it."""
@@ -143,7 +137,7 @@ class ServerEndpointImpl:
         if fault is None:
             self._ready_at = time.monotonic()
             self._step(PhaseStep.CONNECTED)
-            self._start("renew", self.exchange.renew())
+            self._start("renew", self.renew())
         elif self.phase is EndpointPhase.CONNECTING:
             self.fault = fault
             self._step(PhaseStep.FAILED)
@@ -164,7 +158,7 @@ class ServerEndpointImpl:
             self._task_support = support_of(msgspec.json.decode(card.capabilities))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             handle.violated("a server whose capabilities cannot be read")
-        self.exchange.greeted(handle, card)
+        self.greeted(handle, card)
         self.card = card
         if handle.lost is not None:
             return self._at_connect(ProtocolFault.from_record(handle.lost))
@@ -219,9 +213,8 @@ class ServerEndpointImpl:
 
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
         """Start a call by the server's own name for the tool; None unless the endpoint is ready and offers it."""
-        if self.phase is not EndpointPhase.READY or not self.config.tools.admits(call.tool):
-            return None
-        return self.exchange.begin(call, deliver)
+        is_there = self.phase is EndpointPhase.READY and self.config.tools.admits(call.tool)
+        return super().begin(call, deliver) if is_there else None
 
     async def call(
         self,
@@ -266,24 +259,12 @@ class ServerEndpointImpl:
     def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """See `LiveEndpoint`."""
         is_ready = self.phase is EndpointPhase.READY
-        return self.exchange.forward(request, deliver) if is_ready else refuse(deliver, self._not_connected())
-
-    def unsubscribe(self, client: Client, uri: str) -> None:
-        """See `LiveEndpoint`."""
-        self.exchange.unsubscribe(client, uri)
-
-    def set_level(self, client: Client, level: str) -> None:
-        """See `LiveEndpoint`."""
-        self.exchange.set_level(client, level)
-
-    def leave(self, client: Client) -> None:
-        """See `LiveEndpoint`."""
-        self.exchange.leave(client)
+        return super().forward(request, deliver) if is_ready else refuse(deliver, self._not_connected())
 
     def tell(self, method: str, params: bytes = b"{}") -> None:
         """See `LiveEndpoint`."""
         if self.phase is EndpointPhase.READY:
-            self.exchange.tell(method, params)
+            super().tell(method, params)
 
     @property
     def is_busy(self) -> bool:
@@ -296,18 +277,6 @@ class ServerEndpointImpl:
         """See `WorkerListener`: take it anew, soon."""
         if self.phase is EndpointPhase.READY:
             self._lists.on_changed(kind, self._ready_handle(), self._start)
-
-    def on_news(self, news: Log | Note | Updated | Listening, body: bytes) -> None:
-        """See `WorkerListener`."""
-        self.exchange.on_news(news, body)
-
-    def on_asked(self, asked: Asked, params: bytes) -> None:
-        """See `WorkerListener`."""
-        self.exchange.on_asked(asked, params)
-
-    def on_ask_ended(self, ask_id: int) -> None:
-        """See `WorkerListener`."""
-        self.exchange.on_ask_ended(ask_id)
 
     def on_unauthorized(self, scopes: tuple[str, ...] | None) -> None:
         """See `WorkerListener`."""
@@ -334,7 +303,7 @@ class ServerEndpointImpl:
         if self.phase is EndpointPhase.READY:
             self.fault = ProtocolFault.from_record(fault)
             self._lists.stop()
-            self.exchange.stop()
+            self.stop()
             self._step(PhaseStep.LOST)
             self._start("release", self._session.end())
             self._notify()
@@ -344,7 +313,7 @@ class ServerEndpointImpl:
     async def close(self) -> None:
         """See `ServerEndpoint`."""
         self._lists.stop()
-        self.exchange.stop()
+        self.stop()
         match self.phase:
             case EndpointPhase.IDLE:
                 self._step(PhaseStep.CLOSE)

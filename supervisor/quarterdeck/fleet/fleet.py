@@ -278,7 +278,7 @@ class ServerFleetImpl(SupervisedFleet):
                 if earlier is not None:
                     endpoint.follow(earlier)
                 self._endpoints[server] = endpoint
-                endpoint.exchange.hear(self._news.tell, self.queue(server).note_question)
+                endpoint.hear(self._news.tell, self.queue(server).note_question)
                 if self.queue(server).prefers_newer:
                     endpoint.prefer_newer()
                 endpoint.patience = patience

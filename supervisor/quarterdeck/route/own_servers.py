@@ -277,7 +277,7 @@ def _era(endpoint: ServerEndpointImpl) -> str:
 async def _speaks_newer(endpoint: ServerEndpointImpl) -> bool:
     """Return whether a legacy process shows that it knows the modern era."""
     ended: asyncio.Future[CallEnd] = asyncio.get_running_loop().create_future()
-    endpoint.exchange.ask_era(lambda end: None if ended.done() else ended.set_result(end), ASK_ERA_S)
+    endpoint.ask_era(lambda end: None if ended.done() else ended.set_result(end), ASK_ERA_S)
     end = await ended
     return isinstance(end, ProtocolFault) and end.reply is not None and end.reply.code in ANOTHER_ERA
 

@@ -135,10 +135,6 @@ class FakeEndpoint:
     def status(self) -> EndpointStatus:
         return EndpointStatus(self.config.id, self.phase, len(self._tools), self.fault)
 
-    @property
-    def exchange(self) -> "FakeEndpoint":
-        return self
-
     def ask_era(self, deliver: Deliver, timeout_s: float) -> None:
         """Answer as a legacy server, or refuse with the code `refuses_newer`."""
         self.asked_era += 1

@@ -1,6 +1,6 @@
 """What passes between clients and one greeted server: calls and requests, its news, and what it asks back.
 
-Above it the endpoint, which says when the server is there; below it one worker.
+The part of an endpoint below which there is one worker; `endpoint` says when the server is there.
 """
 
 import logging
@@ -59,11 +59,11 @@ class Exchange:
     def __init__(self, config: ServerConfig) -> None:
         """Nothing passes yet."""
         self._config = config
-        self._handle: WorkerHandle | None = None
+        self._peer: WorkerHandle | None = None
         self._is_modern = False
         self._questions = OpenQuestions(config.id)
         self._standing = Standing(config)
-        self._tasks = ServerTasks(config)
+        self._owners = ServerTasks(config)
         self.tell_news: TakeNews = lambda _: None
 
     @property
@@ -74,7 +74,7 @@ class Exchange:
     def follow(self, earlier: "Exchange") -> None:
         """Be the next generation's: what is wanted is wanted still."""
         self._standing.wishes = earlier.wishes
-        self._tasks.follow(earlier._tasks)  # noqa: SLF001 - of its own kind
+        self._owners.follow(earlier._owners)  # noqa: SLF001 - of its own kind
 
     def hear(self, tell_news: TakeNews, on_question: Callable[[Client], None]) -> None:
         """Report notifications, and a legacy server's questions with a client that has a request in progress there."""
@@ -83,7 +83,7 @@ class Exchange:
 
     def greeted(self, handle: WorkerHandle, card: ServerCard) -> None:
         """The server is there."""
-        self._handle = handle
+        self._peer = handle
         self._is_modern = is_modern(card.era)
         self._standing.greeted(handle, card)
 
@@ -95,16 +95,16 @@ class Exchange:
         """Ask nothing more of the server, nor of anybody for it."""
         self._standing.stop()
         self._questions.withdraw_all()
-        self._tasks.stop()
+        self._owners.stop()
 
     # What clients want; of a greeted server
 
-    def begin(self, call: RawCall, deliver: Deliver) -> PendingCall:
+    def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
         """Start a call."""
         handle = self._greeted
         if not self._is_modern:
             return begin_call(handle, self._config, call, self._questions, deliver)
-        deliver = self._tasks.watched(call, deliver, is_modern=True)
+        deliver = self._owners.watched(call, deliver, is_modern=True)
         if call.answerer is None or not call.answerer.bridges:
             return begin_call(handle, self._config, call, None, deliver)
         driven = DrivenRequest(self._config, as_request(call), self._begin_round, deliver)
@@ -117,9 +117,9 @@ class Exchange:
         if (problem := self._problem(request)) is not None:
             return refuse(deliver, problem)
         if request.method == "tools/call":
-            deliver = self._tasks.watched(request, deliver, is_modern=self._is_modern)
+            deliver = self._owners.watched(request, deliver, is_modern=self._is_modern)
         elif request.method.startswith("tasks/"):
-            taken = self._tasks.begin(request, deliver, is_modern=self._is_modern)
+            taken = self._owners.begin(request, deliver, is_modern=self._is_modern)
             if isinstance(taken, ProtocolFault):
                 return refuse(deliver, taken)
             deliver = taken
@@ -149,7 +149,7 @@ class Exchange:
     def leave(self, client: Client) -> None:
         """See `LiveEndpoint`; at any time."""
         self._standing.leave(client)
-        self._tasks.leave(client)
+        self._owners.leave(client)
 
     def tell(self, method: str, params: bytes) -> None:
         """See `LiveEndpoint`."""
@@ -160,15 +160,15 @@ class Exchange:
 
     def on_news(self, news: Log | Note | Updated | Listening, body: bytes) -> None:
         """See `WorkerListener`."""
-        if self._handle is None:
+        if self._peer is None:
             return
         if isinstance(news, Listening):
             self._standing.listening(news.count)
             return
         try:
-            told = news_of(self._config.id, news, body, self._whose(self._handle, news, body))
+            told = news_of(self._config.id, news, body, self._whose(self._peer, news, body))
         except BodyError as error:
-            self._handle.violated(f"news that may not be passed on: {error}")
+            self._peer.violated(f"news that may not be passed on: {error}")
             return
         if isinstance(told, LogLine):
             level = logging.WARNING if told.level in SERIOUS else logging.DEBUG
@@ -180,14 +180,14 @@ class Exchange:
 
     def on_asked(self, asked: Asked, params: bytes) -> None:
         """See `WorkerListener`."""
-        if self._handle is None:
+        if self._peer is None:
             return
         try:
             check_object(params, max_bytes=MAX_ASK_BYTES)
         except BodyError as error:
-            self._handle.violated(f"a question that may not be passed on: {error}")
+            self._peer.violated(f"a question that may not be passed on: {error}")
             return
-        self._questions.ask(self._handle, asked.ask_id, asked.method, params)
+        self._questions.ask(self._peer, asked.ask_id, asked.method, params)
 
     def on_ask_ended(self, ask_id: int) -> None:
         """See `WorkerListener`."""
@@ -197,8 +197,8 @@ class Exchange:
 
     @property
     def _greeted(self) -> WorkerHandle:
-        assert self._handle is not None
-        return self._handle
+        assert self._peer is not None
+        return self._peer
 
     def _begin_round(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         return begin_forward(self._greeted, self._config, request, None, deliver)
@@ -206,7 +206,7 @@ class Exchange:
     def _whose(self, handle: WorkerHandle, news: Log | Note | Updated, body: bytes) -> frozenset[str]:
         """The clients that it may be meant for, by address."""
         if isinstance(news, Note) and news.method in NOTES:
-            return self._tasks.owner_of_note(body)
+            return self._owners.owner_of_note(body)
         if isinstance(news, Updated):
             return self.wishes.holders_of(news.uri)
         return frozenset(asker.client.address for _, asker in handle.under_way())

@@ -41,7 +41,7 @@ async def ready(card: ServerCard = OLDER) -> AsyncIterator[tuple[Stage, ServerEn
     """A ready endpoint, and the news that it tells."""
     async with stage(READY, card=card) as played:
         news: list[News] = []
-        played.endpoint.exchange.tell_news = news.append
+        played.endpoint.tell_news = news.append
         yield played, played.endpoint, news
 
 
@@ -99,7 +99,7 @@ async def test_a_server_is_asked_for_its_eras_with_a_request_that_every_older_on
 ) -> None:
     """A hundred lines about a method that no client asked for would be the last that an older server wrote."""
     async with ready() as (played, endpoint, _):
-        Waiter(partial(endpoint.exchange.ask_era, timeout_s=5.0))
+        Waiter(partial(endpoint.ask_era, timeout_s=5.0))
         frame, _ = await played.worker.next(Forward)
     assert frame.method == "ping"
     asked = {"jsonrpc": "2.0", "id": 1, "method": frame.method, "params": {"_meta": json.loads(frame.meta)}}
@@ -279,7 +279,7 @@ async def test_a_subscription_that_the_server_refuses_is_none() -> None:
         assert isinstance(fault, ProtocolFault)
         played.worker.says(Updated("file:///a"))
         await turns()
-        assert (news, endpoint.exchange.wishes.uris) == ([], ())
+        assert (news, endpoint.wishes.uris) == ([], ())
 
 
 @pytest.mark.parametrize("params", [b"{}", b'{"uri":7}', b"[]", b'{"uri":"no uri"}'])
@@ -383,7 +383,7 @@ async def test_the_next_generation_is_asked_for_what_is_wanted_still(card: Serve
         endpoint.set_level(ME, "error")
         async with stage(EndpointPhase.IDLE, STDIO, card=card) as second:
             news: list[News] = []
-            second.endpoint.exchange.tell_news = news.append
+            second.endpoint.tell_news = news.append
             second.endpoint.follow(endpoint)
             await second.endpoint.open()
             if card is OLDER:

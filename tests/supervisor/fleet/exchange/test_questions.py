@@ -118,7 +118,7 @@ async def test_a_question_that_may_be_of_two_clients_is_refused_and_remembered()
     """One client's user would be asked for another's call."""
     async with ready() as played:
         asked: list[Client] = []
-        played.endpoint.exchange.hear(lambda _: None, asked.append)
+        played.endpoint.hear(lambda _: None, asked.append)
         mine, theirs = Answering(), Answering()
         await calls(played, mine)
         await calls(played, theirs, OTHER)

@@ -69,7 +69,7 @@ async def test_an_older_server_is_asked_for_what_a_client_wants_and_told_when_no
         played.endpoint.leave(OTHER)
         _, params = await asked(played, "resources/unsubscribe")
         assert params == {"uri": "x:1"}
-        assert played.endpoint.exchange.wishes.uris == ()
+        assert played.endpoint.wishes.uris == ()
 
 
 async def test_a_subscription_that_the_server_refuses_is_none() -> None:
@@ -80,7 +80,7 @@ async def test_a_subscription_that_the_server_refuses_is_none() -> None:
         played.worker.fail(frame, FaultRecord(FaultKind.TOOL_ERROR, "no", "reply_error"))
         await until(lambda: ends)
         assert isinstance(ends[0], ProtocolFault)
-        assert played.endpoint.exchange.wishes.uris == ()
+        assert played.endpoint.wishes.uris == ()
 
 
 @pytest.mark.parametrize("uri", [7, None, "", "no scheme", "x:\n1"])
@@ -100,9 +100,9 @@ async def test_a_newer_server_listens_once_for_all_that_is_wanted() -> None:
         assert await listened(played) == ["x:1", "x:2"]
         await turns()
         assert (first, second) == ([], []), "it has not said yet that it listens"
-        played.endpoint.exchange._standing.listening(1)
+        played.endpoint._standing.listening(1)
         assert first == [], "that was another question"
-        played.endpoint.exchange._standing.listening(2)
+        played.endpoint._standing.listening(2)
         assert all(isinstance(each[0], WireResult) for each in (first, second))
         played.endpoint.leave(ME)
         assert await listened(played) == ["x:2"]
@@ -133,9 +133,9 @@ async def test_whoever_waits_when_the_server_ends_is_told() -> None:
     async with ready(NEWER) as played:
         ends = subscribe(played, "x:1")
         await listened(played)
-        played.endpoint.exchange.stop()
+        played.endpoint.stop()
         assert isinstance(ends[0], WireResult)
-        assert played.endpoint.exchange.wishes.uris == ("x:1",)
+        assert played.endpoint.wishes.uris == ("x:1",)
 
 
 async def test_the_lowest_level_that_anybody_wants_is_told_and_no_more_often_than_it_is_answered() -> None:

@@ -155,7 +155,7 @@ async def test_news_of_a_task_is_for_its_own_client() -> None:
     """Everybody would be told what one client's task came to."""
     async with ready() as played:
         news: list[News] = []
-        played.endpoint.exchange.tell_news = news.append
+        played.endpoint.tell_news = news.append
         await begun(played, "1")
         for body in (b'{"taskId":"1"}', b'{"taskId":"2"}', b'{"taskId":7}', b""):
             played.worker.says(Note("notifications/tasks/status"), body)

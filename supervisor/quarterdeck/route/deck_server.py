@@ -187,15 +187,15 @@ class DeckServer(LiveEndpoint):
             return self.not_ready()
         endpoint = self.endpoint
         ready = endpoint if endpoint is not None and is_usable_phase(endpoint.phase) else None
+        if verdict.admits(wish, ready, is_coming=False) is Admission.NOW:
+            return ready  # as nearly every call: whether it is coming makes no difference then, and costs time
         match verdict.admits(wish, ready, is_coming=self._is_coming):
             case ProtocolFault() as fault:
                 return fault
             case Admission.NOT_READY:
                 return self.not_ready()
-            case Admission.LATER:
+            case _:
                 return None
-            case Admission.NOW:
-                return ready
 
     async def _awaited(self, call: ServerCall) -> ServerEndpointImpl | ProtocolFault:
         """Where a call may be made when that is known, or that it took too long."""

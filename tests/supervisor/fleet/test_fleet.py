@@ -7,7 +7,6 @@ import pytest
 from support.fleet.workers import CARD, PlayedSession
 from support.waiting import turns
 
-from quarterdeck_protocol.configs import BridgeConfig, StdioServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.link.frames import Close, List, Open
 
@@ -69,13 +68,6 @@ async def test_a_server_that_cannot_list_is_ready_without_tools(
         assert made.fleet.status()["a"].list_fault is not None
 
 
-async def test_nothing_to_start_is_settled_at_once(runtime: PretendRuntime) -> None:
-    """An empty configuration would hang."""
-    async with played_fleet(runtime) as made:
-        await made.fleet.start(BridgeConfig())
-        assert dict(made.fleet.status()) == {}
-
-
 async def test_a_start_can_be_left_to_itself(runtime: PretendRuntime) -> None:
     """`serve` would not answer before its slowest server does."""
     async with played_fleet(runtime) as made:
@@ -88,35 +80,6 @@ async def test_a_start_can_be_left_to_itself(runtime: PretendRuntime) -> None:
         request, _ = await session.worker.next(Open)
         session.worker.answer(request, msgspec.json.encode(CARD))
         assert await made.fleet.settled(None)
-
-
-async def test_the_last_of_a_duplicate_id_is_the_one_that_starts(runtime: PretendRuntime) -> None:
-    """A superseded server would run."""
-    async with played_fleet(runtime) as made:
-        first, last = (StdioServerConfig(id="a", command=command) for command in ("old", "new"))
-        await made.fleet.start(BridgeConfig(servers=(first, last)))
-        assert [endpoint.config for endpoint in made.fleet.endpoints()] == [last]
-        assert len(made.sessions["a"]) == 1
-
-
-async def test_starting_again_closes_the_old_generation_first(runtime: PretendRuntime) -> None:
-    """Two copies of a server would run side by side."""
-    async with played_fleet(runtime) as made:
-        await made.fleet.start(config("a", "b"))
-        [old] = made.sessions["a"]
-        del old.worker.rules[Close]
-        again = asyncio.ensure_future(made.fleet.start(config("a")))
-        request, _ = await old.worker.next(Close)
-        await turns()
-        assert len(made.sessions["a"]) == 1
-        old.worker.answer(request, b"{}")
-        old.worker.dies(0)
-        await again
-        assert len(made.sessions["a"]) == 2
-        assert made.phases() == {"a": READY}
-        assert made.fleet.endpoint("b") is None
-        assert made.sessions["b"][0].ended == 1
-        assert runtime.most == 1
 
 
 async def test_whoever_waits_for_a_start_that_was_replaced_is_told_so(runtime: PretendRuntime) -> None:

@@ -6,19 +6,15 @@ import pytest
 from support.waiting import turns
 
 from quarterdeck_protocol.configs import BridgeConfig
-from quarterdeck_protocol.link.frames import Close
 
 from .played_fleets import (
     CLOSED,
-    CLOSING,
     CONNECTING,
-    IDLE,
     READY,
     PretendRuntime,
     config,
     hangs,
     played_fleet,
-    refuses,
 )
 
 pytestmark = pytest.mark.anyio
@@ -40,94 +36,6 @@ async def test_only_what_changed_restarts(runtime: PretendRuntime) -> None:
         assert (made.sessions["b"][0].ended, made.sessions["c"][0].ended) == (1, 1)
         assert [status.restarts for status in made.fleet.status().values()] == [0, 0, 0]
         assert made.fleet.config is wanted
-
-
-async def test_a_server_that_was_left_alone_keeps_its_past_and_its_watchers(runtime: PretendRuntime) -> None:
-    """`ps` would forget its restarts, or its next death would go unnoticed."""
-    async with played_fleet(runtime) as made:
-        await made.fleet.start(config("a"))
-        made.sessions["a"][0].worker.dies()
-        await made.until(lambda: made.fleet.status()["a"].restarts == 1 and made.phases()["a"] is READY)
-        fault = made.fleet.last_fault("a")
-        await made.fleet.reconfigure(config("b", "a"))
-        assert made.fleet.last_fault("a") is fault is not None
-        made.sessions["a"][1].worker.dies()
-        await made.until(lambda: made.fleet.status()["a"].restarts == 2 and made.phases()["a"] is READY)
-
-
-async def test_the_old_one_is_gone_before_the_new_one_starts(runtime: PretendRuntime) -> None:
-    """Both would run on the same files."""
-    async with played_fleet(runtime) as made:
-        await made.fleet.start(config("a"))
-        [old] = made.sessions["a"]
-        del old.worker.rules[Close]
-        await made.fleet.reconfigure(config("a", a="second"))
-        request, _ = await old.worker.next(Close)
-        assert made.phases() == {"a": CLOSING}
-        await made.fleet.reconfigure(config("a", a="third"))
-        await turns()
-        assert len(made.sessions["a"]) == 1
-        old.worker.answer(request, b"{}")
-        old.worker.dies(0)
-        await made.until(lambda: made.phases() == {"a": READY})
-        [endpoint] = made.fleet.endpoints()
-        assert endpoint.config in config("a", a="third").servers
-        assert len(made.sessions["a"]) == 2
-
-
-async def test_a_server_that_comes_back_while_it_closes_starts_again(runtime: PretendRuntime) -> None:
-    """An edit that is undone at once would cost the server, or show the one that is going as the present one."""
-    async with played_fleet(runtime) as made:
-        await made.fleet.start(config("a"))
-        [old] = made.sessions["a"]
-        del old.worker.rules[Close]
-        await made.fleet.reconfigure(BridgeConfig())
-        assert made.phases() == {}
-        await made.fleet.reconfigure(config("a"))
-        assert made.phases() == {"a": IDLE}
-        assert made.fleet.endpoint("a") is None
-        request, _ = await old.worker.next(Close)
-        old.worker.answer(request, b"{}")
-        old.worker.dies(0)
-        await made.until(lambda: made.phases() == {"a": READY})
-        assert made.fleet.status()["a"].restarts == 0
-
-
-async def test_a_server_that_was_given_up_is_tried_again_only_when_it_changed(runtime: PretendRuntime) -> None:
-    """A repaired row would need a second command, or each save would start every broken server."""
-    async with played_fleet(runtime) as made:
-        made.prepare["a"] = refuses
-        await made.fleet.start(config("a"))
-        await made.fleet.reconfigure(config("a", "b"))
-        await made.until(lambda: made.phases()["b"] is READY)
-        assert len(made.sessions["a"]) == 1
-        del made.prepare["a"]
-        await made.fleet.reconfigure(config("a", "b", a="repaired"))
-        await made.until(lambda: made.phases() == {"a": READY, "b": READY})
-        assert made.fleet.last_fault("a") is None
-
-
-async def test_a_first_start_settles_with_the_servers_that_are_there_now(runtime: PretendRuntime) -> None:
-    """Deleting the row of a server that hangs would not help who waits for it."""
-    async with played_fleet(runtime) as made:
-        made.prepare["slow"] = hangs
-        starting = asyncio.ensure_future(made.fleet.start(config("slow", "a")))
-        await made.until(lambda: made.phases() == {"slow": CONNECTING, "a": READY})
-        assert not starting.done()
-        await made.fleet.reconfigure(config("a", "b"))
-        assert not await made.fleet.settled(0.0)
-        await starting
-        assert made.phases() == {"a": READY, "b": READY}
-        assert await made.fleet.settled(0.0)
-
-
-async def test_what_comes_later_does_not_unsettle_the_fleet(runtime: PretendRuntime) -> None:
-    """Each new server would make clients wait for their list of tools again."""
-    async with played_fleet(runtime) as made:
-        await made.fleet.start(config("a"))
-        made.prepare["slow"] = hangs
-        await made.fleet.reconfigure(config("a", "slow"))
-        assert await made.fleet.settled(0.0)
 
 
 async def test_without_a_start_a_configuration_is_one(runtime: PretendRuntime) -> None:

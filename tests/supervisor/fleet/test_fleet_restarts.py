@@ -28,7 +28,6 @@ from .played_fleets import (
     config,
     hangs,
     played_fleet,
-    refuses,
 )
 
 pytestmark = pytest.mark.anyio
@@ -112,24 +111,6 @@ async def test_a_server_that_keeps_dying_is_left_alone_and_says_why(runtime: Pre
         await made.fleet.restart("a")
         await made.until(lambda: made.phases()["a"] is READY)
         assert made.fleet.status()["a"].fault is None
-
-
-async def test_a_server_can_be_restarted_by_hand_in_any_phase(runtime: PretendRuntime) -> None:
-    """A user could not help a stuck server."""
-    async with played_fleet(runtime) as made:
-        made.prepare["a"] = hangs
-        await made.fleet.begin_start(config("a"))
-        await made.until(lambda: "a" in made.sessions)
-        made.prepare["a"] = refuses
-        await made.fleet.restart("a")
-        await made.until(lambda: made.phases()["a"] is FAULTED)
-        del made.prepare["a"]
-        await made.fleet.restart("a")
-        await made.until(lambda: made.phases()["a"] is READY)
-        await made.fleet.restart("a")
-        await made.until(lambda: len(made.sessions["a"]) == 4 and made.phases()["a"] is READY)
-        with pytest.raises(KeyError):
-            await made.fleet.restart("nobody")
 
 
 async def test_a_server_that_waits_to_be_started_again_shows_its_last_fault(runtime: PretendRuntime) -> None:

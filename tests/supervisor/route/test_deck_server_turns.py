@@ -1,15 +1,11 @@
 """Calls of many clients before one server: who is served when, and what those that wait are told."""
 
 import asyncio
-import json
-from functools import partial
 
 import pytest
-from support.fleet.memory_fleet import call_result
 from support.trust.approvals import Bench, ToldEndpoint, bench, stdio
 from support.waiting import turns
 
-from quarterdeck.fleet.core import turns as turns_module
 from quarterdeck.fleet.core.turns import WIDTH
 from quarterdeck.route.deck_server import DeckServer
 from quarterdeck.route.deck_servers import DeckServers
@@ -36,46 +32,6 @@ async def silent(at: Bench) -> tuple[ToldEndpoint, DeckServer]:
     return endpoint, gate
 
 
-async def test_calls_of_many_clients_are_begun_in_turn_and_none_is_left_out() -> None:
-    """One client's flood would be served whole before another's second call."""
-    async with bench() as at:
-        endpoint = ToldEndpoint(stdio(), a="one")
-        answers: dict[str, asyncio.Event] = {}
-
-        async def answer(_: str, arguments: object) -> object:
-            assert isinstance(arguments, dict)
-            await answers.setdefault(arguments["n"], asyncio.Event()).wait()
-            return call_result({"content": []})
-
-        endpoint.answer = answer  # type: ignore[assignment]
-        await at.runs(endpoint)
-        box, told = Router(at.servers), dict[str, CallEnd]()
-
-        def ask(client: str, number: int) -> None:
-            name = f"{client}{number}"
-            call = RawCall("fs__a", b'{"n":"%s"}' % name.encode(), client=Client(client, client))
-            assert box.begin(call, partial(told.__setitem__, name)) is not None
-
-        for number in range(WIDTH + 4):
-            ask("flood", number)
-        for number in range(3):
-            ask("calm", number)
-        await turns()
-        begun = [json.loads(call.arguments)["n"] for call in endpoint.begun]
-        assert begun == [*(f"flood{number}" for number in range(WIDTH)), "calm0"]
-        for name in ("flood0", "flood1", "flood2", "flood3", "flood4"):
-            answers[name].set()
-        await at.until(lambda: len(endpoint.begun) == WIDTH + 1 + 4)
-        begun = [json.loads(call.arguments)["n"] for call in endpoint.begun[WIDTH + 1 :]]
-        assert begun == [f"flood{WIDTH}", "calm1", f"flood{WIDTH + 1}", "calm2"]
-        for number in range(WIDTH + 4):
-            answers.setdefault(f"flood{number}", asyncio.Event()).set()
-        for number in range(3):
-            answers.setdefault(f"calm{number}", asyncio.Event()).set()
-        await at.until(lambda: len(told) == WIDTH + 4 + 3)
-        assert all(isinstance(end, WireResult) for end in told.values())
-
-
 async def test_a_call_is_given_up_where_it_waits_and_one_whose_time_is_up_is_told_so() -> None:
     """A client that stopped would be served all the same; one that waits would hang as long as the others' calls."""
     async with bench() as at:
@@ -95,22 +51,6 @@ async def test_a_call_is_given_up_where_it_waits_and_one_whose_time_is_up_is_tol
         await at.until(lambda: len(endpoint.begun) == WIDTH + 1)
         assert endpoint.begun[-1].arguments == b'{"last":1}'
         for call in (*running, last):
-            call.cancel()
-
-
-async def test_a_client_that_has_too_much_waiting_is_told_which_limit_it_met(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would fill our memory; or fail without knowing that it is to slow down."""
-    monkeypatch.setattr(turns_module, "MAX_WAITING", 1)
-    async with bench() as at:
-        _, gate = await silent(at)
-        told: list[CallEnd] = []
-        begun = [gate.begin(RawCall("a", b"{}"), told.append) for _ in range(WIDTH + 2)]
-        await at.until(lambda: bool(told))
-        (fault,) = told
-        assert isinstance(fault, ProtocolFault)
-        assert "calls of this client wait for the server" in str(fault)
-        assert (fault.code, fault.delivery) == ("busy", Delivery.NOT_SENT)
-        for call in begun:
             call.cancel()
 
 

@@ -1,20 +1,17 @@
 """Run a server's tool for programs that want values: the result's blocks, in place of its bytes."""
 
 import asyncio
-from collections.abc import Awaitable
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import anyio
-import anyio.lowlevel
+from anyio.lowlevel import checkpoint_if_cancelled
 
-from quarterdeck.fleet.workers.requests import arguments_json, ended
+from quarterdeck.fleet.workers.requests import arguments_json
 from quarterdeck.tools.results import ContentBlock, JsonContentBlock, TextContentBlock, ToolResult
 from quarterdeck.tools.runner import guarded, unknown_name_text
 from quarterdeck.tools.spec import coerce_input
 from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.tools import CancelToken, RawCall, ToolCall, ToolOutcome
+from quarterdeck_protocol.tools import CallEnd, CancelToken, RawCall, ToolCall, ToolOutcome
 
 if TYPE_CHECKING:
     from .router import Router
@@ -40,45 +37,34 @@ async def run_tool(router: "Router", call: ToolCall, cancel: CancelToken) -> Too
 
 async def _invoke(router: "Router", call: ToolCall, cancel: CancelToken) -> ToolResult:
     try:
-        raw = RawCall(call.name, arguments_json(coerce_input(call.input)), client=call.client)
-        answer = await _unless_cancelled(cancel, ended(partial(router.begin, raw)))
+        arguments = arguments_json(coerce_input(call.input))
     except ProtocolFault as fault:
         return ToolResult.of_error(fault_text(call.name, fault))
-    if answer is None:
-        await anyio.lowlevel.checkpoint_if_cancelled()  # the task, too: then there is nobody to tell
-        if not cancel.cancelled:
-            return ToolResult.of_error(unknown_name_text(call.name, [each.name for each in router.descriptors()]))
-        return ToolResult.of_error(f"{call.name} was cancelled.")
-    if len(answer.body) > INLINE_DECODE_BYTES:
-        return await anyio.to_thread.run_sync(project_answer, answer)
-    return project_answer(answer)
+    arrived: asyncio.Future[CallEnd | None] = asyncio.get_running_loop().create_future()
 
+    def take(end: CallEnd | None) -> None:
+        if not arrived.done():
+            arrived.set_result(end)
 
-async def _unless_cancelled(
-    cancel: CancelToken, calling: Awaitable[RemoteCallResult | None]
-) -> RemoteCallResult | None:
-    """Wait for `calling`; the token's cancellation cancels it, and the result is None.
-
-    As `asyncio.timeout` does it; a scope of its or of anyio's costs several times as much, on every call's way.
-    """
-    task = asyncio.current_task()
-    assert task is not None
-    asked_before = task.cancelling()
-
-    def stop() -> None:
-        task.cancel()
-
-    forget = cancel.on_cancel(stop)
+    running = router.begin(RawCall(call.name, arguments, client=call.client), take)
+    if running is None:
+        return ToolResult.of_error(unknown_name_text(call.name, [each.name for each in router.descriptors()]))
+    forget = cancel.on_cancel(lambda: take(None))
+    end: CallEnd | None = None
     try:
-        return await calling
-    except asyncio.CancelledError:
-        if not cancel.cancelled or task.cancelling() > asked_before + 1:
-            raise  # the task was cancelled by another, with or without the token
-        return None
+        end = await arrived
     finally:
         forget()
-        if cancel.cancelled:
-            task.uncancel()
+        if end is None:
+            running.cancel("the caller gave up")
+    if end is None:
+        await checkpoint_if_cancelled()  # by its token and its task at once: the task ends
+        return ToolResult.of_error(f"{call.name} was cancelled.")
+    if isinstance(end, ProtocolFault):
+        return ToolResult.of_error(fault_text(call.name, end))
+    if len(end.body) > INLINE_DECODE_BYTES:
+        return await asyncio.to_thread(project_answer, RemoteCallResult(end))
+    return project_answer(RemoteCallResult(end))
 
 
 def project_answer(answer: RemoteCallResult) -> ToolResult:

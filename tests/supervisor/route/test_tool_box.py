@@ -1,6 +1,5 @@
 """Mount and the live box, over a fleet in memory."""
 
-import asyncio
 import sys
 from types import ModuleType
 
@@ -293,22 +292,3 @@ async def test_a_task_that_is_cancelled_together_with_its_token_is_cancelled() -
         cancel.cancel()
         tasks.cancel_scope.cancel()
     assert outcomes == []
-
-
-@pytest.mark.anyio
-async def test_a_cancelled_token_leaves_its_task_able_to_go_on() -> None:
-    """The caller's next wait, or its own deadline, would take the old cancellation for its own."""
-    cancel = CancelToken()
-
-    async def answer(tool: str, arguments: object) -> object:
-        cancel.cancel()
-        try:
-            await anyio.sleep_forever()
-        except asyncio.CancelledError:
-            return call_result({"content": []})  # it ended all the same
-
-    task = asyncio.current_task()
-    assert task is not None
-    await run(Router(FakeFleet(FakeEndpoint("fs", "read", answer=answer))), "fs__read", cancel=cancel)
-    assert task.cancelling() == 0
-    await anyio.lowlevel.checkpoint()

@@ -137,7 +137,7 @@ class Product:
         Native tools follow with each client's next session; what else was wished on the command line stays.
         """
         self._take(settings)
-        self.router.override(settings.overrides)
+        self.router.reconfigure(settings.overrides, settings.names)
         self.groups.take(settings.groups)
         self.results.max_tokens = settings.max_result_tokens
         await self.apply()

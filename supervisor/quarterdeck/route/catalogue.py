@@ -83,6 +83,7 @@ class Catalogue(Struct, frozen=True, eq=False):
         owners: the same, by what clients know them by.
         schemes: of the URIs of each server that has resources or templates.
         fitting: the qualified names that are known to fit.
+        budget: what the names that clients know keep to; None for any.
     """
 
     servers: Mapping[str, ServerOffers] = {}
@@ -94,6 +95,7 @@ class Catalogue(Struct, frozen=True, eq=False):
     owners: Mapping[Listing, Mapping[str, Offered]] = MappingProxyType({listing: {} for listing in BESIDE_TOOLS})
     schemes: Mapping[str, frozenset[str]] = {}
     fitting: frozenset[str] = frozenset()
+    budget: NameBudget | None = None
 
     def own(self, name: str) -> str:
         """The qualified name of the tool that clients call so."""
@@ -174,18 +176,19 @@ def merged(
         servers: what each offers.
         before: the last snapshot.
         alone: see `Catalogue`.
-        budget: what names keep to; None for any.
+        budget: see `Catalogue`.
     """
+    is_named_so = (alone, budget) == (before.alone, before.budget)
     tools = _same(itertools.chain.from_iterable(each.tools for each in servers.values()), before.tools)
     shown, aliases, fitting = before.shown, before.aliases, before.fitting
-    if tools is not before.tools or alone != before.alone:
+    if tools is not before.tools or not is_named_so:
         shown, aliases, fitting = _named_tools(tools, before, alone, budget)
     lists, owners = dict(before.lists), dict(before.owners)
     schemes = before.schemes
     for listing in BESIDE_TOOLS:
         rows = {server: each.offers.get(listing, ()) for server, each in servers.items()}
         known = {server: each.offers.get(listing, ()) for server, each in before.servers.items()}
-        if list(rows) == list(known) and all(rows[server] is known[server] for server in rows):
+        if is_named_so and list(rows) == list(known) and all(rows[server] is known[server] for server in rows):
             continue
         offered = list(itertools.chain.from_iterable(rows.values()))
         if listing is Listing.PROMPTS:
@@ -195,7 +198,7 @@ def merged(
         if tuple(found) != lists[listing]:
             lists[listing] = tuple(found)
         owners[listing] = {each.public: each for each in found}
-    return Catalogue(servers, alone, tools, shown, aliases, lists, owners, schemes, fitting)
+    return Catalogue(servers, alone, tools, shown, aliases, lists, owners, schemes, fitting, budget)
 
 
 def difference(before: Catalogue, after: Catalogue) -> frozenset[Listing]:
@@ -230,7 +233,7 @@ def _named_tools(
 ) -> tuple[tuple[ToolDescriptor, ...], Mapping[str, str], frozenset[str]]:
     """The tools under the names that clients know, the aliases among these, and the names that fit."""
     plain = [tool.name.partition(QUALIFIER)[2] for tool in tools] if alone else [tool.name for tool in tools]
-    fitting = before.fitting
+    fitting = before.fitting if budget == before.budget else frozenset[str]()
     if budget is not None:
         fitting = fitting | {name for name in plain if name not in fitting and budget.fits(name)}
     is_plain = budget is None or all(name in fitting for name in plain)

@@ -71,7 +71,7 @@ class Router(ToolSource, OfferSource):
         """
         self._fleet: Final = fleet
         self._alone: Final = alone
-        self._budget: Final = budget
+        self._budget = budget
         self._overrides = dict(overrides or {})
         self._catalogue = NOTHING
         self._changed: Final[set[str]] = set()
@@ -102,7 +102,10 @@ class Router(ToolSource, OfferSource):
                 known = look(endpoint, self.overrides_of(server), known)
             if known is not None:
                 servers[server] = known
-        if list(servers) == list(before.servers) and all(servers[each] is before.servers[each] for each in servers):
+        is_same = list(servers) == list(before.servers) and all(
+            servers[each] is before.servers[each] for each in servers
+        )
+        if is_same and self._budget == before.budget:
             return
         self._catalogue = merged(servers, before, alone=self._alone, budget=self._budget)
         if self._watchers and (lists := difference(before, self._catalogue)):
@@ -117,8 +120,10 @@ class Router(ToolSource, OfferSource):
         if self._watchers:
             _ = self.catalogue  # whoever watches is told of lists that are other ones, not of phases
 
-    def override(self, overrides: Mapping[str, ServerOverrides]) -> None:
-        """Show servers by these from now on."""
+    def reconfigure(self, overrides: Mapping[str, ServerOverrides], budget: NameBudget | None) -> None:
+        """Show servers by these overrides, under names of this budget, from now on."""
+        self._is_looked_at = self._is_looked_at and budget == self._budget
+        self._budget = budget
         before, self._overrides = self._overrides, dict(overrides)
         for server in before.keys() | overrides.keys():
             old, new = before.get(server, NO_OVERRIDES), self.overrides_of(server)
@@ -126,7 +131,7 @@ class Router(ToolSource, OfferSource):
                 self._changed.add(server)
             elif server in overrides:
                 self._overrides[server] = old  # the same object while it says the same: what is shown by it stays, too
-        if self._changed and self._watchers:
+        if self._watchers:
             _ = self.catalogue
 
     def overrides_of(self, server: str) -> ServerOverrides:

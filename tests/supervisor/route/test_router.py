@@ -138,17 +138,29 @@ async def test_whoever_watches_is_told_once_of_the_lists_that_changed_alone() ->
     server.relist()
     fleet.changed("a")
     assert (heard, tools) == ([{Listing.PROMPTS, Listing.RESOURCES}], [])
-    router.override({"a": ServerOverrides(hide=("*",))})
+    router.reconfigure({"a": ServerOverrides(hide=("*",))}, None)
     server.prompts = ("two",)
     server.relist()
     fleet.changed("a")
     assert len(heard) == 1
-    router.override({})
+    router.reconfigure({}, None)
     assert heard[1:] == [{Listing.PROMPTS}]
     forget()
     ignore()
-    router.override({"a": ServerOverrides(hide=("*",))})
+    router.reconfigure({"a": ServerOverrides(hide=("*",))}, None)
     assert len(heard) == 2
+
+
+async def test_another_budget_of_names_renames_what_is_shown() -> None:
+    """Names would stay as long as they were until the next start, in the clients that take no longer ones."""
+    router, heard = Router(OfferFleet(OfferServer("fs", prompts=("p" * 60,)))), list[frozenset[Listing]]()
+    router.watch_lists(heard.append)
+    router.reconfigure({}, NameBudget(46))
+    [prompt] = router.listed(Listing.PROMPTS)
+    assert (len(prompt.public) <= 46, heard) == (True, [{Listing.PROMPTS}])
+    router.reconfigure({}, None)
+    [prompt] = router.listed(Listing.PROMPTS)
+    assert (prompt.public, len(heard)) == ("fs__" + "p" * 60, 2)
 
 
 async def test_what_overrides_cannot_do_and_hide_is_said_of_servers_that_offer_something() -> None:

@@ -5,16 +5,14 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 from mcp.client.client import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
+from support.clients.http_clients import connected
 from support.config.places import row, write_config, write_document
 from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json_forked
 from support.serves.daemons import door, doors_at_home, own_file
@@ -51,16 +49,6 @@ def token(name: str, *limits: str) -> str:
     return made
 
 
-@asynccontextmanager
-async def connected(url: str, shown: str, mode: str = "legacy") -> AsyncIterator[Client]:
-    """The SDK's client with this token."""
-    async with (
-        create_mcp_http_client(headers={"Authorization": f"Bearer {shown}"}) as http,
-        Client(streamable_http_client(url, http_client=http), mode=mode, cache=None) as client,
-    ):
-        yield client
-
-
 async def servers_of(client: Client) -> set[str]:
     return {tool.name.partition("__")[0] for tool in (await client.list_tools()).tools}
 
@@ -88,7 +76,7 @@ async def test_decks_are_reached_by_path_and_by_token_and_each_by_its_own_alone(
         (by_path, bound, "theirs"),
         (url, free, "mine"),
     ):
-        async with connected(where, shown) as client:
+        async with connected(where, "legacy", shown) as client:
             assert await servers_of(client) == {server}
             result = await client.call_tool(f"{server}__echo", {"text": where})
             assert result.content[0].text == where  # type: ignore[union-attr]
@@ -103,7 +91,7 @@ async def test_decks_are_reached_by_path_and_by_token_and_each_by_its_own_alone(
     assert refusal("/decks/none/mcp", owner)[0] == 404
     assert "quarterdeck status" in refusal("/decks/none/mcp", owner)[1]
 
-    async with connected(by_path, bound) as client:
+    async with connected(by_path, "legacy", bound) as client:
         await client.list_tools()
         [shown_client] = [each for each in status().clients if each.calls == 0 and each.token == "ci"][-1:]
         decks = {deck.key: deck.name for deck in status().decks}
@@ -119,7 +107,7 @@ async def test_a_revoked_token_ends_what_it_opened_and_a_changed_file_is_followe
     write_config(own_file(folder), mine=row("echo"), more=row("echo"))
     url = url_of_up()
     kept, ended = token("kept"), token("ended")
-    async with connected(url, kept) as client:
+    async with connected(url, "legacy", kept) as client:
         assert await servers_of(client) == {"mine", "more"}
         write_config(own_file(folder), mine=row("echo"))
         await eventually_async(lambda: {deck.servers for deck in status().decks} == {1}, DEADLINE_S)
@@ -179,7 +167,7 @@ async def test_what_ends_is_said_and_who_comes_back_is_served(folder: Path) -> N
     os.kill(replaced.pid, signal.SIGKILL)
     assert await asyncio.to_thread(wait_until_gone, replaced.pid)
     assert quarterdeck_json_forked("up")["http"]["url"] == url
-    async with connected(url, owner) as client:
+    async with connected(url, "legacy", owner) as client:
         assert await servers_of(client) == {"mine"}
 
 

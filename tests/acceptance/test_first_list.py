@@ -8,6 +8,7 @@ from typing import Any, Final
 import anyio
 import pytest
 from support.clients.era_client import Era, EraClient
+from support.clients.http_clients import connected
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, popen_forked, quarterdeck_json_forked, serving
 from support.processes.leftovers import no_leftovers
@@ -16,8 +17,6 @@ from support.processes.programs import server_argv
 from support.waiting import eventually
 
 from quarterdeck.cli.configure.secret import read_token, token_path
-
-from .test_daemon_http import connected
 
 RUNNER: Final = """#!/bin/sh
 if [ ! -e "$HOME/.fetched" ]; then
@@ -116,7 +115,10 @@ async def test_the_first_list_over_http_waits_too_and_a_known_server_never_delay
     for is_first in (True, False):
         with LineChild(words, deadline_s=DEADLINE_S, popen=popen_forked) as child:
             url = json.loads(child.read_line())["url"]
-            async with connected(url, read_token(token_path())) as session, anyio.create_task_group() as tasks:
+            async with (
+                connected(url, "legacy", read_token(token_path())) as session,
+                anyio.create_task_group() as tasks,
+            ):
                 if is_first:
                     tasks.start_soon(anyio.to_thread.run_sync, gated.with_name("gate").touch)
                 listed = {tool.name for tool in (await session.list_tools()).tools}

@@ -7,9 +7,7 @@ from typing import Any, Final
 
 import httpx2
 import pytest
-from mcp.client.client import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
+from support.clients.http_clients import connected
 from support.clients.raw_client import RawStdioClient
 from support.config.places import row, write_document
 from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json_forked
@@ -141,10 +139,7 @@ async def test_a_group_is_reached_by_path_and_by_token_over_http(config: Path) -
         (url.replace("/mcp", "/decks/user/mcp/talk"), owner, talk),
         (f"{url}/sums", bound, set[str]()),
     ):
-        async with (
-            create_mcp_http_client(headers={"Authorization": f"Bearer {shown}"}) as http,
-            Client(streamable_http_client(where, http_client=http), cache=None) as client,
-        ):
+        async with connected(where, "auto", shown) as client:
             assert {tool.name for tool in (await client.list_tools()).tools} == wanted
             assert bool((await client.call_tool("a__say", {})).is_error) is not bool(wanted)
             assert (await client.call_tool("b__echo", {"text": "x"})).is_error

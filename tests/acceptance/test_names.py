@@ -8,8 +8,7 @@ from typing import Final
 import anyio
 import pytest
 from mcp.client.client import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
+from support.clients.http_clients import connected
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, PATIENT, popen_forked
 from support.processes.leftovers import no_leftovers
@@ -55,10 +54,7 @@ async def test_every_tool_has_a_legal_name_of_its_own_and_answers_to_it(config: 
         wrong = {}
         for mode in ("legacy", "auto"):
             with anyio.fail_after(DEADLINE_S):
-                async with (
-                    create_mcp_http_client(headers={"Authorization": f"Bearer {read_token(token_path())}"}) as http,
-                    Client(streamable_http_client(url, http_client=http), mode=mode, cache=None) as client,
-                ):
+                async with connected(url, mode, read_token(token_path())) as client:
                     wrong |= {(mode, what): how for what, how in (await wrong_names(client)).items() if how}
         child.process.terminate()
         assert wrong == {}

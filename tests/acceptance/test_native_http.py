@@ -13,8 +13,7 @@ import httpx2
 import mcp_types as types
 import pytest
 from mcp.client.client import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
+from support.clients.http_clients import connected
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, popen_forked
 from support.processes.kept import Reused
@@ -65,13 +64,11 @@ def url(kept: Reused[str]) -> str:
 
 
 @asynccontextmanager
-async def connected(url: str, mode: str = "auto", name: str = "test") -> AsyncIterator[Client]:
-    headers = {"Authorization": f"Bearer {read_token(token_path())}"}
+async def named(url: str, name: str = "test", mode: str = "auto") -> AsyncIterator[Client]:
     info = types.Implementation(name=name, version="1")
     async with (
         asyncio.timeout(DEADLINE_S),
-        create_mcp_http_client(headers=headers) as http,
-        Client(streamable_http_client(url, http_client=http), mode=mode, cache=None, client_info=info) as client,
+        connected(url, mode, read_token(token_path()), client_info=info) as client,
     ):
         yield client
 
@@ -81,7 +78,7 @@ async def test_two_http_clients_do_not_share_what_they_do(url: str) -> None:
 
     What the clients without a session started still runs when the module's serve is told to end, which ends it.
     """
-    async with connected(url, name="ada") as ada, connected(url, name="bob") as bob:
+    async with named(url, "ada") as ada, named(url, "bob") as bob:
         await ada.call_tool("todo_set", {"items": [{"id": "1", "text": "mine alone", "status": "active"}]})
         await ada.call_tool("bg-process", {"action": "start", "command": "sleep 4714.25"})
         assert "mine alone" in first_text(await ada.call_tool("todo_read", {}))
@@ -93,7 +90,7 @@ async def test_two_http_clients_do_not_share_what_they_do(url: str) -> None:
 async def test_a_legacy_http_session_ends_with_its_processes(url: str, workspace: Path) -> None:
     """What a client started would run for as long as the server does."""
     paths = workspace_paths(workspace)
-    async with connected(url, "legacy") as client:
+    async with named(url, mode="legacy") as client:
         before = {each.directory for each in sessions_of(paths)} if paths.sessions.is_dir() else set()
         await client.call_tool("bg-process", {"action": "start", "command": "sleep 4715.25"})
         await eventually_async(lambda: running_with("sleep 4715.25"))
@@ -110,7 +107,7 @@ async def test_over_http_progress_arrives_and_cancelling_ends_the_command(url: s
     async def remember(progress: float, total: float | None, message: str | None) -> None:
         seen.set()
 
-    async with connected(url) as client:
+    async with named(url) as client:
         running = asyncio.create_task(
             client.call_tool("bash", {"command": "echo on; sleep 4716.25"}, progress_callback=remember)
         )
@@ -123,7 +120,7 @@ async def test_over_http_progress_arrives_and_cancelling_ends_the_command(url: s
 
 async def test_a_workspace_that_is_gone_takes_no_server_along(url: str, workspace: Path) -> None:
     """One removed directory would take every tool away, or leave a client without a word."""
-    async with connected(url, name="late") as client:
+    async with named(url, "late") as client:
         with away(workspace):
             listed = await client.list_tools()
             assert {tool.name.partition("__")[0] for tool in listed.tools} == {"srv"}

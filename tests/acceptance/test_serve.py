@@ -16,8 +16,7 @@ import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
+from support.clients.http_clients import connected
 from support.clients.raw_client import RawStdioClient, RpcError
 from support.config.places import row, write_config
 from support.processes.commands import (
@@ -223,11 +222,7 @@ def test_http_clients_of_both_eras_need_the_token_and_get_the_tools(config: Path
 
 
 async def _list_and_call(url: str, token: str, mode: str) -> None:
-    async with (
-        asyncio.timeout(DEADLINE_S),
-        create_mcp_http_client(headers={"Authorization": f"Bearer {token}"}) as http,
-        Client(streamable_http_client(url, http_client=http), mode=mode, cache=None) as client,
-    ):
+    async with asyncio.timeout(DEADLINE_S), connected(url, mode, token) as client:
         listed = await client.list_tools()
         assert {"old__echo", "new__echo"} <= {tool.name for tool in listed.tools}
         result = await client.call_tool("new__echo", {"text": "over http"})

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.clients.http_clients import connected
 from support.clients.raw_client import RawStdioClient
 from support.config.places import row
 from support.processes.commands import DEADLINE_S, PATIENT, popen_forked, quarterdeck_forked, quarterdeck_json_forked
@@ -16,8 +17,6 @@ from quarterdeck.config.places.paths import state_dir
 from quarterdeck.daemon.client import ask_daemon
 from quarterdeck.daemon.messages import Order
 from quarterdeck.daemon.place import daemon_dir
-
-from .test_daemon_http import connected
 
 pytestmark = pytest.mark.anyio
 
@@ -77,7 +76,7 @@ async def test_each_session_over_http_has_its_own_process(folder: Path) -> None:
     """Two programs would share what one of them has opened."""
     url = quarterdeck_json_forked("up", "--http", "127.0.0.1:0")["http"]["url"]
     owner = read_token(token_path())
-    async with connected(url, owner) as one, connected(url, owner) as two:
+    async with connected(url, "legacy", owner) as one, connected(url, "legacy", owner) as two:
         for each in (one, two):
             await each.list_tools()
             assert not (await each.call_tool("s__echo", {"text": "x"})).is_error

@@ -7,9 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from mcp.client.client import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
+from support.clients.http_clients import connected
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, popen_forked, quarterdeck_forked, quarterdeck_json_forked
 from support.processes.leftovers import no_leftovers
@@ -59,11 +57,7 @@ async def test_a_token_opens_what_it_names_until_it_is_revoked(url: str) -> None
     given = {"ci": token("ci", "--server", "a", "--tool", "a__echo"), "owner": read_token(token_path())}
     eventually(lambda: {"a__echo", "b__echo"} <= listed(), DEADLINE_S, "both servers")
     for name, shown in given.items():
-        headers = {"Authorization": f"Bearer {shown}"}
-        async with (
-            create_mcp_http_client(headers=headers) as http,
-            Client(streamable_http_client(url, http_client=http), cache=None) as client,
-        ):
+        async with connected(url, "auto", shown) as client:
             told = client.instructions or ""
             assert ("[a]\n" in told, "[b]\n" in told) == (True, name == "owner")
             names = {tool.name for tool in (await client.list_tools()).tools}

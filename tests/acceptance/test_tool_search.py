@@ -1,15 +1,13 @@
 """`serve --search`: two tools in place of all, over stdio and HTTP."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from mcp.client.client import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
+from support.clients.http_clients import connected
 from support.clients.raw_client import RawStdioClient
 from support.config.places import row, write_document
 from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json_forked
@@ -87,7 +85,7 @@ async def test_clients_of_the_daemon_on_http_choose_search_by_path_and_by_token(
         (f"{url}/a?search", owner, ["a__echo"]),
         (url, bound, ["a__echo"]),
     ):
-        async with on_http(where, shown) as client:
+        async with connected(where, "auto", shown) as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == TWO
             assert [name for name in await searched(client, "echo") if name.endswith("echo")] == expected
             said = await client.call_tool("call_tool", {"name": "a__echo", "arguments": {"text": "x"}})
@@ -95,18 +93,9 @@ async def test_clients_of_the_daemon_on_http_choose_search_by_path_and_by_token(
             assert (said.content, said.is_error) == (direct.content, direct.is_error)
             refused = await client.call_tool("call_tool", {"name": "b__echo", "arguments": {"text": "x"}})
             assert bool(refused.is_error) is ("b__echo" not in expected)
-    async with on_http(url, plain) as client:
+    async with connected(url, "auto", plain) as client:
         assert TWO[0] not in {tool.name for tool in (await client.list_tools()).tools}
         assert (await client.call_tool("call_tool", {"name": "a__echo", "arguments": {"text": "x"}})).is_error
-
-
-@asynccontextmanager
-async def on_http(url: str, token: str) -> AsyncIterator[Client]:
-    async with (
-        create_mcp_http_client(headers={"Authorization": f"Bearer {token}"}) as http,
-        Client(streamable_http_client(url, http_client=http), cache=None) as client,
-    ):
-        yield client
 
 
 async def searched(client: Client, query: str) -> list[str]:

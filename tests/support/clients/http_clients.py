@@ -11,6 +11,7 @@ import httpx2
 import mcp_types as types
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 from pydantic import TypeAdapter
 
 from quarterdeck.host.http.admission import PATH
@@ -46,10 +47,10 @@ async def listening(box, decks=None, offers=None, results=None, **options) -> As
 
 @asynccontextmanager
 async def connected(url, mode, token=None, **options):
-    """A stock client."""
+    """A stock client, as patient as the SDK makes one."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with (
-        httpx2.AsyncClient(headers=headers) as http,
+        create_mcp_http_client(headers=headers) as http,
         Client(streamable_http_client(url, http_client=http), mode=mode, cache=None, **options) as client,
     ):
         yield client

@@ -41,7 +41,7 @@ def large_box() -> LiveBox:
 
 @asynccontextmanager
 async def ready(url: str, *, is_modern: bool) -> AsyncIterator[WireHttp]:
-    """A client whose calls are taken on the short way."""
+    """A client that has said who it is."""
     async with wired(url) as client:
         await (client.introduce() if is_modern else client.greet())
         if is_modern:

@@ -1,5 +1,6 @@
 """A session that another process goes on with: what its journal says at each moment, and what is made of that."""
 
+import asyncio
 import json
 import os
 
@@ -211,6 +212,21 @@ async def test_a_call_that_no_server_was_sent_is_put_back_for_the_next_process(f
         await client.send(asked)
         await eventually_async(lambda: bool(box.begun))
         box.begun[0].delivery = Delivery.NOT_SENT
+        client.stop_serving()
+        assert await client.line() == b""
+    left = taken_over(fd)[1]
+    assert left.under_way == {}
+    assert json.loads(left.unread) == asked
+
+
+async def test_a_list_that_waits_for_servers_is_put_back_for_the_next_process(fd, handing_on):
+    """At `up --replace` a client that had just come would be listed the few tools that were there by then."""
+    waits = asyncio.Event()
+    async with served(create_provider_host(LiveBox(), settled=waits.wait), journal=handing_on) as client:
+        await client.open_legacy()
+        asked = {"jsonrpc": "2.0", "id": 7, "method": "tools/list"}
+        await client.send(asked)
+        await turns()
         client.stop_serving()
         assert await client.line() == b""
     left = taken_over(fd)[1]

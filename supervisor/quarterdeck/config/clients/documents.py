@@ -46,9 +46,9 @@ def parse_as(format_: Format, text: str, *, has_comments: bool) -> JsonObject:
 
             return toml_text.parse(text)
         case Format.YAML:
-            from . import yaml_tree
+            from . import yaml_text
 
-            return yaml_tree.parse(text)
+            return yaml_text.parse(text)
         case _:
             return jsonc.parse(text, has_comments=has_comments)
 
@@ -117,8 +117,8 @@ def mask_as(format_: Format, text: str) -> str:
 
             return mask(text, toml_text.scalars, toml_text.comments)
         case Format.YAML:
-            from . import yaml_tree
+            from . import yaml_text
 
-            return mask(text, yaml_tree.scalars, yaml_tree.comments)
+            return mask(text, yaml_text.scalars, yaml_text.comments)
         case _:
             return mask(text)

@@ -283,6 +283,22 @@ def test_a_registry_that_changes_meanwhile_changes_nothing_of_what_was_shown(
     assert home.rows["notes"]["args"] == ["-y", f"{NPM['identifier']}@{NPM['version']}"]
 
 
+def test_a_file_that_is_edited_while_a_person_reads_keeps_the_edit(
+    home: Home, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What somebody wrote would be lost, or come back, under an answer to an older question."""
+    home.write(a={"command": "true"})
+
+    def edit(question: str, **_: object) -> bool:
+        home.write(a={"command": "true"}, b={"command": "true"})
+        return bool(question)
+
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(click, "confirm", edit)
+    assert "has changed meanwhile" in said(2, "remove", "a").err
+    assert home.rows.keys() == {"a", "b"}
+
+
 def test_what_cannot_be_added_is_told_with_what_to_do(home: Home, trials: Trials, said: Said) -> None:
     """A newcomer would be told that it does not work, and be left there."""
     image = {"registryType": "oci", "identifier": "docker.io/x/y:1"}

@@ -88,9 +88,7 @@ async def test_updates_without_end_reach_those_who_asked_and_leave_room_for_answ
     async with opened(hostile("update_flood")) as endpoint:
         news: list[News] = []
         endpoint.tell_news = news.append
-        request = RawRequest("resources/subscribe", b'{"uri":"f:mine"}', client=ME)
-        with anyio.fail_after(BACKSTOP_S):
-            await ended(partial(endpoint.subscribe, request))
+        await asked(endpoint, "resources/subscribe", uri="f:mine")
         await eventually_async(lambda: bool(news), BACKSTOP_S, "an update")
         for _ in range(5):
             await adds(endpoint)

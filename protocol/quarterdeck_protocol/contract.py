@@ -1,6 +1,6 @@
 """What the bridge's parts hand to one another: endpoints and their life, fleets, and the values that they return.
 
-Declares shapes, and an endpoint's life as a table; `quarterdeck.fleet` and `quarterdeck.bridge` implement them.
+Declares shapes, and an endpoint's life as a table; `quarterdeck.fleet` and `quarterdeck.route` implement them.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -97,7 +97,7 @@ async def test_decks_are_reached_by_path_and_by_token_and_each_by_its_own_alone(
         decks = {deck.key: deck.name for deck in status().decks}
         assert (decks[shown_client.deck], shown_client.pid) == ("api", 0)
         assert sorted(decks.values()) == ["api", "user"]
-    words = quarterdeck_forked("status").stdout
+        words = quarterdeck_forked("status").stdout
     assert url in words
     assert "token ci" in words
 

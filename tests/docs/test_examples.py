@@ -127,7 +127,7 @@ def slow_at_night(block: Block) -> object:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("block", map(slow_at_night, blocks("python")), ids=lambda block: block.page)
+@pytest.mark.parametrize("block", [slow_at_night(block) for block in blocks("python")], ids=lambda block: block.page)
 def test_every_program_runs(block: Block, stage: Stage) -> None:
     """The first thing that somebody copies would not work."""
     stage.prepare(block.stage)

@@ -154,13 +154,17 @@ class HttpHost:
 
     def clients(self) -> tuple[HttpClient, ...]:
         """Who is there: each legacy session, and of clients without sessions those that were here lately."""
-        legacy = (self._view(each.client, each.session.core.client, each.since) for each in self._sessions)
+        legacy = (
+            self._view(each.client, each.session.core.client, each.since, streams=int(each.stream is not None))
+            for each in self._sessions
+        )
         guests = self._guests.present(self._in_flight.of)
         return (*legacy, *(self._view(each.client, each.info, each.since) for each in guests))
 
-    def _view(self, client: Client, info: ClientInfo | None, since: datetime) -> HttpClient:
+    def _view(self, client: Client, info: ClientInfo | None, since: datetime, streams: int = 0) -> HttpClient:
         name, version = (info.name, info.version) if info is not None else ("", "")
-        calls = self._in_flight.of(client.key)
+        # A stream that is open for what a client is told unasked has its share of the bound, and is no call.
+        calls = self._in_flight.of(client.key) - streams
         asked = self._uses.of(client.key)
         return HttpClient(name, version, client.key, client.name, calls, since.isoformat(timespec="seconds"), *asked)
 

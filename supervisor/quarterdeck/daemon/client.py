@@ -88,7 +88,9 @@ def _ask(directory: Path, order: Order, http: HttpWish | None, held: HeldListene
             given = held.fds if order is Order.STAY else []
             ask = Ask(await_key(directory, ANSWER_S), CLIENT_VERSION, order, http, holds_listener=bool(given))
             data = encode_request(ask)
-            connection.sendall(data[socket.send_fds(connection, [data], given) :])
+            # Even nothing cannot be sent once it has answered and closed the connection, which it may do at once.
+            if rest := data[socket.send_fds(connection, [data], given) :]:
+                connection.sendall(rest)
             until = time.monotonic() + within_s
             kind, text = read_frame(connection, until, held.fds if order is Order.REPLACE else None)
             if kind == HOLD:

@@ -12,7 +12,7 @@ import msgspec
 
 from quarterdeck.common.tool_names import NameBudget, may_be_alias
 from quarterdeck.config.overrides import NO_OVERRIDES, ServerOverrides
-from quarterdeck.fleet.workers.requests import refuse
+from quarterdeck.fleet.workers.requests import as_request, refuse
 from quarterdeck_protocol.contract import LiveEndpoint, LiveFleet
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError
@@ -250,7 +250,9 @@ class Router(ToolSource, OfferSource):
         may_hold = offers.may_hold(found.own)
         if not (takes_task or may_hold or call.answers):
             return endpoint.begin(call, deliver)
-        return self._tasks.call(_request_of(call, takes_task), endpoint, found.key, deliver, may_hold=may_hold)
+        return self._tasks.call(
+            as_request(call, takes_task=takes_task), endpoint, found.key, deliver, may_hold=may_hold
+        )
 
     def _at_hand(self, tool: str) -> Catalogue:
         """The last snapshot where that says whose this tool is, else the present one."""
@@ -378,24 +380,3 @@ class Router(ToolSource, OfferSource):
     def own(self, name: str) -> str:
         """See `ToolSource`."""
         return self._at_hand(name).own(name)
-
-
-def _request_of(call: RawCall, takes_task: bool) -> RawRequest:
-    """A call as a request with all its members, that of the task only where its server may make one."""
-    members: dict[str, object] = {"name": call.tool, "arguments": msgspec.Raw(call.arguments or b"{}")}
-    if call.answers:
-        members |= msgspec.json.decode(call.answers, type=dict[str, msgspec.Raw])
-    if takes_task and call.task:
-        members["task"] = msgspec.Raw(call.task)
-    return RawRequest(
-        "tools/call",
-        msgspec.json.encode(members),
-        call.meta,
-        call.timeout_s,
-        call.on_progress,
-        call.client,
-        call.answerer,
-        call.log_level,
-        call.progress_token if takes_task and call.task else b"",
-        call.is_modern,
-    )

@@ -194,18 +194,24 @@ def begin_forward(
     return _begin(handle, config, frame, request.params, request, questions, deliver)
 
 
-def as_request(call: RawCall) -> RawRequest:
-    """A call as a request that can have more members than a name and arguments."""
-    params = b'{"name":%s,"arguments":%s}' % (msgspec.json.encode(call.tool), call.arguments or b"{}")
+def as_request(call: RawCall, *, takes_task: bool = False) -> RawRequest:
+    """Return a call as a request with all its members; with `task` only where the server may make one of the call."""
+    members: dict[str, object] = {"name": call.tool, "arguments": msgspec.Raw(call.arguments or b"{}")}
+    if call.answers:
+        members |= msgspec.json.decode(call.answers, type=dict[str, msgspec.Raw])
+    if takes_task and call.task:
+        members["task"] = msgspec.Raw(call.task)
     return RawRequest(
         "tools/call",
-        params,
+        msgspec.json.encode(members),
         call.meta,
         call.timeout_s,
         call.on_progress,
         call.client,
         call.answerer,
         call.log_level,
+        call.progress_token if takes_task and call.task else b"",
+        call.is_modern,
     )
 
 

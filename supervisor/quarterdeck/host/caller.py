@@ -62,24 +62,23 @@ class Caller(msgspec.Struct, frozen=True):
         what the client may not call is refused; a kept result is read; the result is cut to the budget; what a server
         asks is asked; a login is asked for.
         """
-        begun = self.begin_raw(request, deliver)
-        if begun is not None:
-            return begun
+        is_searched = self.client.is_searched
+        called = unwrapped(request) if is_searched else request
+        if not isinstance(called, ProtocolFault) and not (is_searched and called.name == SEARCH_TOOLS):
+            begun = self._begin_at_server(called, deliver)
+            if begun is not None:
+                return begun
         if request.method != "tools/call":
             return refuse(deliver, _unknown_method(request.method))
-        if self.client.is_searched and request.name == SEARCH_TOOLS:
+        if is_searched and request.name == SEARCH_TOOLS:
             return RunningCall(request.name, partial(self._search, request), deliver)
-        called = unwrapped(request) if self.client.is_searched else request
         if isinstance(called, ProtocolFault):
             return refuse(deliver, called)
         return RunningCall(called.name, partial(self._run_native, called), deliver)
 
-    def begin_raw(self, request: Request, deliver: Deliver) -> PendingCall | None:
-        """Begin a request for a server, from bytes to bytes; None for any other, of which nothing is begun."""
-        found = unwrapped(request) if self.client.is_searched else request
-        if isinstance(found, ProtocolFault) or (self.client.is_searched and found.name == SEARCH_TOOLS):
-            return None
-        request, results = found, self.content.results
+    def _begin_at_server(self, request: Request, deliver: Deliver) -> PendingCall | None:
+        """Begin a request for a server, from bytes to bytes; return None for any other, which is not begun."""
+        results = self.content.results
         is_call = request.method == "tools/call"
         if is_call and (refused := not_granted(self.content.box, self.client, request.name)) is not None:
             return refuse(deliver, refused)

@@ -228,7 +228,7 @@ class HttpHost:
             if (session := self._opened(exchange, client)) is None:
                 return
         session.posts += 1
-        session.client = session.session.client = msgspec.structs.replace(client, key=f"{session.who}/{session.id}")
+        session.client = session.session.client = msgspec.structs.replace(client, key=session.key)
         exchange.headers = (*exchange.headers, (b"mcp-session-id", session.id.encode()))
         self._take(Post(self, session.session, exchange, session), message)
         core = session.session.core
@@ -348,7 +348,7 @@ class HttpHost:
             exchange.headers = (*exchange.headers, (b"retry-after", str(RETRY_S).encode()))
             exchange.refuse(INTERNAL_ERROR, str(error), status=429)
             return None
-        own = msgspec.structs.replace(client, key=f"{session.who}/{session.id}")
+        own = msgspec.structs.replace(client, key=session.key)
         core = ServerSession(asyncio.get_running_loop().call_soon, has_offers=self._content.offers is not None)
         session.client = own
         session.session = Session(self._host, own, core, self._closing, outlet=session)

@@ -67,6 +67,11 @@ class HttpSession:
         return who_of(self.client.key)
 
     @property
+    def key(self) -> str:
+        """The key of its client, as one of the principal's sessions."""
+        return f"{self.who}/{self.id}"
+
+    @property
     def ends_at(self) -> float:
         """When it ends unless it is used before, monotonic; `inf` while something of it is open."""
         return math.inf if self.under_way else self._used_at + IDLE_S

@@ -14,7 +14,6 @@ from quarterdeck.host.caller import CapabilitiesOnly, of_task_may_have_schema
 from quarterdeck.host.calls import end_of
 from quarterdeck.host.offers.content import Content
 from quarterdeck_protocol.mcp.jsonrpc import BodyError
-from quarterdeck_protocol.mcp.server.answers import enveloped
 from quarterdeck_protocol.mcp.server.requests import Request
 from quarterdeck_protocol.mcp.server.session import ServerSession
 from quarterdeck_protocol.mcp.server.subscriptions import ChangeStream
@@ -85,7 +84,7 @@ class StreamWork(TaskWork):
             unwatch.append(self._news.close)
             self._tell_waiting()
             await ending.wait()
-            self.result(enveloped(self.request, b"", self._server_info))
+            self.complete()
         finally:
             on_end()
             for each in unwatch:

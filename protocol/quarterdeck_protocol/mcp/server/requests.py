@@ -28,9 +28,6 @@ from .methods import DECODERS, METHODS_OF, MODERN_VERSION, TOOL_METHODS, UNSUPPO
 MAX_KNOWN_BYTES: Final = 4096
 """Size of an envelope whose judgement is remembered: a name, a version and capabilities take some hundred."""
 
-OWNED: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
-"""The requests that one server answers, which their names or URIs tell."""
-
 VERSION_KEY: Final = f"{ENVELOPE_PREFIX}protocolVersion"
 _CAPABILITIES_KEY: Final = f"{ENVELOPE_PREFIX}clientCapabilities"
 _CLIENT_KEY: Final = f"{ENVELOPE_PREFIX}clientInfo"

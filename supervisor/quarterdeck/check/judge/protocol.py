@@ -121,10 +121,6 @@ def _each(check: str, problems: list[str]) -> Iterator[Verdict]:
     yield from (Verdict(check, problem) for problem in problems)
 
 
-KEY: Final = {"tools": "name", "prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}
-"""What tells the items of a list apart."""
-
-
 def judge_lists(recording: Recording) -> Iterator[Verdict]:
     """Yield the verdicts."""
     for episode in recording.episodes:

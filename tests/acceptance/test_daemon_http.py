@@ -54,7 +54,6 @@ async def servers_of(client: Client) -> set[str]:
 
 
 def posted(url: str, shown: str, **headers: str) -> httpx2.Response:
-    """The answer to a request of a client that shows this."""
     given = {"Authorization": f"Bearer {shown}", "Accept": "application/json, text/event-stream", **headers}
     return httpx2.post(url, json=LIST, headers=given, timeout=DEADLINE_S)
 

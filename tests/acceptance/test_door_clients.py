@@ -37,7 +37,6 @@ def config(own_directories: Path, tmp_path: Path) -> Iterator[Path]:
 
 
 def status() -> DaemonStatus:
-    """What the daemon says."""
     return ask_daemon(daemon_dir(), Order.STATUS)
 
 
@@ -51,7 +50,6 @@ async def stock_client(config: Path, mode: str) -> AsyncIterator[Client]:
 
 
 async def echo(client: Client, text: str) -> None:
-    """Ask, and hold the answer against the question."""
     result = await client.call_tool("s__echo", {"text": text})
     assert [block.text for block in result.content] == [text]
 

@@ -49,27 +49,22 @@ def one_daemon(own_directories: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One server."""
     return write_config(tmp_path_factory.mktemp("config") / "mcp.json", s=row("echo"))
 
 
 def serve(config: Path, *options: str) -> list[str]:
-    """The command line of a door."""
     return command("serve", "--config", str(config), *PATIENT, *options)
 
 
 def echoed(client: RawStdioClient, text: str) -> bool:
-    """Whether a call is answered with what it asked."""
     return bool(client.call("s__echo", text=text)["content"][0]["text"] == text)
 
 
 def is_gone(client: RawStdioClient, tool: str) -> bool:
-    """Whether this tool is not offered any more."""
     return tool not in [offered["name"] for offered in client.list_tools()]
 
 
 def first_line(fd: int) -> dict[str, Any]:
-    """The first line that comes there."""
     data = b""
     while b"\n" not in data:
         data += os.read(fd, 65536)
@@ -96,7 +91,6 @@ def test_a_door_on_a_terminal_serves_and_leaves_it_as_it_was(config: Path) -> No
 
 
 def test_a_door_whose_streams_are_sockets_serves(config: Path) -> None:
-    """Node starts programs with socket pairs in place of pipes."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         process = subprocess.Popen(serve(config), stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL)

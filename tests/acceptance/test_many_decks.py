@@ -48,7 +48,6 @@ def recorded(project: Path) -> list[str]:
 
 
 def kinds(events: Iterable[str]) -> Counter[str]:
-    """How many there are of each kind."""
     return Counter(json.loads(event)["kind"] for event in events)
 
 

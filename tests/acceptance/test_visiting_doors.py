@@ -55,7 +55,6 @@ def older() -> Iterator[int]:
 
 
 def start_older_daemon() -> int:
-    """Start one, which stays."""
     patched = "import quarterdeck.daemon.messages as m; m.PROTOCOL = 0\nfrom quarterdeck.cli"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(place, "PROTOCOL", 0)
@@ -65,12 +64,10 @@ def start_older_daemon() -> int:
 
 
 def offered(client: RawStdioClient) -> set[str]:
-    """The tools that it is offered."""
     return {tool["name"] for tool in client.list_tools()}
 
 
 def events() -> list[str]:
-    """What the ledger tells."""
     return quarterdeck_forked("ledger", "events", "--json").stdout.splitlines()
 
 
@@ -120,7 +117,6 @@ def test_a_session_that_a_daemon_left_goes_on_as_a_visitors(config: Path) -> Non
 
 
 def test_a_visitor_that_cannot_read_the_ledger_says_so(config: Path, older: int) -> None:
-    """What was held would be offered by one who does not know of it."""
     with closing(sqlite3.connect(ledger_dir(state_dir()) / "ledger.db")) as database:
         (schema,) = database.execute("PRAGMA user_version").fetchone()
         database.execute("PRAGMA user_version = 99")
@@ -134,7 +130,6 @@ def test_a_visitor_that_cannot_read_the_ledger_says_so(config: Path, older: int)
 
 
 def test_a_daemon_whose_doors_speak_another_protocol_is_replaced(config: Path, older: int) -> None:
-    """After an upgrade no command would end the daemon of the time before."""
     refused = quarterdeck_forked("up")
     assert (refused.returncode, f"another daemon (process {older})" in refused.stderr) == (6, True)
     assert quarterdeck_json_forked("up", "--replace")["pid"] != older

@@ -30,7 +30,6 @@ def owner_of(path: Path) -> tuple[int, int]:
 
 
 def test_a_new_file_has_the_usual_mode(tmp_path: Path, directory: int) -> None:
-    """Nobody else could read what a session writes, or anybody could change it."""
     (tmp_path / "usual").write_text("")
     replace_entry(directory, "new", b"data", None)
     assert (tmp_path / "new").read_bytes() == b"data"
@@ -90,8 +89,6 @@ def test_a_directory_that_took_the_place_of_a_new_one_is_not_given_away(
 def test_a_file_whose_owner_cannot_be_kept_is_left_alone(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A shared file would silently become that of whoever edited it last."""
-
     def fchown(fd: int, uid: int, gid: int) -> None:
         raise PermissionError(errno.EPERM, "no")
 
@@ -109,8 +106,6 @@ def test_a_file_whose_owner_cannot_be_kept_is_left_alone(
 def test_a_root_that_may_give_nothing_away_still_writes(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a container without that capability no file could be made."""
-
     def fchown(fd: int, uid: int, gid: int) -> None:
         raise PermissionError(errno.EPERM, "no")
 
@@ -125,7 +120,6 @@ def test_a_root_that_may_give_nothing_away_still_writes(
 def test_a_write_that_fails_leaves_all_as_it_was(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch, step: str, failure: BaseException
 ) -> None:
-    """A full disk would cost the file, or leave drafts behind."""
     (tmp_path / "f").write_text("old")
 
     def fail(*_: object, **__: object) -> None:
@@ -139,7 +133,6 @@ def test_a_write_that_fails_leaves_all_as_it_was(
 
 
 def test_a_link_that_takes_the_target_s_name_is_replaced_not_followed(tmp_path: Path, directory: int) -> None:
-    """What the link leads to would be written, wherever that is."""
     (tmp_path / "outside").write_text("secret")
     (tmp_path / "f").symlink_to("outside")
     replace_entry(directory, "f", b"new", None)
@@ -169,7 +162,6 @@ def remove(directory: int, tree: Path, check: file_changes.Check = lambda: None)
 def test_a_tree_is_removed_and_nothing_that_it_links_to(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
-    """A link in a tree would take what it leads to along."""
     monkeypatch.setattr(file_changes, "_BATCH", batch)
     remove(directory, tree_in(tmp_path))
     assert os.listdir(tmp_path) == ["kept"]
@@ -180,7 +172,6 @@ def test_a_tree_is_removed_and_nothing_that_it_links_to(
 def test_a_directory_swapped_while_its_tree_is_removed_is_not_entered(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Whatever a link leads to would be emptied, or a pipe waited for."""
     tree = tree_in(tmp_path)
     some = file_changes._some
 
@@ -204,7 +195,6 @@ def test_a_directory_swapped_while_its_tree_is_removed_is_not_entered(
 def test_what_somebody_else_removes_meanwhile_is_no_failure(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two calls that clean up would fail each other."""
     tree = tree_in(tmp_path)
     some = file_changes._some
 
@@ -221,7 +211,6 @@ def test_what_somebody_else_removes_meanwhile_is_no_failure(
 def test_a_tree_too_deep_for_our_descriptors_is_left_to_others(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hostile tree would use up the descriptors of all sessions."""
     monkeypatch.setattr(file_changes, "MAX_DEPTH", 3)
     deepest = tmp_path / "tree" / "2" / "3" / "4"
     deepest.mkdir(parents=True)
@@ -236,7 +225,6 @@ def test_a_tree_too_deep_for_our_descriptors_is_left_to_others(
 
 
 def test_a_removal_that_is_no_longer_wanted_stops(tmp_path: Path, directory: int) -> None:
-    """A cancelled call would go on to remove a large tree."""
     tree = tree_in(tmp_path)
 
     def check() -> None:
@@ -280,7 +268,6 @@ def test_a_replaced_file_keeps_its_access_list_and_takes_none_of_its_directory(
 
 
 def test_a_file_is_replaced_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
-    """Anybody on this machine could read a token."""
     path = tmp_path / "file"
     path.write_text("old")
     path.chmod(0o644)
@@ -325,7 +312,6 @@ def test_a_file_that_is_there_can_be_left(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_what_an_interrupted_write_left_is_used_again_under_a_lock(tmp_path: Path) -> None:
-    """Each kill in the middle of a write would leave one more file for ever."""
     (tmp_path / ".file.new").write_text("left by a process that was killed")
     replace_file(tmp_path / "file", b"new", is_locked=True)
     assert (tmp_path / "file").read_text() == "new"

@@ -43,7 +43,6 @@ def test_who_has_most_is_a_client_of_the_token_that_has_most() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=60))
 def test_no_order_of_begins_and_ends_loses_count(steps: list[tuple[str, bool]]) -> None:
-    """Places would leak until nobody is let in any more; or the bound be none."""
     made, counts = InFlight(3, 5), Counter[str]()
     for client, is_begin in steps:
         if is_begin:

@@ -107,7 +107,6 @@ def test_a_path_follows_as_many_links_as_the_kernel(base: Path, links: int, foun
 
 
 def test_the_last_link_is_looked_at_itself_when_asked(base: Path) -> None:
-    """To remove a link would remove what it leads to."""
     (base / "target").mkdir()
     (base / "link").symlink_to("target")
     with walk(str(base / "link"), follow_last=False) as spot:
@@ -157,7 +156,6 @@ def test_the_top_has_no_name_and_nothing_at_a_spot_is_a_missing_file(path: str) 
 
 
 def test_no_descriptor_is_kept(base: Path) -> None:
-    """A long session would run out of descriptors."""
     (base / "d").mkdir()
     (base / "f").write_text("f")
     (base / "loop").symlink_to("loop")
@@ -173,7 +171,6 @@ def test_no_descriptor_is_kept(base: Path) -> None:
 
 
 def test_a_failure_says_where(base: Path) -> None:
-    """A missing file outside of the roots could not be told from one inside."""
     (base / "d").mkdir()
     heard: list[tuple[str, str]] = []
     with pytest.raises(FileNotFoundError):
@@ -198,8 +195,6 @@ def test_a_thing_is_where_it_was_when_it_is_removed_or_only_named_so(base: Path)
 
 @ON_LINUX
 def test_without_proc_nothing_is_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every file would seem not to exist, and be written anew."""
-
     def readlink(path: str) -> str:
         raise FileNotFoundError(errno.ENOENT, "gone", path)
 

@@ -64,7 +64,6 @@ _URIS = st.builds(
 
 @given(_URIS)
 def test_whatever_counts_as_canonical_is_written_so_by_whatwgs_parser(uri: str) -> None:
-    """The rule would let through what a server of Node reads as something else."""
     if not read_uri(uri).problem:
         assert ada_url.URL(uri).href == uri
 
@@ -172,5 +171,4 @@ def test_a_servers_own_spelling_is_granted_where_all_that_it_can_mean_is(
     ],
 )
 def test_what_may_be_hidden_is_hidden_and_nothing_else(uri: str, pattern: str, is_hidden: bool) -> None:
-    """Clients would read what is hidden, or lack what is not."""
     assert may_fit(uri, (pattern,)) is is_hidden

@@ -37,5 +37,4 @@ def test_where_the_system_does_not_tell_a_door_has_its_pid(tmp_path: Path, stat:
 
 
 def test_the_program_of_a_real_door_is_found() -> None:
-    """What the test above plants is not what the system says."""
     assert f"(pid {os.getppid()})" in client_of(os.getpid()).name

@@ -24,14 +24,12 @@ KEY = "k"
 
 @pytest.fixture
 async def ends() -> AsyncIterator[tuple[Door, socket.socket]]:
-    """A door as the daemon has it, and its own end."""
     ours, theirs = socket.socketpair()
     with Door(ours) as door, theirs:
         yield door, theirs
 
 
 def frames(data: bytes) -> list[tuple[bytes, int]]:
-    """The kind and the length of each."""
     found = []
     while data:
         size = int.from_bytes(data[1:5])
@@ -79,7 +77,6 @@ async def test_a_door_is_given_the_http_socket_behind_all_that_it_was_told(ends:
 
 
 async def test_a_door_that_holds_nothing_is_not_told_to_hold_nothing(ends: tuple[Door, socket.socket]) -> None:
-    """Every door of a daemon without HTTP would be told of it."""
     door, theirs = ends
     door.hold(None)
     await door.end(0)
@@ -91,7 +88,6 @@ async def test_a_door_that_holds_nothing_is_not_told_to_hold_nothing(ends: tuple
 async def test_a_socket_that_a_door_brings_is_taken_once_or_closed(
     ends: tuple[Door, socket.socket], takes: bool
 ) -> None:
-    """Each restart would leave a descriptor open in the daemon."""
     door, theirs = ends
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ask = encode_request(Ask(KEY, "1", Order.STAY, holds_listener=True))
@@ -121,7 +117,6 @@ async def test_a_door_that_never_reads_holds_nobody_up(
 
 
 async def test_a_door_that_has_left_is_told_nothing(ends: tuple[Door, socket.socket]) -> None:
-    """A log line for a window that was closed would end the daemon."""
     door, theirs = ends
     theirs.close()
     door.log("hello")
@@ -141,7 +136,6 @@ async def test_a_door_that_has_left_is_told_nothing(ends: tuple[Door, socket.soc
     ],
 )
 async def test_who_is_no_door_is_not_obeyed(ends: tuple[Door, socket.socket], sent: bytes, why: str) -> None:
-    """A program that finds the socket would end everybody's sessions."""
     door, theirs = ends
     theirs.sendall(sent)
     theirs.shutdown(socket.SHUT_WR)
@@ -150,7 +144,6 @@ async def test_who_is_no_door_is_not_obeyed(ends: tuple[Door, socket.socket], se
 
 
 async def test_who_only_looks_whether_a_daemon_listens_is_nobody(ends: tuple[Door, socket.socket]) -> None:
-    """The log would say for each start that a door was not let in."""
     ends[1].close()
     with pytest.raises(NobodyError):
         await ends[0].receive(KEY)
@@ -159,14 +152,12 @@ async def test_who_only_looks_whether_a_daemon_listens_is_nobody(ends: tuple[Doo
 async def test_who_says_nothing_is_not_waited_for(
     ends: tuple[Door, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Connections that stay silent would take every door's place."""
     monkeypatch.setattr(connection_module, "HANDOVER_S", 0.05)
     with pytest.raises(DoorError, match="nothing whole came"):
         await ends[0].receive(KEY)
 
 
 async def test_an_order_comes_without_descriptors(ends: tuple[Door, socket.socket]) -> None:
-    """What is handed over by mistake would stay open for as long as the daemon runs."""
     door, theirs = ends
     reading, writing = os.pipe()
     socket.send_fds(theirs, [encode_request(Ask(KEY, "1", Order.STATUS))], [reading])
@@ -182,7 +173,6 @@ async def test_an_order_comes_without_descriptors(ends: tuple[Door, socket.socke
 async def test_another_users_door_is_not_let_in(
     ends: tuple[Door, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would be served with our rights."""
     monkeypatch.setattr(ends[0], "peer", Peer(1, os.geteuid() + 1))
     with pytest.raises(DoorError, match="another user"):
         await ends[0].receive(KEY)

@@ -79,7 +79,6 @@ def test_what_a_later_version_may_be_asked_for_changes_no_identity() -> None:
 
 
 def test_a_file_of_names_that_cannot_be_used_is_an_error_that_names_it(tmp_path: Path) -> None:
-    """Names would be given anew, to others."""
     path = tmp_path / "decks.json"
     path.write_text("{}x")
     path.chmod(0o600)

@@ -35,7 +35,6 @@ class Opened:
     async def open(
         self, request: ServeRequest, environ: Mapping[str, str], settings: Settings
     ) -> AsyncIterator[SimpleNamespace]:
-        """A deck that runs nothing."""
         if self.failure is not None:
             raise self.failure
         key = current_deck.get()
@@ -47,18 +46,15 @@ class Opened:
 
 
 def read(_: ServeRequest, environ: Mapping[str, str], before: Settings | None = None) -> Settings:
-    """A configuration that names no server."""
     return Settings(config_paths=(Path("/mcp.json"),), environ=environ)
 
 
 @pytest.fixture
 def opened() -> Opened:
-    """What the test's decks did."""
     return Opened()
 
 
 async def test_clients_that_want_the_same_share_a_deck(opened: Opened) -> None:
-    """Each window of an editor would start every server anew."""
     decks = Decks(read, opened.open)
     async with decks.borrow(REQUEST, {"PATH": "/bin"}) as (one, _), decks.borrow(REQUEST, {"PATH": "/bin"}) as (two, _):
         assert one is two
@@ -159,7 +155,6 @@ async def test_a_client_that_comes_while_the_file_is_broken_is_served_what_runs(
 async def test_an_edit_that_changes_what_is_asked_of_the_environment_makes_no_second_deck(
     opened: Opened, home: Path
 ) -> None:
-    """Clients of before and after an edit would have two decks of one name."""
     environ = {"HOME": str(home), "QD_X": "1"}
     decks = Decks(read_request, opened.open, names=DeckNames(home / "state/decks.json"))
     async with decks.borrow(ServeRequest(cwd=str(home)), environ) as (one, served):
@@ -171,7 +166,6 @@ async def test_an_edit_that_changes_what_is_asked_of_the_environment_makes_no_se
 
 
 async def test_a_deck_stays_for_a_while_and_is_found_again(opened: Opened) -> None:
-    """A window that is closed and opened again would wait for all servers."""
     decks = Decks(read, opened.open, linger_s=60)
     for _ in range(2):
         async with decks.borrow(REQUEST, {}) as (deck, _served):
@@ -183,7 +177,6 @@ async def test_a_deck_stays_for_a_while_and_is_found_again(opened: Opened) -> No
 
 
 async def test_an_idle_deck_ends_and_tells_so(opened: Opened) -> None:
-    """Servers that nobody uses would run for ever, and the daemon with them."""
     decks = Decks(read, opened.open, linger_s=0)
     async with decks.borrow(REQUEST, {}):
         pass
@@ -240,7 +233,6 @@ async def test_a_deck_that_ended_by_itself_is_nobodys_any_more(opened: Opened) -
 
 
 async def test_a_client_that_leaves_while_its_deck_opens_takes_nobody_along(opened: Opened) -> None:
-    """Closing one window during a start would end the start of the others."""
     may_read = asyncio.Event()
 
     @asynccontextmanager
@@ -301,8 +293,6 @@ async def test_a_session_ends_with_a_deck_that_ended_by_itself() -> None:
 
 
 async def test_a_session_that_ends_first_says_how(opened: Opened) -> None:
-    """Its own error would be taken for the deck's."""
-
     async def serve() -> None:
         raise ValueError("mine")
 

@@ -30,7 +30,6 @@ REQUEST = ServeRequest(cwd="/")
 
 @contextmanager
 def listening(answer: Callable[[socket.socket], object]) -> Iterator[list[float]]:
-    """A daemon that does this with each door; when doors came."""
     came: list[float] = []
     directory = daemon_dir()
     directory.mkdir(parents=True, mode=0o700)
@@ -56,7 +55,6 @@ def listening(answer: Callable[[socket.socket], object]) -> Iterator[list[float]
 
 
 def refused(environ: dict[str, str] | None = None, request: ServeRequest = REQUEST) -> NotAcceptedError:
-    """Why this door is not let in."""
     with pytest.raises(NotAcceptedError) as found:
         enter(request, [], log_level=30, log_is_json=False, environ=environ or {})
     return found.value
@@ -64,7 +62,6 @@ def refused(environ: dict[str, str] | None = None, request: ServeRequest = REQUE
 
 @pytest.fixture(autouse=True)
 def places(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Directories of our own."""
     with short_folder() as folder:
         use_places(monkeypatch, folder)
         yield
@@ -152,7 +149,6 @@ def test_what_lies_where_the_socket_should_be_is_no_daemon(planted: str, monkeyp
 
 
 def stop_here(*_: object) -> None:
-    """In place of starting a daemon."""
     raise OSError("one would be started")
 
 
@@ -214,7 +210,6 @@ def test_what_a_daemon_left_is_taken_once_and_handed_to_nobody(tmp_path: Path) -
 
 
 def test_deaths_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A window that is open for weeks would be given up at the fifth upgrade."""
     monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
     assert door_module._count_death({door_module.LIVES_VARIABLE: "1 2 3 4 5 6 7 950"}) == [950.0, 1000.0]
 
@@ -245,7 +240,6 @@ def test_a_door_whose_daemon_died_knows_whether_it_was_told_to_end(is_told: bool
 
 
 def test_a_door_whose_stderr_nobody_reads_still_ends() -> None:
-    """A client that does not read it, and waits for our end, would wait for ever."""
     reading, writing = os.pipe()
     kept = os.dup(2)
     os.dup2(writing, 2)

@@ -30,7 +30,6 @@ class FakeProduct:
     settings = Settings()
 
     def create_host(self, **_: Any) -> ProviderHostImpl:
-        """A host without tools."""
         return create_provider_host(LiveBox())
 
 
@@ -78,7 +77,6 @@ class Lab:
 
 @pytest.fixture
 async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
-    """Nothing is taken up."""
     lab = Lab(tmp_path)
     yield lab
     await lab.http.close()
@@ -86,7 +84,6 @@ async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
 
 
 async def test_a_deck_is_taken_up_once_for_all_who_ask_at_a_time(lab: Lab) -> None:
-    """Each of the first requests would have sessions that the others do not know."""
     assert lab.http.present("user") is None
     found = await asyncio.gather(*(lab.http.find("user") for _ in range(4)))
     assert {id(host) for host in found} == {id(lab.http.present("user"))}
@@ -164,7 +161,6 @@ async def test_who_asks_for_what_cannot_be_served_is_told_why(
 
 
 async def test_when_the_daemon_ends_nothing_more_is_taken_up(lab: Lab) -> None:
-    """Its end would wait for servers that have just begun to start."""
     host = await lab.http.find("user")
     await lab.http.close()
     assert host.has_ended

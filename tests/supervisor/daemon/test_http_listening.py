@@ -50,7 +50,6 @@ async def lab(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Lab]:
 
 
 def free_port() -> int:
-    """A port that nobody has at this moment."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         port: int = found.getsockname()[1]
         return port
@@ -83,7 +82,6 @@ async def test_a_daemon_listens_on_the_socket_that_a_door_brings(monkeypatch: py
 
 
 async def test_a_socket_that_listens_elsewhere_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients of the former address would wait in a queue that nobody serves."""
     async with lab(monkeypatch) as at:
         held = socket.create_server(("127.0.0.1", 0))
         at.http.offer(held)
@@ -93,7 +91,6 @@ async def test_a_socket_that_listens_elsewhere_is_closed(monkeypatch: pytest.Mon
 
 
 async def test_a_daemon_that_is_not_to_listen_closes_what_doors_bring(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, and its doors are told to hold nothing."""
     async with lab(monkeypatch) as at:
         early, late = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
         at.http.offer(early)

@@ -41,31 +41,26 @@ REACHED_BYTES = 704 * 1024
 
 @pytest.fixture
 def fd(tmp_path: Path) -> Iterator[int]:
-    """The descriptor of an empty memory."""
     made = make_memory(tmp_path)
     yield made
     os.close(made)
 
 
 def mapped(fd: int) -> SessionMemory:
-    """The memory, taken over by a daemon."""
     memory = SessionMemory.map(fd)
     memory.begin_session()
     return memory
 
 
 def restored(fd: int) -> Interrupted:
-    """What the next daemon finds."""
     return SessionMemory.map(fd).begin_session()
 
 
 def test_a_new_memory_has_nothing_in_it(fd: int) -> None:
-    """A new client would be answered questions that it never asked."""
     assert restored(fd) == Interrupted()
 
 
 def test_the_next_daemon_finds_what_the_dead_one_wrote(fd: int) -> None:
-    """A client whose daemon was killed would wait for its answers for ever."""
     memory = mapped(fd)
     memory.greeted(b'{"method":"initialize"}')
     memory.greeted(b'{"method":"notifications/initialized"}')
@@ -114,7 +109,6 @@ def test_a_greeting_that_has_its_answer_is_not_under_way_again(fd: int) -> None:
 
 
 def test_a_greeting_that_is_too_long_is_not_kept_in_part(fd: int) -> None:
-    """A session would be restored from half a line."""
     memory = mapped(fd)
     memory.greeted(b"x" * MAX_GREETING_BYTES)
     assert restored(fd).greeting == b""
@@ -145,7 +139,6 @@ def test_what_is_not_taken_up_does_not_creep_through_the_memory(fd: int) -> None
 
 
 def test_what_was_taken_up_is_not_found_behind_what_came_later(fd: int) -> None:
-    """The next daemon would carry out a client's requests a second time."""
     memory, old = mapped(fd), b"x" * MOVE_AT_BYTES + b"\n"
     memory.received(old)
     memory.unread(0)
@@ -173,7 +166,6 @@ def test_the_memory_of_a_long_line_is_given_back(fd: int) -> None:
 
 
 def test_a_line_that_is_too_long_to_keep_is_not_kept(fd: int) -> None:
-    """It would be written behind the memory's end."""
     memory = mapped(fd)
     memory._bound(0, MAX_UNREAD_BYTES - 1)
     memory.received(b"xx")
@@ -192,7 +184,6 @@ def test_a_memory_that_can_be_cut_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, SIZE_BYTES - 1, SIZE_BYTES + 1])
 def test_what_is_not_of_its_size_is_no_memory(tmp_path: Path, size: int) -> None:
-    """Reading beyond the end of a mapped file ends the process."""
     with open(tmp_path / "other", "wb+") as file:
         file.truncate(size)
         with pytest.raises(NoMemoryError, match="size"):
@@ -200,7 +191,6 @@ def test_what_is_not_of_its_size_is_no_memory(tmp_path: Path, size: int) -> None
 
 
 def test_what_has_another_layout_is_no_memory(tmp_path: Path) -> None:
-    """A door of another version would have its bytes taken for requests."""
     with open(tmp_path / "other", "wb+") as file:
         file.truncate(SIZE_BYTES)
         with pytest.raises(NoMemoryError, match="layout"):
@@ -208,7 +198,6 @@ def test_what_has_another_layout_is_no_memory(tmp_path: Path) -> None:
 
 
 def test_any_bytes_in_a_memory_are_read_within_its_bounds(fd: int) -> None:
-    """A door's broken memory would end the daemon, and with it everybody's session."""
     os.pwrite(fd, b"\xff" * (1024 * 1024), 8)
     found = restored(fd)
     assert len(found.greeting) == MAX_GREETING_BYTES
@@ -236,13 +225,11 @@ class Requests(RuleBasedStateMachine):
 
     @rule(key=st.integers(0, 20))
     def end(self, key: int) -> None:
-        """It is answered."""
         self.memory.ended(str(key).encode())
         self.is_greeted |= self.known.pop(key, None) is RequestKind.INITIALIZE
 
     @rule()
     def die(self) -> None:
-        """The daemon dies, and the next one takes over."""
         self.memory = SessionMemory.map(self.fd)
         found = self.memory.begin_session()
         assert found.under_way == {str(key).encode(): kind for key, kind in self.known.items()}
@@ -251,13 +238,11 @@ class Requests(RuleBasedStateMachine):
 
     @rule(data=st.binary(max_size=3 * MOVE_AT_BYTES))
     def hear(self, data: bytes) -> None:
-        """The client says something."""
         self.memory.received(data)
         self.said += data
 
     @rule(data=st.binary(min_size=1, max_size=MOVE_AT_BYTES))
     def read(self, data: bytes) -> None:
-        """The daemon reads what the client says."""
         reading, writing = os.pipe()
         os.write(writing, data)
         assert self.memory.read(reading, 2 * MOVE_AT_BYTES) == data
@@ -267,18 +252,15 @@ class Requests(RuleBasedStateMachine):
 
     @rule(share=st.floats(0, 1))
     def take_up(self, share: float) -> None:
-        """A part of it is taken up."""
         left = int(len(self.said) * share)
         self.memory.unread(left)
         self.said = self.said[len(self.said) - left :]
 
     @invariant()
     def counts(self) -> None:
-        """What is under way is what was begun and not ended."""
         assert self.memory.under_way == len(self.known)
 
     def teardown(self) -> None:
-        """Give the file back."""
         os.close(self.fd)
 
 
@@ -311,7 +293,6 @@ def test_what_is_put_back_is_read_again_before_what_was_not_read_yet(fd: int) ->
 
 
 def test_what_there_is_no_room_for_is_not_put_back(fd: int) -> None:
-    """It would be cut, or overwrite what was not read yet."""
     memory = mapped(fd)
     memory.received(b"unread")
     assert not memory.put_back(b"x" * MAX_UNREAD_BYTES)
@@ -324,7 +305,6 @@ class Watched(mmap.mmap):
     look: Callable[[], object] = staticmethod(lambda: None)
 
     def __setitem__(self, where: Any, what: Any) -> None:
-        """Write."""
         self.look()
         super().__setitem__(where, what)
         self.look()
@@ -390,7 +370,6 @@ def after_death(data: mmap.mmap, in_pipe: bytes) -> list[int]:
 
 
 def test_an_answer_that_was_not_written_after_all_is_still_owed(fd: int) -> None:
-    """A client that does not read at that moment would never have it."""
     memory = mapped(fd)
     memory.took(b"7", RequestKind.CALL, 0)
     memory.leaving(b"7")

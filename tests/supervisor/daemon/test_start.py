@@ -28,7 +28,6 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(autouse=True)
 def places(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Directories of our own."""
     with short_folder() as folder:
         use_places(monkeypatch, folder)
         yield
@@ -46,8 +45,6 @@ def test_a_state_directory_that_cannot_be_made_is_named_with_what_moves_it(
 
 
 def test_a_runtime_directory_without_room_is_named_with_what_moves_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A person would be told that no space is left, and not where."""
-
     def fail(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -58,7 +55,6 @@ def test_a_runtime_directory_without_room_is_named_with_what_moves_it(monkeypatc
 
 
 def test_a_daemon_that_cannot_be_run_leaves_nothing_to_connect_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next door would wait before a socket that nobody listens on."""
     monkeypatch.setattr(start.sys, "executable", "/none/python")
     with pytest.raises(FileNotFoundError):
         start_daemon(daemon_dir(), {})
@@ -66,13 +62,11 @@ def test_a_daemon_that_cannot_be_run_leaves_nothing_to_connect_to(monkeypatch: p
 
 
 def test_a_lock_passes_on_what_went_wrong_under_it() -> None:
-    """A missing file would be taken for the lock's own, and end in an error of ours."""
     with pytest.raises(FileNotFoundError, match="mine"), start_lock(daemon_dir()):
         raise FileNotFoundError("mine")
 
 
 def test_a_daemon_that_has_the_ledger_and_cannot_be_reached_is_left_alone() -> None:
-    """Another would be started in vain at each window, and its client be refused."""
     with held_by(os.getppid()), pytest.raises(OtherDaemonError, match=rf"process {os.getppid()}\) has the ledger"):
         start_daemon(daemon_dir(), {})
     assert not daemon_dir().exists()
@@ -112,7 +106,6 @@ def test_only_one_that_dies_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> No
 
 @contextmanager
 def held_by(pid: int) -> Iterator[Lease]:
-    """The ledger is a daemon's, of this process."""
     holder = Holder(pid=pid, digest="", command=DAEMON)
     with take_lease(ledger_dir(state_dir()), holder) as lease:
         yield lease

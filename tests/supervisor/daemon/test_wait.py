@@ -36,7 +36,6 @@ INFO = b'{"name":"quarterdeck","version":"1"}'
 
 @pytest.fixture
 def fd(tmp_path: Path) -> Iterator[int]:
-    """The descriptor of an empty memory."""
     made = make_memory(tmp_path)
     yield made
     os.close(made)
@@ -44,7 +43,6 @@ def fd(tmp_path: Path) -> Iterator[int]:
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, int]]:
-    """A client's end of a door's stdout, and the door's."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
@@ -63,7 +61,6 @@ def signals() -> Iterator[None]:
 
 
 def served(fd: int) -> SessionMemory:
-    """The memory of a session that a daemon serves."""
     memory = SessionMemory.map(fd)
     memory.begin_session()
     memory.answers_if_lost(answers_if_lost(INFO))
@@ -89,7 +86,6 @@ def test_each_request_of_a_dead_daemon_is_answered_once_in_the_form_of_its_kind(
 
 
 def test_a_half_written_line_is_ended_before_the_first_answer(fd: int, pipe: tuple[int, int]) -> None:
-    """The answer would be the rest of a line that is no JSON."""
     memory = served(fd)
     memory.began(b"7", RequestKind.CALL)
     memory.writing(is_half=True)
@@ -100,7 +96,6 @@ def test_a_half_written_line_is_ended_before_the_first_answer(fd: int, pipe: tup
 
 
 def test_a_greeting_under_way_is_left_to_the_next_daemon(fd: int, pipe: tuple[int, int]) -> None:
-    """A client that was just starting would be told that it cannot be served."""
     memory = served(fd)
     memory.greeted(b'{"id":0,"method":"initialize"}')
     memory.began(b"0", RequestKind.INITIALIZE)
@@ -111,7 +106,6 @@ def test_a_greeting_under_way_is_left_to_the_next_daemon(fd: int, pipe: tuple[in
 def test_the_answers_of_a_client_that_does_not_read_are_left_to_the_next_daemon(
     fd: int, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its door would hang, and no other daemon be started for it."""
     monkeypatch.setattr(wait, "ANSWER_MS", 1)
     memory = served(fd)
     memory.began(b"7", RequestKind.CALL)
@@ -177,7 +171,6 @@ def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def door() -> Iterator[wait.Door]:
-    """A door whose daemon has died."""
     ours, theirs = socket.socketpair()
     theirs.close()
     with ours:
@@ -185,7 +178,6 @@ def door() -> Iterator[wait.Door]:
 
 
 def request_of(handover: Handover) -> bytes:
-    """What the door keeps of it."""
     return handover.key.encode() + encode_request(handover)
 
 
@@ -243,7 +235,6 @@ def test_a_door_hands_itself_over_to_the_daemon_that_another_one_started(
 def test_a_door_under_which_too_many_daemons_died_comes_back_whole(
     fd: int, directory: Path, door: wait.Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would go on for ever, and its client never be told why nothing works."""
     monkeypatch.setenv(wait.LIVES, " ".join([str(time.monotonic())] * wait.MAX_DEATHS))
     (directory / ("after-" + KEY[:16])).touch()
     assert wait.go_on(door, fd, str(directory), request_of(HANDOVER)) is None

@@ -30,7 +30,6 @@ def registry_of(*names: str) -> ToolRegistry:
 
 
 def test_a_second_registration_replaces_and_keeps_the_position() -> None:
-    """A list of tools would change its order when one is replaced."""
     registry = registry_of("a", "b")
     registry.register(tool("a", "newer"))
     assert registry.names() == ("a", "b")
@@ -40,14 +39,12 @@ def test_a_second_registration_replaces_and_keeps_the_position() -> None:
 
 
 def test_an_unknown_tool_is_named() -> None:
-    """A caller could not tell what was missing."""
     with pytest.raises(UnknownToolError, match="no tool called 'x'") as caught:
         ToolRegistry().get("x")
     assert caught.value.missing == "x"
 
 
 def test_a_box_holds_the_tools_of_its_making() -> None:
-    """A session's tools would change under it without a notice."""
     registry = registry_of("a", "b")
     box = registry.to_tool_box(inert_context)
     registry.register(tool("c"))
@@ -77,7 +74,6 @@ async def test_all_calls_of_a_box_share_one_identity_and_none_a_token() -> None:
 
 @pytest.mark.anyio
 async def test_a_call_runs_the_named_tool() -> None:
-    """Calls would go to another tool."""
     outcome = await registry_of("a", "b").to_tool_box(inert_context).runner.run(ToolCall("9", "b", {}), CancelToken())
     assert (outcome.id, outcome.output, outcome.is_error) == ("9", "b ran", False)
 
@@ -92,14 +88,12 @@ async def test_a_call_runs_the_named_tool() -> None:
     ],
 )
 async def test_an_unknown_name_is_an_outcome_with_suggestions(asked: str, text: str) -> None:
-    """A model could not correct a slip, or would be sent back a name of any length."""
     box = registry_of("read", "write").to_tool_box(inert_context)
     outcome = await box.runner.run(ToolCall("1", asked, {}), CancelToken())
     assert (outcome.id, outcome.output, outcome.is_error) == ("1", text, True)
 
 
 def test_the_registry_holds_the_twelve_in_order() -> None:
-    """Whoever uses the tools without a deck would miss one."""
     registry = builtin_registry()
     names = [
         *("read", "ls", "grep", "find", "websearch", "webfetch", "write", "edit", "bash"),
@@ -110,7 +104,6 @@ def test_the_registry_holds_the_twelve_in_order() -> None:
 
 
 def test_registries_share_their_tools_and_nothing_else() -> None:
-    """One session's registration would change another's tools."""
     first, second = builtin_registry(), builtin_registry()
     first.register(second.get("todo_read"))
     assert first is not second

@@ -9,7 +9,6 @@ from .played_fleets import PretendRuntime
 
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> PretendRuntime:
-    """The runtime of the fleets under test."""
     pretended = PretendRuntime()
     monkeypatch.setattr(fleet_module, "Runtime", pretended)
     return pretended

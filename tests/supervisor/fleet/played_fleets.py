@@ -62,11 +62,9 @@ class PlayedFleet:
         return ServerEndpointImpl(config, session)
 
     def phases(self) -> dict[str, EndpointPhase]:
-        """The phase of every server, in the snapshot's order."""
         return {server: status.phase for server, status in self.fleet.status().items()}
 
     async def until(self, is_true: Callable[[], bool]) -> None:
-        """Let the loop run until it is so."""
         await until(is_true)
 
 
@@ -74,7 +72,6 @@ class PlayedFleet:
 async def played_fleet(
     runtime: PretendRuntime, installs: Callable[[ServerConfig], bool] | None = None
 ) -> AsyncIterator[PlayedFleet]:
-    """A fleet that is torn down at the end, leaving nothing."""
     made = PlayedFleet(runtime, installs=installs)
     with anyio.fail_after(PATIENCE_S):
         yield made
@@ -87,7 +84,6 @@ async def played_fleet(
 
 
 def config(*servers: str, restart: RestartPolicy = AT_ONCE, **commands: str) -> BridgeConfig:
-    """A configuration of stdio servers."""
     return BridgeConfig(
         servers=tuple(
             StdioServerConfig(id=server, command=commands.get(server, server), restart=restart) for server in servers
@@ -96,10 +92,8 @@ def config(*servers: str, restart: RestartPolicy = AT_ONCE, **commands: str) -> 
 
 
 def refuses(session: PlayedSession) -> None:
-    """Prepare a server that cannot be started."""
     session.worker.rules[Open] = lambda worker, request, _: worker.fail(request, NO_COMMAND)
 
 
 def hangs(session: PlayedSession) -> None:
-    """Prepare a server that never answers the handshake."""
     del session.worker.rules[Open]

@@ -22,7 +22,6 @@ class Call:
         """It has its turn."""
 
     def fail(self, fault: ProtocolFault) -> None:
-        """It has none."""
         self.fault = fault
 
 
@@ -46,7 +45,6 @@ async def test_what_a_server_works_on_what_waits_and_what_was_refused_can_be_tol
 
 
 async def test_a_call_that_waited_for_too_long_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that lets every deadline pass would look like an idle one."""
     queue, calls = CallQueue(), [Call() for _ in range(turns.WIDTH + 1)]
     for call in calls:
         queue.add("one", call, 1, 5.0)

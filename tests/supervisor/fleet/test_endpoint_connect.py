@@ -52,8 +52,6 @@ async def test_a_seat_that_cannot_be_taken_is_a_failed_connect() -> None:
 async def test_an_error_that_nobody_foresaw_is_a_failed_connect_too(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A bug of ours would leave every caller waiting."""
-
     def broken() -> None:
         raise OSError("no space left")
 
@@ -67,7 +65,6 @@ async def test_an_error_that_nobody_foresaw_is_a_failed_connect_too(
 
 @pytest.mark.parametrize("returncode", [-9, 70])
 async def test_a_worker_that_dies_before_it_is_ready_is_a_failed_spawn(returncode: int) -> None:
-    """A dead worker would look like a refusal of the server's."""
     async with stage(CONNECTING) as played:
         played.worker.dies(returncode)
         with pytest.raises(ProtocolFault) as caught:
@@ -77,7 +74,6 @@ async def test_a_worker_that_dies_before_it_is_ready_is_a_failed_spawn(returncod
 
 
 async def test_a_worker_that_hangs_before_it_is_ready_is_a_timeout() -> None:
-    """A deadline that passed would be told as something else."""
     async with stage(CONNECTING) as played:
         played.worker.handle.on_event(Silent(7.0))
         with pytest.raises(ProtocolFault) as caught:
@@ -86,7 +82,6 @@ async def test_a_worker_that_hangs_before_it_is_ready_is_a_timeout() -> None:
 
 
 async def test_a_server_that_is_lost_as_it_opens_never_looks_ready() -> None:
-    """A dead server would be shown as ready for ever."""
     async with stage(CONNECTING) as played:
         played.worker.answer(played.connecting, msgspec.json.encode(CARD))
         played.worker.says(Lost(EXITED))

@@ -15,7 +15,6 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_the_list_is_asked_for_once() -> None:
-    """Every list of a client would be a round trip to the server."""
     async with stage() as played:
         played.worker.rules[List] = lists("read", "write", "secret-one")
         first = await played.endpoint.list_tools()
@@ -36,7 +35,6 @@ async def test_the_list_is_asked_for_once() -> None:
 async def test_a_list_that_fails_is_the_callers_and_leaves_the_endpoint_ready(
     fault: FaultRecord, kind: FaultKind
 ) -> None:
-    """A server that cannot list once would be thrown away."""
     async with stage() as played:
         played.worker.rules[List] = lambda worker, request, _: worker.fail(request, fault)
         with pytest.raises(ProtocolFault) as caught:
@@ -50,7 +48,6 @@ async def test_a_list_that_fails_is_the_callers_and_leaves_the_endpoint_ready(
 
 
 async def test_a_list_that_is_no_list_is_a_protocol_fault() -> None:
-    """Nonsense would look like a server without tools."""
     async with stage() as played:
         played.worker.rules[List] = lambda worker, request, _: worker.answer(request, b"{}")
         with pytest.raises(ProtocolFault) as caught:
@@ -60,7 +57,6 @@ async def test_a_list_that_is_no_list_is_a_protocol_fault() -> None:
 
 
 async def test_a_large_list_is_read_beside_the_loop_and_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server with thousands of tools would stop everybody for a moment."""
     monkeypatch.setattr(server_lists, "DECODE_IN_THREAD_BYTES", 1)
     async with stage() as played:
         played.worker.rules[List] = lists("read")
@@ -68,7 +64,6 @@ async def test_a_large_list_is_read_beside_the_loop_and_is_the_same(monkeypatch:
 
 
 async def test_what_is_left_out_of_a_list_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    """A user would look for a tool that is missing for a reason that nobody tells."""
     async with stage() as played:
         played.worker.rules[List] = lists("good", "b a d")
         await played.endpoint.list_tools()
@@ -76,7 +71,6 @@ async def test_what_is_left_out_of_a_list_is_said(caplog: pytest.LogCaptureFixtu
 
 
 async def test_a_caller_that_gives_up_a_list_tells_the_worker() -> None:
-    """The server would page on for nobody."""
     async with stage() as played:
         del played.worker.rules[List]
         listing = played.start(played.endpoint.list_tools())
@@ -101,12 +95,10 @@ NO_SUCH = FaultRecord(
 
 
 def keys(played: Stage) -> dict[str, list[str]]:
-    """What is offered beside tools."""
     return {listing.value: [each.key for each in played.endpoint.offers(listing)] for listing in Listing}
 
 
 async def test_each_list_that_a_server_says_it_has_is_asked_for_once() -> None:
-    """Prompts and resources would not be had."""
     async with stage(card=EVERYTHING) as played:
         asked: list[str] = []
 
@@ -130,7 +122,6 @@ async def test_each_list_that_a_server_says_it_has_is_asked_for_once() -> None:
 
 
 async def test_a_server_of_tools_is_asked_for_nothing_else() -> None:
-    """Each start of each server would cost three requests more."""
     async with stage(card=ServerCard("2025-11-25", capabilities=b'{"tools":{}}')) as played:
         asked: list[str] = []
         played.worker.rules[List] = lambda worker, request, _: (
@@ -145,7 +136,6 @@ async def test_a_server_of_tools_is_asked_for_nothing_else() -> None:
 
 
 async def test_a_list_that_fails_is_said_and_costs_the_others_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """A server would lose its tools for a broken list of prompts."""
     async with stage(card=EVERYTHING) as played:
 
         def rule(worker: PlayedWorker, request: List, body: bytes) -> None:
@@ -165,7 +155,6 @@ async def test_a_list_that_fails_is_said_and_costs_the_others_nothing(caplog: py
 
 
 async def test_tools_wait_for_the_other_lists_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that never lists its prompts would have no tools."""
     monkeypatch.setattr(lists_module, "OTHER_LISTS_S", 0.0)
     async with stage(card=EVERYTHING) as played:
         held: list[List] = []
@@ -226,7 +215,6 @@ async def test_a_change_takes_that_list_anew_and_no_other(monkeypatch: pytest.Mo
 
 
 async def test_the_next_generation_s_equal_lists_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash would cost as much as a first start, and all of trust's work."""
     async with stage(card=EVERYTHING) as first, stage(IDLE, card=EVERYTHING) as second:
         for each in (first, second):
             each.worker.rules[List] = lists_of(**ITEMS)
@@ -240,7 +228,6 @@ async def test_the_next_generation_s_equal_lists_are_not_read_again(monkeypatch:
 
 @pytest.mark.parametrize("capabilities", [b"[]", b"", b"\xff"])
 async def test_a_worker_whose_servers_capabilities_cannot_be_read_is_not_ours(capabilities: bytes) -> None:
-    """They are judged, recorded and shown."""
     card = ServerCard("2025-11-25", capabilities=capabilities)
     async with stage(IDLE, card=card) as played:
         with pytest.raises(ProtocolFault) as caught:

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_changed_tools_are_listed_again_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients would call tools that are gone, and never see new ones."""
     monkeypatch.setattr(server_lists, "REFRESH_S", 0.0)
     async with stage() as played:
         played.worker.rules[List] = lists("one")
@@ -29,7 +28,6 @@ async def test_changed_tools_are_listed_again_and_told(monkeypatch: pytest.Monke
 
 
 async def test_a_list_that_did_not_change_is_told_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients would be told to list again for nothing."""
     monkeypatch.setattr(server_lists, "REFRESH_S", 0.0)
     listed: list[int] = []
     async with stage() as played:
@@ -50,7 +48,6 @@ async def test_a_list_that_did_not_change_is_told_to_nobody(monkeypatch: pytest.
 
 
 async def test_a_storm_of_changes_costs_one_list_at_a_time() -> None:
-    """A hostile server could keep the supervisor busy with lists."""
     async with stage() as played:
         await played.endpoint.list_tools()
         listed: list[int] = []
@@ -76,7 +73,6 @@ async def test_a_storm_of_changes_costs_one_list_at_a_time() -> None:
 async def test_a_refresh_that_fails_keeps_the_old_list(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A server's bad moment would empty every client's list."""
     monkeypatch.setattr(server_lists, "REFRESH_S", 0.0)
     async with stage() as played:
         played.worker.rules[List] = lists("one")
@@ -89,14 +85,12 @@ async def test_a_refresh_that_fails_keeps_the_old_list(
 
 @pytest.mark.parametrize("phase", [IDLE, CONNECTING, CLOSING, CLOSED, FAULTED])
 async def test_changes_told_at_a_wrong_time_start_nothing(phase: EndpointPhase) -> None:
-    """A timer would outlive its endpoint."""
     async with stage(phase) as played:
         played.endpoint.on_list_changed("tools")
         assert played.endpoint._lists._tools._refresh is None
 
 
 async def test_a_refresh_that_is_due_after_the_loss_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dead server would be asked."""
     monkeypatch.setattr(server_lists, "REFRESH_S", 0.0)
     async with stage() as played:
         played.endpoint.on_list_changed("tools")
@@ -109,7 +103,6 @@ async def test_a_refresh_that_is_due_after_the_loss_starts_nothing(monkeypatch: 
 async def test_a_servers_log_lines_are_ours_at_a_lower_voice(
     level: str, shown: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A chatty server would fill the user's terminal, or its errors would be silent."""
     caplog.set_level(logging.DEBUG)
     async with stage() as played:
         played.worker.says(Log(level, "db"), b'"hm"')

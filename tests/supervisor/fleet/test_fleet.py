@@ -28,7 +28,6 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_start_connects_every_server_and_lists_its_tools(runtime: PretendRuntime) -> None:
-    """Servers or their tools would be missing."""
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("b", "a"))
         assert made.phases() == {"b": READY, "a": READY}
@@ -42,7 +41,6 @@ async def test_a_start_connects_every_server_and_lists_its_tools(runtime: Preten
 
 
 async def test_one_server_that_fails_disturbs_no_other(runtime: PretendRuntime) -> None:
-    """One bad command would cost the user all servers."""
     async with played_fleet(runtime) as made:
         made.prepare["bad"] = refuses
         await made.fleet.start(config("a", "bad", "b"))
@@ -55,8 +53,6 @@ async def test_one_server_that_fails_disturbs_no_other(runtime: PretendRuntime) 
 async def test_a_server_that_cannot_list_is_ready_without_tools(
     runtime: PretendRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A failed list would look like a failed server."""
-
     def mute(session: PlayedSession) -> None:
         session.worker.rules[List] = lambda worker, request, _: worker.fail(request, NO_COMMAND)
 
@@ -83,7 +79,6 @@ async def test_a_start_can_be_left_to_itself(runtime: PretendRuntime) -> None:
 
 
 async def test_whoever_waits_for_a_start_that_was_replaced_is_told_so(runtime: PretendRuntime) -> None:
-    """The first caller would wait for ever, or the second would not wait at all."""
     async with played_fleet(runtime) as made:
         made.prepare["a"] = hangs
         first = asyncio.ensure_future(made.fleet.start(config("a")))
@@ -101,7 +96,6 @@ async def test_whoever_waits_for_a_start_that_was_replaced_is_told_so(runtime: P
 
 
 async def test_two_first_starts_in_the_same_moment_share_one_runtime(runtime: PretendRuntime) -> None:
-    """A runtime that nobody releases would keep its zygote."""
     async with played_fleet(runtime) as made:
         await asyncio.gather(made.fleet.start(config("a")), made.fleet.start(config("b")))
         assert runtime.most == 1
@@ -109,7 +103,6 @@ async def test_two_first_starts_in_the_same_moment_share_one_runtime(runtime: Pr
 
 
 async def test_spinning_up_starts_what_was_started_last(runtime: PretendRuntime) -> None:
-    """A caller would have to keep the configuration itself."""
     async with played_fleet(runtime) as made:
         with pytest.raises(ProtocolFault) as caught:
             await made.fleet.spin_up()
@@ -126,7 +119,6 @@ async def test_spinning_up_starts_what_was_started_last(runtime: PretendRuntime)
 
 
 async def test_a_tear_down_closes_all_in_parallel_and_may_be_repeated(runtime: PretendRuntime) -> None:
-    """Ten servers would take ten times as long to stop."""
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", "b"))
         for server in "ab":
@@ -147,7 +139,6 @@ async def test_a_tear_down_closes_all_in_parallel_and_may_be_repeated(runtime: P
 
 
 async def test_a_tear_down_ends_a_start_that_still_waits(runtime: PretendRuntime) -> None:
-    """A server that hangs at its start would hold the whole process."""
     async with played_fleet(runtime) as made:
         made.prepare["a"] = hangs
         starting = asyncio.ensure_future(made.fleet.start(config("a")))
@@ -176,6 +167,5 @@ async def test_a_start_during_a_tear_down_waits_for_its_end(runtime: PretendRunt
 
 
 async def test_a_tear_down_without_a_start_is_nothing(runtime: PretendRuntime) -> None:
-    """Closing early would fail."""
     async with played_fleet(runtime) as made:
         await made.fleet.tear_down()

@@ -20,13 +20,11 @@ CARD = ServerCard("2025-11-25", capabilities=b'{"tools":{},"prompts":{},"resourc
 
 
 def with_prompts(session: PlayedSession) -> None:
-    """Prepare a server that has a prompt."""
     session.worker.rules[Open] = opens_as(CARD)
     session.worker.rules[List] = lists_of(prompts=[{"name": "p"}])
 
 
 async def test_news_are_told_until_nobody_watches_and_by_the_next_generation_too(runtime: PretendRuntime) -> None:
-    """After a restart a server's log would end with us."""
     heard: list[News] = []
     async with played_fleet(runtime) as made:
         unwatch = made.fleet.watch_news(heard.append)
@@ -46,7 +44,6 @@ async def test_news_are_told_until_nobody_watches_and_by_the_next_generation_too
 
 
 async def test_a_watcher_of_news_that_fails_harms_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    """One client's trouble would silence all."""
     heard: list[News] = []
     watchers = NewsWatchers()
 
@@ -87,7 +84,6 @@ async def test_a_shared_servers_news_are_told_to_all_who_hold_it_each_in_its_own
 
 
 async def test_a_change_of_any_list_is_told(runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients would not be told of new prompts."""
     monkeypatch.setattr("quarterdeck.fleet.exchange.lists.REFRESH_S", 0.0)
     told: list[str] = []
     async with played_fleet(runtime) as made:
@@ -105,7 +101,6 @@ async def test_a_change_of_any_list_is_told(runtime: PretendRuntime, monkeypatch
 
 
 async def test_subscriptions_are_made_again_after_a_crash(runtime: PretendRuntime) -> None:
-    """A client would never hear of its resource again."""
     async with played_fleet(runtime) as made:
         made.prepare["a"] = with_prompts
         await made.fleet.start(config("a"))

@@ -21,7 +21,6 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_only_what_changed_restarts(runtime: PretendRuntime) -> None:
-    """One edited row would interrupt the calls of every server."""
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", "b", "c"))
         kept, changed = made.fleet.endpoint("a"), made.fleet.endpoint("b")
@@ -39,7 +38,6 @@ async def test_only_what_changed_restarts(runtime: PretendRuntime) -> None:
 
 
 async def test_without_a_start_a_configuration_is_one(runtime: PretendRuntime) -> None:
-    """Whoever only ever applies configurations would run nothing."""
     async with played_fleet(runtime) as made:
         assert made.fleet.config == BridgeConfig()
         made.prepare["a"] = hangs
@@ -76,7 +74,6 @@ async def test_a_torn_down_fleet_stays_so_until_it_is_spun_up(runtime: PretendRu
 
 
 async def test_a_fleet_that_was_torn_down_before_its_start_takes_no_configuration(runtime: PretendRuntime) -> None:
-    """A shutdown in the first moment would be undone by the file's watcher."""
     async with played_fleet(runtime) as made:
         await made.fleet.tear_down()
         await made.fleet.reconfigure(config("a"))
@@ -99,7 +96,6 @@ async def test_a_tear_down_that_overtakes_the_first_start_wins(runtime: PretendR
 
 
 async def test_watchers_are_told_of_what_came_went_and_moved(runtime: PretendRuntime) -> None:
-    """Clients would go on with the tools of yesterday's servers."""
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", "b"))
         seen: list[list[str]] = []

@@ -34,7 +34,6 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_server_that_dies_is_started_again_as_another_generation(runtime: PretendRuntime) -> None:
-    """A crash would cost the user the server until our own restart."""
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", "b"))
         before = made.fleet.endpoint("a")
@@ -69,7 +68,6 @@ async def test_a_lost_server_is_coming_again_for_whoever_hears_of_its_loss_first
 async def test_the_next_generation_lists_the_same_tools_without_reading_them_again(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All lists would be parsed, hashed and judged anew whenever the zygote dies."""
     read: list[str] = []
     parse = server_lists.parse_tools
 
@@ -92,7 +90,6 @@ async def test_the_next_generation_lists_the_same_tools_without_reading_them_aga
 
 
 async def test_a_server_that_keeps_dying_is_left_alone_and_says_why(runtime: PretendRuntime) -> None:
-    """A broken server would be started for ever."""
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a"))
         for life in range(3):
@@ -143,7 +140,6 @@ async def test_a_server_that_nobody_started_yet_is_idle(runtime: PretendRuntime)
 
 
 async def test_a_server_that_its_owner_closed_by_hand_is_wanted_no_more(runtime: PretendRuntime) -> None:
-    """The fleet would believe it ready, and close it again at the end."""
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a"))
         endpoint = made.fleet.endpoint("a")
@@ -157,7 +153,6 @@ async def test_a_server_that_its_owner_closed_by_hand_is_wanted_no_more(runtime:
 
 
 async def test_watchers_hear_of_every_change(runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients would not learn of new tools, or of servers that came and went."""
     monkeypatch.setattr("quarterdeck.fleet.exchange.lists.REFRESH_S", 0.0)
     seen: list[tuple[EndpointPhase, int]] = []
     async with played_fleet(runtime) as made:
@@ -186,7 +181,6 @@ async def test_watchers_hear_of_every_change(runtime: PretendRuntime, monkeypatc
 async def test_a_watcher_that_fails_or_acts_disturbs_nobody(
     runtime: PretendRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One client's trouble would stop the fleet's bookkeeping half way."""
     restarted: list[asyncio.Task[Any]] = []
     async with played_fleet(runtime) as made:
 
@@ -207,7 +201,6 @@ async def test_a_watcher_that_fails_or_acts_disturbs_nobody(
 async def test_a_fleet_in_one_call_is_torn_down_when_its_start_is_given_up(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Giving up a slow start would leave every process running."""
     sessions: list[PlayedSession] = []
 
     def make(config: ServerConfig) -> ServerEndpointImpl:
@@ -230,7 +223,6 @@ async def test_a_fleet_in_one_call_is_torn_down_when_its_start_is_given_up(
 
 
 async def test_a_server_is_started_in_the_newer_era_once_its_clients_want_that(runtime: PretendRuntime) -> None:
-    """It would be restarted for them, and speak the era of before."""
     wanted: list[bool] = []
 
     def noting(session: PlayedSession) -> None:
@@ -276,7 +268,6 @@ async def test_a_server_that_was_still_being_installed_is_started_again_with_mor
 
 
 async def test_a_list_that_fails_for_another_reason_starts_nothing_again(runtime: PretendRuntime) -> None:
-    """Every server whose list is too long would be started twice."""
     async with played_fleet(runtime) as made:
         made.prepare["a"] = lambda session: session.worker.rules.update(
             {List: lambda worker, request, _: worker.fail(request, BAD_LIST)}

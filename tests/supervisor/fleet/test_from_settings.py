@@ -20,7 +20,6 @@ def server(**fields: Any) -> StdioServerConfig:
 
 
 def found_in(folder: str, *, standing: Standing = Standing.USER, path: Path = USER_FILE, **fields: Any) -> Settings:
-    """A configuration that was found in this folder."""
     fields = {"environ": {"PATH": "/bin"}, **fields}
     expanded = fields.pop("expanded", frozenset())
     origin = Origin(path, "s", standing, {}, expanded=expanded)
@@ -34,7 +33,6 @@ def key(settings: Settings, config: StdioServerConfig | SseServerConfig | None =
 
 
 def test_the_users_server_is_one_in_all_projects() -> None:
-    """Each project that is open would have a process of its own."""
     assert found_in("/one").digest != found_in("/two").digest
     assert key(found_in("/one")) == key(found_in("/two"))
     assert found_in("/one").paths_of("s") == found_in("/two").paths_of("s")
@@ -53,7 +51,6 @@ def test_the_users_server_is_one_in_all_projects() -> None:
     ],
 )
 def test_what_would_start_in_another_way_is_not_shared(other: dict[str, Any]) -> None:
-    """A project would call a server with another's programs, rights or secrets."""
     assert key(found_in("/one")) != key(found_in("/one", **other))
 
 
@@ -73,13 +70,11 @@ def test_other_values_are_another_server(other: StdioServerConfig | SseServerCon
 
 
 def test_what_the_ledger_tells_apart_is_not_shared() -> None:
-    """What was approved for one file would be recorded of another's server."""
     assert key(found_in("/one"), scope="user") != key(found_in("/one"), scope="/mcp.json")
 
 
 @pytest.mark.parametrize("standing", [Standing.PROJECT, Standing.CODE])
 def test_a_projects_server_is_its_decks_alone(standing: Standing) -> None:
-    """A cloned repository's server would serve another project; or share its home."""
     one, two = (found_in(folder, standing=standing, path=Path(folder, ".mcp.json")) for folder in ("/one", "/two"))
     assert sharing_key(one, server(), "/one/.mcp.json") is None
     assert one.home_digest("s") == one.digest != two.home_digest("s")

@@ -40,8 +40,6 @@ class PlayedDecks:
     owns: list[PlayedFleet] = field(default_factory=list)
 
     def deck(self, name: str = "", files: Iterable[str] = ()) -> DeckFleet:
-        """One more deck, made in a context of this name."""
-
         def wish(wanted: ServerConfig) -> Wish | None:
             if wanted.id.startswith("own"):
                 return None
@@ -62,7 +60,6 @@ class PlayedDecks:
 
 @asynccontextmanager
 async def played_decks(runtime: PretendRuntime) -> AsyncIterator[PlayedDecks]:
-    """Decks whose servers have all ended at the end."""
     decks = PlayedDecks(runtime)
     yield decks
     await decks.servers.close()
@@ -118,7 +115,6 @@ async def test_a_server_ends_when_the_last_deck_lets_go(runtime: PretendRuntime)
 
 
 async def test_a_restart_is_one_for_all(runtime: PretendRuntime) -> None:
-    """One deck would go on with an endpoint that is gone."""
     async with played_decks(runtime) as at:
         one, two = at.deck(), at.deck()
         for deck in (one, two):
@@ -141,7 +137,6 @@ async def test_a_restart_is_one_for_all(runtime: PretendRuntime) -> None:
 
 
 async def test_a_server_that_comes_back_waits_for_the_end_of_the_one_before(runtime: PretendRuntime) -> None:
-    """Two processes would write into one home."""
     async with played_decks(runtime) as at:
         one, two = at.deck(), at.deck()
         await one.reconfigure(config("a"))
@@ -188,7 +183,6 @@ async def test_decks_that_read_a_changed_file_one_after_the_other_wait_for_each_
 
 
 async def test_a_deck_that_leaves_before_the_start_leaves_nothing(runtime: PretendRuntime) -> None:
-    """A window that is opened and closed at once would leave a server."""
     async with played_decks(runtime) as at:
         at.prepare["b"] = hangs
         one = at.deck()
@@ -225,7 +219,6 @@ async def test_what_a_shared_server_tells_is_told_to_all_who_hold_it_each_in_its
 
 
 async def test_a_watcher_that_fails_harms_no_other(runtime: PretendRuntime, caplog: pytest.LogCaptureFixture) -> None:
-    """One broken card would leave every list as it was."""
     told: list[None] = []
     async with played_decks(runtime) as at:
         one = at.deck()
@@ -239,7 +232,6 @@ async def test_a_watcher_that_fails_harms_no_other(runtime: PretendRuntime, capl
 
 
 async def test_no_file_that_any_deck_trusts_may_be_written(runtime: PretendRuntime) -> None:
-    """A server that one project starts could write what another believes."""
     async with played_decks(runtime) as at:
         one, two = at.deck(files=["/one", "/both"]), at.deck(files=["/both", "/two"])
         for deck in (one, two):

@@ -106,7 +106,6 @@ def runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendRuntime:
 
 
 async def taken(config: ServerConfig) -> WorkerSession:
-    """A session that has its worker."""
     session = WorkerSession(config)
     await session.start(Owner())
     return session
@@ -115,7 +114,6 @@ async def taken(config: ServerConfig) -> WorkerSession:
 async def test_a_stdio_server_gets_private_directories_and_no_variable_of_ours_but_what_is_named(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A server would see our secrets, or another server's files."""
     monkeypatch.setenv("SECRET_TOKEN", "s3cret")
     monkeypatch.setenv("WANTED", "yes")
     session = await taken(STDIO)
@@ -136,8 +134,6 @@ async def test_a_stdio_server_gets_private_directories_and_no_variable_of_ours_b
 async def test_a_server_without_room_for_its_directories_is_faulted_alone(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full disk would look like a bug of ours, or end the whole deck."""
-
     def fail(path: Path) -> Path:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
@@ -154,8 +150,6 @@ async def test_a_server_without_room_for_its_directories_is_faulted_alone(
 async def test_a_server_without_a_place_for_sockets_is_faulted_alone(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A runtime directory that became read-only would look like a bug of ours."""
-
     async def acquire() -> None:
         raise UnsafePathError("/run/x cannot be written to")
 
@@ -197,7 +191,6 @@ async def test_a_worker_is_told_what_its_server_may_not_write(
 
 
 async def test_limits_alone_are_enough_only_where_they_were_allowed(runtime: PretendRuntime) -> None:
-    """A server would start unconfined on a machine that confines nothing."""
     session = WorkerSession(STDIO, allow_unsandboxed=True)
     await session.start(Owner())
     assert session.order().allow_unsandboxed
@@ -207,7 +200,6 @@ async def test_limits_alone_are_enough_only_where_they_were_allowed(runtime: Pre
 async def test_a_started_server_is_held_to_the_limits_of_its_policy_until_its_end(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No limit would be kept, or a dead server's successor condemned for it."""
     config = STDIO.model_copy(update={"sandbox": SandboxPolicy(limits=Limits(wall_s=1e-6))})
     session = await taken(config)
     start = ServerStart(os.getpid(), os.getpid(), 3, scratch=("/s",), tmpfs=("/t",), enforced=("processes",))
@@ -225,14 +217,12 @@ async def test_a_started_server_is_held_to_the_limits_of_its_policy_until_its_en
 
 
 async def test_a_remote_server_is_watched_by_nobody(runtime: PretendRuntime) -> None:
-    """It has no process here."""
     session = await taken(REMOTE)
     assert session.enforce_limits(ServerStart(1, 1)) is None
     await session.end()
 
 
 async def test_a_remote_server_gets_its_configuration_alone(runtime: PretendRuntime, tmp_path: Path) -> None:
-    """Directories would be made for nobody."""
     session = await taken(REMOTE)
     order = session.order()
     assert (order.env, order.home, order.log_path) == ({}, "", "")
@@ -254,7 +244,6 @@ async def test_leaving_ends_the_worker_then_frees_the_runtime_once(runtime: Pret
 async def test_a_worker_that_goes_by_itself_is_not_killed(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker would be cut off while it writes its last words."""
     monkeypatch.setattr(seats_module, "EXIT_S", 10.0)
     session = await taken(STDIO)
     leaving = asyncio.ensure_future(session.end())
@@ -267,7 +256,6 @@ async def test_a_worker_that_goes_by_itself_is_not_killed(
 
 
 async def test_a_session_without_a_worker_is_still_released(runtime: PretendRuntime) -> None:
-    """A failed start would keep the zygote for ever."""
     runtime.fault = ProtocolFault(FaultKind.SPAWN_FAILED, "none")
     session = WorkerSession(STDIO)
     with pytest.raises(ProtocolFault):
@@ -277,7 +265,6 @@ async def test_a_session_without_a_worker_is_still_released(runtime: PretendRunt
 
 
 async def test_a_session_that_was_never_started_ends_without_a_word(runtime: PretendRuntime) -> None:
-    """Closing an endpoint early would fail."""
     await WorkerSession(STDIO).end()
     assert runtime.noted == []
 
@@ -293,7 +280,6 @@ async def test_a_session_that_was_never_started_ends_without_a_word(runtime: Pre
 async def test_a_remote_server_is_reached_by_the_transports_of_its_row(
     runtime: PretendRuntime, config: ServerConfig, transports: tuple[str, ...]
 ) -> None:
-    """An old server could not be reached, or a new one in the wrong way."""
     session = await taken(config)
     assert session.order().server == RemoteServer(config.url, dict(config.headers), transports)  # type: ignore[union-attr, arg-type]
     await session.end()

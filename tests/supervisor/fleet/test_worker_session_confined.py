@@ -35,7 +35,6 @@ async def test_a_start_is_kept_shown_and_guarded() -> None:
 
 
 async def test_what_confined_a_dead_server_is_still_known() -> None:
-    """A user could not see how the server that just died was confined."""
     async with stage() as played:
         played.worker.says(Started(), start_of())
         played.worker.says(Lost(EXITED))
@@ -62,7 +61,6 @@ async def test_a_partial_sandbox_is_told_once_for_a_state_directory(
 
 
 async def test_a_start_as_wanted_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
-    """Users would learn to overlook the line."""
     with caplog.at_level(logging.WARNING):
         async with stage() as played:
             played.worker.says(Started(), start_of())

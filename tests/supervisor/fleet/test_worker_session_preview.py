@@ -18,19 +18,16 @@ STRONG = replace(WEAK, bubblewrap=BUBBLEWRAP, closes=True, pasta="/p")
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A state directory that does not exist yet."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state" / "quarterdeck"))
     monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
     return tmp_path
 
 
 def server(**fields: object) -> StdioServerConfig:
-    """One that runs a shell."""
     return StdioServerConfig.model_validate({"id": "one", "command": "/bin/sh", **fields})
 
 
 def test_a_server_that_starts_and_one_that_starts_weaker_are_told_apart() -> None:
-    """A user would not know which of the servers a machine's gaps concern."""
     assert preview_start(server(), STRONG).outlook is Outlook.STARTS
     weaker = preview_start(server(), WEAK)
     assert weaker.outlook is Outlook.WEAKER
@@ -63,7 +60,6 @@ def test_a_server_that_may_write_the_users_word_is_told_to_be_refused(state: Pat
     ],
 )
 def test_a_refusal_is_told_with_what_to_do(fields: dict[str, object], said: str, code: str, state: Path) -> None:
-    """It would be found out by a start that fails."""
     (state / "documents").mkdir()
     here = str(state / "documents")
     if "args" in fields:
@@ -95,7 +91,6 @@ def test_a_state_directory_that_cannot_be_written_to_is_a_refusal(state: Path, m
 
 
 def test_nothing_is_left_behind(state: Path) -> None:
-    """Every look would leave a folder."""
     assert private_homes_folder() == str(state)
     preview_start(server(), WEAK)
     assert list(state.iterdir()) == []

@@ -20,7 +20,6 @@ def test_a_client_holds_what_it_may_and_one_thing_that_is_larger() -> None:
 
 
 def test_at_the_bound_of_all_who_holds_less_than_a_share_is_let_in() -> None:
-    """One client that reads nothing would cost all others their answers."""
     held = HeldBytes(10 * MIB, 12 * MIB)
     assert held.begin("a", 10 * MIB) == ""
     assert held.begin("b", 5 * MIB) == ""
@@ -39,7 +38,6 @@ def test_a_token_that_holds_all_through_many_sessions_costs_nobody_else_an_answe
 
 @given(st.lists(st.tuples(st.sampled_from(["a/1", "a/2", "b"]), st.integers(0, 3 * MIB)), max_size=40))
 def test_nothing_is_left_when_all_was_let_go(asked: list[tuple[str, int]]) -> None:
-    """Clients would be refused for what they read long ago."""
     held = HeldBytes(2 * MIB, 4 * MIB)
     taken = [(client, size) for client, size in asked if not held.begin(client, size)]
     assert held.total == sum(size for _, size in taken if size > UNCOUNTED_BYTES)

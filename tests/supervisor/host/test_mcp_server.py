@@ -21,33 +21,28 @@ RAW = TypeAdapter(dict)
 
 
 async def list_raw(client):
-    """The list as it stood on the wire."""
     return await client.session.send_request(types.ListToolsRequest(), RAW)
 
 
 async def call_raw(client, name, arguments=None, meta=None, **options):
-    """A result as it stood on the wire."""
     params = types.CallToolRequestParams.model_validate({"name": name, "arguments": arguments, "_meta": meta})
     return await client.session.send_request(types.CallToolRequest(params=params), RAW, **options)
 
 
 @ERAS
 async def test_a_client_sees_who_we_are(mode):
-    """Without an identity a client could not tell which server it talks to."""
     host = create_provider_host(NativeBox(), ProviderHostInfo("hub", "9"))
     async with in_memory(host, mode) as (client, _):
         assert (client.server_info.name, client.server_info.version) == ("hub", "9")
 
 
 async def test_the_bare_host_has_the_default_identity():
-    """The seeds promise this name to whoever gives none."""
     async with in_memory(create_provider_host(NativeBox()), "legacy") as (client, _):
         assert (client.server_info.name, client.server_info.version) == ("indus-provider-host", "0.1.0")
 
 
 @ERAS
 async def test_a_definition_reaches_the_client_whole_under_its_qualified_name(mode):
-    """A client that understands a newer field would lose it otherwise."""
     box = LiveBox()
     own = {
         "name": "read",
@@ -65,7 +60,6 @@ async def test_a_definition_reaches_the_client_whole_under_its_qualified_name(mo
 
 
 async def test_portable_schemas_replace_the_servers_own_when_asked():
-    """A client with a weak schema reader asks for them."""
     box = LiveBox()
     box.graft("fs__read", name="read", title="T", inputSchema={"anyOf": []})
     async with in_memory(create_provider_host(box, portable_schemas=True), "legacy") as (client, _):
@@ -75,7 +69,6 @@ async def test_portable_schemas_replace_the_servers_own_when_asked():
 
 
 async def test_a_native_tool_is_shown_by_name_description_and_parameters():
-    """It has no definition of a server to show."""
     box = NativeBox()
     box.native("ls", None)
     async with in_memory(create_provider_host(box), "legacy") as (client, _):
@@ -107,7 +100,6 @@ async def test_a_grafted_result_reaches_the_client_whole(mode):
 
 @ERAS
 async def test_a_fault_is_an_error_result_that_says_what_to_do(mode):
-    """A model can only act on what it can read."""
     box = LiveBox()
     box.graft("s__t", answer(ProtocolFault("tool_error", "it died", code="server_lost")))
     async with in_memory(create_provider_host(box), mode) as (client, _):
@@ -122,7 +114,6 @@ async def test_a_fault_is_an_error_result_that_says_what_to_do(mode):
     [("as it is", "as it is"), (None, ""), ({"é": 1.0}, '{"é": 1.0}'), ("\ud800", "\\ud800"), (b"x", "\"b'x'\"")],
 )
 async def test_a_native_output_is_projected_to_one_text_block(output, text):
-    """The seeds promise a string verbatim and JSON otherwise."""
     box = NativeBox()
 
     async def run(call: ToolCall, cancel: CancelToken) -> ToolOutcome:
@@ -135,7 +126,6 @@ async def test_a_native_output_is_projected_to_one_text_block(output, text):
 
 
 async def test_a_native_outcome_with_a_wire_passes_whole():
-    """A grafted tool behind wrappers that know nothing of the wire must not lose it."""
     box = NativeBox()
 
     async def run(call: ToolCall, cancel: CancelToken) -> ToolOutcome:
@@ -157,7 +147,6 @@ async def test_an_unknown_tool_is_an_error_result(mode):
 
 @ERAS
 async def test_a_tool_that_raises_is_an_error_result(mode):
-    """One bad tool must not look like a broken host."""
     box = NativeBox()
 
     async def run(call: ToolCall, cancel: CancelToken) -> ToolOutcome:
@@ -172,7 +161,6 @@ async def test_a_tool_that_raises_is_an_error_result(mode):
 
 @ERAS
 async def test_cancelling_reaches_a_grafted_call(mode):
-    """A server would go on working for nobody."""
     box = LiveBox()
     box.graft("s__t", hold)
     async with in_memory(create_provider_host(box), mode) as (client, _), anyio.create_task_group() as tasks:
@@ -185,7 +173,6 @@ async def test_cancelling_reaches_a_grafted_call(mode):
 
 @ERAS
 async def test_cancelling_switches_a_native_calls_token_even_when_it_shields_itself(mode):
-    """A command that cleans up in peace must still hear that it should."""
     box, started, switched = NativeBox(), anyio.Event(), anyio.Event()
 
     async def run(call: ToolCall, cancel: CancelToken) -> ToolOutcome:
@@ -206,7 +193,6 @@ async def test_cancelling_switches_a_native_calls_token_even_when_it_shields_its
 
 @ERAS
 async def test_progress_reaches_a_client_that_asked_for_it_before_the_result(mode):
-    """A person waits more patiently when something moves."""
     box, seen = LiveBox(), []
     box.graft("s__t", hold)
 
@@ -226,7 +212,6 @@ async def test_progress_reaches_a_client_that_asked_for_it_before_the_result(mod
 
 
 async def test_nobody_is_asked_for_progress_that_no_client_wants():
-    """Servers would send notes to be thrown away."""
     box = LiveBox()
     box.graft("s__t")
     async with in_memory(create_provider_host(box), "legacy") as (client, _):
@@ -236,7 +221,6 @@ async def test_nobody_is_asked_for_progress_that_no_client_wants():
 
 @ERAS
 async def test_the_callers_meta_passes_without_what_belongs_to_the_hop(mode):
-    """Trace context must arrive; envelope and progress token are ours to mint anew."""
     box = LiveBox()
     box.graft("s__t")
     async with in_memory(create_provider_host(box), mode) as (client, _):
@@ -245,7 +229,6 @@ async def test_the_callers_meta_passes_without_what_belongs_to_the_hop(mode):
 
 
 async def test_a_legacy_client_hears_of_changes_once():
-    """It would call tools that are gone, and a starting fleet would flood it."""
     box, heard = LiveBox(), []
 
     async def listen(message):
@@ -265,7 +248,6 @@ async def test_a_legacy_client_hears_of_changes_once():
 
 
 async def test_a_modern_client_hears_of_changes_on_its_listen_stream():
-    """That era has no other channel."""
     box = LiveBox()
     async with in_memory(create_provider_host(box), "auto") as (client, _):
         assert client.server_capabilities.tools.list_changed
@@ -278,7 +260,6 @@ async def test_a_modern_client_hears_of_changes_on_its_listen_stream():
 
 @ERAS
 async def test_a_static_box_promises_no_changes(mode):
-    """A client would wait for what never comes."""
     async with in_memory(create_provider_host(NativeBox()), mode) as (client, _):
         assert not client.server_capabilities.tools.list_changed
 
@@ -299,7 +280,6 @@ async def test_only_the_first_list_waits_until_the_fleet_has_settled():
 
 
 def lending(maker, live=None, **options):
-    """A host whose clients have decks of their own."""
     live = live or LiveBox()
     decks = Decks(live, maker.open, **options)
     return create_provider_host(live, decks=decks), decks
@@ -325,7 +305,6 @@ async def test_a_connection_has_a_deck_of_its_own_until_it_ends(mode):
 
 @ERAS
 async def test_a_connection_that_never_asks_for_tools_opens_no_deck(mode):
-    """Every probe of a client would make directories."""
     maker = DeckMaker()
     host, decks = lending(maker)
     async with in_memory(host, mode):
@@ -336,7 +315,6 @@ async def test_a_connection_that_never_asks_for_tools_opens_no_deck(mode):
 
 @ERAS
 async def test_native_progress_reaches_a_client_that_asked_for_it(mode):
-    """A person would think that a long build hangs."""
     maker, seen = DeckMaker(), []
 
     async def run(call: ToolCall, cancel: CancelToken) -> ToolOutcome:

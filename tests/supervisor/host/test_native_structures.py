@@ -36,8 +36,6 @@ PLAN: Final = "# Plan\nDig."
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory for a test's deck; the web is one page."""
-
     async def search(_: DdgsProvider, query: str, max_results: int) -> Sequence[SearchHit]:
         return [SearchHit(f"About {query}", "https://cats.example/", "")]
 
@@ -52,7 +50,6 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 @asynccontextmanager
 async def host_of(workspace: Path) -> AsyncIterator[ProviderHostImpl]:
-    """A host over all nineteen tools of one session."""
     wish = NativeWish(profile=Profile.ALL, workspace=workspace)
     with anyio.fail_after(PATIENCE_S):
         async with open_deck_session(wish, allow_unsandboxed=True) as session:

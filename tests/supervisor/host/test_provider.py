@@ -29,13 +29,11 @@ RAW = TypeAdapter(dict)
 
 
 async def call_raw(client, name, arguments=None, meta=None, **options):
-    """A result as it stood on the wire."""
     params = types.CallToolRequestParams.model_validate({"name": name, "arguments": arguments, "_meta": meta})
     return await client.session.send_request(types.CallToolRequest(params=params), RAW, **options)
 
 
 async def test_a_call_before_the_handshake_is_refused_by_the_sdk():
-    """The handshake's checks stay in one place."""
     async with create_client_server_memory_streams() as ((read, write), server_streams):
         running = await create_provider_host(LiveBox()).connect(server_streams)
         request = types.JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params={"name": "x"})
@@ -48,7 +46,6 @@ async def test_a_call_before_the_handshake_is_refused_by_the_sdk():
 
 @ERAS
 async def test_a_second_era_on_one_connection_is_refused_by_the_sdk(mode):
-    """Two eras on one pipe would disagree about every envelope."""
     async with in_memory(create_provider_host(LiveBox()), mode) as (client, _):
         with pytest.raises(MCPError):
             if mode == "auto":
@@ -60,14 +57,12 @@ async def test_a_second_era_on_one_connection_is_refused_by_the_sdk(mode):
 
 @pytest.mark.parametrize("transport", [None, (), (1, 2, 3), (object(), object())])
 async def test_what_is_no_stream_pair_is_a_transport_fault(transport):
-    """Whoever wires it wrong is told at once, by kind."""
     with pytest.raises(ProtocolFault) as caught:
         await create_provider_host(NativeBox()).connect(transport)
     assert caught.value.kind == FaultKind.TRANSPORT
 
 
 async def test_waiting_ends_when_the_client_leaves():
-    """An embedding program waits for exactly that."""
     async with create_client_server_memory_streams() as ((_, write), server_streams):
         running = await create_provider_host(NativeBox()).connect(server_streams)
         await write.aclose()
@@ -93,7 +88,6 @@ async def test_each_connection_is_a_client_of_its_own():
 
 
 async def test_cancel_ends_the_connection_and_its_calls():
-    """Nothing of a connection may outlive its handle."""
     box = LiveBox()
     box.graft("s__t", hold)
     async with in_memory(create_provider_host(box), "legacy") as (client, running):
@@ -107,7 +101,6 @@ async def test_cancel_ends_the_connection_and_its_calls():
 
 
 async def expect_error(client):
-    """Call, and see the connection close."""
     with pytest.raises(MCPError):
         await call_raw(client, "s__t", {})
 

@@ -16,7 +16,6 @@ def catalogue_of(
     budget: NameBudget | None = None,
     overrides: dict[str, ServerOverrides] | None = None,
 ) -> Catalogue:
-    """The snapshot of these servers, in this order."""
     said = overrides or {}
     found = {
         each.id: look(each, said.get(each.id, NO_OVERRIDES), before.servers.get(each.id))  # type: ignore[arg-type]
@@ -26,26 +25,21 @@ def catalogue_of(
 
 
 def server_of(name: str, *tools: str, **options: object) -> OfferServer:
-    """A server with plain tools of these names."""
     definitions = {tool: definition(tool) for tool in tools}
     return OfferServer(name, tools=definitions, **options)  # type: ignore[arg-type]
 
 
 def definition(name: str, **more: object) -> bytes:
-    """A tool as a server lists it."""
     return msgspec.json.encode({"name": name, "inputSchema": {"type": "object"}, **more})
 
 
 def overrides(**keys: object) -> ServerOverrides:
-    """What a row says is shown otherwise."""
     return ServerOverrides.model_validate(keys)
 
 
 def names(catalogue: Catalogue) -> list[str]:
-    """The tools as clients know them."""
     return [each.name for each in catalogue.shown]
 
 
 def publics(catalogue: Catalogue, listing: Listing) -> list[str]:
-    """What else there is, as clients know it."""
     return [each.public for each in catalogue.lists[listing]]

@@ -18,12 +18,10 @@ pytestmark = pytest.mark.anyio
 
 
 async def never(*_: object) -> object:
-    """Answer nothing."""
     return await asyncio.Event().wait()
 
 
 async def silent(at: Bench) -> tuple[ToldEndpoint, DeckServer]:
-    """A server that answers nothing, and what stands before it."""
     endpoint = ToldEndpoint(stdio(), a="one")
     endpoint.answer = never  # type: ignore[assignment]
     await at.runs(endpoint)
@@ -85,7 +83,6 @@ async def test_calls_that_wait_when_their_server_dies_are_made_once_it_runs_agai
 
 
 async def test_clients_of_several_decks_take_turns_at_the_server_that_their_decks_share() -> None:
-    """A flood from one project's window would stand before the calls of another's."""
     async with bench() as at:
         endpoint = ToldEndpoint(stdio(), a="one")
         endpoint.answer = never  # type: ignore[assignment]

@@ -43,7 +43,6 @@ class OwnFleet(FakeFleet):
         self.coming |= {each.id for each in config.servers}
 
     def runs(self, endpoint: ToldEndpoint) -> None:
-        """It has started, or has failed."""
         self.by_id[endpoint.config.id] = endpoint
         self.coming.clear()
         self.tell()
@@ -52,7 +51,6 @@ class OwnFleet(FakeFleet):
         """It has none."""
 
     def watch_news(self, callback: Callable[[News], None]) -> Callable[[], None]:
-        """What is said is said by the test."""
         self.say = callback
         return lambda: None
 
@@ -68,7 +66,6 @@ class Lab:
 
     @property
     def servers(self) -> list[SessionServer]:
-        """Those that are there."""
         return list(self.sessions._servers.values())
 
     def _make(self) -> Any:
@@ -93,27 +90,23 @@ class Lab:
         return told
 
     async def ended(self, told: list[CallEnd]) -> CallEnd:
-        """How the call ended."""
         await self.judged.until(lambda: bool(told))
         [end] = told
         return end
 
     async def refused(self, told: list[CallEnd]) -> ProtocolFault:
-        """Why nothing was called."""
         end = await self.ended(told)
         assert isinstance(end, ProtocolFault)
         assert end.delivery is Delivery.NOT_SENT
         return end
 
     async def begun(self, told: list[CallEnd]) -> OwnFleet:
-        """The fleet of the server that this call waits for."""
         await turns()
         assert told == []
         return self.fleets[-1]
 
 
 def client(session: str = "1") -> Client:
-    """Who calls in this session."""
     return Client("ada", f"token a/{session}")
 
 
@@ -168,7 +161,6 @@ async def test_a_definition_other_than_the_judged_one_is_not_called(tools: dict[
 
 @pytest.mark.parametrize("changes", ["own", "judged"])
 async def test_what_either_server_changes_after_it_was_called_is_compared_again(changes: str) -> None:
-    """The first good call would open the gate for whatever the server defines later."""
     async with lab(own(a="one", b="two")) as at:
         told = at.calls()
         (await at.begun(told)).runs(mine := own(a="one", b="two"))
@@ -185,7 +177,6 @@ async def test_what_either_server_changes_after_it_was_called_is_compared_again(
 
 
 async def test_what_is_held_of_the_row_starts_no_server_of_a_session() -> None:
-    """What nobody approved would be started by whoever calls it."""
     async with lab(own(a="one")) as at:
         await at.judged.lists(a="evil")
         assert (await at.refused(at.calls())).code == "tool_held"
@@ -291,7 +282,6 @@ async def test_a_stream_of_changes_is_served_by_its_clients_own_server() -> None
 
 
 async def test_what_a_sessions_server_says_is_heard_where_the_decks_own_are() -> None:
-    """Its log lines and its changes would reach nobody."""
     async with lab(own(a="one")) as at:
         heard: list[News] = []
         unwatch = at.judged.servers.watch_news(heard.append)
@@ -401,7 +391,6 @@ async def test_calls_of_clients_of_the_newer_era_share_a_process_beside_one_that
 
 
 async def test_a_process_that_lacks_the_newer_era_is_asked_once_and_not_started_again() -> None:
-    """Each call would start a process that fails, or write into the server's log."""
     judged = shared()
     async with lab(judged) as at:
         for _ in range(3):
@@ -410,7 +399,6 @@ async def test_a_process_that_lacks_the_newer_era_is_asked_once_and_not_started_
 
 
 async def test_a_remote_server_that_lacks_the_newer_era_is_tried_once_and_bridged() -> None:
-    """Each call would connect once more to be refused."""
     judged = shared()
     judged.config = StreamableHttpServerConfig(id="fs", url="http://localhost/mcp", trust=TrustMode.BASELINE)
     async with lab(judged) as at:

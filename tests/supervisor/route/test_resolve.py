@@ -28,7 +28,6 @@ def route_of(
     client: Client = ANONYMOUS,
     links: Collection[tuple[str, str]] = (),
 ) -> Route | ProtocolFault:
-    """Where a request goes."""
     return resolve(catalogue, client, method, msgspec.json.encode(params), lambda *pair: pair in links)
 
 
@@ -39,7 +38,6 @@ def asked(
     client: Client = ANONYMOUS,
     links: Collection[tuple[str, str]] = (),
 ) -> tuple[str, object] | str:
-    """The server and the params there; or the code of the refusal."""
     found = route_of(catalogue, method, params, client, links)
     return found.code or "" if isinstance(found, ProtocolFault) else (found.server, json.loads(found.params))
 
@@ -125,7 +123,6 @@ def test_what_belongs_to_nobody_is_refused_with_words_of_bounded_length(method: 
 
 @given(st.binary(max_size=200), st.sampled_from(["prompts/get", "resources/read", "completion/complete"]))
 def test_no_params_raise(params: bytes, method: str) -> None:
-    """A client could end its carrier with one line."""
     catalogue = catalogue_of(server_of("a", "t", resources=("x:1",)), overrides={"a": overrides(hide=["x:*"])})
     assert isinstance(resolve(catalogue, ANONYMOUS, method, params), Route | ProtocolFault)
 
@@ -140,7 +137,6 @@ def test_no_params_raise(params: bytes, method: str) -> None:
 def test_a_uri_is_of_who_lists_it_then_who_linked_to_it_then_who_has_a_template_then_the_one_of_its_scheme(
     uri: str, server: str | None
 ) -> None:
-    """A link in a result would lead to another server, or nowhere."""
     templated = OfferServer("one", resources=("x:0",), templates=("x:{id}", "{+any}"))
     linking = OfferServer("two", resources=("x:9", "y:1"))
     found = route_of(catalogue_of(templated, linking), "resources/read", {"uri": uri}, links={("two", "x:5")})
@@ -148,7 +144,6 @@ def test_a_uri_is_of_who_lists_it_then_who_linked_to_it_then_who_has_a_template_
 
 
 def test_where_one_server_alone_has_resources_every_uri_is_its_own() -> None:
-    """What it makes up from its own arguments could not be read."""
     catalogue = catalogue_of(OfferServer("one", resources=("x:1",)), OfferServer("two"))
     assert asked(catalogue, "resources/read", {"uri": "other:1"}) == ("one", {"uri": "other:1"})
 
@@ -212,14 +207,12 @@ def test_a_call_has_the_users_arguments_and_what_may_not_be_called_so_is_refused
     ("client", "hint"), [(ANONYMOUS, ": did you mean 'create'?"), (Client("c", "c", OnlyReads()), "")]
 )
 def test_a_slip_is_helped_with_what_its_client_may_use_alone(client: Client, hint: str) -> None:
-    """A client would learn what there is beside its group."""
     catalogue = catalogue_of(server_of("gh", "create"), overrides={"gh": overrides(hide=["creat"])})
     found = resolve_call(catalogue, "gh__creat", b"{}", client)
     assert str(found) == f"gh offers no tool 'creat'{hint}"
 
 
 def test_a_tool_whose_argument_cannot_be_fixed_is_not_called() -> None:
-    """By its name it would run without the bound that was set."""
     catalogue = catalogue_of(server_of("gh", "list"), overrides={"gh": overrides(arguments={"list": {"repo": 1}})})
     found = resolve_call(catalogue, "gh__list", b"{}")
     assert str(found).startswith("gh cannot offer 'list' as the configuration says: ")
@@ -274,7 +267,6 @@ def test_a_hidden_resource_is_neither_read_nor_subscribed_nor_completed(
     ],
 )
 def test_a_value_is_not_completed_below_what_is_hidden(template: str, value: object, code: str) -> None:
-    """A client would be told the names of hidden files, letter by letter."""
     params = {"ref": {"type": "ref/resource", "uri": template}, "argument": {"name": "path", "value": value}}
     found = asked(overridden(template), "completion/complete", params)
     assert (found if isinstance(found, str) else "") == code
@@ -307,7 +299,6 @@ class OnlyA:
     ],
 )
 def test_a_token_reaches_nothing_of_a_server_that_it_does_not_allow(method: str, params: object) -> None:
-    """A token would be worth as much as another."""
     catalogue = catalogue_of(*(OfferServer(name, prompts=("p",), resources=(f"{name}:1",)) for name in "ab"))
     ci = Client("ci", "t", OnlyA())
     assert asked(catalogue, method, params, ci) == "not_granted"
@@ -353,7 +344,6 @@ REFUSED = (
 @pytest.mark.parametrize("prefix", ["", "quarterdeck+fs:"])
 @pytest.mark.parametrize("uri", REFUSED)
 def test_a_client_of_a_group_reaches_nothing_else_by_another_spelling(uri: str, prefix: str) -> None:
-    """A group of one folder would be a way to every file of its server."""
     catalogue = catalogue_of(
         OfferServer("fs", resources=("file:///docs/a",), templates=("file:///{+path}", "memo:{id}"))
     )
@@ -377,7 +367,6 @@ def test_a_client_of_a_group_reads_by_the_canonical_spelling_and_by_the_servers_
 
 
 def test_a_refused_spelling_is_told_what_is_wrong_with_it() -> None:
-    """A model would try the same URI again and again."""
     catalogue = catalogue_of(OfferServer("fs", resources=("file:///docs/a",)))
     assert str(route_of(catalogue, "resources/read", {"uri": "file:///docs/a b"}, DOCS)) == (
         "the group 'docs' does not allow 'file:///docs/a b', which is not a URI in canonical form: "
@@ -387,7 +376,6 @@ def test_a_refused_spelling_is_told_what_is_wrong_with_it() -> None:
 
 @pytest.mark.parametrize(("value", "is_allowed"), [("a", True), ("", True), ("../private/", False), ("b c", True)])
 def test_a_value_is_completed_within_the_group_alone(value: str, *, is_allowed: bool) -> None:
-    """A client would be told the names of files beside its folder."""
     catalogue = catalogue_of(OfferServer("fs", templates=("file:///docs/{+path}",)))
     reference = {"type": "ref/resource", "uri": "file:///docs/{+path}"}
     params = {"ref": reference, "argument": {"name": "path", "value": value}}

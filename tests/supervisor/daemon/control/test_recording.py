@@ -29,14 +29,12 @@ BATCH = Batch(
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The state directory of this test."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
     return tmp_path / "state"
 
 
 @pytest.fixture
 def runtime() -> Iterator[RuntimeDirectory]:
-    """The runtime directory of the writer."""
     with short_folder() as root, RuntimeDirectory.create("0" * 12, root) as directory:
         yield directory
 
@@ -88,7 +86,6 @@ async def test_a_refused_record_is_not_taken_by_the_visitor_either(state: Path, 
 
 
 def test_a_record_is_written_here_once_no_process_writes_the_ledger(state: Path) -> None:
-    """A command that outlives the daemon beside it would lose what it found."""
     hand_over(BATCH)
     with LedgerReader.open(ledger_dir(state)) as reader:
         assert reader.book.last_seq == 1

@@ -69,7 +69,6 @@ async def inspected(root: Path, endpoint: ProductEndpoint, server: str = "fs") -
 
 
 async def test_a_confined_server_is_shown_whole(tmp_path: Path) -> None:
-    """A user could not tell what a server can reach."""
     found = await inspected(tmp_path, confined())
     assert found.command == ("npx", "-y", "fs")
     assert msgspec.json.decode(found.policy)["preset"] == "strict"
@@ -105,7 +104,6 @@ async def test_each_limit_is_shown_with_its_use_and_with_who_keeps_it(tmp_path: 
 
 
 async def test_a_share_that_no_group_keeps_is_kept_by_nobody(tmp_path: Path) -> None:
-    """It would look enforced."""
     endpoint = confined()
     policy = SandboxPolicy(limits=Limits(cpu_share=0.5))
     endpoint.config = StdioServerConfig(id="fs", command="npx", sandbox=policy)
@@ -114,7 +112,6 @@ async def test_a_share_that_no_group_keeps_is_kept_by_nobody(tmp_path: Path) -> 
 
 
 async def test_before_the_first_look_no_use_is_shown(tmp_path: Path) -> None:
-    """A server that was just started would look as if it used nothing."""
     endpoint = confined()
     assert endpoint.confined is not None
     assert endpoint.confined.watch is not None
@@ -124,7 +121,6 @@ async def test_before_the_first_look_no_use_is_shown(tmp_path: Path) -> None:
 
 
 async def test_a_dead_server_keeps_its_receipt_its_peaks_and_its_death(tmp_path: Path) -> None:
-    """Whoever comes after a crash could not see what led to it."""
     endpoint = confined(phase=EndpointPhase.FAULTED, fault=DEATH)
     endpoint.pid = None
     found = await inspected(tmp_path, endpoint)
@@ -137,7 +133,6 @@ async def test_a_dead_server_keeps_its_receipt_its_peaks_and_its_death(tmp_path:
 
 
 async def test_what_is_no_process_of_ours_says_so(tmp_path: Path) -> None:
-    """Nothing at all would look like nothing enforced, or like a failure."""
     remote = ProductEndpoint("fs")
     remote.config = StreamableHttpServerConfig(id="fs", url="http://localhost/mcp")
     embedded = ProductEndpoint("fs")
@@ -155,7 +150,6 @@ async def test_what_is_no_process_of_ours_says_so(tmp_path: Path) -> None:
 
 
 async def test_an_unknown_server_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    """A typing error would look like a server without a sandbox."""
     with product_of(tmp_path, confined()) as product:
         refused = await answer(product, Inspect("sf"))
     assert isinstance(refused, Refused)
@@ -170,7 +164,6 @@ async def test_ps_tells_the_sandbox_in_short(tmp_path: Path) -> None:
 
 
 async def test_a_restart_says_how_the_server_is_afterwards(tmp_path: Path) -> None:
-    """The command would end before anybody knows whether it helped."""
     up, down = ProductEndpoint("up", "echo"), ProductEndpoint("down", phase=EndpointPhase.FAULTED, fault=DEATH)
     with product_of(tmp_path, up, down, settings=SETTINGS) as product:
         ready = await answer(product, Restart("up"))
@@ -185,7 +178,6 @@ async def test_a_restart_says_how_the_server_is_afterwards(tmp_path: Path) -> No
 
 
 async def test_a_restart_waits_for_the_new_list_of_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of tools that is shown would be the old server's."""
     with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
         is_judged = False
         monkeypatch.setattr(product.approvals, "is_judged", lambda _: is_judged)
@@ -202,7 +194,6 @@ async def test_a_restart_waits_for_the_new_list_of_tools(tmp_path: Path, monkeyp
 
 @pytest.mark.process
 def test_a_tree_weighs_more_than_its_root() -> None:
-    """A server that hides its weight in children would look small."""
     program = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
     with python_child(program) as child:
         assert child.read_line() == b"1"
@@ -222,5 +213,4 @@ def test_a_process_that_is_gone_weighs_nothing() -> None:
 
 
 def test_nothing_is_looked_at_for_nobody() -> None:
-    """A configuration of remote servers would cost a walk over all processes."""
     assert tree_memory([]) == {}

@@ -12,17 +12,14 @@ WORKER_LOST = ProtocolFault(FaultKind.SPAWN_FAILED, "its worker died", code="wor
 
 
 def row(server: str, command: str | None = None) -> StdioServerConfig:
-    """One server, started by a command of its own name."""
     return StdioServerConfig(id=server, command=command or server)
 
 
 def config(*servers: str | StdioServerConfig) -> BridgeConfig:
-    """A configuration of these servers."""
     return BridgeConfig(servers=tuple(row(server) if isinstance(server, str) else server for server in servers))
 
 
 def mint(server: str, generation: int = 1, command: str | None = None) -> Mint:
-    """The instruction to start it."""
     return Mint(server, generation, row(server, command))
 
 
@@ -34,7 +31,6 @@ def core(*servers: str, max_starting: int = 4) -> FleetCore:
 
 
 def serving(*servers: str) -> FleetCore:
-    """A core all of whose servers have connected."""
     made = core(*servers, max_starting=max(len(servers), 1))
     for server in servers:
         made.handle(Connected(server, 1), 0.0)
@@ -42,10 +38,8 @@ def serving(*servers: str) -> FleetCore:
 
 
 def minted(said: Sequence[Instruction]) -> list[str]:
-    """Who is started by these instructions."""
     return [instruction.server for instruction in said if isinstance(instruction, Mint)]
 
 
 def phases(made: FleetCore) -> list[tuple[str, str]]:
-    """Every server and its phase, in order."""
     return [(server, member.phase.value) for server, member in made.members.items()]

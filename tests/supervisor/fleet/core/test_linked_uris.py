@@ -9,7 +9,6 @@ from quarterdeck.fleet.core.linked_uris import MAX_URI_CHARS, MAX_URIS, LinkedUr
 
 
 def result(*uris: str) -> bytes:
-    """A result with links to these."""
     links = [{"type": "resource_link", "uri": uri, "name": "n"} for uri in uris]
     return msgspec.json.encode({"content": [{"type": "text", "text": "see"}, *links]})
 

@@ -33,7 +33,6 @@ MOVES: Mapping[Move, Callable[[Member], Member]] = {
 @pytest.mark.parametrize("phase", MemberPhase)
 @pytest.mark.parametrize("move", Move)
 def test_every_move_follows_the_table_and_no_other_is_made(phase: MemberPhase, move: Move) -> None:
-    """A server would slip into a phase that the documented table does not show."""
     member = Member(CONFIG, phase=phase)
     if (phase, move) in TRANSITIONS:
         assert MOVES[move](member).phase is TRANSITIONS[phase, move]
@@ -44,18 +43,15 @@ def test_every_move_follows_the_table_and_no_other_is_made(phase: MemberPhase, m
 
 @pytest.mark.parametrize("phase", MemberPhase)
 def test_a_start_by_hand_leads_from_any_phase_to_waiting(phase: MemberPhase) -> None:
-    """A server in some phase could not be restarted by its user."""
     assert TRANSITIONS[phase, Move.RENEW] is WAITING
 
 
 def test_a_server_that_dies_after_ready_waits_for_its_backoff() -> None:
-    """A crash would end the server for good."""
     dead = SERVING.failed(EXITED, 10.0, 0.5, was_ready=True)
     assert (dead.phase, dead.start_at, dead.fault, dead.restarts) == (WAITING, 10.5, EXITED, 0)
 
 
 def test_a_server_that_never_was_ready_is_not_tried_again() -> None:
-    """A wrong command would be started again and again."""
     dead = YOUNG.failed(NO_HANDSHAKE, 10.0, 0.5)
     assert (dead.phase, dead.start_at, dead.fault) == (FAULTED, inf, NO_HANDSHAKE)
 
@@ -108,13 +104,11 @@ def test_a_server_that_has_served_is_tried_again_when_it_fails_to_connect() -> N
 
 
 def test_a_death_that_overtakes_its_ready_counts_as_one_after_ready() -> None:
-    """A server that dies in its first moment would be restarted or not by chance."""
     dead = YOUNG.failed(EXITED, 10.0, 0.5, was_ready=True)
     assert (dead.phase, dead.ready_at) == (WAITING, 10.0)
 
 
 def test_a_stable_life_gives_a_clean_past() -> None:
-    """A server that dies once a day would end in a crash loop."""
     worn = Member(CONFIG, phase=READY, fault=EXITED, ready_at=0.0, history=(0.0, 0.0, 0.0, 0.0, 0.0))
     assert worn.failed(EXITED, 300.0, 0.5, was_ready=True).start_at == 300.5
     assert worn.failed(EXITED, 59.0, 0.5, was_ready=True).phase is FAULTED
@@ -129,7 +123,6 @@ def test_time_spent_connecting_is_no_stable_life() -> None:
 
 
 def test_a_crash_loop_names_the_last_death_and_keeps_its_dossier() -> None:
-    """The user would see that a server keeps dying and not of what."""
     last = ProtocolFault(
         FaultKind.TIMEOUT, "no beat", code="worker_unresponsive", delivery=Delivery.NOT_SENT, dossier=Dossier(signal=9)
     )
@@ -151,7 +144,6 @@ def test_a_server_that_wants_a_login_is_left_alone(code: str) -> None:
 
 
 def test_without_restarts_a_death_is_shown_as_it_is() -> None:
-    """A user who forbids restarts would read of a crash loop after the first death."""
     config = StdioServerConfig(id="fs", command="fs", restart=RestartPolicy(max_restarts=0))
     dead = Member(config, phase=READY, ready_at=0.0).failed(EXITED, 1.0, 0.5, was_ready=True)
     assert (dead.phase, dead.fault) == (FAULTED, EXITED)
@@ -165,7 +157,6 @@ def test_a_restart_is_counted_and_remembered_when_it_is_made() -> None:
 
 
 def test_a_start_by_hand_is_counted_and_not_held_against_the_server() -> None:
-    """A user's own restarts would bring a server closer to its crash loop."""
     again = SERVING.failed(EXITED, 10.0, 0.5, was_ready=True).renewed(11.0)
     assert (again.fault, again.start_at, again.history, again.ready_at) == (None, 11.0, (), None)
     again = again.minted(2, 12.0)
@@ -178,11 +169,9 @@ def test_the_first_start_is_no_restart() -> None:
 
 
 def test_a_server_keeps_its_last_fault_while_it_serves_again() -> None:
-    """Nobody could tell why a running server was restarted."""
     assert SERVING.failed(EXITED, 10.0, 0.5, was_ready=True).minted(2, 10.5).admitted(11.0).fault is EXITED
 
 
 def test_a_closed_server_has_no_planned_start() -> None:
-    """A backoff that was under way would look like a coming start."""
     closed = SERVING.failed(EXITED, 10.0, 0.5, was_ready=True).closed()
     assert (closed.phase, closed.start_at) == (CLOSED, inf)

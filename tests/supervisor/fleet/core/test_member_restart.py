@@ -26,12 +26,10 @@ def test_each_restart_in_a_row_waits_twice_as_long_up_to_thirty_seconds(streak: 
 
 @pytest.mark.parametrize(("fraction", "delay_s"), [(0.0, 0.375), (0.25, 0.4375), (0.5, 0.5), (0.75, 0.5625)])
 def test_chance_spreads_a_delay_by_a_quarter_up_and_down(fraction: float, delay_s: float) -> None:
-    """Servers that died together would all start again in the same moment."""
     assert decide(DEFAULT, [], 0.0, fraction) == Restart(pytest.approx(delay_s))
 
 
 def test_the_longest_delay_is_spread_too() -> None:
-    """Servers that fail together for a long time would return in step."""
     assert decide(PATIENT, [0.0] * 20, 1.0, 0.75) == Restart(pytest.approx(33.75))
 
 
@@ -46,17 +44,14 @@ def test_the_longest_delay_is_spread_too() -> None:
     ],
 )
 def test_a_sixth_restart_within_the_window_is_a_crash_loop(history: list[float], verdict: Restart | CrashLoop) -> None:
-    """A server that dies at once would be started for ever."""
     assert decide(DEFAULT, history, 100.0, MIDDLE) == verdict
 
 
 def test_a_policy_of_no_restarts_allows_none() -> None:
-    """A user who forbids restarts would get one."""
     assert decide(RestartPolicy(max_restarts=0), [], 0.0, MIDDLE) == CrashLoop(0)
 
 
 def test_a_server_that_never_served_gets_its_restarts_once_however_slowly_it_fails() -> None:
-    """Whoever waits for all first connects would wait for ever."""
     history = [0.0, 1000.0, 2000.0, 3000.0, 4000.0]
     assert decide(DEFAULT, history, 5000.0, MIDDLE, has_served=False) == CrashLoop(5)
     assert decide(DEFAULT, history[1:], 5000.0, MIDDLE, has_served=False) == Restart(8.0)
@@ -64,12 +59,10 @@ def test_a_server_that_never_served_gets_its_restarts_once_however_slowly_it_fai
 
 @pytest.mark.parametrize(("alive_s", "forgotten"), [(0.0, False), (299.9, False), (300.0, True), (1e6, True)])
 def test_five_stable_minutes_wipe_out_the_past(alive_s: float, forgotten: bool) -> None:
-    """A server that dies once a day would wait as long as one that dies each second."""
     assert is_forgotten(DEFAULT, alive_s) is forgotten
 
 
 def test_memory_is_bounded_and_keeps_all_that_the_policy_counts() -> None:
-    """A server that dies every two minutes for months would grow the supervisor."""
     history: tuple[float, ...] = ()
     for at in range(200):
         history = remember(DEFAULT, history, float(at))
@@ -87,7 +80,6 @@ def test_memory_is_bounded_and_keeps_all_that_the_policy_counts() -> None:
 def test_every_delay_stays_within_its_jitter_of_the_longest_one(
     first_s: float, longest_s: float, jitter: float, streak: int, fraction: float
 ) -> None:
-    """A long streak would overflow, or a delay would be negative or endless."""
     policy = RestartPolicy(max_restarts=5000, backoff_s=first_s, backoff_max_s=longest_s, jitter=jitter)
     verdict = decide(policy, [0.0] * streak, 0.0, fraction)
     assert isinstance(verdict, Restart)
@@ -103,7 +95,6 @@ def test_every_delay_stays_within_its_jitter_of_the_longest_one(
 def test_restarts_within_any_window_never_exceed_the_intensity(
     policy: RestartPolicy, lives_s: list[float], fractions: list[float]
 ) -> None:
-    """A crash loop would go unnoticed for some rhythm of deaths."""
     now, restarts, history = 0.0, list[float](), tuple[float, ...]()
     for life_s, fraction in zip(lives_s, fractions, strict=False):
         now += life_s

@@ -17,12 +17,10 @@ FORM = {"method": "elicitation/create", "params": {"message": "Who?", "requested
 
 
 def members(result: Any) -> dict[str, Raw]:
-    """A result's members, as they are read from its bytes."""
     return check_object(json.dumps(result).encode(), max_bytes=100_000_000)
 
 
 def test_each_question_has_the_servers_own_name_and_words() -> None:
-    """An answer would be given to another question."""
     asked = read_round("s", members({"inputRequests": {"who": FORM, "where": {"method": "roots/list"}}}))
     assert asked.state == b""
     who, where = asked.questions
@@ -36,7 +34,6 @@ def test_each_question_has_the_servers_own_name_and_words() -> None:
 
 
 def test_a_state_alone_asks_nothing_and_is_given_back_as_it_came() -> None:
-    """A server that is busy would be taken for a broken one, or lose its thread."""
     asked = read_round("s", members({"requestState": 'a"\u2028b'}))
     assert asked.questions == ()
     again = next_params(b'{"name":"t","arguments":{"n":1.0}}', {}, asked.state)
@@ -44,7 +41,6 @@ def test_a_state_alone_asks_nothing_and_is_given_back_as_it_came() -> None:
 
 
 def test_a_hop_s_envelope_is_not_shown_to_the_one_that_is_asked() -> None:
-    """It belongs to our connection with the server."""
     meta = {"io.modelcontextprotocol/serverInfo": {"name": "x"}, "own": 1}
     asked = read_round("s", members({"inputRequests": {"r": {"method": "roots/list", "params": {"_meta": meta}}}}))
     assert json.loads(asked.questions[0].params) == {"_meta": {"own": 1}}
@@ -68,7 +64,6 @@ def test_a_hop_s_envelope_is_not_shown_to_the_one_that_is_asked() -> None:
     ],
 )
 def test_what_nobody_could_answer_is_an_error(result: Any, words: str) -> None:
-    """A client would be asked nonsense, or without end."""
     with pytest.raises(RoundError, match=words):
         read_round("s", members(result))
 

@@ -82,7 +82,6 @@ class FleetWalk(RuleBasedStateMachine):
 
     @initialize(max_starting=st.integers(1, 3), seed=st.randoms(use_true_random=False), config=CONFIGS)
     def begin(self, max_starting: int, seed: Random, config: BridgeConfig) -> None:
-        """Start a fleet."""
         self.core = FleetCore(seed.random, max_starting=max_starting)
         self.max_starting = max_starting
         self.now = 0.0
@@ -140,12 +139,10 @@ class FleetWalk(RuleBasedStateMachine):
         past.is_fresh = False
 
     def pick(self, which: int, candidates: Iterable[tuple[str, int]]) -> tuple[str, int] | None:
-        """One of the candidates, if there is any."""
         found = sorted(candidates)
         return found[which % len(found)] if found else None
 
     def running(self, *, is_ready: bool) -> list[tuple[str, int]]:
-        """The generations that run and are ready, or are not yet."""
         return [name for name, life in self.lives.items() if life.is_ready == is_ready and not life.is_closing]
 
     @rule(config=CONFIGS)
@@ -189,26 +186,22 @@ class FleetWalk(RuleBasedStateMachine):
 
     @rule(which=INDICES)
     def connect(self, which: int) -> None:
-        """A server becomes ready."""
         if name := self.pick(which, self.running(is_ready=False)):
             self.lives[name].is_ready = True
             self.tell(Connected(*name))
 
     @rule(which=INDICES, fault=st.sampled_from([EXITED, WORKER_LOST]))
     def fail(self, which: int, fault: ProtocolFault) -> None:
-        """A server does not become ready."""
         if name := self.pick(which, self.running(is_ready=False)):
             self.tell(ConnectFailed(*name, fault))
 
     @rule(which=INDICES, is_ready=st.booleans())
     def lose(self, which: int, is_ready: bool) -> None:
-        """A server dies, even before its being ready was told."""
         if name := self.pick(which, self.running(is_ready=is_ready)):
             self.tell(ServerLost(*name, EXITED))
 
     @rule(which=INDICES, times=st.integers(1, 4))
     def crash(self, which: int, times: int) -> None:
-        """A server dies as soon as it is ready, some times in a row."""
         for _ in range(times):
             self.lose(which, is_ready=True)
             self.run_until_still()
@@ -216,27 +209,23 @@ class FleetWalk(RuleBasedStateMachine):
 
     @rule(which=INDICES)
     def finish_close(self, which: int) -> None:
-        """A generation that was asked to close is gone."""
         if name := self.pick(which, (name for name, life in self.lives.items() if life.is_closing)):
             del self.lives[name]
             self.tell(Closed(*name))
 
     @rule(which=INDICES, is_ready=st.booleans())
     def close_by_owner(self, which: int, is_ready: bool) -> None:
-        """Somebody closes an endpoint without asking the fleet."""
         if name := self.pick(which, self.running(is_ready=is_ready)):
             del self.lives[name]
             self.tell(Closed(*name))
 
     @rule(server=st.sampled_from(SERVERS))
     def ask_restart(self, server: str) -> None:
-        """A person restarts a server, or one that is not there."""
         self.pasts.pop(server, None)
         self.tell(RestartAsked(server))
 
     @rule()
     def lose_zygote(self) -> None:
-        """All workers die."""
         for event, is_ready in ((ConnectFailed, False), (ServerLost, True)):
             for name in self.running(is_ready=is_ready):
                 self.tell(event(*name, WORKER_LOST))
@@ -255,7 +244,6 @@ class FleetWalk(RuleBasedStateMachine):
 
     @rule(seconds=st.floats(0, 20))
     def pass_time(self, seconds: float) -> None:
-        """The clock runs, with a tick when one is due."""
         self.now += seconds
         if self.now >= self.wake_at:
             self.wake_at = inf
@@ -263,13 +251,11 @@ class FleetWalk(RuleBasedStateMachine):
 
     @rule()
     def tick_early(self) -> None:
-        """The clock's timer fires before its time, and is spent."""
         self.wake_at = inf
         self.tell(Tick())
 
     @rule()
     def reach_the_next_wake(self) -> None:
-        """The clock runs to the next tick."""
         if self.wake_at < inf:
             self.now, self.wake_at = max(self.now, self.wake_at), inf
             self.tell(Tick())
@@ -277,23 +263,19 @@ class FleetWalk(RuleBasedStateMachine):
     @precondition(lambda self: self.starts > 1)
     @rule()
     def tear_down(self) -> None:
-        """The fleet ends; what is asked of it later is asked in vain."""
         self.is_torn_down = True
         self.tell(TearDown())
 
     @invariant()
     def slots_are_never_overdrawn(self) -> None:
-        """A hundred servers would start at once."""
         assert sum(life.holds_slot(self.now) for life in self.lives.values()) <= self.max_starting
 
     @invariant()
     def snapshots_keep_configuration_order(self) -> None:
-        """Tools would change places from one list to the next."""
         assert list(self.core.members) == self.order
 
     @invariant()
     def a_start_settles_at_most_once_and_at_the_latest_when_it_is_superseded(self) -> None:
-        """Whoever waits for the first connects would be left waiting."""
         assert all(self.settled[start] == 1 for start in range(1, self.starts))
         assert self.settled[self.starts] == (not self.unsettled)
 
@@ -317,7 +299,6 @@ class FleetWalk(RuleBasedStateMachine):
             self.reach_the_next_wake()
 
     def phases(self) -> set[MemberPhase]:
-        """Where the servers are."""
         return {member.phase for member in self.core.members.values()}
 
 

@@ -16,13 +16,11 @@ GOOD = b'{"name":"good","inputSchema":{"type":"object"}}'
 
 
 def parsed(*rows: bytes, tools: ToolFilter | None = None) -> Toolset:
-    """The toolset of a list with these rows."""
     config = StdioServerConfig(id="fs", command="x", tools=tools or ToolFilter())
     return parse_tools(config, b"[" + b",".join(rows) + b"]")
 
 
 def names(toolset: Toolset) -> list[str]:
-    """The server's own names of what is shown."""
     return [tool.ref.name for tool in toolset.tools]
 
 
@@ -59,7 +57,6 @@ def test_servers_that_list_the_same_share_what_came_of_reading_it() -> None:
 
 
 def test_what_nobody_lists_any_more_is_not_kept() -> None:
-    """A server could have us keep what each of its lists unfolds to."""
     row = b'{"name":"once"}'
     kept = parsed(row).tools
     assert row in toolset._known
@@ -73,7 +70,6 @@ def test_what_nobody_lists_any_more_is_not_kept() -> None:
     [b'{"name":"t"}', b'{"name":"t","description":null,"inputSchema":null}', b'{"name":"t","inputSchema":true}'],
 )
 def test_a_tool_without_words_or_a_schema_takes_any_object(row: bytes) -> None:
-    """A terse server's tools would be missing."""
     [tool] = parsed(row).tools
     assert tool.descriptor.description == ""
     assert tool.descriptor.parameters["type"] == "object"
@@ -98,7 +94,6 @@ def test_a_tool_without_words_or_a_schema_takes_any_object(row: bytes) -> None:
     ids=["name", "no name", "text", "null", "description", "bytes", "deep", "empty", "space", "long", "twice", "large"],
 )
 def test_a_tool_that_cannot_be_shown_is_left_out_with_a_reason(row: bytes, words: str | None) -> None:
-    """One bad tool would cost a user all the others, or vanish without a word."""
     try:
         toolset = parsed(GOOD, row, GOOD.replace(b"good", b"last"))
     except ToolsetError:
@@ -122,14 +117,12 @@ def test_the_filter_hides_tools_without_a_word() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"null", b"[", b"[1,", b'[{"name":"a"}', b"[]x", b'"list"'])
 def test_a_list_that_is_none_is_an_error(body: bytes) -> None:
-    """A worker's nonsense would look like a server without tools."""
     with pytest.raises(ToolsetError):
         parse_tools(StdioServerConfig(id="fs", command="x"), body)
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_raise_anything_else(body: bytes) -> None:
-    """A hostile worker could end the supervisor's task with a crafted list."""
     config = StdioServerConfig(id="fs", command="x")
     for row in (body, b"[" + body + b"]", b'[{"name":"t","inputSchema":' + body + b"}]"):
         try:
@@ -139,5 +132,4 @@ def test_no_bytes_raise_anything_else(body: bytes) -> None:
 
 
 def test_an_empty_list_is_a_server_without_tools() -> None:
-    """A server with only resources would be an error."""
     assert parsed() == Toolset((), ())

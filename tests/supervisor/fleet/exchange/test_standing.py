@@ -24,13 +24,11 @@ OLDER, NEWER = ServerCard("2025-11-25", capabilities=CAN), ServerCard("2026-07-2
 
 @asynccontextmanager
 async def ready(card: ServerCard = OLDER) -> AsyncIterator[Stage]:
-    """A ready endpoint."""
     async with stage(READY, card=card) as played:
         yield played
 
 
 def subscribe(played: Stage, uri: object, client: Client = ME) -> list[CallEnd]:
-    """Where the end of a subscription comes."""
     ends: list[CallEnd] = []
     params = json.dumps({"uri": uri}).encode()
     played.endpoint.forward(RawRequest("resources/subscribe", params, client=client), ends.append)
@@ -38,21 +36,18 @@ def subscribe(played: Stage, uri: object, client: Client = ME) -> list[CallEnd]:
 
 
 async def asked(played: Stage, method: str) -> tuple[Any, Any]:
-    """The next request of the server, which is this one."""
     frame, body = await played.worker.next(Forward)
     assert frame.method == method
     return frame, json.loads(body)
 
 
 async def listened(played: Stage) -> Any:
-    """What a newer server is to listen for."""
     frame, body = await played.worker.next_told()
     assert isinstance(frame, Listen)
     return json.loads(body)
 
 
 async def test_an_older_server_is_asked_for_what_a_client_wants_and_told_when_nobody_does() -> None:
-    """It would tell nobody, or for ever."""
     async with ready() as played:
         ends = subscribe(played, "x:1")
         frame, params = await asked(played, "resources/subscribe")
@@ -85,7 +80,6 @@ async def test_a_subscription_that_the_server_refuses_is_none() -> None:
 
 @pytest.mark.parametrize("uri", [7, None, "", "no scheme", "x:\n1"])
 async def test_what_is_no_uri_is_refused_without_the_server(uri: object) -> None:
-    """A client's mistake would be asked for again at each restart."""
     async with ready() as played:
         ends = subscribe(played, uri)
         await until(lambda: ends)
@@ -94,7 +88,6 @@ async def test_what_is_no_uri_is_refused_without_the_server(uri: object) -> None
 
 
 async def test_a_newer_server_listens_once_for_all_that_is_wanted() -> None:
-    """Each subscription would end the one before."""
     async with ready(NEWER) as played:
         first, second = subscribe(played, "x:1"), subscribe(played, "x:2", OTHER)
         assert await listened(played) == ["x:1", "x:2"]
@@ -109,7 +102,6 @@ async def test_a_newer_server_listens_once_for_all_that_is_wanted() -> None:
 
 
 async def test_a_newer_server_that_says_nothing_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client's stream would never be acknowledged."""
     monkeypatch.setattr(standing, "LISTENING_S", 0.01)
     async with ready(NEWER) as played:
         ends = subscribe(played, "x:1")
@@ -119,7 +111,6 @@ async def test_a_newer_server_that_says_nothing_holds_up_nobody(monkeypatch: pyt
 
 
 async def test_a_newer_server_that_cannot_is_not_asked() -> None:
-    """A client would wait for news that never come."""
     async with ready(ServerCard("2026-07-28", capabilities=b'{"resources":{}}')) as played:
         ends = subscribe(played, "x:1")
         await until(lambda: ends)
@@ -157,7 +148,6 @@ async def test_the_lowest_level_that_anybody_wants_is_told_and_no_more_often_tha
 
 @pytest.mark.parametrize("card", [NEWER, ServerCard("2025-11-25", capabilities=b'{"tools":{}}')])
 async def test_a_server_that_takes_no_level_is_told_none(card: ServerCard) -> None:
-    """It would answer with errors that nobody reads."""
     async with ready(card) as played:
         played.endpoint.set_level(ME, "debug")
         played.endpoint.leave(ME)

@@ -30,7 +30,6 @@ CALL = b'{"name":"work","arguments":{},"task":{}}'
 
 @asynccontextmanager
 async def ready(era: str = OLD) -> AsyncIterator[Stage]:
-    """A ready endpoint."""
     async with stage(READY, card=ServerCard(era)) as played:
         yield played
 
@@ -38,7 +37,6 @@ async def ready(era: str = OLD) -> AsyncIterator[Stage]:
 async def asked(
     played: Stage, request: RawRequest, body: bytes, era: str = OLD, result_type: str = "complete"
 ) -> CallEnd:
-    """How a request ends that the server answers so."""
     waiter = Waiter(partial(played.endpoint.forward, request))
     frame, _ = await played.worker.next(Forward)
     played.worker.answer(frame, body, era=era)
@@ -52,19 +50,16 @@ async def begun(played: Stage, task: object, client: Client = ME) -> CallEnd:
 
 
 def about(task: str, method: str = "tasks/get", client: Client = ME, **options: Any) -> RawRequest:
-    """A request about a task."""
     return RawRequest(method, msgspec.json.encode({"taskId": task}), client=client, **options)
 
 
 async def code_of(played: Stage, request: RawRequest) -> str | None:
-    """Why a request is not even sent."""
     end = await Waiter(partial(played.endpoint.forward, request)).ended
     assert isinstance(end, ProtocolFault)
     return end.code
 
 
 async def test_a_task_is_asked_for_by_the_client_that_began_it() -> None:
-    """Its result would never be had, or by somebody else."""
     async with ready() as played:
         assert isinstance(await begun(played, "1"), WireResult)
         assert isinstance(await asked(played, about("1"), b'{"taskId":"1","status":"working"}'), WireResult)
@@ -73,7 +68,6 @@ async def test_a_task_is_asked_for_by_the_client_that_began_it() -> None:
 
 
 async def test_a_call_of_the_newer_era_becomes_a_task_where_its_client_takes_one() -> None:
-    """A client would be given what it cannot read, or not be given what it takes."""
     async with ready(NEW) as played:
         answerer = Answering(TAKES, bridges=False)
         waiter = Waiter(partial(played.endpoint.begin, RawCall("work", b"{}", client=ME, answerer=answerer)))
@@ -89,7 +83,6 @@ async def test_a_call_of_the_newer_era_becomes_a_task_where_its_client_takes_one
 @pytest.mark.parametrize("answerer", [None, Answering(CAPABLE, bridges=False)])
 @pytest.mark.parametrize("era", [OLD, NEW])
 async def test_a_task_that_nobody_takes_is_a_fault(answerer: Any, era: str) -> None:
-    """A client would wait for the result of what it takes for one."""
     async with ready(era) as played:
         waiter = Waiter(partial(played.endpoint.begin, RawCall("work", b"{}", client=ME, answerer=answerer)))
         frame, _ = await played.worker.next(Call)
@@ -101,7 +94,6 @@ async def test_a_task_that_nobody_takes_is_a_fault(answerer: Any, era: str) -> N
 
 @pytest.mark.parametrize("task", ["", "x" * 100_000, "a\nb", "a\x1b[31m", 7, None])
 async def test_an_id_that_cannot_be_used_is_said_and_not_kept(task: object) -> None:
-    """A server's id would fill logs and memory, or write on a terminal."""
     async with ready() as played:
         end = await begun(played, task)
         assert isinstance(end, ProtocolFault)
@@ -112,7 +104,6 @@ async def test_an_id_that_cannot_be_used_is_said_and_not_kept(task: object) -> N
 
 
 async def test_a_server_cannot_hand_a_client_anothers_task() -> None:
-    """It would show one client's work to another, who could end it."""
     async with ready() as played:
         await begun(played, "1")
         stolen = await begun(played, "1", OTHER)
@@ -124,7 +115,6 @@ async def test_a_server_cannot_hand_a_client_anothers_task() -> None:
 
 @pytest.mark.parametrize("body", [b'{"taskId":"2"}', b"{}", b'{"taskId":7}'])
 async def test_the_state_of_another_task_than_was_asked_for_is_not_passed_on(body: bytes) -> None:
-    """A client would be told what another one's task came to."""
     async with ready() as played:
         await begun(played, "1")
         end = await asked(played, about("1"), body)
@@ -133,7 +123,6 @@ async def test_the_state_of_another_task_than_was_asked_for_is_not_passed_on(bod
 
 
 async def test_a_result_names_the_task_that_was_asked_for() -> None:
-    """A client that trusts the name would book it with another task."""
     async with ready() as played:
         await begun(played, "1")
         body = b'{"content":[1.0],"_meta":{"k":1,"%b":{"taskId":"%b"}}}'
@@ -152,7 +141,6 @@ async def test_what_an_era_does_not_have_is_not_asked_of_its_servers(era: str, m
 
 
 async def test_news_of_a_task_is_for_its_own_client() -> None:
-    """Everybody would be told what one client's task came to."""
     async with ready() as played:
         news: list[News] = []
         played.endpoint.tell_news = news.append
@@ -165,7 +153,6 @@ async def test_news_of_a_task_is_for_its_own_client() -> None:
 
 
 async def test_a_question_of_a_task_reaches_whoever_waits_for_it() -> None:
-    """Another client's user would be asked, or nobody."""
     async with ready() as played:
         await begun(played, "1")
         await begun(played, "2", OTHER)
@@ -200,7 +187,6 @@ async def test_the_tasks_of_a_server_that_ends_are_lost_and_that_is_said(caplog:
 
 
 def test_the_tasks_of_a_remote_server_outlive_its_connection() -> None:
-    """A lost connection would cost what a server works on elsewhere."""
     for config, is_kept in ((REMOTE, True), (STDIO, False)):
         before, after = ServerTasks(config), ServerTasks(config)
         ends: list[CallEnd] = []
@@ -223,7 +209,6 @@ def test_that_tasks_are_forgotten_is_said_once(caplog: pytest.LogCaptureFixture)
 
 
 async def test_a_client_that_leaves_takes_its_tasks_with_it() -> None:
-    """Its ids would be taken for ever."""
     async with ready() as played:
         await begun(played, "1")
         played.endpoint.leave(ME)
@@ -231,7 +216,6 @@ async def test_a_client_that_leaves_takes_its_tasks_with_it() -> None:
 
 
 async def test_what_cannot_be_read_is_not_sent() -> None:
-    """A server would be asked for a task that nobody has looked at."""
     async with ready() as played:
         assert await code_of(played, RawRequest("tasks/get", b'{"taskId":7}', client=ME)) == "bad_arguments"
         assert await code_of(played, RawRequest("tasks/get", b"", client=ME)) == "task_lost"
@@ -241,7 +225,6 @@ async def test_what_cannot_be_read_is_not_sent() -> None:
 
 
 def test_a_task_is_its_own_clients_alone() -> None:
-    """A client would see another's task, or cancel it."""
     owners = TaskOwners()
     assert owners.note("1", "ada", 0.0)
     assert owners.use("1", "ada", 1.0)
@@ -262,7 +245,6 @@ def test_a_server_cannot_give_a_client_anothers_task() -> None:
 
 
 def test_of_too_many_tasks_the_client_that_has_them_loses_the_oldest() -> None:
-    """One client's tasks would take all memory, or push out a neighbour's."""
     owners = TaskOwners()
     owners.note("neighbour's", "bob", 0.0)
     for number in range(MAX_EACH + 10):
@@ -274,7 +256,6 @@ def test_of_too_many_tasks_the_client_that_has_them_loses_the_oldest() -> None:
 
 
 def test_together_there_are_no_more_than_a_bound() -> None:
-    """Many clients would take all memory with a few tasks each."""
     owners = TaskOwners()
     for client in range(MAX_TOGETHER // MAX_EACH):
         for number in range(MAX_EACH):
@@ -286,7 +267,6 @@ def test_together_there_are_no_more_than_a_bound() -> None:
 
 
 def test_a_task_that_nobody_asked_for_in_a_day_is_forgotten() -> None:
-    """What clients left would be kept for ever."""
     owners = TaskOwners()
     owners.note("old", "ada", 0.0)
     owners.note("used", "ada", 0.0)
@@ -300,7 +280,6 @@ def test_a_task_that_nobody_asked_for_in_a_day_is_forgotten() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("nul"), st.sampled_from("12"), st.sampled_from("ab"), st.floats(0, 1e5))))
 def test_a_task_has_one_owner_whatever_happens(steps: list[tuple[str, str, str, float]]) -> None:
-    """Two clients would have one task, or a task nobody could forget."""
     owners, now = TaskOwners(), 0.0
     for kind, task, client, after_s in steps:
         now += after_s

@@ -49,7 +49,6 @@ class Owner:
 
     @property
     def losses(self) -> list[FaultRecord]:
-        """The losses that it was told of."""
         return [word for word in self.heard if isinstance(word, FaultRecord)]
 
 
@@ -66,7 +65,6 @@ class Desk:
     def call(
         self, timeout_s: float = 30.0, body: bytes = b"{}", *, progress: bool = False
     ) -> tuple[int, Refusal | None]:
-        """Ask; the request's id, and why it was not taken."""
         frame = Call(self.handle.next_id(), timeout_s, "echo", progress)
 
         def on_reply(reply: Reply, answer: bytes) -> None:
@@ -77,14 +75,12 @@ class Desk:
         return frame.request_id, refusal
 
     def fault(self, request_id: int) -> FaultRecord:
-        """The fault that a request ended with."""
         reply, _ = self.ended[request_id]
         assert isinstance(reply, Failed)
         return reply.fault
 
 
 async def greeted(terms: LinkTerms | None = None) -> Desk:
-    """A desk whose worker has proved itself."""
     desk = Desk(terms)
     with anyio.fail_after(PATIENCE_S):
         await desk.handle.greeted

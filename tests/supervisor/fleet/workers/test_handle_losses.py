@@ -35,7 +35,6 @@ async def test_a_lost_server_ends_all_requests_then_tells_the_owner_once() -> No
 
 
 async def test_what_never_left_our_queue_is_said_to_be_unsent() -> None:
-    """A caller would not dare to repeat a call that nobody ever saw."""
     desk = await greeted(LinkTerms(window_units=1))
     desk.worker.to_worker.receive = lambda _: None  # it reads no more, so it gives no credit either
     sent, _ = desk.call()
@@ -56,7 +55,6 @@ async def test_what_never_left_our_queue_is_said_to_be_unsent() -> None:
 async def test_a_worker_that_hangs_or_breaks_the_rules_is_killed_and_lost(
     event: Silent | Overdue | Violated, kind: FaultKind, code: str, at_site: FaultKind
 ) -> None:
-    """A hung worker would hold its callers, a hostile one would go on."""
     desk = await greeted()
     request_id, _ = desk.call()
     await desk.worker.next(Call)
@@ -91,7 +89,6 @@ async def test_a_request_that_waited_too_long_in_our_own_queue_costs_no_worker()
 
 
 async def test_a_call_to_a_busy_worker_ends_and_costs_no_worker() -> None:
-    """A busy machine would look like a dead worker."""
     desk = await greeted()
     request_id, _ = desk.call()
     request, _ = await desk.worker.next(Call)
@@ -113,7 +110,6 @@ async def test_a_call_to_a_busy_worker_ends_and_costs_no_worker() -> None:
     ],
 )
 async def test_the_death_of_the_process_says_how(returncode: int | None, dossier: Dossier, words: str) -> None:
-    """A user would not learn what killed a worker."""
     desk = await greeted()
     desk.worker.dies(returncode)
     [loss] = desk.owner.losses
@@ -146,7 +142,6 @@ async def test_the_last_words_of_a_dead_worker_are_heard_first(monkeypatch: pyte
 
 
 async def test_a_worker_that_left_without_a_word_is_lost() -> None:
-    """Its server would look ready for ever."""
     desk = await greeted()
     desk.worker.dies(0)
     [loss] = desk.owner.losses
@@ -155,7 +150,6 @@ async def test_a_worker_that_left_without_a_word_is_lost() -> None:
 
 
 async def test_a_worker_that_dies_before_it_spoke_ends_the_wait_for_it() -> None:
-    """An endpoint would wait for a hello that never comes."""
     desk = Desk(is_born=False)
     assert not desk.handle.greeted.done()
     desk.worker.dies(1)
@@ -166,7 +160,6 @@ async def test_a_worker_that_dies_before_it_spoke_ends_the_wait_for_it() -> None
 
 
 async def test_dismissing_waits_for_the_workers_own_end_and_tells_nobody() -> None:
-    """A closed server would be reported as a crash."""
     desk = await greeted()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(desk.handle.dismiss(PATIENCE_S))
@@ -178,7 +171,6 @@ async def test_dismissing_waits_for_the_workers_own_end_and_tells_nobody() -> No
 
 
 async def test_dismissing_kills_who_does_not_go() -> None:
-    """A stuck worker would outlive its endpoint."""
     desk = await greeted()
     await desk.handle.dismiss(0.0)
     assert desk.worker.kills == 1
@@ -189,7 +181,6 @@ async def test_dismissing_kills_who_does_not_go() -> None:
 
 
 async def test_dismissing_one_that_we_killed_does_not_wait_politely() -> None:
-    """Every hung worker would cost three seconds more."""
     desk = await greeted()
     desk.handle.violated("nonsense")
     with anyio.fail_after(PATIENCE_S):
@@ -210,7 +201,6 @@ async def test_a_worker_that_survives_its_kill_is_told_and_left(
 
 
 async def test_a_list_request_is_a_request_like_any_other() -> None:
-    """Lists would never end when the server is lost."""
     desk = await greeted()
     frame = List(desk.handle.next_id(), 30.0)
     ended: list[Reply] = []

@@ -47,7 +47,6 @@ async def test_a_start_reaches_the_owner_with_its_receipt() -> None:
     ],
 )
 async def test_a_start_that_is_none_is_a_violation(body: bytes) -> None:
-    """A worker that was taken over would crash us, or fill our memory."""
     desk = await greeted()
     desk.worker.says(Started(), body)
     words = await heard(desk)
@@ -57,7 +56,6 @@ async def test_a_start_that_is_none_is_a_violation(body: bytes) -> None:
 
 
 async def test_a_server_starts_once() -> None:
-    """A second receipt would replace the true one."""
     desk = await greeted()
     desk.worker.says(Started(), BODY)
     desk.worker.says(Started(), BODY)
@@ -76,7 +74,6 @@ async def test_an_excess_is_told_to_the_worker_and_nobody_else() -> None:
 
 
 async def test_a_lost_worker_is_told_nothing() -> None:
-    """A tree that is gone cannot be condemned; that must not be an error."""
     desk = await greeted()
     desk.handle.lose(EXITED)
     desk.handle.condemn("cpu_s", "too much")

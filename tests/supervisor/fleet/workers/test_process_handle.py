@@ -17,7 +17,6 @@ pytestmark = pytest.mark.process
 async def test_a_handle_kills_its_process_and_nothing_after_it(
     has_descriptors: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hung worker would live on, or whoever has its process id later would die."""
     if not has_descriptors:
         monkeypatch.delattr(os, "pidfd_open", raising=False)
     process = await a_process()

@@ -121,13 +121,11 @@ def placements(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PlayedPlacement
 
 
 async def hired(runtime: Runtime, owner: Owner) -> runtime_module.WorkerHandle:
-    """A worker of a runtime."""
     with anyio.fail_after(PATIENCE_S):
         return await runtime.start_worker("a", owner)
 
 
 async def test_a_loop_has_one_runtime_until_its_last_user_leaves(placements: list[PlayedPlacement]) -> None:
-    """Each server would start a zygote, or the first to close would end the others."""
     first, second = await asyncio.gather(Runtime.acquire("abcdefabcdef"), Runtime.acquire())
     assert first is second
     path = first.directory.path
@@ -146,14 +144,12 @@ async def test_a_loop_has_one_runtime_until_its_last_user_leaves(placements: lis
 
 
 async def test_a_runtime_without_workers_starts_none(placements: list[PlayedPlacement]) -> None:
-    """An empty configuration would cost a zygote."""
     runtime = await Runtime.acquire()
     await runtime.release()
     assert placements == []
 
 
 async def test_a_hired_worker_has_proved_itself(placements: list[PlayedPlacement]) -> None:
-    """Whoever connects first would be taken for the worker."""
     runtime = await Runtime.acquire()
     handle = await hired(runtime, Owner())
     [order] = placements[0].orders
@@ -169,7 +165,6 @@ async def test_a_hired_worker_has_proved_itself(placements: list[PlayedPlacement
 
 
 async def test_the_death_of_a_worker_reaches_its_owner_and_frees_its_place(placements: list[PlayedPlacement]) -> None:
-    """A crash would stay unseen, and the router remember the dead."""
     runtime = await Runtime.acquire()
     owner = Owner()
     handle = await hired(runtime, owner)
@@ -182,7 +177,6 @@ async def test_the_death_of_a_worker_reaches_its_owner_and_frees_its_place(place
 
 
 async def test_a_worker_that_cannot_be_started_is_a_failed_spawn(placements: list[PlayedPlacement]) -> None:
-    """A machine without room for a process would be a traceback."""
     runtime = await Runtime.acquire()
     runtime.warm_up()
     placements[0].failures = [OSError("no room"), OSError("still no room")]
@@ -195,7 +189,6 @@ async def test_a_worker_that_cannot_be_started_is_a_failed_spawn(placements: lis
 
 
 async def test_a_zygote_found_dead_is_replaced_for_the_same_order(placements: list[PlayedPlacement]) -> None:
-    """The first server after a zygote's death would fail for nothing."""
     runtime = await Runtime.acquire()
     runtime.warm_up()
     placements[0].failures = [OSError("the zygote is gone")]
@@ -227,7 +220,6 @@ async def test_a_zygote_that_had_workers_is_replaced_at_once_and_one_that_had_no
 async def test_a_worker_that_dies_before_it_spoke_is_lost_at_once(
     placements: list[PlayedPlacement], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An endpoint would wait for the greeting's deadline."""
     monkeypatch.setattr(PlayedPlacement, "greets", False)
     runtime = await Runtime.acquire()
     hiring = asyncio.ensure_future(hired(runtime, Owner()))
@@ -303,8 +295,6 @@ async def test_a_worker_that_was_born_and_says_nothing_is_given_up(
 async def test_fresh_interpreters_are_used_when_the_environment_says_so(
     placements: list[PlayedPlacement], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where fork does not serve nothing would start."""
-
     class Fresh(PlayedPlacement):
         pass
 
@@ -347,7 +337,6 @@ async def test_a_socket_that_cannot_be_made_has_a_sentence_and_leaves_nothing(
 
 
 async def test_a_root_that_others_may_enter_is_refused(placements: list[PlayedPlacement]) -> None:
-    """Another user could open the link's socket."""
     root = os.environ["QUARTERDECK_RUNTIME_DIR"]
     os.chmod(root, 0o777)
     with pytest.raises(UnsafePathError):

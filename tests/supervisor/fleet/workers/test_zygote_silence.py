@@ -4,7 +4,6 @@ from quarterdeck.fleet.workers.zygote_silence import SILENT_LOOKS, START_LOOKS, 
 
 
 def looks_until_given_up(*, is_ready: bool, is_stopped: bool) -> int:
-    """How often a zygote that says nothing is looked at."""
     silence = ZygoteSilence()
     looks = 1
     while not silence.look(is_ready=is_ready, is_stopped=is_stopped):

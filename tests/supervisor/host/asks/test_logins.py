@@ -84,7 +84,6 @@ class Stage:
         self.call = LoginCall(self.begin, self.end.set_result, "far", self.client, self, "client-1")  # type: ignore[arg-type]
 
     def begin(self, deliver: Deliver) -> PendingCall | None:
-        """The call, which ends soon."""
         self.begun += 1
         asyncio.get_running_loop().call_soon(deliver, self.ends.pop(0))
         return Running()
@@ -115,7 +114,6 @@ class Stage:
         return await self.how
 
     async def ended(self) -> CallEnd:
-        """How the call ended for its client."""
         with anyio.fail_after(PATIENCE_S):
             return await self.end
 
@@ -135,7 +133,6 @@ async def test_a_call_is_made_once_more_when_its_person_has_logged_in() -> None:
 
 
 async def test_a_login_that_is_done_needs_no_answer() -> None:
-    """A client may answer when its person comes back to it, or never."""
     stage = Stage(wants_login(), DONE)
     stage.call.start()
     await stage.client.asked
@@ -166,7 +163,6 @@ async def test_whoever_declines_has_the_words_of_before(answer: QuestionEnd) -> 
 
 
 async def test_a_client_that_has_just_declined_is_not_asked() -> None:
-    """An agent would have its person asked at each of its calls."""
     fault = wants_login()
     stage = Stage(fault)
     stage.declined("far", "client-1")
@@ -194,7 +190,6 @@ async def test_a_request_asks_where_the_protocol_lets_it(method: str, *, modern:
 
 
 async def test_a_login_that_fails_says_why_and_what_to_do() -> None:
-    """A person saw a page that said no more than that it did not work."""
     stage = Stage(wants_login())
     stage.call.start()
     await stage.client.asked
@@ -208,7 +203,6 @@ async def test_a_login_that_fails_says_why_and_what_to_do() -> None:
 
 
 async def test_a_server_that_still_wants_a_login_is_not_asked_about_again() -> None:
-    """It would send its person to the browser for ever."""
     again = wants_login()
     stage = Stage(wants_login(), again)
     stage.call.start()
@@ -239,7 +233,6 @@ async def test_all_else_ends_as_it_is(end: CallEnd, capabilities: bytes, *, can_
 
 
 async def test_a_client_that_cancels_lets_its_login_go() -> None:
-    """Nobody is left who waits for a browser."""
     stage = Stage(wants_login())
     stage.call.start()
     await stage.client.asked
@@ -252,7 +245,6 @@ async def test_a_client_that_cancels_lets_its_login_go() -> None:
 
 
 async def test_before_that_a_cancellation_is_the_calls_own() -> None:
-    """Its server is told, as ever."""
     running = Running()
     call = LoginCall(lambda _: running, lambda _: None, "far", Client(), None)  # type: ignore[arg-type]
     assert call.start() is call

@@ -66,7 +66,6 @@ class _Client:
         return self.parking.begin(key or self.key, ABLE, resumption, self.server.begin, self.ends.append)
 
     async def asked(self) -> dict[str, Any]:
-        """What the last result asks for."""
         await _settle()
         end = self.ends.pop()
         assert isinstance(end, WireResult)
@@ -91,7 +90,6 @@ async def _settle() -> None:
 
 @pytest.fixture
 def client() -> _Client:
-    """One that nobody asked anything yet."""
     return _Client(Parking())
 
 
@@ -153,7 +151,6 @@ async def test_the_request_may_come_again_with_its_members_in_another_order(clie
     ],
 )
 async def test_a_state_is_no_good_for_another_client_or_another_request(client: _Client, key: CallKey) -> None:
-    """One client would read what another one's call ends in."""
     client.call()
     client.server.ask()
     state = (await client.asked())["requestState"]
@@ -232,7 +229,6 @@ async def test_a_client_cannot_have_any_number_of_calls_wait() -> None:
 
 
 async def test_all_clients_together_have_a_bound_too() -> None:
-    """Many clients could fill the memory that one cannot."""
     parking = Parking()
     clients = [
         _Client(parking, name=f"client {number // MAX_PARKED_EACH}", params=b"%d" % number)
@@ -270,7 +266,6 @@ async def test_questions_that_wait_are_bounded_in_bytes_for_each_client(client: 
 
 @pytest.mark.parametrize("end", ["answered", "withdrawn", "cancelled", "expired", "ended"])
 async def test_what_is_held_is_given_back_however_a_question_ends(client: _Client, end: str) -> None:
-    """A client would be asked less and less, and nothing at last."""
     pending = client.call()
     assert pending is not None
     withdraw = client.server.ask(large(1_000_000))
@@ -312,7 +307,6 @@ async def test_results_that_nobody_fetches_are_bounded_in_bytes() -> None:
 async def test_a_client_that_never_comes_again_has_its_call_given_up(
     client: _Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its server would wait for ever, and its place be lost."""
     monkeypatch.setattr(parked, "ANSWER_S", 0.01)
     client.call()
     client.server.ask(large(100_000))
@@ -324,7 +318,6 @@ async def test_a_client_that_never_comes_again_has_its_call_given_up(
 
 
 async def test_a_call_that_is_taken_up_and_cancelled_is_over(client: _Client) -> None:
-    """The server would go on for nobody; or a later answer find it."""
     client.call()
     client.server.ask()
     state = (await client.asked())["requestState"]
@@ -379,7 +372,6 @@ async def test_a_passed_on_state_is_no_good_for_another_method_or_params_or_late
 
 
 async def test_a_thousand_forged_answers_change_nothing(client: _Client) -> None:
-    """Whoever guesses would answer for somebody else, or use up our memory."""
     client.call()
     client.server.ask()
     state = (await client.asked())["requestState"]

@@ -48,7 +48,6 @@ def judge(
     ],
 )
 def test_an_authority_is_a_host_and_perhaps_a_port(text: str, host: str, port: int | None) -> None:
-    """A client would be refused by its spelling."""
     assert parse_authority(text) == Authority(host, port)
 
 
@@ -62,7 +61,6 @@ def test_an_authority_is_a_host_and_perhaps_a_port(text: str, host: str, port: i
     ],
 )
 def test_what_is_no_authority_is_none(text: str) -> None:
-    """A prefix that looks like ours would let another's through."""
     assert parse_authority(text) is None
 
 
@@ -77,7 +75,6 @@ def test_any_text_is_an_authority_or_none(text: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1", "[::1]:9", "DECK.example:7", "port.example:8443"])
 def test_a_host_of_ours_is_served(host: str) -> None:
-    """A client behind a tunnel or a proxy could not connect."""
     assert judged(("host", host), BEARER) == 0
 
 
@@ -91,13 +88,11 @@ def test_a_host_of_ours_is_served(host: str) -> None:
     ],
 )
 def test_a_foreign_host_is_refused(host: str) -> None:
-    """A web page could reach loopback under its own name (DNS rebinding)."""
     assert judged(("host", host), BEARER) == 421
     assert judged(HOST, ("host", host), BEARER) == 421
 
 
 def test_a_request_without_a_host_or_with_two_is_refused() -> None:
-    """Whoever is in between could look at one of them, and we at the other."""
     assert judged(BEARER) == 421
     assert judged(HOST, HOST, BEARER) == 421
 
@@ -136,7 +131,6 @@ def test_a_page_of_ours_may_ask(origin: str) -> None:
     ],
 )
 def test_a_foreign_page_may_not_ask_first_or_second(origin: str) -> None:
-    """A web page could post blindly; or put its own origin behind one of ours."""
     ours = ("origin", "http://localhost:1")
     assert judged(HOST, ("origin", origin), BEARER) == 403
     assert judged(HOST, ours, ("origin", origin), BEARER) == 403
@@ -162,7 +156,6 @@ def test_a_foreign_page_may_not_ask_first_or_second(origin: str) -> None:
     ],
 )
 def test_a_request_without_the_token_or_with_two_is_refused_with_a_challenge(given: list[str]) -> None:
-    """Any program of any user of this machine can reach a port."""
     verdict = judge(HOST, *(("authorization", one) for one in given))
     assert isinstance(verdict, HttpAnswer)
     assert verdict.status == 401
@@ -213,7 +206,6 @@ PREFLIGHT = (
 
 
 def test_a_browser_of_a_page_of_ours_may_ask_before_it_sends_and_read_the_answer() -> None:
-    """A client in a browser could never send its token."""
     origin = ("origin", "http://localhost:6274")
     verdict = judge(HOST, origin, *PREFLIGHT, method="OPTIONS")
     assert isinstance(verdict, HttpAnswer)
@@ -319,7 +311,6 @@ def test_a_token_that_asks_too_often_is_told_when_to_ask_again_and_may_still_end
 
 
 def test_the_owners_token_reaches_every_deck() -> None:
-    """They would have to make a token for what is theirs."""
     assert [reached(path, token=TOKEN) for path in ("/mcp", "/decks/web/mcp")] == ["user", "web"]
 
 

@@ -57,20 +57,17 @@ class PlayedServer:
             exchange.respond(HttpAnswer(status, "said"))
 
     async def hold(self, exchange: Exchange, status: int) -> None:
-        """Answer when let go."""
         self.held.set()
         await self.release.wait()
         exchange.respond(HttpAnswer(status, "said"))
 
     async def dial(self, *said: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection, and what is sent on it."""
         reader, writer = await asyncio.open_connection(*self.place)
         for data in said:
             writer.write(data)
         return reader, writer
 
     async def ask(self, request: bytes = KNOWN) -> bytes:
-        """The status line of one request on a connection of its own."""
         reader, writer = await self.dial(request)
         line = await reader.readline()
         writer.close()
@@ -78,7 +75,6 @@ class PlayedServer:
 
     @property
     def counted(self) -> tuple[int, int]:
-        """How many are strangers, and how many are admitted."""
         return len(self.listener._unproven), self.listener._admitted.total
 
 
@@ -95,7 +91,6 @@ async def serving() -> AsyncIterator[PlayedServer]:
 
 
 async def ended(reader: asyncio.StreamReader) -> bytes:
-    """All that still comes."""
     with contextlib.suppress(ConnectionResetError):
         return await reader.read()
     return b""
@@ -105,7 +100,6 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
 async def test_a_client_that_asks_is_served_beside_any_number_that_do_not(
     said: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Any program of the machine could lock every client out, without the token."""
     monkeypatch.setattr(module, "MAX_UNPROVEN", 32)
     async with serving() as played:
         flood = [await played.dial(said) for _ in range(100)]
@@ -142,7 +136,6 @@ async def test_a_connection_that_shows_no_token_is_closed_in_time(said: bytes, m
 
 
 async def test_a_connection_that_was_admitted_has_all_the_time_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long call, or the stream that a client listens on, would be cut."""
     monkeypatch.setattr(module, "PROOF_S", 0.05)
     monkeypatch.setattr(module, "MAX_UNPROVEN", 4)
     async with serving() as played:
@@ -158,7 +151,6 @@ async def test_a_connection_that_was_admitted_has_all_the_time_it_needs(monkeypa
 
 
 async def test_only_so_many_are_open_and_the_next_is_refused_and_then_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that hold the token could leave no descriptor for servers and files."""
     monkeypatch.setattr(module, "MAX_CONNECTIONS", 3)
     async with serving() as played:
         held = [await played.dial(KNOWN.replace(b"/mcp", b"/hold")) for _ in range(3)]
@@ -175,7 +167,6 @@ async def test_only_so_many_are_open_and_the_next_is_refused_and_then_served(mon
 
 
 async def test_a_token_that_fills_the_connections_leaves_some_to_every_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One token could hold every connection open, and nobody else be served."""
     monkeypatch.setattr(module, "MAX_CONNECTIONS", 8)
     async with serving() as played:
         held = [await played.dial(KNOWN.replace(b"/mcp", b"/hold")) for _ in range(6)]
@@ -192,7 +183,6 @@ async def test_a_token_that_fills_the_connections_leaves_some_to_every_other(mon
 
 @pytest.fixture
 def few_descriptors() -> Iterator[Any]:
-    """Leaves this many more to be opened."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def leave(count: int) -> None:
@@ -234,7 +224,6 @@ async def test_out_of_descriptors_who_waits_is_refused_at_once_said_once_and_the
 async def test_out_of_descriptors_a_stranger_goes_before_a_client_is_refused(
     few_descriptors: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A flood without the token could use up all descriptors below every bound."""
     async with serving() as played:
         flood = [await played.dial() for _ in range(8)]
         await eventually_async(lambda: played.counted == (8, 0))
@@ -254,7 +243,6 @@ async def test_out_of_descriptors_a_stranger_goes_before_a_client_is_refused(
 async def test_a_lack_that_closing_does_not_end_is_waited_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The event loop would do nothing but try."""
     monkeypatch.setattr(module, "PAUSE_S", 0.01)
     async with serving() as played:
         real, tries = played.listener._listener, 0
@@ -282,7 +270,6 @@ async def test_a_lack_that_closing_does_not_end_is_waited_out(
 
 
 async def test_malformed_requests_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Anybody could fill the disk with the log, without the token."""
     async with serving() as played:
         with caplog.at_level(logging.WARNING):
             for _ in range(20):
@@ -316,7 +303,6 @@ def test_the_first_is_said_and_the_next_only_after_a_while_with_their_number() -
 
 
 def test_only_so_many_kinds_are_told_apart() -> None:
-    """A flood of different lines would fill the memory."""
     repeats = RepeatedLog()
     for number in range(10 * MAX_KINDS):
         assert repeats.admit(str(number), number / 1000) == 0

@@ -24,27 +24,23 @@ ERAS = pytest.mark.parametrize("is_modern", [False, True], ids=["legacy", "moder
 
 
 def box_that(begin: Any = None) -> LiveBox:
-    """One tool."""
     box = LiveBox()
     box.graft("s__t", begin or answer(SPACED))
     return box
 
 
 async def opened(client: WireHttp, *, is_modern: bool) -> None:
-    """Let a client come so far that its calls are taken."""
     await (client.introduce() if is_modern else client.greet())
     if is_modern:
         client.headers |= {"Mcp-Method": "tools/call", "Mcp-Name": "s__t"}
 
 
 def asked(number: int | str, *, is_modern: bool, meta: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A call of that era."""
     whole = (meta or {}) | (ENVELOPE if is_modern else {})
     return call(number, meta=whole or None, a=None)
 
 
 def is_untouched(reply: Any) -> bool:
-    """Whether what the server said was passed on untouched."""
     return b'"content" : []' in reply.body
 
 
@@ -65,7 +61,6 @@ async def test_what_a_server_said_is_passed_on_untouched_as_one_json_value(is_mo
 
 
 async def test_a_call_needs_a_session_or_an_envelope():
-    """A call must not be a way around the handshake."""
     async with listening(box_that()) as url, wired(url) as client:
         client.headers["Mcp-Session-Id"] = "unknown"
         assert (await client.ask(call(1))).status == 404
@@ -92,7 +87,6 @@ async def test_a_call_needs_a_session_or_an_envelope():
     ],
 )
 async def test_a_modern_request_is_judged_by_its_headers_and_its_envelope(headers, meta, status):
-    """An intermediary that routes by headers could be told one thing and we another."""
     async with listening(box_that()) as url, wired(url) as client:
         await opened(client, is_modern=True)
         reply = await client.ask(call(1, meta=meta), **headers)
@@ -138,7 +132,6 @@ async def test_an_error_has_the_status_that_its_revision_gives_it(is_modern, cod
 
 
 async def test_an_error_after_an_event_ends_the_events():
-    """A response that has begun would be cut off, or begin twice."""
     fault = ProtocolFault(
         FaultKind.TOOL_ERROR, "no", code="reply_error", delivery=Delivery.ANSWERED, reply=ReplyError(-32021, "no")
     )
@@ -156,7 +149,6 @@ async def test_an_error_after_an_event_ends_the_events():
 
 
 async def test_a_header_that_repeats_an_argument_has_to_be_there():
-    """A proxy would route the call by nothing."""
     box = box_that()
     schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}}
     box.graft("s__t", answer(SPACED), name="t", inputSchema=schema)
@@ -181,7 +173,6 @@ async def test_a_header_that_repeats_an_argument_has_to_be_there():
     ids=["batch", "half", "deep", "version", "envelope", "wrong era", "session", "no id"],
 )
 async def test_what_is_no_legacy_call_is_refused_and_the_next_one_is_taken(message, headers, status):
-    """One odd request must neither be guessed at nor cost the session."""
     async with listening(box_that()) as url, wired(url) as client:
         await opened(client, is_modern=False)
         reply = await client.ask(message, **headers)
@@ -191,7 +182,6 @@ async def test_what_is_no_legacy_call_is_refused_and_the_next_one_is_taken(messa
 
 
 async def test_a_body_that_is_too_large_is_refused():
-    """What a client sends must not be kept without bound."""
     async with listening(box_that(), max_body_bytes=1024 * 1024) as url, wired(url) as client:
         await opened(client, is_modern=False)
         assert is_untouched(await client.ask(call(1, text="x" * 1_000_000)))
@@ -200,7 +190,6 @@ async def test_a_body_that_is_too_large_is_refused():
 
 @ERAS
 async def test_progress_comes_as_events_before_the_answer(is_modern):
-    """One JSON value has no place for it."""
     box = box_that(hold)
     async with listening(box) as url, wired(url) as client, anyio.create_task_group() as tasks:
         await opened(client, is_modern=is_modern)
@@ -221,7 +210,6 @@ async def test_progress_comes_as_events_before_the_answer(is_modern):
 
 
 async def test_a_call_that_takes_long_is_kept_open(monkeypatch):
-    """A proxy between gives up on a connection on which nothing comes."""
     monkeypatch.setattr(http_host, "PING_S", 0.02)
     box = box_that(hold)
     async with listening(box) as url, wired(url) as client:
@@ -250,7 +238,6 @@ async def test_a_cancelled_call_ends_on_both_sides():
 
 @ERAS
 async def test_a_dropped_connection_cancels_its_call(is_modern):
-    """Nobody could ever be given the answer."""
     box = box_that(hold)
     async with listening(box) as url:
         async with wired(url) as client:
@@ -277,7 +264,6 @@ async def test_calls_under_one_id_are_both_answered():
 
 
 async def test_modern_clients_may_use_the_same_ids_at_once():
-    """They do not know of each other."""
     box = box_that(hold)
     async with listening(box) as url, wired(url) as client, wired(url) as other:
         await opened(client, is_modern=True)
@@ -293,7 +279,6 @@ async def test_modern_clients_may_use_the_same_ids_at_once():
 
 
 async def test_the_end_of_a_session_ends_its_calls():
-    """They would run for nobody, under an id that is unknown."""
     box = box_that(hold)
     async with listening(box) as url, wired(url) as client, wired(url) as other:
         await opened(client, is_modern=False)
@@ -318,7 +303,6 @@ async def test_a_session_that_its_client_ended_takes_nothing_more():
 
 
 async def test_a_client_that_has_too_much_open_is_refused(monkeypatch):
-    """One client could take every connection."""
     monkeypatch.setattr(serve, "MAX_REQUESTS_EACH", 2)
     box = box_that(hold)
     async with listening(box) as url, wired(url) as client:
@@ -337,13 +321,11 @@ async def test_a_client_that_has_too_much_open_is_refused(monkeypatch):
 
 
 def listing(number: int | str, *, is_modern: bool, **params: Any) -> dict[str, Any]:
-    """A request for the tools."""
     given = params | ({"_meta": ENVELOPE} if is_modern else {})
     return {"jsonrpc": "2.0", "id": number, "method": "tools/list", "params": given}
 
 
 async def test_a_list_that_is_not_read_counts_as_open(monkeypatch):
-    """One client's connections, none of which it reads, would fill the memory."""
     monkeypatch.setattr(serve, "MAX_REQUESTS_EACH", 1)
     box = LiveBox()
     box.graft("s__a", answer({}), name="a", description="x" * 32 * 1024 * 1024, inputSchema={"type": "object"})
@@ -359,7 +341,6 @@ async def test_a_list_that_is_not_read_counts_as_open(monkeypatch):
 
 
 async def eventually_status(client: WireHttp, status: int) -> None:
-    """Ask until one request is answered with this status."""
     ping = {"jsonrpc": "2.0", "id": 3, "method": "ping"}
     with anyio.fail_after(PATIENCE_S):
         while (await client.ask(ping)).status != status:  # noqa: ASYNC110 - the server has no event for us

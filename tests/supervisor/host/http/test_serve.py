@@ -31,7 +31,6 @@ TOKEN = "t" * 40
 
 @ERAS
 async def test_the_stock_client_lists_and_calls_with_everything_whole(mode):
-    """HTTP must not lose what stdio keeps."""
     box = LiveBox()
     own = {"name": "t", "inputSchema": {"type": "object", "x": None}, "x-new": [None]}
     result = {"content": [{"type": "text", "text": "é", "x": None}], "structuredContent": {"n": None}, "x-new": 1.0}
@@ -47,7 +46,6 @@ async def test_the_stock_client_lists_and_calls_with_everything_whole(mode):
 
 @ERAS
 async def test_progress_arrives_over_http(mode):
-    """The stream of the response carries it."""
     box, seen = LiveBox(), []
     box.graft("s__t", hold)
 
@@ -67,7 +65,6 @@ async def test_progress_arrives_over_http(mode):
 
 @ERAS
 async def test_cancelling_over_http_reaches_the_call(mode):
-    """By a message in one era, by a dropped request in the other."""
     box = LiveBox()
     box.graft("s__t", hold)
     async with listening(box) as url, connected(url, mode) as client, anyio.create_task_group() as tasks:
@@ -79,7 +76,6 @@ async def test_cancelling_over_http_reaches_the_call(mode):
 
 
 async def test_a_legacy_client_hears_of_changes_over_http():
-    """On the stream that it holds open for that."""
     box, news = LiveBox(), anyio.Event()
 
     async def listen(message):
@@ -98,7 +94,6 @@ async def test_a_legacy_client_hears_of_changes_over_http():
 
 
 async def test_a_modern_client_hears_of_changes_over_http():
-    """On its listen stream."""
     box = LiveBox()
     async with (
         listening(box) as url,
@@ -124,7 +119,6 @@ async def test_a_modern_client_hears_of_changes_over_http():
     ],
 )
 async def test_a_request_without_the_token_is_refused_with_a_challenge(header):
-    """Any program of any user of this machine can reach a port."""
     async with listening(LiveBox(), token=TOKEN) as url:
         reply = await post(url, header)
     assert reply.status_code == 401
@@ -132,21 +126,18 @@ async def test_a_request_without_the_token_is_refused_with_a_challenge(header):
 
 
 async def test_the_token_opens_the_door():
-    """A refusal of everything would pass the test above."""
     async with listening(LiveBox(), token=TOKEN) as url:
         assert (await post(url, {"Authorization": f"bearer {TOKEN}"})).status_code == 400
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1:1@evil.example", "localhost.evil:1"])
 async def test_a_foreign_host_is_refused(host):
-    """A web page could reach loopback under its own name (DNS rebinding)."""
     async with listening(LiveBox()) as url:
         assert (await post(url, {"Host": host})).status_code == 421
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1@evil.example", "file://"])
 async def test_a_foreign_origin_is_refused(origin):
-    """A web page could post blindly."""
     async with listening(LiveBox()) as url:
         assert (await post(url, {"Origin": origin})).status_code == 403
 
@@ -162,7 +153,6 @@ async def test_a_foreign_origin_is_refused(origin):
     ],
 )
 async def test_of_a_header_that_is_sent_twice_every_value_is_looked_at(headers, status):
-    """What stands behind a harmless value would pass with it."""
     async with listening(LiveBox(), token=TOKEN) as url, httpx2.AsyncClient() as http:
         given = [*ACCEPT.items(), ("Content-Type", "application/json"), ("Authorization", f"Bearer {TOKEN}"), *headers]
         reply = await http.post(url, headers=given, json=PING)
@@ -186,20 +176,17 @@ async def test_there_is_no_oauth_server_and_a_browser_may_ask_first():
 
 
 async def test_a_name_that_cannot_be_one_is_refused():
-    """A typo in it would be found out by the clients that it locks out."""
     with pytest.raises(ProtocolFault, match="is not a host name"):
         await serve_http(create_provider_host(LiveBox()), HttpOptions(hosts=("http://a",)), started=lambda *_: None)
 
 
 async def test_a_body_that_is_too_large_is_refused():
-    """Memory is finite."""
     async with listening(LiveBox(), max_body_bytes=1000) as url:
         assert (await post(url, body=b" " * 1001)).status_code == 413
 
 
 @pytest.mark.parametrize("body", [b"{", b"[" * 100_000, b"[]", b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}'])
 async def test_a_body_that_is_no_request_is_refused_and_the_next_is_served(body):
-    """One bad client must not cost the others their server."""
     box = LiveBox()
     async with listening(box) as url:
         assert (await post(url, body=body)).status_code == 400
@@ -219,7 +206,6 @@ async def test_other_machines_are_kept_out_unless_told(options):
 
 
 async def test_a_remote_bind_serves_when_allowed():
-    """Behind a proxy it is the right thing."""
     options = {"bind": "0.0.0.0", "allow_remote": True, "token": TOKEN, "hosts": ("deck.example",)}
     async with listening(LiveBox(), **options) as url:
         reply = await post(
@@ -229,7 +215,6 @@ async def test_a_remote_bind_serves_when_allowed():
 
 
 async def test_a_port_in_use_is_a_transport_fault_that_names_it():
-    """The person who started us twice must be told so."""
     async with listening(LiveBox()) as url:
         port = int(url.split(":")[2].split("/")[0])
         with pytest.raises(ProtocolFault, match=str(port)) as caught:
@@ -262,7 +247,6 @@ async def noted(client, value):
 
 
 async def test_every_legacy_session_has_a_deck_of_its_own_until_it_ends():
-    """Two agents on one server would share a todo list and each other's processes."""
     live, maker = LiveBox(), DeckMaker()
     decks = Decks(live, maker.open)
     async with listening(live, decks) as url:
@@ -297,7 +281,6 @@ async def test_modern_clients_are_told_apart_by_what_they_say_they_are():
 
 @ERAS
 async def test_cancelling_over_http_reaches_a_native_call(mode):
-    """A command that a user stopped would run on."""
     live, maker, started, switched = LiveBox(), DeckMaker(), anyio.Event(), anyio.Event()
 
     async def run(call, cancel):

@@ -49,20 +49,17 @@ class Reader:
         await (self.wire.introduce() if self._is_modern else self.wire.greet())
 
     def request(self, number: int, uri: str = "x:1") -> bytes:
-        """The bytes of one request."""
         params: dict[str, Any] = {"uri": uri} | ({"_meta": ENVELOPE} if self._is_modern else {})
         message = {"jsonrpc": "2.0", "id": number, "method": "resources/read", "params": params}
         names = {"Mcp_Method": "resources/read", "Mcp_Name": uri} if self._is_modern else {}
         return self.wire.request(message, **names, **self._headers)
 
     async def read(self, number: int, uri: str = "x:1") -> dict[str, Any]:
-        """The answer to one request."""
         self.wire.writer.write(self.request(number, uri))
         return (await self.wire.read()).answer
 
 
 def code_of(answer: dict[str, Any]) -> str:
-    """Which fault an error is."""
     code: str = answer["error"]["data"]["quarterdeck/fault"]["code"]
     return code
 
@@ -72,7 +69,6 @@ def code_of(answer: dict[str, Any]) -> str:
 async def test_a_resource_larger_than_its_token_allows_is_not_passed_on(
     tmp_path: Path, *, is_modern: bool, has_sdk: bool
 ) -> None:
-    """A token's bound on results would hold for tools alone."""
     tokens = tmp_path / "tokens.json"
     token = token_of(tokens, max_result_bytes=1_000)
     server = OfferServer("a", resources=("x:1",), result=READ % (b"x" * 2_000))
@@ -119,7 +115,6 @@ async def test_resources_that_a_client_does_not_read_are_bounded_and_it_is_told(
 
 
 async def test_a_list_that_a_client_does_not_read_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five thousand definitions, asked for again and again, would fill our memory."""
     # More than the kernel takes off us for a client that does not read.
     monkeypatch.setattr(serve, "MAX_HELD_EACH", 20 * MIB)
     server = OfferServer("a", resources=tuple(f"x:{number}/{'y' * 7_000}" for number in range(2_000)))
@@ -195,7 +190,6 @@ async def test_nobody_answers_what_another_session_or_another_client_was_asked(t
 
 @WAYS
 async def test_programs_that_share_a_token_are_told_their_own_log_lines(*, has_sdk: bool) -> None:
-    """One program would read what servers say of the other's work."""
     box, fleet = LiveBox(), OfferFleet(OfferServer("s"))
     box.graft("s__t", hold)
     headers = {"Mcp_Method": "tools/call", "Mcp_Name": "s__t"}

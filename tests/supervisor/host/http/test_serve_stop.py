@@ -64,7 +64,6 @@ async def test_stopping_ends_streams_and_calls_that_are_open(mode, monkeypatch):
 
 @ERAS
 async def test_a_stop_gives_calls_that_are_under_way_a_moment_to_end(mode, monkeypatch, stopping):
-    """A restart of the deck would lose results that were nearly there."""
     monkeypatch.setattr(http, "GRACE_S", 60)
     box, results = LiveBox(), []
     box.graft("s__t", hold)

@@ -32,7 +32,6 @@ ANSWERS = {
 
 @asynccontextmanager
 async def wire(server: OfferServer, *, is_modern: bool = False) -> AsyncIterator[WireHttp]:
-    """A connection to a host of this server, greeted."""
     router = Router(OfferFleet(server))
     async with listening(router, offers=router) as url:
         host, port = url.split("/")[2].split(":")
@@ -46,7 +45,6 @@ async def wire(server: OfferServer, *, is_modern: bool = False) -> AsyncIterator
 
 
 async def asked(connection: WireHttp, method: str, meta: Any = None, **params: Any) -> dict[str, Any]:
-    """The answer to a request, with the headers of its era."""
     headers = {}
     if meta is not None:
         params["_meta"] = meta
@@ -58,7 +56,6 @@ async def asked(connection: WireHttp, method: str, meta: Any = None, **params: A
 
 
 async def test_an_older_client_begins_a_task_asks_for_it_and_lists_it() -> None:
-    """A call that is to be a task would be none, and its result never had."""
     server = OfferServer("a", tasks=CALLS, answers=dict(ANSWERS))
     async with wire(server) as connection:
         made = await asked(connection, "tools/call", name="a__work", arguments={"n": 1.0}, task={"ttl": 5})
@@ -73,7 +70,6 @@ async def test_an_older_client_begins_a_task_asks_for_it_and_lists_it() -> None:
 
 
 async def test_a_fault_of_a_task_is_an_error_and_of_a_call_a_result() -> None:
-    """A client's program would take what a model is to read for a task."""
     refused = ProtocolFault(FaultKind.TOOL_ERROR, "it is held", code="tool_held")
     server = OfferServer("a", tasks=CALLS, fault=refused)
     async with wire(server) as connection:
@@ -83,7 +79,6 @@ async def test_a_fault_of_a_task_is_an_error_and_of_a_call_a_result() -> None:
 
 @pytest.mark.parametrize("is_modern", [False, True])
 async def test_where_no_server_has_tasks_there_are_no_methods_for_them(is_modern: bool) -> None:
-    """A client would think that its task is gone, where there never could be one."""
     async with wire(OfferServer("a"), is_modern=is_modern) as connection:
         meta = TAKES if is_modern else None
         for method in ("tasks/get", "tasks/cancel", "tasks/result", "tasks/list", "tasks/update"):
@@ -91,7 +86,6 @@ async def test_where_no_server_has_tasks_there_are_no_methods_for_them(is_modern
 
 
 async def test_a_client_is_told_of_tasks_where_a_server_has_them() -> None:
-    """A client would never use them, or in vain."""
     info = {"name": "c", "version": "1"}
     greeting = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
     for support in (CALLS, TaskSupport.EXTENDS, CALLS | TaskSupport.EXTENDS):
@@ -147,7 +141,6 @@ async def test_an_older_clients_stream_tells_how_far_its_own_task_is_once_the_ca
 
 
 async def test_a_stream_tells_of_its_clients_tasks_until_they_end() -> None:
-    """Over HTTP a client would never hear that its task is done."""
     server = newer_server()
     async with wire(server, is_modern=True) as connection:
         task = (await asked(connection, "tools/call", TAKES, name="a__work", arguments={}))["result"]["taskId"]

@@ -40,18 +40,15 @@ async def say(http, url, message, session=None, token=""):
 
 
 def token_of(path):
-    """A token of a client in this file."""
     now = time.time()
     return add_grant(path, lambda digest: Grant(name=f"t{digest[:8]}", digest=digest, created_at=now), now)
 
 
 def bearer(token):
-    """The header that shows a token; none without."""
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 async def opened(http, url, token=""):
-    """A session whose greeting is complete."""
     status, session = await say(http, url, GREETING, token=token)
     assert status == 200
     initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
@@ -61,7 +58,6 @@ async def opened(http, url, token=""):
 
 @asynccontextmanager
 async def streaming(http, url, session, token):
-    """Keep the session's GET stream open."""
     given = {**ACCEPT, **bearer(token), "Mcp-Session-Id": session}
     async with http.stream("GET", url, headers=given) as answer:
         assert answer.status_code == 200
@@ -69,14 +65,12 @@ async def streaming(http, url, session, token):
 
 
 async def is_open(http, url, session, token=""):
-    """Whether it is answered; which is to use it."""
     status, _ = await say(http, url, PING, session, token)
     assert status in {200, 404}
     return status == 200
 
 
 async def test_a_session_that_nobody_ended_makes_room_for_a_new_one(monkeypatch):
-    """Clients that never end theirs would lock every new one out for half an hour."""
     monkeypatch.setattr(module, "MAX_SESSIONS", 2)
     async with listening(LiveBox()) as url, httpx2.AsyncClient() as http:
         first, second, third = [await opened(http, url) for _ in range(3)]
@@ -84,7 +78,6 @@ async def test_a_session_that_nobody_ended_makes_room_for_a_new_one(monkeypatch)
 
 
 async def test_a_flood_of_sessions_costs_nobody_a_session_that_was_used(monkeypatch):
-    """One client that opens a thousand would end the conversations of all others."""
     monkeypatch.setattr(module, "MAX_SESSIONS", 3)
     async with listening(LiveBox()) as url, httpx2.AsyncClient() as http:
         calm = await opened(http, url)
@@ -95,7 +88,6 @@ async def test_a_flood_of_sessions_costs_nobody_a_session_that_was_used(monkeypa
 
 
 async def test_of_used_sessions_the_one_idle_longest_makes_room(monkeypatch):
-    """Whoever came back a moment ago would have to start again."""
     monkeypatch.setattr(module, "MAX_SESSIONS", 2)
     async with listening(LiveBox()) as url, httpx2.AsyncClient() as http:
         first, second = [await opened(http, url) for _ in range(2)]

@@ -33,7 +33,6 @@ HOUR_S = 3_600.0
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file of tokens, looked at often."""
     monkeypatch.setattr(token_clients, "LOOK_S", 0.02)
     return tmp_path / "tokens.json"
 
@@ -61,7 +60,6 @@ async def names_of(client: Any) -> list[str]:
 
 @ERAS
 async def test_a_client_is_shown_and_may_call_what_its_token_allows(mode: str, path: Path) -> None:
-    """A program that was given one tool could use every other, by its name."""
     box = two_servers()
     token = token_of(path, servers=("fs",), tools=("*__read",))
     async with listening(box, token=OWNER, tokens=path) as url:
@@ -107,7 +105,6 @@ async def test_a_token_with_search_is_shown_two_tools_and_no_other_token_knows_t
 
 
 async def test_a_token_is_about_tools_by_their_own_names(path: Path) -> None:
-    """Behind a short name, another tool could be called, or none."""
     long, budget = "x" * 60, NameBudget(limit=40)
     router = Router(FakeFleet(FakeEndpoint("fs", long)), budget=budget)
     alias = public_names([f"fs__{long}"], budget)[f"fs__{long}"]
@@ -134,7 +131,6 @@ async def test_a_token_is_about_tools_by_their_own_names(path: Path) -> None:
 async def test_a_token_that_opens_nothing_is_answered_with_the_reason(
     path: Path, end: Callable[[Path], str | None], says: str
 ) -> None:
-    """Whoever set a client up could not tell a typo from a token that has ended."""
     token = end(path)
     async with listening(LiveBox(), token=OWNER, tokens=path) as url:
         reply = await post(url, bearer(token) if token else {})
@@ -145,7 +141,6 @@ async def test_a_token_that_opens_nothing_is_answered_with_the_reason(
 
 
 async def test_a_rate_is_kept_and_its_client_told_when_to_come_back(path: Path) -> None:
-    """A loop in a client would have the servers to itself."""
     token = token_of(path, rate=Rate(2, 3600.0))
     async with listening(LiveBox(), token=OWNER, tokens=path) as url:
         replies = [await post(url, bearer(token)) for _ in range(4)]
@@ -157,7 +152,6 @@ async def test_a_rate_is_kept_and_its_client_told_when_to_come_back(path: Path) 
 
 @pytest.mark.parametrize("is_modern", [False, True], ids=["legacy", "modern"])
 async def test_a_rate_is_kept_past_the_sdk_too(path: Path, *, is_modern: bool) -> None:
-    """The calls that cost a client least could be made without end."""
     greeting = 1 if is_modern else 3
     token, box = token_of(path, rate=Rate(greeting + 4, 3600.0)), LiveBox()
     box.graft("fs__read", answer(b'{"content" : []}'))
@@ -178,7 +172,6 @@ async def test_a_rate_is_kept_past_the_sdk_too(path: Path, *, is_modern: bool) -
 async def test_what_a_client_has_open_ends_with_its_token(
     mode: str, path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A token that got lost could be used for as long as its finder stays connected."""
     box, ends = LiveBox(), list[object]()
     box.graft("s__t", hold)
     token = token_of(path, expires_at=time.time() + HOUR_S if how == "expired" else None)

@@ -41,7 +41,6 @@ def large_box() -> LiveBox:
 
 @asynccontextmanager
 async def ready(url: str, *, is_modern: bool) -> AsyncIterator[WireHttp]:
-    """A client that has said who it is."""
     async with wired(url) as client:
         await (client.introduce() if is_modern else client.greet())
         if is_modern:
@@ -73,7 +72,6 @@ async def test_answers_that_a_client_does_not_read_are_bounded_and_it_is_told(is
 
 
 async def test_the_answers_of_a_client_that_left_are_not_counted() -> None:
-    """Nobody could be answered any more once many clients had crashed."""
     async with listening(large_box()) as url, ready(url, is_modern=False) as client:
         for number in range(3):
             async with wired(url) as silent:

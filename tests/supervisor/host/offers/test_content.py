@@ -22,7 +22,6 @@ ME = Client("me", "door-1")
 
 
 def tool(name: str, definition: bytes = b"{}") -> ToolDescriptor:
-    """One of a server's."""
     return ToolDescriptor(name, "", {}, definition)
 
 
@@ -44,14 +43,12 @@ class Changing(LiveBox):
         return lambda: self.callbacks.remove(callback)
 
     def become(self, *tools: ToolDescriptor) -> None:
-        """Have these from now on."""
         self.tools = tools
         for callback in tuple(self.callbacks):
             callback()
 
 
 def content(**options: object) -> Content:
-    """Of an empty box."""
     return Content(box=LiveBox(), name="q", version="1", **options)  # type: ignore[arg-type]
 
 
@@ -94,7 +91,6 @@ async def test_the_wait_ends_with_serving_and_what_failed_is_said() -> None:
 
 
 async def test_a_host_of_tools_alone_lists_nothing_else_and_has_nobody_to_leave() -> None:
-    """A program that boxes its own tools would be asked for prompts."""
     alone = content()
     assert alone.logs is None
     assert alone.capabilities(ME, is_modern=False) == TOOLS_ONLY[alone.box.can_change]
@@ -103,7 +99,6 @@ async def test_a_host_of_tools_alone_lists_nothing_else_and_has_nobody_to_leave(
 
 
 async def test_what_servers_have_is_shown_and_left() -> None:
-    """A client that went would be told of changes for ever."""
     server = OfferServer("a", prompts=("p",), tasks=TaskSupport.EXTENDS)
     fleet = OfferFleet(server)
     offers = Router(fleet)

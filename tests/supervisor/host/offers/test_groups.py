@@ -22,12 +22,10 @@ def groups() -> LiveGroups:
 
 
 def test_without_a_choice_a_client_stays_who_it_is() -> None:
-    """Every request would go the long way for nothing."""
     assert groups().narrow(ADA, (), ()) is ADA
 
 
 def test_groups_of_one_choice_count_together_and_choices_within_one_another() -> None:
-    """A token of one group would open another by its path."""
     both = groups().narrow(ADA, ("a", "reads"))
     assert [both.allows(name) for name in ("a__write", "b__read", "b__write")] == [True, True, False]
     nested = groups().narrow(ADA, ("a",), ("reads",))
@@ -36,7 +34,6 @@ def test_groups_of_one_choice_count_together_and_choices_within_one_another() ->
 
 
 def test_what_a_token_forbids_no_group_allows() -> None:
-    """A path would widen what a token was made for."""
     token = Grant(name="ci", digest="d", created_at=0, tools=("a__read",), max_result_bytes=7)
     client = groups().narrow(Client("ci", "ci", GrantedTools(token)), ("a",))
     assert [client.allows(name) for name in ("a__read", "a__write")] == [True, False]
@@ -46,7 +43,6 @@ def test_what_a_token_forbids_no_group_allows() -> None:
 
 
 def test_a_group_that_there_is_not_any_more_has_nothing() -> None:
-    """Taken out of the configuration, it would open everything."""
     live = groups()
     client = live.narrow(ADA, ("a",))
     assert client.allows("a__x")

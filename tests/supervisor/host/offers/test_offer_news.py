@@ -45,7 +45,6 @@ def test_programs_that_share_a_token_are_told_what_is_said_during_their_own_requ
 
 
 def test_a_line_is_told_once_with_the_request_begun_last_that_wants_it():
-    """A program with two requests would see each line twice."""
     streams = _Streams()
     streams.open("first", ONE)
     close = streams.open("second", ONE)
@@ -59,7 +58,6 @@ def test_a_line_is_told_once_with_the_request_begun_last_that_wants_it():
 
 
 def test_a_line_of_nobodys_request_is_told_with_none():
-    """What a server says at its start would be told as if a request had caused it."""
     streams = _Streams()
     close = streams.open("one", ONE)
     streams.say("nobody's")
@@ -118,7 +116,6 @@ def test_news_concern_whom_they_are_meant_for(news: News, client: Client, is_tol
 
 
 def _limited(*tools: str, servers: tuple[str, ...] = ()) -> Client:
-    """A client that may use this much."""
     grant = Grant(name="ci", digest="d", created_at=0.0, tools=tools, servers=servers)
     return Client("ci", "me", GrantedTools(grant))
 
@@ -129,7 +126,6 @@ def _limited(*tools: str, servers: tuple[str, ...] = ()) -> Client:
     [LogLine("fs", "info", "", b"1", ME), ServerNote("fs", "n/x", b"{}", ME)],
 )
 def test_a_token_for_some_tools_of_a_server_hears_its_news(tools: tuple[str, ...], news: News):
-    """Who may read files would never hear that one of them has changed."""
     assert concerns(news, _limited(*tools), "info")
 
 
@@ -137,6 +133,5 @@ def test_a_token_for_some_tools_of_a_server_hears_its_news(tools: tuple[str, ...
     "limited", [_limited("web__*"), _limited(servers=("web",)), _limited("web__*", "fsx__*", "fs")]
 )
 def test_a_token_hears_nothing_of_servers_that_it_may_not_use(limited: Client):
-    """What one server logs would be read by whoever was given another."""
     assert not concerns(LogLine("fs", "error", "", b"1"), limited, "debug")
     assert concerns(LogLine("web", "error", "", b"1"), limited, "debug")

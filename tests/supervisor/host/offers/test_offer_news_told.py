@@ -14,38 +14,32 @@ TO_ADA = frozenset({"ada"})
 
 
 def line(level: str = "info", clients: frozenset[str] = frozenset(), server: str = "fs") -> LogLine:
-    """A log line."""
     return LogLine(server, level, "io", b'{"n":1}', clients)
 
 
 @pytest.mark.parametrize("own", LEVELS)
 @pytest.mark.parametrize("said", LEVELS)
 def test_a_line_is_told_from_its_level_on(own: str, said: str) -> None:
-    """Levels would be compared as words."""
     assert concerns(line(said), ADA, own) == (LEVELS.index(said) >= LEVELS.index(own))
 
 
 def test_a_level_that_there_is_not_is_serious_of_a_server_and_the_default_of_a_client() -> None:
-    """A server's slip would hide its line, or a client's let every line through."""
     assert concerns(line("fatal"), ADA, "emergency")
     assert [concerns(line(level), ADA, "loud") for level in ("debug", "info")] == [False, True]
 
 
 @pytest.mark.parametrize("news", [line(clients=TO_ADA), ServerNote("fs", "x", b"", TO_ADA)])
 def test_news_for_somebody_are_for_nobody_else(news: News) -> None:
-    """One client's work would be read in another's log."""
     assert concerns(news, ADA, "info")
     assert not concerns(news, BEN, "info")
 
 
 @pytest.mark.parametrize("news", [line(), ServerNote("fs", "x", b"")])
 def test_news_for_nobody_in_particular_are_for_everybody(news: News) -> None:
-    """What a server says while nothing is under way would be lost."""
     assert concerns(news, BEN, "info")
 
 
 def test_a_resource_is_told_to_those_who_subscribed_it_alone() -> None:
-    """Nobody having subscribed it would mean everybody."""
     assert concerns(ResourceUpdated("fs", "x:1", TO_ADA), ADA, "info")
     assert not concerns(ResourceUpdated("fs", "x:1", TO_ADA), BEN, "info")
     assert not concerns(ResourceUpdated("fs", "x:1", frozenset()), ADA, "info")
@@ -64,6 +58,5 @@ def test_a_resource_is_told_to_those_who_subscribed_it_alone() -> None:
 def test_news_say_which_server_they_are_from_and_are_otherwise_its_own(
     news: News, method: str, params: dict[str, Any]
 ) -> None:
-    """A person would not know whose log they read."""
     expected = {"jsonrpc": "2.0", "method": f"notifications/{method}", "params": params}
     assert json.loads(notification_of(news)) == expected

@@ -18,26 +18,22 @@ OBJECT = {"type": "object"}
 
 
 def tool(definition=None, name="s__t"):
-    """A grafted tool's descriptor; bytes stand as they are."""
     if definition is not None and not isinstance(definition, bytes):
         definition = json.dumps(definition).encode()
     return ToolDescriptor(name, "d", PORTABLE, definition)
 
 
 def shown(definition, version=LEGACY, **options):
-    """One tool as a client is shown it."""
     return Catalog(**options).publish([tool(definition)], version)
 
 
 def test_only_the_name_is_replaced():
-    """Unknown members, nulls and key order are the server's."""
     own = {"x": None, "name": "t", "inputSchema": {"type": "object", "$ref": "#/x", "n": 1.0, "i": 2**80}}
     published = shown(own)
     assert json.dumps(published) == json.dumps([{**own, "name": "s__t"}])
 
 
 def test_a_tool_without_definition_is_shown_plainly():
-    """A native tool has none."""
     assert shown(None) == [PLAIN]
 
 
@@ -45,7 +41,6 @@ HINTS = ToolHints(read_only=True, destructive=True, idempotent=True, open_world=
 
 
 def native(hints=HINTS, title="Read file"):
-    """A native tool's descriptor, its own each time."""
     return ToolDescriptor("read", "d", {"type": "object", "properties": {}}, title=title, hints=hints)
 
 
@@ -72,7 +67,6 @@ def test_a_native_tool_is_shown_with_its_title_and_what_a_client_may_assume(vers
 
 
 def test_native_tools_of_two_clients_are_built_once():
-    """Each list of each client would build and judge them anew."""
     catalog = Catalog()
     (built,) = catalog.publish([native()], LEGACY)
     assert catalog.publish([native()], LEGACY)[0] is built
@@ -80,7 +74,6 @@ def test_native_tools_of_two_clients_are_built_once():
 
 
 def test_portable_schemas_replace_the_input_schema_alone():
-    """The rest of the definition is no burden to a weak client."""
     assert shown({"name": "t", "inputSchema": {"anyOf": []}, "x": 1}, portable_schemas=True) == [
         {"name": "s__t", "inputSchema": PORTABLE, "x": 1}
     ]
@@ -127,20 +120,17 @@ def test_an_output_schema_too_new_for_a_client_is_left_out_for_it():
 
 
 def test_a_tool_that_cannot_be_shown_at_all_is_left_out():
-    """Better one tool less than none."""
     broken = ToolDescriptor("s__t", "d", {"type": "array"}, None)
     assert Catalog().publish([broken], LEGACY) == []
 
 
 def test_the_order_is_the_boxs_and_a_name_counts_once():
-    """Clients cache by order, and two tools of one name cannot be told apart."""
     names = ["c__t", "a__t", "b__t", "a__t"]
     published = Catalog().publish([tool(None, name) for name in names], LEGACY)
     assert [each["name"] for each in published] == ["c__t", "a__t", "b__t"]
 
 
 def test_a_tool_is_built_once_while_its_descriptor_lives():
-    """Lists are frequent, definitions large."""
     catalog, first = Catalog(), tool({"name": "t", "inputSchema": OBJECT})
     (built,) = catalog.publish([first], LEGACY)
     assert catalog.publish([first], LEGACY)[0] is built
@@ -148,7 +138,6 @@ def test_a_tool_is_built_once_while_its_descriptor_lives():
 
 
 def test_header_schemas_are_given_only_for_tools_that_mirror():
-    """The others cost nothing at each call."""
     schema = {"type": "object", "properties": {"r": {"type": "string", "x-mcp-header": "R"}}}
     tools = [
         tool({"name": "t", "inputSchema": schema}),
@@ -161,7 +150,6 @@ def test_header_schemas_are_given_only_for_tools_that_mirror():
 
 
 def test_every_form_bears_the_qualified_name():
-    """Under any other a call would miss it."""
     assert {form["name"] for _, form in forms(tool({"name": "t", "outputSchema": {}}))} == {"s__t"}
 
 
@@ -186,7 +174,6 @@ TOOLS: Final = st.fixed_dictionaries(
 
 @given(TOOLS)
 def test_what_is_forwarded_as_it_is_the_sdk_takes_in_every_revision(tool: dict[str, Any]) -> None:
-    """A client refuses a whole list for one bad tool."""
     listed = as_listed(ToolDescriptor("s__t", "", {"type": "object"}, json.dumps(tool).encode()))
     if listed:
         shown = json.loads(listed)

@@ -19,7 +19,6 @@ def names(tools: ToolIndex, question: str) -> list[str]:
 
 
 def test_what_is_called_so_comes_before_what_speaks_of_it() -> None:
-    """A model would read the wrong definitions first, or only them."""
     tools = ToolIndex(
         [
             tool("fs__move", "Moves a file; see also what reads a file."),
@@ -49,7 +48,6 @@ def test_ties_stand_in_the_order_of_the_deck() -> None:
 
 
 def test_a_python_without_full_text_search_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search would fail for the first model that asks, in words of SQLite's."""
     assert missing_reason() == ""
     monkeypatch.setattr(index, "_TABLE", "CREATE VIRTUAL TABLE tools USING fts9(name)")
     assert missing_reason() == (

@@ -69,7 +69,6 @@ async def test_a_search_finds_what_its_client_may_use_as_it_is_at_that_moment() 
     ],
 )
 async def test_a_search_without_a_question_says_what_it_takes(arguments: dict[str, object]) -> None:
-    """A model would try the same again."""
     fault = await answer_of(ToolSearch(), box_of("a__b"), **arguments)
     assert isinstance(fault, ProtocolFault)
     assert (fault.code, str(fault).startswith("search_tools takes a query and a limit: ")) == ("bad_arguments", True)
@@ -131,7 +130,6 @@ def test_a_server_whose_tools_cannot_be_shown_keeps_no_others_out_of_an_answer()
 
 
 async def test_what_is_taken_away_during_a_search_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model would be shown a definition that was held meanwhile, or hidden."""
     box, ranked = box_of("a__mail", "b__mail"), ToolIndex.ranked
     left = box.descriptors()[1:]
 
@@ -187,7 +185,6 @@ def test_a_call_by_call_tool_is_the_call_of_the_tool_that_it_names() -> None:
     [{}, {"name": 1}, {"name": "a", "arguments": "{}"}, {"name": "a", "arguments": None}, {"name": "a", "args": {}}],
 )
 def test_a_call_tool_that_names_no_call_is_refused_with_what_it_takes(arguments: dict[str, object]) -> None:
-    """The tool would be called without what the model meant to send."""
     fault = unwrapped(request("call_tool", arguments))
     assert isinstance(fault, ProtocolFault)
     assert (fault.code, str(fault).startswith("call_tool takes the name of a tool")) == ("bad_arguments", True)

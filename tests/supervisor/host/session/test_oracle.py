@@ -76,7 +76,6 @@ ASKED: Sequence[tuple[str, Any]] = (
 
 
 def conversation(name: str) -> list[dict[str, Any]]:
-    """The messages of one client."""
     meta = {"_meta": MODERN[name]} if name in MODERN else {}
     said: list[dict[str, Any]] = []
     if name in LEGACY:
@@ -91,7 +90,6 @@ def conversation(name: str) -> list[dict[str, Any]]:
 
 
 async def replies(streams: Any, said: Sequence[dict[str, Any]]) -> dict[Any, Any]:
-    """The answers to these messages, one after the other."""
     read, write = streams
     found = {}
     for message in said:
@@ -126,7 +124,6 @@ async def through_the_sdk(said: Sequence[dict[str, Any]]) -> dict[Any, Any]:
 
 
 async def through_us(said: Sequence[dict[str, Any]]) -> dict[Any, Any]:
-    """Our answers."""
     box = LiveBox()
     box.graft("s__echo", answer(RESULT), **TOOL)
     host = create_provider_host(box, ProviderHostInfo("hub", "1"))

@@ -33,54 +33,44 @@ class LineClient:
         self.stop_serving: Callable[[], None] = lambda: None
 
     async def send(self, *messages: dict[str, Any] | bytes) -> None:
-        """Write messages, or raw bytes as they are."""
         for message in messages:
             line = message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
             self._writer.write(line)
         await self._writer.drain()
 
     async def line(self) -> bytes:
-        """The next line, empty at the end."""
         return await self._reader.readline()
 
     async def receive(self) -> dict[str, Any]:
-        """The next message."""
         return json.loads(await self.line())
 
     async def ask(self, request_id: int | str, method: str, **params: Any) -> dict[str, Any]:
-        """Send a request and take the next message."""
         await self.send(self.request(request_id, method, **params))
         return await self.receive()
 
     def request(self, request_id: int | str, method: str, **params: Any) -> dict[str, Any]:
-        """A request with this connection's envelope."""
         meta = {**self.meta, **params.pop("meta", {})}
         whole = {**params, "_meta": meta} if meta else params
         return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": whole}
 
     def call(self, request_id: int | str, name: str, **arguments: Any) -> dict[str, Any]:
-        """A call."""
         return self.request(request_id, "tools/call", name=name, arguments=arguments)
 
     async def open_legacy(self) -> None:
-        """Shake hands as the legacy era does."""
         info = {"name": "raw", "version": "1"}
         answer = await self.ask("init", "initialize", protocolVersion=LEGACY, capabilities={}, clientInfo=info)
         assert answer["result"]["protocolVersion"] == LEGACY
         await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def open_modern(self) -> None:
-        """Discover, as a modern client does, and keep the envelope."""
         self.meta = ENVELOPE
         answer = await self.ask("discover", "server/discover")
         assert answer["result"]["resultType"] == "complete"
 
     def close_reading(self) -> None:
-        """Close the reading end, as a client that died does."""
         self._read_end.close()
 
     async def leave(self) -> None:
-        """Close the writing end."""
         self._writer.close()
         await asyncio.sleep(0)
 

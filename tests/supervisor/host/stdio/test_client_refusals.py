@@ -46,7 +46,6 @@ def test_every_request_that_has_come_is_refused_with_the_reason(pipes: tuple[int
 
 
 def test_a_request_that_is_still_on_its_way_is_refused_too(pipes: tuple[int, int, int, int]) -> None:
-    """One that fails faster than its client writes would end without a word."""
     greeter_in, client_out, client_in, greeter_out = pipes
     refusing = threading.Thread(target=refuse_client, args=(greeter_in, greeter_out, "no", 20.0))
     refusing.start()
@@ -58,7 +57,6 @@ def test_a_request_that_is_still_on_its_way_is_refused_too(pipes: tuple[int, int
 
 
 def test_who_was_greeted_is_not_refused_afterwards(pipes: tuple[int, int, int, int]) -> None:
-    """One request would have two answers."""
     greeter_in, client_out, client_in, greeter_out = pipes
     os.write(client_out, initialize(id=2, method="ping"))
     refuse_client(greeter_in, greeter_out, "it broke", unread=initialize(id=1), greeted_id=1, ids=[b'"3"'])
@@ -67,7 +65,6 @@ def test_who_was_greeted_is_not_refused_afterwards(pipes: tuple[int, int, int, i
 
 @pytest.mark.parametrize("leaves", ["at once", "without reading"])
 def test_refusing_a_client_that_has_left_is_quiet(pipes: tuple[int, int, int, int], leaves: str) -> None:
-    """Its own end would be an error of ours."""
     greeter_in, client_out, client_in, greeter_out = pipes
     if leaves == "without reading":
         os.write(client_out, initialize())

@@ -28,7 +28,6 @@ print(" restored", input())
 
 
 def test_claimed_streams_carry_nothing_but_the_protocol(monkeypatch):
-    """A stray print, or a child's, would tear the client's stream."""
     script = CLAIM.replace('print(" restored", input())', 'print(" restored")')
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     ended = run(sys.executable, "-c", script, given="hello")
@@ -37,7 +36,6 @@ def test_claimed_streams_carry_nothing_but_the_protocol(monkeypatch):
 
 
 def test_streams_can_be_claimed_without_a_stderr():
-    """Some launchers close it."""
     script = "import os; os.close(2)\n" + CLAIM.replace('print(" restored", input())', "").replace(
         'os.system("echo child; cat")', "pass"
     )
@@ -45,7 +43,6 @@ def test_streams_can_be_claimed_without_a_stderr():
 
 
 def test_pipes_and_sockets_can_be_polled_and_files_cannot(tmp_path):
-    """Epoll refuses files, and a terminal is shared with the shell."""
     reading, writing = os.pipe()
     ours, theirs = socket.socketpair()
     with ours, theirs, open(tmp_path / "file", "wb") as file, open(os.devnull, "rb") as nowhere:
@@ -56,14 +53,12 @@ def test_pipes_and_sockets_can_be_polled_and_files_cannot(tmp_path):
 
 
 def test_what_stderr_shares_cannot_be_polled():
-    """Making it non-blocking would make log lines fail."""
     script = "from quarterdeck.host.stdio.client_streams import can_poll; print(can_poll(1), end='')"
     assert python_output(script) == "True"
     assert python_output(script, stderr=subprocess.STDOUT) == "False"
 
 
 def test_posting_to_a_loop_that_is_gone_is_no_error():
-    """A thread may outlive its loop."""
     loop = asyncio.new_event_loop()
     loop.close()
     assert not post(loop, print)

@@ -24,7 +24,6 @@ SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 
 
 def result_of(answer):
-    """A result without its era's envelope."""
     result = answer["result"]
     result.pop("resultType", None)
     if "_meta" in result:
@@ -55,7 +54,6 @@ async def test_a_raw_call_leaves_its_bytes_untouched(era):
 
 
 async def test_the_stock_client_works_over_pipes_in_both_eras():
-    """It is what most people connect with."""
     for mode in ("legacy", "auto"):
         box = LiveBox()
         box.graft("s__t")
@@ -70,7 +68,6 @@ async def test_the_stock_client_works_over_pipes_in_both_eras():
 
 
 async def test_a_pipelined_handshake_and_call_are_all_answered():
-    """A client may send its first lines in one write."""
     box = LiveBox()
     box.graft("s__t")
     info = {"name": "raw", "version": "1"}
@@ -102,7 +99,6 @@ async def test_a_cancelled_call_is_never_answered_and_its_server_told(era):
 
 @ERAS
 async def test_progress_carries_the_clients_own_token(era):
-    """Any other token would be thrown away."""
     box = LiveBox()
     box.graft("s__t", hold)
     async with served(create_provider_host(box)) as client:
@@ -181,7 +177,6 @@ async def test_a_call_that_comes_while_serving_ends_is_refused_and_may_be_repeat
 
 
 async def test_a_native_call_that_is_under_way_at_the_end_is_answered_too(monkeypatch):
-    """A client would wait for a command that was ended."""
     monkeypatch.setattr(serve, "GRACE_S", 0.01)
     box, tokens = LiveBox(), []
     started = anyio.Event()
@@ -222,7 +217,6 @@ async def test_what_is_nearly_answered_at_the_end_of_input_is_answered(monkeypat
 
 
 async def test_a_client_that_is_gone_is_not_waited_for(monkeypatch):
-    """Its answers have nowhere to go."""
     monkeypatch.setattr(serve, "GRACE_S", 15)
     monkeypatch.setattr(serve, "END_OF_INPUT_S", 15)
     box = LiveBox()
@@ -262,7 +256,6 @@ asyncio.run(main())
 
 @pytest.mark.process
 async def test_a_process_serves_on_its_own_standard_streams(tmp_path):
-    """Pipes or files; and what else is printed must not reach the client."""
     client = LineClient(None, None, None)
     info = {"name": "raw", "version": "1"}
     lines = [
@@ -281,7 +274,6 @@ async def test_a_process_serves_on_its_own_standard_streams(tmp_path):
 
 
 async def test_a_large_result_passes_whole():
-    """Files come as results."""
     box = LiveBox()
     text = "é" * 3_000_000
     box.graft("s__t", answer({"content": [{"type": "text", "text": text}]}))
@@ -292,7 +284,6 @@ async def test_a_large_result_passes_whole():
 
 
 async def test_a_client_that_does_not_read_is_not_read_either_and_nothing_is_lost():
-    """Answers would pile up in our memory without bound."""
     box = LiveBox()
     box.graft("s__t", answer({"content": [{"type": "text", "text": "x" * 30_000}]}))
     wanted = range(400)
@@ -306,7 +297,6 @@ async def test_a_client_that_does_not_read_is_not_read_either_and_nothing_is_los
 
 
 async def test_changes_are_announced_over_pipes():
-    """The fleet starts behind a client that has long listed."""
     box = LiveBox()
     async with served(create_provider_host(box)) as client:
         await client.open_legacy()

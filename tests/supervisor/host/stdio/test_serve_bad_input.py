@@ -46,7 +46,6 @@ async def test_a_body_that_is_no_result_never_enters_the_stream(era, body):
 
 
 async def test_a_line_without_end_is_refused_and_ends_the_connection():
-    """Memory is finite, and where the next message begins is unknown."""
     async with served(create_provider_host(NativeBox())) as client:
         with pytest.raises(ConnectionError):
             for _ in range(MAX_LINE_BYTES // 1024**2 + 2):
@@ -57,7 +56,6 @@ async def test_a_line_without_end_is_refused_and_ends_the_connection():
 
 
 async def test_half_a_line_at_the_end_is_no_message():
-    """Half a call must not be made."""
     box = LiveBox()
     box.graft("s__t")
     async with served(create_provider_host(box)) as client:

@@ -35,7 +35,6 @@ def host_of(*servers: OfferServer) -> tuple[ProviderHostImpl, OfferFleet]:
 
 @asynccontextmanager
 async def greeted(host: ProviderHostImpl, era: str = "legacy") -> AsyncIterator[LineClient]:
-    """A client of this host that can be asked."""
     async with served(host) as client:
         if era == "modern":
             client.meta = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": ABLE}
@@ -74,7 +73,6 @@ async def test_a_conversation_of_eight_megabytes_is_sampled_and_a_larger_answer_
 
 
 async def test_a_thousand_forged_answers_answer_nothing_and_cost_nobody_the_true_one() -> None:
-    """Whoever writes first would answer for the user."""
     host, _ = host_of(OfferServer("a", prompts=("p",), question=QUESTION))
     async with greeted(host) as client:
         await client.send(client.request(7, "prompts/get", name="a__p"))
@@ -88,7 +86,6 @@ async def test_a_thousand_forged_answers_answer_nothing_and_cost_nobody_the_true
 
 
 async def test_one_clients_answer_is_none_to_what_another_was_asked() -> None:
-    """Questions are counted on each connection, so that their ids are the same ones."""
     server = OfferServer("a", prompts=("p",), question=QUESTION)
     host, _ = host_of(server)
     async with greeted(host) as client, greeted(host) as other:
@@ -122,7 +119,6 @@ def code_of(reply: dict[str, Any]) -> str:
 
 
 async def test_a_state_that_was_sealed_before_a_restart_is_an_error_with_words() -> None:
-    """A client that goes on after a restart would see a crash, or wait for ever."""
     server = OfferServer("a", prompts=("p",), question=QUESTION)
     async with greeted(host_of(server)[0], "modern") as client:
         again = await parked(client)
@@ -136,7 +132,6 @@ async def test_a_state_that_was_sealed_before_a_restart_is_an_error_with_words()
 
 
 async def test_a_state_is_no_good_with_another_method_or_other_params_or_without_its_form() -> None:
-    """A client's program would end one call with the answers of another."""
     server = OfferServer("a", prompts=("p", "q"), resources=("x:1",), question=QUESTION)
     async with greeted(host_of(server)[0], "modern") as client:
         again = await parked(client)
@@ -165,7 +160,6 @@ async def test_cancelling_a_request_that_has_its_question_leaves_what_waits_for_
 
 
 async def test_cancelling_the_request_that_comes_again_ends_the_call() -> None:
-    """Its server would work on for nobody."""
     server = OfferServer("a", prompts=("p",), question=QUESTION)
     host, _ = host_of(server)
     async with greeted(host, "modern") as client:
@@ -185,7 +179,6 @@ async def test_cancelling_the_request_that_comes_again_ends_the_call() -> None:
 
 @ERAS
 async def test_five_thousand_prompts_of_one_server_are_listed_and_each_can_be_asked_for(era: str) -> None:
-    """A client would lose the prompts of all servers to one that has many."""
     names = tuple(f"{'long' * 10}_{number}" for number in range(MAX_ITEMS))
     host, _ = host_of(OfferServer("a", prompts=names, result=b'{"messages":[]}'), OfferServer("b", prompts=("mine",)))
     async with greeted(host, era) as client:

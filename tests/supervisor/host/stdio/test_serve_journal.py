@@ -21,7 +21,6 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def fd(tmp_path):
-    """A session's memory, as its door keeps it."""
     made = make_memory(tmp_path)
     yield made
     os.close(made)
@@ -73,7 +72,6 @@ async def test_the_journal_is_told_of_each_answer_before_it_leaves(opens):
             self.told = []
 
         def leaving(self, id_json):
-            """Note."""
             self.told.append(id_json)
 
     box, journal = LiveBox(), Told()
@@ -98,7 +96,6 @@ ASKED = (
 
 
 async def test_a_call_that_is_to_be_a_task_is_answered_with_an_error_when_its_process_died(fd):
-    """A client's program would take what a model is to read for its task."""
     box = LiveBox()
     box.graft("s__held", hold)
     memory, _ = taken_over(fd)
@@ -112,7 +109,6 @@ async def test_a_call_that_is_to_be_a_task_is_answered_with_an_error_when_its_pr
 
 
 async def test_what_was_begun_and_not_whole_waits_for_the_next_process(fd):
-    """A request whose line the old daemon had half read would be lost with it."""
     memory, _ = taken_over(fd)
     half = b'{"jsonrpc":"2.0","id":2,"method":"pi'
     async with served(create_provider_host(LiveBox()), journal=memory) as client:
@@ -179,7 +175,6 @@ async def test_a_client_that_was_greeted_before_the_session_began_is_not_greeted
 
 
 async def test_a_call_that_is_given_up_at_the_death_of_the_client_is_not_under_way(fd):
-    """The memory of a session that ends would fill with what nobody waits for."""
     box = LiveBox()
     box.graft("s__t", hold)
     memory, _ = taken_over(fd)
@@ -195,7 +190,6 @@ async def test_a_call_that_is_given_up_at_the_death_of_the_client_is_not_under_w
 
 @pytest.fixture
 def handing_on(fd):
-    """A memory whose session another process goes on with."""
     memory, _ = taken_over(fd)
     memory.hands_on = True
     return memory
@@ -235,7 +229,6 @@ async def test_a_list_that_waits_for_servers_is_put_back_for_the_next_process(fd
 
 
 async def test_a_call_that_a_server_has_ends_before_its_session_is_handed_on(fd, handing_on):
-    """The next process could send it a second time, or its client never hear of it."""
     box = LiveBox()
     box.graft("s__t", hold)
     async with served(create_provider_host(box), journal=handing_on) as client:
@@ -253,7 +246,6 @@ async def test_a_call_that_a_server_has_ends_before_its_session_is_handed_on(fd,
 
 
 async def test_a_call_that_takes_too_long_to_be_handed_on_is_answered(fd, handing_on, monkeypatch):
-    """One call of a minute would keep every client from the next process."""
     monkeypatch.setattr(serve, "HAND_ON_S", 0.05)
     box = LiveBox()
     box.graft("s__t", hold)

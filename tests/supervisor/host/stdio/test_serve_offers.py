@@ -95,7 +95,6 @@ REQUESTS = {
 @WAYS
 @pytest.mark.parametrize("method", REQUESTS)
 async def test_what_a_server_answers_passes_whole(method: str, era: str, *, has_sdk: bool) -> None:
-    """Members that nobody knows are its client's business."""
     params, result = REQUESTS[method]
     server = OfferServer("a", prompts=("p",), resources=("x:1",), result=json.dumps(result).encode())
     async with client_of(server, era=era, has_sdk=has_sdk) as (client, _):

@@ -31,14 +31,12 @@ GONE = "call the tool again"
 
 
 def server_of(era: str) -> Any:
-    """A server whose every task has ended with a long result."""
     if era == "modern":
         return newer_server(get=newer_state("completed", result=RESULT))
     return older_server(get=older_state("completed"), result=msgspec.json.encode(RESULT))
 
 
 def uri_in(result: dict[str, Any]) -> str:
-    """The resource that the notice in a cut result names."""
     said = str(result["content"][0]["text"])
     assert len(said) < 200
     return SCHEME + said.partition(SCHEME)[2].partition("]")[0]
@@ -57,7 +55,6 @@ async def test_the_result_of_a_task_is_cut_over_lines_and_goes_with_its_client(e
 
 
 async def ended(client: Any, era: str) -> dict[str, Any]:
-    """The result of a task, as its client is given it."""
     if era == "legacy":
         made = (await client.ask(1, "tools/call", name="a__work", arguments={}, task={"ttl": 5}))["result"]["task"]
         result: dict[str, Any] = (await client.ask(2, "tasks/result", taskId=made["taskId"]))["result"]
@@ -76,7 +73,6 @@ async def ended(client: Any, era: str) -> dict[str, Any]:
 
 
 async def asked(wire: WireHttp, era: str, method: str, **params: Any) -> dict[str, Any]:
-    """The answer to a request, with the headers of its era."""
     headers = {}
     if era == "modern":
         params["_meta"] = {**ENVELOPE, f"{META}clientCapabilities": TAKES}

@@ -21,7 +21,6 @@ STREAM = "io.modelcontextprotocol/subscriptionId"
 
 
 async def listening(client: Any, *tasks: object) -> list[object]:
-    """Open a stream; the tasks that it tells of."""
     await client.send(client.request("l", "subscriptions/listen", notifications={"taskIds": list(tasks)}))
     told = (await client.receive())["params"]
     assert told["_meta"][STREAM] == "l"
@@ -30,13 +29,11 @@ async def listening(client: Any, *tasks: object) -> list[object]:
 
 
 async def begun(client: Any) -> str:
-    """The id of a task."""
     made = await client.ask(1, "tools/call", name="a__work", arguments={})
     return str(made["result"]["taskId"])
 
 
 async def test_a_stream_tells_each_state_of_its_tasks_until_they_end() -> None:
-    """A client that listens would never hear that its task is done."""
     server = newer_server()
     async with client_of(server, era="modern", able=TAKES) as (client, _):
         task = await begun(client)
@@ -62,7 +59,6 @@ async def test_a_stream_tells_of_its_clients_own_tasks_alone_and_says_of_which()
 
 
 async def test_a_stream_that_ends_ends_the_looking() -> None:
-    """A server would be asked for ever for a client that does not listen."""
     server = newer_server()
     async with client_of(server, era="modern", able=TAKES) as (client, _):
         task = await begun(client)
@@ -78,7 +74,6 @@ async def test_a_stream_that_ends_ends_the_looking() -> None:
 
 
 async def test_what_a_server_says_unasked_is_looked_at_at_once() -> None:
-    """News would come as late as the next look."""
     server = newer_server(get=newer_state(pollIntervalMs=3_600_000))
     async with client_of(server, era="modern", able=TAKES) as (client, fleet):
         task = await begun(client)
@@ -92,7 +87,6 @@ async def test_what_a_server_says_unasked_is_looked_at_at_once() -> None:
 
 
 async def test_a_client_that_takes_no_tasks_is_told_what_it_lacks() -> None:
-    """The extension wants it so; and it would be told what it cannot read."""
     async with client_of(newer_server(), era="modern", able={}) as (client, _):
         asked = {"notifications": {"taskIds": ["1"]}}
         refused = await client.ask("l", "subscriptions/listen", **asked)
@@ -102,7 +96,6 @@ async def test_a_client_that_takes_no_tasks_is_told_what_it_lacks() -> None:
 
 @pytest.mark.parametrize("tasks", ["x", 7, {}, [], [7]])
 async def test_ids_that_are_none_are_nothing(tasks: object) -> None:
-    """A client's mistake would cost it its stream."""
     async with client_of(newer_server(), era="modern", able=TAKES) as (client, _):
         wanted = {"taskIds": tasks, "toolsListChanged": True}
         await client.send(client.request("l", "subscriptions/listen", notifications=wanted))

@@ -21,7 +21,6 @@ pytestmark = pytest.mark.anyio
 
 
 def raw(path, mode):
-    """A file without buffers."""
     return open(path, mode, buffering=0)
 
 
@@ -33,7 +32,6 @@ class Told:
         self.rooms = 0
 
     def room(self):
-        """Count."""
         self.rooms += 1
 
 
@@ -77,7 +75,6 @@ async def test_lines_arrive_whole_and_in_order_whatever_their_size(kind):
 
 @pytest.mark.parametrize("kind", [PolledSink, ThreadedSink])
 async def test_a_reader_that_is_gone_is_told_once_and_writing_is_harmless(kind):
-    """The client was killed."""
     reading, writing = os.pipe()
     told = Told()
     sink = kind(writing, on_broken=told.broken.set, on_room=told.room)
@@ -91,7 +88,6 @@ async def test_a_reader_that_is_gone_is_told_once_and_writing_is_harmless(kind):
 
 
 async def test_a_line_on_its_own_leaves_at_once(monkeypatch):
-    """An answer would wait for the loop's next turn."""
     monkeypatch.setattr(sink_module, "BURST_S", 0.0)
     reading, writing = os.pipe()
     sink = sink_of(writing, Told())
@@ -104,7 +100,6 @@ async def test_a_line_on_its_own_leaves_at_once(monkeypatch):
 
 
 async def test_lines_that_follow_one_another_closely_leave_together(monkeypatch):
-    """An answer would cost a write of its own among a hundred."""
     monkeypatch.setattr(sink_module, "BURST_S", 5.0)
     reading, writing = os.pipe()
     sink = sink_of(writing, Told())
@@ -122,7 +117,6 @@ async def test_lines_that_follow_one_another_closely_leave_together(monkeypatch)
 
 
 async def test_a_slow_reader_congests_the_sink_until_it_has_read():
-    """Whoever writes must be able to wait, and to hear that it need not."""
     reading, writing = os.pipe()
     told = Told()
     sink = sink_of(writing, told)
@@ -142,7 +136,6 @@ async def test_a_slow_reader_congests_the_sink_until_it_has_read():
 
 
 async def test_closing_gives_up_on_a_reader_that_never_reads():
-    """It must not hold the process."""
     reading, writing = os.pipe()
     told = Told()
     sink = sink_of(writing, told)
@@ -169,7 +162,6 @@ async def test_a_file_is_written_though_it_cannot_be_polled(tmp_path):
 
 
 async def test_a_socket_is_polled_and_left_as_it_was_found():
-    """Some clients hand a socket over as stdout, and use it afterwards."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         told = Told()
@@ -182,7 +174,6 @@ async def test_a_socket_is_polled_and_left_as_it_was_found():
 
 
 async def test_the_writing_thread_ends_with_its_sink(tmp_path):
-    """Each served client would leave one behind."""
     before = set(threading.enumerate())
     with raw(tmp_path / "out", "wb") as file:
         sink = sink_of(file.fileno(), Told())
@@ -247,15 +238,12 @@ class Noted(Journal):
         self.reading, self.read, self.told = reading, 0, []
 
     def leaving(self, id_json):
-        """Note."""
         self._note("leaving", id_json)
 
     def kept(self, id_json):
-        """Note."""
         self._note("kept", id_json)
 
     def writing(self, *, is_half):
-        """Note."""
         self._note("half" if is_half else "whole")
 
     def _note(self, *what):
@@ -264,7 +252,6 @@ class Noted(Journal):
 
 
 def noted_sink(reading, writing):
-    """A sink, and what its journal is told."""
     journal = Noted(reading)
     return PolledSink(writing, on_broken=lambda: None, on_room=lambda: None, journal=journal), journal
 
@@ -283,7 +270,6 @@ async def test_an_answer_counts_as_written_before_its_client_can_have_it(size):
 
 
 async def test_an_answer_that_has_no_room_is_owed_until_it_has():
-    """A client that reads slowly would never get it if the daemon died meanwhile."""
     reading, writing = os.pipe()
     sink, journal = noted_sink(reading, writing)
     full = fcntl.fcntl(writing, fcntl.F_GETPIPE_SZ)

@@ -88,7 +88,6 @@ def test_a_group_may_hide_what_its_server_hides_anyhow_and_may_not_show_it() -> 
 
 
 def test_a_server_that_has_listed_nothing_is_named_where_something_is_said_of_it() -> None:
-    """It would seem that all is well; or each server that is down be told of."""
     overrides = {"down": ServerOverrides(hide=("x",)), "fs": ServerOverrides(hide=("x",))}
     assert unlisted_servers({}, overrides, OFFERED) == ["down"]
     assert unlisted_servers({"g": Group(tools=("down__*",))}, {}, OFFERED) == ["down"]

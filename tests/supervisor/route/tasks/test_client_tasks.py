@@ -34,7 +34,6 @@ def server(name: str, **options: Any) -> OfferServer:
 
 
 async def end_of(offerings: Router, method: str, client: Client, answerer: Any = None, **params: Any) -> CallEnd:
-    """How a request ends."""
     ends: list[CallEnd] = []
     asked: RawCall | RawRequest = RawRequest(method, msgspec.json.encode(params), client=client, answerer=answerer)
     if method == "tools/call":
@@ -50,14 +49,12 @@ async def end_of(offerings: Router, method: str, client: Client, answerer: Any =
 
 
 async def value_of(offerings: Router, method: str, client: Client, answerer: Any = None, **params: Any) -> Any:
-    """What it is answered."""
     end = await end_of(offerings, method, client, answerer, **params)
     assert isinstance(end, WireResult), end
     return msgspec.json.decode(end.body)
 
 
 async def code_of(offerings: Router, method: str, client: Client, **params: Any) -> str | None:
-    """Why it is refused."""
     end = await end_of(offerings, method, client, **params)
     return end.code if isinstance(end, ProtocolFault) else ""
 
@@ -66,14 +63,12 @@ ADA, BOB = Client("ada", "door-1"), Client("bob", "door-2")
 
 
 async def begun(offerings: Router, server: str, client: Client = ADA) -> str:
-    """The id of a task that a call has become."""
     made = await value_of(offerings, "tools/call", client, name=f"{server}__work", arguments={}, task={})
     assert made["_meta"] == {"k": 1}
     return str(made["task"]["taskId"])
 
 
 async def test_two_servers_with_one_id_are_not_confused() -> None:
-    """A client would get one server's result for the other's task."""
     first, second = server("a"), server("b")
     offerings = Router(OfferFleet(first, second))
     assert [await begun(offerings, "a"), await begun(offerings, "b")] == ["1", "b:1"]
@@ -88,7 +83,6 @@ async def test_two_servers_with_one_id_are_not_confused() -> None:
 
 
 async def test_a_question_of_a_task_names_it_as_its_client_does() -> None:
-    """A client could not tell for which of its tasks it is asked."""
     params = b'{"message":"?","_meta":{"%b":{"taskId":"1"}}}' % RELATED.encode()
     asking = server("b")
     offerings = Router(OfferFleet(server("a"), asking))
@@ -114,7 +108,6 @@ async def test_news_of_a_task_names_it_as_its_client_does() -> None:
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel", "tasks/update"])
 async def test_a_task_is_there_for_its_own_client_alone(method: str) -> None:
-    """A client would read what another one works on, or end it."""
     offerings = Router(OfferFleet(one := server("a")))
     task = await begun(offerings, "a")
     assert await code_of(offerings, method, BOB, taskId=task) == "unknown_task"
@@ -141,7 +134,6 @@ class _Nothing:
 
 
 async def test_a_token_that_does_not_allow_a_tool_any_more_has_not_its_tasks_either() -> None:
-    """A narrowed token would read on what it may not call."""
     offerings = Router(OfferFleet(server("a")))
     task = await begun(offerings, "a")
     narrowed = Client(ADA.name, ADA.key, _Nothing())
@@ -149,7 +141,6 @@ async def test_a_token_that_does_not_allow_a_tool_any_more_has_not_its_tasks_eit
 
 
 async def test_many_tasks_come_in_pages() -> None:
-    """A list of thousands would be asked of servers at once."""
     one = server("a")
     offerings = Router(OfferFleet(one))
     for number in range(PAGE + 1):
@@ -187,14 +178,12 @@ class AskedPage:
 
     @property
     def result(self) -> Any:
-        """The page."""
         (end,) = self.delivered
         assert isinstance(end, WireResult)
         return msgspec.json.decode(end.body)
 
 
 async def test_a_page_has_its_tasks_in_order_whoever_answers_first() -> None:
-    """A list would be another each time."""
     asked = AskedPage(1, 2, cursor="2")
     asked.take[2](WireResult(b'{"taskId":"p2","_meta":{"k":1}}', OLD))
     assert asked.delivered == []
@@ -203,7 +192,6 @@ async def test_a_page_has_its_tasks_in_order_whoever_answers_first() -> None:
 
 
 async def test_what_is_no_more_is_forgotten_and_what_does_not_answer_is_not_listed() -> None:
-    """A list would hold what nobody can ask for, or wait for ever."""
     asked = AskedPage(1, 2, 3, 4, 5)
     asked.take[1](ProtocolFault(FaultKind.TOOL_ERROR, "gone", code="task_lost"))
     asked.take[2](ProtocolFault(FaultKind.TOOL_ERROR, "no", code="reply_error", reply=ReplyError(-32602, "no")))
@@ -215,7 +203,6 @@ async def test_what_is_no_more_is_forgotten_and_what_does_not_answer_is_not_list
 
 
 async def test_a_page_that_is_given_up_asks_no_further() -> None:
-    """Servers would be asked for a list that nobody reads."""
     asked = AskedPage(1, 2)
     asked.take[1](WireResult(b"{}", OLD))
     asked.page.cancel("gone")
@@ -230,7 +217,6 @@ async def test_a_cursor_that_is_not_ours_is_refused(cursor: object) -> None:
 
 
 async def test_what_of_tasks_servers_have_is_said_for_all_and_for_one_tool() -> None:
-    """A call would be made a task at a server that has none."""
     offerings = Router(OfferFleet(server("a"), OfferServer("b", tasks=TaskSupport.EXTENDS), OfferServer("c")))
     assert offerings.task_support(ADA) == CALLS | TaskSupport.EXTENDS
     assert offerings.task_support(Client("", "", _Nothing())) == NO_TASKS
@@ -240,7 +226,6 @@ async def test_what_of_tasks_servers_have_is_said_for_all_and_for_one_tool() -> 
 
 
 async def test_a_result_of_an_ordinary_call_is_no_task() -> None:
-    """A tool that answers with a member called task would take a client's ids."""
     offerings = Router(OfferFleet(server("a")))
     await value_of(offerings, "tools/call", ADA, name="a__work", arguments={})
     assert await code_of(offerings, "tasks/get", ADA, taskId="1") == "unknown_task"
@@ -278,7 +263,6 @@ async def test_a_client_of_2026_07_28_is_answered_by_a_server_of_2025_11_25(tool
 
 
 async def test_a_client_of_2026_07_28_has_the_tasks_of_a_server_of_its_era() -> None:
-    """Its task would be nobody's, or be waited for in its place."""
     newer = newer_server()
     offerings = Router(OfferFleet(server("x"), newer))
     await begun(offerings, "x")
@@ -305,7 +289,6 @@ class Told:
         self.state = state
 
     async def begun(self, name: str = "b", token: bytes | None = None) -> "Told":
-        """Begin a task; returns itself."""
         endpoint: Any = self.fleet.endpoint(name)
         endpoint.answers["tools/call"] = b'{"task":%b}' % self.state
         params = b'{"name":"work","task":{}}'
@@ -315,14 +298,12 @@ class Told:
         return self
 
     async def asks(self, method: str, answer: bytes) -> None:
-        """She asks for her task."""
         endpoint: Any = self.fleet.endpoint("b")
         endpoint.answers[method] = answer
         self.tasks.begin(RawRequest(method, b'{"taskId":"1"}', client=ADA), "1", endpoint, lambda _: None)
         await turns()
 
     def hears(self, task: str = "1", server: str = "b", client: Client = ADA, params: bytes = b"") -> Any:
-        """What is told of a task's progress; None for nothing."""
         said = params or TaskProgress(task, 0.5, 2.0, "half").encoded()
         note = self.tasks.for_client(ServerNote(server, PROGRESS, said, frozenset((client.key,))))
         assert note is None or note.clients == {client.key}
@@ -330,7 +311,6 @@ class Told:
 
 
 async def test_a_client_hears_of_progress_by_its_own_token_and_its_own_id() -> None:
-    """It could tell neither which request, nor which task, the note is of."""
     told = await (await Told().begun("a")).begun()
     expected = {"progressToken": 7, "progress": 0.5, "total": 2.0, "message": "half"}
     assert told.hears() == {**expected, "_meta": {RELATED: {"taskId": "b:1"}}}
@@ -340,7 +320,6 @@ async def test_a_client_hears_of_progress_by_its_own_token_and_its_own_id() -> N
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
 async def test_nothing_is_heard_of_a_task_that_has_ended(status: str) -> None:
-    """Progress would come after the result."""
     state = STATE.replace(b"working", status.encode())
     told = await Told().begun()
     told.tasks.for_client(ServerNote("b", "notifications/tasks/status", state, frozenset((ADA.key,))))
@@ -353,7 +332,6 @@ async def test_nothing_is_heard_of_a_task_that_has_ended(status: str) -> None:
 
 
 async def test_progress_of_a_task_that_goes_on_is_heard() -> None:
-    """Whoever looks at a task would lose its progress."""
     told = await Told().begun()
     for state in (STATE.replace(b"working", b"input_required"), b'{"taskId":"1","status":7}'):
         told.tasks.for_client(ServerNote("b", "notifications/tasks/status", state, frozenset((ADA.key,))))
@@ -362,7 +340,6 @@ async def test_progress_of_a_task_that_goes_on_is_heard() -> None:
 
 
 async def test_a_token_ends_with_the_time_to_live_and_with_its_client() -> None:
-    """A new request that uses a token again would hear of an old task."""
     told = await Told(state=b'{"taskId":"1","status":"working","ttl":5000}').begun()
     told.now_s = 5.0
     assert told.hears() is not None

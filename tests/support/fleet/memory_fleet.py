@@ -1,7 +1,5 @@
 """A fleet in memory: the bridge's neighbours without processes, sockets or clocks."""
 
-# ruff: noqa: D102 - what each method means is said in `contract` and `bridge`
-
 import asyncio
 import logging
 from collections import defaultdict

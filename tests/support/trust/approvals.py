@@ -1,10 +1,5 @@
 """A approvals over a fleet in memory, with a recorder that a test can hold up, or fill the disk of."""
 
-# ruff: noqa: D102 - what each method means is said in `Recorder` and `Locks`
-
-
-# ruff: noqa: D102 - what each method means is said in `Approvals`
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What the file tools share at the edge."""
 
-# ruff: noqa: D102 - what each method means is said in `backends`
-
 import errno
 import io
 import threading

@@ -1,7 +1,5 @@
 """The network below a fetch: judged addresses, and connections that end."""
 
-# ruff: noqa: D102 - what each method means is said in `guard` and by the library
-
 import asyncio
 import socket
 import ssl

@@ -39,7 +39,7 @@ class Engine:
         self._hits = hits
         self._error = error
 
-    async def search(self, query: str, max_results: int) -> Sequence[SearchHit]:  # noqa: D102
+    async def search(self, query: str, max_results: int) -> Sequence[SearchHit]:
         self.asked.append((query, max_results))
         if self._error:
             raise self._error
@@ -160,11 +160,11 @@ class Library(ModuleType):
         self.outcome = outcome
         self.asked: list[tuple[str, dict[str, Any]]] = []
 
-    def DDGS(self, **options: Any) -> "Library":  # noqa: D102, N802 - the library's own name
+    def DDGS(self, **options: Any) -> "Library":  # noqa: N802 - the library's own name
         assert options["timeout"] > 0
         return self
 
-    def text(self, query: str, **options: Any) -> object:  # noqa: D102
+    def text(self, query: str, **options: Any) -> object:
         self.asked.append((query, options))
         if isinstance(self.outcome, threading.Event):
             self.outcome.wait(30)

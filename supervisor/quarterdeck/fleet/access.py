@@ -1,6 +1,5 @@
-"""Keep the worker of a remote server in access tokens while it runs: before one ends, and when one is refused.
-
-Above it the session of the worker; below it whoever has the login, which is above this room: `Access` is the seam.
+"""Keep the worker of a remote server in access tokens: before one ends, and when one is refused. `Access` is the seam
+to the logins, which live above this room.
 """
 
 import asyncio
@@ -15,8 +14,9 @@ from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import ProtocolFault
 
 AGAIN_S: Final = 30.0
-"""Until a renewal that failed is tried again; also how long a renewed token must have been good for, if it is refused,
-to be renewed once more: a server that refuses every token would have its issuer asked without end."""
+"""Seconds before a failed renewal is retried. A refused token is renewed only if it was good for as long: a server that
+refuses every token must not cause a request loop at its issuer.
+"""
 
 LOCKED_S: Final = 300.0
 """Until a keyring that did not answer is asked again: it may ask its user for a password each time."""
@@ -39,28 +39,20 @@ class Access(Protocol):
     """Access to one remote server, by our login there."""
 
     async def open(self) -> AccessToken | None:
-        """The token to begin with; None where there is no login.
-
-        Raises:
-            ProtocolFault: there is one, and it cannot be used.
-        """
+        """Return the first token, or None without a login. Raise ProtocolFault if the login cannot be used."""
         ...
 
     async def renew(self, refused: str = "") -> AccessToken:
-        """A token that is good for longer, and is not this one, which the server refused.
-
-        Raises:
-            ProtocolFault: there is none.
+        """Return a token that lasts longer than `refused`, which the server refused. Raise ProtocolFault if there is
+        none.
         """
         ...
 
     async def widen(self, present: str, scopes: tuple[str, ...]) -> AccessToken | None:
-        """Have a person look at a login with these scopes beside, which the server wants.
+        """Have a person log in with these additional scopes, which the server wants.
 
-        A token of another login than the present one, where somebody has logged in since; else None.
-
-        Raises:
-            ProtocolFault: there is one, and it cannot be used.
+        Return the token of a login made since the present one, else None. Raise ProtocolFault if that login cannot be
+        used.
         """
         ...
 
@@ -136,7 +128,7 @@ class AccessKeeper:
             renew_at = _moment(None if renewed.renew_in_s is None else max(LEAST_S, renewed.renew_in_s))
 
     async def _asked(self, asking: Coroutine[None, None, AccessToken | None]) -> AccessToken | str | None:
-        """What came of asking for a token; the code of the fault where there is none."""
+        """Return the token, or the code of the fault that asking for it raised."""
         try:
             return await asking
         except ProtocolFault as fault:
@@ -148,7 +140,7 @@ class AccessKeeper:
             return "broke"
 
     async def _wait(self, renew_at: float | None) -> bool:
-        """Wait until the server refuses a token, or one is to be renewed; whether it is."""
+        """Return True once the token is to be renewed, False if the server refused it before."""
         left_s = None if renew_at is None else max(0.0, renew_at - monotonic())
         try:
             async with asyncio.timeout(left_s):
@@ -160,5 +152,4 @@ class AccessKeeper:
 
 
 def _moment(in_s: float | None) -> float | None:
-    """When that is, monotonic."""
     return None if in_s is None else monotonic() + in_s

@@ -1,7 +1,4 @@
-"""The calls of one server, each begun when `core.turns` gives it to the server.
-
-Above it the server's gate, where every call begins and which says what beginning one is.
-"""
+"""The calls of one server, each begun when `core.turns` gives it to the server."""
 
 import asyncio
 import logging
@@ -53,7 +50,6 @@ class CallQueue:
     """
 
     def __init__(self, server: str = "") -> None:
-        """Begin without calls; log messages name `server`."""
         self.asked: Client | None = None
         self.is_used = False
         self.speaks_newer: bool | None = None
@@ -67,9 +63,9 @@ class CallQueue:
         self._expiring: asyncio.TimerHandle | None = None
 
     def add(self, client: Hashable, call: QueuedCall, size_bytes: int, until: float) -> ProtocolFault | None:
-        """Start a call of `client` now, or when it has its turn; why not, where too much waits already.
+        """Start a call of `client` now or at its turn; return why not if too much waits already.
 
-        One that still waits at `until` is failed.  Each that was not refused is to `leave`, once.
+        A call that still waits at `until` is failed. Each call that was not refused must `leave`, once.
         """
         place = self._turns.ask(client, call, size_bytes, until)
         if place is Place.GIVEN:
@@ -87,11 +83,9 @@ class CallQueue:
         return None
 
     def leave(self, call: QueuedCall, answered_at: float | None = None) -> None:
-        """A call has ended, or was given up; its place is another's with the loop's next turn.  Harmless when repeated.
-
-        `answered_at` is when the server gave its result; None for any other end.
-
-        Not at once: a server that is lost ends all its calls, and only then is known to be lost.
+        """End a call and give its place away in the loop's next turn; harmless when repeated. Not at once: a lost
+        server ends all its calls, and only then is known to be lost. `answered_at` is when the server gave its result;
+        None for any other end.
         """
         self._turns.end(call, answered_at)
         self._waits.end(call)
@@ -168,7 +162,6 @@ class CallQueue:
             self._telling = asyncio.get_running_loop().call_later(TOLD_AFTER_S, self._tell_waits)
 
     def _tell_waits(self) -> None:
-        """Log long waits once, and check again as long as a call waits."""
         self._telling = None
         now = monotonic() + _RESOLUTION_S
         if self._waits.is_news(now):

@@ -28,22 +28,20 @@ def create_server_endpoint(
     digest: str = "",
     access: Access | None = None,
 ) -> ServerEndpointImpl:
-    """An idle endpoint for one server.
+    """Return an idle endpoint for one server. Raise ValueError if `config` asks for what a session of this process
+    cannot have.
 
     Args:
         config: which server.
         session_factory: makes a connected SDK session instead; it runs in this process, without isolation.
         allow_unsandboxed: start it even where nothing but limits can be enforced.
-        open_port: of a deck on this machine's loopback that asks for no token, see `Settings`.
-        trusted: the files that are the user's word now, which it may not write; see `config.trusted_files`.
-        secrets_of: by a server's id, values that were put into its configuration and that no message may repeat.
-        claim: by a server's id, has its directory be its own before it starts; may raise `UnsafePathError`.
+        open_port: of a deck on this machine's loopback that requires no token, see `Settings`.
+        trusted: the user's own files, which it may not write; see `config.trusted_files`.
+        secrets_of: by a server's id, values of its configuration that no message may repeat.
+        claim: by a server's id, takes its directory before it starts; may raise `UnsafePathError`.
         environ: what its environment is made from.
         digest: names the configuration, which its directories belong to; that of the runtime by default.
         access: by our login at a remote server; None without one.
-
-    Raises:
-        ValueError: `config` asks for what a session of this process cannot have.
     """
     if session_factory is None:
         session = WorkerSession(

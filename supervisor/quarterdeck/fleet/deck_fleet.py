@@ -1,7 +1,4 @@
-"""The fleet of one deck among several: the servers that it shares with others, and those of its own, as one fleet.
-
-Above `shared_servers` and the fleet of its own; `app` makes it, and the rooms above see no difference.
-"""
+"""The fleet of one deck among several: the servers that it shares with others, and its own ones, as one fleet."""
 
 import asyncio
 import logging
@@ -46,9 +43,8 @@ class DeckFleet(SupervisedFleet):
         own.watch_news(self._tell_news)
 
     async def reconfigure(self, config: BridgeConfig) -> None:
-        """See `ServerFleetImpl.reconfigure`; what others hold too runs on when this deck leaves it.
-
-        After a tear-down nothing runs until `spin_up`, which takes this configuration.
+        """Run these servers; shared ones that this deck leaves run on for the others. After a tear-down nothing runs
+        until `spin_up`, which takes this configuration.
         """
         self._config = config
         if self._is_torn_down:
@@ -88,16 +84,11 @@ class DeckFleet(SupervisedFleet):
             await asyncio.shield(asyncio.wait(tuple(self._ends)))
 
     async def restart(self, server: str) -> None:
-        """Restart one server, a shared one for all who share it; its crashes are forgotten.
-
-        Raises:
-            KeyError: the configuration has no such server.
-        """
+        """Restart one server, a shared one for all decks, and forget its crashes. Raise KeyError for an unknown one."""
         shared = self._shared.get(server)
         await (self._own.restart(server) if shared is None else shared.restart())
 
     def _of(self, server: str) -> ServerFleetImpl:
-        """The fleet that has this server."""
         shared = self._shared.get(server)
         return self._own if shared is None else shared.fleet
 

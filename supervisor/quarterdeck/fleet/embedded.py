@@ -1,8 +1,7 @@
 """Run a server's session inside this process: no worker, no isolation, and `status()` says so.
 
-What is driven is the worker's own code over an in-memory link, so that an endpoint cannot tell the difference; the
-session itself is made by a `session_factory`, or here over a transport of the SDK, entered and left in one task as the
-SDK demands.
+It runs the worker's own code over an in-memory link. The session is made by a `session_factory`, or here over a
+transport of the SDK, entered and left in one task as the SDK demands.
 """
 
 import asyncio
@@ -65,11 +64,7 @@ class OwnSession(Session, Generic[Made]):
     isolated = False
 
     def __init__(self, config: ServerConfig, make: Callable[[], AbstractAsyncContextManager[Made]]) -> None:
-        """Take no place yet.
-
-        Raises:
-            ValueError: the configuration asks for what only a worker can give.
-        """
+        """Raise ValueError if the configuration asks for what only a worker can give."""
         for name in ("cwd", "restart", "sandbox"):
             if name in config.model_fields_set:
                 raise ValueError(f"{name} does not apply to a session made in this process: leave it out")
@@ -144,12 +139,10 @@ class OwnSession(Session, Generic[Made]):
     @abstractmethod
     def _carrier(
         self, connection: Connection, tasks: anyio.abc.TaskGroup, made: Made
-    ) -> SessionCarrier | StreamsCarrier:
-        """Make the carrier over what was made."""
+    ) -> SessionCarrier | StreamsCarrier: ...
 
 
 async def _serve(connection: Connection, run: ServerRun) -> None:
-    """Greet and serve until `run.stop`."""
     outcome = await connection.greeted()
     if outcome is None or isinstance(outcome, GreetingFailed):
         raise RuntimeError("its connection is closed" if outcome is None else outcome.message)

@@ -1,7 +1,7 @@
 """One server as the supervisor sees it: its phase, its one connection, its tools, its calls.
 
-A terminal phase is never left: a restart is another endpoint.  The connection attempt runs in a task of its own, so
-that the others' attempt goes on when one caller is cancelled.
+A terminal phase is never left: a restart is another endpoint. The connection attempt runs in its own task, so that it
+goes on when one of its callers is cancelled.
 """
 
 import asyncio
@@ -57,11 +57,11 @@ class ServerEndpointImpl(Exchange):
 
     Attributes:
         config: what it was made from.
-        phase: where it is in its life.
+        phase: its phase.
         fault: why it is faulted.
-        card: what the server said of itself.
-        confined: what confines its process, kept when that is gone; None while there is none of ours.
-        patience: how many times its usual deadline connecting may take; set before `open`.
+        card: the server's description of itself.
+        confined: what confines its process, kept after its end; None without a process of ours.
+        patience: factor on its connect deadline; set before `open`.
         is_installing: whether its command has to fetch the program first, as far as its maker knows.
     """
 
@@ -165,7 +165,6 @@ class ServerEndpointImpl(Exchange):
         return None
 
     def _at_connect(self, fault: ProtocolFault) -> ProtocolFault:
-        """The site decides the kind; a deadline stays one."""
         if fault.kind is not FaultKind.TIMEOUT:
             is_stdio = isinstance(self.config, StdioServerConfig)
             fault.kind = FaultKind.SPAWN_FAILED if is_stdio or fault.code == "worker_lost" else FaultKind.TRANSPORT
@@ -225,10 +224,9 @@ class ServerEndpointImpl(Exchange):
         timeout_s: float | None = None,
         on_progress: Report | None = None,
     ) -> RemoteCallResult:
-        """A raw call (see `RawCall`), awaited.  Cancelling the task cancels the call.
+        """Make a raw call (see `RawCall`) and return its result. Cancelling the task cancels the call.
 
-        Raises:
-            ProtocolFault: see `ServerEndpoint.invoke`.
+        Raise ProtocolFault as `ServerEndpoint.invoke` does.
         """
         return await self.result_of(RawCall(tool, arguments, meta, timeout_s, on_progress))
 

@@ -1,7 +1,4 @@
-"""The fleet: start, close and restart the endpoints of one configuration, as its core decides.
-
-All of it happens in tasks that the fleet holds; `tear_down` ends them.
-"""
+"""Start, close and restart the endpoints of one configuration as the core decides, in tasks that `tear_down` ends."""
 
 import asyncio
 import logging
@@ -80,13 +77,9 @@ class ServerFleetImpl(SupervisedFleet):
         installs: Callable[[ServerConfig], bool] | None = None,
         slot: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
-        """Run nothing yet.
-
-        Args:
-            make_endpoint: makes an idle endpoint.
-            installs: whether this server's command has to fetch its program before it can start; asked in a thread.
-                None where that is not to be told.
-            slot: inside it a server starts, beside those of other fleets; see `StartSlots`.
+        """Run nothing yet. `installs` tells whether a server's command has to fetch its program first, asked in a
+        thread; None for unknown. Each server starts inside a `slot`, together with those of other fleets; see
+        `StartSlots`.
         """
         self._make_endpoint = make_endpoint
         self._installs = installs
@@ -139,12 +132,12 @@ class ServerFleetImpl(SupervisedFleet):
         self._handle(supervision.FleetStarted(config))
 
     async def reconfigure(self, config: BridgeConfig) -> None:
-        """Run these servers from now on, in this order; does not wait for them.
+        """Run these servers from now on, in this order; do not wait for them.
 
-        Servers whose configuration is equal keep running untouched.  One that changed is closed and started anew, its
-        past forgotten; one that is missing is closed.  Who waits for the first connects waits for those of the
-        servers that are now there.  Without a start before, this is one; after a tear-down nothing runs until the next
-        start, and `spin_up` takes this configuration.
+        Servers whose configuration is equal keep running. One that changed is closed and started again, its past
+        forgotten; a missing one is closed. Waiters for the first connects wait for those of the present servers.
+        Without an earlier start this is one; after a tear-down nothing runs until the next start, and `spin_up` takes
+        this configuration.
         """
         async with self._starting:
             if not self._starts and not self._core.is_torn_down:
@@ -182,11 +175,7 @@ class ServerFleetImpl(SupervisedFleet):
             await carried_through(runtime.release)
 
     async def restart(self, server: str) -> None:
-        """Restart one server, whatever its phase; its crashes are forgotten.
-
-        Raises:
-            KeyError: the configuration has no such server.
-        """
+        """Restart one server, whatever its phase, and forget its crashes. Raise KeyError for an unknown server."""
         if self._core.member(server) is None:
             raise KeyError(server)
         self._handle(supervision.RestartAsked(server))
@@ -262,7 +251,7 @@ class ServerFleetImpl(SupervisedFleet):
     # Carrying out
 
     def _handle(self, event: supervision.Event) -> None:
-        """Let the core judge; an event that a watcher causes meanwhile has to wait its turn."""
+        """Let the core judge; an event that a watcher causes meanwhile waits its turn."""
         self._events.append(event)
         if len(self._events) > 1:
             return
@@ -299,7 +288,7 @@ class ServerFleetImpl(SupervisedFleet):
                 assert_never(instruction)
 
     async def _run(self, endpoint: ServerEndpointImpl, generation: int) -> None:
-        """One generation from its first attempt to its tools; what happens later arrives by `watch`."""
+        """Run one generation from its first attempt to its tools; later events arrive by `watch`."""
         server = endpoint.config.id
         try:
             opening = asyncio.ensure_future(self._open(endpoint))
@@ -361,7 +350,7 @@ class ServerFleetImpl(SupervisedFleet):
 
 
 async def _until_lost(endpoint: ServerEndpointImpl) -> None:
-    """Wait until it is known of a server that broke off that it is gone: it is not ready any more."""
+    """Wait until the loss of a server that broke off is known, `LOSS_S` at most."""
     changed = asyncio.Event()
     unwatch = endpoint.watch(changed.set)
     try:
@@ -376,9 +365,8 @@ async def _until_lost(endpoint: ServerEndpointImpl) -> None:
 
 
 async def start_server_fleet(config: BridgeConfig) -> ServerFleetImpl:
-    """A fleet whose every first connect has settled; a server that failed is there, faulted.
-
-    When cancelled, what was started is torn down.
+    """Return a fleet whose every first connect has settled; a failed server is faulted. Cancellation tears down what
+    was started.
     """
     fleet = ServerFleetImpl()
     try:

@@ -25,11 +25,11 @@ class FleetSource(msgspec.Struct, frozen=True):
     """What fleets are made of.
 
     Attributes:
-        settings: as they are when a server starts.
+        settings: returns the settings when a server starts.
         scope: how the ledger names what configures a server; None for an unknown one.
-        trusted: the files that are the user's word now, see `create_server_endpoint`.
-        slot: inside it a server starts, see `ServerFleetImpl`.
-        has_to_install: whether this server, which has this home, must fetch its program before it can start; blocking.
+        trusted: the user's own files, see `create_server_endpoint`.
+        slot: a server starts inside it, see `ServerFleetImpl`.
+        has_to_install: whether this server, with this home, must fetch its program before it can start; blocking.
         access: by our login at a server of this scope; None for one that needs none.
     """
 
@@ -70,7 +70,6 @@ class FleetSource(msgspec.Struct, frozen=True):
         )
 
     def _claim(self, server: str) -> None:
-        """Have the directory of a server that starts be that of whose row it is."""
         if (scope := self.scope(server)) is not None:
             settings = self.settings()
             reserve_server_home(settings.home_digest(server), server, scope)
@@ -82,14 +81,9 @@ class FleetSource(msgspec.Struct, frozen=True):
 
 
 def sharing_key(settings: Settings, config: ServerConfig, scope: str) -> str | None:
-    """What names a server that decks of one process share: equal where they would start just the same.
-
-    None for one that a deck has for itself: a project's, or a program's.
-
-    Args:
-        settings: of the deck.
-        config: the server.
-        scope: how the ledger names what configures it.
+    """Return a key that is equal for servers that decks of one process can share because they would start just the
+    same; None for a server that a deck has for itself: a project's, or a program's. `scope` is the ledger's name of
+    what configures it.
     """
     origin = settings.origin(config.id)
     if origin.standing not in (Standing.NAMED, Standing.USER):

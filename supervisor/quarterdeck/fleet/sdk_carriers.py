@@ -1,6 +1,6 @@
-"""Carry a connection over what the SDK connected in this process: a pair of streams, or a session that is greeted.
+"""Carry a connection over what the SDK connected in this process: a pair of streams, or a greeted session.
 
-The relay above speaks lines, as to any server; here each becomes a message of the SDK's, and back.
+The relay above speaks lines, as to any server; here each line becomes an SDK message, and back.
 """
 
 import json
@@ -65,7 +65,6 @@ class SdkCarrier:
         return None if self.can_write else UNREAD
 
     def _say(self, message: Mapping[str, Any], to: int = 0) -> None:
-        """Take a message of the server's; `to` as for `Relay.receive`."""
         try:
             line = json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         except (ValueError, RecursionError):  # Python reads more than JSON knows
@@ -123,9 +122,8 @@ class StreamsCarrier(SdkCarrier):
 
 
 class SessionCarrier(SdkCarrier):
-    """Over a session that somebody else greeted: its greeting is repeated from memory.
-
-    What its server says unasked, and asks, stays with whoever made it.
+    """A carrier over a session that was greeted elsewhere: the greeting is repeated from memory. The server's
+    notifications and questions stay with the session's maker.
     """
 
     def __init__(self, connection: Connection, tasks: anyio.abc.TaskGroup, session: ClientSession) -> None:
@@ -182,11 +180,7 @@ class SessionCarrier(SdkCarrier):
             self._say({"id": wire_id, **answer}, wire_id)
 
     def _greeting(self, method: str) -> dict[str, Any]:
-        """Return what the server answered to its greeting.
-
-        Raises:
-            MCPError: it was not greeted in this way.
-        """
+        """Return the server's answer to its greeting. Raise MCPError if it was not greeted in this way."""
         session = self._session
         said = session.initialize_result if method == "initialize" else session.discover_result
         if said is None:
@@ -194,7 +188,7 @@ class SessionCarrier(SdkCarrier):
         return said.model_dump(by_alias=True, mode="json", exclude_none=True)
 
     def _stamped(self, method: str, params: dict[str, Any]) -> tuple[dict[str, Any], CallOptions]:
-        """A message as the session's own typed requests leave it (mcp 2.3)."""
+        """Return a message as the session's own typed requests leave it (mcp 2.3)."""
         data: dict[str, Any] = {"method": method, "params": params}
         options: CallOptions = {}
         who = (params.get("_meta") or {}).get(types.CLIENT_CAPABILITIES_META_KEY)
@@ -217,7 +211,7 @@ class SessionCarrier(SdkCarrier):
         self._say({"method": "notifications/progress", "params": said})
 
     async def _listen(self, wire_id: int, params: dict[str, Any]) -> dict[str, Any]:
-        """Hold the standing request of a modern session; what it tells becomes notifications."""
+        """Hold the standing request of a modern session; its events become notifications."""
         wanted = types.SubscriptionFilter.model_validate(params["notifications"])
         stamp = {"_meta": {SUBSCRIPTION: wire_id}}
         try:
@@ -240,7 +234,6 @@ class SessionCarrier(SdkCarrier):
         return {"result": {}}
 
     async def _look_again(self) -> None:
-        """A connection that is gone says so when it is used again."""
         with anyio.move_on_after(PING_S):
             try:
                 await self._result(0, "ping", {})

@@ -1,8 +1,8 @@
-"""Servers besides the deck's own ones: for one client session, or for all clients of 2026-07-28.
+"""Servers besides the deck's own: for one client session, or for all clients of 2026-07-28.
 
-Each starts at the first call for it, and ends with its session, or after some idle time.  The gate is above it and has
-judged the lists of the deck's own server of the row.  Below it is a fleet for each server, which restarts it after a
-death.  All servers of a row share its private home.
+Each starts at its first call, and ends with its session or after some idle time. The gate above has judged the lists of
+the deck's own server of the row; below is a fleet for each server, which restarts it after a death. All servers of a
+row share its private home.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class SessionServer:
     Attributes:
         row: the configuration of its row.
         client: the client whose calls it takes.
-        checked: of each thing that was compared with the approved one, both lists that it stood in.
+        checked: for each thing that was compared with the approved one, both lists that it stood in.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class SessionServer:
         await self._fleet.tear_down()
 
     def _hear(self, news: News) -> None:
-        """Pass on what it says; what would be for everybody is for its client alone."""
+        """Pass on its notifications; those for every client are for its client alone."""
         if not isinstance(news, ResourceUpdated) and not news.clients:
             news = msgspec.structs.replace(news, clients=frozenset({self._session}))
         self._tell_news(news)
@@ -140,7 +140,7 @@ class SessionServers:
     """Those of one deck."""
 
     def __init__(self, make_fleet: Callable[[], ServerFleetImpl], *, idle_s: float = IDLE_S) -> None:
-        """None runs; `make_fleet` makes a fleet whose servers are started by the settings of the moment."""
+        """Run none yet; `make_fleet` makes a fleet whose servers start with the settings of the moment."""
         self._make_fleet = make_fleet
         self._idle_s = idle_s
         self._servers: dict[tuple[str, str], SessionServer] = {}
@@ -182,7 +182,7 @@ class SessionServers:
     def get(
         self, row: ServerConfig, client: Client, session: str = "", config: ServerConfig | None = None
     ) -> SessionServer | ProtocolFault:
-        """Return this session's server, started if it has none yet; or the reason why it gets none.
+        """Return this session's server, started if it has none yet, or the reason why it gets none.
 
         Args:
             row: the configuration of its row.

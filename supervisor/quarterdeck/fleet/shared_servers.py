@@ -1,7 +1,6 @@
-"""Servers that several decks of one process share: each a fleet of its own, which ends when the last deck lets go.
+"""Servers that several decks of one process share: each a fleet of its own, which ends when its last deck leaves.
 
-Below `deck_fleet`, which joins and leaves.  Whether two decks may share a server is for who makes their wishes to say:
-wishes of one key are wishes for one server.
+`deck_fleet` joins and leaves. Requests of equal keys are for one server; their maker decides which decks may share.
 """
 
 import asyncio
@@ -21,8 +20,9 @@ from .core.supervision import MAX_STARTING, SLOT_HOLD_S
 from .fleet import ServerFleetImpl
 
 REPLACE_S: Final = 2.0
-"""How long a server waits for one that it replaces while other decks hold that: they read a changed file one after the
-other, and the two have the same home."""
+"""Seconds that a server waits for the one that it replaces while other decks hold that: they read a changed file one
+after the other, and both servers have the same home.
+"""
 
 _log = logging.getLogger("quarterdeck.fleet")
 
@@ -57,12 +57,12 @@ class StartSlots:
 
 
 class Wish(msgspec.Struct, frozen=True, eq=False):
-    """A server as one deck wants it.
+    """One deck's request for a server.
 
     Attributes:
-        key: equal for those that can share it.
-        place: names its private home; two servers of one place are not started while one of them ends.
-        make_fleet: makes the fleet of this one server, given what is trusted of all that share it.
+        key: equal for requests that can share a server.
+        place: names its private home; of two servers with one place, the second starts after the first has ended.
+        make_fleet: makes the fleet of this one server, given the trusted files of all that share it.
     """
 
     key: str
@@ -73,11 +73,7 @@ class Wish(msgspec.Struct, frozen=True, eq=False):
 
 
 class SharedServer:
-    """One server, held by at least one deck; made by `SharedServers.join`.
-
-    Attributes:
-        fleet: which has no other server.
-    """
+    """A server that at least one deck holds, alone in its `fleet`; made by `SharedServers.join`."""
 
     def __init__(self, wish: Wish, earlier: "Iterable[SharedServer]", replaced: "SharedServer | None") -> None:
         self.key: Final = wish.key
@@ -146,11 +142,7 @@ def on_behalf_of() -> tuple[Context, ...]:
 
 
 class SharedServers:
-    """Every server that decks of this process can share.
-
-    Attributes:
-        slots: for the starts of all fleets of this process.
-    """
+    """Every server that decks of this process can share; `slots` are for the starts of all fleets of this process."""
 
     def __init__(self) -> None:
         self.slots: Final = StartSlots()
@@ -158,13 +150,13 @@ class SharedServers:
         self._ending: dict[asyncio.Task[None], SharedServer] = {}
 
     def join(self, holder: object, wish: Wish, context: Context, replaced: SharedServer | None = None) -> SharedServer:
-        """Hold the server of this wish, which is started when nobody holds it.
+        """Hold the requested server; start it if no deck holds it.
 
         Args:
-            holder: whose wish it is, of which `leave` is told; each holds a server once.
+            holder: the key to `leave` with; each holds a server once.
             wish: which server.
             context: what happens to the server happens in contexts of which `on_behalf_of` gives this one.
-            replaced: what the holder has just left for it.
+            replaced: the server that the holder has just left for it.
         """
         server = self._servers.get(wish.key)
         if server is None:

@@ -1,7 +1,6 @@
-"""Where one server's session runs, in a worker of its own as a rule; what confines the server; and a preview of that.
+"""Run one server's session, in its own worker as a rule; say what confines the server, and preview that.
 
-Above it the endpoint, and commands that ask for the preview; below it the runtime, which has the workers.  A session is
-started once, for one endpoint; its end releases everything.
+A session is started once, for one endpoint; its end releases everything.
 """
 
 import os
@@ -73,9 +72,9 @@ class ConfinedServer(msgspec.Struct, frozen=True):
     """One started process and what confines it, kept after its end.
 
     Attributes:
-        start: what its worker said of its start.
+        start: the worker's report of its start.
         receipt: what was observed to confine it.
-        watch: what is known of its use, None when it is not watched.
+        watch: its known resource use, None when it is not watched.
         caught: the last files that it created and that were quarantined.
     """
 
@@ -147,9 +146,8 @@ class WorkerSession(Session):
         digest: str = "",
         access: Access | None = None,
     ) -> None:
-        """Start nothing yet; for the arguments see `create_server_endpoint`.
-
-        `secrets` are values that no message of this server may repeat, beside those that its configuration shows.
+        """Start nothing yet; for the arguments see `create_server_endpoint`. No message repeats a value of `secrets`,
+        nor those that the configuration shows.
         """
         self._config = config
         self._trusted = trusted
@@ -219,7 +217,7 @@ class WorkerSession(Session):
         return await self._authorized(order, order.server)
 
     async def _authorized(self, order: OpenOrder, server: RemoteServer) -> OpenOrder:
-        """The order with the token of our login, which is kept good from now on."""
+        """Return the order with our login's token, which is kept valid from now on."""
         token = await self._access.open() if self._access is not None else None
         if self._access is None or token is None:
             return order
@@ -270,7 +268,7 @@ class WorkerSession(Session):
             await runtime.release()
 
     def _withheld(self, env: Mapping[str, str] | None = None) -> tuple[str, ...]:
-        """What no message may repeat of what the server is given."""
+        """Return the values given to the server that no message may repeat."""
         return tuple(sorted(self._secrets | secrets_of(self._config, env)))
 
 
@@ -281,7 +279,7 @@ ALL_CAPABILITIES: Final = (
 
 
 def _told_capabilities(config: ServerConfig) -> str:
-    """What a server is told, once, that its callers can be asked."""
+    """Return what a server is told, once, of its callers' ability to answer questions."""
     return "{}" if config.ask is AskMode.DENY else ALL_CAPABILITIES
 
 
@@ -305,7 +303,6 @@ def _remote(config: SseServerConfig | StreamableHttpServerConfig) -> RemoteServe
 
 
 def _no_directory(error: UnsafePathError) -> ProtocolFault:
-    """This server's fault alone: others may have theirs already."""
     return ProtocolFault.not_sent(FaultKind.SPAWN_FAILED, str(error), "directory_unusable", error)
 
 
@@ -327,7 +324,7 @@ class StartPreview(msgspec.Struct, frozen=True):
 
     Attributes:
         why: a line for each way in which it is weaker, or the reason with what to do.
-        code: that of the fault with which its start would end; empty where it would not.
+        code: of the fault with which its start would end; empty for none.
     """
 
     server: str
@@ -339,9 +336,8 @@ class StartPreview(msgspec.Struct, frozen=True):
 def preview_start(
     config: StdioServerConfig, machine: Machine, trusted: Sequence[str] = (), *, allow_unsandboxed: bool = False
 ) -> StartPreview:
-    """How this server would be confined, laid out beside its private home; nothing is started.
-
-    `trusted` and `allow_unsandboxed` mean what they do for `create_server_endpoint`.
+    """Lay out how this server would be confined, next to its private home; start nothing. The arguments are those of
+    `create_server_endpoint`.
     """
     try:
         with temporary_folder("quarterdeck-rehearsal-", private_homes_folder()) as base:
@@ -364,10 +360,8 @@ def preview_start(
 
 
 def private_homes_folder() -> str:
-    """The folder of the servers' private homes, or the nearest one above it that there is.
-
-    Raises:
-        LaunchError: none of them can be written to.
+    """Return the folder of the servers' private homes, or the nearest existing one above it. Raise LaunchError if none
+    can be written to.
     """
     place = state_dir()
     for folder in (place, *place.parents):

@@ -1,11 +1,9 @@
-"""Decide whose a question is that a server of an older era asks, and how many it may ask.  Pure.
+"""Decide whose a legacy server's question is, and how many it may ask. Pure.
 
-Such a question names no request.  It can only be of a client that has one under way, and where several have, nobody
-can tell whose.  Of programs that share a token, those that were asked and have not answered are left out: their
-requests wait for that answer, for minutes where a program is gone, and every question of the others would be in doubt.
-
-Of several requests of one client a question may be of each that was under way when it was asked: it ends with the last
-of them.
+Such a question names no request. It can only be for a client with a request in progress; if several clients have one,
+it cannot be routed. Of programs that share a token, those with an unanswered question are left out: their requests wait
+for that answer, for minutes if the program is gone. A question may belong to any request of its client that was in
+progress when it was asked, and ends with the last of them.
 """
 
 from collections import Counter
@@ -39,12 +37,12 @@ class Refused(Enum):
 
 
 class UnderWay(Struct, frozen=True):
-    """A request.
+    """A request in progress.
 
     Attributes:
-        client: whose it is.
-        askable: what that client can be asked meanwhile.
-        part: which of its programs, where several share a token.
+        client: key of its client.
+        askable: question methods that the client can answer.
+        part: program within the client, if several share a token.
     """
 
     request_id: int
@@ -54,12 +52,7 @@ class UnderWay(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """What the end of a request does to the questions that were put to it.
-
-    Attributes:
-        moved: to which request each is put now that may be of another one.
-        ended: those that can be of no other.
-    """
+    """The effect of a request's end on its questions: some `moved` to another request, the others `ended` with it."""
 
     moved: dict[int, int] = {}
     ended: tuple[int, ...] = ()
@@ -77,20 +70,14 @@ class Asks:
     """The questions of one server that have no answer yet, and how many each request has had."""
 
     def __init__(self) -> None:
-        """None is open."""
         self._questions: dict[int, _Open] = {}
         self._open: Counter[int] = Counter()
         self._asked: Counter[int] = Counter()
         self._asked_bytes: Counter[int] = Counter()
 
     def begin(self, ask_id: int, method: str, under_way: Iterable[UnderWay], size_bytes: int = 0) -> int | Refused:
-        """The request that a new question is put to, or why to none.
-
-        Args:
-            ask_id: the question's number, never used twice.
-            method: what it asks.
-            under_way: all requests of clients, the oldest first.
-            size_bytes: of its params.
+        """Return the request that a new question is put to, or why none is. `ask_id` is never used twice, `under_way`
+        holds all requests of clients, the oldest first, and `size_bytes` is the size of the params.
         """
         requests = tuple(under_way)
         if not requests:
@@ -137,7 +124,6 @@ class Asks:
         return Ended(moved, tuple(ended))
 
     def _place(self, able: Sequence[int], size_bytes: int) -> int | Refused:
-        """The one of these requests that a question is put to, which is counted."""
         # The one that has waited longest without a question is the likeliest to ask one.
         request_id = min(able, key=lambda each: self._open[each])
         if self._open[request_id] >= MAX_OPEN or self._asked[request_id] >= MAX_ASKED:

@@ -13,9 +13,8 @@ MAX_VALUES: Final = 100
 
 
 def bounded_completion(body: bytes) -> bytes:
-    """A result with at most `MAX_VALUES` values, which says that there are more where some were left out.
-
-    The very bytes when there is nothing to leave out, or it is no completion: its client says so then.
+    """Return a result with at most `MAX_VALUES` values and `hasMore` if some were left out; other results come back
+    unchanged.
     """
     try:
         completion = _result.decode(body).completion

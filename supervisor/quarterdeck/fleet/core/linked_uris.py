@@ -29,7 +29,6 @@ class LinkedUris:
     """Those of one server."""
 
     def __init__(self) -> None:
-        """None yet."""
         self._uris: dict[str, None] = {}
 
     def __contains__(self, uri: str) -> bool:

@@ -27,12 +27,8 @@ class LongWaits(Generic[T]):
         return bool(self._waits)
 
     def begin(self, call: T, now: float, *, is_start: bool = False) -> None:
-        """Count a call as waiting.  A call that waits already keeps its start time.
-
-        Args:
-            call: the call that waits from now on.
-            now: monotonic seconds.
-            is_start: whether the server has to start first; else the call waits for its turn.
+        """Count a call as waiting since `now` (monotonic seconds), for the server's start or for its turn. A call that
+        waits already keeps its start time.
         """
         earlier = self._waits.get(call)
         self._waits[call] = _Wait(earlier.since if earlier is not None else now, is_start)
@@ -48,12 +44,8 @@ class LongWaits(Generic[T]):
         return is_news
 
     def words(self, server: str, now: float, working_on: int) -> str:
-        """Return which clients wait too long and why; empty if no call does.
-
-        Args:
-            server: its id.
-            now: monotonic seconds.
-            working_on: the number of calls that the server has.
+        """Return which clients wait too long and why, with the number of calls that the server has; empty if no call
+        does.
         """
         waits = self._long(now)
         if not waits:

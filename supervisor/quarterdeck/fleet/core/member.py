@@ -1,12 +1,9 @@
-"""One server of a fleet: its phases as a table, what each move makes of it, and whether it is restarted when it dies.
+"""One server of a fleet: its phases as a table, the result of each move, and whether it is restarted after a death.
 
-Pure: a member is a value, a move gives the next one; times and chance are arguments.  What concerns several servers at
-once is `supervision`'s.
-
-`decide` judges a death after ready.  It also judges a failed connect if the server has served before, lost its worker
-(our fault), or was killed from outside.  Any other failed connect faults the server at once, since a retry would not
-help.  A server that needs a login is also faulted at once.  A server that was still installing when its time ran out
-is retried once, with more time.
+Pure: a member is a value, a move returns the next one; times and chance are arguments. `decide` judges a death after
+ready, and a failed connect if the server has served before, lost its worker (our fault) or was killed from outside. Any
+other failed connect faults the server at once, since a retry would not help; so does a required login. A server whose
+time ran out while it was still installing is retried once, with more time.
 
 Source: Erlang/OTP sup_princ, "Maximum Restart Intensity" (MaxR restarts in MaxT seconds).
 """
@@ -43,15 +40,14 @@ Verdict = Restart | CrashLoop
 def decide(
     policy: RestartPolicy, history: Sequence[float], now: float, fraction: float, *, has_served: bool = True
 ) -> Verdict:
-    """What becomes of a server that died at `now`.
+    """Decide what becomes of a server that died at `now`.
 
     Args:
         policy: the server's own.
-        history: monotonic times of its restarts since its past was last forgotten, seconds, ascending.
+        history: monotonic times of the restarts that count against it, seconds, ascending.
         now: the time of the death, on the same clock.
-        fraction: chance, in [0, 1), evenly spread; it places the delay within its jitter.
-        has_served: whether it was ever ready.  One that never was gets `max_restarts` in all, however far apart:
-            its first connect comes to an end.
+        fraction: chance in [0, 1), evenly distributed; it places the delay within its jitter.
+        has_served: whether it was ever ready. If not, it gets `max_restarts` in all, however far apart.
     """
     counted = sum(at >= now - policy.window_s for at in history) if has_served else len(history)
     if counted >= policy.max_restarts:
@@ -85,8 +81,9 @@ LOGIN_FAULTS: Final = frozenset({"auth_needed", "login_held", "scope_needed"})
 
 
 INSTALL_PATIENCE: Final = 5
-"""How many times its usual deadline a server has whose first connect ended while it was being installed: 300 s by
-default, where people's first starts took up to 66 s."""
+"""Factor on a server's connect deadline after its first connect ran out while installing: 300 s by default; first
+starts of packages took up to 66 s.
+"""
 
 SLOW_START: Final = "handshake_timeout"
 """The code of a connect whose time was up."""
@@ -137,19 +134,17 @@ TRANSITIONS: Final[Mapping[tuple[MemberPhase, Move], MemberPhase]] = MappingProx
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One server at one moment; times are monotonic seconds.
-
-    Its methods give the server after a move, and raise KeyError where the table has no row for it: a bug of ours,
-    never a server's.
+    """One server at one moment; times are monotonic seconds. Methods return the server after a move, and raise KeyError
+    for a move that the table lacks, which is our bug.
 
     Attributes:
-        generation: the number of its last endpoint, 0 before the first of this start; no id has one twice.
+        generation: the number of its last endpoint, 0 before the first of this start; unique for its id.
         restarts: how often another endpoint took its place in this start, by hand included.
-        fault: its last death, or the crash loop that came of it; kept while it serves again, cleared by hand.
+        fault: its last death, or the resulting crash loop; kept while it serves again, cleared by hand.
         start_at: when it is to be started; infinite when no start is planned.
-        ready_at: when it last became ready; None when it never did since it was last started by hand.
+        ready_at: when it last became ready; None if never since it was last started by hand.
         history: times of the restarts that count against it.
-        patience: how many times its usual deadline its next connect may take.
+        patience: factor on the deadline of its next connect.
     """
 
     config: ServerConfig
@@ -186,14 +181,14 @@ class Member(msgspec.Struct, frozen=True):
         was_ready: bool = False,
         was_installing: bool = False,
     ) -> Self:
-        """It died: to be restarted, or left alone.
+        """Return the member after a death, to be restarted or left alone.
 
         Args:
             fault: how it died.
             now: the time of its death.
             fraction: chance in [0, 1), for the delay.
-            was_ready: it had connected, even if that was not told before its death was.
-            was_installing: its command had to fetch the program first.
+            was_ready: whether it had connected, even if the death was reported first.
+            was_installing: whether its command had to fetch the program first.
         """
         policy = self.config.restart
         ready_at = now if was_ready and self.ready_at is None else self.ready_at
@@ -233,9 +228,8 @@ def _is_anothers_doing(fault: ProtocolFault) -> bool:
 
 
 def _crash_loop(server: str, restarts: int, last: ProtocolFault) -> ProtocolFault:
-    """The fault of a server that is left alone, its last death as the cause.
-
-    A policy that allows no restart knows no loop: there the death itself is the news.
+    """Return the fault of a server that is left alone, caused by its last death; that death itself if the policy allows
+    no restart, and so knows no loop.
     """
     if not restarts:
         return last

@@ -1,7 +1,7 @@
-"""A server's list of prompts, resources or templates, as bytes from its worker, made into what may be shown.  Pure.
+"""Parse a server's list of prompts, resources or templates into what may be shown. Pure.
 
-What cannot be shown is left out with a warning; the others are none the worse for it.  It is judged by what the
-strictest clients refuse, because they refuse a whole list for one bad item of one server.
+An item that cannot be shown is left out with a warning. Items are judged by the strictest clients' rules, because these
+refuse a whole list for one bad item of one server.
 """
 
 import re
@@ -74,16 +74,9 @@ class _Template(_Item, kw_only=True):
 def parse_offers(
     config: ServerConfig, listing: Listing, body: bytes, is_wanted: Callable[[], bool] = lambda: True
 ) -> Offerset:
-    """What of a list of `config`'s server may be shown; any but the tools'.
+    """Return what may be shown of any list but the tools'. `is_wanted` is asked before each item whether to go on.
 
-    Args:
-        config: whose.
-        listing: which list.
-        body: the list.
-        is_wanted: asked before each item: whether to go on.
-
-    Raises:
-        ToolsetError: `body` is no JSON array, or was not read to its end.
+    Raise ToolsetError if `body` is no JSON array, or is not read to its end.
     """
     what = listing.noun
     try:
@@ -197,7 +190,7 @@ def subscribes(capabilities: bytes) -> bool:
 
 
 def _said(capabilities: bytes) -> dict[str, Raw]:
-    """Each capability; servers that serialise every absent one say null."""
+    """Return each capability that is not null: some servers serialise every absent one."""
     return {name: flags for name, flags in _members.decode(capabilities).items() if flags != _NULL}
 
 

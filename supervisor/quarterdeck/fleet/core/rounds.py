@@ -1,4 +1,4 @@
-"""Read what a server of 2026-07-28 wants to know before it gives a result, and make the request that tells it.  Pure.
+"""Read what a server of 2026-07-28 asks before it gives a result, and make the request that answers it. Pure.
 
 Source: the 2026-07-28 specification, "Multi Round-Trip Requests" (SEP-2322).
 """
@@ -36,12 +36,7 @@ class RoundError(ValueError):
 
 
 class Round(msgspec.Struct, frozen=True):
-    """What one result asks.
-
-    Attributes:
-        questions: each with the server's own name for it; none where it only wants its state back.
-        state: what it is to be told again, a JSON text; empty for nothing.
-    """
+    """One result's questions, by the server's own names, and the state that it wants back: a JSON text, or empty."""
 
     questions: tuple[Question, ...]
     state: bytes
@@ -53,11 +48,7 @@ class _Entry(msgspec.Struct):
 
 
 def read_round(server: str, members: Mapping[str, Raw]) -> Round:
-    """What a result with these members asks.
-
-    Raises:
-        RoundError: it is too much, or nothing that anybody could answer.
-    """
+    """Return what a result with these members asks. Raise RoundError if it is too much, or cannot be answered."""
     state = bytes(members.get("requestState", b""))
     if len(state) > MAX_STATE_BYTES:
         raise RoundError(f"its state has {len(state):,} bytes")

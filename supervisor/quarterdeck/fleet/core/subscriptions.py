@@ -1,8 +1,7 @@
-"""Who wants to hear of which resources of one server, and from which level on of its log.  Pure.
+"""Who subscribes to which resources of one server, and the log level that each client wants. Pure.
 
-Clients are told apart by their keys, and a client's parts (a stream on which it hears of changes) by their own names:
-each has wishes of its own, and what a client may wish is bounded for all its parts together.  It outlives the server's
-restarts: what is wanted is asked for again.
+Clients are told apart by their keys, and a client's parts (its streams of notifications) by their names: each has its
+own subscriptions, bounded for all parts of a client together. It outlives the server's restarts.
 """
 
 from collections import Counter
@@ -29,7 +28,6 @@ class Subscriptions:
     """See the module."""
 
     def __init__(self) -> None:
-        """Nobody wants anything."""
         self._holders: dict[str, dict[str, None]] = {}
         self._of: dict[_Part, dict[str, None]] = {}
         self._counts: dict[str, Counter[str]] = {}
@@ -82,9 +80,8 @@ class Subscriptions:
         return not holders
 
     def leave(self, client: Client) -> list[str]:
-        """End all wishes of a client, or of this part of it; those of its resources that nobody else wants to hear of.
-
-        A level is the whole client's.
+        """End all subscriptions of a client, or of this part of it. Return the resources that no other client wants. A
+        log level belongs to the whole client.
         """
         if not client.part:
             self._levels.pop(client.key, None)

@@ -1,12 +1,11 @@
 """Supervise the servers of one fleet: which starts when, in which generation, and what watchers are told.
 
-Pure: events and the time go in, instructions come out.  The edge (`fleet.fleet`) owns clocks, tasks, endpoints, makes
-events of what happens to endpoints, and carries instructions out in their order.  It owes the core one thing:
-every `CloseEndpoint`, that of a dead endpoint too, is answered by `Closed` once nothing of that generation is left.
-Until then no other generation of that server starts, and after a new `FleetStarted` none of any server.  While a server
-that a `Reconfigured` took away is not gone, none starts for the first time: it may be the same, renamed.
-
-A report is heard from the present generation only, and not after its `CloseEndpoint`: it came too late.
+Pure: events and the time go in, instructions come out. The edge (`fleet.fleet`) owns clocks, tasks and endpoints, turns
+what happens to endpoints into events, and carries instructions out in order. It must answer every `CloseEndpoint`, also
+that of a dead endpoint, with `Closed` once nothing of that generation is left. Until then no other generation of that
+server starts, and after a new `FleetStarted` none of any server. While a server that a `Reconfigured` removed is not
+gone, no server starts for the first time: it may be the same one, renamed. Reports count only from the present
+generation, and not after its `CloseEndpoint`.
 """
 
 from collections.abc import Callable, Mapping
@@ -132,9 +131,8 @@ class Publish(msgspec.Struct, frozen=True):
 
 
 class FirstStartsDone(msgspec.Struct, frozen=True):
-    """Every first connect of the `start`-th `FleetStarted`, from 1, is ready, given up or closed; said once for each.
-
-    What a `Reconfigured` brings before that counts, what it takes away does not; what it brings later says nothing.
+    """Every first connect of the `start`-th `FleetStarted`, from 1, is ready, given up or closed; reported once for
+    each. Servers that a `Reconfigured` adds before that count, those that it removes do not.
     """
 
     start: int
@@ -144,11 +142,8 @@ Instruction = Mint | CloseEndpoint | WakeAt | Publish | FirstStartsDone
 
 
 class FleetCore:
-    """The state of one fleet, changed by `handle` alone.
-
-    Args:
-        draw: a source of chance in [0, 1), evenly spread; it keeps servers that died together from returning together.
-        max_starting: starts at one time, at least 1.
+    """The state of one fleet, changed by `handle` alone. `draw` returns chance in [0, 1), evenly distributed, which
+    keeps servers that died together from returning together; at most `max_starting` servers start at one time.
     """
 
     def __init__(self, draw: Callable[[], float], *, max_starting: int = MAX_STARTING) -> None:
@@ -183,10 +178,9 @@ class FleetCore:
         return self._is_torn_down
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
-        """What is to be done after `event`, in order; `now` is monotonic seconds and never decreases.
+        """Return what is to be done after `event`, in order; `now` is monotonic seconds and never decreases.
 
-        Raises:
-            KeyError: a report that the endpoint's phase does not allow (a second `Connected`): the edge's bug.
+        Raise KeyError for a report that the endpoint's phase does not allow (a second `Connected`): a bug of the edge.
         """
         if not self._is_void(event):
             self._take(event, now)
@@ -239,7 +233,7 @@ class FleetCore:
                 assert_never(event)
 
     def _begin(self, config: BridgeConfig, now: float) -> None:
-        """Replace all members.  Who still waits for the older start's first connects is told that it is over."""
+        """Replace all members. Report the older start's first connects as over."""
         if self._unsettled is not None:
             self._said.append(FirstStartsDone(self._start))
         for server in self._live:
@@ -255,7 +249,7 @@ class FleetCore:
         self._unsettled = set(self._members)
 
     def _adjust(self, config: BridgeConfig, now: float) -> None:
-        """Replace the members whose configuration is another one; those of an equal one keep all that they have."""
+        """Replace the members whose configuration changed; the others keep all that they have."""
         before, self._members = self._members, {}
         wanted = {server_config.id: server_config for server_config in config.effective()}
         for server, member in before.items():
@@ -275,7 +269,7 @@ class FleetCore:
             self._changed |= dict.fromkeys(self._members)
 
     def _forget(self, server: str) -> None:
-        """It is no member any more; its generation number and what still lives of it are remembered."""
+        """Remove a member; its generation number, and what still lives of it, stay known."""
         self._slots.pop(server, None)
         self._changed[server] = None
         if self._unsettled is not None:
@@ -289,13 +283,12 @@ class FleetCore:
         self._close(report.server)
 
     def _close(self, server: str) -> None:
-        """Have what lives of this server closed, once."""
         if self._is_running(server):
             self._closing.add(server)
             self._said.append(CloseEndpoint(server, self._live[server]))
 
     def _release(self, server: str) -> None:
-        """Nothing of its generation is left; unasked, its owner has closed it by hand."""
+        """Note that nothing of a generation is left; if no close was asked, its owner has closed it by hand."""
         del self._live[server]
         if server not in self._closing:
             self._put(self._members[server].closed())
@@ -303,7 +296,7 @@ class FleetCore:
         self._retiring.discard(server)
 
     def _mint_what_is_due(self, now: float) -> None:
-        """Start who waits, the longest due first, as far as slots go."""
+        """Start waiting servers, the longest due first, as far as slots go."""
         for member in self._startable():
             taken = sum(until > now for until in self._slots.values())
             if member.start_at > now or taken >= self._max_starting:
@@ -316,7 +309,6 @@ class FleetCore:
             self._said.append(Mint(server, generation, member.config, member.patience))
 
     def _startable(self) -> list[Member]:
-        """Who could start if it were due and a slot were free, in the order of their turns."""
         if self._retiring or not self._waiting:
             return []
         is_one_leaving = not self._live.keys() <= self._members.keys()
@@ -325,7 +317,6 @@ class FleetCore:
         return sorted(waiting, key=lambda member: member.start_at)
 
     def _announce(self, now: float) -> None:
-        """Tell watchers, those that wait for the first connects, and the clock."""
         self._said.extend(map(Publish, self._changed))
         self._changed = {}
         if self._unsettled is not None and not self._unsettled:
@@ -337,12 +328,11 @@ class FleetCore:
             self._said.append(WakeAt(wake_at))
 
     def _next_wake(self, now: float) -> float:
-        """When time alone lets something start: a delay ends, or the oldest hold on a slot does."""
+        """Return when time alone lets a server start: a delay ends, or the oldest hold on a slot does."""
         first_due = min((member.start_at for member in self._startable()), default=inf)
         return first_due if first_due > now else min(until for until in self._slots.values() if until > now)
 
     def _put(self, member: Member) -> None:
-        """Every change of a member passes here, for what follows from its phase."""
         server = member.config.id
         self._members[server] = member
         self._changed[server] = None

@@ -1,7 +1,4 @@
-"""A server's tool list, as bytes from its worker, made into tools that may be shown.  Pure.
-
-A tool that cannot be shown is left out with a warning; the others are none the worse for it.
-"""
+"""Parse a server's tool list into tools that may be shown; others are left out with a warning. Pure."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,15 +41,10 @@ class _Definition(msgspec.Struct):
 
 
 def parse_tools(config: ServerConfig, body: bytes, is_wanted: Callable[[], bool] = lambda: True) -> Toolset:
-    """The tools of `config`'s server that may be shown.
+    """Return the tools that may be shown. `is_wanted` is asked before each tool, whose schema can take a tenth of a
+    second.
 
-    Args:
-        config: whose.
-        body: the list.
-        is_wanted: asked before each tool, whose schema can take a tenth of a second: whether to go on.
-
-    Raises:
-        ToolsetError: `body` is no JSON array, or was not read to its end.
+    Raise ToolsetError if `body` is no JSON array, or is not read to its end.
     """
     try:
         rows = _rows.decode(body)

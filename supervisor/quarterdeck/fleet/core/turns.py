@@ -1,8 +1,8 @@
-"""Decide whose call one server is given next, when clients ask more of it than it is given at a time.
+"""Decide whose call a server is given next, when clients ask more of it than it is given at a time.
 
-Each client has a line of its own.  Its first call is given at once, whatever the others asked before: a flood in front
-of a server is the flooding client's own line.  Beyond that, so many calls are given at a time as the server's pace
-allows, and places that become free go to the clients that wait in turn, each client's calls in their order.
+Each client has a line of its own. Its first call is given at once, whatever the others asked before, so that a flood
+delays only the flooding client. Beyond that, the server's pace limits the number of calls; free places go to the
+waiting clients in turn, each client's calls in order.
 
 Source: M. Shreedhar and G. Varghese, "Efficient Fair Queuing Using Deficit Round Robin", with calls for packets.
 """
@@ -15,19 +15,20 @@ from math import inf
 from typing import Final, Generic, NamedTuple, TypeVar
 
 WIDTH: Final = 64
-"""Calls that one server is given at a time: enough to keep it busy whatever the way there costs, and few enough that
-what is given and cannot be taken back is soon over."""
+"""Calls that one server is given at a time: enough to keep it busy, and few enough that given calls are soon over."""
 
 IN_TURN: Final = 16
-"""Answers in the order of their calls, while others were under way, after which a server is taken to work on one at
-a time: one that works on several answers some before older ones."""
+"""Answers in the order of their calls, while others were in progress, after which a server counts as one that works on
+one call at a time; otherwise it would answer some before older ones.
+"""
 
 SHARED_FOR: Final = 1024
 """Calls that are given after one client's followed another's before the server counts as one client's own again."""
 
 SOON_S: Final = 0.01
-"""What a server that works on one call at a time is given beyond that, while it has several clients: so much
-work, and no call where one takes longer.  Whoever comes next waits behind it."""
+"""Seconds of work that a server of one call at a time is given beyond that, while it has several clients; no call that
+takes longer. The next client waits behind it.
+"""
 
 _GAP_WEIGHT: Final = 1 / 8
 """Of the last time between two answers, in their mean."""
@@ -73,14 +74,13 @@ class _Line(Generic[T]):
 
 
 class Pace:
-    """How a server answers, and how many calls it is well given at a time.
+    """How a server answers, and how many calls it should be given at a time.
 
-    What a server was given cannot be taken back.  One that works on many calls at once is given many.  One that works
-    on one at a time has them wait in its own line, which knows no clients: while it has several, it is given few.
+    A given call cannot be taken back. A server that works on many calls at once is given many. One that works on one at
+    a time queues them without regard to clients: while it has several clients, it is given few.
     """
 
     def __init__(self, width: int) -> None:
-        """Nothing is known; `width` calls at a time, unless fewer do."""
         self._most = width
         self._in_turn = 0
         self._gap_s = 0.0
@@ -98,12 +98,8 @@ class Pace:
             self._client = client
 
     def answered(self, now: float, *, is_oldest: bool, is_busy: bool) -> None:
-        """The server answered a call.
-
-        Args:
-            now: monotonic, seconds.
-            is_oldest: whether it had no older one.
-            is_busy: whether it has others left.
+        """Note an answer at `now` (monotonic seconds): to the oldest call or not, and whether the server has calls
+        left.
         """
         if not is_oldest:
             self._in_turn = 0
@@ -122,17 +118,11 @@ class Pace:
 
 
 class Turns(Generic[T]):
-    """Calls of one server, those that it was given and those that wait.
-
-    Whoever owns it says what is asked and what ended, carries out what is given, and asks `give` after each end.
+    """One server's calls, running and queued. The owner reports what is asked and ended, carries out what is given, and
+    asks `give` after each end.
     """
 
     def __init__(self, width: int = WIDTH) -> None:
-        """Nothing is asked yet.
-
-        Args:
-            width: calls that are given at a time at most, beside the first of each client.
-        """
         self._pace = Pace(width)
         self._given: dict[T, Hashable] = {}
         self._places: dict[T, Hashable] = {}
@@ -154,13 +144,13 @@ class Turns(Generic[T]):
         return len(line.waiting) if (line := self._lines.get(client)) is not None else 0
 
     def ask(self, client: Hashable, call: T, size_bytes: int = 0, until: float = inf) -> Place:
-        """Where a new call of `client` goes; one that is refused is not known any more.
+        """Run, queue or refuse a new call. A refused call is not tracked.
 
         Args:
-            client: whose line it is.
-            call: another than every one that is known.
-            size_bytes: what it holds in memory while it waits.
-            until: when `expire` gives it back, should it still wait: monotonic seconds.
+            client: whose line it joins.
+            call: unique among the known calls.
+            size_bytes: memory that it holds while it waits.
+            until: when `expire` gives it back if it still waits: monotonic seconds.
         """
         line = self._lines.get(client)
         if line is None:
@@ -182,11 +172,8 @@ class Turns(Generic[T]):
         return Place.WAITS
 
     def end(self, call: T, answered_at: float | None = None) -> None:
-        """The call has ended, or was given up, wherever it is; harmless when it is not known.
-
-        Args:
-            call: which one.
-            answered_at: when the server gave its result, monotonic seconds; None for any other end.
+        """End a call, wherever it is; harmless for an unknown one. `answered_at` is when the server gave its result, in
+        monotonic seconds; None for any other end.
         """
         if call in self._given:
             is_oldest = next(iter(self._given)) == call
@@ -220,7 +207,6 @@ class Turns(Generic[T]):
         return min((told.until for line in self._lines.values() for told in line.waiting.values()), default=inf)
 
     def _has_room_for(self, line: _Line[T]) -> bool:
-        """Whether a call of a client none of whose calls waits is given at once."""
         # But for a client's only one, it goes behind all others that wait.
         return not line.given or (not self._places and len(self._given) < self._pace.width)
 
@@ -237,7 +223,6 @@ class Turns(Generic[T]):
         return call
 
     def _take(self, call: T) -> None:
-        """The call waits no more."""
         client = self._places.pop(call)
         line = self._lines[client]
         line.waiting_bytes -= line.waiting.pop(call).size_bytes

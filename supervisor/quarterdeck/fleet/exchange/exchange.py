@@ -1,7 +1,4 @@
-"""What passes between clients and one greeted server: calls and requests, its news, and what it asks back.
-
-The part of an endpoint below which there is one worker; `endpoint` says when the server is there.
-"""
+"""Pass calls, requests, notifications and questions between clients and one greeted server with its one worker."""
 
 import logging
 from collections.abc import Callable
@@ -50,14 +47,9 @@ _log = logging.getLogger("quarterdeck.fleet")
 
 
 class Exchange:
-    """See the module.
-
-    Attributes:
-        tell_news: takes what the server says unasked.
-    """
+    """The part of an endpoint that talks to the worker; `tell_news` takes the server's notifications."""
 
     def __init__(self, config: ServerConfig) -> None:
-        """Nothing passes yet."""
         self._config = config
         self._peer: WorkerHandle | None = None
         self._is_modern = False
@@ -131,9 +123,8 @@ class Exchange:
         return driven.start(partial(self._begin_round, request))
 
     def ask_era(self, deliver: Deliver, timeout_s: float) -> PendingCall:
-        """Ping a legacy server as a client of the newest revision does, which one that knows both eras refuses.
-
-        Every server knows `ping`.  For `server/discover` some older SDKs write a hundred lines into the server's log.
+        """Ping a legacy server in the newest revision's form, which a server of both eras refuses. Not
+        `server/discover`: for that some older SDKs write a hundred lines into the server's log.
         """
         request = RawRequest("ping", b"", discovery(CLIENT_NAME, CLIENT_VERSION), timeout_s)
         return begin_forward(self._greeted, self._config, request, None, deliver)
@@ -204,7 +195,6 @@ class Exchange:
         return begin_forward(self._greeted, self._config, request, None, deliver)
 
     def _whose(self, handle: WorkerHandle, news: Log | Note | Updated, body: bytes) -> frozenset[str]:
-        """The clients that it may be meant for, by address."""
         if isinstance(news, Note) and news.method in NOTES:
             return self._owners.owner_of_note(body)
         if isinstance(news, Updated):
@@ -212,7 +202,6 @@ class Exchange:
         return frozenset(asker.client.address for _, asker in handle.under_way())
 
     def _problem(self, request: RawRequest) -> ProtocolFault | None:
-        """Why a request may not be passed on; None when it may."""
         server = self._config.id
         if request.method in OWN_METHODS:
             why, code = f"{request.method} is not passed on to {server}, which others use, too", "bad_arguments"
@@ -226,7 +215,7 @@ class Exchange:
 
 
 def _without_answers(request: RawRequest) -> RawRequest:
-    """The request for a server of an older era: that asks by requests of its own, and gets no answers with one."""
+    """Return the request without answers, which a legacy server, with its own requests for questions, does not get."""
     if b'"inputResponses"' not in request.params or request.method.startswith("tasks/"):
         return request
     members = msgspec.json.decode(request.params, type=dict[str, msgspec.Raw])

@@ -45,16 +45,11 @@ class Parse(Protocol[T_co]):
     """Makes items of a list's bytes; raises `ToolsetError`."""
 
     def __call__(self, body: bytes, is_wanted: Callable[[], bool]) -> Read[T_co]:
-        """Parse it, while it is wanted."""
+        """Parse a list, as long as it is wanted."""
 
 
 class ServerList(Generic[T]):
-    """One list.
-
-    Attributes:
-        items: the same tuple until they change.
-        has_come: whether any list has come: before it, having no items means nothing.
-    """
+    """One list. Its `items` are the same tuple until they change; before `has_come`, having none means nothing."""
 
     def __init__(
         self,
@@ -65,14 +60,8 @@ class ServerList(Generic[T]):
         is_wanted: Callable[[], bool],
         on_change: Callable[[], None],
     ) -> None:
-        """Nothing is listed yet.
-
-        Args:
-            config: of the server.
-            listing: which list.
-            parse: makes its items.
-            is_wanted: whether its list is still of use to anybody.
-            on_change: called after each list with other items than the one before.
+        """Begin without items. `is_wanted` tells whether the list is still of use; `on_change` is called after each
+        change.
         """
         self.items: tuple[T, ...] = ()
         self.has_come = False
@@ -91,11 +80,7 @@ class ServerList(Generic[T]):
         self._digest, self._read = other._digest, other._read  # noqa: SLF001 - of its own kind
 
     async def fetch(self, handle: WorkerHandle) -> None:
-        """Take the list.
-
-        Raises:
-            ProtocolFault: `protocol` or `timeout`.
-        """
+        """Fetch the list. Raise ProtocolFault (`protocol` or `timeout`) if that fails."""
         try:
             frame = List(handle.next_id(), self._config.list_timeout_s, self._listing.value)
             items, warnings = await self._parsed(await ask(handle, frame))
@@ -117,7 +102,7 @@ class ServerList(Generic[T]):
             self._on_change()
 
     async def _parsed(self, body: bytes) -> Read[T]:
-        """What a list holds; that of the last one, when that had the same bytes."""
+        """Parse a list, unless it has the same bytes as the last one."""
         digest = hashlib.blake2b(body, digest_size=32).digest()
         if digest == self._digest:
             return self._read
@@ -150,11 +135,11 @@ class ServerList(Generic[T]):
 
 
 class ServerLists:
-    """All lists of one server.  That of its tools is asked for always, the others where it says that it has them.
+    """All lists of one server: its tools always, the others if it says that it has them.
 
     Attributes:
-        version: another after each change.
-        fault: why no list of tools has ever come; None before one was asked for, and once one has come.
+        version: changes with each list.
+        fault: why no list of tools has ever come; None before one was requested, and once one has come.
     """
 
     def __init__(
@@ -165,14 +150,7 @@ class ServerLists:
         on_change: Callable[[], None],
         on_same: Callable[[Listing], None] = lambda _: None,
     ) -> None:
-        """Begin without lists.
-
-        Args:
-            config: see `ServerList`.
-            is_wanted: see `ServerList`.
-            on_change: see `ServerList`.
-            on_same: called with a list that was taken after its server announced a change, and is unchanged.
-        """
+        """Begin without lists. `on_same` gets a list that is unchanged although its server announced a change."""
         self._config = config
         self._on_same = on_same
         self._is_wanted = is_wanted
@@ -229,10 +207,9 @@ class ServerLists:
         return found is None or found.has_come
 
     async def take(self, handle: WorkerHandle, start: StartTask) -> None:
-        """Have all lists, each asked for once: the others by a task of `start`, waited for `OTHER_LISTS_S` at most.
+        """Fetch all lists, each once: the others in a task of `start`, awaited for `OTHER_LISTS_S` at most.
 
-        Raises:
-            ProtocolFault: `protocol` or `timeout`, of the tools.
+        Raise ProtocolFault (`protocol` or `timeout`) if the tools cannot be listed.
         """
         if self._taking_others is None:
             self._taking_others = start("lists", self._fetch_others(handle))
@@ -243,11 +220,7 @@ class ServerLists:
             self._has_waited = True
 
     async def _fetch_tools(self, handle: WorkerHandle) -> None:
-        """List the tools; none of a server that has none, and refuses.
-
-        Raises:
-            ProtocolFault: `protocol` or `timeout`.
-        """
+        """Fetch the tools; none from a server that has none and refuses."""
         try:
             await self._tools.fetch(handle)
         except ProtocolFault as fault:
@@ -258,9 +231,8 @@ class ServerLists:
         self.fault = None
 
     async def _fetch_others(self, handle: WorkerHandle) -> None:
-        """Take the other lists; one that fails is a warning, and stays as it was.
-
-        Whoever watches is told at the end: it may wait for lists that are empty.
+        """Fetch the other lists; one that fails is a warning, and stays unchanged. Watchers are told at the end, also
+        of empty lists, which they may await.
         """
         for listing, each in self._others.items():
             await self._fetch(listing, each, handle)

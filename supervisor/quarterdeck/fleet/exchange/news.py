@@ -1,6 +1,6 @@
-"""What a server says unasked, checked once more and made into what clients are told; and who watches it.
+"""Check a server's notifications once more, turn them into what clients are told, and call their watchers.
 
-Its worker has bounded it; a worker that has not is not ours any more.
+The worker has bounded them; a worker that has not is no longer ours.
 """
 
 import logging
@@ -44,10 +44,8 @@ class NewsWatchers:
 
 
 def news_of(server: str, said: Log | Note | Updated, body: bytes, clients: frozenset[str]) -> News:
-    """What is told of it; `clients` are the keys of those whom it may be meant for.
-
-    Raises:
-        BodyError: it may not be passed on.
+    """Return what clients are told; `clients` are the keys of those it may be for. Raise BodyError if it may not be
+    passed on.
     """
     match said:
         case Log(level=level, logger=logger):

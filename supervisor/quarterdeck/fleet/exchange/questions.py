@@ -1,7 +1,6 @@
-"""Put what a server asks to the client whose request is under way, and bring the answers back.
+"""Put a server's questions to the client whose request is in progress, and bring the answers back.
 
-Above it the endpoint; `core.asks` says whose a question of an older server is, `core.rounds` reads what a server of
-2026-07-28 wants to know.
+`core.asks` decides whose a legacy server's question is, `core.rounds` reads the questions of a server of 2026-07-28.
 """
 
 import asyncio
@@ -57,15 +56,11 @@ def can_be_asked(asker: Asker) -> frozenset[str]:
 
 
 class OpenQuestions:
-    """One legacy server's open questions.
-
-    Attributes:
-        any_asked: whether a client was asked any question.
-        on_question: called with the client of the oldest request that a question may belong to.
+    """One legacy server's open questions; `any_asked` tells whether a client was asked one, and `on_question` is called
+    with the client of the oldest request that a question may belong to.
     """
 
     def __init__(self, server: str) -> None:
-        """Nothing is asked."""
         self._server = server
         self.on_question: Callable[[Client], None] = lambda _: None
         self._asks = Asks()
@@ -130,7 +125,9 @@ class OpenQuestions:
 
 
 def _candidates(askers: dict[int, Asker], params: bytes) -> dict[int, Asker]:
-    """The requests that a question may belong to: those for the task that it names, else rather calls than those."""
+    """Return the requests that a question may belong to: those of the task that it names; without one, calls before
+    others.
+    """
     of_tasks = {key: asker for key, asker in askers.items() if _task_of(asker)}
     if task := task_of_question(params):
         return {key: asker for key, asker in of_tasks.items() if _task_of(asker) == task}
@@ -139,7 +136,7 @@ def _candidates(askers: dict[int, Asker], params: bytes) -> dict[int, Asker]:
 
 
 def _task_of(asker: Asker) -> str:
-    """The task that a request is about; empty for any other request."""
+    """Return the task that a request is about, or an empty string."""
     if isinstance(asker, RawRequest) and asker.method.startswith("tasks/"):
         return task_named(asker.params)  # which was read before it was made
     return ""
@@ -151,7 +148,7 @@ def _under_way(askers: dict[int, Asker]) -> Iterator[UnderWay]:
 
 
 def _put(answerer: Answerer, question: Question, answer: Callable[[QuestionEnd], None]) -> Withdraw:
-    """Put a question; one that cannot even be put is answered so, in the loop's next turn."""
+    """Put a question; if that fails, answer so in the loop's next turn."""
     try:
         return answerer.ask(question, answer)
     except Exception:
@@ -165,13 +162,11 @@ BeginRound = Callable[[RawRequest, Deliver], PendingCall]
 
 
 class DrivenRequest:
-    """A request whose server asks back, question by question, until it has a result; see `PendingCall`.
-
-    Each round is the same request again, with the answers.  Rounds, questions and time are bounded.
+    """A request whose server asks back, question by question, until it has a result; see `PendingCall`. Each round is
+    the same request with the answers; rounds, questions and time are bounded.
     """
 
     def __init__(self, config: ServerConfig, request: RawRequest, begin: BeginRound, deliver: Deliver) -> None:
-        """`request` as it is made again, with an answerer; its first round is begun by `start`."""
         self._server = config.id
         self._request = request
         self._begin = begin

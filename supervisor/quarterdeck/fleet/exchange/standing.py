@@ -1,7 +1,6 @@
-"""What clients want of one server beyond a request: news of resources, and its log from a level on.
+"""Keep one server's resource subscriptions and log level in step with its clients, over the server's restarts.
 
-It is kept over the server's restarts, and told each generation anew.  Servers of older eras are asked by requests; one
-of 2026-07-28 listens for all resources at once, and is told the level with each request.
+Legacy servers get requests; one of 2026-07-28 listens for all resources at once, and gets the level with each request.
 """
 
 import asyncio
@@ -35,14 +34,9 @@ _log = logging.getLogger("quarterdeck.fleet")
 
 
 class Standing:
-    """What is wanted of one generation of a server.
-
-    Attributes:
-        wishes: what clients want; the same object in the next generation.
-    """
+    """The subscriptions and level of one generation of a server; `wishes` is the same object in the next one."""
 
     def __init__(self, config: ServerConfig) -> None:
-        """Nobody wants anything."""
         self._config = config
         self.wishes = Subscriptions()
         self._handle: WorkerHandle | None = None
@@ -137,7 +131,7 @@ class Standing:
         return not is_modern(self._card.era) and has_capability(self._card.capabilities, "logging")
 
     def _tell_level(self) -> None:
-        """Tell the server the lowest level, once it has answered the last: clients may change their minds for ever."""
+        """Send the server the lowest level, once it has answered the last: clients may change it without end."""
         level, handle = self.wishes.level, self._handle
         if handle is None or not self._takes_level or self._is_telling_level or level in ("", self._told_level):
             return
@@ -161,14 +155,13 @@ class Standing:
             self._tell("resources/unsubscribe", {"uri": uri})
 
     def _tell(self, method: str, params: dict[str, str]) -> None:
-        """Ask for what no client waits for."""
         handle = self._handle
         if handle is not None:
             frame = Forward(handle.next_id(), self._config.call_timeout_s, method)
             handle.ask(frame, msgspec.json.encode(params), _ignore)
 
     def _listen_soon(self, after_s: float = 0.0) -> None:
-        """Once for all that is wanted in this turn of the loop."""
+        """Listen once for all changes within this turn of the loop."""
         if self._listen is None and self._handle is not None:
             self._listen = asyncio.get_running_loop().call_later(after_s, self._listen_now)
 
@@ -205,8 +198,7 @@ class _Awaited:
         return Delivery.UNKNOWN
 
 
-def _ignore(_: Reply, __: bytes) -> None:
-    """Nobody waits for it."""
+def _ignore(_: Reply, __: bytes) -> None: ...
 
 
 def _refused(server: str, why: str, code: str) -> ProtocolFault:

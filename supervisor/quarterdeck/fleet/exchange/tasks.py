@@ -1,6 +1,6 @@
-"""The tasks of one server, as far as its clients may ask for them: who has which, and what the server says of it.
+"""The tasks of one server, as far as its clients may ask for them, and what the server says of each.
 
-A server is not believed: one that names another client's task, or another than was asked for, is not passed on.
+The server is not trusted: an answer that names another client's task, or another than requested, is not passed on.
 """
 
 import logging
@@ -43,23 +43,18 @@ _log = logging.getLogger("quarterdeck.fleet")
 
 
 class TaskOwners:
-    """Which task is of which client; pure.
+    """The owner of each task; pure. Clients are told apart by their keys, times are monotonic seconds.
 
-    Clients are told apart by their keys, times are monotonic seconds.  Of a client that has too many, or of all, those
-    go first that were used longest ago; the server may have them still, and nobody can ask for them.
-
-    Attributes:
-        forgotten: how many tasks were forgotten because there were too many.
+    Where a client, or all together, have too many, the least recently used are forgotten, and counted in `forgotten`;
+    the server may still have them, but no client can ask for them.
     """
 
     def __init__(self) -> None:
-        """The server has none."""
         self.forgotten = 0
         self._owner: dict[str, str] = {}
         self._used_at: dict[str, dict[str, float]] = {}
 
     def __len__(self) -> int:
-        """How many are known."""
         return len(self._owner)
 
     def note(self, task: str, client: str, now: float) -> bool:
@@ -105,7 +100,7 @@ class TaskOwners:
         del own[task], self._owner[task]
 
     def _forget_old(self, now: float) -> None:
-        """Forget what is too old, as far as each client's oldest ones are."""
+        """Forget expired tasks; each client's tasks are in the order of their use."""
         for client, own in tuple(self._used_at.items()):
             while own and next(iter(own.values())) + MAX_AGE_S < now:
                 self._forget_first_of(client)
@@ -117,7 +112,6 @@ class ServerTasks:
     """Those of one generation of a server, or of all where it is a remote one, which outlives its connection."""
 
     def __init__(self, config: ServerConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        """It has none."""
         self._config = config
         self._clock = clock
         self._owners = TaskOwners()
@@ -204,7 +198,7 @@ class ServerTasks:
         deliver(end)
 
     def _of(self, method: str, task: str, end: WireResult) -> CallEnd:
-        """What the server said, where that is of this task."""
+        """Return the server's answer if it is about this task, else a fault."""
         if method == RESULT:
             body = related_to(end.body, task)
             return end if body is end.body else WireResult(body, end.era, end.is_error, end.result_type)

@@ -1,7 +1,7 @@
-"""The supervisor's side of one worker: requests, their replies, what the worker says unasked, and its loss.
+"""The supervisor's side of one worker: requests, replies, unasked messages, and its loss.
 
-Above it an endpoint, below it the driver of the link.  Callbacks run in the loop, in the order of what arrived.  A
-worker is lost at most once; from then on every request is answered with that loss.
+Callbacks run in the loop, in the order of arrival. A worker is lost at most once; from then on every request is
+answered with that loss.
 """
 
 import asyncio
@@ -211,10 +211,8 @@ class WorkerHandle:
         self._kill_as(FaultKind.TRANSPORT, "protocol_violation", f"the worker broke the protocol of its link: {reason}")
 
     def on_exit(self, returncode: int | None) -> None:
-        """The worker's process is gone.  One that left in good order has said why: what it wrote is in our socket.
-
-        Args:
-            returncode: a status, or minus a signal; None when unknown.
+        """Take the end of the worker's process; `returncode` is a status, or minus a signal, or None when unknown. A
+        worker that left in good order has said why: its words are in our socket.
         """
         if self._driver is not None and not self._dismissed:
             self._driver.catch_up()
@@ -294,6 +292,5 @@ class WorkerHandle:
             self.lose(FaultRecord(kind, message, code))
 
     def _fail(self, request_id: int, fault: FaultRecord) -> None:
-        """End the request, unless it was cancelled."""
         if (pending := self._pending.pop(request_id, None)) is not None:
             pending.on_reply(frames.Failed(request_id, fault), b"")

@@ -1,6 +1,5 @@
-"""Start worker processes: as forks of the zygote, or as fresh interpreters where fork does not serve.
-
-A placement starts a worker for an order and reports its start and its end; it knows nothing of links and servers.
+"""Start worker processes, as forks of the zygote or, where fork does not serve, as fresh interpreters; report their
+ends.
 """
 
 import asyncio
@@ -62,10 +61,8 @@ class Placement(Protocol):
     machine: Machine | None
 
     async def spawn(self, order: SpawnOrder, on_exit: OnExit) -> SpawnedWorker:
-        """Start a worker; `on_exit` is called once, from the loop, when it is gone.
-
-        Raises:
-            OSError: none can be started now.
+        """Start a worker; `on_exit` is called once, from the loop, when it is gone. Raise OSError if none can be
+        started now.
         """
 
     async def close(self) -> None:
@@ -78,16 +75,14 @@ def forks_workers() -> bool:
 
 
 def start_zygote_early() -> None:
-    """Start the zygote before there is a loop: it imports while we do; the first placement takes it.
-
-    For programs that will have servers.  It ends with us, also where nobody takes it.
+    """Start the zygote before there is a loop, so that both import at once; the first placement takes it. It ends with
+    us, also if nothing takes it.
     """
     if forks_workers() and not _early:
         _early.append(_start_zygote())
 
 
 def _start_zygote() -> "tuple[subprocess.Popen[bytes], socket.socket]":
-    """Its process, and our end of its control socket."""
     ours, theirs = socket.socketpair()
     with theirs:
         process = isolated("quarterdeck_worker.zygote", str(theirs.fileno()), pass_fds=[theirs.fileno()])
@@ -100,13 +95,12 @@ _early: "Final[list[tuple[subprocess.Popen[bytes], socket.socket]]]" = []
 
 
 class PidHandle:
-    """A process that is not our child, by a descriptor that no later process of the same id can take over.
-
-    Where a system has no such descriptors it is known by its id, and its end is not noticed.
+    """A process that is not our child, by a descriptor that no later process of the same id can take over. On a system
+    without such descriptors it is known by its id, and its end is not noticed.
     """
 
     def __init__(self, pid: int, on_end: Callable[[], None]) -> None:
-        """`on_end` is called once, from the running loop, unless it is closed before; not for one that is gone."""
+        """Call `on_end` once, from the running loop, unless closed before or the process is already gone."""
         self._pid = pid
         self._fd = -1
         self._is_gone = False
@@ -146,9 +140,8 @@ class ZygotePlacement:
     """One zygote process and its forks."""
 
     def __init__(self, on_lost: Callable[[int], None]) -> None:
-        """Start the zygote without waiting for it.
-
-        `on_lost` is told when it dies unasked, and how many workers it had; it owes a `close`.
+        """Start the zygote without waiting for it. `on_lost` gets the number of its workers if it dies unasked, and
+        owes a `close`.
         """
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
@@ -191,10 +184,8 @@ class ZygotePlacement:
             self._starting.pop(order.generation, None)
 
     async def close(self) -> None:
-        """See `Placement`: closing the socket is the order; a zygote that does not obey is killed.
-
-        One that is still importing would only notice when it is done; it has forked nothing, but may be trying what the
-        machine can do, and has to tidy up.
+        """Close the socket, which is the order to end; kill a zygote that does not obey. One that still imports would
+        notice only afterwards; it has forked nothing, but may be probing the machine, and has to tidy up.
         """
         self._hang_up()
         if not self._is_ready:
@@ -238,7 +229,7 @@ class ZygotePlacement:
             start.set_result(SpawnedWorker(pid, worker.kill))
 
     def _see_end(self, generation: int) -> None:
-        """The worker is gone; how it ended the zygote will say, if it does not hang."""
+        """Note that the worker is gone; the zygote reports how, if it does not hang."""
         self._ended.add(generation)
         self._expect_answer()
         self._loop.call_later(REPORT_S, self._miss_report, generation)
@@ -249,7 +240,6 @@ class ZygotePlacement:
             self._report_exit(generation, None)
 
     def _expect_answer(self) -> None:
-        """Look at the zygote now and then, for as long as it owes something."""
         if self._next_look is None and not self._closed:
             self._silence = ZygoteSilence()
             self._next_look = self._loop.call_later(LOOK_S, self._look)
@@ -333,9 +323,8 @@ class FreshPlacement:
 def isolated(
     module: str, *args: str, pass_fds: list[int] | None = None, stdin: int = subprocess.DEVNULL
 ) -> subprocess.Popen[bytes]:
-    """Start a module of ours in an interpreter that trusts neither our directory nor our variables.
-
-    It is killed when the thread that called this ends (Linux), so call it from the loop's.
+    """Start a module of ours in an interpreter that trusts neither our directory nor our variables. Call it from the
+    loop's thread: the process is killed when the calling thread ends (Linux).
     """
     boot = _folder_of("quarterdeck_worker") / "quarterdeck_worker" / "boot.py"
     folders = dict.fromkeys(str(_folder_of(name)) for name in NEEDED)

@@ -1,7 +1,7 @@
-"""Sandboxes that are laid out before their workers ask: once for all servers of one program and policy, in a thread.
+"""Lay sandboxes out before their workers ask: once for all servers of one program and policy, in a thread.
 
-What a worker gets it checks, and where that no longer holds, or nothing was prepared in time, it lays its sandbox out
-itself; so nothing here can fail a start, and a folder that hangs holds up no other server for longer than `PREPARE_S`.
+A worker checks what it gets, and lays its sandbox out itself if that no longer holds or was not prepared in time. So
+nothing here can fail a start, and a folder that hangs delays no other server for longer than `PREPARE_S`.
 """
 
 import asyncio

@@ -31,11 +31,7 @@ _TRUE: Final = Raw(b"true")
 
 
 async def ask(handle: WorkerHandle, frame: Open | List | Forward | Close, body: bytes = b"") -> bytes:
-    """What a request is answered with; cancelling the task gives the request up.
-
-    Raises:
-        ProtocolFault: it had a bad end, or was refused.
-    """
+    """Return the reply to a request; cancelling the task cancels it. Raise ProtocolFault if it failed or is refused."""
     arrived: asyncio.Future[tuple[Reply, bytes]] = asyncio.get_running_loop().create_future()
 
     def on_reply(reply: Reply, body: bytes) -> None:
@@ -111,10 +107,10 @@ def deliver_soon(deliver: Deliver, end: CallEnd) -> RefusedCall:
 
 
 async def ended(begin: Callable[[Deliver], PendingCall | None]) -> RemoteCallResult | None:
-    """The result of the call that `begin` starts; None when it starts none.  Cancelling the task cancels the call.
+    """Return the result of the call that `begin` starts, or None if it starts none. Cancelling the task cancels the
+    call.
 
-    Raises:
-        ProtocolFault: it had no result.
+    Raise ProtocolFault if the call had no result.
     """
     arrived: asyncio.Future[CallEnd] = asyncio.get_running_loop().create_future()
 
@@ -136,10 +132,8 @@ async def ended(begin: Callable[[Deliver], PendingCall | None]) -> RemoteCallRes
 
 
 def arguments_json(args: object) -> bytes:
-    """The arguments of a call as JSON; what is no dict is none.
-
-    Raises:
-        ProtocolFault: `tool_error`, they cannot be said in JSON.
+    """Return a call's arguments as JSON; anything but a dict is `{}`. Raise ProtocolFault (`tool_error`) if they are
+    not JSON.
     """
     try:
         return msgspec.json.encode(args if isinstance(args, dict) else {})
@@ -160,9 +154,8 @@ class Questions(Protocol):
 def begin_call(
     handle: WorkerHandle, config: ServerConfig, call: RawCall, questions: Questions | None, deliver: Deliver
 ) -> PendingCall:
-    """Ask `handle` to run a tool; see `ToolSource.begin`.
-
-    `questions` are those of an older server; one of 2026-07-28 has none, and is told what this caller can be asked.
+    """Ask `handle` to run a tool; see `ToolSource.begin`. `questions` are a legacy server's; one of 2026-07-28 is told
+    what this caller can be asked.
     """
     request_id, limit_s = handle.next_id(), _limit(config, call.timeout_s)
     if questions is None and (call.answerer is not None or call.log_level):
@@ -241,7 +234,7 @@ def _begin(
 
 
 def _limit(config: ServerConfig, wish_s: float | None) -> float:
-    """The shorter of the caller's wish and ours; a wish that is past ends at once, after all has gone its way."""
+    """Return the shorter of the caller's deadline and ours; a past one ends at once, after the request was sent."""
     limit = config.call_timeout_s
     return limit if wish_s is None or not wish_s < limit else max(wish_s, SHORTEST_S)
 
@@ -272,7 +265,6 @@ def _end_of(handle: WorkerHandle, config: ServerConfig, asker: Asker, reply: Rep
 
 
 def _takes_task(era: str, asker: Asker) -> bool:
-    """Whether whoever asked a server of this era takes a task for a result."""
     is_call = isinstance(asker, RawCall) or (isinstance(asker, RawRequest) and asker.method == "tools/call")
     return is_modern(era) and is_call and asker.answerer is not None and takes_tasks(asker.answerer.capabilities)
 

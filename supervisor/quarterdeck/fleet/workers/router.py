@@ -1,8 +1,8 @@
 """The supervisor's one socket: hand every worker's messages to the link that the worker proved to be its own.
 
-A ZeroMQ ROUTER without libzmq's thread, and stricter than it.  A peer is its connection, bound to a link by the token
-in its first message and by nothing else; until then it may say that one short message, within half a minute, beside a
-few others.  Afterwards it is held to the size of what its server may answer.  Who breaks a bound is hung up on.
+A ZeroMQ ROUTER without libzmq's thread, and stricter. A peer is its connection, bound to a link only by the token in
+its first message; until then it may send that one short message, within half a minute, as one of a few. Afterwards its
+messages are bounded by what its server may answer. A peer that breaks a bound is disconnected.
 """
 
 import asyncio
@@ -43,10 +43,8 @@ _HANDSHAKE: Final = handshake(ROUTER)
 
 
 class PeerWay:
-    """The way to one worker; until it has said who it is, there is none.
-
-    Attributes:
-        receive: takes its messages; must not raise.  Set once, before it comes.
+    """The connection to one worker, once it has presented its token. `receive` takes its messages, must not raise, and
+    is set once, before the worker comes.
     """
 
     def __init__(self, on_breach: Callable[[str], None], body_bytes: int) -> None:
@@ -88,10 +86,8 @@ class Router:
     """The ROUTER socket of one runtime."""
 
     def __init__(self, path: Path) -> None:
-        """Listen at `path`, in a directory that no other user may enter.
-
-        Raises:
-            OSError: the path is taken or too long.
+        """Listen at `path`, in a directory that no other user may enter. Raise OSError if the path is taken or too
+        long.
         """
         self.address = f"ipc://{path}"
         self._path = path
@@ -119,9 +115,9 @@ class Router:
         """Prepare for a worker that will present `token`, once.
 
         Args:
-            token: what it proves itself with.
-            on_breach: told once when it was hung up on because it broke a rule.
-            body_bytes: the most that an answer of its may have.
+            token: its proof.
+            on_breach: called once if it was disconnected for breaking a rule.
+            body_bytes: the largest answer that it may send.
         """
         way = self._expected[token] = PeerWay(on_breach, body_bytes)
         self._ways.add(way)
@@ -190,13 +186,12 @@ class Router:
         peer.close()
 
     def _release(self, peer: Channel) -> None:
-        """It needs to prove nothing any more: another may come in its place."""
+        """Let another peer take the place of this one, which has proved itself or is gone."""
         self._unproven.pop(peer).cancel()
         self._listen()
 
 
 def _token_of(parts: list[bytes]) -> bytes:
-    """The token in a first message, empty for none."""
     try:
         frame, _ = decode(parts, WireLimits())
     except WireError:

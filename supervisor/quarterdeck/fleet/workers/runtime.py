@@ -1,7 +1,7 @@
 """What all endpoints of one event loop share: the runtime directory, the ROUTER socket, the source of workers.
 
-Started with the first endpoint that needs it and stopped by the last release; an embedding program sees no signal
-handler, no subreaper and no foreign `waitpid` of ours.
+Started with the first endpoint that needs it and stopped by the last release; embedding programs see no signal handler,
+no subreaper and no foreign `waitpid` of ours.
 """
 
 import asyncio
@@ -50,13 +50,9 @@ class Runtime:
 
     @classmethod
     async def acquire(cls, digest: str | None = None) -> "Runtime":
-        """The loop's runtime, with one more user.
-
-        Args:
-            digest: names the configuration when this is the first user; servers' private directories are kept by it.
-
-        Raises:
-            UnsafePathError: a directory that must be ours alone is not, or cannot be written to.
+        """Return the loop's runtime, with one more user. `digest` names the configuration of the first user; servers'
+        private directories are kept by it. Raise UnsafePathError if a directory is not ours alone, or cannot be written
+        to.
         """
         loop = asyncio.get_running_loop()
         async with _locks.setdefault(loop, asyncio.Lock()):
@@ -98,12 +94,8 @@ class Runtime:
         *,
         is_remote: bool = False,
     ) -> WorkerHandle:
-        """A new worker that has proved itself, and may send results of at most so many bytes.
-
-        `is_remote`: for a server behind a URL.
-
-        Raises:
-            ProtocolFault: `spawn_failed`, when none could be started or it died first.
+        """Return a new worker that has proved itself, and may send results of at most `max_result_bytes`; `is_remote`
+        for a server behind a URL. Raise ProtocolFault (`spawn_failed`) if none could be started or it died first.
         """
         self._generation += 1
         handle = WorkerHandle(name, listener)
@@ -142,7 +134,6 @@ class Runtime:
             return await self._workers().spawn(order, on_exit)
 
     def _workers(self) -> Placement:
-        """What starts workers, itself started for the first of them."""
         if self._source is None:
             self._source = ZygotePlacement(self._zygote_lost) if forks_workers() else FreshPlacement()
         return self._source

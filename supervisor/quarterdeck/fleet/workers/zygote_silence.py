@@ -5,8 +5,9 @@ from typing import Final
 import msgspec
 
 LOOK_S: Final = 1.0
-"""Between two looks at a zygote that owes an answer.  Looks are counted, not seconds: a machine that slept, or whose
-processes were all frozen together, is no zygote that hangs."""
+"""Seconds between two looks at a zygote that owes an answer. Looks are counted, not seconds: a machine that slept, or
+whose processes were all frozen together, is no zygote that hangs.
+"""
 
 STOPPED_LOOKS: Final = 10
 """A zygote that is stopped (SIGSTOP, a debugger, a frozen control group) for so many looks is killed."""
@@ -29,11 +30,8 @@ class ZygoteSilence(msgspec.Struct):
         self.silent = self.stopped = 0
 
     def look(self, *, is_ready: bool, is_stopped: bool) -> str:
-        """Why it is given up now; empty while it is not.
-
-        Args:
-            is_ready: it has said that it can fork.
-            is_stopped: it cannot run at this moment, whatever the machine does.
+        """Return why it is given up now, or an empty string. `is_ready`: it has said that it can fork; `is_stopped`: it
+        cannot run at this moment.
         """
         self.silent += 1
         self.stopped = self.stopped + 1 if is_stopped else 0

@@ -34,23 +34,25 @@ from .list_review import ListReview, held_log
 from .server_state import Recorder, RunningServers, ServerState, WatchedFleet
 
 CLOSE_S: Final = 5.0
-"""For what is being judged at the end; what takes longer is not recorded."""
+"""Maximum seconds for judgements in progress at the end; later ones are not recorded."""
 
 LISTED: Final = frozenset(Subject) - {Subject.LAUNCH, Subject.LOGIN}
-"""Subjects that are known only once the server was asked."""
+"""Subjects known only once the server was asked."""
 
 _DECIDED: Final = (Verdict.ADMITTED, Verdict.BLOCKED)
-"""A person, or what they trust, has said yes or no."""
+"""Decided by a person, or by what they trust."""
 
 _log = logging.getLogger("quarterdeck.trust")
 
 
 class Approvals:
-    """What is approved of the servers of one fleet, which it watches from `start` to `close`.
+    """The approvals of one fleet's servers, watched from `start` to `close`.
 
-    `home_of` gives the private home of a server, where package runners keep what they resolved; no server's tool may
-    look like one of `native_names`; `redact` takes secrets out of a text; `common` is shared by all who record with
-    `recorder`.
+    Args:
+        home_of: the private home of a server, where package runners keep what they resolved.
+        native_names: no server's tool may look like one of these.
+        redact: takes secrets out of a text.
+        common: shared by all who record with `recorder`.
     """
 
     def __init__(
@@ -86,10 +88,10 @@ class Approvals:
     # Rows
 
     async def set_rows(self, rows: Iterable[ServerRow], *, is_live: bool = False) -> None:
-        """Judge how these servers, all that there are now, would be launched; `startable` says the outcome.
+        """Judge how these servers, all that there are now, would be launched; `startable` has the outcome.
 
-        What is unchanged keeps its offer.  A server that was not looked at yet offers its last approved tools.
-        `is_live` says that the rows came while we run, so that nobody started us to have them.
+        Unchanged servers keep their offers; one that was never looked at offers its last approved tools. With `is_live`
+        the rows came while a `serve` runs, so that nobody started us to have them.
         """
         states: dict[str, ServerState] = {}
         old_states = list(self._states.values())
@@ -153,9 +155,8 @@ class Approvals:
         return before
 
     async def withdraw_unconfigured(self, scopes: Iterable[str], ids: Iterable[str]) -> None:
-        """Have nothing live of servers that these files configured once, and do not any more.
-
-        `ids` are of all servers of the files `scopes`, those that cannot be used included.
+        """Retire everything live of servers that the files `scopes` once configured; `ids` has all that they configure
+        now, unusable ones too.
         """
         scopes, ids = set(scopes), set(ids)
         events: list[LedgerEvent] = []
@@ -267,11 +268,7 @@ class Approvals:
         self._common.tell(decisions, but=self.follow)
 
     async def record(self, batch: Batch) -> None:
-        """Record the batch of a command that runs its own servers during this process.
-
-        Raises:
-            LedgerError: the batch is not recorded.
-        """
+        """Record the batch of a command that runs its own servers during this process. Raises `LedgerError`."""
         async with self._common.recording:
             await self._recorder.take(batch)
 
@@ -336,7 +333,6 @@ class Approvals:
         self._watchers.tell(server)
 
     def _review(self, state: ServerState) -> None:
-        """Have a server judged that has something new, in a task of its own."""
         is_present = self._states.get(state.row.id) is state and not self._is_closed
         if is_present and state.work is None and self._is_due(state):
             state.work = asyncio.get_running_loop().create_task(self._work(state))
@@ -390,7 +386,7 @@ class Approvals:
         return judge_launch(row, entry, loosened=loosened, was_open=was_open, today=today)
 
     async def _record_quietly(self, events: Sequence[LedgerEvent]) -> None:
-        """Record what nobody's safety depends on."""
+        """Record events that no safety depends on; a failure is only logged."""
         try:
             await self._recorder.record(events, {})
         except LedgerWriteError as error:

@@ -26,10 +26,10 @@ _log = logging.getLogger("quarterdeck.trust")
 
 
 class CommonRecord:
-    """See the module; approvals that share no ledger have one each.
+    """State shared by all approvals that record into one ledger.
 
     Attributes:
-        recording: what the book says when something is judged by it, it says until that is recorded.
+        recording: held from reading the book for a judgement until the judgement is recorded.
         limits: by scope and server, how much of its changes may be recorded.
         starts: which starts and ends are recorded.
     """

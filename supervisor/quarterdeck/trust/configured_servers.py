@@ -35,10 +35,10 @@ from .judge.server_rows import COMMAND_SCOPE, PROGRAM_SCOPE, USER_SCOPE, Locks, 
 FILE_NAME: Final = "exposed"
 
 MAX_BYTES: Final = 1024 * 1024
-"""Some ten thousand places.  A longer record is not read: then every place counts as exposed."""
+"""About ten thousand places; a longer record is not read, and every place counts as exposed."""
 
 _LENT: Final = ("servers", "workspaces")
-"""What of the state directory is lent to programs: their private homes and temporary files."""
+"""Parts of the state directory lent to programs: their private homes and temporary files."""
 
 
 class Exposure(msgspec.Struct, frozen=True):
@@ -59,7 +59,6 @@ class Exposure(msgspec.Struct, frozen=True):
 
 
 NOTHING: Final = Exposure()
-"""Nothing could be written."""
 
 
 class Configured(msgspec.Struct, frozen=True):
@@ -70,13 +69,11 @@ class Configured(msgspec.Struct, frozen=True):
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """By what rows are looked at, besides what they say.
+    """Context in which rows are judged; `key` makes stand-ins for secrets (see `launch_of`).
 
     Attributes:
-        lock: a `deck.lock` that they are held to.
-        key: of the stand-ins for secrets; see `launch_of`.
         before: what could be written before now.
-        now: the same, and what these rows and the native tools beside them may write.
+        now: the same, with what these rows and their native tools may write.
     """
 
     lock: Locks | None = None
@@ -86,7 +83,6 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 ALONE: Final = Surroundings()
-"""Nothing around."""
 
 
 def configured(settings: Settings, lock: Locks | None = None) -> Configured:
@@ -156,9 +152,8 @@ def scope_of_row(origin: Origin | None) -> str:
 
 
 def scope_of(path: Path | None) -> str:
-    """The scope of the rows of a file that is named, or a project's.
-
-    The path is not resolved: what a link leads to is not what was approved.  What UTF-8 cannot say is escaped.
+    """Return the scope of the rows of a named file, or of a project's; links stay unresolved: their target is not what
+    was approved.
     """
     if path is None:
         return PROGRAM_SCOPE
@@ -187,7 +182,7 @@ def read_exposure(state: Path) -> Exposure:
 
 
 def record_exposure(state: Path, places: Iterable[str | os.PathLike[str]]) -> None:
-    """Record these places, on the disk when this returns; also that there is a record, without any.  Blocking.
+    """Record these places durably; without any, that there is a record. Blocking.
 
     Raises:
         OSError: they cannot be recorded: nothing that may write them may start.

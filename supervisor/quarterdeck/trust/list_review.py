@@ -38,7 +38,7 @@ INLINE_BYTES: Final = 16 * 1024
 """A longer list is hashed in a thread."""
 
 CAPACITY_BYTES: Final = 64 * 1024 * 1024
-"""Of one server's changes that may be recorded, else they would fill the disk.  At once: two of the longest lists."""
+"""Bytes of one server's changes recorded at once, else they would fill the disk: two of the longest lists."""
 
 REFILL_BYTES_PER_S: Final = 8 * 1024 * 1024 / 3600
 """In the long run: some 200 MB a day from a server that does nothing else."""
@@ -53,9 +53,7 @@ held_log: Final = logging.getLogger("quarterdeck.trust.held")
 
 
 class ListReview:
-    """Judges the lists of all servers of one `Approvals`; `states` are those of this moment, by server, and
-    `is_starting` says whether one of them is still being started.
-    """
+    """The judge of the lists of one `Approvals`' servers; `states` returns the present ones."""
 
     def __init__(
         self,
@@ -92,7 +90,6 @@ class ListReview:
             self._scan_soon(ServerKey(row.scope, row.id))
 
     async def _take(self, row: ServerRow, listed: ServerLists) -> KnownList:
-        """The documents of what is listed, hashed once."""
         key = ServerKey(row.scope, row.id)
         known = self._known.get(key)
         if known is None or not known.lists.is_as(listed):
@@ -117,7 +114,6 @@ class ListReview:
             state.snapshot, state.offer = wanted, offer
 
     def _scan_soon(self, key: ServerKey) -> None:
-        """Scan this server's list, once no other list comes for a moment."""
         self._last_at = asyncio.get_running_loop().time()
         if not self._unscanned:
             self._waits_since = self._last_at
@@ -159,7 +155,6 @@ class ListReview:
         return tuple(self._scans)
 
     async def _scan(self) -> None:
-        """Scan the lists that wait for it, and those in which a name that came or went could stand."""
         async with self._scanning:
             waiting, self._unscanned = self._unscanned, {}
             try:
@@ -171,7 +166,7 @@ class ListReview:
         self._arm()
 
     def _make_scanner(self) -> "ListScanner":
-        """In a thread: its tables take as long to load as a worker to start, and no start waits for them."""
+        """Make it in a thread: its tables load as slowly as a worker starts, and no start waits for them."""
         from .list_scanner import ListScanner
 
         return ListScanner(self._recorder, self._states, self._native_names, self._common, self._spend)
@@ -211,7 +206,7 @@ class ListReview:
         state.offer = offer
 
     async def _said(self, entry: Entry, documents: Sequence[Document]) -> object:
-        """The capabilities that were approved last, as a JSON value; None for none."""
+        """Return the capabilities approved last, as a JSON value; None if there are none."""
         approved = entry.items.get(CAPABILITIES, Item()).approved
         if not approved:
             return None
@@ -220,11 +215,7 @@ class ListReview:
         return value_of(body) if body is not None else None
 
     def _spend(self, row: ServerRow, events: Sequence[LedgerEvent], bodies: Mapping[str, bytes]) -> None:
-        """Take the price of a record from its server's limit.
-
-        Raises:
-            LedgerWriteError: too little is left.
-        """
+        """Take the price of a record from its server's limit; raises `LedgerWriteError` if too little is left."""
         now = asyncio.get_running_loop().time()
         limit = self._common.limits.setdefault(
             (row.scope, row.id), TokenBucket(CAPACITY_BYTES, REFILL_BYTES_PER_S, now)

@@ -58,7 +58,7 @@ class ListScanner:
                 await self._scan_list(states[key], read)
 
     def _read_list(self, key: ServerKey, known: KnownList) -> "_ReadList":
-        """What was read in this list; of another one before it, what was found in its documents."""
+        """Return what was read in this list, keeping an earlier list's findings."""
         read = self._read.get(key)
         if read is None or read.known is not known:
             read = self._read[key] = _ReadList(known, read.cache if read is not None else ScanCache())
@@ -74,7 +74,7 @@ class ListScanner:
                     await self._record_findings(row, scan)
 
     def _look_through(self, row: ServerRow, read: "_ReadList") -> ListScan:
-        """In a thread: it takes time of a server's choosing."""
+        """Scan in a thread: it takes time of a server's choosing."""
         read.learn()
         around = self._names.index.around(row.id, own=read.own, native=self._native_names)
         return scan_list(row, read.known.documents, around, self._recorder.book.findings.get, read.cache)
@@ -92,12 +92,7 @@ class ListScanner:
 
 @dataclass(eq=False, slots=True)
 class _ReadList:
-    """A list that is scanned.
-
-    Attributes:
-        cache: what was found in it, and in lists before.
-        found: what in it could have to do with other servers' names; None before `learn`.
-    """
+    """A scanned list; `found` holds what may concern other servers' names, None before `learn`."""
 
     known: KnownList
     cache: ScanCache
@@ -105,16 +100,13 @@ class _ReadList:
 
     @property
     def own(self) -> list[str]:
-        """The names of its tools."""
         return [tool.ref.name for tool in self.known.lists.tools]
 
     def learn(self) -> NamesInList:
-        """`found`, looked for once; in a thread."""
         if self.found is None:
             self.found = names_found(self.own, self.known.documents)
         return self.found
 
 
 def _touched(lists: Mapping[ServerKey, _ReadList], changed: NameChanges) -> set[ServerKey]:
-    """Whose lists could have to do with names that came or went."""
     return {key for key, read in lists.items() if changed.concern(key.server, read.learn())}

@@ -26,7 +26,7 @@ class MissingLockError(LockFileError):
 
 
 def load_lock(path: Path, ignore_path: Path | None = None) -> DeckLock:
-    """The lock in a file, with what its `lock.ignore` leaves out of it; see `load_ignores`.
+    """Load a lock, with its `lock.ignore` (see `load_ignores`).
 
     Raises:
         MissingLockError: there is no such file.
@@ -42,11 +42,7 @@ def load_lock(path: Path, ignore_path: Path | None = None) -> DeckLock:
 
 
 def load_ignores(lock_path: Path, ignore_path: Path | None = None) -> Ignores:
-    """What is left out: the file that is named, else the `lock.ignore` beside the lock, which need not be there.
-
-    Raises:
-        LockFileError: it cannot be used.
-    """
+    """Load the named ignores, else the `lock.ignore` next to the lock, if there is one; raises `LockFileError`."""
     path = ignore_path if ignore_path is not None else lock_path.parent / IGNORE_NAME
     if ignore_path is None and not os.path.lexists(path):
         return Ignores()
@@ -57,11 +53,7 @@ def load_ignores(lock_path: Path, ignore_path: Path | None = None) -> Ignores:
 
 
 def save_lock(path: Path, lock: DeckLock) -> None:
-    """Write a lock, whole or not at all; where `path` is a symbolic link, the file that it names.
-
-    Raises:
-        LockFileError: it cannot be written; what was there is still there.
-    """
+    """Write a lock whole, through a symbolic link; raises `LockFileError` and keeps the old file if that fails."""
     target = Path(os.path.realpath(path))
     try:
         mode = target.stat().st_mode & 0o777 if target.exists() else None

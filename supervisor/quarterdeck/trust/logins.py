@@ -26,13 +26,9 @@ class LoginApprovals:
         self._common = common
 
     async def admits(self, scope: str, server: str, terms: Terms, *, is_own_word: bool) -> bool:
-        """Whether a login on these terms may be used now.
+        """Return whether a login on these terms may be used now.
 
-        Args:
-            scope: how the ledger names what configures the server.
-            server: its id.
-            terms: of the login.
-            is_own_word: whether what is seen first needs nobody's approval.
+        `is_own_word` approves what is seen first; `scope` is the ledger's name for what configures the server.
         """
         async with self._common.recording:
             item = self._recorder.book.entry(scope, server).items.get(LOGIN, Item())
@@ -55,16 +51,10 @@ class LoginApprovals:
             return is_first
 
     async def hold(self, scope: str, server: str, terms: Terms, scopes: tuple[str, ...]) -> None:
-        """Have a person look at more scopes than a login has, which its server wants: the next `login` asks for them.
+        """Have a person look at more scopes that a server wants for its login: the next `login` asks for them.
 
-        They are added to those that it wanted before.  A server that wants ever others fills the `MAX_SCOPES` of a
-        login, and the ledger with no more than so many events.
-
-        Args:
-            scope: as for `admits`.
-            server: its id.
-            terms: of the login.
-            scopes: those that it wants.
+        They add to those it wanted before. A server that wants ever more fills the `MAX_SCOPES` of a login, and the
+        ledger with no more than so many events.
         """
         async with self._common.recording:
             item = self._recorder.book.entry(scope, server).items.get(LOGIN, Item())

@@ -74,8 +74,6 @@ class _NpxMark(msgspec.Struct):
 
 
 class _PackageFile(msgspec.Struct):
-    """A `package.json`."""
-
     version: str = ""
     npx: _NpxMark = msgspec.field(name="_npx", default_factory=_NpxMark)
 
@@ -88,7 +86,7 @@ def _package_file(data: bytes | None) -> _PackageFile:
 
 
 def _npm(request: Request, home: Path) -> str | None:
-    """What npx installed: the directory that was made for this very request, else the newest that has the package."""
+    """Return the version npx installed: in the directory made for this very request, else the newest."""
     with HostileTree(home) as tree:
         found: list[tuple[bool, float, str]] = []
         for cache in tree.names(".npm", "_npx")[:MAX_CANDIDATES]:
@@ -102,7 +100,7 @@ def _npm(request: Request, home: Path) -> str | None:
 
 
 def _uv(request: Request, home: Path) -> str | None:
-    """What uv installed: the newest environment in its cache, else the newest wheel that it unpacked."""
+    """Look in uv's newest environment, else in the newest wheel that it unpacked."""
     with HostileTree(home) as tree:
         caches = [(".cache", "uv", name) for name in tree.names(".cache", "uv") if name.startswith("archive-v")]
         places = _newest(tree, caches)
@@ -110,7 +108,7 @@ def _uv(request: Request, home: Path) -> str | None:
 
 
 def _newest(tree: HostileTree, caches: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """What lies in these folders, the newest first, at most `MAX_CANDIDATES`."""
+    """Return what lies in these folders, newest first, at most `MAX_CANDIDATES`."""
     places = [(*cache, entry) for cache in caches for entry in tree.names(*cache)]
     return sorted(places, key=lambda place: tree.changed_at(*place), reverse=True)[:MAX_CANDIDATES]
 
@@ -121,7 +119,7 @@ def _in_environments(tree: HostileTree, places: Iterable[tuple[str, ...]], wante
 
 
 def _venv(request: Request, command: PurePath) -> str | None:
-    """What is installed beside an interpreter or a script of a virtual environment."""
+    """Look next to an interpreter or script of a virtual environment."""
     root = command.parent.parent
     if not command.is_absolute():
         return None
@@ -145,7 +143,6 @@ def _site_packages(tree: HostileTree, *root: str) -> list[tuple[str, ...]]:
 
 
 def _distribution(tree: HostileTree, places: Iterable[tuple[str, ...]], wanted: str) -> str | None:
-    """The distribution named `wanted` in the first of the places that has it."""
     for place in places:
         for name in tree.names(*place):
             found = _DIST_INFO.fullmatch(name)
@@ -171,5 +168,5 @@ def _told(tree: HostileTree, place: tuple[str, ...]) -> str | None:
 
 
 def _normal(name: str) -> str:
-    """The one spelling of a distribution's name (PEP 503)."""
+    """Normalise a distribution's name (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()

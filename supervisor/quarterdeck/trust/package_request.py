@@ -19,13 +19,11 @@ class Ecosystem(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A package that was asked for.
+    """A requested package; `name` may be that of a module or script of it.
 
     Attributes:
-        name: the package, or the module or script that it provides.
-        spec: the package as the command line has it, with what it says of versions.
-        is_module: whether `name` is a Python module's.
-        place: which of the arguments ends in `spec`; None where `name` was found otherwise.
+        spec: the package as the command line has it, with its versions.
+        place: index of the argument that ends in `spec`; None if `name` was found otherwise.
     """
 
     ecosystem: Ecosystem
@@ -67,7 +65,6 @@ def _program_of(command: str) -> str:
 
 
 def _moved(request: Request | None, words: int) -> Request | None:
-    """The request with its place counted from so many words before."""
     if request is None or request.place is None:
         return request
     return replace(request, place=request.place + words)
@@ -109,13 +106,10 @@ _UV_VALUED: Final = frozenset(
 _PIPX_VALUED: Final = frozenset(
     {"--python", "--pip-args", "--index-url", "-i", "--with", "--backend", "--fetch-python", "--lock-file"}
 )
-"""Options that a value follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """A package as one of the words, or as the end of one: `--package=NAME`."""
-
     text: str
     place: int
 
@@ -158,7 +152,7 @@ _AFTER_NAME: Final = ("", "[", "=", "<", ">", "~", "!", "@", ";")
 
 
 def _options(words: list[str], valued: frozenset[str], package: frozenset[str]) -> tuple[_Word | None, _Word | None]:
-    """The package that an option names, and the first word that is no option."""
+    """Return the package that an option names, and the first word that is no option."""
     named: _Word | None = None
     place = 0
     while place < len(words):

@@ -21,13 +21,6 @@ class JudgedAnswerer(Answerer):
     __slots__ = ("_answerer", "_has_tasks", "_mode")
 
     def __init__(self, answerer: Answerer, mode: AskMode, has_tasks: Callable[[], bool]) -> None:
-        """Judge the questions of one server during one request.
-
-        Args:
-            answerer: whom it asks.
-            mode: how far it may.
-            has_tasks: whether the server may make tasks of calls of a client that takes them.
-        """
         self._answerer = answerer
         self._mode = mode
         self._has_tasks = has_tasks

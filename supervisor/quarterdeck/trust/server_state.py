@@ -44,10 +44,8 @@ class Recorder(Protocol):
         ...
 
     async def record(self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes]) -> None:
-        """Keep these events, all or none, and apply them to the book.
-
-        Raises:
-            LedgerWriteError: they cannot be kept; the book is as before.
+        """Keep these events, all or none, and apply them to the book; raises `LedgerWriteError`, with the book as
+        before.
         """
         ...
 
@@ -56,11 +54,7 @@ class Recorder(Protocol):
         ...
 
     async def take(self, batch: Batch) -> None:
-        """Record the batch of another process.
-
-        Raises:
-            LedgerError: the batch is not recorded.
-        """
+        """Record the batch of another process; raises `LedgerError`."""
         ...
 
 
@@ -90,16 +84,15 @@ class KnownList(msgspec.Struct, eq=False):
 
 @dataclass(slots=True)
 class ServerState:
-    """The state of one row.
+    """State of one row; `verdict` is that of its launch.
 
     Attributes:
-        verdict: of its launch.
-        loosened: by what it asks for more than before, where it came while a `serve` ran.
-        judged: the endpoint whose lists the offer is of, and those lists, or None when they are to be judged again;
-            None before the first of this process.
-        snapshot: the hashes of what was offered before the first list.
+        loosened: what it asks for beyond the previous row, if it came while a `serve` ran.
+        judged: the endpoint whose lists the offer is from, with those lists, or None to judge them again; None before
+            the first of this process.
+        snapshot: hashes of what was offered before the first list.
         retry_at: loop time before which it is not judged again.
-        is_unrecorded: whether the last list that was judged could not be recorded.
+        is_unrecorded: whether the last judged list could not be recorded.
     """
 
     row: ServerRow
@@ -123,9 +116,8 @@ class ServerState:
         return self.verdict is Verdict.ADMITTED
 
     def has_lists(self, endpoint: ServerEndpointImpl, *, is_starting: bool) -> bool:
-        """Whether a ready server, started as this row wants it, has listed what was not judged yet.
-
-        While it is starting all its lists are waited for; once that is over, for that of its tools.
+        """Return whether a ready server, started as this row asks, has unjudged lists: all of them while it starts,
+        then the tools'.
         """
         if not self.is_admitted or endpoint.phase is not EndpointPhase.READY:
             return False

@@ -43,14 +43,10 @@ class Change:
     """One change.
 
     Attributes:
-        kind: of what the change is.
-        name: the server's own name for it, or a URI; empty for the others.
-        what: what became of it.
-        severity: what it may do to a client.
-        place: JSON pointer into the document; empty for all of it.  Escaped.
-        before: what stood there, a text as it is, all else as JSON, cut; None for nothing.  Not escaped.
-        after: what stands there now.
-        sentence: the change in one line.  Escaped.
+        kind: of what; `name` is the server's own name for it, or a URI; empty for the others.
+        place: JSON pointer into the document, escaped; empty for all of it.
+        before, after: not escaped, cut; a text as it is, all else as JSON; None for nothing.
+        sentence: the change in one line, escaped.
         is_cut: whether `before` or `after` is a part.
     """
 
@@ -67,11 +63,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ServerDiff:
-    """All changes of one server: its launch first, then its instructions, then what it lists, by name.
-
-    Attributes:
-        changes: at most `MAX_CHANGES`, the most severe.
-        totals: how many there are of each severity, with those that are left out.
+    """All changes of one server: launch, instructions, then lists, by name; `totals` also counts those beyond
+    `MAX_CHANGES`.
     """
 
     changes: tuple[Change, ...]
@@ -263,7 +256,7 @@ def capability_differences(old: object, new: object) -> Iterator[Difference]:
 
 
 def _members(old: object, new: object) -> Iterator[tuple[str, object, object]]:
-    """The members that differ; of what is no object, the whole as one without a name."""
+    """Yield the members that differ; a value that is no object as one member without a name."""
     if not (isinstance(old, dict) and isinstance(new, dict)):
         yield "", old, new
         return
@@ -281,7 +274,7 @@ def _member_differences(name: str, before: object, after: object) -> Iterator[Di
 
 
 def _by_name(arguments: object) -> Mapping[str, dict[str, object]] | None:
-    """A prompt's arguments by name; None where one has none, or one has another's."""
+    """Return a prompt's arguments by name; None if one has no name, or another's."""
     if arguments is ABSENT:
         return {}
     if not isinstance(arguments, list):

@@ -43,8 +43,6 @@ def schema_differences(old: object, new: object, side: Side, path: Path) -> Iter
 
 
 class _Pair(NamedTuple):
-    """Two schemas at one place; `owner` names the member that they describe."""
-
     old: object
     new: object
     side: Side
@@ -52,14 +50,13 @@ class _Pair(NamedTuple):
     owner: Path
 
     def at(self, key: str) -> "_Pair":
-        """What stands below."""
         return self._replace(old=_below(self.old, key), new=_below(self.new, key), path=(*self.path, key))
 
 
 _Found = Iterator[Difference | _Pair]
 
 _TEXTS: Final = frozenset({"title", "description", "$comment", "examples", "deprecated"})
-"""Words for readers, which no validator heeds."""
+"""Words for readers, ignored by validators."""
 
 _REMARKS: Final = _TEXTS | {"default"}
 """What may stand beside a union without narrowing it."""
@@ -131,7 +128,7 @@ def _keyword(pair: _Pair, key: str) -> _Found:
 
 
 def _members(pair: _Pair) -> _Found:
-    """`properties` and `required`, which are told together."""
+    """Compare `properties` and `required`, which are told together."""
     properties, required = pair.at("properties"), pair.at("required")
     before, after = string_set(required.old), string_set(required.new)
     told: set[str] = set()
@@ -160,7 +157,7 @@ def _members(pair: _Pair) -> _Found:
 
 
 def _alternatives(pair: _Pair, key: str) -> _Found:
-    """The schemas of a union or an intersection: equal ones cancel each other, the others are compared in order."""
+    """Compare the schemas of a union or an intersection: equal ones cancel out, the others pair up in order."""
     old, new = _sequence(pair.old), _sequence(pair.new)
     left, right = list(range(len(old))), list(range(len(new)))
     if key != "prefixItems":
@@ -180,7 +177,7 @@ def _alternatives(pair: _Pair, key: str) -> _Found:
 
 
 def _unmatched(old: Sequence[object], new: Sequence[object]) -> tuple[list[int], list[int]]:
-    """The places of those that the other has no equal of."""
+    """Return the positions of those without an equal on the other side."""
     places: dict[bytes, deque[int]] = {}
     for index, schema in enumerate(new):
         places.setdefault(spelling(schema), deque()).append(index)
@@ -194,7 +191,7 @@ def _unmatched(old: Sequence[object], new: Sequence[object]) -> tuple[list[int],
 
 
 def _lift(pair: _Pair) -> _Pair:
-    """`pair` with the plain one as a union of one, when the other is nothing but a union: what became nullable."""
+    """Treat a plain schema as a union of one if the other is nothing but a union: it became nullable."""
     old, new = pair.old, pair.new
     if isinstance(old, dict) and isinstance(new, dict) and ("anyOf" in old) != ("anyOf" in new):
         union, plain = (old, new) if "anyOf" in old else (new, old)
@@ -212,7 +209,6 @@ def _severity(side: Side, is_wider: bool | None) -> Severity:
 
 
 def _difference(pair: _Pair, severity: Severity, what: str = "", *, verb: str = "") -> Difference:
-    """What `pair` says: `what` of the member that it describes changed, or that member itself."""
     whole, part = ("its output", "result") if pair.path[:1] == ("outputSchema",) else ("its input", "argument")
     noun = f"{part} {member(pair.owner)}" if pair.owner else whole
     if what:
@@ -223,7 +219,6 @@ def _difference(pair: _Pair, severity: Severity, what: str = "", *, verb: str = 
 
 
 def _named(key: str) -> str:
-    """A keyword in words."""
     return _WORDS.get(key) or quoted(key)
 
 
@@ -257,7 +252,7 @@ _WORDS: Final = {
 
 
 def _refers_from_doubt(schema: object) -> bool:
-    """Whether a definition is used where its sense cannot be told."""
+    """Return whether a definition is used where its sense cannot be told."""
     pending: list[tuple[object, bool]] = [(schema, False)]
     while pending:
         node, is_doubtful = pending.pop()
@@ -288,7 +283,7 @@ def _are_objects(pair: _Pair) -> bool:
 
 
 def _are_maps(pair: _Pair) -> bool:
-    """Objects, of which one may be missing."""
+    """Return whether both are objects; one may be absent."""
     return all(each is ABSENT or isinstance(each, dict) for each in (pair.old, pair.new))
 
 
@@ -348,7 +343,7 @@ def string_set(value: object) -> frozenset[str] | None:
 
 
 def _choices(key: str, value: object) -> frozenset[str] | frozenset[bytes] | None:
-    """The values that `enum` or `type` admits, None of other keywords and of what is malformed."""
+    """Return the values that `enum` or `type` admits; None for other keywords and malformed values."""
     if value is ABSENT:
         return None
     if key == "enum":

@@ -12,8 +12,6 @@ import msgspec
 from quarterdeck_protocol.schema.canonical import canonical_json, json_pieces
 
 Path = tuple[str | int, ...]
-"""The steps from a document's root."""
-
 MAX_DEPTH: Final = 64
 """Documents are compared member by member down to here; what is nested deeper is compared as a whole."""
 
@@ -42,8 +40,7 @@ class Difference(NamedTuple):
     """One difference.
 
     Attributes:
-        before: the value before, or `ABSENT`.
-        after: the value now, or `ABSENT`.
+        before, after: the value, or `ABSENT`.
         noun: what is at `path`, for a sentence; empty for the whole document.
         verb: what became of it; empty for 'is new', 'was removed' or 'changed'.
     """
@@ -177,7 +174,6 @@ def _window(text: str, start: int, limit: int) -> str:
 
 
 def _parting(one: str, other: str) -> int:
-    """How many characters the two share from the start."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

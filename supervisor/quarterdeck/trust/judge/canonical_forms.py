@@ -25,15 +25,12 @@ SETS: Final = frozenset({"enum", "required", "type", "examples", "default"})
 _SCHEMAS: Final = frozenset({"inputSchema", "outputSchema"})
 
 _LISTED: Final = re.compile(r"[\w.*:-]{1,128}(?:\s?,\s?[\w.*:-]{1,128})+")
-"""Words separated by commas."""
 
 
 def canonical_hash(body: bytes, home: str) -> str:
-    """Return the hash of a document's canonical form, or the document's own hash if it cannot be read.
+    """Return the hash of a document's canonical form, or of the document itself if it cannot be read.
 
-    Args:
-        body: the document.
-        home: the private home of its server, next to its temporary folder; empty if unknown.
+    `home` is the private home of its server, next to its temporary folder; empty if unknown.
     """
     try:
         value = _with_own_paths(msgspec.json.decode(body), home)
@@ -77,7 +74,7 @@ def _sorted(name: str, member: object) -> object:
 
 
 def _with_own_paths(value: object, home: str) -> object:
-    """Return the value with one common name for each of the server's own paths, wherever they occur."""
+    """Give each of the server's own paths one common name, wherever it occurs."""
     if not home:
         return value
     base = home.rpartition("/")[0]

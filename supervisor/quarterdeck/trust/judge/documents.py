@@ -21,12 +21,9 @@ from .canonical_forms import canonical_hash
 
 
 class Document(msgspec.Struct, frozen=True):
-    """One form of one approvable thing.
+    """One form of one approvable thing: its JSON, and the 64 hex digits that an approval names.
 
-    Attributes:
-        hash: the hash of the form, 64 hex digits.
-        body: the form as JSON.
-        home: the private home of its server, which a text in it may name; empty if unknown.
+    `home` is the private home of its server, which a text in it may name; empty if unknown.
     """
 
     key: ItemKey
@@ -136,15 +133,13 @@ def _of_value(subject: Subject, value: object) -> Document:
 
 
 OTHERS: Final = tuple(listing for listing in Listing if listing is not Listing.TOOLS)
-"""The lists beside the tools'."""
 
 
 class ServerLists(msgspec.Struct, frozen=True):
-    """What a server has said and listed, at one moment.
+    """A server's words and lists at one moment.
 
     Attributes:
         offers: its other lists that have come, by kind.
-        capabilities: the JSON object.
         is_whole: whether all its lists have come.
     """
 
@@ -178,10 +173,7 @@ class ServerLists(msgspec.Struct, frozen=True):
 
 
 def documents_of(lists: ServerLists, home: str = "") -> tuple[Document, ...]:
-    """Return the approvable documents of the lists, hashed; capabilities once all that they promise has come.
-
-    `home` is the private home of the server.
-    """
+    """Return the lists' approvable documents, hashed; capabilities once all that they promise has come."""
     said = (capabilities_document(lists.capabilities),) if lists.is_whole else ()
     offered = (offered_document(each) for offers in lists.offers.values() for each in offers)
     found = (instructions_document(lists.instructions), *said, *map(tool_document, lists.tools), *offered)
@@ -202,10 +194,8 @@ def listed_documents(
     capabilities: bytes | None = None,
     home: str = "",
 ) -> tuple[Document, ...]:
-    """What a server lists, as documents; a definition without a name, or a URI, is left out.
-
-    `definitions` has its tools, and `others` its other offers; None for capabilities that it did not send.  `home` is
-    its private home.
+    """Return listed definitions as documents, without those that have no name or URI; `capabilities` is None if none
+    were sent.
     """
     items = [] if capabilities is None else [capabilities_document(capabilities)]
     for listing, bodies in {Listing.TOOLS: definitions, **others}.items():

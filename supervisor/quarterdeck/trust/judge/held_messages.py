@@ -14,10 +14,10 @@ from .server_rows import NativeRow, ServerRow
 from .verdicts import Verdict
 
 MAX_NAME_CHARS: Final = 200
-"""Of a URI that a client made up, in a message."""
+"""Maximum length of a client's URI in a message."""
 
 MAX_SERVERS: Final = 8
-"""Named one by one: the text goes into a model's context."""
+"""Servers named one by one: the text goes into a model's context."""
 
 MAX_FIX_CHARS: Final = 400
 """Maximum length of one server's fix, which names its file."""
@@ -121,16 +121,11 @@ def notice(
     logged_out: Sequence[str] = (),
     failed: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Return which tools and servers a client cannot use, and why; empty if it can use all of them.
+    """Tell which tools and servers a client cannot use, and why, without any server's own text; empty if it can use
+    all.
 
-    The text contains no server's own text.
-
-    Args:
-        held: counts by server.
-        launches: the servers whose launch is held.
-        starting: those whose tools are not known yet.
-        logged_out: those that want a login.
-        failed: the fix of each other failed server by id, as `ps` shows it.
+    `held` has counts by server, `failed` the fix of each other failed server as `ps` shows it; tools of `starting`
+    servers are not known yet.
     """
     totals = {server: sum(counts.values()) for server, counts in held.items() if any(counts.values())}
     parts = []

@@ -36,13 +36,12 @@ MAX_TRIES: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How a server is started or reached.
+    """A launch to approve; `key` makes its stand-ins for secrets.
 
     Attributes:
         document: as the ledger keeps it.
-        shown: the same as JSON, for whoever decides.
+        shown: the same as JSON, for the person who decides.
         clear: the same with nothing hidden; never written anywhere.
-        key: of the stand-ins for secrets.
     """
 
     document: Document
@@ -67,18 +66,11 @@ def launch_of(
     is_project: bool = False,
     files: Mapping[str, FileRead] | None = None,
 ) -> Launch:
-    """How a server is started or reached.
+    """Describe how a server is started or reached: of `env` and `headers` the names, in a project's row the values too.
 
-    Of `env` and `headers` the names count alone; of a stranger's row the values, too.
-
-    Args:
-        config: the server.
-        row: how a file configures it, variables not expanded: their values are none of the ledger's business.  None
-            for a server that no file configures.
-        key: of the stand-ins for secrets.
-        is_project: whether the row is a project's.
-        files: of the user's row, which another could have written: what values were taken from.  Then each of the row's
-            own values counts too, and those of these files, as keyed hashes.  None for a row that nobody else could.
+    `row` is how a file configures the server, variables not expanded; None if no file does. `key` makes the stand-ins
+    for secrets. `files` are given for a user's row that another could have written: those that values were taken from.
+    Then each of its own values, and of theirs, counts too, as a keyed hash.
     """
     stand_in = stands_in(key)
 
@@ -124,19 +116,15 @@ def revealed(stored: object, clear: object, shown: object, key: bytes) -> object
 _PROCESS_KEYS: Final = ("cwd", "envFile", "inherit_env", "sandbox")
 
 _WAY_KEYS: Final = ("proxy", "ca_file", "client_cert", "client_key", "internet_only")
-"""By what way a remote server is reached, and by what it is known."""
-
 _SHOWN_KEYS: Final = frozenset(
     {"id", "kind", "command", "args", "env", "url", "headers", "auth", "trust", "ask", "protocol"}
     | {*_PROCESS_KEYS, *_WAY_KEYS}
 )
-"""What a launch shows of any row, or its key names."""
-
 _LONE_REFERENCE: Final = re.compile(r"\$\{[A-Za-z_:][A-Za-z0-9_:]*\}")
 _VALUE: Final = re.compile(r"\(value [0-9a-f]{32}\)")
 
 _RUNS: Final = re.compile(r"[\s;|&`$(){}<>\\]")
-"""What a command may hold, and hardly any secret does."""
+"""Characters of commands, which hardly any secret has."""
 
 _EVERY: Final = frozenset({"env", "headers"})
 
@@ -175,7 +163,6 @@ def _launch(
 def _all_values(
     config: ServerConfig, row: Mapping[str, object], hide: Hide, key: bytes, files: Mapping[str, FileRead]
 ) -> dict[str, object]:
-    """Each value of a row that another could have written, and of the files that it names."""
     named = "env" if isinstance(config, StdioServerConfig) else "headers"
     settings = set(type(config).model_fields) - _SHOWN_KEYS
     return {
@@ -186,7 +173,7 @@ def _all_values(
 
 
 def _values(value: object, key: bytes) -> object:
-    """Stand-ins for values, whether they look like secrets or not; a lone reference is none itself."""
+    """Return stand-ins for values, secret or not; a lone reference stays."""
     if isinstance(value, Mapping):
         return {_text(name): _values(member, key) for name, member in value.items() if member is not None}
     text = _text(value)
@@ -204,17 +191,11 @@ def _hidden_args(args: list[str], hide: Hide) -> list[str]:
 
 
 def _hidden_value(value: object, hide: Hide) -> object:
-    if isinstance(value, str):
-        return _hidden_text(sayable(value), hide)
-    if isinstance(value, Mapping):
-        return {_text(name): _hidden_value(member, hide) for name, member in value.items()}
-    if isinstance(value, Iterable):
-        return [_hidden_value(member, hide) for member in value]
-    return value
+    return _named_member("", value, lambda _, text: _hidden_text(text, hide))
 
 
 def _named(value: object, hide: Callable[[str, str], str], *, is_project: bool) -> object:
-    """The names alone; of a stranger's row the values too: a PATH of his choosing is another program."""
+    """Return the names alone, and in a stranger's row the values too: a PATH of his choosing is another program."""
     if not isinstance(value, Mapping):
         return {} if is_project else []
     if not is_project:
@@ -247,7 +228,7 @@ def _text(value: object) -> str:
 
 
 def _redacted_member(name: str, member: object, hide: Hide) -> object:
-    """A member of a kept document; stand-ins in it stay."""
+    """Hide secrets in a member of a kept document; stand-ins stay."""
     if name == "files" or (
         name in _EVERY
         and isinstance(member, dict)
@@ -287,7 +268,6 @@ def _is_same(stored: object, clear: object, key: bytes) -> bool:
 
 
 def _describes(stored: str, clear: str, key: bytes) -> bool:
-    """Whether `stored` is `clear` with parts of it replaced by their stand-ins."""
     stand_ins = [found[0][len("(secret ") : -1] for found in STAND_IN.finditer(stored)]
     if not stand_ins:
         return stored == clear
@@ -295,7 +275,9 @@ def _describes(stored: str, clear: str, key: bytes) -> bool:
     tries = MAX_TRIES
 
     def fits(place: int, index: int) -> bool:
-        """Whether what follows `place` can be what the stand-ins from `index` on, and the texts after them, say."""
+        """Return whether the rest of `clear` from `place` on matches the stand-ins from `index` on and the texts
+        between them.
+        """
         nonlocal tries
         if index == len(stand_ins):
             return place == len(clear)

@@ -16,8 +16,6 @@ LEAST_CHARS: Final = 200
 CUT: Final = " […]"
 
 WHOLE: Final = "quarterdeck trust instructions SERVER"
-"""The command that shows a person what is cut here."""
-
 _HEADING: Final = "What each server says of itself, in its own words:"
 _SEPARATOR: Final = "\n\n"
 
@@ -32,10 +30,10 @@ _HIDDEN: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 
 
 def merged(told: Sequence[tuple[str, str]], budget: int = BUDGET_CHARS) -> str:
-    """The instructions of servers, in configuration order; empty where none has any.
+    """Return the instructions of servers, in configuration order; empty if none has any.
 
-    Short ones are given whole; what is left of the budget is shared by the others alike, each cut at its share.  What
-    is cut or left out is said, with the command that shows it.
+    Short ones stay whole; the others share the rest of the budget equally. What is cut or left out is named, with the
+    command that shows it.
 
     Args:
         told: a server's id and its approved instructions.
@@ -62,7 +60,7 @@ def _head(server: str) -> str:
 
 
 def _fitting(sizes: Mapping[str, int], least: int, room: int) -> dict[str, int]:
-    """Those of which there is room for so much at least, in their order."""
+    """Return, in order, those that fit with at least `least` characters."""
     found: dict[str, int] = {}
     for server, size in sizes.items():
         if (needed := min(size, least)) <= room:
@@ -72,7 +70,7 @@ def _fitting(sizes: Mapping[str, int], least: int, room: int) -> dict[str, int]:
 
 
 def _shares(sizes: Mapping[str, int], room: int) -> dict[str, int]:
-    """How many characters each may have: the shortest first, each at most an equal part of what is left."""
+    """Share out `room`, shortest first, each at most an equal part of the rest."""
     shares: dict[str, int] = {}
     for place, server in enumerate(sorted(sizes, key=sizes.__getitem__)):
         shares[server] = min(sizes[server], room // (len(sizes) - place))
@@ -85,7 +83,6 @@ def _cut(text: str, share: int) -> str:
 
 
 def _note(cut: Sequence[str], left_out: Sequence[str]) -> str:
-    """What is not shown whole, and how the user reads it."""
     parts = []
     if cut:
         parts.append(f"Cut for their length: the instructions of {_listed(cut)}.")
@@ -100,7 +97,7 @@ def _listed(servers: Sequence[str]) -> str:
 
 
 def _visible(text: str) -> str:
-    """A text without what nobody sees, and without lines that look like the heads of ours."""
+    """Remove invisible characters, and indent lines that look like our headings."""
     seen = "".join(each for each in text if each == "\n" or unicodedata.category(each) not in _HIDDEN)
     lines = [f" {line}" if line.startswith("[") else line for line in seen.split("\n")]
     return "\n".join(lines).strip("\n").rstrip()

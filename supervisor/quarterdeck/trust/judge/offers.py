@@ -21,17 +21,13 @@ from .verdicts import CAPABILITIES, INSTRUCTIONS, Verdict, under_instructions
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """What of a server clients are shown.
+    """What clients are shown of a server.
 
     Attributes:
-        tools: what is admitted, in the server's order.
-        names: their own names, for a quick look.
-        held: why the others are not: they wait for a person, or a person has blocked them.
-        offers: what else is admitted, by list, in the server's order.
-        keys: the same as trust knows it.
-        has: the names of the capabilities and extensions that are approved, and that the server still has.
-        tasks: what of tasks is approved of them, and is there still.
-        instructions: what the server tells models of itself, where that is approved.
+        tools, offers: admitted, in the server's order; `names` and `keys` are for quick looks.
+        held: why the others are not admitted: they wait for a person, or one has blocked them.
+        has: names of approved capabilities and extensions that the server still has; `tasks` likewise.
+        instructions: the server's own, if approved.
     """
 
     tools: tuple[RemoteTool, ...] = ()
@@ -67,13 +63,10 @@ NOTHING: Final = Offer()
 def offer_of(
     lists: ServerLists, verdicts: Mapping[ItemKey, Verdict], *, said: object = None, before: Offer = NOTHING
 ) -> Offer:
-    """What the verdicts admit of these lists; what has no verdict is held as new.
+    """Return what the verdicts admit of these lists; anything without a verdict is held as new.
 
-    Args:
-        lists: what the server has listed.
-        verdicts: on each thing of them.
-        said: the capabilities that were approved last, as a JSON value.
-        before: the offer until now: a list that is the same stays the same tuple.
+    `said` are the capabilities approved last, as a JSON value. A list that is unchanged since the offer `before` stays
+    the same tuple.
     """
     tools = tuple(tool for tool in lists.tools if verdicts.get(_key_of(tool)) is Verdict.ADMITTED)
     offers = {
@@ -136,7 +129,7 @@ def _offer(
 
 
 def _kept(admitted: tuple[Offered, ...], listed: tuple[Offered, ...], before: Offer) -> tuple[Offered, ...]:
-    """What is admitted of a list, as the tuple that it was before or as it is listed, where that is the same."""
+    """Return the admitted items as an earlier tuple, or as the listed one, if equal."""
     if len(admitted) == len(listed):
         admitted = listed
     earlier = before.offers.get(listed[0].listing, ()) if listed else ()
@@ -177,9 +170,9 @@ def last_held(entry: Entry) -> Counter[Subject]:
 
 
 def snapshot_hashes(row: ServerRow, entry: Entry) -> dict[ItemKey, str]:
-    """The documents of what a server may offer before it lists anything, of its capabilities and its instructions.
+    """Return which documents a server may offer before it lists anything, with its capabilities and instructions.
 
-    Tools: what was live last and is still approved; then, as all else, what was offered last and was approved since.
+    Tools: those live last and still approved; then everything offered last and approved since.
     """
     instructions = entry.items.get(INSTRUCTIONS, Item())
     if instructions.is_blocked:

@@ -25,7 +25,6 @@ from .server_rows import NativeRow, ServerRow
 from .verdicts import Verdict, judge_launch
 
 Read = Callable[[str], bytes | None]
-"""The document of a hash."""
 
 
 class State(StrEnum):
@@ -44,22 +43,19 @@ class State(StrEnum):
 
 
 WAITING = frozenset({State.NEW, State.CHANGED})
-"""Not decided yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matter:
-    """One thing of a server.
+    """One thing of a server; a hash is empty for nothing.
 
     Attributes:
-        seen: the hash of what is offered; empty for nothing.
-        approved: the hash of what was approved last; empty for nothing.
-        by: who approved it, or blocked it.
-        at: when that was.
-        findings: rule and place of what the scan found in what is offered.
-        body: of a launch that no process has recorded yet, the document.
-        start: of the launch of a configured server, how it is shown.
-        unordered: the hash of the approved canonical form; empty if only one form is approved.
+        seen, approved: hash of the offered form, and of the one approved last.
+        by, at: who approved or blocked it, and when.
+        findings: rule and place of each finding in the offered form.
+        body: the document of a launch that no process has recorded yet.
+        start: how the launch of a configured server is shown.
+        unordered: hash of the approved canonical form; empty if only one form is approved.
     """
 
     key: ItemKey
@@ -74,12 +70,7 @@ class Matter:
     unordered: str = ""
 
     def differs_in_order(self, read: Read, home: str) -> bool:
-        """Return whether only order, or the server's own paths, differ from the approved form.
-
-        Args:
-            read: finds documents.
-            home: the private home of the server; empty if unknown.
-        """
+        """Return whether only order, or paths below the server's `home`, differ from the approved form."""
         if self.state is not State.CHANGED or self.start is not None:
             return False
         before, after = read(self.approved), read(self.seen)
@@ -88,11 +79,11 @@ class Matter:
 
 @dataclass(frozen=True, slots=True)
 class ServerMatters:
-    """All that can be approved of one server: its launch, its capabilities, its instructions, what it lists.
+    """Everything approvable of one server.
 
     Attributes:
-        package: what a package runner resolved when it last started; empty when that is not known.
-        is_configured: whether the present configuration names it, when one was looked at.
+        package: what a package runner resolved when it last started; empty if unknown.
+        is_configured: whether the present configuration, if one was looked at, names it.
     """
 
     scope: str
@@ -119,9 +110,8 @@ class ServerMatters:
 def survey(
     book: Book, rows: Iterable[ServerRow | NativeRow] = (), read: Read = lambda _: None
 ) -> tuple[ServerMatters, ...]:
-    """Every server of the book, and those of `rows`, with the launch that they are configured with now.
-
-    `read` finds an approved launch that was kept in another form than today's.
+    """Return every server of the book, and of `rows` with its present launch; `read` finds launches kept in an older
+    form.
     """
     configured = {(row.scope, row.id): row for row in rows}
     keys = [*configured, *(tuple(key) for key in book.entries if tuple(key) not in configured)]
@@ -189,7 +179,7 @@ def _survey_one(
 
 
 def _state_of_launch(item: Item, seen: str, entry: Entry, row: ServerRow | NativeRow | None) -> State:
-    """Like `_state`; one that nobody has decided yet may be such that the first start approves it."""
+    """Like `_state`, but a launch that its first start will approve is UNSTARTED."""
     state = _state(item, seen)
     if state is not State.NEW or not isinstance(row, ServerRow):
         return state
@@ -198,7 +188,7 @@ def _state_of_launch(item: Item, seen: str, entry: Entry, row: ServerRow | Nativ
 
 
 def _in_todays_form(item: Item, row: ServerRow, read: Read) -> Item:
-    """A launch's item; an approval of this very launch, kept in another form than today's, counts as one of this."""
+    """Count an approval of this very launch, kept in an older form, as one of today's form."""
     if item.approved in {"", row.launch.hash}:
         return item
     return msgspec.structs.replace(item, approved=row.todays_hash(item.approved, read(item.approved)))
@@ -267,7 +257,7 @@ def suspect_renames(vanished: Mapping[str, object], appeared: Mapping[str, objec
 
 
 def _equals(vanished: Mapping[str, object], appeared: Mapping[str, object]) -> list[Rename]:
-    """Pairs that differ in nothing but the name; a definition that says nothing has no equal."""
+    """Pair definitions that differ in nothing but the name; an empty definition has no equal."""
     buckets: dict[bytes, list[str]] = {}
     for name in sorted(appeared, reverse=True):
         if (key := _nameless(appeared[name])) is not None:
@@ -288,8 +278,6 @@ def _nameless(document: object) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class _Features:
-    """What two tools are compared by."""
-
     name: str
     words: frozenset[str]
     arguments: frozenset[str]
@@ -300,7 +288,7 @@ def _features(name: str, document: object) -> _Features:
 
 
 def _likeness(old: _Features, new: _Features) -> float:
-    """From 0, for what is no suspicion, to 1."""
+    """Return a likeness up to 1, or 0 below `MIN_LIKENESS`."""
     rest = [(_share(old.words, new.words), _WEIGHTS[1]), (_share(old.arguments, new.arguments), _WEIGHTS[2])]
     told = [(share, weight) for share, weight in rest if share is not None]
     total = _WEIGHTS[0] + sum(weight for _, weight in told)
@@ -315,7 +303,7 @@ def _likeness(old: _Features, new: _Features) -> float:
 
 
 def _share(one: frozenset[str], other: frozenset[str]) -> float | None:
-    """What both have of what either has; None when there is nothing."""
+    """Return what both have of what either has; None if neither has anything."""
     return len(one & other) / len(one | other) if one or other else None
 
 
@@ -326,7 +314,7 @@ def _words(document: object) -> frozenset[str]:
 
 
 def _arguments(document: object) -> frozenset[str]:
-    """Names and types of arguments."""
+    """Return `name:type` of each argument."""
     schema = document.get("inputSchema") if isinstance(document, dict) else None
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):

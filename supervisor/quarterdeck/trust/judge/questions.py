@@ -22,10 +22,7 @@ from quarterdeck_protocol.questions import Question, QuestionEnd
 from quarterdeck_protocol.secrets import is_secret_name
 
 SERVER_KEY: Final = "quarterdeck/server"
-"""In `_meta` of a question: which server asks."""
-
 _MAX_HOST_CHARS: Final = 253
-"""Of any name that the DNS knows."""
 
 
 class Declined(msgspec.Struct, frozen=True):
@@ -120,9 +117,9 @@ def _form_message(question: Question, said: _Elicitation, mode: AskMode) -> str 
 
 
 def _secret_in(said: _Elicitation) -> str | None:
-    """Where a form asks for a secret: in the name, the title or the description of a field, or in its message.
+    """Find where a form asks for a secret: a field's name, title or description, or the message.
 
-    What is chosen or answered yes or no is none.
+    Choices and yes-or-no fields take no secret.
     """
     properties = said.requestedSchema.get("properties")
     fields = properties if isinstance(properties, Mapping) else {}
@@ -137,7 +134,7 @@ def _secret_in(said: _Elicitation) -> str | None:
 
 
 def _is_secret_label(text: str, *, is_number: bool) -> bool:
-    """Whether a field of this name or title takes a secret; a number is one only where secrets are numbers."""
+    """Return whether a field of this name or title takes a secret; a number does only if secrets are numbers."""
     if is_number:
         return not _NUMBERS.isdisjoint(_WORD.findall(text.lower()))
     return (is_secret_name(text) and text.lower() not in _PLAIN) or _names_secret(text)
@@ -157,7 +154,7 @@ def _takes_text(field: object) -> bool:
 
 
 def _names_secret(text: str) -> bool:
-    """Whether the rules of the scan know a word in this text for a secret, or for a file of secrets."""
+    """Return whether the scan's rules find a secret, or a file of secrets, in this text."""
     from quarterdeck.trust.scan.phrases import books, words_of  # tables that take long to load, and few servers ask
     from quarterdeck.trust.scan.texts import MAX_TEXT_CHARS
 
@@ -192,7 +189,7 @@ def host_of(url: str) -> str:
 
 
 def _visible(text: str) -> str:
-    """The text without what people do not see: it could hide whose it is."""
+    """Remove invisible characters: they could hide whose text it is."""
     from quarterdeck.trust.scan.disguises import hidden_characters
 
     hidden = set(hidden_characters(text))

@@ -26,11 +26,8 @@ TASKS: Final = ("tasks", "io.modelcontextprotocol/tasks")
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What a request is for.
-
-    Attributes:
-        key: the thing that it names; None for nothing that is listed.
-        needs: names of a capability, one of which has to be approved; none for what its thing implies.
+    """A request's subject: `key`, or None for nothing listed; one of the capabilities `needs` must be approved, if any
+    are given.
     """
 
     key: ItemKey | None
@@ -90,7 +87,7 @@ def verdict_on(key: ItemKey, offer: Offer, entry: Entry) -> Verdict | None:
 
 
 def _verdict_on_uri(key: ItemKey, offer: Offer) -> Verdict | None:
-    """The same of a URI that is no admitted resource, and no admitted template."""
+    """Judge a URI that is no admitted resource or template."""
     admitted = (each.key for each in offer.offers.get(Listing.TEMPLATES, ()))
     if any(fits(template, key.name) for template in admitted):
         return Verdict.ADMITTED

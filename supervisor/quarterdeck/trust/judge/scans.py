@@ -60,9 +60,9 @@ def scan_list(
     recorded: Callable[[str], Scanned | None] = lambda _: None,
     cache: ScanCache | None = None,
 ) -> ListScan:
-    """Scan what a server lists beside the names around it, and tell what was not found before.
+    """Scan a server's lists beside the names around it, and report what is new.
 
-    `recorded` says what was found in the document of a hash, `cache` what was found before in this process.
+    `recorded` finds earlier findings by a document's hash; `cache` keeps those of this process.
     """
     documents = tuple(documents)
     found = (cache or ScanCache()).beside(names, documents)
@@ -103,13 +103,7 @@ def names_found(own: Collection[str], documents: Iterable[Document]) -> NamesInL
 
 @dataclass(frozen=True, slots=True)
 class FoundInHistory:
-    """One finding.
-
-    Attributes:
-        hash: of the document that carries it.
-        at: when that was first offered.
-        is_offered: whether it is what the server offers now.
-    """
+    """One finding, in the document `hash`, first offered at `at`."""
 
     scope: str
     server: str
@@ -123,9 +117,9 @@ class FoundInHistory:
 def scan_recorded(
     sightings: Iterable[Stored], book: Book, read: Callable[[str], bytes | None]
 ) -> tuple[FoundInHistory, ...]:
-    """What the rules find in each document, once for each server that offered it, in the order of first sight.
+    """Return the rules' findings in each document, once for each server that offered it, in order of first sight.
 
-    `sightings` tell what was offered, `book` what is now; `read` gives None for a document that is not kept any more.
+    `sightings` are past offers, `book` the present ones; `read` returns None for a document no longer kept.
     """
     seen: set[tuple[str, str, ItemKey, str]] = set()
     beside: dict[tuple[str, str], KnownNames] = {}
@@ -153,9 +147,9 @@ def scan_recorded(
 
 
 def _news(event: Scanned, before: Scanned | None) -> Scanned | None:
-    """What is to be recorded of a scan; None when that is known.
+    """Return the event to record for a scan; None if nothing changed.
 
-    Two servers may have the same document, beside other names: what was found for one is not undone by the other.
+    Two servers may have the same document beside other names, so one's scan never removes the other's findings.
     """
     if before is None:
         return event if event.findings else None

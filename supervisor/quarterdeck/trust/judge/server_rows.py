@@ -45,14 +45,12 @@ class Lock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a server is judged.
+    """Rules for one server.
 
     Attributes:
-        mode: the `trust` of its row.
         standing: whose word its row is.
-        lock: admits only the tools and instructions that it names; it approves nothing, since it may come from somebody
-            else.  None without a lock.
-        exposed: the file of its row that another than the user could have written before now; empty for none.
+        lock: admits only what it names, and approves nothing: a stranger may have written it. None without one.
+        exposed: the file of its row that someone other than the user could have written; empty for none.
     """
 
     mode: TrustMode = TrustMode.BASELINE
@@ -78,14 +76,12 @@ class Locks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServerRow:
-    """One configured server.
+    """One configured server, by the ledger's `scope`.
 
     Attributes:
-        scope: how the ledger names what configures it.
         start: how it would be started or reached.
-        other_form: the other form of that, when its approval counts; see `judge_launch`.
-        other_start: the same whole.
-        options: what a command must be given to find it.
+        other_form, other_start: the other form of that, if its approval counts; see `judge_launch`.
+        options: what a command needs to find it.
     """
 
     config: ServerConfig
@@ -107,9 +103,8 @@ class ServerRow:
         return self.config.id
 
     def todays_hash(self, approved: str, body: bytes | None) -> str:
-        """The hash that a launch, approved by this hash and kept in this document, has in today's form.
-
-        Its own where it is another launch.
+        """Return today's hash of a launch approved by this hash and kept in this document; `approved` if it is another
+        launch.
         """
         forms = [form for form in (self.start, self.other_start) if form is not None]
         if any(form.document.hash == approved for form in forms):
@@ -128,13 +123,7 @@ class ServerRow:
 
 @dataclass(frozen=True, slots=True)
 class NativeRow:
-    """What the configuration says of native tools.
-
-    Attributes:
-        launch: the same as what can be approved.
-        exposed: one of the files that another than the user could have written before now; empty for none.
-        options: what a command must be given to find it.
-    """
+    """The key `native`; `launch` is its approvable form, `exposed` and `options` as in `Rules` and `ServerRow`."""
 
     settings: NativeSettings
     scope: str
@@ -144,12 +133,12 @@ class NativeRow:
     id: str = NATIVE_ID
 
     def command(self, verb: str, *words: str) -> str:
-        """The `quarterdeck trust` command for it."""
+        """Return the `quarterdeck trust` command for it."""
         return trust_command(verb, self.id, *words, options=self.options)
 
 
 def trust_command(verb: str, server: str, *words: str, options: Iterable[str] = ()) -> str:
-    """The command line of `quarterdeck trust …` for one server; `options` let it find the server."""
+    """Return the `quarterdeck trust …` command line for one server; `options` let it find the server."""
     return shlex.join(["quarterdeck", "trust", verb, *([server] if server else []), *words, *options])
 
 

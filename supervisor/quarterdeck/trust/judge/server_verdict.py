@@ -31,15 +31,13 @@ class Admission(Enum):
 
 
 class ServerVerdict(Struct, frozen=True, eq=False):
-    """See the module.
+    """What is trusted of one server.
 
     Attributes:
-        row: the server's row.
-        launch_fault: why it is not started; None when it may be.
-        offer: what it may offer now, and what of it is held.
+        launch_fault: why it is not started; None if it may be.
         entry: what the ledger knows of it.
-        judged: the endpoint whose lists the offer is of; None before the first of this process.
-        is_judged: whether nothing that it listed waits to be judged.
+        judged: the endpoint whose lists the offer is from; None before the first of this process.
+        is_judged: whether none of its lists wait for a judgement.
     """
 
     row: ServerRow
@@ -65,12 +63,8 @@ class ServerVerdict(Struct, frozen=True, eq=False):
         return item_held(self.row, key, verdict) if verdict is not Verdict.ADMITTED else None
 
     def admits(self, wish: Wish, endpoint: ServerEndpointImpl | None, *, is_coming: bool) -> Admission | ProtocolFault:
-        """Whether a request may be made at this moment, or why not.
-
-        Args:
-            wish: what it is for.
-            endpoint: the server's, where that is ready.
-            is_coming: whether the server is being started, for the first time or again.
+        """Return whether a request may be made now, or why not; `endpoint` is the server's if ready, `is_coming` if
+        being started.
         """
         if self.launch_fault is not None:
             return self.launch_fault

@@ -68,14 +68,11 @@ class Judgement(msgspec.Struct, frozen=True):
 def judge_launch(
     row: ServerRow, entry: Entry, *, loosened: Sequence[str] = (), was_open: bool = False, today: str = ""
 ) -> Judgement:
-    """Whether a server may be started as it is configured now.  A lock does not matter: paths differ between machines.
+    """Judge whether a server may be started as configured now. A lock does not matter: paths differ between machines.
 
-    Args:
-        row: the server.
-        entry: what is known of it.
-        loosened: by what a row that came while a `serve` runs asks for more than before.
-        was_open: whether the launch that is approved was open, too: a row does not open itself.
-        today: the hash that the approved launch has in today's form; empty for the one that it was approved by.
+    `loosened` is what a row that came while a `serve` runs asks for beyond the previous one. `was_open` says that the
+    approved launch was open too: a row does not open itself. `today` is the approved launch's hash in today's form;
+    empty if unchanged.
     """
     item = entry.items.get(row.launch.key, Item())
     approved = today or item.approved
@@ -97,10 +94,9 @@ def judge_launch(
 
 
 def judge_native(row: NativeRow, entry: Entry, loosened: Sequence[str], *, is_live: bool) -> Judgement:
-    """Whether what the configuration says of native tools is used.
+    """Judge the configuration of native tools.
 
-    `loosened` tells by what it asks for more than what was approved last, or than the default; `is_live` that a `serve`
-    runs.
+    `loosened` lists what it asks for beyond the form approved last, or the default; `is_live` says that a `serve` runs.
     """
     item = entry.items.get(row.launch.key, Item())
     found: Authority | Verdict | None = Authority.NAMED
@@ -121,14 +117,11 @@ def judge_listing(
     said: object = None,
     unknown: Collection[Subject] = frozenset(),
 ) -> Judgement:
-    """Which of what a server lists may be offered.
+    """Judge which of a server's lists may be offered.
 
-    Args:
-        row: the server.
-        entry: what is known of it.
-        documents: its instructions, its capabilities, all that it lists; what is not among them is gone.
-        said: the capabilities that were approved last, as a JSON value: who says less needs no approval.
-        unknown: of what it has not answered yet: nothing is known to be gone.
+    `documents` are its instructions, its capabilities and all that it lists; others are gone, except of the `unknown`
+    subjects, which it has not answered yet. `said` are the capabilities approved last, as a JSON value: saying less
+    needs no approval.
     """
     judged: dict[Document, Authority | Verdict | None] = {}
     lock = row.rules.lock
@@ -156,7 +149,7 @@ _SEEN_WITH_SAID: Final = frozenset({Subject.CAPABILITIES, Subject.PROMPT, Subjec
 
 
 def _is_as_good(document: Document, item: Item, said: object) -> bool:
-    """Return whether another form's approval covers this form, by the canonical form or as one that says more."""
+    """Return whether another form's approval covers this one: same canonical form, or capabilities that say no more."""
     if item.unordered and document.unordered == item.unordered:
         return True
     return document.key == CAPABILITIES and item.by is not None and is_within(value_of(document.body), said)
@@ -190,7 +183,7 @@ def _unapproved(item: Item) -> Verdict:
 
 
 def _launch_authority(item: Item, rules: Rules, loosened: Sequence[str], *, was_open: bool) -> Authority | Verdict:
-    """Who approves a launch that is not approved yet; a verdict when a person has to."""
+    """Return who approves a new launch; a verdict if a person must."""
     match rules.standing:
         case Standing.PROJECT:
             return _unapproved(item)
@@ -210,7 +203,7 @@ def _launch_authority(item: Item, rules: Rules, loosened: Sequence[str], *, was_
 
 
 def _list_authority(rules: Rules, *, is_first: bool) -> Authority | None:
-    """Who approves a form that is not approved yet; None when a person has to."""
+    """Return who approves a new form; None if a person must."""
     if rules.mode is TrustMode.OPEN:
         return Authority.OPEN
     return Authority.BASELINE if rules.mode is TrustMode.BASELINE and is_first else None
@@ -223,9 +216,9 @@ def _judgement(
     *,
     unknown: Collection[Subject] | None = None,
 ) -> Judgement:
-    """What follows for each document from who approves it now, None where it is approved, or from why it is held.
+    """Make verdicts and events of who approves each document (None: it is approved), or why it is held.
 
-    `unknown` is None for what is no list; see `judge_listing`.
+    `unknown` is None for a launch; see `judge_listing`.
     """
     scope, server = row.scope, row.id
     events: list[LedgerEvent] = []
@@ -260,12 +253,12 @@ def _judgement(
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What a person decided about one thing.
+    """A person's decision about one thing.
 
     Attributes:
-        hash: of the form that is approved; empty to block every form.
-        body: the document, of a form that is not recorded yet: a launch that nothing started, or what a trial showed.
-        unordered: the hash of the canonical form, if every form that differs only in order is approved too; else empty.
+        hash: of the approved form; empty to block every form.
+        body: the document, if it is not recorded yet: a launch never started, or what a trial showed.
+        unordered: hash of the canonical form, if every order is approved too; else empty.
     """
 
     scope: str
@@ -288,11 +281,10 @@ class DecisionRecord(msgspec.Struct, frozen=True):
 
 
 def decide(book: Book, decisions: Iterable[Decision]) -> DecisionRecord:
-    """The record of these decisions, all or none.
+    """Return the record of these decisions, all or none.
 
     Raises:
-        StaleDecisionError: one approves a form that is not on offer, and does not bring it along: it was looked at
-            before the offer changed.
+        StaleDecisionError: one approves a form neither on offer nor brought along: it changed after it was looked at.
     """
     events: list[LedgerEvent] = []
     documents: dict[str, bytes] = {}

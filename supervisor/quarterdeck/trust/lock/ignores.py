@@ -27,8 +27,6 @@ from quarterdeck.trust.judge.documents import Document, value_of
 IGNORE_NAME: Final = "lock.ignore"
 
 MAX_IGNORE_BYTES: Final = 1024 * 1024
-"""A hand-written file."""
-
 MAX_LINES: Final = 1000
 """Each is tried on every tool."""
 
@@ -36,11 +34,7 @@ IGNORED: Final = "ignored"
 """Stands for the hash of what is ignored whole."""
 
 UNORDERED: Final = "unordered:"
-"""The prefix of a canonical form's hash."""
-
 ANY: Final = "*"
-"""The step to every member or element."""
-
 KINDS: Final = {
     "capabilities": Subject.CAPABILITIES,
     "instructions": Subject.INSTRUCTIONS,
@@ -83,11 +77,7 @@ class Ignores:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The lines of `text`.
-
-        Raises:
-            IgnoreError: a line says nothing that is understood, or there are too many.
-        """
+        """Parse the lines of `text`; raises `IgnoreError` for a line that is not understood, or for too many."""
         lines = []
         for number, line in enumerate(text.splitlines(), 1):
             if (line := line.strip()) and not line.startswith("#"):
@@ -101,10 +91,7 @@ class Ignores:
         return type(self)(tuple(line for line in self.lines if fnmatchcase(server, line.server)))
 
     def form_of(self, server: str, document: Document, *, unordered: bool = False) -> str:
-        """Return a document's hash in a lock, without the ignored parts.
-
-        With `unordered`, return the hash of its canonical form.
-        """
+        """Return a document's hash in a lock, without the ignored parts; with `unordered`, of its canonical form."""
         covering = [line for line in self.lines if line.covers(server, document)]
         if any(not line.place for line in covering):
             return IGNORED
@@ -142,7 +129,6 @@ def _line(number: int, line: str) -> Ignore:
 
 
 def _remove(value: object, place: Sequence[str]) -> None:
-    """Take what is at `place` out of `value`."""
     parents = [value]
     for step in place[:-1]:
         parents = [child for parent in parents for child in _children(parent, step)]
@@ -167,7 +153,7 @@ def _children(parent: object, step: str) -> Sequence[object]:
 
 
 def _index(step: str, of: Sequence[object]) -> int | None:
-    """The index that a step names, as RFC 6901 writes it; None when there is no such element."""
+    """Return the index that a step names (RFC 6901), or None if there is no such element."""
     if not step.isascii() or not step.isdigit() or (step[0] == "0" and step != "0") or len(step) > MAX_INDEX_DIGITS:
         return None
     return int(step) if int(step) < len(of) else None

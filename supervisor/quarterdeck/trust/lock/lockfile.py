@@ -44,7 +44,7 @@ LOCK_VERSION: Final = 2
 READABLE: Final = (1, LOCK_VERSION)
 
 MAX_LOCK_BYTES: Final = 32 * 1024 * 1024
-"""Two hundred thousand things with names of usual length."""
+"""Two hundred thousand entries with names of usual length."""
 
 HASH_DIGITS: Final = 64
 
@@ -54,11 +54,7 @@ _LISTS: Final = {
     "resources": Subject.RESOURCE,
     "templates": Subject.TEMPLATE,
 }
-"""What a server may list, by the member that holds it."""
-
 _ALONE: Final = {"capabilities": ItemKey(Subject.CAPABILITIES), "instructions": ItemKey(Subject.INSTRUCTIONS)}
-"""What it has one of."""
-
 _OF_VERSION_1: Final = frozenset({Subject.INSTRUCTIONS, Subject.TOOL})
 
 MAX_PACKAGE_CHARS: Final = 500
@@ -74,12 +70,7 @@ class LockError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LockedServer:
-    """What a lock says of one server.
-
-    Attributes:
-        forms: of its capabilities and instructions and what it lists; a hash, or `IGNORED`.
-        package: which package it was, where that was known.
-    """
+    """One server in a lock: each form a hash, or `IGNORED`; `package` is empty if unknown."""
 
     forms: Mapping[ItemKey, str]
     package: str = ""
@@ -134,7 +125,6 @@ class LockChange(StrEnum):
     ADDED = "added"
     MISSING = "missing"
     ABSENT = "absent"
-    """The whole server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +143,7 @@ def lock_of(
     packages: Mapping[str, str] = MappingProxyType({}),
     unordered: Mapping[str, Collection[ItemKey]] = MappingProxyType({}),
 ) -> DeckLock:
-    """Return the lock of these documents, by server, without the launches among them.
-
-    `unordered` has the documents that are locked in their canonical form.
-    """
+    """Return the lock of these documents, by server, without launches; those in `unordered` in their canonical form."""
     servers: dict[str, LockedServer] = {}
     for server in sorted(documents):
         own = ignores.of(server)
@@ -184,7 +171,7 @@ def drift(lock: DeckLock, present: Mapping[str, Iterable[Document]]) -> tuple[Dr
 
 
 def _is_left_out(key: ItemKey, form: str) -> bool:
-    """Whether it is of a kind of which a lock names none: another of it is no drift."""
+    """Return whether the lock names nothing of its kind: then another is no drift."""
     return form == IGNORED and key.subject in LISTED
 
 
@@ -203,10 +190,7 @@ def difference(old: DeckLock, new: DeckLock) -> tuple[Drift, ...]:
 
 
 def render(lock: DeckLock) -> str:
-    """The text of a lock: one line a thing, sorted, so that a version's difference shows what changed and nothing else.
-
-    ASCII alone: a name that hides characters shows them.
-    """
+    """Return the text of a lock: a sorted line a thing, for a small diff; ASCII alone shows hidden characters."""
     value = {
         "version": LOCK_VERSION,
         "ledger": {"count": lock.head.count, "hash": lock.head.hash},
@@ -216,11 +200,7 @@ def render(lock: DeckLock) -> str:
 
 
 def parse_lock(text: str, ignores: Ignores | None = None) -> DeckLock:
-    """The lock that `text` is.
-
-    Raises:
-        LockError: it is none; nothing is guessed.
-    """
+    """Parse a lock without guessing; raises `LockError`."""
     if any(line.startswith(CONFLICT_MARKS) for line in text.splitlines()):
         raise LockError("it holds a merge conflict: take either side, then rewrite it with quarterdeck lock")
     if len(text) > MAX_LOCK_BYTES:
@@ -293,7 +273,6 @@ def _object(
     optional: tuple[str, ...] = (),
     names_are_free: bool = False,
 ) -> JsonObject:
-    """The object that belongs at `place`, each member once."""
     if not isinstance(value, JsonObject):
         raise LockError(f"{place}: an object is expected here")
     if value.repeated:
@@ -334,9 +313,8 @@ class Draft:
     """A lock that can be written.
 
     Attributes:
-        partial: servers of which something is held or blocked; what of it was approved before is in the lock.
-        kept: configured servers that were never ready here: as in the old lock.
-        unknown: the same, and the old lock does not name them either.
+        partial: servers of which something is held or blocked; the lock has what was approved before.
+        kept: configured servers never ready here, as in the old lock; `unknown` ones are not even there.
     """
 
     lock: DeckLock
@@ -353,18 +331,12 @@ def draft_lock(
     old: DeckLock | None,
     home_of: Callable[[str], str] = lambda _: "",
 ) -> Draft:
-    """The lock of what is approved.
+    """Draft the lock of what is approved: `empty`, with its head and ignores, filled from the `configured` ids.
 
-    Args:
-        servers: the configured ones that the ledger knows.
-        configured: the ids of all.
-        read: finds documents.
-        empty: the new lock, with its head and ignores, and nothing in it.
-        old: what there was.
-        home_of: returns the private home of a server.
+    `servers` are the configured ones that the ledger knows, `old` the previous lock; `home_of` returns a server's home.
 
     Raises:
-        MissingDocumentError: a document is not to be found.
+        MissingDocumentError: a document cannot be found.
     """
     listed = [server for server in servers if any(matter.seen and is_locked(matter.key) for matter in server.matters)]
     lock = lock_of(

@@ -50,7 +50,7 @@ def plain(text: str) -> str:
 
 
 def compatible(text: str) -> str:
-    """`text` in normal form NFKC, its runs of combining marks cut to `MAX_MARKS`: they are sorted in quadratic time.
+    """Normalise to NFKC, with runs of combining marks cut to `MAX_MARKS`: sorting them takes quadratic time.
 
     Source: Unicode Standard Annex 15, Stream-Safe Text Format.
     """
@@ -116,7 +116,6 @@ LONG_BASE64_CHARS: Final = 160
 """Longer than any digest or key in hexadecimal or Base64, and than most identifiers."""
 
 _MAX_DECODED: Final = 20
-"""Runs of one text that are decoded."""
 
 
 def hidden_characters(text: str) -> list[int]:
@@ -167,7 +166,7 @@ def encoded(text: str) -> tuple[int, int] | None:
 
 
 def _belongs(text: str, place: int, character: str) -> bool:
-    """Whether what stands around a character asks for it."""
+    """Return whether the neighbours of a character ask for it."""
     before = text[place - 1] if place else ""
     after = text[place + 1] if place + 1 < len(text) else ""
     if character == "\ufeff":
@@ -188,7 +187,7 @@ def _belongs(text: str, place: int, character: str) -> bool:
 
 
 def _is_pictogram(character: str) -> bool:
-    """Whether it is a symbol, a modifier of one, or a variation selector, which ends one."""
+    """Return whether it is a symbol, a modifier of one, or a variation selector, which ends one."""
     if not character:
         return False
     return (
@@ -210,7 +209,7 @@ def _holds_words(run: str) -> bool:
 
 
 MAX_PIECES: Final = 20
-"""Of one kind in one text that are decoded."""
+"""Decoded pieces of one kind in one text."""
 
 WORDY: Final = 0.85
 """So much of a decoded piece are letters and blanks, when it holds words."""
@@ -297,7 +296,7 @@ def _from_escapes(run: str) -> str:
 
 
 def _spelt_out(run: str) -> Iterator[Reading]:
-    """Letters one by one: words where wider gaps part them, else looked through as one."""
+    """Read letters one by one: as words if wider gaps separate them, else as one."""
     words = [re.sub(r"[\W_]", "", word) for word in _WIDE.split(run)]
     if len(words) > 1 and max(map(len, words)) > 1:
         yield Reading(" ".join(words), is_certain=False)

@@ -16,11 +16,7 @@ _NO_ENTRY: Final = Entry()
 
 
 class BookNames:
-    """The names of the tools that a book has, and their index, both kept up to date with it.
-
-    Attributes:
-        index: see `NameIndex`.
-    """
+    """A book's tool names and their `index`, kept up to date."""
 
     def __init__(self) -> None:
         self.index = NameIndex()

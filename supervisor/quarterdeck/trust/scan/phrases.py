@@ -166,7 +166,6 @@ def _choices(text: str) -> Choices:
 
 
 def _match(each: Phrase, words: list[Word], place: int) -> int | None:
-    """The place of the phrase's last word when it starts at `place`."""
     places = {place}
     for gap, choices in each.rest:
         reached: set[int] = set()
@@ -184,13 +183,12 @@ def _match(each: Phrase, words: list[Word], place: int) -> int | None:
 
 
 class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The phrases of one language, by rule.
+    """The phrases of one language, by rule; `words` are choices that phrases name.
 
     Attributes:
-        words: choices that phrases name.
-        phrases: the phrases of a language that separates its words.
-        asking: the phrases of a parameter's description, which requests without a verb of request.
-        unparted: regular expressions for a language that does not separate its words.
+        phrases: of a language that separates its words.
+        asking: of a parameter's description, which requests without a verb of request.
+        unparted: regular expressions, for a language that does not separate its words.
     """
 
     words: dict[str, str]

@@ -20,14 +20,7 @@ MAX_EXCERPT_CHARS: Final = 160
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One place that a rule matches at.
-
-    Attributes:
-        rule: its id.
-        place: JSON pointer into the document, escaped; empty for all of it.
-        excerpt: of the text there, escaped and cut.
-        sentence: what is wrong, for people.
-    """
+    """A rule's match; `place` is a JSON pointer into the document, empty for all; `excerpt` is escaped and cut."""
 
     rule: str
     place: str
@@ -75,10 +68,10 @@ _MAX_SENTENCE_CHARS: Final = 240
 
 
 def scan_definition(kind: str, name: str, document: object, known: KnownNames = NO_NAMES) -> tuple[Finding, ...]:
-    """What is suspicious about a definition, the outer places first.
+    """Return the suspicious places of a definition, outer ones first.
 
     Args:
-        kind: what it is; a launch is read by people alone, so that only what they cannot see counts there.
+        kind: its subject; a launch is read by people alone, so that only hidden text counts there.
         name: the tool's own name; empty for the others.
         document: a JSON value.
         known: the names that it is held against.
@@ -118,7 +111,6 @@ def _name_matches(name: str, known: KnownNames) -> Iterator[RuleMatch]:
 
 
 def _text_matches(text: Text, known: KnownNames) -> Iterator[RuleMatch]:
-    """What the rules on texts find in one."""
     yield from _unseen(text.text)
     if (found := mixes_scripts(text.text)) is not None:
         yield RuleMatch("mixed-script", found[0])
@@ -143,7 +135,6 @@ def _text_matches(text: Text, known: KnownNames) -> Iterator[RuleMatch]:
 
 
 def _spoken(said: str, words: list[Word], *, is_asking: bool) -> Iterator[tuple[str, int, int]]:
-    """The rules on words that a text matches, and where."""
     yield from books().spoken.find(words)
     if is_asking:
         yield from books().asking.find(words)
@@ -154,7 +145,7 @@ def _spoken(said: str, words: list[Word], *, is_asking: bool) -> Iterator[tuple[
 
 
 def _behind(text: str, matched: Collection[str]) -> Iterator[RuleMatch]:
-    """What a text says in an encoding and not openly."""
+    """Yield what a text says in an encoding and not openly."""
     for reading in readings(text):
         if reading.is_certain:
             yield RuleMatch("encoded-text", reading.text)
@@ -167,14 +158,13 @@ def _behind(text: str, matched: Collection[str]) -> Iterator[RuleMatch]:
 
 
 def _is_greedy(name: str) -> bool:
-    """Whether a parameter's name asks for what the model was told."""
+    """Return whether a parameter's name asks for the conversation."""
     plain = name.lower().replace("-", "_")
     is_wrapped = plain.startswith("_") and plain.endswith("_")
     return plain.strip("_") in _GREEDY_NAMES or (is_wrapped and plain.strip("_") in _HIDDEN_NAMES)
 
 
 def _unseen(text: str) -> Iterator[RuleMatch]:
-    """Invisible characters."""
     places = disguises.hidden_characters(text)
     if places:
         words = disguises.hidden_words(text)
@@ -262,11 +252,10 @@ _ORDER_CHARS: Final = 100
 """How near to the name an order about it stands."""
 
 _MAX_MENTIONS: Final = 50
-"""Of one text that are looked at."""
 
 
 def _meddling(said: str, known: KnownNames) -> Iterator[RuleMatch]:
-    """Another server's tool, named in full or beside an order."""
+    """Yield another server's tool, named in full or next to an order."""
     for count, (name, start, end, is_qualified) in enumerate(known.mentions(said)):
         if count == _MAX_MENTIONS:
             return
@@ -277,7 +266,7 @@ def _meddling(said: str, known: KnownNames) -> Iterator[RuleMatch]:
 
 
 def _around(text: str, start: int, end: int) -> str:
-    """What matched, with a few words around it."""
+    """Return the match with a few words around it."""
     first, last = max(0, start - 16), max(end, start + 40) + 24
     # A word that would be cut is left out, up to what matched; one that is longer than any word is cut.
     if first and not text[first - 1].isspace():

@@ -26,8 +26,6 @@ _PLAIN_NAMES: Final = frozenset(
     unevaluatedItems unevaluatedProperties uniqueItems uri uriTemplate writeOnly _meta
     """.split()  # noqa: SIM905 - as words they are read, as a list they are not
 )
-"""Names of members that say nothing of their own."""
-
 
 _IMAGE: Final = re.compile(r"data:image/[\w.+-]{1,40};base64,[A-Za-z0-9+/]*={0,2}")
 """An image in place: no words, as long as nothing else is."""

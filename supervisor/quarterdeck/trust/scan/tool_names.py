@@ -1,6 +1,6 @@
-"""The names of all known tools, held against a server's own: what can be confused, and what should not be named.  Pure.
+"""Known tool names, held against a server's own: what can be confused, and what should not be named.  Pure.
 
-What the ledger has recorded counts, held tools too: which server answered first, or lists nothing, makes no difference.
+Everything recorded counts, held tools too: which server answered first, or lists nothing, makes no difference.
 """
 
 import re
@@ -19,8 +19,6 @@ MIN_MENTION_CHARS: Final = 6
 """Shorter names are words that any description may use, as `search` or `add`."""
 
 MAX_ALIKE: Final = 16
-"""Names of one shape that are told apart."""
-
 _NATIVE: Final = "the native tool"
 _INVISIBLE: Final = re.compile(f"[{INVISIBLE}]")
 _IDENTIFIER: Final = re.compile(r"[\w.-]{3,200}")
@@ -35,7 +33,6 @@ _SHAPES: Final = str.maketrans({"I": "l", "1": "l", "|": "l", "!": "l", "0": "o"
 
 
 NamesByServer = Mapping[ServerKey, tuple[str, ...]]
-"""The tools of each server, by its own names."""
 
 
 class NameOwner(NamedTuple):
@@ -47,14 +44,9 @@ class NameOwner(NamedTuple):
 
 
 class NameIndex:
-    """The names of all servers' tools, kept for all of them; `around` is what it says to one.
-
-    Attributes:
-        version: another one after each change.
-    """
+    """The names of all servers' tools; `around` gives the view of one server. `version` changes with each change."""
 
     def __init__(self, names: Mapping[str, Collection[str]] = MappingProxyType({})) -> None:
-        """Take the tools of each server, by its id."""
         self._names: dict[str, tuple[str, ...]] = {}
         self._owners: dict[str, dict[str, dict[str, NameOwner]]] = {}
         self._qualified: dict[str, set[str]] = {}
@@ -85,10 +77,7 @@ class NameIndex:
             self._names[server] = tuple(tools)
 
     def around(self, server: str, *, own: Collection[str], native: Collection[str] = ()) -> "KnownNames":
-        """The names that this server's definitions are held against: its own ones, native ones, and all others'.
-
-        It holds until the index changes.
-        """
+        """Return the names that this server's definitions are held against; valid until the index changes."""
         near: dict[str, list[NameOwner]] = {}
         for name in own:
             near.setdefault(skeleton(name), []).append(NameOwner(name, "another tool of the same server"))
@@ -116,7 +105,6 @@ _NOBODY: Final[frozenset[str]] = frozenset()
 
 
 def _owners(server: str, tools: Collection[str]) -> Iterator[NameOwner]:
-    """A server and its tools; nobody where it has none."""
     if tools:
         yield NameOwner(server, "the server")
     for name in tools:
@@ -141,15 +129,11 @@ def forms_of(server: str, name: str) -> Iterator[tuple[str, bool]]:
 
 @dataclass(frozen=True, slots=True)
 class KnownNames:
-    """Names that the definitions of one server are held against; made by `NameIndex.around`.
+    """Names that the definitions of one server are held against, made by `NameIndex.around`.
 
     Attributes:
-        own: names of the server's own tools.
-        native: names of native tools.
-        near: both, by what they look like.
+        near: its own and native tools' names, by what they look like.
         server: whose names in `index` do not count.
-        index: the names of all servers' tools.
-        version: of the index.
     """
 
     own: frozenset[str]
@@ -167,9 +151,7 @@ class KnownNames:
         native: Collection[str] = (),
         others: Mapping[str, Collection[str]] | None = None,
     ) -> "KnownNames":
-        """The names around a server: of its own tools and those of others, by each server's own names; `others` by
-        their ids.
-        """
+        """Return the names around a server, its own and by id those of `others`."""
         return NameIndex(others or {}).around("", own=own, native=native)
 
     def mistaken_for(self, name: str) -> NameOwner | None:
@@ -202,7 +184,7 @@ def identifiers(text: str) -> Iterator[tuple[re.Match[str], str]]:
 
 
 def _distinct(owners: Collection[NameOwner]) -> tuple[NameOwner, ...]:
-    """A few that stand for all: each is compared with every name of that shape, and a server may have thousands."""
+    """Return a few that stand for all: each is compared with every name of that shape, maybe thousands."""
     loose: dict[tuple[str, bool], NameOwner] = {}
     for owner in sorted(owners):
         loose.setdefault((_loosely(owner.name), owner.what == _NATIVE), owner)
@@ -230,15 +212,12 @@ def names_of_servers(names: NamesByServer) -> NameIndex:
 
 
 def names_around(names: NamesByServer, scope: str, server: str) -> KnownNames:
-    """The names that one server's definitions are held against.
-
-    A server of this id in another file is the same to a person, and its names do not count.
-    """
+    """Return the names that one server's definitions are held against; those of its id in another file do not count."""
     return names_of_servers(names).around(server, own=names.get(ServerKey(scope, server), ()))
 
 
 def skeleton(name: str) -> str:
-    """What `name` looks like: names with one skeleton cannot be told apart at a glance.
+    """Return what `name` looks like at a glance.
 
     Source: Unicode Technical Standard 39, section 4, with the shapes of ASCII added and case left out of account.
     """
@@ -264,4 +243,3 @@ def is_telling(name: str) -> bool:
 
 
 NO_NAMES: Final = KnownNames.of()
-"""A server that is alone."""

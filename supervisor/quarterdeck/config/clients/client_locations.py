@@ -18,11 +18,11 @@ _MAX_WINDOWS_USERS: Final = 64
 
 
 class UserDirectories(msgspec.Struct, frozen=True):
-    """What paths depend on.
+    """The directories and variables that paths depend on.
 
     Attributes:
-        windows_homes: users' profiles on the Windows around us, the likeliest first; none outside WSL.
-        distribution: our name for that Windows.
+        windows_homes: profiles of the Windows users around WSL, the likeliest first; empty outside WSL.
+        distribution: the name of this Linux in WSL.
     """
 
     home: Path
@@ -36,7 +36,7 @@ class UserDirectories(msgspec.Struct, frozen=True):
     def here(
         cls, environ: Mapping[str, str] | None = None, drives: Path = _WINDOWS_DRIVES, cwd: Path | None = None
     ) -> "UserDirectories":
-        """Those of this process, or of another directory."""
+        """Return those of this process, or of another working directory."""
         environ = os.environ if environ is None else environ
         home = Path(environ.get("HOME") or os.path.expanduser("~"))
         distribution = environ.get("WSL_DISTRO_NAME", "")
@@ -51,12 +51,12 @@ class UserDirectories(msgspec.Struct, frozen=True):
 
 
 class ClientLocation(msgspec.Struct, frozen=True):
-    """A file of a client's, and the keys that lead to its rows.
+    """A file of a client, and the keys that lead to its rows.
 
     Attributes:
-        folder: the project that they are for; None when they are the user's.
+        folder: the project of the rows; None for the user's own.
         is_across: its reader is a Windows program, and we are inside WSL.
-        is_present: the client is installed, as far as this file goes.
+        is_present: the client is installed, as far as this file tells.
     """
 
     client: Client
@@ -68,13 +68,13 @@ class ClientLocation(msgspec.Struct, frozen=True):
 
 
 def user_locations(client: Client, dirs: UserDirectories) -> list[ClientLocation]:
-    """Where the user's servers may be written to, present ones first, each in the order of the table."""
+    """Return where the user's servers may be written, present files first, each in the order of the table."""
     found = [location for place in client.places if not place.is_spare for location in _locations(client, place, dirs)]
     return sorted(_without_doubles(found), key=lambda location: not location.is_present)
 
 
 def sources(client: Client, dirs: UserDirectories) -> list[ClientLocation]:
-    """Where servers may be read from, as the client ranks them: an earlier one wins, the project's over the user's."""
+    """Return where servers may be read, as the client ranks them: an earlier one wins, a project's over the user's."""
     user = [location for place in client.places for location in _locations(client, place, dirs)]
     found: list[ClientLocation] = []
     if client.keeps_projects:
@@ -102,7 +102,7 @@ def _locations(client: Client, place: ClientFile, dirs: UserDirectories) -> Iter
 
 
 def _expand(template: str, home: Path, environ: Mapping[str, str]) -> list[Path]:
-    """The paths that a template of the table means; with a `*`, those whose directory exists."""
+    """Return the paths that a template of the table means; with a `*`, those whose directory exists."""
     head, _, rest = template.partition("/")
     if head.startswith("$"):
         value = environ.get(head[1:], "")
@@ -121,7 +121,7 @@ def _expand(template: str, home: Path, environ: Mapping[str, str]) -> list[Path]
 
 
 def _windows_homes(environ: Mapping[str, str], home: Path, drives: Path) -> Iterator[Path]:
-    """Profiles of Windows users; `USERPROFILE`, where it is passed on as a path of ours, names the one."""
+    """Yield profiles of Windows users; only that of `USERPROFILE`, where it is passed on as a Linux path."""
     named = environ.get("USERPROFILE", "")
     if os.path.isabs(named):
         yield Path(named)

@@ -16,7 +16,7 @@ from quarterdeck_protocol.names import MAX_SERVER_ID_CHARS, to_server_id
 from quarterdeck_protocol.plain_words import plain_words
 
 from .client_locations import ClientLocation
-from .documents import format_of, parse_as
+from .documents import editor_of
 from .known_clients import PROJECTS, Client
 from .row_conversion import UnsupportedRowError, convert_row
 from .user_file import UserFileError, read_user_file
@@ -24,25 +24,25 @@ from .user_file import UserFileError, read_user_file
 _ANY_FILE: Final = Client("file", "the file", (), (), has_comments=True)
 
 _ANY_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",), ("mcp_servers",))
-"""Where rows are in the files of clients that we do not know, tried in this order."""
+"""Where rows are in the files of unknown clients, tried in this order."""
 
 _IDENTITY: Final = ("command", "args", "url")
-"""Keys that decide whether two rows start the same server."""
+"""The keys that decide whether two rows start the same server."""
 
 
 class ImportFileError(Exception):
-    """A file cannot be used; it names the file and says why."""
+    """A file cannot be used; the message names it and says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundServer:
-    """A server that can be taken.
+    """A server that can be imported.
 
     Attributes:
-        name: as its file calls it.
-        id: as ours would.
-        notes: what a person should know.
-        inputs: names of secrets that have to be stored before it starts.
+        name: the name in its file.
+        id: the id in ours.
+        notes: remarks for the user.
+        inputs: names of secrets to store before it starts.
         location: where its row is.
     """
 
@@ -56,13 +56,13 @@ class FoundServer:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Where values stand that look like secrets: `env.API_KEY`."""
+        """The places of values that look like secrets: `env.API_KEY`."""
         return tuple(literal_secrets(self.row))
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedServer:
-    """A server that is not taken, and why."""
+    """A server that is not imported, and why."""
 
     name: str
     path: Path
@@ -71,10 +71,10 @@ class SkippedServer:
 
 @dataclass(slots=True)
 class FoundServers:
-    """What files have to offer.
+    """The servers of some files.
 
     Attributes:
-        read: the files that are there.
+        read: the files that exist.
         elsewhere: how many servers those files keep for other projects.
     """
 
@@ -85,19 +85,15 @@ class FoundServers:
 
 
 def locations_in_file(path: Path) -> list[ClientLocation]:
-    """Where rows may be in a file of any client."""
+    """Return where rows may be in a file of any client."""
     return [ClientLocation(_ANY_FILE, path, keys) for keys in _ANY_KEYS]
 
 
 def find_servers(locations: Sequence[ClientLocation], *, only: Collection[str] = ()) -> FoundServers:
-    """Return the servers in `locations`; of each name the first one, as the client starts no other.
+    """Return the servers in `locations`, which are in their precedence; of each name the first one, as the client
+    starts no other.
 
-    Args:
-        locations: in their precedence.
-        only: names or ids of the requested servers; empty for all.
-
-    Raises:
-        ImportFileError: a file cannot be read or parsed.
+    `only` has names or ids; empty for all.  Raises `ImportFileError` if a file cannot be read or parsed.
     """
     taken = FoundServers()
     documents: dict[Path, JsonObject] = {}
@@ -117,10 +113,7 @@ def find_servers(locations: Sequence[ClientLocation], *, only: Collection[str] =
 def name_apart(text: str, found: Iterable[FoundServer]) -> list[FoundServer]:
     """Give a second id (`fs-2` for `fs`) to each server whose id another server of our file has.
 
-    A server that our file starts already keeps its id there.
-
-    Raises:
-        DocumentError: the text is not a JSON object.
+    A server that our file starts already keeps its id there.  Raises `DocumentError` if the text is not a JSON object.
     """
     rows = _rows_by_id(parse(text, has_comments=True))
     named: list[FoundServer] = []
@@ -137,11 +130,9 @@ def name_apart(text: str, found: Iterable[FoundServer]) -> list[FoundServer]:
 
 
 def add_servers(text: str, found: Iterable[FoundServer]) -> tuple[str, list[FoundServer], list[SkippedServer]]:
-    """The text of our file with those servers in it whose ids are free; also which they are, and which are not.
+    """Return our file's text with the servers whose ids are free, these servers, and those left out.
 
-    Raises:
-        DocumentError: the text is no JSON object.
-        EditError: it cannot be changed.
+    Raises `DocumentError` if the text is not a JSON object, `EditError` if it cannot be changed.
     """
     document = parse(text, has_comments=True)
     first, second = SERVER_KEYS
@@ -193,7 +184,7 @@ def _differences(ours: object, theirs: Mapping[str, object], keys: Iterable[str]
 def _read(location: ClientLocation, taken: FoundServers) -> JsonObject:
     try:
         file = read_user_file(location.path)
-        document = parse_as(format_of(location.path), file.text, has_comments=location.client.has_comments)
+        document = editor_of(location.path, has_comments=location.client.has_comments).parse(file.text)
     except UserFileError as error:
         raise ImportFileError(str(error)) from error
     except DocumentError as error:
@@ -259,7 +250,7 @@ def _rows_by_id(document: JsonObject) -> dict[str, object]:
 
 
 def _count_elsewhere(document: JsonObject, here: Collection[str]) -> int:
-    """How many servers belong to projects that are not `here`."""
+    """Count the servers of projects that are not `here`."""
     projects = document.get(PROJECTS)
     rows = (
         project.get("mcpServers")

@@ -14,7 +14,7 @@ from .row_shapes import COMMON, RowShape
 _DESKTOP_FILE: Final = "claude_desktop_config.json"
 
 PROJECTS: Final = "projects"
-"""Where a client that keeps servers of single projects in the user's file has them, by the project's folder."""
+"""The key, by project folder, under which a client keeps servers of single projects in the user's file."""
 
 
 class System(StrEnum):
@@ -29,9 +29,9 @@ class ClientFile(msgspec.Struct, frozen=True):
     """One file that a client may read.
 
     Attributes:
-        path: of the file, see the module.
-        systems: where the client has it there.
-        marker: what exists where the client is installed; by default the file's directory.
+        path: a template, as the module describes.
+        systems: where the client has it.
+        marker: a path that exists where the client is installed; by default the file's directory.
         is_spare: read when servers are imported, never written to.
     """
 
@@ -45,11 +45,11 @@ class Client(msgspec.Struct, frozen=True):
     """A program that starts MCP servers.
 
     Attributes:
-        name: on our command line.
-        title: for people.
+        name: its name on our command line.
+        title: its name for people.
         keys: lead to the object in its files that holds a row for each server.
-        places: the user's files, the one to be preferred first.
-        project_files: the same in a project's folder.
+        places: the user's files, the preferred one first.
+        project_files: its files in a project's folder.
         has_comments: its files may hold comments and trailing commas.
         expands: it resolves `${…}`; else such a text means itself.
         shape: how it writes a row.
@@ -77,12 +77,12 @@ _WINDOWS: Final = (System.WINDOWS,)
 
 
 def _in_home(path: str) -> tuple[ClientFile, ...]:
-    """The same place in every home directory; with WSL the editor, and so its file, is on Windows."""
+    """Return a path in every home directory; with WSL the editor, and so its file, is on Windows."""
     return ClientFile(f"~/{path}", _WINDOWS), ClientFile(f"~/{path}")
 
 
 def _of_application(path: str, *, is_spare: bool = False) -> tuple[ClientFile, ...]:
-    """Where each system has applications keep what their user has set."""
+    """Return the settings folder of applications on each system."""
     return (
         ClientFile(f"~/Library/Application Support/{path}", _MACOS, is_spare=is_spare),
         ClientFile(f"$XDG_CONFIG_HOME/{path}", _LINUX, is_spare=is_spare),
@@ -92,12 +92,12 @@ def _of_application(path: str, *, is_spare: bool = False) -> tuple[ClientFile, .
 
 
 def _of_command(path: str) -> tuple[ClientFile, ...]:
-    """The same place in every home directory, of a program that runs inside WSL, too."""
+    """Return a path in every home directory, for a program that also runs inside WSL."""
     return ClientFile(f"~/{path}"), ClientFile(f"~/{path}", _WINDOWS)
 
 
 def _of_extension(path: str) -> tuple[ClientFile, ...]:
-    """Where VS Code keeps an extension's files; the server's, which runs inside WSL, first."""
+    """Return where VS Code keeps an extension's files, first the server's, which runs inside WSL."""
     stored = f"User/globalStorage/{path}"
     return ClientFile(f"~/.vscode-server/data/{stored}", _LINUX), *_of_application(f"Code/{stored}")
 
@@ -330,5 +330,5 @@ CLIENTS: Final = (
 
 
 def find_client(name: str) -> Client | None:
-    """The client of that name."""
+    """Return the client of that name."""
     return next((client for client in CLIENTS if client.name == name), None)

@@ -1,7 +1,6 @@
 """Convert rows of other clients' files to rows of ours.
 
-Keys are renamed, references that we know otherwise too, our own entry is refused.  Whether a row can be started is
-judged by whoever loads our file.
+Keys and known references are renamed, our own entry is refused.  Our loader judges whether a row can be started.
 """
 
 import json
@@ -19,10 +18,10 @@ from .link_entry import is_own
 from .row_shapes import COMMON, RowShape, common_row
 
 _LOCAL: Final = (KEYS_OF_KIND[StdioServerConfig] | COMMON_KEYS) - {"id"}
-"""Keys that mean something here for a server that is started."""
+"""The keys that mean something here for a server that is started."""
 
 _REMOTE: Final = (KEYS_OF_KIND[SseServerConfig] | KEYS_OF_KIND[StreamableHttpServerConfig] | COMMON_KEYS) - {"id"}
-"""The same for one that is dialled."""
+"""The keys that mean something here for a remote server."""
 
 _RENAMED: Final = {theirs: ours for theirs, ours in KEYS_INSTEAD.items() if ours in _LOCAL | _REMOTE}
 
@@ -31,7 +30,7 @@ _TOOL_LISTS: Final = {
 }
 
 _WORDLESS: Final = frozenset({"description", "httpUrl", "id", "name"})
-"""Keys that go without a word: they are taken otherwise, or change nothing."""
+"""Keys that are dropped without a note: they are used otherwise, or change nothing."""
 
 _INPUT: Final = re.compile(r"(?<!\$)\$\{input:([A-Za-z0-9_][A-Za-z0-9_-]{0,63})\}")
 
@@ -46,7 +45,7 @@ class UnsupportedRowError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ConvertedRow:
-    """A row for our file, and what a person should know about it.
+    """A row for our file, and remarks for the user.
 
     Attributes:
         inputs: names that the client asks a person for; here they are stored secrets.
@@ -65,17 +64,11 @@ def convert_row(
     is_across: bool = False,
     shape: RowShape = COMMON,
 ) -> ConvertedRow:
-    """The row as it would be written for us.
+    """Convert a parsed row of a client that writes rows in this `shape` to one of ours.
 
-    Args:
-        row: as it was parsed.
-        folder: of the project that it belongs to; None for the user's own.
-        expands: its client resolves `${…}`.
-        is_across: its client is a Windows program, and we are not.
-        shape: how its client writes rows.
-
-    Raises:
-        UnsupportedRowError: it describes no server, or ourselves.
+    `folder` is the row's project, None for the user's own; `expands`: the client resolves `${…}`; `is_across`: the
+    client is a Windows program, and we are not.  Raises `UnsupportedRowError` if the row describes no server, or
+    ourselves.
     """
     if not isinstance(row, Mapping):
         raise UnsupportedRowError("it is not an object")
@@ -110,7 +103,7 @@ def convert_row(
 
 
 def _escaped(value: object) -> Any:
-    """A client's row that means `${` as it is written, with what says so here."""
+    """Escape a client's row that means `${` literally, as our file has to say it."""
     match value:
         case str():
             return value.replace("${", "$${")
@@ -123,7 +116,7 @@ def _escaped(value: object) -> Any:
 
 
 def _is_policy(value: object) -> bool:
-    """Whether a row's `sandbox` is one of ours; other programs give the key other meanings."""
+    """Return whether a row's `sandbox` is one of ours; other programs give the key other meanings."""
     if not isinstance(value, Mapping) or not set(value) <= set(SandboxPolicy.model_fields):
         return False
     if "${" in json.dumps(value, default=str):
@@ -143,8 +136,6 @@ def _take_tool_lists(row: Mapping[str, object], kept: dict[str, object]) -> None
 
 
 class _Conversion:
-    """Texts of one row, on their way to our file."""
-
     def __init__(self, folder: PurePath | None) -> None:
         self._folder = folder
         self.inputs: list[str] = []

@@ -11,18 +11,18 @@ _KINDS: Final = {"local": "stdio", "remote": "http", "streamable_http": "http"}
 
 
 class RowShape(msgspec.Struct, frozen=True):
-    """The members of a row.
+    """The members of a client's row.
 
     Attributes:
         command: the program.
         args: its arguments; None where `command` is a list of them all.
         env: its variables.
-        marks: further members of a row that is started.
+        marks: further members of a row that starts a program.
         url: the address of a server over HTTP; None where the client takes none from its file.
-        headers: the way to the headers of requests.
+        headers: the keys that lead to the headers of requests.
         url_marks: further members of a row with an address.
         is_named: the row has its own name in `name`.
-        references: patterns of what the client replaces in texts, and what says the same here.
+        references: patterns of the client's references, and our replacement for each.
     """
 
     command: str = "command"
@@ -37,11 +37,11 @@ class RowShape(msgspec.Struct, frozen=True):
 
 
 COMMON: Final = RowShape()
-"""What most clients took over from Claude Desktop."""
+"""The shape that most clients took over from Claude Desktop."""
 
 
 def started_row(shape: RowShape, name: str, command: Sequence[str], env: Mapping[str, str]) -> dict[str, object]:
-    """A row for a client that starts us."""
+    """Return a row for a client that starts us."""
     row: dict[str, object] = ({"name": name} if shape.is_named else {}) | dict(shape.marks)
     if shape.args is None:
         row[shape.command] = list(command)
@@ -51,11 +51,7 @@ def started_row(shape: RowShape, name: str, command: Sequence[str], env: Mapping
 
 
 def dialled_row(shape: RowShape, name: str, url: str, token: str) -> dict[str, object]:
-    """A row for a client that reaches us over HTTP.
-
-    Raises:
-        ValueError: it takes no address from its file.
-    """
+    """Return a row for a client that reaches us over HTTP.  Raises `ValueError` if its file takes no address."""
     if shape.url is None:
         raise ValueError("it takes no address in its file")
     row: dict[str, object] = ({"name": name} if shape.is_named else {}) | dict(shape.url_marks) | {shape.url: url}
@@ -67,7 +63,7 @@ def dialled_row(shape: RowShape, name: str, url: str, token: str) -> dict[str, o
 
 
 def common_row(shape: RowShape, row: Mapping[str, object]) -> dict[str, object]:
-    """A client's row with the members that all others have, as far as it has them."""
+    """Return a client's row under the member names that most clients use."""
     found = dict(row)
     if shape.args is None and isinstance(words := found.get(shape.command), list) and words:
         found |= {"command": words[0], "args": words[1:]}
@@ -91,7 +87,7 @@ def common_row(shape: RowShape, row: Mapping[str, object]) -> dict[str, object]:
 
 
 def _take_variables(row: dict[str, object]) -> None:
-    """Names of variables and of stored secrets, which other clients list apart, as references."""
+    """Turn names of variables and stored secrets, which other clients list apart, into references."""
     headers, env = row.get("headers"), row.get("env")
     if isinstance(name := row.pop("bearer_token_env_var", None), str):
         headers = {**(headers if isinstance(headers, Mapping) else {}), "Authorization": f"Bearer ${{{name}}}"}

@@ -1,8 +1,8 @@
 """Find every value of a TOML text; add or remove one table and leave every other character where it is.
 
-The standard library reads the values, tomlkit writes a new table; places are found here, since a removal with tomlkit
-takes the comment along that stands above the table behind.  What comes out is parsed again and compared before anybody
-gets it.  A text may be a stranger's: its size and its depth are bounded.  Pure.
+The standard library reads the values, tomlkit writes a new table.  Positions are found here: tomlkit takes 10 s and
+more for 220 KB, and removes the comment above the next table too.  The result is parsed again and compared before it is
+returned.  A text may be untrusted: its size and its depth are bounded.  Pure.
 """
 
 import math
@@ -16,10 +16,10 @@ from quarterdeck.config.load.document import MAX_DEPTH, DocumentError, JsonObjec
 from quarterdeck.config.load.text_edit import EditError, outside, verified, with_member, without_member
 
 MAX_CHARS: Final = 1024 * 1024
-"""Settings of clients are some kilobytes."""
+"""Clients' settings have a few kilobytes."""
 
 _CHAIN: Final = re.compile(rf"(?<![\"'\w-])(?:[\"'\w-]++[ \t]*+\.[ \t]*+){{{MAX_DEPTH}}}")
-"""A dotted key of so many parts takes the reader time in their square."""
+"""A dotted key of too many parts: the reader's time grows with their square."""
 
 _STRING: Final = re.compile(
     r""""{3}(?:[^\\]|\\.)*?"{3,5}(?!")|'{3}.*?'{3,5}(?!')|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+\x27""", re.DOTALL
@@ -38,13 +38,13 @@ _BARE: Final = re.compile(r"[^,\]}#\r\n]*+")
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """A header or a key with its value.
+    """A header, or a key with its value.
 
     Attributes:
-        names: the whole way to it, from the top.
+        names: the whole path to it, from the top.
         start: of its line.
         end: of its line, the line end included.
-        values: the way to each value that holds no other, and its place.
+        values: the path to each scalar value, and its span.
     """
 
     names: tuple[str, ...]
@@ -55,11 +55,7 @@ class _Statement:
 
 
 def parse(text: str) -> JsonObject:
-    """The table that `text` is; dates are texts.
-
-    Raises:
-        DocumentError: it is none, or not one that settings need.
-    """
+    """Return the table of `text`; dates are texts.  Raises `DocumentError` if it is not TOML, or too large or deep."""
     if len(text) > MAX_CHARS:
         raise DocumentError(f"it is larger than {MAX_CHARS // 1024} KiB")
     if _CHAIN.search(text):
@@ -69,21 +65,18 @@ def parse(text: str) -> JsonObject:
     except tomllib.TOMLDecodeError as error:
         message = str(error)
         raise DocumentError(message[:1].lower() + message[1:]) from None
+    except DocumentError:
+        raise
     except (RecursionError, ValueError) as error:
-        if isinstance(error, DocumentError):
-            raise
         raise DocumentError("no TOML") from error
     assert isinstance(value, JsonObject)
     return value
 
 
 def scalars(text: str) -> Iterator[tuple[tuple[str, ...], object, int, int]]:
-    """Every value of a TOML text that holds no other: the names that lead to it, itself, its place.
+    """Yield every scalar value of a TOML text: the names that lead to it (an array's index is empty), itself, its span.
 
-    An array's place in the names is empty.
-
-    Raises:
-        DocumentError: as `parse`.
+    Raises `DocumentError` as `parse` does.
     """
     for statement in _statements(text):
         for names, start, end in statement.values:
@@ -92,17 +85,15 @@ def scalars(text: str) -> Iterator[tuple[tuple[str, ...], object, int, int]]:
 
 
 def comments(text: str) -> Iterator[re.Match[str]]:
-    """Every comment of a TOML text."""
+    """Return every comment of a TOML text."""
     spans = [(start, end) for statement in _statements(text) for _, start, end in statement.values]
     return outside(_COMMENT, text, spans)
 
 
 def set_member(text: str, path: Sequence[str], value: Mapping[str, object]) -> str:
-    """`text` with the table `value` at `path`, as its last one.
+    """Return `text` with the table `value` at `path`, as its last one.
 
-    Raises:
-        DocumentError: `text` is no TOML.
-        EditError: it has something at `path` that is not a table of its own.
+    Raises `DocumentError` if `text` is not TOML, `EditError` if `path` leads to anything but a table of its own.
     """
     expected = with_member(parse(text), path, dict(value))
     try:
@@ -117,11 +108,9 @@ def set_member(text: str, path: Sequence[str], value: Mapping[str, object]) -> s
 
 
 def remove_member(text: str, path: Sequence[str]) -> str:
-    """`text` without the table at `path`, and what is in it; comments above it stay.
+    """Return `text` without the table at `path` and its content; comments above it stay.
 
-    Raises:
-        DocumentError: `text` is no TOML.
-        EditError: there is none, or it is no table of its own.
+    Raises `DocumentError` if `text` is not TOML, `EditError` if there is no such table of its own.
     """
     expected = without_member(parse(text), path)
     try:
@@ -131,7 +120,7 @@ def remove_member(text: str, path: Sequence[str]) -> str:
 
 
 def _written(path: Sequence[str], value: Mapping[str, object]) -> str:
-    """The lines of a table, tables in it on one line."""
+    """Return the lines of a table, inner tables on one line each."""
     import tomlkit
 
     try:
@@ -150,11 +139,7 @@ def _written(path: Sequence[str], value: Mapping[str, object]) -> str:
 
 
 def _cut(text: str, path: Sequence[str]) -> str:
-    """`text` without the lines of a table and of those in it.
-
-    Raises:
-        LookupError: it has no such lines.
-    """
+    """Return `text` without a table and those in it.  Raises `LookupError` if there is no such table."""
     wanted, spans = tuple(path), list[tuple[int, int]]()
     is_inside = False
     for statement in _statements(text):
@@ -177,7 +162,7 @@ def _cut(text: str, path: Sequence[str]) -> str:
 
 
 def _with_blank_line(text: str, start: int) -> int:
-    """Where a table's lines begin, with one blank line above them."""
+    """Return where a table's lines begin, with one blank line above them."""
     above = text[:start]
     if above.endswith("\r\n\r\n") or above == "\r\n":
         return start - 2
@@ -185,11 +170,7 @@ def _with_blank_line(text: str, start: int) -> int:
 
 
 def _statements(text: str) -> Iterator[_Statement]:
-    """The headers and keys of a text, which is valid.
-
-    Raises:
-        DocumentError: as `parse`.
-    """
+    """Yield the headers and keys of a text.  Raises `DocumentError` as `parse` does."""
     parse(text)
     table: tuple[str, ...] = ()
     at = _skip(_GAP, text, 0)
@@ -211,7 +192,7 @@ def _statements(text: str) -> Iterator[_Statement]:
 
 
 def _key(text: str, at: int) -> tuple[tuple[str, ...], int]:
-    """A dotted key, and where it ends, blanks behind it included."""
+    """Return a dotted key and its end, including trailing blanks."""
     names: list[str] = []
     while True:
         at = _skip(_SPACE, text, at)
@@ -226,7 +207,7 @@ def _key(text: str, at: int) -> tuple[tuple[str, ...], int]:
 
 
 def _value(text: str, at: int, names: tuple[str, ...], values: list[tuple[tuple[str, ...], int, int]]) -> int:
-    """Where the value ends that begins there; values in it that hold no other are added to `values`."""
+    """Return the end of the value that begins at `at`, and add the scalars in it to `values`."""
     opening = text[at : at + 1]
     if opening in {"[", "{"}:
         closing = "]" if opening == "[" else "}"
@@ -260,7 +241,7 @@ def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _plain(value: object, depth: int = 0) -> object:
-    """A value of JSON's kinds."""
+    """Return a value in JSON's types."""
     if depth > MAX_DEPTH:
         raise DocumentError(f"nested deeper than {MAX_DEPTH} levels")
     match value:
@@ -284,5 +265,5 @@ def _without_empty(value: object) -> object:
 
 
 def _verified(text: str, expected: object) -> str:
-    """See `verified`; tables that are empty may be missing."""
+    """Verify a text as `verified` does; empty tables may be missing."""
     return verified(text, _without_empty(expected), lambda changed: _without_empty(parse(changed)))

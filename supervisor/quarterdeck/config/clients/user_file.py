@@ -1,6 +1,6 @@
 """Read a file that belongs to the user and another program, and replace it whole, with a copy beside it.
 
-What is kept: mode, owner, access list, byte order mark; a symbolic link, whose target is replaced.
+Kept are mode, owner, access list, byte order mark, and a symbolic link, whose target is replaced.
 """
 
 import os
@@ -19,7 +19,7 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 class UserFileError(Exception):
-    """The file cannot be read or written; the text names it, says why, and shows nothing of it."""
+    """The file cannot be read or written; the message names it and says why, without its content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class UserFile:
     """A file as it was read.
 
     Attributes:
-        path: as it was named; copies are put beside it.
+        path: its name as given; copies are put beside it.
         target: where it really is.
-        text: without the byte order mark, line ends as they are; empty when there is no file.
+        text: without the byte order mark, line ends unchanged; empty without a file.
         mark: the byte order mark, if it has one.
-        status: None when there is no file.
+        status: None without a file.
     """
 
     path: Path
@@ -42,10 +42,9 @@ class UserFile:
 
 
 def read_user_file(path: Path) -> UserFile:
-    """The file at `path`; that there is none is no error.
+    """Read the file at `path`, which need not exist.
 
-    Raises:
-        UserFileError: it cannot be read, is not a regular file, too large, or not UTF-8.
+    Raises `UserFileError` if it is unreadable, not a regular file, too large, or not UTF-8.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -58,19 +57,11 @@ def read_user_file(path: Path) -> UserFile:
 
 
 def write_user_file(file: UserFile, text: str, now: datetime, *, is_private: bool = False) -> Path | None:
-    """Let `file` hold `text`; a copy of what it held is kept beside it, readable by its owner only.
+    """Replace the content of `file`, and keep a copy of the old one beside it, readable by its owner only.
 
-    Args:
-        file: as it was read; must not have changed since.
-        text: of the new file.
-        now: names the copy.
-        is_private: make its mode 0600, and a missing directory's 0700.
-
-    Returns:
-        the copy's path; None when there was no file.
-
-    Raises:
-        UserFileError: it cannot be, and is as it was.
+    The file must not have changed since it was read; `now` names the copy.  With `is_private`, its mode becomes 0600,
+    and a missing directory's 0700.  Returns the copy's path, or None without a file.  Raises `UserFileError`, with the
+    file unchanged, if it cannot be written.
     """
     try:
         _check_unchanged(file)
@@ -83,7 +74,7 @@ def write_user_file(file: UserFile, text: str, now: datetime, *, is_private: boo
 
 
 def backups(path: Path) -> list[Path]:
-    """The copies that were kept beside `path`, the newest first."""
+    """Return the copies beside `path`, newest first."""
     prefix = f"{path.name}.quarterdeck-"
     try:
         names = [name for name in os.listdir(path.parent) if name.startswith(prefix) and name.endswith(".bak")]

@@ -1,8 +1,8 @@
-"""Read a YAML text: its values, and the place of each; change one member of it by ruamel.yaml's round trip.
+"""Read a YAML text, its values and their positions; change one member by ruamel.yaml's round trip.
 
-A text may be a stranger's: size, depth and what aliases stand for are bounded, tags are refused.  A round trip keeps
-comments, quotes and the order of keys; a comment that stands behind the member goes where the next one expects it.
-What comes out is parsed again and compared before anybody gets it, and no comment is lost.  Pure.
+A text may be untrusted: size, depth and the expansion of aliases are bounded, tags are refused.  A round trip keeps
+comments, quotes and the order of keys; a comment behind the member goes where the next one expects it.  The result is
+parsed again and compared before it is returned, and no comment is lost.  Pure.
 """
 
 import re
@@ -24,10 +24,10 @@ from quarterdeck.config.load.document import MAX_DEPTH, DocumentError, JsonObjec
 from quarterdeck.config.load.text_edit import EditError, outside, verified, with_member, without_member
 
 MAX_CHARS: Final = 256 * 1024
-"""The reader takes a second for 100 KiB; settings of clients are some kilobytes."""
+"""The reader takes a second for 100 KiB; clients' settings have a few kilobytes."""
 
 MAX_VALUES: Final = 100_000
-"""What aliases stand for is copied: ten lines of them can mean billions of values."""
+"""Aliases are expanded: ten lines of them can mean billions of values."""
 
 _SCALARS: Final[tuple[tuple[re.Pattern[str], Any], ...]] = (
     (re.compile(r"null|Null|NULL|~|"), lambda _: None),
@@ -38,7 +38,7 @@ _SCALARS: Final[tuple[tuple[re.Pattern[str], Any], ...]] = (
     (re.compile(r"0x[0-9a-fA-F]{1,300}"), lambda text: int(text, 0)),
     (re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"), float),
 )
-"""What a plain scalar means.  Source: YAML 1.2.2, 10.3.2 (core schema); infinities and NaN stay texts."""
+"""The meanings of a plain scalar.  Source: YAML 1.2.2, 10.3.2 (core schema); infinities and NaN stay texts."""
 
 _COMMENT: Final = re.compile(r"(?:^|(?<=[ \t]))#[^\r\n]*", re.MULTILINE)
 
@@ -50,10 +50,9 @@ _DASHED: Final = re.compile(r"^( *)[^\s#-][^\n]*:[ \t]*\n( *)-( +)", re.MULTILIN
 
 
 def parse(text: str) -> JsonObject:
-    """The mapping that `text` is, an empty one for an empty text.
+    """Return the mapping of `text`, empty for an empty text.
 
-    Raises:
-        DocumentError: it is none, or not one that settings need.
+    Raises `DocumentError` if it is no mapping, too large or deep, or uses tags, several documents or repeated keys.
     """
     root = _read(text)
     if root is None:
@@ -67,12 +66,10 @@ def parse(text: str) -> JsonObject:
 
 
 def scalars(text: str) -> Iterator[tuple[tuple[str, ...], object, int, int]]:
-    """Every value of a YAML text that holds no other: the names that lead to it, itself, its place.
+    """Yield every scalar value of a YAML text: the names that lead to it (a sequence's index is empty), itself, its
+    span.
 
-    A sequence's place in the names is empty.  What an alias stands for is found where it is written.
-
-    Raises:
-        DocumentError: as `parse`.
+    An alias's target is yielded where it is written.  Raises `DocumentError` as `parse` does.
     """
     root = _read(text)
     if root is not None:
@@ -80,13 +77,13 @@ def scalars(text: str) -> Iterator[tuple[tuple[str, ...], object, int, int]]:
 
 
 def comments(text: str) -> Iterator[re.Match[str]]:
-    """Every comment of a YAML text."""
+    """Return every comment of a YAML text."""
     spans = [(start, end) for _, _, start, end in scalars(text)]
     return outside(_COMMENT, text, spans)
 
 
 def _read(text: str) -> Node | None:
-    """The tree of a text's only document, aliases resolved to the node that they name; None when there is nothing."""
+    """Return the root node of the only document, aliases resolved; None for an empty text."""
     if len(text) > MAX_CHARS:
         raise DocumentError(f"it is larger than {MAX_CHARS // 1024} KiB")
     try:
@@ -106,7 +103,7 @@ def _read(text: str) -> Node | None:
 
 
 def _check(events: Iterable[Any]) -> None:
-    """See that a text is one document, not too deep, and without tags, before a tree is made of it."""
+    """Check, before a tree is built, that a text is one document without tags, and not too deep."""
     depth = documents = 0
     for event in events:
         match type(event).__name__:
@@ -125,7 +122,7 @@ def _check(events: Iterable[Any]) -> None:
 
 
 class _Values:
-    """What nodes mean, aliases followed, so many at most."""
+    """Values of nodes, aliases followed, bounded in number."""
 
     def __init__(self) -> None:
         self._left = MAX_VALUES
@@ -161,12 +158,11 @@ class _Values:
 
 
 def _scalar(node: Node) -> object:
-    """The value of a node that holds no other."""
     return _plain_value(node.value) if isinstance(node, ScalarNode) and node.style is None else node.value
 
 
 def _plain_value(text: str) -> object:
-    """What a scalar without quotes means: a text unless it is one of the core schema's other words."""
+    """Return the value of a scalar without quotes: text unless it matches the core schema."""
     for pattern, convert in _SCALARS:
         if pattern.fullmatch(text):
             return convert(text)
@@ -189,19 +185,10 @@ def _scalars(node: Node, names: tuple[str, ...], seen: set[int]) -> Iterator[tup
 
 
 def set_member(text: str, path: Sequence[str], value: object, *, is_item: bool = False) -> str:
-    """`text` with `value` at `path`: replaced where it is, else put last into its mapping, which is made if missing.
+    """Return `text` with `value` at `path`: replaced where it is, else last in its mapping, which is made if missing.
 
-    Where there is a sequence in its place, `value` is put among its items, for the one that has this `name`.
-
-    Args:
-        text: of the file.
-        path: leads to it.
-        value: a row.
-        is_item: make a sequence if there is nothing yet.
-
-    Raises:
-        DocumentError: `text` is no mapping.
-        EditError: something on the way is of another kind.
+    In a sequence, `value` replaces the item with this `name`, or is appended; `is_item` makes a sequence if there is
+    nothing yet.  Raises `DocumentError` if `text` is no mapping, `EditError` if a value on the way is of another kind.
     """
     old = parse(text)
     holder: object = old
@@ -213,11 +200,10 @@ def set_member(text: str, path: Sequence[str], value: object, *, is_item: bool =
 
 
 def remove_member(text: str, path: Sequence[str]) -> str:
-    """`text` without the member at `path`, which is there; of a sequence the item that has the last `name`.
+    """Return `text` without the member at `path`, or without the sequence's item with the last `name`.
 
-    Raises:
-        DocumentError: `text` is no mapping.
-        EditError: there is none, or something on the way is of another kind.
+    Raises `DocumentError` if `text` is no mapping, `EditError` if there is none, or a value on the way is of another
+    kind.
     """
     old = parse(text)
     return verified(_changed(text, partial(_remove, path=path)), without_member(old, path), parse)
@@ -268,7 +254,7 @@ def _put(document: Any, path: Sequence[str], value: object) -> None:
 
 
 def _place(holder: Any, key: Any, value: object) -> None:
-    """Put a member into its place, or last, and the comment that stands behind that behind it."""
+    """Put a member into its place, or last, and move the comment behind that behind it."""
     keys = _keys(holder)
     behind = _take_comment(holder, key if key in keys else keys[-1]) if keys else ""
     if key in keys or isinstance(holder, dict):
@@ -302,7 +288,7 @@ def _keys(holder: Any) -> list[Any]:
 
 
 def _key_in(holder: Any, name: str) -> Any:
-    """The key of a mapping, or the place of the item of a list with this `name`; that behind the last without one."""
+    """Return the key of a mapping, or the index of a list's item with this `name`; the length without one."""
     if isinstance(holder, dict):
         return name
     if not isinstance(holder, list):
@@ -314,7 +300,7 @@ def _key_in(holder: Any, name: str) -> Any:
 
 
 def _last(holder: Any, key: Any) -> tuple[Any, Any]:
-    """The holder and the key of the last value within a member; ruamel.yaml keeps the comment behind it there."""
+    """Return the holder and key of the last value within a member: ruamel.yaml keeps the comment behind it there."""
     while hasattr(holder[key], "fa") and holder[key] and not holder[key].fa.flow_style():
         holder = holder[key]
         key = _keys(holder)[-1]
@@ -322,7 +308,7 @@ def _last(holder: Any, key: Any) -> tuple[Any, Any]:
 
 
 def _take_comment(holder: Any, key: Any) -> str:
-    """Cut off the lines of comments behind a member; one in its own last line stays."""
+    """Cut off the comment lines behind a member; one in its own last line stays."""
     holder, key = _last(holder, key)
     slots, at = holder.ca.items.get(key), 2 if isinstance(holder, dict) else 0
     if not slots or slots[at] is None:
@@ -335,7 +321,7 @@ def _take_comment(holder: Any, key: Any) -> str:
 
 
 def _add_comment(holder: Any, key: Any, lines: str, *, inside: bool = True) -> None:
-    """Put lines of comments behind a member; with `inside` false behind its key, before what it holds."""
+    """Put comment lines behind a member; with `inside` false behind its key, before its content."""
     if not lines:
         return
     if inside:
@@ -347,7 +333,7 @@ def _add_comment(holder: Any, key: Any, lines: str, *, inside: bool = True) -> N
 
 
 def _styled(value: object) -> Any:
-    """A value as it is written: lists of texts on one line, a text quoted unless every reader takes it for one."""
+    """Return a value in its style: lists of texts on one line, a text quoted unless every reader takes it for one."""
     if isinstance(value, dict):
         return CommentedMap({_styled(key): _styled(member) for key, member in value.items()})
     if isinstance(value, list):

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from quarterdeck.config.clients.client_locations import ClientLocation, UserDirectories
-from quarterdeck.config.clients.documents import format_of, parse_as
+from quarterdeck.config.clients.documents import editor_of
 from quarterdeck.config.clients.import_servers import find_servers
 from quarterdeck.config.clients.known_clients import Client, System, find_client
 from quarterdeck.config.clients.link_entry import (
@@ -280,7 +280,7 @@ def place(tmp_path: Path, name: str) -> ClientLocation:
 
 def rows(location: ClientLocation) -> Mapping[str, object]:
     """What its file has, by name."""
-    document = parse_as(format_of(location.path), location.path.read_text(), has_comments=True)
+    document = editor_of(location.path).parse(location.path.read_text())
     found = document[location.keys[0]]
     return {row["name"]: row for row in found} if isinstance(found, list) else found  # type: ignore[return-value]
 

@@ -9,7 +9,7 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck.config.clients.documents import Format, mask_as
+from quarterdeck.config.clients.documents import editor_of
 from quarterdeck.config.clients.toml_text import MAX_CHARS, comments, parse, remove_member, scalars, set_member
 from quarterdeck.config.load.document import DocumentError
 from quarterdeck.config.load.text_edit import EditError
@@ -115,13 +115,13 @@ lines\"\"\" }
 http_headers.X = "secret"
 url = "https://h/#top"  # api_key: sk-abcdef1234567890abcd
 """
-    shown = mask_as(Format.TOML, text)
+    shown = editor_of("config.toml").mask(text)
     assert not any(word in shown for word in ("sk-", "hunter2x", "value#1", "lines", '"secret"'))
     assert all(word in shown for word in ("# plain", '"b"', "https://h/", "# c"))
     first, *between, last = (found[0] for found in comments(text))
     assert (first, between) == ("# api_key: sk-1234567890abcdef1234", ["# plain", "# c"])
     assert last == "# api_key: sk-abcdef1234567890abcd", "a value with such a character stands before it"
-    assert "sk-" not in mask_as(Format.TOML, "a = sk-1234")
+    assert "sk-" not in editor_of("config.toml").mask("a = sk-1234")
 
 
 def test_values_that_json_has_not_are_texts() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from quarterdeck.config.clients.documents import Format, mask_as
+from quarterdeck.config.clients.documents import editor_of
 from quarterdeck.config.clients.yaml_text import MAX_CHARS, comments, parse, remove_member, set_member
 from quarterdeck.config.load.document import DocumentError
 from quarterdeck.config.load.text_edit import EditError
@@ -215,10 +215,10 @@ a:  # plain
       lines
   url: "https://h/ #top"  # api_key: sk-abcdef1234567890abcd
 """
-    shown = mask_as(Format.YAML, text)
+    shown = editor_of("config.yaml").mask(text)
     assert not any(word in shown for word in ("sk-", "hunter2x", "value#1", "two", "lines"))
     assert all(word in shown for word in ("# plain", "b # no", "https://h/"))
     first, *between, last = (found[0] for found in comments(text))
     assert (first, between) == ("# api_key: sk-1234567890abcdef1234", ["# plain"])
     assert last == "# api_key: sk-abcdef1234567890abcd", "a value with such a character stands before it"
-    assert "sk-" not in mask_as(Format.YAML, "a: [sk-1234")
+    assert "sk-" not in editor_of("config.yaml").mask("a: [sk-1234")

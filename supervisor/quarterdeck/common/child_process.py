@@ -1,7 +1,6 @@
-"""Start a helper process of ours that answers one question and ends: an isolated interpreter, killed when we end.
+"""Start a helper process that answers one question: an isolated interpreter, killed when we end or memory runs out.
 
-It parses an untrusted page, or asks the user's keyring; stopped or hanging, it would outlive a `serve` that was killed.
-When memory runs out it is killed before we are.
+It parses an untrusted page, or asks the user's keyring; if it hung, it would outlive a killed `serve`.
 """
 
 import importlib.util
@@ -40,9 +39,9 @@ class Helper:
 
     Attributes:
         code: what it runs.
-        packages: what that imports, found wherever they are installed.
-        environment: all that it gets; None for ours.
-        is_apart: whether it has a session of its own: no terminal, and no part in signals to our process group.
+        packages: that the code imports, found wherever they are installed.
+        environment: its whole environment; None for ours.
+        is_apart: whether it has its own session: no terminal, and no signals to our process group.
     """
 
     code: str
@@ -58,11 +57,9 @@ class Helper:
         return [sys.executable, "-I", "-c", _TIE + self.code, str(os.getpid()), *folders]
 
     def ask(self, question: bytes, deadline_s: float) -> tuple[int, bytes]:
-        """Its exit status, and what it answered.  Blocking.
+        """Return its exit status and its answer. Blocking.
 
-        Raises:
-            TimeoutError: it did not end in time, and was killed.
-            OSError: it cannot be started.
+        Raise TimeoutError if it did not end in time and was killed, OSError if it cannot be started.
         """
         try:
             done = subprocess.run(

@@ -1,7 +1,6 @@
-"""Change files whole or not at all: replace one, make a directory, remove a tree.  Blocking.
+"""Change files whole or not at all: replace one, make a directory, remove a tree. Blocking.
 
-What takes a descriptor of the directory follows no link and looks at no path: whether the directory may be changed is
-for the caller to know.
+Functions that take a directory's descriptor follow no link and look at no path; the caller has judged the directory.
 """
 
 import errno
@@ -47,22 +46,19 @@ def replacing(
     must_be_new: bool = False,
     is_kept: bool = True,
 ) -> Iterator[BinaryIO]:
-    """A file to write, which takes the name `path` when the block ends; if that raises, all is as it was.
+    """Yield a file that takes the name `path` when the block ends; if that raises, nothing changes.
 
-    The file is called by its draft's name until then (`file.name`).
+    The file has its draft's name until then (`file.name`). Raise FileExistsError if there is a file and `must_be_new`,
+    OSError if it cannot be written.
 
     Args:
-        path: of the file; a link there is replaced itself.
+        path: of the file; a link there is itself replaced.
         dir_fd: where a relative path starts; the working directory by default.
-        mode: of the file, less what the process's umask takes away.
-        is_locked: nobody else writes this file now: drafts share one name, so that interrupted ones do not pile up.
-            It lies in a directory of ours, which has to keep the name, too.
-        must_be_new: leave a file that is there already.
-        is_kept: whether it is on the disk when the block has ended; false for what no restart of the machine survives.
-
-    Raises:
-        FileExistsError: there is a file, and `must_be_new`.
-        OSError: it cannot be written.
+        mode: of the file, less the process's umask.
+        is_locked: no other process writes this file now: drafts share one name, so that interrupted ones do not pile
+            up. It lies in a directory of ours, whose names are synced, too.
+        must_be_new: leave an existing file.
+        is_kept: whether it is synced to disk; false for what no restart of the machine survives.
     """
     folder, name = os.path.split(os.fspath(path))
     draft = os.path.join(folder, f".{name}.new" if is_locked else f"{DRAFT_PREFIX}{secrets.token_hex(8)}")
@@ -97,7 +93,6 @@ def replacing(
 
 
 def _take_name(draft: str, path: str | os.PathLike[str], dir_fd: int | None) -> None:
-    """Give the draft the name `path`, if that is free."""
     try:
         os.link(draft, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     except OSError as error:
@@ -114,22 +109,13 @@ def _take_name(draft: str, path: str | os.PathLike[str], dir_fd: int | None) -> 
 def replace_file(
     path: Path, data: bytes, *, is_locked: bool = False, must_be_new: bool = False, is_kept: bool = True
 ) -> None:
-    """Write a file that its owner alone may read; see `replacing`.
-
-    Raises:
-        FileExistsError: there is a file, and `must_be_new`.
-        OSError: it cannot be written; what was there is still there.
-    """
+    """Write a file that only its owner may read; see `replacing`, also for the errors."""
     with replacing(path, is_locked=is_locked, must_be_new=must_be_new, is_kept=is_kept) as file:
         file.write(data)
 
 
 def sync_directory(path: str | os.PathLike[str], *, dir_fd: int | None = None) -> None:
-    """Bring the names in a directory to the disk.
-
-    Raises:
-        OSError: that failed.
-    """
+    """Sync a directory's names to disk. Raise OSError if that fails."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
     try:
         os.fsync(fd)
@@ -140,17 +126,16 @@ def sync_directory(path: str | os.PathLike[str], *, dir_fd: int | None = None) -
 def replace_entry(
     directory: int, name: str, data: bytes, previous: os.stat_result | None, thing: int | None = None
 ) -> None:
-    """Put a file with `data` at `name`, whole and on disk, or leave all as it was.
+    """Put a file with `data` at `name` in the open `directory`, whole and on disk, or change nothing.
+
+    Raise OSError if that fails, or the owner cannot be kept.
 
     Args:
-        directory: descriptor of the directory.
+        directory: its descriptor.
         name: in it.
-        data: what it is to hold.
-        previous: of the file that is replaced, whose mode and owner the new one gets; None for a file of its own.
-        thing: a descriptor of that file, whose access list and attributes the new one gets, if it is given.
-
-    Raises:
-        OSError: it cannot be, or the owner cannot be kept.
+        data: the content.
+        previous: of the replaced file, whose mode and owner the new one gets; None for a new file.
+        thing: a descriptor of that file, whose access list and attributes the new one gets, if given.
     """
     with replacing(name, dir_fd=directory, mode=0o666 if previous is None else 0o600) as file:
         file.write(data)
@@ -164,11 +149,7 @@ def replace_entry(
 
 
 def make_directory(directory: int, name: str) -> None:
-    """Make a directory.
-
-    Raises:
-        OSError: it cannot be, or something has that name.
-    """
+    """Make a directory. Raise OSError if that fails, or the name is taken."""
     os.mkdir(name, dir_fd=directory)
     if os.geteuid() == 0:
         with suppress(FileNotFoundError, NotADirectoryError), _opened(directory, name) as fd:
@@ -178,12 +159,8 @@ def make_directory(directory: int, name: str) -> None:
 
 
 def remove_directory(directory: int, name: str, thing: int, check: Check) -> None:
-    """Remove all that is in the directory `thing`, a descriptor, and then `name`, which is its name.
-
-    What cannot be removed ends it; what was removed by then is gone.
-
-    Raises:
-        OSError: it cannot be, or is too deep.
+    """Remove everything in the open directory `thing`, then its `name`. Raise OSError at the first entry that cannot be
+    removed, or if the tree is too deep; entries removed by then are gone.
     """
     with _opened(thing, ".") as fd:
         _empty(fd, 1, check)
@@ -261,5 +238,5 @@ if sys.platform == "linux":
 
 
 def _is_users(name: str) -> bool:
-    """Whether a file's owner decides on this attribute; the others are the system's, such as capabilities."""
+    """Return whether a file's owner controls this attribute; the others, such as capabilities, are the system's."""
     return name.startswith("user.") or name == _ACCESS_LIST

@@ -1,7 +1,4 @@
-"""Where the daemon is wished to listen on HTTP: by the user's own file, or by a command.  Pure.
-
-A door imports it with the daemon's messages, so that it imports nothing but what those do.
-"""
+"""Where the daemon is requested to listen on HTTP. Pure; a door imports it, so it imports nothing else."""
 
 import msgspec
 
@@ -10,9 +7,9 @@ class HttpWish(msgspec.Struct, frozen=True):
     """Where the daemon is to listen on HTTP.
 
     Attributes:
-        address: as in `HOST:PORT`; what is left out is the default.
+        address: as in `HOST:PORT`; omitted parts have their defaults.
         allow_remote: whether other machines may reach it.
-        allow_hosts: further names by which it may be called.
+        allow_hosts: further names that clients may use for it.
     """
 
     address: str = ""

@@ -1,8 +1,7 @@
 """Import modules while an event loop runs, one at a time in the whole process.
 
-Two threads that import at once can each wait for a module that the other one imports: packages such as `mcp` have
-circular imports.  Python ends one of the two with `_DeadlockError`.  So every import in a thread goes through here.  So
-does a late import on the loop's own thread that may meet one.
+Packages such as `mcp` have circular imports: two threads that import at once can each wait for the other's module, and
+Python ends one with `_DeadlockError`. So all imports in threads, and late ones on the loop's thread, pass here.
 """
 
 import asyncio

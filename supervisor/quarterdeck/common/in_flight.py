@@ -1,7 +1,7 @@
-"""Decide how much each client may have open at a time, where many clients share one bound.  Pure.
+"""Decide how much each client may have open at a time, where many clients share one bound. Pure.
 
-A client's key begins with its principal: a token or a door.  A slash and one of its sessions may follow.  A principal
-can open many sessions, so principals share the bound, and each one's sessions share its part.
+A client's key begins with its principal: a token or a door. A slash and one of its sessions may follow. A principal can
+open many sessions, so principals share the bound, and each one's sessions share its part.
 """
 
 from collections import Counter
@@ -25,13 +25,12 @@ def client_with_most(have: Mapping[str, Sized]) -> str:
 class Shares:
     """The amounts of one thing that clients have, and their shares of the common bound.
 
-    Beyond the common bound, a principal with less than an equal share may still have more.  So may a session with less
-    than an equal part of its token's share.  So a token that fills the bound, through any number of sessions, does not
-    shut out others.
+    Beyond the common bound, a principal with less than an equal share may still have more; so may a session with less
+    than an equal part of its token's share. So a token that fills the bound, through any number of sessions, shuts out
+    no other.
     """
 
     def __init__(self, together: int) -> None:
-        """Begin with no amounts; shares count once the sum exceeds `together`."""
         self.together: Final = together
         self.total = 0
         self._of: Counter[str] = Counter()
@@ -90,12 +89,8 @@ class InFlight:
     """The number of requests in progress by client, with a bound for each client and shares of a common bound."""
 
     def __init__(self, each: int, together: int, words: str = "under way") -> None:
-        """Begin with no requests.
-
-        Args:
-            each: the bound of one session, or of a token without sessions.
-            together: the common bound of all clients, before shares count.
-            words: the words for these requests in a refusal.
+        """Begin with no requests; at most `each` for one session or a token without sessions, and `together` for all
+        clients before shares count. `words` name these requests in a refusal.
         """
         self._each = each
         self._words = words

@@ -1,7 +1,7 @@
-"""Who is at the other end of a Unix socket, and the key file beside it.
+"""Identify the peer of a Unix socket, and keep the key file next to it. Blocking.
 
-The socket and the key are their user's alone (0600).  A confined program that reaches the socket, as with a grant of
-sockets, runs as the same user: it cannot read the key.  Blocking.
+The socket and the key are their user's alone (0600). A confined program that reaches the socket, as with a grant of
+sockets, runs as the same user, but cannot read the key.
 """
 
 import os
@@ -43,11 +43,7 @@ def peer_of(connection: socket.socket) -> Peer:
 
 
 def make_key(path: Path) -> str:
-    """A new key, which is the one line of the file at `path`, 0600, from here on.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write a new key as the one line of the file at `path`, 0600. Raise OSError if it cannot be written."""
     key = secrets.token_hex(32)
     replace_file(path, key.encode() + b"\n", is_kept=False)
     return key

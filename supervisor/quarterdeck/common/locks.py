@@ -25,19 +25,11 @@ POLL_S: Final = 0.01
 
 
 def make_locked_directory(path: Path, fill: Callable[[Path], None] = lambda _: None) -> int:
-    """Make the directory `path`, 0700, with a `LOCK_NAME` in it that this process holds.
+    """Make the directory `path`, 0700, with a `LOCK_NAME` in it that this process holds. Return the lock's descriptor,
+    which child processes do not inherit; closing it unlocks. Raise OSError if it cannot be made.
 
-    It is made and locked under a hidden name first, so that nobody ever sees one that is not locked.
-
-    Args:
-        path: of the directory.
-        fill: puts into it, by its hidden path, what must be there from the beginning.
-
-    Returns:
-        the lock's descriptor, which programs that we start do not inherit; closing it lets go.
-
-    Raises:
-        OSError: it cannot be made.
+    It is made, locked, and filled by `fill` under a hidden name first, so that it is never visible unlocked or half
+    made.
     """
     staging = path.with_name(f".{path.name}")
     staging.mkdir(mode=0o700)
@@ -64,13 +56,9 @@ def is_abandoned(path: Path) -> bool:
 
 
 def tell(path: Path, said: bytes) -> int:
-    """Say something of this process in the file at `path`, which it holds before the file gets its name.
-
-    Returns:
-        the lock's descriptor, which programs that we start do not inherit; what is said counts until it is closed.
-
-    Raises:
-        OSError: what was said before still is.
+    """Write `said` of this process to the file at `path`, which is locked before it gets its name. Return the lock's
+    descriptor, which child processes do not inherit; the words count until it is closed. Raise OSError and leave the
+    old words if that fails.
     """
     draft = path.with_name(f".{path.name}.new")  # of one name, so that what a killed process left is taken away
     with suppress(FileNotFoundError):
@@ -129,10 +117,9 @@ def unless_held(path: Path, operation: int = fcntl.LOCK_EX) -> Iterator[bool]:
 def acquire(
     fd: int, wait_s: float = 0.0, *, operation: int = fcntl.LOCK_EX, given_up: threading.Event | None = None
 ) -> bool:
-    """Lock what is open; whether that was possible within `wait_s`, and before `given_up` was set.
+    """Lock an open file. Return whether that was possible within `wait_s`, and before `given_up` was set.
 
-    Raises:
-        OSError: it cannot be locked at all.
+    Raise OSError if it cannot be locked at all.
     """
     given_up, deadline = given_up or threading.Event(), time.monotonic() + wait_s
     while True:
@@ -147,11 +134,8 @@ def acquire(
 
 @contextmanager
 def holding_directory(path: Path, wait_s: float) -> Iterator[None]:
-    """Be the only one inside the block who changes files of this directory, of those who ask here.
-
-    Raises:
-        TimeoutError: another is at it for longer than `wait_s`.
-        OSError: the directory cannot be locked.
+    """Hold a lock for changing files of this directory inside the block. Raise TimeoutError if another process holds it
+    for longer than `wait_s`, OSError if the directory cannot be locked.
     """
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

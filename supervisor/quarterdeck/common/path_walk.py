@@ -212,11 +212,7 @@ def _text_of(link: int, directory: int, name: str) -> str:
 
 
 def open_file(spot: FoundPath) -> int:
-    """The very file that was looked at, for reading.
-
-    Raises:
-        OSError: it is not a regular file, or may not be read.
-    """
+    """Open the very file that was looked at, for reading. Raise OSError if it is not a regular file, or unreadable."""
     thing, status = spot.held()
     if spot.is_directory:
         raise fault(errno.EISDIR)
@@ -242,10 +238,6 @@ def may_write(spot: FoundPath) -> bool:
 
 
 def open_directory(spot: FoundPath) -> int:
-    """The very directory that was looked at, for listing.
-
-    Raises:
-        OSError: it is none, or may not be listed.
-    """
+    """Open the very directory that was looked at, for listing. Raise OSError if it is none, or unreadable."""
     thing, _ = spot.held()
     return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=thing)

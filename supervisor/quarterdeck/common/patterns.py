@@ -91,7 +91,7 @@ def may_fit_longer(beginning: str, pattern: str) -> bool:
 
 
 def _behind_stars(parts: Sequence[str], places: set[int]) -> set[int]:
-    """These places, and those behind the stars there: a star may stand for nothing."""
+    """Return these places, and those behind stars there: a star may stand for nothing."""
     found = set(places)
     for place in places:
         behind = place

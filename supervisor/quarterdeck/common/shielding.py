@@ -1,7 +1,7 @@
-"""Cancellation: by a token, not before work has come to its end, as an order to end, or with a thread left behind.
+"""Cancellation: by a token, only after work has ended, as an order to end, or leaving a thread behind.
 
-An anyio shield keeps anyio's own cancellation away, and no other: `Task.cancel()`, `asyncio.timeout` and a signal that
-ends the process pass it.  A thread cannot be called off at all.
+An anyio shield stops only anyio's own cancellation: `Task.cancel()`, `asyncio.timeout` and a signal that ends the
+process pass it. A thread cannot be cancelled at all.
 """
 
 import asyncio
@@ -55,9 +55,8 @@ async def cancelled(*tasks: "asyncio.Task[Any]") -> None:
 
 
 async def told_to_end(work: Callable[[], Coroutine[Any, Any, T]], end: Callable[[], object]) -> T:
-    """Await `work()`, in a task of its own; a cancellation calls `end`, and takes effect once the work has returned.
-
-    `end` is called when it has returned by itself, too.
+    """Await `work()` in its own task; a cancellation calls `end`, and takes effect once the work has returned. `end` is
+    also called when the work has returned by itself.
     """
     owner = asyncio.ensure_future(work())
     try:
@@ -85,10 +84,10 @@ async def made_in_thread(make: Callable[[], T], undo: Callable[[T], object]) -> 
 
 
 async def in_counted_thread(places: anyio.CapacityLimiter, work: Callable[[], T]) -> T:
-    """What blocking `work` returns; its thread keeps one of `places` until it has ended.
+    """Return the result of blocking `work`, whose thread keeps one of `places` until it has ended.
 
-    Cancellation returns at once, and leaves the thread behind.  anyio's own limiter counts those who wait: a cancelled
-    call would give its place to the next while its thread goes on.
+    Cancellation returns at once, and leaves the thread behind. anyio's own limiter counts the waiters: a cancelled call
+    would give its place to the next while its thread goes on.
     """
     loop = asyncio.get_running_loop()
     place = object()

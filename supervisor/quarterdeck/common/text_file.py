@@ -1,8 +1,7 @@
-"""Read a small text file that a user named: bounded, never blocking, UTF-8; and tell who else may change it.
+"""Read a small text file that a user named: bounded, never blocking, UTF-8; and tell who else may change it. Blocking.
 
-Above: readers of what is the user's own word.  A path is another's word when its file, a directory that leads to it,
-or a link on the way may be changed by another; where the sticky bit is set (`/tmp`) others may add, but not replace.
-What the text means is not known here.  Blocking.
+A path is another user's word if that user may change its file, a directory that leads to it, or a link on the way; with
+the sticky bit set (`/tmp`) others may add, but not replace.
 """
 
 import os
@@ -45,18 +44,15 @@ def read_text(
     is_own_word: bool = False,
     within: Callable[[str], bool] | None = None,
 ) -> TextFile:
-    """Read a regular file.
+    """Read a regular file. Raise MissingFileError if there is none, TextFileError if it is unreadable, not a regular
+    file, too large, not private, another's, or not UTF-8.
 
     Args:
         path: a symbolic link is followed.
         limit_bytes: a larger file is refused.
         private: refuse a file that is not ours, or that others may read or write.
-        is_own_word: what it says is done in the user's name, so as root refuse one that another user may change.
-        within: whether a file at this place, which is absolute and without links, may be read; None for anywhere.
-
-    Raises:
-        MissingFileError: there is none.
-        TextFileError: it is unreadable, not a regular file, too large, not private, another's, or no UTF-8.
+        is_own_word: it speaks in the user's name, so as root refuse a file that another user may change.
+        within: whether the file at this absolute path without links may be read; None for anywhere.
     """
     try:
         if is_own_word and os.geteuid() == ROOT and (problem := other_writer(path)):
@@ -100,9 +96,8 @@ def _decode(data: bytes) -> str:
 
 
 def other_writer(path: str | os.PathLike[str]) -> str | None:
-    """Who else may change what `path` names, as a sentence about it with the remedy; None for nobody.
-
-    What cannot be looked at is passed over: opening it fails, and says why.
+    """Return who else may change what `path` names, as a sentence with the remedy, or None. Unreadable parts are
+    skipped: opening the file reports them.
     """
     followed = follow(os.path.join(os.getcwd(), os.fspath(path)))
     own = {ROOT, os.geteuid()}
@@ -129,7 +124,7 @@ def _problem(path: str, status: os.stat_result, own: set[int]) -> str | None:
 
 
 def _is_own_group(status: os.stat_result) -> bool:
-    """Whether it is the user's own group, which many systems make for each user; root's has other members."""
+    """Return whether it is the user's own group, which many systems make for each user; root's has other members."""
     return os.geteuid() != ROOT and status.st_gid == os.getegid()
 
 

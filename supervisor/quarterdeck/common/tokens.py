@@ -1,8 +1,8 @@
-"""What a tool costs a model, about: an estimate by characters.  Pure.
+"""Estimate a tool's cost for a model, by characters. Pure.
 
-Tokenisers differ from model to model; one with its vocabulary fetches it from the network, or weighs some 70 MB.  Over
-the 949 definitions of 64 public servers the estimate is 1 % off what OpenAI's `o200k_base` counts; for four servers of
-five it is at most 8 % off, for one in Chinese a third below.
+Tokenisers differ by model; one with its vocabulary fetches it from the network, or weighs some 70 MB. Over the 949
+definitions of 64 public servers the estimate is 1 % off OpenAI's `o200k_base`; for four servers of five it is at most 8
+% off, for one in Chinese a third below.
 """
 
 import math

@@ -1,8 +1,8 @@
-"""Names of tools: those of the native ones, and what any tool is called before clients.  Pure.
+"""Names of native tools, and the names by which clients see any tool. Pure.
 
-Clients allow fewer characters than a qualified name may have.  A name that fits the budget stays as it is.  Any other
-has an alias, `<server>__<tool, cut>_<digest>`, that depends on the qualified name and the budget alone: a client finds
-the same tool under it tomorrow, whatever else is offered.
+Clients allow fewer characters than a qualified name may have. A name that fits the budget is unchanged. Any other has
+an alias, `<server>__<tool, cut>_<digest>`, that depends only on the qualified name and the budget, so that a client
+finds the same tool under it tomorrow, whatever else is offered.
 """
 
 import base64
@@ -29,8 +29,9 @@ NATIVE_NAMES: Final = frozenset(
 """Reserved for them: what a server offers may not look like one."""
 
 MAX_NAME_CHARS: Final = 64
-"""What the models' interfaces take: OpenAI and Bedrock `[a-zA-Z0-9_-]{1,64}`; Gemini 64, the first a letter or `_`;
-Anthropic 128, but 64 where a result refers to a tool (anthropics/claude-code#16425)."""
+"""The models' limit: OpenAI and Bedrock `[a-zA-Z0-9_-]{1,64}`; Gemini 64, the first a letter or `_`; Anthropic 128, but
+64 where a result refers to a tool (anthropics/claude-code#16425).
+"""
 
 CLIENT_PREFIXES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -52,8 +53,7 @@ CLIENT_PREFIXES: Final[Mapping[str, str]] = MappingProxyType(
 """What known clients put before a tool's name when their entry for us is called `quarterdeck`, as `link` calls it."""
 
 DEFAULT_LIMIT: Final = MAX_NAME_CHARS - max(map(len, CLIENT_PREFIXES.values()))
-"""46: fits behind every known client's prefix, and keeps any server's id whole (of 32 characters, a leading digit costs
-one)."""
+"""46: fits behind every known client's prefix, and keeps every server id whole (32 characters, and one for a digit)."""
 
 MIN_LIMIT: Final = 24
 """The longest digest (16) with its `_`, the `__`, and five characters of server and tool; every native name fits."""
@@ -77,10 +77,7 @@ _KNOWN: Final = 20_000
 
 
 class Profile(StrEnum):
-    """A named set of capabilities.
-
-    The names are inverted on purpose, and stay so: `authoring` observes only.
-    """
+    """A named set of capabilities. The names are inverted on purpose, and stay so: `authoring` only observes."""
 
     AUTHORING = "authoring"
     """The read-only built-ins."""
@@ -94,11 +91,7 @@ class Profile(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NameBudget:
-    """How long a tool's name may be before clients.
-
-    Raises:
-        ValueError: fewer than `MIN_LIMIT` characters.
-    """
+    """The most characters of a tool's name before clients. Raises ValueError below `MIN_LIMIT` characters."""
 
     limit: int = DEFAULT_LIMIT
 
@@ -108,10 +101,8 @@ class NameBudget:
 
     @classmethod
     def behind(cls, prefix: str) -> Self:
-        """What a client leaves that puts `prefix` before every name.
-
-        Raises:
-            ValueError: it leaves fewer than `MIN_LIMIT` characters.
+        """Return the budget left by a client that puts `prefix` before every name. Raise ValueError if it is below
+        `MIN_LIMIT`.
         """
         return cls(MAX_NAME_CHARS - len(prefix))
 
@@ -121,11 +112,11 @@ class NameBudget:
 
 
 def public_names(qualified: Iterable[str], budget: NameBudget) -> dict[str, str]:
-    """What each tool is called before clients: every name fits, and no two are the same.
+    """Return each tool's name before clients: every name fits, and no two are equal.
 
-    Other tools matter in one case alone: where an alias is another tool's own name, or the alias of another.  Then it
-    gets a longer digest (of two aliases both do), so that no tool is ever called what another one would be.  No alias
-    is a native tool's name: each has a `__`.
+    Other tools matter only if an alias equals another tool's own name, or another's alias. Then it gets a longer digest
+    (of two aliases both do), so that no tool ever has a name that another one would get. No alias is a native tool's
+    name: each has a `__`.
     """
     names = dict.fromkeys(qualified, "")
     waiting = []
@@ -164,7 +155,6 @@ def _alias(name: str, limit: int, attempt: int) -> str:
 
 
 def _digest(name: str, attempt: int) -> str:
-    """Different for each attempt, and longer until it cannot be."""
     chars = _DIGEST_CHARS[min(attempt, len(_DIGEST_CHARS) - 1)]
     enough = _DIGEST_CHARS[-1] * 5 // 8
     # Lone surrogates are hashed as they are: what is no text has an alias, too.

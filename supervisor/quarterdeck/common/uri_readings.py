@@ -54,7 +54,7 @@ class UriReading(msgspec.Struct, frozen=True):
     """The meaning of one URI.
 
     Attributes:
-        scheme: the scheme in lower case; empty for a text without one.
+        scheme: in lower case; empty for a text without one.
         problem: why the URI is not in canonical form; empty for a canonical one.
         forms: all plain forms in which a server may read it; empty if a server could read it as anything.
     """
@@ -84,11 +84,8 @@ def read_uri(uri: str) -> UriReading:
 
 @lru_cache(maxsize=1024)
 def pattern_forms(pattern: str, *, is_cut: bool = False) -> tuple[str, ...]:
-    """Return a URI pattern in the plain forms of `read_uri`; a server's id before it stays.
-
-    Args:
-        pattern: a glob.
-        is_cut: whether to cut it at `[?]`, which means a literal question mark; a bare one means any character.
+    """Return a URI pattern in the plain forms of `read_uri`; a server's id before it stays. `is_cut` cuts it at `[?]`,
+    which means a literal question mark; a bare one means any character.
     """
     before, colon, rest = pattern.partition(":")
     if not colon:
@@ -102,20 +99,16 @@ def pattern_forms(pattern: str, *, is_cut: bool = False) -> tuple[str, ...]:
 
 
 def judged_uri(uri: str, *, is_listed: bool) -> str:
-    """Return the text to compare with patterns for a URI that a client names.
-
-    A URI with canonical spelling, or its server's own (in a list, or linked in a result), stands for itself.  Any other
-    one stands for every URI of its scheme.
+    """Return the text to compare with patterns for a URI that a client names: the URI itself if its spelling is
+    canonical or its server's own (in a list, or linked in a result), else one for every URI of its scheme.
     """
     reading = read_uri(uri)
     return uri if is_listed or not reading.problem else f"{reading.scheme}:\n"
 
 
 def _decoded(text: str) -> list[str]:
-    """Return a text decoded once, and decoded as often as possible.
-
-    Raises:
-        ValueError: it is encoded too often, or not as UTF-8.
+    """Return a text decoded once, and as often as possible. Raise ValueError if it is encoded too often, or not as
+    UTF-8.
     """
     try:
         once = level = unquote(text, errors="strict")
@@ -129,11 +122,7 @@ def _decoded(text: str) -> list[str]:
 
 
 def _check_readable(scheme: str, rest: str, decoded: str) -> None:
-    """Check that the part after the scheme has known forms.
-
-    Raises:
-        ValueError: parsers read it as different things.
-    """
+    """Check that the part after the scheme has known forms. Raise ValueError if parsers disagree on it."""
     if _CONTROL.search(rest) or _CONTROL.search(decoded):
         raise ValueError("it has a control character")
     if rest != rest.strip():

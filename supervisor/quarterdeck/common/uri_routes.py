@@ -1,8 +1,8 @@
-"""Whose a resource's URI is, among servers that know nothing of one another.  Pure.
+"""Find the owner of a resource's URI among independent servers. Pure.
 
-URIs stay as servers write them: they stand in results, too.  Of two servers that list one, the first in configuration
-order has it; what the other has is called `quarterdeck+SERVER:URI`.  A URI that nobody lists belongs to whoever has a
-template that fits, or has linked to it in a result, or is alone in having its scheme.
+URIs stay as servers write them, since they occur in results, too. If two servers list the same one, the first in
+configuration order has it; the other's is called `quarterdeck+SERVER:URI`. An unlisted URI belongs to the server with a
+matching template, or one that has linked to it in a result, or the only one of its scheme.
 """
 
 import re
@@ -34,9 +34,8 @@ def split_prefixed(uri: str) -> tuple[str, str] | None:
 
 
 def fits(template: str, uri: str) -> bool:
-    """Whether a URI can be an expansion of a URI template (RFC 6570): what stands outside its expressions is there.
-
-    Linear in both, whatever either is; a template that is broken fits its own text alone.
+    """Return whether a URI can be an expansion of a URI template (RFC 6570), by the text outside its expressions.
+    Linear in both; a broken template fits only its own text.
     """
     literals = _literals(template)
     first, *rest = literals
@@ -64,8 +63,7 @@ def as_glob(template: str) -> str:
 def completed_uri(params: bytes) -> str:
     """Return the template of a `completion/complete`, with the values that the client has filled in so far.
 
-    Raises:
-        msgspec.DecodeError: the params do not belong to a completion.
+    Raise msgspec.DecodeError if the params do not belong to a completion.
     """
     completion = _completions.decode(params)
     values = {**completion.context.arguments, completion.argument.name: completion.argument.value}
@@ -84,7 +82,7 @@ def has_scheme(template: str) -> bool:
 
 
 def _literals(template: str) -> Sequence[str]:
-    """What stands outside the expressions: one more than there are of these."""
+    """Return the text outside the expressions: one part more than there are expressions."""
     literals, place = [], 0
     while (opens := template.find("{", place)) >= 0:
         closes = template.find("}", opens)

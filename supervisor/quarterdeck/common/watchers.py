@@ -1,6 +1,6 @@
-"""Who is told of changes, by server: a change costs those alone who want to hear of its server.
+"""Call watchers of changes, by server, so that a change costs only those who watch its server.
 
-They are told at once; one that fails is logged, and holds up no other.
+They are called at once; one that fails is logged, and delays no other.
 """
 
 import asyncio

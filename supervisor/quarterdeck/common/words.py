@@ -28,9 +28,8 @@ read `##vso[…`, `##[…` and `##teamcity[…` anywhere.
 
 
 def printable(text: str) -> str:
-    """Return `text` with control characters and CI commands written as escapes.
-
-    All text that a server may have written passes through here or through `flat` before people see it.
+    """Return `text` with control characters and CI commands as escapes. All text that a server may have written passes
+    through this or `flat` before people see it.
     """
     text = _CONTROL.sub(lambda found: _escape(found[0]), _STYLING.sub("", text))
     return _ORDER.sub(_without_order, text) if "::" in text or "##" in text else text

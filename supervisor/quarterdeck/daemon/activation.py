@@ -1,7 +1,5 @@
-"""Take the sockets that a service manager hands to the process that it starts, as systemd does.
-
-They are descriptors 3 and up, described by the variables `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES`: see
-`sd_listen_fds(3)`.
+"""Take the sockets that a service manager passes, as systemd does: descriptors 3 and up, described by `LISTEN_PID`,
+`LISTEN_FDS` and `LISTEN_FDNAMES` (`sd_listen_fds(3)`).
 """
 
 import os
@@ -29,12 +27,10 @@ class ActivationError(ValueError):
 
 
 def take_sockets(environ: MutableMapping[str, str] = os.environ) -> dict[str, socket.socket]:
-    """The listening sockets that were handed to this process, by name; programs that we start inherit none.
+    """Return the listening sockets passed to this process, by name, and remove the variables; child processes inherit
+    neither.
 
-    The variables are taken away, so that no such program looks for sockets.
-
-    Raises:
-        ActivationError: they do not say what they should, or a descriptor is no socket that listens.
+    Raise ActivationError if the variables are inconsistent, or a descriptor is not a listening socket.
     """
     pid, count, names = (environ.pop(name, "") for name in VARIABLES)
     if pid != str(os.getpid()):
@@ -70,10 +66,10 @@ def _listener(fd: int, name: str) -> socket.socket:
 
 
 def leave_service_group(root: Path = Path("/sys/fs/cgroup"), process: Path = Path("/proc/self/cgroup")) -> None:
-    """Move this process into a control group below that of its service, which can then limit servers.
+    """Move this process into a control group below its service's, which can then limit servers.
 
-    What `DelegateSubgroup=` does, which systemd has had since 254 only.  Does nothing where control groups are not of
-    version 2, or the service's is not ours to change.
+    As `DelegateSubgroup=` does, which systemd has only since 254. Do nothing without control groups of version 2, or if
+    the service's group is not ours to change.
     """
     try:
         hierarchy, _, path = process.read_text().strip().rpartition("::")

@@ -32,9 +32,8 @@ POLL_S: Final = 0.05
 
 
 class HeldListener:
-    """The listening HTTP socket of a replaced daemon, kept for the next one; a context manager that closes it.
-
-    The daemon's doors hold the socket, too.  For a daemon without doors this is the only holder.
+    """The listening HTTP socket of a replaced daemon, kept for the next one; a context manager that closes it. A
+    replaced daemon's doors hold the socket, too; without doors this is the only holder.
     """
 
     def __init__(self) -> None:
@@ -58,17 +57,13 @@ class HeldListener:
 def ask_daemon(
     directory: Path, order: Order, http: HttpWish | None = None, held: HeldListener | None = None
 ) -> DaemonStatus:
-    """What the daemon says to an order, after it has begun to listen as `http` says.
+    """Return the daemon's status after an order. Raise NoDaemonError if none runs, NoAnswerError if it does not answer.
 
     Args:
         directory: the daemon's directory.
         order: the order to the daemon.
         http: the address at which it first begins to listen; None for no change.
         held: takes the HTTP socket of a daemon that `REPLACE` ends, and gives it to the daemon that gets `STAY`.
-
-    Raises:
-        NoDaemonError: none runs.
-        NoAnswerError: one runs, and does not answer.
     """
     deadline = time.monotonic() + ANSWER_S
     while True:
@@ -112,11 +107,10 @@ def _ask(directory: Path, order: Order, http: HttpWish | None, held: HeldListene
 
 
 def kill_daemon(directory: Path) -> int:
-    """Kill the daemon that does not answer; its process.  What it ran ends with it.
+    """Kill a daemon that does not answer, and with it all that it runs. Return its pid.
 
-    Raises:
-        NoAnswerError: it does not say which process it is, which its first instructions do.
-        OSError: it cannot be killed.
+    Raise NoAnswerError if it has not written its pid, which its first instructions do, and OSError if it cannot be
+    killed.
     """
     pid = process_of(directory)
     if pid is None:
@@ -148,7 +142,7 @@ def wait_until_gone(pid: int) -> bool:
 
 @contextmanager
 def _opened(pid: int) -> Iterator[int | None]:
-    """A descriptor of this process; None where it is gone, or the system has none."""
+    """Open a process. Yield None if it is gone, or the system has no such descriptors."""
     try:
         fd = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
     except ProcessLookupError:

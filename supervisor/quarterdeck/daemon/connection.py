@@ -41,15 +41,11 @@ class NobodyError(Exception):
 
 
 class Door:
-    """The connection of one door, or of a command; a context manager, which closes it and what it handed over.
-
-    Attributes:
-        peer: the process at the other end.
-        fds: what it handed over: the client's stdin, stdout and stderr, and the session's memory.
+    """The connection of one door, or of a command; a context manager that closes it and what it handed over: `fds`, the
+    client's stdin, stdout and stderr and the session's memory.
     """
 
     def __init__(self, connection: socket.socket) -> None:
-        """Over an accepted connection, which becomes ours."""
         connection.setblocking(False)  # noqa: FBT003 - takes no keyword
         self._connection = connection
         self._loop = asyncio.get_running_loop()
@@ -63,11 +59,10 @@ class Door:
         self.fds: list[int] = []
 
     async def receive(self, key: str) -> Handover | Ask:
-        """What the door hands over, or a command asks.
+        """Return a door's handover or a command's order.
 
-        Raises:
-            DoorError: it is another user's, does not know the key, or hands over something else.
-            NobodyError: it has said nothing.
+        Raise DoorError if the peer is another user's, does not know the key, or hands over something else; NobodyError
+        if it says nothing.
         """
         if not self.peer.is_ours:
             raise DoorError("it belongs to another user")
@@ -124,7 +119,6 @@ class Door:
 
     def hold(self, listener: socket.socket | None) -> None:
         """Have the door hold this HTTP socket for the next daemon, instead of an earlier one; None to hold no socket.
-
         The socket is borrowed until the next call.
         """
         if listener is not None or self._holds:
@@ -151,7 +145,7 @@ class Door:
             os.close(self.fds.pop())
 
     def _flush(self) -> None:
-        """Send what the door takes; whole frames in their order, whoever sends them, and the rest when it has room."""
+        """Send whole frames, in order, as far as the door takes them, and the rest once it has room."""
         try:
             while self._out:
                 del self._out[: self._connection.send(self._out)]
@@ -193,7 +187,7 @@ class Door:
         return bytes(data)
 
     async def _receive_head(self) -> bytes:
-        """At least the length, and the descriptors that came with the first byte."""
+        """Return at least the length; keep the descriptors that came with the first byte."""
         head = b""
         while len(head) < 4:
             await _readable(self._connection)

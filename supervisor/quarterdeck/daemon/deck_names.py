@@ -1,8 +1,8 @@
-"""Names for decks, by which people and HTTP clients call them, and the file that keeps whose each is.
+"""Names for decks, used by people and HTTP clients, and the file that keeps them.
 
-A name is that of the project's folder, or of the configuration's file or folder, with digits behind it where two have
-the same; `user` names the user's own files, wherever they are found.  A name stays with its configuration: a token for
-`api` must never open another project of the same name.
+A name is that of the project's folder, or of the configuration's file or folder, with digits behind it if another deck
+has the same; `user` names the user's own files. A name stays with its configuration: a token for `api` must never open
+another project of the same name.
 """
 
 import hashlib
@@ -47,12 +47,8 @@ class DeckNamesError(Exception):
 
 
 class KnownDeck(msgspec.Struct, frozen=True):
-    """A configuration that has a name.
-
-    Attributes:
-        identity: of what is wanted, see `identity_of`.
-        request: by which its deck is opened.
-        used_at: seconds since the epoch, within `USED_S`.
+    """A configuration that has a name; `identity` is that of `identity_of`, `request` opens its deck, and `used_at` is
+    in seconds since the epoch, within `USED_S`.
     """
 
     name: str
@@ -78,14 +74,9 @@ class KnownDecks(msgspec.Struct, frozen=True):
     def used(
         self, identity: str, request: ServeRequest, now: float, bound: Collection[str], base: str = ""
     ) -> "KnownDecks":
-        """With this one used now; one that is new gets a name, unless there are too many.
-
-        Args:
-            identity: of the request.
-            request: what is wanted.
-            now: seconds since the epoch.
-            bound: the names that tokens have; they are kept.
-            base: the beginning of its name; empty for `base_name`.
+        """Return the decks with this one used `now` (seconds since the epoch). A new one gets a name that begins with
+        `base`, or with `base_name` if that is empty, unless there are too many; names in `bound` are kept, since tokens
+        have them.
         """
         known = self.of(identity)
         if known is not None:
@@ -126,38 +117,31 @@ def base_name(request: ServeRequest) -> str:
 
 
 def _free_name(base: str, identity: str, taken: Collection[str]) -> str:
-    """`base`, or with as many digits of the identity behind it as make it another than all others."""
+    """Return `base`, with as many digits of the identity as make it unique."""
     names = (base, *(f"{base}-{identity[:digits]}" for digits in range(4, len(identity) + 1, 4)))
     return next(name for name in names if name not in taken and name != USER_DECK)
 
 
 class DeckNames:
-    """The file of names; blocking."""
+    """The file of names at `path`, in an existing directory; `bound` returns the names that tokens have. Blocking.
+    Methods raise DeckNamesError if the file cannot be used.
+    """
 
     def __init__(self, path: Path, bound: Callable[[], Collection[str]] = tuple) -> None:
-        """Over the file at `path`, in a directory that is there; `bound` gives the names that tokens have."""
         self._path = path
         self._bound = bound
         # Where no project's file lies: what is found from there is the user's own.
         self.own: Final = ServeRequest(cwd=str(path.parent))
 
     def find(self, name: str) -> ServeRequest | None:
-        """By what the deck of this name is opened; None where no configuration has it.
-
-        Raises:
-            DeckNamesError: the file cannot be used.
-        """
+        """Return the request that opens the deck of this name, or None."""
         if name == USER_DECK:
             return self.own
         known = self.known().find(name)
         return known.request if known is not None else None
 
     def known(self) -> KnownDecks:
-        """What the file says; nothing where there is none.
-
-        Raises:
-            DeckNamesError: it cannot be used.
-        """
+        """Return the content of the file; nothing if there is none."""
         try:
             text = read_text(self._path, MAX_FILE_BYTES, private=True).text
             return msgspec.json.decode(text, type=KnownDecks)
@@ -169,11 +153,7 @@ class DeckNames:
             raise DeckNamesError(f"{self._path} is not a file of decks' names: {error}") from error
 
     def called(self, wanted: ServeRequest) -> str:
-        """What this configuration is called; empty where it has no name.
-
-        Raises:
-            DeckNamesError: the file cannot be used.
-        """
+        """Return this configuration's name; empty if it has none."""
         if self._is_own(wanted):
             return USER_DECK
         known = self.known().of(identity_of(wanted))
@@ -184,14 +164,8 @@ class DeckNames:
         return wanted in (self.own, ServeRequest(cwd=""))
 
     def name(self, wanted: ServeRequest, request: ServeRequest) -> str:
-        """The name of this configuration, which has one from now on; empty where there are too many.
-
-        Args:
-            wanted: what of the request tells it from others.
-            request: by which its deck can be opened.
-
-        Raises:
-            DeckNamesError: the file cannot be used.
+        """Return the name of the configuration `wanted`, given one if it has none and can be opened by `request`; empty
+        if there are too many.
         """
         if self._is_own(wanted):
             return USER_DECK

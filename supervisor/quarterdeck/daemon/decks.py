@@ -1,7 +1,7 @@
-"""The decks of the daemon: one for each configuration that a client wants, open while somebody uses it.
+"""The daemon's decks: one for each configuration that a client wants, open while it is used.
 
-Two clients share a deck when they want the same and every value that the configuration takes from their environments
-is the same.  A deck is opened and closed in a task of its own, as what it holds demands.
+Clients share a deck if they want the same, with equal values of the variables that the configuration uses. A deck is
+opened and closed in its own task, as its contents demand.
 """
 
 import asyncio
@@ -110,11 +110,7 @@ class Deck:
         self._owner = asyncio.create_task(self._own(opening), name=f"deck {key}")
 
     async def served(self) -> Served:
-        """What it gives, once it is open.
-
-        Raises:
-            Exception: why it cannot be opened.
-        """
+        """Wait until the deck is open. Raise the reason if it cannot be opened."""
         return await asyncio.shield(self._opened)
 
     @property
@@ -163,11 +159,7 @@ class Deck:
         await asyncio.wait([self._owner])
 
     async def lasting(self, serving: Coroutine[None, None, None]) -> None:
-        """Carry this out; it is cancelled when the deck ends by itself.
-
-        Raises:
-            DeckEndedError: it did.
-        """
+        """Run this; cancel it and raise DeckEndedError when the deck ends by itself."""
         task = asyncio.create_task(serving)
         try:
             await asyncio.wait([task, self._owner], return_when=asyncio.FIRST_COMPLETED)
@@ -244,11 +236,7 @@ class Decks:
 
     @asynccontextmanager
     async def borrow(self, request: ServeRequest, environ: Mapping[str, str]) -> AsyncIterator[tuple[Deck, Served]]:
-        """The deck that this request wants, opened when nobody has it; it stays open inside the block.
-
-        Raises:
-            Exception: why it cannot be opened.
-        """
+        """Yield this request's deck, opened if necessary and kept open inside the block. Raise the reason otherwise."""
         settings = await asyncio.to_thread(self._read, request, environ, self._running(request, environ))
         request = request.of_deck
         key = deck_key(request, settings)
@@ -272,10 +260,9 @@ class Decks:
         return next((deck for deck in self if deck.identity == key), None) or self._decks.get(key)
 
     def _running(self, request: ServeRequest, environ: Mapping[str, str]) -> Settings | None:
-        """Return the settings of an open deck that a client with this environment would share, or None.
-
-        The files are not compared: a client that connects while its file is broken gets the running configuration, as
-        the connected clients do.
+        """Return the settings of an open deck that a client with this environment would share, or None. Files are not
+        compared: a client that connects while its file is broken gets the running configuration, as the connected
+        clients do.
         """
         wanted = [request.of_deck]
         if self._names is not None and not request.config:
@@ -290,11 +277,8 @@ class Decks:
 
     @asynccontextmanager
     async def borrow_named(self, name: str, environ: Mapping[str, str]) -> AsyncIterator[tuple[Deck, Served]]:
-        """The deck of this name, opened when nobody has it; it stays open inside the block.
-
-        Raises:
-            UnknownDeckError: no configuration has the name.
-            Exception: why it cannot be opened.
+        """Yield the deck of this name, opened if necessary; it stays open inside the block. Raise UnknownDeckError if
+        no configuration has the name, or the reason if it cannot be opened.
         """
         deck = next((each for each in self if each.name == name), None)
         if deck is not None:
@@ -309,7 +293,6 @@ class Decks:
 
     @asynccontextmanager
     async def _used(self, deck: Deck) -> AsyncIterator[Served]:
-        """One more uses it, inside the block."""
         deck.clients += 1
         if deck.idle is not None:
             deck.idle.cancel()
@@ -327,7 +310,7 @@ class Decks:
                 deck.idle = asyncio.get_running_loop().call_later(self._linger_s, self._end, deck)
 
     def _name(self, request: ServeRequest, settings: Settings) -> str:
-        """The name of a configuration; a `run` has none.  Blocking."""
+        """Return the name of a configuration; a `run` has none. Blocking."""
         if self._names is None or request.command is not None:
             return ""
         try:
@@ -354,7 +337,7 @@ class Decks:
         task.add_done_callback(self._closed)
 
     def _forget(self, deck: Deck) -> None:
-        """A deck that ended by itself is nobody's any more: the next client opens another."""
+        """Forget a deck that ended by itself: the next client opens another."""
         if self._decks.get(deck.key) is deck:
             del self._decks[deck.key]
             self.changed.set()

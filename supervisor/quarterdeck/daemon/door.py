@@ -113,15 +113,15 @@ def enter(
 
     Args:
         request: what the client is to be served.
-        come_back: arguments of the interpreter that run this program anew, for when the daemon dies.
-        log_level: of the least severe lines that are wanted on our stderr.
-        log_is_json: whether they are wanted as JSON.
+        come_back: interpreter arguments that run this program again when the daemon dies.
+        log_level: of the least severe lines on our stderr.
+        log_is_json: whether these lines are JSON.
         environ: our environment.
 
     Raises:
         NotAcceptedError: no daemon can be had, or it does not answer.
         EndedError: it refused this client, and has told it and us why.
-        OtherDaemonError: one has the ledger that cannot be reached; the client was told nothing.
+        OtherDaemonError: an unreachable one has the ledger; the client was told nothing.
     """
     own = {name: value for name, value in environ.items() if name not in _OF_DOORS}
     memory, blocking = _resumed(environ), _blocking()
@@ -155,7 +155,7 @@ def enter(
 
 
 def _resumed(environ: Mapping[str, str]) -> int | None:
-    """The descriptor of the memory of a session that we go on with; None for a new one, and for a stranger's words."""
+    """Return the descriptor of a resumed session's memory, or None, also for a variable that names no memory."""
     try:
         fd = int(environ[MEMORY_VARIABLE])
         SessionMemory.map(fd).close()
@@ -165,7 +165,7 @@ def _resumed(environ: Mapping[str, str]) -> int | None:
 
 
 def _held_listener(environ: Mapping[str, str]) -> int:
-    """Return the descriptor of the last daemon's HTTP socket, which this door holds; NO_DESCRIPTOR without one."""
+    """Return the descriptor of the last daemon's HTTP socket, which this door holds, or NO_DESCRIPTOR."""
     try:
         fd = int(environ[LISTENER_VARIABLE])
         return fd if stat.S_ISSOCK(os.fstat(fd).st_mode) else wait.NO_DESCRIPTOR
@@ -174,11 +174,7 @@ def _held_listener(environ: Mapping[str, str]) -> int:
 
 
 def _count_death(environ: Mapping[str, str]) -> list[float]:
-    """When daemons of this door died lately, the last one now.
-
-    Raises:
-        NotAcceptedError: too many have.
-    """
+    """Return when this door's daemons died lately, the last one now. Raise NotAcceptedError after too many."""
     now = time.monotonic()
     deaths = [*(float(word) for word in environ.get(LIVES_VARIABLE, "").split()), now]
     deaths = [at for at in deaths if at > now - DEATHS_S]
@@ -188,10 +184,7 @@ def _count_death(environ: Mapping[str, str]) -> list[float]:
 
 
 def take_left(environ: MutableMapping[str, str]) -> tuple[Interrupted, bytes] | None:
-    """The session that the last daemon left, and what native tools noted in it; None for one that begins.
-
-    Nothing of it is in `environ` any more.
-    """
+    """Return the session that the last daemon left and the notes of its native tools, or None; clear its variables."""
     fd = _resumed(environ)
     if (listener := _held_listener(environ)) != wait.NO_DESCRIPTOR:
         os.close(listener)  # this process uses no further daemon
@@ -219,11 +212,8 @@ def _hand_over(
     log_level: int,
     log_is_json: bool,
 ) -> tuple[int, int, int]:
-    """Hand the client over to a daemon.
-
-    Returns:
-        the descriptors of the connection to the daemon that took the client, of the session's memory, and of the
-        handover that `wait.py` makes to the next daemon; NO_DESCRIPTOR for none.
+    """Hand the client over to a daemon. Return the descriptors of the connection, of the session's memory, and of the
+    handover that `wait.py` makes to the next daemon (or NO_DESCRIPTOR).
     """
     connection, directory, wait_s = _connected(environ)
     with connection:
@@ -273,7 +263,7 @@ def _kept(handover: Handover) -> int:
 
 
 def _connected(environ: Mapping[str, str]) -> tuple[socket.socket, Path, float]:
-    """A connection to the daemon, its directory, and how long it may take to answer."""
+    """Return a connection to the daemon, its directory, and how long it may take to answer."""
     try:
         connection, directory = reach(CONNECT_S)
     except NoDaemonError:
@@ -315,7 +305,7 @@ def _await_acceptance(connection: socket.socket, until: float) -> None:
 
 
 def _blocking() -> str:
-    """Which of our standard descriptors block, as digits; the daemon changes that while it serves."""
+    """Return which of our standard descriptors block, as digits; the daemon changes that while it serves."""
     return "".join(str(fd) for fd in (0, 1, 2) if os.get_blocking(fd))
 
 

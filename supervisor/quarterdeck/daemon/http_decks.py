@@ -1,7 +1,4 @@
-"""The decks as HTTP clients reach them: each taken up when somebody asks for it, and let go when nobody has.
-
-Above it the listener, which asks for decks by name; below it `decks`, which opens and closes them.
-"""
+"""Open decks for HTTP clients on demand, and let them go when they are idle."""
 
 import asyncio
 import logging
@@ -25,17 +22,11 @@ _log = logging.getLogger("quarterdeck.daemon")
 
 
 class HttpDecks:
-    """See the module; the `Hosts` of the daemon's listener."""
+    """The `Hosts` of the daemon's listener. A deck that is not open is opened with `environ`; `to_refusal` turns errors
+    into what clients are told.
+    """
 
     def __init__(self, decks: Decks, face: HttpFace, environ: Mapping[str, str], to_refusal: ToRefusal) -> None:
-        """None is taken up yet.
-
-        Args:
-            decks: what clients are served from.
-            face: what all have in common.
-            environ: with which a deck is opened that nobody has open.
-            to_refusal: what a client is told of an error.
-        """
         self._decks = decks
         self._face = face
         self._environ = environ
@@ -76,7 +67,7 @@ class HttpDecks:
             await asyncio.wait(tuple(self._owners))
 
     async def _own(self, name: str, taken: "_TakenDeck") -> None:
-        """Have a deck, from its taking up to its end."""
+        """Hold a deck from its opening to its end."""
         try:
             async with AsyncExitStack() as stack:
                 deck, served = await stack.enter_async_context(self._decks.borrow_named(name, self._environ))
@@ -135,11 +126,7 @@ class HttpDecks:
 
 
 class _TakenDeck:
-    """One deck that is taken up, or about to be.
-
-    Attributes:
-        opened: its host, or why there is none.
-    """
+    """One deck that is open for HTTP clients, or about to be; `opened` gives its host, or raises why there is none."""
 
     def __init__(self) -> None:
         self.opened: Final[asyncio.Future[HttpHost]] = asyncio.get_running_loop().create_future()
@@ -149,11 +136,9 @@ class _TakenDeck:
 
     @property
     def serves(self) -> bool:
-        """Whether requests can be served."""
         return self.opened.done() and self.host is not None and not self.host.has_ended
 
     def end(self) -> None:
-        """Have its owner end."""
         self.is_told_to_end = True
         if self.host is not None:
             self.host.end()

@@ -1,6 +1,5 @@
-"""The daemon on HTTP: where it listens, or why not, and who has come that way.
-
-Apart from `http_decks`, which imports the HTTP server: most daemons never listen.
+"""The daemon on HTTP: where it listens, or why not, and its clients. Without `http_decks`, which imports the HTTP
+server: most daemons never listen.
 """
 
 import asyncio
@@ -44,18 +43,14 @@ _log = logging.getLogger("quarterdeck.daemon")
 class HttpListening:
     """The daemon's HTTP listening, as the user requests it; it is retried with backoff while it fails.
 
-    The listening socket outlives a face that fails.  In the doors, it also outlives this daemon: `offer` takes it from
-    the previous daemon's first door.
-
-    Attributes:
-        on_listener: called when `listener` changes.
-        has_begun: whether the first try to listen is over, or no HTTP was requested.
+    The listening socket outlives a face that fails. In the doors, it also outlives this daemon: `offer` takes it from
+    the previous daemon's first door. `on_listener` is called when `listener` changes.
     """
 
     def __init__(
         self, decks: Decks, make_options: MakeOptions, to_refusal: ToRefusal, keep: Callable[[HttpWish], object]
     ) -> None:
-        """It does not listen yet; `keep` takes what would have another daemon listen there."""
+        """Listen nowhere yet; `keep` takes what would have another daemon listen at the same place."""
         self._decks = decks
         self._keep = keep
         self._make_options = make_options
@@ -75,11 +70,8 @@ class HttpListening:
         self.on_listener: Callable[[], object] = lambda: None
 
     async def begin(self, wish: HttpWish | RefusalError | None, *, succeeds: bool = False) -> None:
-        """Listen at the address that applies without a command; a refusal is the reason why it is unknown.
-
-        Args:
-            wish: where to listen; None for no HTTP.
-            succeeds: whether an ended daemon listened there, so that doors may hold its socket.
+        """Listen at `wish`, the address that applies without a command; None for no HTTP, a refusal if it is unknown.
+        `succeeds` tells whether an ended daemon listened there, so that doors may hold its socket.
         """
         try:
             if isinstance(wish, HttpWish):
@@ -154,7 +146,7 @@ class HttpListening:
             self._retrying = asyncio.create_task(self._retry(), name="HTTP, again")
 
     async def _retry(self) -> None:
-        """Retry with backoff until it listens. Try a socket that a door brings at once."""
+        """Retry with backoff until it listens; try a socket that a door brings at once."""
         pause_s = PAUSE_S
         try:
             while self._running is None:

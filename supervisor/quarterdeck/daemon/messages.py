@@ -22,9 +22,10 @@ from quarterdeck.common.tool_names import DEFAULT_LIMIT
 from quarterdeck.config.load.trouble import Trouble
 
 PROTOCOL: Final = 3
-"""Of doors; in the name of the socket, so that a door never meets a daemon that speaks another.
+"""The version of the doors' protocol, part of the socket's name, so that a door never meets a daemon of another
+version.
 
-With every field that narrows what a client is served it is another: an older daemon would pass over it, and serve all.
+Raise it with every field that narrows what a client is served: an older daemon would ignore it, and serve everything.
 """
 
 MAX_HANDOVER_BYTES: Final = 4 * 1024 * 1024
@@ -46,8 +47,9 @@ END: Final = b"E"
 """The door has to end, with the exit code that the text is."""
 
 HOLD: Final = b"H"
-"""Its descriptor is the daemon's listening HTTP socket: keep it for the next daemon, instead of an earlier one. Without
-a descriptor: keep no socket."""
+"""Keep the frame's descriptor, the daemon's listening HTTP socket, for the next daemon, instead of an earlier one;
+without a descriptor, keep no socket.
+"""
 
 TOLD_TO_END: Final = b"T"
 
@@ -74,10 +76,10 @@ class CommandRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         words: its command line.
-        sandbox: what a row's `sandbox` holds, as JSON; paths are absolute.
+        sandbox: the content of a row's `sandbox`, as JSON; paths are absolute.
         trust: see `TrustMode`.
         env: variables with their values.
-        inherit_env: the names of variables of the client's environment.
+        inherit_env: names of variables of the client's environment.
     """
 
     words: tuple[str, ...]
@@ -88,18 +90,18 @@ class CommandRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a `serve` or a `run` on stdio is asked for; paths are absolute.
+    """What a `serve` or a `run` on stdio asks for; paths are absolute.
 
     Attributes:
-        cwd: where files are looked for when none is named, and where a command runs that may see it.
-        command: of a `run`, in place of files.
-        config: the files that are named.
+        cwd: where unnamed files are looked for, and where a command runs that may see it.
+        command: of a `run`, instead of files.
+        config: the named files.
         name_budget: characters of a tool's name; None to leave names unchanged. The default is that of a `serve`
             without options, so that an HTTP client shares its deck.
         settle_s: how long the first list waits; None for the default.
         lock_file: offer only what this `deck.lock` names, and end with anything else.
-        groups: the names of those that this client is shown, together; empty for everything.
-        search: show this client two tools that find and call the others, in place of them.
+        groups: the groups that this client sees, together; empty for everything.
+        search: show this client two tools that find and call the others, instead of them.
     """
 
     cwd: str
@@ -124,12 +126,12 @@ class Handover(msgspec.Struct, frozen=True, tag="handover"):
     """A client's streams, given to the daemon.
 
     Attributes:
-        key: the line of the file beside the socket, which only its user can read.
+        key: the line of the file next to the socket, which only its user can read.
         version: of the door.
         pid: of the door.
         environ: the door's environment, as bytes.
         log_level: of the least severe lines that the door wants, as in `logging`.
-        log_is_json: whether it wants them as JSON, else as people read them.
+        log_is_json: whether it wants them as JSON.
         is_resumed: whether another daemon served this session before, and died.
         holds_listener: whether an earlier daemon's listening HTTP socket comes with it.
     """
@@ -157,11 +159,8 @@ class Order(StrEnum):
 
 
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
-    """A command's order; every answer is the daemon's status.
-
-    Attributes:
-        http: listen there first; whether it does, the answer says.
-        holds_listener: whether the previous daemon's listening HTTP socket comes with it.
+    """A command's order; every answer is the daemon's status. `http` asks it to listen there first, and
+    `holds_listener` says that the previous daemon's listening HTTP socket comes with the order.
     """
 
     key: str
@@ -172,20 +171,20 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
 
 
 class ClientStatus(msgspec.Struct, frozen=True):
-    """One client that is connected.
+    """One connected client.
 
     Attributes:
         name: as it introduced itself, empty before it did; so is `version`.
         pid: of its door; 0 over HTTP, and where the system does not tell.
         deck: the key of its deck, empty while that is being opened.
         cwd: where its door was started.
-        calls: its requests under way.
+        calls: its requests in progress.
         since: ISO 8601, UTC.
-        token: the name of the token that it shows over HTTP; empty for a door.
-        waiting: those of its calls that wait for their turn at a server.
+        token: the name of its token over HTTP; empty for a door.
+        waiting: its calls that await their turn at a server.
         rate: its requests of the last minute.
         refused: its requests that met a bound of a connection.
-        own_servers: the ids of those that its session has for itself.
+        own_servers: the ids of its session's own servers.
     """
 
     name: str
@@ -206,10 +205,10 @@ class ServerStatus(msgspec.Struct, frozen=True):
     """The calls of one server of a deck, or of several decks that share it.
 
     Attributes:
-        deck: the key of the deck; of one that has it.
-        calls: what it works on, or was given.
-        waiting: what waits for its turn, of all clients.
-        refused: how often each limit refused a call; those that did.
+        deck: the key of a deck that has it.
+        calls: those that it works on, or was given.
+        waiting: those of all clients that await their turn.
+        refused: how often each limit refused a call; only limits that did.
         waits: the calls that wait for more than some seconds, with the reasons, for people; empty if there are none.
     """
 
@@ -230,8 +229,8 @@ class DeckStatus(msgspec.Struct, frozen=True):
         native: the profile of its native tools; empty without any.
         ready: how many of its `servers` are ready.
         since: ISO 8601, UTC.
-        name: of its configuration, see `deck_names`; empty for one that has none.
-        problem: why it serves nobody now: servers offer what its lock does not name; empty where it does.
+        name: of its configuration, see `deck_names`; empty for none.
+        problem: why it serves no client now: servers offer what its lock does not name; empty otherwise.
         troubles: the unusable parts of its configuration.
     """
 
@@ -252,11 +251,11 @@ class HttpStatus(msgspec.Struct, frozen=True):
 
     Attributes:
         url: of the deck of the user's own configuration; empty while it does not listen.
-        problem: why it does not listen as was wished; empty without one.
-        remedy: what can be done about that.
+        problem: why it does not listen as requested; empty without one.
+        remedy: for the problem.
         requests: open ones, of `max_requests` before shares count.
-        held_bytes: of large requests and of answers that are not read, of `max_held_bytes` before shares count.
-        wish: what would have another daemon listen at the same place.
+        held_bytes: of large requests and of unread answers, of `max_held_bytes` before shares count.
+        wish: has another daemon listen at the same place.
         refused: how often each limit refused a client, by `LIMIT (token NAME)`.
     """
 
@@ -272,12 +271,8 @@ class HttpStatus(msgspec.Struct, frozen=True):
 
 
 class DaemonStatus(msgspec.Struct, frozen=True):
-    """The daemon, who is connected, and what runs.
-
-    Attributes:
-        stays: whether it ends only when told to.
-        http: where it was to listen; None where nobody wished it.
-        doors: connections, of `max_doors`; `refused_doors` were too many.
+    """The daemon, its clients and what runs. `stays`: it ends only when told to. `http` is None if it was never
+    requested. `doors` counts connections, of `max_doors`; `refused_doors` were too many.
     """
 
     pid: int
@@ -298,11 +293,7 @@ class BadHandoverError(ValueError):
 
 
 def encode_request(handover: Handover | Ask) -> bytes:
-    """What is sent, behind its length.
-
-    Raises:
-        BadHandoverError: it is too large, or a path in it is not UTF-8.
-    """
+    """Return a request behind its length. Raise BadHandoverError if it is too large, or a path in it is not UTF-8."""
     try:
         body = msgspec.msgpack.encode(handover)
     except UnicodeEncodeError as error:
@@ -313,11 +304,7 @@ def encode_request(handover: Handover | Ask) -> bytes:
 
 
 def decode_request(body: bytes) -> Handover | Ask:
-    """What these bytes say, without their length.
-
-    Raises:
-        BadHandoverError: they are none.
-    """
+    """Decode a request without its length. Raise BadHandoverError if it is none."""
     try:
         request: Handover | Ask = _requests.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -106,9 +106,9 @@ def running_dir() -> Path:
 
 
 def ledger_daemon() -> int | None:
-    """The process of the daemon that has the ledger of our state directory; None without one.
+    """Return the process of the daemon that has the ledger of our state directory, or None.
 
-    One that is dying is waited for: of what a killed process had its socket is closed before its hold of the ledger.
+    A dying one is awaited: the kernel closes a killed process's socket before its hold of the ledger.
     """
     from quarterdeck.ledger.store.lease import DAEMON, ledger_dir, read_holder  # most doors find a daemon
 
@@ -121,7 +121,7 @@ def ledger_daemon() -> int | None:
 
 
 def _is_dying(pid: int) -> bool:
-    """Whether the kernel is taking this process down; False where the system does not tell."""
+    """Return whether the kernel is ending this process; False if the system does not tell."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -131,11 +131,7 @@ def _is_dying(pid: int) -> bool:
 
 
 def check_no_other() -> None:
-    """Check, where no daemon can be reached, that none that we know nothing of has the ledger.
-
-    Raises:
-        OtherDaemonError: one has.
-    """
+    """Check, when no daemon can be reached, that no unknown one has the ledger. Raise OtherDaemonError if one has."""
     pid = ledger_daemon()
     # One of ours is about to end, or to listen.
     if pid is not None and pid not in (process_of(daemon_dir()), process_of(service_dir())):
@@ -143,11 +139,11 @@ def check_no_other() -> None:
 
 
 def reach(within_s: float) -> tuple[socket.socket, Path]:
-    """A connection to the daemon, or to the service manager that starts it, and the directory in which it listens.
+    """Return a connection to the daemon, or to the service manager that starts it, and the directory in which it
+    listens.
 
-    Raises:
-        NoDaemonError: none listens, and nothing would start it.
-        OSError: it cannot be reached, or is another user's.
+    Raise NoDaemonError if none listens and nothing would start it, OSError if it cannot be reached or is another
+    user's.
     """
     try:
         return connect(daemon_dir(), within_s), daemon_dir()
@@ -160,11 +156,10 @@ def reach(within_s: float) -> tuple[socket.socket, Path]:
 
 @contextmanager
 def start_lock(directory: Path, wait_s: float = LOCK_S) -> Iterator[None]:
-    """Be the only one who starts or ends the daemon of this directory, which is made.  Blocking.
+    """Be the only one who starts or ends the daemon of this directory, which is made. Blocking.
 
-    Raises:
-        StartTimeoutError: another is at it for longer than `wait_s`.
-        UnsafePathError: the directory is not ours alone, or cannot be made.
+    Raise StartTimeoutError if another process is at it for longer than `wait_s`, UnsafePathError if the directory is
+    not ours alone or cannot be made.
     """
     path = directory / LOCK_NAME
     while True:
@@ -192,12 +187,7 @@ def _is_at(fd: int, path: Path) -> bool:
 
 
 def connect(directory: Path, within_s: float) -> socket.socket:
-    """A connection to the daemon, which is our user's.
-
-    Raises:
-        NoDaemonError: none listens.
-        OSError: it cannot be reached, or is another user's.
-    """
+    """Connect to our user's daemon. Raise NoDaemonError if none listens, OSError if the connection fails."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(within_s)
@@ -221,16 +211,15 @@ def connect(directory: Path, within_s: float) -> socket.socket:
 
 
 def read_frame(connection: socket.socket, until: float, fds: list[int] | None = None) -> tuple[bytes, bytes]:
-    """The kind and the text of the daemon's next frame, and no byte more: what follows may be another reader's.
+    """Return the kind and the text of the daemon's next frame, and read no byte more: what follows may be another
+    reader's.
+
+    Raise DroppedError if the daemon closes the connection before, OSError (or TimeoutError) if it cannot be read.
 
     Args:
         connection: to the daemon.
         until: when it has to be there, on the monotonic clock.
         fds: takes the frame's descriptor, if any; None closes that descriptor.
-
-    Raises:
-        DroppedError: the daemon closed the connection before.
-        OSError: it cannot be read; among them TimeoutError.
     """
     head = b""
     if fds is not None:
@@ -257,10 +246,8 @@ def _read_exactly(connection: socket.socket, size: int, until: float) -> bytes:
 
 
 def listen(directory: Path) -> socket.socket:
-    """Listen in place of whatever is there, which nobody does; under `start_lock` only.
-
-    Raises:
-        UnusableDirectoryError: there is no room, or it cannot be written to.
+    """Listen instead of a daemon that is gone; under `start_lock` only. Raise UnusableDirectoryError if there is no
+    room, or the directory cannot be written to.
     """
     staging = directory / f".{SOCKET_NAME}-{secrets.token_hex(4)}"
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -299,19 +286,16 @@ def await_key(directory: Path, within_s: float) -> str:
 
 
 def tell_process(directory: Path) -> int:
-    """Say that this process is the daemon; that counts until the descriptor is closed.
-
-    Raises:
-        UnusableDirectoryError: it cannot be written.
+    """Write our pid as the daemon's, which counts until the returned descriptor is closed. Raise UnusableDirectoryError
+    if it cannot be written.
     """
     with writing_below(directory, RUNTIME_DIR_VARIABLE):
         return tell(directory / PROCESS_NAME, str(os.getpid()).encode())
 
 
 def process_of(directory: Path) -> int | None:
-    """The process of the daemon that lives, whatever else it does; None where none says so.
-
-    Not the peer of its socket: that is who began to listen, which may be a service manager, or a process long gone.
+    """Return the pid of the living daemon, or None. It is not the socket's peer: that is the process that called
+    listen(), which may be a service manager, or long gone.
     """
     try:
         return int(read_told(directory / PROCESS_NAME, MAX_PID_BYTES) or b"")

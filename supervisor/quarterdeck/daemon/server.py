@@ -1,6 +1,6 @@
-"""Take doors in: accept, check who comes, serve the client that was handed over, and tell the door how to end.
+"""Accept doors, check them, serve the clients that they hand over, and tell each door how to end.
 
-Commands come to the same socket, with an order and no client.
+Commands connect to the same socket, with an order and no client.
 """
 
 import asyncio
@@ -44,11 +44,8 @@ _log = logging.getLogger("quarterdeck.daemon")
 
 
 class DoorServer:
-    """See the module; `run` accepts until it is cancelled.
-
-    Attributes:
-        changed: set whenever a client came or went, or an order came.
-        order: `END` or `REPLACE` once that was asked for.
+    """The server of doors and commands; `run` accepts until it is cancelled. `listener` is borrowed. `changed` is set
+    whenever a client came or went, or an order came; `order` is `END` or `REPLACE` once requested.
     """
 
     def __init__(
@@ -59,15 +56,6 @@ class DoorServer:
         to_refusal: ToRefusal,
         http: HttpListening | None = None,
     ) -> None:
-        """Accept nothing yet.
-
-        Args:
-            listener: borrowed.
-            key: what a door has to know.
-            decks: what clients are served from.
-            to_refusal: what a client is told of an error.
-            http: where clients come that are no doors; None for nowhere.
-        """
         self._http = http
         if http is not None:
             http.on_listener = self._have_held
@@ -152,7 +140,6 @@ class DoorServer:
         )
 
     def _servers(self) -> tuple[ServerStatus, ...]:
-        """The load of each server, once."""
         seen: dict[CallQueue, ServerStatus] = {}
         for deck in self._decks:
             for id_, queue in deck.queues():
@@ -253,7 +240,6 @@ class DoorServer:
 
     def _have_held(self, *doors: Door) -> None:
         """Have these doors, or all, hold our HTTP socket for the next daemon; without HTTP, have them hold no socket.
-
         Until the first try to listen is over, doors keep the socket that they hold.
         """
         if self._http is not None and self._http.has_begun:
@@ -261,7 +247,7 @@ class DoorServer:
                 door.hold(self._http.listener)
 
     async def _serve(self, session: "_Session") -> int:
-        """Serve one client to its end; the exit code of its door."""
+        """Serve one client to its end. Return the exit code of its door."""
         try:
             await session.serve(self._decks)
         except Exception as error:
@@ -288,11 +274,7 @@ class _Session:
         """What its client has said, as long as nobody answers it."""
 
     async def serve(self, decks: Decks) -> None:
-        """Serve the client until it leaves, or this is cancelled.
-
-        Raises:
-            Exception: why it cannot be served.
-        """
+        """Serve the client until it leaves, or this is cancelled. Raise the reason if it cannot be served."""
         handover, memory = self.handover, self._memory
         stdin_fd, stdout_fd, stderr_fd, _ = self.door.fds
         interrupted = memory.begin_session()
@@ -332,11 +314,10 @@ class _Session:
                 await deck.lasting(served.guard(serving))
 
     def hand_on(self) -> None:
-        """Leave the client to the next daemon when this session ends."""
         self._memory.hands_on = True
 
     async def refuse(self, refusal: RefusalError) -> None:
-        """Tell the client, and whoever reads the door's stderr, why it is not served."""
+        """Tell the client, and the reader of the door's stderr, why it is not served."""
         message, remedy = refusal.message, refusal.remedy
         self.door.log(refusal.words)
         reason = f"{message}; {remedy}" if remedy else message
@@ -356,7 +337,6 @@ class _Session:
             await carried_through(partial(asyncio.to_thread, refuse))
 
     def status(self) -> ClientStatus:
-        """Who it is."""
         memory, handover = self._memory, self.handover
         deck, me = self.deck, client_key(self.door.peer.pid)
         return ClientStatus(

@@ -41,8 +41,7 @@ MAX_NOTES_BYTES: Final = 16 * 1024
 """More is not kept."""
 
 MAX_UNREAD_BYTES: Final = 2 * MAX_LINE_BYTES + 1024 * 1024
-"""The longest line, moved down at the latest when it fills its half, and what is read at once.  Takes no memory before
-it is used."""
+"""The longest line, moved down when it fills its half, and one read more. Unused bytes take no memory."""
 
 MOVE_AT_BYTES: Final = 16 * 1024
 """What is not taken up is moved down when it begins behind this, so that it does not creep upwards."""
@@ -73,13 +72,10 @@ class NoMemoryError(ValueError):
 
 
 def make_memory(directory: Path) -> int:
-    """The descriptor of an empty memory.
+    """Return the descriptor of an empty memory. Raise OSError if there is no room for it.
 
-    On Linux it is nobody's file, so that no full disk ends who writes to it, and nothing can make it shorter; elsewhere
-    a file of `directory` without a name.
-
-    Raises:
-        OSError: there is no room for it.
+    On Linux it belongs to no file system, so that a full disk ends no writer, and cannot be shortened; elsewhere it is
+    a nameless file of `directory`.
     """
     if not hasattr(os, "memfd_create"):
         with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
@@ -106,12 +102,7 @@ class SessionMemory(Journal):
 
     @classmethod
     def map(cls, fd: int) -> Self:
-        """The memory behind a descriptor, which stays the caller's.
-
-        Raises:
-            NoMemoryError: it is none of ours.
-            OSError: it cannot be mapped.
-        """
+        """Map the memory of the caller's descriptor. Raise NoMemoryError for a foreign file, OSError if that fails."""
         if os.fstat(fd).st_size != SIZE_BYTES:
             raise NoMemoryError("not of the size of a session's memory")
         # Read, not mapped: only what is ours is looked at, and only what can grow no shorter is mapped.
@@ -183,7 +174,7 @@ class SessionMemory(Journal):
             self._take_up(size)
 
     def _take_up(self, size: int) -> None:
-        """Have the last `size` bytes alone unread; the request that was noted before is under way from then on."""
+        """Leave only the last `size` bytes unread; the request noted before is in progress from then on."""
         end = self._end
         self._bound(max(0, end - size), end)
         if not size and end >= MOVE_AT_BYTES:
@@ -191,7 +182,7 @@ class SessionMemory(Journal):
             self._bound(0, 0)
 
     def _move_down(self) -> None:
-        """Make room behind what is not taken up; all beyond its end is zero at any moment."""
+        """Make room behind the unread bytes; everything beyond their end is zero at any moment."""
         start, end = self._start, self._end
         if start >= MOVE_AT_BYTES and (size := end - start) < start:
             self._data[_UNREAD : _UNREAD + size] = self._data[_UNREAD + start : _UNREAD + end]
@@ -235,7 +226,7 @@ class SessionMemory(Journal):
             self._note(id_json, kind, is_unread=False)
 
     def _note(self, id_json: bytes, kind: RequestKind, *, is_unread: bool) -> None:
-        """Note a request in a slot, where there is one for it; while it is unread the slot is void."""
+        """Note a request in a free slot, if any; while it is unread the slot is void."""
         data = self._data
         if len(id_json) > MAX_ID_BYTES or id_json in self._slots or (kind is RequestKind.INITIALIZE and data[_GREETED]):
             return
@@ -343,7 +334,7 @@ def _laid_out(fd: int) -> int:
 
 
 def _is_firm(fd: int) -> bool:
-    """Whether nobody can make this shorter, whose reader would be ended by the kernel."""
+    """Return whether the file is sealed against shrinking (a truncated mapping kills its reader with SIGBUS)."""
     if not hasattr(os, "memfd_create"):
         return True
     try:

@@ -1,6 +1,6 @@
-"""Start the daemon, detached: its own session, no terminal, no working directory, nobody's child.
+"""Start the daemon, detached: its own session, no terminal, no working directory, no parent of ours.
 
-Whoever starts it listens in its place first, so that doors can queue before its first instruction.
+The starting process listens in its place first, so that doors can queue before its first instruction.
 """
 
 import os
@@ -40,14 +40,14 @@ start_zygote_early()
 from quarterdeck.cli.run.daemon import main
 main()
 """
-"""Forks before anything of ours is imported: nobody has to wait for the daemon's end.  The zygote is started, which may
-leave no core either, before all that takes long to import."""
+"""Forks before it imports anything of ours, so that no process waits for the daemon's end. The zygote, which may leave
+no core either, starts before the long imports.
+"""
 
 
 def program(code: str) -> list[str]:
-    """Arguments with which an isolated interpreter runs `code`, which may import what this process does.
-
-    That of an ordinary installation finds it; one that was told more (`PYTHONPATH`, a zip, a test) does not.
+    """Return arguments with which an isolated interpreter runs `code`, with our import path: an ordinary installation
+    needs none, but `PYTHONPATH`, a zip or a test does.
     """
     return ["-c", _FIND + code, os.pathsep.join(folder for folder in sys.path if os.path.isabs(folder))]
 
@@ -58,18 +58,12 @@ def log_path() -> Path:
 
 
 def start_daemon(directory: Path, environ: Mapping[str, str]) -> Path:
-    """Have a daemon listen in `directory`, unless one can be reached by now.  Blocking.
-
-    Args:
-        directory: of the daemon, made where it is missing; see `daemon_dir`.
-        environ: of the daemon.
-
-    Returns:
-        where it listens: there, or where a service manager holds the socket.
+    """Have a daemon listen in `directory`, made if missing, unless one can be reached by now. Return where it listens:
+    there, or where a service manager holds the socket. Blocking.
 
     Raises:
         StartTimeoutError: another process has been starting or ending it for too long.
-        OtherDaemonError: one has the ledger, and cannot be reached.
+        OtherDaemonError: an unreachable one has the ledger.
         UnsafePathError: a directory is not ours alone.
         OSError: it cannot be started.
     """
@@ -100,11 +94,7 @@ def _start(directory: Path, environ: Mapping[str, str]) -> None:
 
 
 def boot(listener: int, log: BinaryIO, environ: Mapping[str, str]) -> None:
-    """Start an interpreter that becomes the daemon and listens there; returns when it is on its own.
-
-    Raises:
-        OSError: it cannot be started.
-    """
+    """Start an interpreter that becomes the daemon and listens there; return once it is detached. May raise OSError."""
     subprocess.run(
         [sys.executable, "-I", *program(_BOOT), "--listener", str(listener)],
         stdin=subprocess.DEVNULL,

@@ -1,8 +1,8 @@
-"""The daemon's user units for systemd.  Pure.
+"""The daemon's user units for systemd. Pure.
 
-Nothing in the service's unit has a mount, user or process namespace made around the daemon (`ProtectSystem=`,
-`PrivateTmp=`, `RestrictNamespaces=` and their like): each sandbox makes its own, which an outer one would break.  What
-is there holds for servers, too: they start with the same filters, and without new privileges.
+Nothing in the service's unit makes a mount, user or process namespace around the daemon (`ProtectSystem=`,
+`PrivateTmp=`, `RestrictNamespaces=`, …): each sandbox makes its own, which an outer one would break. Its filters, and
+the lack of new privileges, hold for servers, too.
 """
 
 import re
@@ -29,11 +29,8 @@ SystemCallErrorNumber=EPERM
 
 
 def socket_unit(name: str, socket_path: str) -> str:
-    """The unit of the socket: systemd listens, and starts the daemon when a door comes.
-
-    Args:
-        name: of both units, without what follows the dot.
-        socket_path: absolute.
+    """Return the unit of the socket, where systemd listens and starts the daemon for a door. `name` is that of both
+    units, without a suffix; `socket_path` is absolute.
     """
     return f"""\
 # {MARK}; changes belong into a file beside it: systemctl --user edit {name}.socket
@@ -53,10 +50,10 @@ WantedBy=sockets.target
 
 
 def service_unit(name: str, words: Iterable[str], environ: Mapping[str, str], *, is_hardened: bool = True) -> str:
-    """The unit of the daemon.
+    """Return the unit of the daemon.
 
     Args:
-        name: of both units, without what follows the dot.
+        name: of both units, without a suffix.
         words: the command line that runs the daemon; the first is an absolute path.
         environ: variables of the daemon.
         is_hardened: whether it may be kept from gaining privileges.
@@ -93,7 +90,6 @@ def is_ours(text: str) -> bool:
 
 
 def _quoted(word: str) -> str:
-    """A word of a unit."""
     return word if _PLAIN.fullmatch(word) else '"' + _escaped(word).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

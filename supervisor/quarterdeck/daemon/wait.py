@@ -52,8 +52,7 @@ LIVES = "QUARTERDECK_DOOR_LIVES"
 """The variable with the times of these deaths: monotonic seconds, separated by blanks."""
 
 NEXT_S = 4.0
-"""Seconds that the first door may take to have another daemon listen: its imports take a tenth of a second, or much
-longer on a busy machine."""
+"""Seconds for the first door to have another daemon listen: imports take 0.1 s, more on a busy machine."""
 
 STAGGER_S = 0.1
 STAGGERS = 40
@@ -83,11 +82,8 @@ def say(text: bytes) -> None:
 
 
 class Door:
-    """The connection to the daemon, and the HTTP socket kept for the next daemon.
-
-    Attributes:
-        listener: the descriptor of the HTTP socket that this door holds, or NO_DESCRIPTOR.
-        was_told: whether a signal has asked this door to end.
+    """The connection to the daemon, and the HTTP socket kept for the next daemon: `listener`, or NO_DESCRIPTOR.
+    `was_told` says whether a signal has asked this door to end.
     """
 
     def __init__(self, connection: "_socket.socket", listener: int = NO_DESCRIPTOR) -> None:
@@ -166,16 +162,9 @@ class Door:
 
 
 def go_on(door: Door, memory: int, directory: str, request: bytes) -> "tuple[Door, bytes] | None":
-    """Hand the client over to the daemon that another door starts.
-
-    Args:
-        door: the door to the dead daemon.
-        memory: the session's memory.
-        directory: the directory in which the daemon listened.
-        request: the dead daemon's key, and the handover with it.
-
-    Returns:
-        the door to the next daemon, and the request for the one after it; None if the whole door program must run.
+    """Hand the client over to the daemon that another door starts. `directory` is where the dead daemon listened,
+    `request` its key and the handover with it. Return the door to the next daemon and the request for the one after it,
+    or None if the whole door program must run.
     """
     now = time.monotonic()
     deaths = [at for at in map(float, os.environ.get(LIVES, "").split()) if at > now - DEATHS_S]
@@ -241,7 +230,6 @@ def _next_daemon(door: Door, directory: str, request: bytes) -> "tuple[_socket.s
 
 
 def _read(path: "str | int") -> bytes:
-    """Return a file's content; empty if it cannot be read."""
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read() or b""
@@ -255,12 +243,7 @@ def _close(fd: int) -> None:
 
 
 def answer_lost(memory: int, out: int) -> None:
-    """Answer a dead daemon's requests in progress. If the client does not read, they remain for the next daemon.
-
-    Args:
-        memory: the session's memory.
-        out: our stdout, which the client reads.
-    """
+    """Answer a dead daemon's requests in progress on `out`; those that the client does not read stay for the next."""
     texts, at = [], LOST_AT
     for _ in range(LOST_KINDS):
         size = _number(memory, at, 2)
@@ -293,13 +276,8 @@ def answer_lost(memory: int, out: int) -> None:
 
 
 def void_slot(head: bytes) -> int:
-    """Return the slot of the request that was being taken up when its daemon died, so that its line is still unread.
-
-    Args:
-        head: what is in the memory before the greeting.
-
-    Returns:
-        the slot's number; -1 for none.
+    """Return the slot of the request that was being taken up when its daemon died, so that its line is still unread; -1
+    for none. `head` is the memory before the greeting.
     """
     taking = int.from_bytes(head[TAKING_AT : TAKING_AT + 2], "big")
     return (taking >> 1) - 1 if taking & 1 == head[BOUNDS_AT] >> 7 else -1
@@ -320,10 +298,7 @@ def _written(out: int, room: "select.poll", line: bytes) -> bytes:
 
 
 def restore(blocking: "list[int]") -> None:
-    """Make the streams of this process block again that did: a daemon that was killed could not.
-
-    They may be a terminal, which a shell goes on with.
-    """
+    """Make this process's streams block again, which a killed daemon could not: a shell may go on with them."""
     for fd in blocking:
         try:
             os.set_blocking(fd, True)

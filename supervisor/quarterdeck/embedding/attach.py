@@ -1,6 +1,5 @@
-"""Fill a ledger of values from live servers, and withdraw what they had.
-
-A server that faults contributes nothing, and is no fault of the attachment: the fleet's status tells why.
+"""Fill a ledger of values from live servers, and withdraw their tools. A server that faults contributes nothing, and is
+no fault of the attachment: the fleet's status tells why.
 """
 
 from collections.abc import Sequence
@@ -19,14 +18,14 @@ from quarterdeck_protocol.contract import FleetStatus, ServerFleet
 
 @dataclass(frozen=True, slots=True)
 class AttachResult:
-    """What came of attaching.
+    """The outcome of attaching.
 
     Attributes:
-        ledger: with every tool that was found enrolled.
-        fleet: live; whoever attached tears it down, by `detach_bridge` or itself.
+        ledger: with every found tool enrolled.
+        fleet: live; the caller tears it down, by `detach_bridge` or itself.
         status: of every server at that moment.
         enrolled: how many tools.
-        fault: why no server could even be tried (kind `bridge`); None when they were.
+        fault: why no server could even be tried (kind `bridge`), or None.
     """
 
     ledger: BridgeLedger
@@ -37,9 +36,8 @@ class AttachResult:
 
 
 async def attach_bridge_capabilities(ledger: BridgeLedger, config: BridgeConfig) -> AttachResult:
-    """Start the configured servers and enrol their tools; with no servers, the same ledger and an empty fleet.
-
-    Waits until every connect has settled.  Cancelling tears down what was started.
+    """Start the configured servers and enrol their tools, once every connect has settled; without servers, return the
+    same ledger and an empty fleet. Cancelling tears down what was started.
     """
     try:
         mounted = await mount_protocol_bridge(config)

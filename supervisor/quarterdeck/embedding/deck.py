@@ -1,6 +1,4 @@
-"""The deck's promised names that the product itself does not use: other views of the catalogue, cards, a registry, and
-files of approved plans.
-"""
+"""Promised names of the deck that the product does not use: views of the catalogue, cards, a registry, plan files."""
 
 import re
 import time
@@ -67,9 +65,8 @@ class BuiltinCard(NativeCard):
         self.read_only = read_only
 
     async def run(self, value: object, ctx: ToolContext) -> ToolResult:
-        """Run one call; its outcome is one block: a text as text, anything else as JSON; the rest is unchanged.
-
-        Several blocks are the one JSON value that they project to, so that none is lost.
+        """Run one call. Its outcome is one block: text for a text, else JSON; several blocks are the one JSON value
+        that they project to, so that none is lost.
         """
         call = ToolCall(f"{self.name}-builtin", self.name, value, ctx.report)
         outcome = await self._tool.invoke(call, ctx)
@@ -135,11 +132,7 @@ def builtin_cards() -> list[CapabilityCard]:
 
 
 def build_builtin(name: str, ctx: DeckContext) -> Capability:
-    """The card of one built-in tool.
-
-    Raises:
-        DeckFault: `unknown_capability`, or `build_failed` with its cause.
-    """
+    """Return the card of one built-in tool. Raise DeckFault: `unknown_capability`, or `build_failed` with its cause."""
     row = builtin_bridge().get(CapabilityId(name))
     if row is None:
         raise DeckFault(DeckFaultKind.UNKNOWN_CAPABILITY, unknown_name_text(name, builtin_ids()))
@@ -147,11 +140,7 @@ def build_builtin(name: str, ctx: DeckContext) -> Capability:
 
 
 def build_builtins_for_profile(profile: Profile, ctx: DeckContext) -> list[Capability]:
-    """The cards of every built-in tool in `profile`, in order.
-
-    Raises:
-        DeckFault: `build_failed` with its cause.
-    """
+    """Return the cards of all built-in tools in `profile`, in order. Raise DeckFault (`build_failed`) with a cause."""
     return [build_card(card, ctx) for card in builtin_cards() if card.in_profile(profile)]
 
 
@@ -230,11 +219,7 @@ class ToolRegistry:
         return name in self._tools
 
     def get(self, name: str) -> DefinedTool:
-        """The tool of this name.
-
-        Raises:
-            UnknownToolError: there is none.
-        """
+        """Return the tool of this name. Raise UnknownToolError if there is none."""
         if name not in self._tools:
             raise UnknownToolError(name)
         return self._tools[name]
@@ -264,9 +249,8 @@ def _tool_of(row: CapabilityCard) -> DefinedTool:
 
 
 def plan_slug(plan: str) -> str:
-    """A name for the plan's file: its first line that says something, as lower-case ASCII words joined by `-`.
-
-    At most `MAX_SLUG_CHARS` long, never beginning or ending in `-`; `plan` when nothing is left.
+    """Return a name for the plan's file: the words of its first non-empty line, in lower-case ASCII, joined by `-`, at
+    most `MAX_SLUG_CHARS` long; `plan` when nothing is left.
     """
     title = next((line for line in plan.splitlines() if line.strip()), "")
     plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
@@ -279,11 +263,7 @@ def plan_file_path(session_dir: Path | str, slug: str) -> Path:
 
 
 def write_plan(session_dir: Path | str, plan: str) -> Path:
-    """Keep a plan, beside all earlier ones; its file, named `<time in base 36>-<slug>.md`.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Keep a plan next to all earlier ones. Return its file, named `<time in base 36>-<slug>.md`. May raise OSError."""
     milliseconds, slug = time.time_ns() // 1_000_000, plan_slug(plan)
     while True:
         path = plan_file_path(session_dir, f"{_base36(milliseconds)}-{slug}")

@@ -6,7 +6,7 @@
     with SyncQuarterdeck("mcp.json") as quarterdeck:
         result = quarterdeck.call("clock__get_current_time", {"timezone": "UTC"})
 
-Above it are other people's programs; below it `app`, which runs the same product that the commands do.
+It runs the same product as the commands.
 """
 
 import asyncio
@@ -56,16 +56,16 @@ class Quarterdeck:
         allow_unsandboxed: bool = False,
         settings: Settings | None = None,
     ) -> None:
-        """Nothing is read or started yet.
+        """Read and start nothing yet.
 
         Args:
             config: files that name servers, the user's own word; without any, and without `servers`, those that
                 `quarterdeck config path` lists.
             servers: described in code, before those of files.
-            ready_s: how long the start waits until every server is ready or has failed, in seconds; None for as long
-                as their own deadlines let it.
+            ready_s: seconds that the start waits until every server is ready or has failed; None for as long as their
+                own deadlines allow.
             allow_unsandboxed: start servers even where nothing but limits confines them.
-            settings: in place of all that, for what only they can say, as native tools.
+            settings: instead of all that, for what only they can express, such as native tools.
         """
         self._config = tuple(Path(path) for path in config)
         self._servers = tuple(servers)
@@ -184,7 +184,6 @@ class SyncQuarterdeck:
         allow_unsandboxed: bool = False,
         settings: Settings | None = None,
     ) -> None:
-        """See `Quarterdeck`: nothing is read or started yet."""
         self._product = Quarterdeck(
             *config, servers=servers, ready_s=ready_s, allow_unsandboxed=allow_unsandboxed, settings=settings
         )
@@ -246,9 +245,8 @@ class SyncQuarterdeck:
 
 
 class _LoopThread:
-    """An event loop that runs in a daemon thread until it is stopped.
-
-    A daemon, for an interpreter waits for other threads before anybody could stop them.
+    """An event loop that runs in a daemon thread until it is stopped: an interpreter waits for other threads before
+    they could be stopped.
     """
 
     def __init__(self) -> None:
@@ -260,11 +258,10 @@ class _LoopThread:
         self._thread.start()
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The result of `work()`, done on the loop; whoever is interrupted cancels it.
+        """Return the result of `work()`, done on the loop; an interrupt cancels it.
 
-        Raises:
-            ProtocolFault: the loop is stopped, before or meanwhile.
-            RuntimeError: the loop itself would have to wait for it.
+        Raise ProtocolFault if the loop stops before or meanwhile, RuntimeError if the loop itself would have to wait
+        for it.
         """
         if threading.current_thread() is self._thread:
             raise RuntimeError("a SyncQuarterdeck cannot be used from its own thread: it would wait for itself")
@@ -313,7 +310,7 @@ _running: Final[dict[_LoopThread, Quarterdeck]] = {}
 
 
 def _close_at_exit(thread: _LoopThread, product: Quarterdeck) -> None:
-    """Have it closed where a program ends inside the block: a generator that is not finished, a REPL."""
+    """Close it when a program ends inside the block: an unfinished generator, a REPL."""
     # Of `threading`, for `atexit` comes when threads can no longer be started, which an orderly end needs.  Where
     # there is no such thing, the processes end with ours, as they do when it is killed.
     register = getattr(threading, "_register_atexit", None)

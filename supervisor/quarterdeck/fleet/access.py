@@ -43,9 +43,7 @@ class Access(Protocol):
         ...
 
     async def renew(self, refused: str = "") -> AccessToken:
-        """Return a token that lasts longer than `refused`, which the server refused. Raise ProtocolFault if there is
-        none.
-        """
+        """Return a token that outlasts `refused`, which the server refused; raise ProtocolFault if there is none."""
         ...
 
     async def widen(self, present: str, scopes: tuple[str, ...]) -> AccessToken | None:

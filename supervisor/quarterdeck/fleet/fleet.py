@@ -365,9 +365,7 @@ async def _until_lost(endpoint: ServerEndpointImpl) -> None:
 
 
 async def start_server_fleet(config: BridgeConfig) -> ServerFleetImpl:
-    """Return a fleet whose every first connect has settled; a failed server is faulted. Cancellation tears down what
-    was started.
-    """
+    """Start a fleet and wait until every first connect has settled; a failed server is faulted. Cancellable."""
     fleet = ServerFleetImpl()
     try:
         await fleet.start(config)

@@ -149,7 +149,7 @@ async def _list_tools(product: Product, groups: Sequence[str], only: str) -> Too
 
 
 def _offered(product: Product) -> dict[str, Names | None]:
-    """What clients are shown of each server; None of one that offers nothing, and may yet."""
+    """Return each server's published names; None for a server that offers nothing yet."""
     offered: dict[str, Names | None] = dict.fromkeys(product.status())
     for server, each in product.router.catalogue.servers.items():
         uris = (row for listing in (Listing.RESOURCES, Listing.TEMPLATES) for row in each.offers.get(listing, ()))
@@ -163,7 +163,7 @@ def _offered(product: Product) -> dict[str, Names | None]:
 
 
 def _own_name(offers: ServerOffers, tool: ToolDescriptor) -> str:
-    """What the server calls a tool that clients know otherwise; empty where they do not."""
+    """Return the server's own name of a renamed tool, else an empty string."""
     public = tool.name.partition(QUALIFIER)[2]
     own = offers.overrides.own(public)
     return own if own is not None and own != public else ""

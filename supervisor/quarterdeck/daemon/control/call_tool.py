@@ -1,7 +1,6 @@
 """Call a tool by name, for commands and embedding programs; MCP clients' calls go through `host`.
 
-A name that no tool has is answered with the nearest one; a server that still connects is waited for; held tools are
-refused.
+An unknown name gets the nearest one as a hint; a connecting server is awaited; held tools are refused.
 """
 
 from functools import partial
@@ -33,17 +32,15 @@ NO_TOOL: Final = "unknown_tool"
 async def call_tool(
     product: "Product", name: str, arguments: bytes, *, wait_s: float | None, client: Client = ANONYMOUS
 ) -> RemoteCallResult:
-    """The tool's result; `is_error` is the tool's own word.
+    """Call a tool. Raise ProtocolFault without a result: no such tool, a held one, a server that is not ready, a failed
+    call.
 
     Args:
         product: the running product.
         name: `server__tool`, a native tool's name, or a short name that clients are shown.
         arguments: one JSON object.
-        wait_s: how long to wait for a server that still connects; None for as long as it may take.
-        client: who asks.
-
-    Raises:
-        ProtocolFault: there is no result: no such tool, a held one, a server that is not ready, a call that failed.
+        wait_s: how long to wait for a connecting server; None for as long as it may take.
+        client: the caller.
     """
     router = product.router
     if may_be_alias(name):
@@ -104,7 +101,6 @@ async def _call_native(decks: "Decks", name: str, arguments: bytes, client: Clie
 
 
 def _not_ready(status: EndpointStatus) -> ProtocolFault:
-    """The fault of a server that is not ready, with its own fault as the reason."""
     why = status.fault
     fault = ProtocolFault(
         FaultKind.NOT_CONNECTED,

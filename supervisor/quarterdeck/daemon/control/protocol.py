@@ -1,9 +1,7 @@
-"""The messages of the control socket: the key and one request line in, one answer line out, both JSON.
+"""The messages of the control socket: the key and one request line in, one answer line out, both JSON. Pure.
 
-The key is the line of a file beside the socket that only its user can read: a confined program that reaches the socket,
-as with a grant of sockets, cannot read it.
-
-Requests and answers are closed unions of tagged structs; a line that is none of them is refused.  Pure.
+Only the user can read the key, a file next to the socket: a confined program that reaches the socket, as with a grant
+of sockets, cannot. Requests and answers are closed unions of tagged structs; any other line is refused.
 """
 
 from enum import StrEnum
@@ -32,11 +30,8 @@ class Ps(Message, frozen=True, tag="ps"):
 
 
 class Tools(Message, frozen=True, tag="tools"):
-    """List the tools that can be called, once servers have connected, as for an MCP client's first list.
-
-    Attributes:
-        groups: of those only what these have together; empty for all.
-        server: list only this server's tools; empty for all, including native ones.
+    """List the tools that can be called, once servers have connected, as for an MCP client's first list; only those of
+    these groups together, and of this server, if given (which leaves out native tools).
     """
 
     groups: tuple[str, ...] = ()
@@ -124,13 +119,13 @@ class ServerView(msgspec.Struct, frozen=True):
 
     Attributes:
         phase: as of an endpoint, or `installing`.
-        transport: None for a row that cannot be used.
+        transport: None for an unusable row.
         memory_bytes: resident memory of the server's whole process tree, None when it has none here.
         sandbox: None when it has or had no process here.
-        tools: without those held and those blocked.
-        held: how many of its tools wait for the user's approval.
+        tools: without held and blocked ones.
+        held: how many of its tools await the user's approval.
         blocked: how many the user has blocked.
-        of_sessions: those that sessions have for themselves; this one is listed and judged for all of them.
+        of_sessions: the sessions' own servers of this row; this one is listed and judged for all of them.
     """
 
     id: str
@@ -155,9 +150,9 @@ class ToolView(msgspec.Struct, frozen=True):
 
     Attributes:
         server: empty for a native tool.
-        definition: the server's own, whole; of a native tool, what MCP clients are shown.
-        alias: what MCP clients are shown in place of a name that is too long for them; empty when they see the name.
-        own: what the server itself calls it, where that was renamed; empty where it is the name's second half.
+        definition: the server's own, whole; for a native tool, the one that MCP clients see.
+        alias: the shorter name that MCP clients see; empty when they see `name`.
+        own: the server's own name of a renamed tool; empty when that is the second half of `name`.
     """
 
     name: str
@@ -169,11 +164,7 @@ class ToolView(msgspec.Struct, frozen=True):
 
 
 class ServerList(Message, frozen=True, tag="servers"):
-    """The answer to `Ps`, in configuration order.
-
-    Attributes:
-        troubles: the unusable parts of the configuration.
-    """
+    """The answer to `Ps`, in configuration order; `troubles` are the unusable parts of the configuration."""
 
     servers: tuple[ServerView, ...]
     troubles: tuple[Trouble, ...] = ()
@@ -185,9 +176,9 @@ class ToolList(Message, frozen=True, tag="tools"):
     Attributes:
         tools: native ones first, then each server's.
         absent: the servers that offer nothing because they are not ready, or could not list their tools.
-        held: a line for each server that has tools which wait for approval.
-        notes: a line for each override that cannot be carried out, or has no effect, and each glob of a group.
-        groups: of each group of the configuration, the names of those of the tools that it has.
+        held: a line for each server with tools that await approval.
+        notes: a line for each override that is impossible or has no effect, and each glob of a group.
+        groups: for each group of the configuration, the names of its tools.
     """
 
     tools: tuple[ToolView, ...]
@@ -198,14 +189,14 @@ class ToolList(Message, frozen=True, tag="tools"):
 
 
 class ListingView(msgspec.Struct, frozen=True):
-    """What one server lists.
+    """One server's lists.
 
     Attributes:
         is_ready: whether it could be asked.
-        instructions: what it tells models about itself.
+        instructions: its instructions to models.
         definitions: its tool objects, whole.
         others: the objects of its other lists, by the member of a page that holds them.
-        capabilities: as it said them, a JSON object.
+        capabilities: its own JSON object.
         home: its private home, which its texts may name.
     """
 
@@ -269,10 +260,10 @@ class LimitView(msgspec.Struct, frozen=True):
     """One limit of a policy.
 
     Attributes:
-        most: what is allowed, None for no limit.
-        present: what was used at the last look, None when that is not measured or nothing runs.
-        peak: the most that a look has seen.
-        kept_by: who sees to it, in words for people.
+        most: the allowed amount, None for no limit.
+        present: the last measured use, None when that is not measured or nothing runs.
+        peak: the highest measured use.
+        kept_by: what enforces it, for people.
     """
 
     name: str
@@ -300,9 +291,9 @@ class Inspection(Message, frozen=True, tag="inspection"):
     """The answer to `Inspect`.
 
     Attributes:
-        command: as it is configured; empty for a server that is no process of ours.
-        policy: what is wanted, whole; null without such a process.
-        receipt: what is in force, or was until its process ended; None before the first was let go.
+        command: as configured; empty for a server that is no process of ours.
+        policy: the wanted policy, whole; null without such a process.
+        receipt: what is in force, or was until its process ended; None before the first start.
         last_death: kept while it serves again.
         note: why there is no receipt, empty when there is one.
     """
@@ -361,11 +352,7 @@ def encode(message: Request | Answer) -> bytes:
 
 
 def decode_request(line: bytes) -> Request:
-    """The request of one line.
-
-    Raises:
-        BadLineError: it is none.
-    """
+    """Decode a request line. Raise BadLineError if it is none."""
     try:
         request: Request = _requests.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -374,11 +361,7 @@ def decode_request(line: bytes) -> Request:
 
 
 def decode_answer(line: bytes) -> Answer:
-    """The answer of one line.
-
-    Raises:
-        BadLineError: it is none.
-    """
+    """Decode an answer line. Raise BadLineError if it is none."""
     try:
         answer: Answer = _answers.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -1,7 +1,7 @@
-"""Hand the records of a command over to the process that writes the ledger.
+"""Hand a command's records to the process that writes the ledger.
 
-A command may call a server while a daemon runs.  Its first call shows the server's definition.  If that is not
-recorded, a definition that has changed by the second call counts as a new one.
+A command may call a server while a daemon runs. If the definition that its first call shows were not recorded, a
+definition that has changed by the second call would count as a new one.
 """
 
 import os
@@ -32,10 +32,9 @@ _REMEDY: Final = "run the command again, without --own if a daemon runs"
 
 
 def hand_over(batch: Batch) -> None:
-    """Have the current writer of the ledger record the batch, or record it here if that process has ended.  Blocking.
+    """Have the current writer of the ledger record the batch, or record it here if that process has ended. Blocking.
 
-    Raises:
-        LedgerWriteError: the batch is not recorded.
+    Raise LedgerWriteError if it is not recorded.
     """
     directory = ledger_dir(state_dir())
     holder = read_holder(directory)

@@ -96,9 +96,8 @@ def _view_server(product: Product, status: EndpointStatus, memory: dict[int, int
 
 
 def view_fault(product: Product, fault: ProtocolFault, server: str | None = None) -> FaultView:
-    """A fault with its remedy, in which the commands name the server and its file.
-
-    A command or a URL may hold a secret that a variable put there: it is redacted.
+    """Return a fault with its remedy, whose commands name the server and its file. Secrets that variables put into a
+    command or a URL are redacted.
     """
     if product.settings.command:
         fault = of_run(fault)
@@ -135,7 +134,7 @@ def view_inspection(product: Product, status: EndpointStatus, view: ServerView) 
 
 
 def _command(product: Product, config: ServerConfig | None) -> tuple[str, ...]:
-    """What is run, without the secrets that variables put in and those that options are given outright."""
+    """Return the command line without secrets, be they from variables or given outright as options."""
     if not isinstance(config, StdioServerConfig):
         return ()
     return tuple(product.redact(str(word)) for word in (config.command, *mask_args(config.args)))

@@ -13,7 +13,7 @@ MAX_VALUES: Final = 100
 
 
 def bounded_completion(body: bytes) -> bytes:
-    """Return a result with at most `MAX_VALUES` values and `hasMore` if some were left out; other results come back
+    """Return a result with at most `MAX_VALUES` values, and `hasMore` if some were left out; others come back
     unchanged.
     """
     try:

@@ -44,9 +44,7 @@ class LongWaits(Generic[T]):
         return is_news
 
     def words(self, server: str, now: float, working_on: int) -> str:
-        """Return which clients wait too long and why, with the number of calls that the server has; empty if no call
-        does.
-        """
+        """Return which clients wait too long and why, next to the server's number of calls; empty if none does."""
         waits = self._long(now)
         if not waits:
             return ""

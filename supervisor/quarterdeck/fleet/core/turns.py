@@ -98,9 +98,7 @@ class Pace:
             self._client = client
 
     def answered(self, now: float, *, is_oldest: bool, is_busy: bool) -> None:
-        """Note an answer at `now` (monotonic seconds): to the oldest call or not, and whether the server has calls
-        left.
-        """
+        """Note an answer at `now` (monotonic seconds): whether to the oldest call, and whether calls are left."""
         if not is_oldest:
             self._in_turn = 0
         elif is_busy:

@@ -60,9 +60,7 @@ class ServerList(Generic[T]):
         is_wanted: Callable[[], bool],
         on_change: Callable[[], None],
     ) -> None:
-        """Begin without items. `is_wanted` tells whether the list is still of use; `on_change` is called after each
-        change.
-        """
+        """Begin without items. `is_wanted` tells whether the list is still of use; `on_change` follows each change."""
         self.items: tuple[T, ...] = ()
         self.has_come = False
         self._config = config

@@ -44,9 +44,7 @@ class NewsWatchers:
 
 
 def news_of(server: str, said: Log | Note | Updated, body: bytes, clients: frozenset[str]) -> News:
-    """Return what clients are told; `clients` are the keys of those it may be for. Raise BodyError if it may not be
-    passed on.
-    """
+    """Return what clients are told; `clients` are the keys of those it may be for. Raise BodyError if it is unfit."""
     match said:
         case Log(level=level, logger=logger):
             return LogLine(server, level, logger, _checked_value(body), clients)

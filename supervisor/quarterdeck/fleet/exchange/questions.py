@@ -125,9 +125,7 @@ class OpenQuestions:
 
 
 def _candidates(askers: dict[int, Asker], params: bytes) -> dict[int, Asker]:
-    """Return the requests that a question may belong to: those of the task that it names; without one, calls before
-    others.
-    """
+    """Return the requests that a question may belong to: those of the task that it names, else calls before others."""
     of_tasks = {key: asker for key, asker in askers.items() if _task_of(asker)}
     if task := task_of_question(params):
         return {key: asker for key, asker in of_tasks.items() if _task_of(asker) == task}

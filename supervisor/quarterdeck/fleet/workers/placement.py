@@ -1,6 +1,4 @@
-"""Start worker processes, as forks of the zygote or, where fork does not serve, as fresh interpreters; report their
-ends.
-"""
+"""Start worker processes, as forks of the zygote or, where fork does not serve, as fresh interpreters."""
 
 import asyncio
 import importlib.util
@@ -61,9 +59,7 @@ class Placement(Protocol):
     machine: Machine | None
 
     async def spawn(self, order: SpawnOrder, on_exit: OnExit) -> SpawnedWorker:
-        """Start a worker; `on_exit` is called once, from the loop, when it is gone. Raise OSError if none can be
-        started now.
-        """
+        """Start a worker; call `on_exit` once, from the loop, when it is gone. Raise OSError if none can be started."""
 
     async def close(self) -> None:
         """End every worker that is left, and everything that they left."""
@@ -140,9 +136,7 @@ class ZygotePlacement:
     """One zygote process and its forks."""
 
     def __init__(self, on_lost: Callable[[int], None]) -> None:
-        """Start the zygote without waiting for it. `on_lost` gets the number of its workers if it dies unasked, and
-        owes a `close`.
-        """
+        """Start the zygote; do not wait. `on_lost` gets its number of workers if it dies unasked and owes a `close`."""
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._process, ours = _early.pop() if _early else _start_zygote()

@@ -132,9 +132,7 @@ async def ended(begin: Callable[[Deliver], PendingCall | None]) -> RemoteCallRes
 
 
 def arguments_json(args: object) -> bytes:
-    """Return a call's arguments as JSON; anything but a dict is `{}`. Raise ProtocolFault (`tool_error`) if they are
-    not JSON.
-    """
+    """Return a call's arguments as JSON, `{}` for no dict. Raise ProtocolFault (`tool_error`) for other values."""
     try:
         return msgspec.json.encode(args if isinstance(args, dict) else {})
     except (TypeError, ValueError, RecursionError) as error:

@@ -86,9 +86,7 @@ class Router:
     """The ROUTER socket of one runtime."""
 
     def __init__(self, path: Path) -> None:
-        """Listen at `path`, in a directory that no other user may enter. Raise OSError if the path is taken or too
-        long.
-        """
+        """Listen at `path`, in a directory of our user alone. Raise OSError if the path is taken or too long."""
         self.address = f"ipc://{path}"
         self._path = path
         self._loop = asyncio.get_running_loop()

@@ -24,13 +24,7 @@ RANKS: Final = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 
 class Check(NamedTuple):
-    """One check.
-
-    Attributes:
-        claim: what holds when it passes.
-        remedy: what the server's author can do.
-        source: the page of the specification that says so, or whoever else does; empty for common sense.
-    """
+    """One check: the `claim` that it holds against the server, the `remedy` for its author, the source of the rule."""
 
     id: str
     severity: Severity

@@ -28,7 +28,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """What changed in the directories that a server may write, by paths below them; `shrunk` of `changed`."""
+    """Changed paths below the directories that a server may write; `shrunk` are some of `changed`."""
 
     made: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -43,17 +43,17 @@ class FileChanges:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request, and what came of it.
+    """A request and its outcome.
 
     Attributes:
-        purpose: why it was sent: a word of the scenario's, by which judges find it.
-        subject: the tool, prompt or resource that it is about; empty for none.
+        purpose: why it was sent, a word of the scenario by which judges find it.
+        subject: its tool, prompt or resource; empty for none.
         reply: the whole message that answered it.
-        waited_s: until the answer, or until nobody waited any more.
-        progress: the params of the progress notifications that named its token, in order.
-        outside: hints of what it wanted and was not given: hosts, files.
+        waited_s: seconds until the answer, or until it was given up.
+        progress: params of the progress notifications with its token, in order.
+        outside: hosts and files that it wanted and was refused.
         late: whether an answer came after it was cancelled.
-        status: of HTTP; 0 where there is none.
+        status: of HTTP; 0 without one.
     """
 
     purpose: str
@@ -72,17 +72,17 @@ class Exchange:
 
     @property
     def result(self) -> JsonValue:
-        """The result; None where there is none."""
+        """The result; None without one."""
         return (self.reply or {}).get("result")
 
     @property
     def result_members(self) -> Members:
-        """The result's members; none where it is no object."""
+        """The members of a result that is an object, else none."""
         return self.result if isinstance(self.result, dict) else {}
 
     @property
     def error(self) -> Members | None:
-        """The error; None where there is none."""
+        """The error; None without one."""
         error = (self.reply or {}).get("error")
         return error if isinstance(error, dict) else None
 
@@ -94,14 +94,14 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How the process ended.
+    """The end of the process.
 
     Attributes:
-        asked: how it was asked to: `stdin`, `half line`, `term`; empty when it ended of itself.
-        after_s: how long that took; None when it had to be killed.
-        code: its status, or minus the signal that ended it.
-        limit: the limit of the sandbox that ended it.
-        said: what it wrote on stderr since it was asked.
+        asked: `stdin`, `half line` or `term`; empty if it ended by itself.
+        after_s: seconds that it took; None if it had to be killed.
+        code: exit status, or minus the signal.
+        limit: limit of the sandbox that ended it.
+        said: its stderr since it was asked.
     """
 
     asked: str = ""
@@ -113,13 +113,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class HttpTrial:
-    """One HTTP request that was made for the sake of its status.
-
-    Attributes:
-        purpose: a word of the scenario's, by which judges find it.
-        status: of the answer; 0 for none.
-        content_type: of the answer, in small letters, without parameters.
-    """
+    """An HTTP request made for its status: 0 without an answer; `content_type` in lower case, without parameters."""
 
     purpose: str
     status: int
@@ -131,21 +125,20 @@ class Episode:
     """One start of the server, or one connection to a remote one.
 
     Attributes:
-        name: of the part of the scenario.
-        era: the revision that was spoken; empty when no greeting was answered.
-        junk: lines on its stdout that are no JSON objects, cut.
-        misshapen: what is wrong with messages, each once.
+        era: the agreed revision; empty without a handshake.
+        junk: lines on stdout that are no JSON objects, cut.
+        misshapen: flaws of messages, each once.
         strays: answers to no request, or second ones.
-        answered_notifications: replies without a request since a notification of this method was sent.
+        answered_notifications: methods of notifications that were answered.
         asked: methods of its own requests.
-        foreign_progress: progress notifications whose token nobody gave.
-        outside: hints of what it wanted before anything was asked.
-        greeted_s: from its start to the greeting's answer.
+        foreign_progress: tokens of progress notifications that belong to no request.
+        outside: hosts and files that it wanted before the first request.
+        greeted_s: seconds from its start to the answer of the handshake.
         idle_cpu_s: processor time that it took in `idle_s` without a request.
-        gone_at: what was being tried when it ended of itself; empty while it lives.
+        gone_at: what was tried when it ended by itself; empty while it lives.
         http: requests that were about HTTP itself.
         content_types: of answers to requests, each once.
-        session_id: the one that it gave; empty for none.
+        session_id: its session; empty for none.
     """
 
     name: str
@@ -172,23 +165,17 @@ class Episode:
     session_id: str = ""
 
     def of(self, *purposes: str) -> list[Exchange]:
-        """The exchanges of these purposes, in order."""
+        """Return the exchanges of these purposes, in order."""
         return [each for each in self.exchanges if each.purpose in purposes]
 
     def one(self, purpose: str) -> Exchange | None:
-        """The first exchange of this purpose."""
+        """Return the first exchange of this purpose."""
         return next(iter(self.of(purpose)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """All episodes of a server, in order.
-
-    Attributes:
-        untried: what was not tried, and why.
-        gaps: what of the sandbox is weaker on this machine than wanted.
-        is_remote: whether it is no process of this machine.
-    """
+    """All episodes of a server in order, what was not tried and why, and the sandbox's gaps on this machine."""
 
     episodes: tuple[Episode, ...]
     untried: tuple[str, ...] = ()
@@ -196,20 +183,20 @@ class Recording:
     is_remote: bool = False
 
     def named(self, name: str) -> Episode | None:
-        """The first episode of this name."""
+        """Return the first episode of this name."""
         return next((each for each in self.episodes if each.name == name), None)
 
     def all_of(self, *purposes: str) -> list[Exchange]:
-        """The exchanges of these purposes of all episodes."""
+        """Return the exchanges of these purposes in all episodes."""
         return [each for episode in self.episodes for each in episode.of(*purposes)]
 
     @property
     def tools(self) -> list[JsonValue]:
-        """The tools that it listed, in the first era that lists any."""
+        """Its tools, in the first era that lists any."""
         return self.listed("tools/list")
 
     def listed(self, method: str) -> list[JsonValue]:
-        """The items of a list, all pages, as first listed."""
+        """Return the items of a list, all pages, as first listed."""
         for episode in self.episodes:
             if pages := episode.of(f"list:{method}"):
                 found = [items_of(page) for page in pages]
@@ -227,6 +214,6 @@ MEMBERS: Final = {
 
 
 def items_of(page: Exchange) -> list[JsonValue]:
-    """The items of one page of a list; none where it is no list."""
+    """Return the items of one page of a list; none if it is no list."""
     items = page.result_members.get(MEMBERS[page.method])
     return items if isinstance(items, list) else []

@@ -35,11 +35,11 @@ Receiver = Callable[[Members], None]
 
 
 class Hearing:
-    """What was heard of a server in one episode.
+    """Classifies the messages of a server in one episode.
 
     Attributes:
-        null_errors: errors that name no request, so far.
-        late: cancelled requests that were answered all the same, a while later.
+        null_errors: number of errors that name no request.
+        late: cancelled requests that were answered later all the same.
         answers: lines to write, which answer the server's requests.
     """
 
@@ -56,26 +56,26 @@ class Hearing:
         self.answers: list[bytes] = []
 
     def opened(self, request_id: RequestId, method: str, receiver: Receiver, token: str = "") -> None:
-        """A request is about to be sent; with a progress token unless that is empty."""
+        """Expect the answer of a request that is about to be sent, and its progress if it has a `token`."""
         self._open.add(request_id)
         self._methods[request_id], self._receivers[request_id] = method, receiver
         if token:
             self._progress[token] = []
 
     def closed(self, request_id: RequestId) -> None:
-        """Nobody waits for its answer any more."""
+        """Ignore the answer of a request from now on."""
         self._open.discard(request_id)
 
     def cancelled(self, request_id: RequestId, now: float) -> None:
-        """The server is told that its answer is not wanted."""
+        """Note when a request was cancelled."""
         self._cancelled[request_id] = now
 
     def progress_of(self, token: str) -> tuple[Members, ...]:
-        """What was told of a request's progress."""
+        """Return the progress that was reported for a token."""
         return tuple(self._progress.get(token, ()))
 
     def receive(self, line: bytes, now: float) -> None:
-        """Take one line; monotonic seconds."""
+        """Take one line, received `now` in monotonic seconds."""
         try:
             message = msgspec.json.decode(line)
             line.decode()
@@ -93,7 +93,7 @@ class Hearing:
             self.note(self._episode.junk, shown(line[:400].decode(errors="replace")))
 
     def note(self, kept: list[str], text: str) -> None:
-        """Keep a text, once, while there is room."""
+        """Keep a text once, while there is room."""
         if text not in kept and len(kept) < MAX_KEPT:
             kept.append(text)
 
@@ -163,7 +163,7 @@ class Hearing:
 
 
 def misshapen(message: Members) -> str:
-    """What is wrong with an answer, as JSON-RPC has it; empty for nothing."""
+    """Return what is wrong with an answer by JSON-RPC; empty for nothing."""
     if "id" not in message:
         return "a message has neither method nor id"
     if ("result" in message) == ("error" in message):

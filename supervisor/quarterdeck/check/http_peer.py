@@ -44,14 +44,14 @@ _UNCANCELLED: Final = frozenset({"initialize", "server/discover"})
 
 @dataclass(slots=True)
 class _Head:
-    """What HTTP said of a message before its answer."""
+    """The status and the type of an HTTP answer."""
 
     status: int = 0
     content_type: str = ""
 
 
 class HttpPeer(Speaker):
-    """A remote server.  `close` must be called in the end."""
+    """Speaks to a remote server. Call `close` in the end."""
 
     def __init__(self, client: httpx2.AsyncClient, url: str, episode: Episode) -> None:
         super().__init__(episode)
@@ -79,20 +79,16 @@ class HttpPeer(Speaker):
         return Outcome(ending, status=head.status)
 
     async def notify(self, method: str, params: Members | None = None) -> bool:
-        """Post a notification; whether it was taken."""
+        """Post a notification. Return whether it was accepted."""
         trial = await self.attempt("notification", "POST", message(method, params), self._headers(method, {}))
         return trial.status == httpx2.codes.ACCEPTED
 
     async def attempt(
         self, purpose: str, verb: str, body: bytes = b"", headers: Mapping[str, str | None] | None = None
     ) -> HttpTrial:
-        """Make an HTTP request for the sake of its status; what came of it is recorded.
+        """Make an HTTP request for the sake of its status, and record it.
 
-        Args:
-            purpose: see `HttpTrial`.
-            verb: of the request.
-            body: of the request.
-            headers: in place of those of a request in this session; None leaves one out.
+        `headers` replace those of a request in this session; None leaves one out.
         """
         given = self._headers("", {}) if headers is None else {**self._headers("", {}), **headers}
         sent = {name: value for name, value in given.items() if value is not None}
@@ -108,13 +104,13 @@ class HttpPeer(Speaker):
         return trial
 
     async def end_session(self) -> HttpTrial | None:
-        """End the session; what came of that, None where there is none."""
+        """End the session. Return the outcome, None without a session."""
         if self._session is None:
             return None
         return await self.attempt("end-session", "DELETE")
 
     async def close(self) -> None:
-        """End the session and every request that is open."""
+        """End the session and every open request."""
         posts = tuple(self._posts)
         for post in posts:
             post.cancel()
@@ -135,11 +131,7 @@ class HttpPeer(Speaker):
             post.exception()  # looked at: what broke off after its request was given up is nobody's any more
 
     async def _send(self, body: bytes, headers: Mapping[str, str], head: _Head, request_id: RequestId) -> None:
-        """Send one message, and hear all that comes as its answer.
-
-        Raises:
-            ConnectionError: the answer broke off, or there was none.
-        """
+        """Send one message, and take its answers; raise ConnectionError if these break off, or none comes."""
         try:
             async with self._client.stream("POST", self._url, content=body, headers=dict(headers)) as response:
                 found = _head_of(response)
@@ -172,11 +164,7 @@ class HttpPeer(Speaker):
                 self._take(bytes(content))
 
     def _take(self, data: bytes) -> None:
-        """Hear one message, and answer the server's own requests.
-
-        Raises:
-            ConnectionError: there were too many of them.
-        """
+        """Take one message, and answer the server's own requests; raise ConnectionError after 64 MiB."""
         self._read += len(data)
         if self._read > MAX_READ_BYTES:
             self.gone.set()
@@ -193,7 +181,7 @@ class HttpPeer(Speaker):
         await self.notify("notifications/cancelled", {"requestId": request_id, "reason": "no longer wanted"})
 
     def _headers(self, method: str, params: Members) -> dict[str, str]:
-        """Those of a message: as 2026-07-28 has them where it has that envelope, else those of the session."""
+        """Return the headers of a message: those of 2026-07-28 if it has that envelope, else the session's."""
         meta = params.get("_meta")
         version = meta.get(f"{ENVELOPE_PREFIX}protocolVersion") if isinstance(meta, dict) else None
         if isinstance(version, str):
@@ -209,7 +197,7 @@ class HttpPeer(Speaker):
 
 
 def is_visible(session: str) -> bool:
-    """Whether a session's id has the characters alone that it may have."""
+    """Return whether a session's id has only visible ASCII characters."""
     return all("!" <= char <= "~" for char in session)
 
 
@@ -219,7 +207,7 @@ def _head_of(response: httpx2.Response) -> _Head:
 
 
 def _answers(content: bytes, request_id: RequestId) -> bool:
-    """Whether the body of a bad status is the answer to this request."""
+    """Return whether the body of a failed request is its answer."""
     try:
         found = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -25,14 +25,10 @@ CAPABILITY_OF: Final = {
 async def take_offers(
     peer: Speaker, greeting: Members, meta: Members, wait_s: Callable[[], float], *, gets: bool
 ) -> None:
-    """Take all lists, ask for what there is and for what there is not.
+    """Read all lists after a handshake, and ask for what exists and for what does not.
 
-    Args:
-        peer: who was greeted.
-        greeting: the result of that, with capabilities.
-        meta: what each request carries.
-        wait_s: how long the next answer may take.
-        gets: whether prompts are got and resources read.
+    `meta` goes into each request, `wait_s` returns the seconds for the next answer, `gets` also gets prompts and
+    resources.
     """
     declared = greeting.get("capabilities")
     capabilities = declared if isinstance(declared, dict) else {}

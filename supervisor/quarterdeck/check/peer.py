@@ -49,7 +49,7 @@ GRACE_S: Final = 1.0
 
 
 class Peer(Speaker):
-    """A server that is a process.  `close` must be called in the end."""
+    """Speaks to a server process. Call `close` in the end."""
 
     def __init__(self, process: ConfinedProcess, episode: Episode) -> None:
         super().__init__(episode)
@@ -91,11 +91,11 @@ class Peer(Speaker):
         return Outcome(ending, self.hints_since(mark, request.reply))
 
     async def notify(self, method: str, params: Members | None = None) -> bool:
-        """Write a notification; whether it was taken."""
+        """Write a notification. Return whether the server took it."""
         return await self.write(message(method, params) + b"\n")
 
     async def write(self, data: bytes, wait_s: float = WRITE_S) -> bool:
-        """Write bytes as they are; False when the server does not take them in time."""
+        """Write bytes as they are. Return False if the server does not take them in time."""
         if self._held is not None:
             self._held += data
             return True
@@ -115,7 +115,7 @@ class Peer(Speaker):
         return not view
 
     def hold(self) -> None:
-        """Keep what is written from now on, until `release`."""
+        """Keep everything that is written from now on, until `release`."""
         self._held = bytearray()
 
     async def release(self) -> None:
@@ -124,10 +124,7 @@ class Peer(Speaker):
         await self.write(bytes(held or b""))
 
     async def end(self, asked: str) -> None:
-        """Ask it to end, and record how long that takes; it is killed when it does not.
-
-        `asked` is `stdin`, `half line` or `term`.
-        """
+        """Ask it to end (`stdin`, `half line` or `term`), and record how long it takes."""
         if self.gone.is_set():
             return
         mark, began = self._stderr_read, time.monotonic()
@@ -148,7 +145,7 @@ class Peer(Speaker):
         self.episode.end = End(asked, after_s, self.process.returncode, self.process.limit, last)
 
     async def close(self) -> None:
-        """End the whole tree, release its pipes, and record what it took."""
+        """End the whole tree, release its pipes, and record its usage."""
         self.process.look()
         if self.gone.is_set() and not self.episode.end.asked:
             await self._drained()
@@ -164,7 +161,7 @@ class Peer(Speaker):
         self.episode.stderr = bytes(self._stderr).decode(errors="replace")
 
     def hints_since(self, mark: int, reply: Members | None) -> tuple[str, ...]:
-        """What it wanted and was not given, by what it wrote on stderr since then and by its answer."""
+        """Return hosts and files that it was refused, by its stderr since `mark` and its answer."""
         new = self._stderr_read - mark
         text = bytes(self._stderr[-new:]).decode(errors="replace") if new else ""
         if reply is not None and (b"error" in (told := msgspec.json.encode(reply)[:8192]) or b"isError" in told):
@@ -173,7 +170,7 @@ class Peer(Speaker):
 
     @property
     def stderr_mark(self) -> int:
-        """How much was read of its stderr."""
+        """The number of bytes read from its stderr."""
         return self._stderr_read
 
     # Listening
@@ -206,7 +203,7 @@ class Peer(Speaker):
             self.process.kill()
 
     def _write_answers(self) -> None:
-        """Answer the server's requests, but not within a line of ours; a server that does not read gets no answer."""
+        """Answer the server's requests, but never within a line of ours; one that does not read gets no answer."""
         if self._writing.locked():
             return
         with suppress(OSError):
@@ -246,7 +243,7 @@ class Peer(Speaker):
 
 
 def wanted_outside(text: str, process: ConfinedProcess) -> tuple[str, ...]:
-    """Hosts and files that a text says could not be had, in a few words each; nothing of its own directories."""
+    """Return in few words the hosts and files that a text says were refused, except its own directories."""
     confinement = process.confinement
     own = os.path.dirname(confinement.plan.env["HOME"])
     hints = infer_hints(text[-8192:], confinement)

@@ -44,7 +44,7 @@ Snapshot = Mapping[str, tuple[int, int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The directories of one check; see the module."""
+    """The directories of one check."""
 
     base: Path
 
@@ -64,7 +64,7 @@ class Place:
         return self.base / "tmp"
 
     def make(self) -> None:
-        """Make them, with what a server finds there."""
+        """Make the directories and files that a server finds."""
         os.chmod(self.base, 0o711)  # noqa: S103 - as root another user runs below it
         for folder in (self.home, self.tmp, self.work, self.work / "folder"):
             folder.mkdir(mode=0o700)
@@ -76,9 +76,9 @@ class Place:
         (repository / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = false\n")
 
     def fill(self) -> None:
-        """Put back the files that a server finds, where they are missing or were changed.
+        """Put back the server's files if they are missing or changed.
 
-        By steps that follow no link, each file made anew: what lies there may lead to files of the user's by now.
+        Follow no link and make each file anew: a path may lead to the user's files by now.
         """
         for *folders, name in _FILES:
             with suppress(OSError), ExitStack() as opened:
@@ -99,9 +99,9 @@ class Place:
                     os.fchown(made, owner.st_uid, owner.st_gid)
 
     def look(self) -> Snapshot:
-        """What lies in the home, but for what begins with a dot: caches and settings are a program's own affair.
+        """Return the files below the home, except hidden ones, which hold caches and settings.
 
-        No link is followed, and what lies deeper than `MAX_DEPTH` is passed over.
+        Links are not followed, nor anything deeper than `MAX_DEPTH`.
         """
         seen: dict[str, tuple[int, int, int]] = {}
         depth_of_home = len(self.home.parts)
@@ -126,7 +126,7 @@ _FILES: Final = {(FILE_NAME,): b"one\ntwo\nthree\n", ("folder", "inner.json"): b
 
 
 def changes(before: Snapshot, after: Snapshot) -> FileChanges:
-    """What changed between two looks."""
+    """Return what changed between two looks."""
     made = sorted(after.keys() - before.keys())
     removed = sorted(before.keys() - after.keys())
     changed = sorted(path for path in before.keys() & after.keys() if before[path] != after[path])
@@ -135,10 +135,9 @@ def changes(before: Snapshot, after: Snapshot) -> FileChanges:
 
 
 def harmless(policy: SandboxPolicy, network: object) -> SandboxPolicy:
-    """A policy that shows what this one shows, and lets nothing be changed but throwaway directories.
+    """Return a policy that shows the same, and allows changes in throwaway directories only.
 
-    Raises:
-        ValidationError: `network` is none.
+    Raise ValidationError if `network` is wrong.
     """
     said = policy.model_dump(mode="json", exclude_unset=True)
     kept = {key: said[key] for key in ("hidden", "environment", "limits", "require") if key in said}
@@ -150,12 +149,9 @@ def harmless(policy: SandboxPolicy, network: object) -> SandboxPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The server that is checked, and where.
+    """The server to check, with a harmless policy, and its directories.
 
-    Attributes:
-        config: its command, environment and policy; the policy is one that lets it do no harm.
-        place: see `Place`.
-        installs: whether its command fetches the program, for which one start has the internet.
+    If its command `installs` the program, one start has the internet.
     """
 
     config: StdioServerConfig
@@ -164,11 +160,7 @@ class Subject:
     allow_unsandboxed: bool = False
 
     async def start(self, *, with_network: bool = False) -> ConfinedProcess:
-        """Start it once.
-
-        Raises:
-            LaunchError: it cannot be started.
-        """
+        """Start it once, or raise LaunchError."""
         config, place = self.config, self.place
         machine = known_machine()
         words = [word.replace(FOLDER, str(place.work)) for word in (config.command, *config.args)]

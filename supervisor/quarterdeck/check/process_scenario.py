@@ -33,11 +33,7 @@ QUIET_S: Final = 0.1
 
 
 async def record(subject: Subject, wishes: Wishes) -> Recording:
-    """Try everything.
-
-    Raises:
-        LaunchError: it cannot be started at all.
-    """
+    """Try everything, or raise LaunchError if it cannot be started."""
     return await _ProcessScenario(subject, wishes).record()
 
 
@@ -140,7 +136,7 @@ class _ProcessScenario(Scenario[Peer]):
         await asyncio.gather(*probes)
 
     async def _rest(self, peer: Peer) -> None:
-        """Leave it alone for a while, and see what that costs; again where it may be busy with its start still."""
+        """Measure processor time at rest, again while it may be busy with its start."""
         least: float | None = None
         for _ in range(MAX_RESTS):
             peer.process.look()

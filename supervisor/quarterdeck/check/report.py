@@ -12,7 +12,7 @@ from quarterdeck_protocol.identity import CLIENT_VERSION
 
 
 def as_json(report: Report) -> dict[str, object]:
-    """The document; times in seconds, sizes in bytes."""
+    """Return the report; times in seconds, sizes in bytes."""
     return {
         "server": report.server,
         "name": report.name,
@@ -42,7 +42,7 @@ _UNFIT: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 
 def as_junit(report: Report, fail_on: str) -> str:
-    """The document; a check fails its case when what it found is as bad as `fail_on`, else it is told in its output."""
+    """Return JUnit XML; a check fails its case if it is as bad as `fail_on`, else its findings are output."""
     cases = [_case(outcome, report, fail_on) for outcome in report.outcomes]
     suite = ElementTree.Element(
         "testsuite",
@@ -92,7 +92,7 @@ SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def as_sarif(report: Report, file: str) -> dict[str, object]:
-    """The document; `file` is what code scanning shows a finding at: the configuration's file, or the program's."""
+    """Return SARIF; `file`, the configuration or the program, is where code scanning shows the findings."""
     told = [outcome for outcome in report.outcomes if outcome.state in (State.FOUND, State.IGNORED)]
     rules = [
         {

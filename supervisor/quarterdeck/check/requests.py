@@ -28,7 +28,7 @@ INITIALIZE: Final[Members] = {
 
 
 class PlannedCall(NamedTuple):
-    """A call, with `call` as its purpose, or what is wrong with its arguments behind `refused: `."""
+    """A call; its purpose is `call`, or `refused: ` with what is wrong with its arguments."""
 
     purpose: str
     name: str
@@ -36,7 +36,7 @@ class PlannedCall(NamedTuple):
 
 
 def planned_calls(tool: Members, folder: str) -> list[PlannedCall]:
-    """The calls of one tool; `folder` is where paths lie."""
+    """Return the calls of one tool; paths in their arguments lie in `folder`."""
     name = str(tool["name"])
     simple = simple_schema(tool.get("inputSchema"))
     calls = [PlannedCall("call", name, arguments) for arguments in argument_sets(simple, folder)]
@@ -44,7 +44,7 @@ def planned_calls(tool: Members, folder: str) -> list[PlannedCall]:
 
 
 def envelope(version: str = MODERN) -> Members:
-    """What a request of 2026-07-28 carries."""
+    """Return the envelope of a request of 2026-07-28."""
     prefix = "io.modelcontextprotocol/"
     meta: Members = {
         f"{prefix}protocolVersion": version,
@@ -55,7 +55,7 @@ def envelope(version: str = MODERN) -> Members:
 
 
 def with_progress(params: Members | None, token: str) -> Members:
-    """The params of a request; with a token where progress is asked for, which is where that is not empty."""
+    """Return the params of a request, with a progress token unless that is empty."""
     sent: Members = dict(params or {})
     if token:
         meta = sent.get("_meta")
@@ -64,7 +64,7 @@ def with_progress(params: Members | None, token: str) -> Members:
 
 
 def message(method: str, params: Members | None, request_id: RequestId | None = None) -> bytes:
-    """A request as JSON; a notification where it has no id."""
+    """Return a request as JSON; a notification if it has no id."""
     members: Members = {"jsonrpc": "2.0"}
     if request_id is not None:
         members["id"] = request_id
@@ -72,7 +72,7 @@ def message(method: str, params: Members | None, request_id: RequestId | None = 
 
 
 def prompt_arguments(prompt: Members) -> Members:
-    """Texts for the arguments that a prompt requires."""
+    """Return texts for the arguments that a prompt requires."""
     listed = prompt.get("arguments")
     named = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     return {str(each.get("name")): "sample" for each in named if each.get("required") is True}

@@ -32,19 +32,9 @@ async def check(
     ignored: Collection[str] = (),
     secrets: Iterable[str] = (),
 ) -> Report:
-    """Try everything that applies to a server, and report it.
+    """Try everything that applies to a server, and report it as `called`; raise LaunchError if it cannot be started.
 
-    Args:
-        config: the server; the policy of a process is one that lets it do no harm, see `place.harmless`.
-        wishes: what is wanted.
-        called: what the report calls the server.
-        installs: see `Subject`.
-        allow_unsandboxed: see `Requester`.
-        ignored: ids of checks whose findings do not count.
-        secrets: texts that no report shows.
-
-    Raises:
-        LaunchError: it cannot be started.
+    A process needs a harmless policy, see `place.harmless`. Checks in `ignored` do not count; `secrets` are hidden.
     """
     began = time.monotonic()
     if isinstance(config, StdioServerConfig):

@@ -57,14 +57,11 @@ _PARTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a user wants of a check.
+    """The options of a check.
 
     Attributes:
-        timeout_s: of the whole.
-        call_s: of one call.
-        calls: whether tools, prompts and resources are called at all.
-        call_all: whether tools of a remote server are called, too, that do not say that they only read.
-        tell: is told what is being tried, in words that follow "trying".
+        call_all: whether remote tools without readOnlyHint are called too.
+        tell: told what is being tried, in words that follow "trying".
     """
 
     timeout_s: float = 300.0
@@ -78,12 +75,7 @@ Peers = TypeVar("Peers", bound=Speaker)
 
 
 class Scenario(ABC, Generic[Peers]):
-    """What is tried with one server.
-
-    Attributes:
-        wishes: what a user wants.
-        episodes: those that were recorded, and are.
-    """
+    """Tries everything with one server, and records it in `episodes`."""
 
     def __init__(self, wishes: Wishes) -> None:
         self.wishes: Final = wishes
@@ -101,7 +93,7 @@ class Scenario(ABC, Generic[Peers]):
 
     @property
     def untried(self) -> tuple[str, ...]:
-        """What was left out, and why, each once."""
+        """What was left out and why, each once."""
         return tuple(dict.fromkeys(self._untried))
 
     async def _part(self, part: Callable[[], Awaitable[None]]) -> None:
@@ -115,40 +107,40 @@ class Scenario(ABC, Generic[Peers]):
 
     @property
     def first_parts(self) -> tuple[Callable[[], Awaitable[None]], ...]:
-        """What comes before all else."""
+        """The parts before all others."""
         return ()
 
     @property
     @abstractmethod
     def folder(self) -> str:
-        """Where paths lie that tools are called with."""
+        """The folder of paths that tools are called with."""
 
     @abstractmethod
     def opened(self, episode: Episode, *, with_network: bool = False) -> AbstractAsyncContextManager[Peers]:
-        """The server, reached for one episode."""
+        """Reach the server for one episode."""
 
     @abstractmethod
     async def end_legacy(self, peer: Peers) -> None:
-        """What comes last in the legacy episode."""
+        """Do the last steps of the legacy episode."""
 
     @abstractmethod
     async def end_modern(self, peer: Peers) -> None:
-        """What comes last in the modern episode."""
+        """Do the last steps of the modern episode."""
 
     @abstractmethod
     async def odd_bytes(self) -> None:
-        """What is no request."""
+        """Send what is no request."""
 
     def look(self) -> Snapshot:
-        """What lies where the server may change files."""
+        """Return the files that the server may change."""
         return {}
 
     def changes_since(self, before: Snapshot) -> FileChanges:  # noqa: ARG002 - for those that can change files
-        """What a call changed there."""
+        """Return what a call changed there."""
         return FileChanges()
 
     def is_called(self, tool: Members) -> bool:  # noqa: ARG002 - for those that can do harm
-        """Whether this tool may be called with made-up values."""
+        """Return whether this tool may be called with made-up values."""
         return True
 
     # The parts
@@ -237,7 +229,7 @@ class Scenario(ABC, Generic[Peers]):
             episode.exchanges[:] = [each for each in told if not self._was_cut(each)]
 
     async def initialize(self, peer: Peers, version: str, wait_s: float = GREETING_S) -> Members | None:
-        """Greet as older clients do; the result, None where there is none."""
+        """Greet as legacy clients do. Return the result, None without one."""
         mark = peer.stderr_mark
         params = {**INITIALIZE, "protocolVersion": version}
         greeted = await peer.request("initialize", "initialize", params, wait_s=self.wait_s(wait_s))
@@ -251,7 +243,10 @@ class Scenario(ABC, Generic[Peers]):
         return greeted.result_members
 
     async def greet_any(self, peer: Peers) -> Members | None:
-        """Greet in the older era if it knows that, else in the newer; what each request carries, None for nothing."""
+        """Greet in the legacy era if the server knows it, else in the modern one.
+
+        Return the envelope of each request, or None if the server does not answer.
+        """
         if LEGACY_ERA in self.eras:
             return {} if await self.initialize(peer, LEGACY) is not None else None
         asked = await peer.request("discover", "server/discover", envelope(), wait_s=self.wait_s(GREETING_S))
@@ -272,14 +267,14 @@ class Scenario(ABC, Generic[Peers]):
         return exchanges[-1].ending
 
     def _without(self, name: str, planned: list[PlannedCall]) -> list[PlannedCall]:
-        """What is left to call without a tool that did not answer: each call of it would take as long again."""
+        """Return the calls of other tools than one that did not answer: each would take as long again."""
         left = [call for call in planned if call.name != name]
         if len(left) < len(planned):
             self.skip(f"{counted(len(planned) - len(left), 'more call')} of {shown(name)}: one had no answer")
         return left
 
     async def _cancel(self, peer: Peers, meta: Members) -> None:
-        """Cancel the call that took longest, if one took so long that it can be told."""
+        """Cancel the call that took longest, if it took long enough for a cancellation to show."""
         calls = [each for each in peer.episode.of("call") if each.ending is Ending.ANSWERED]
         longest = max(calls, key=lambda each: each.waited_s, default=None)
         if longest is not None and longest.waited_s >= MIN_CANCELLED_S and longest.waited_s < self._left_s:
@@ -301,7 +296,7 @@ class Scenario(ABC, Generic[Peers]):
 
     @property
     def eras(self) -> set[str]:
-        """The eras in which it was greeted, `LEGACY_ERA` for all older ones."""
+        """The eras in which it was greeted, `LEGACY_ERA` for all legacy ones."""
         return {MODERN if each.era == MODERN else LEGACY_ERA for each in self.episodes if each.era}
 
     @property
@@ -309,17 +304,13 @@ class Scenario(ABC, Generic[Peers]):
         return self._until - time.monotonic()
 
     def wait_s(self, wanted: float = REQUEST_S) -> float:
-        """How long an answer may take now.
-
-        Raises:
-            _TimeOverError: nothing may take any longer.
-        """
+        """Return how long an answer may take now; raise _TimeOverError if there is no time left."""
         if self._left_s <= 0:
             raise _TimeOverError
         return min(wanted, self._left_s)
 
     def _was_cut(self, each: Exchange) -> bool:
-        """Whether a request has no answer because the time of all was over: that says nothing of the server."""
+        """Return whether a request has no answer because the time was over, which says nothing of the server."""
         if each.ending is not Ending.SILENT or each.purpose in _WAITED_LESS:
             return False
         patience_s = self.wishes.call_s if each.purpose.startswith(("call", "refused")) else REQUEST_S
@@ -331,7 +322,7 @@ class Scenario(ABC, Generic[Peers]):
 
 
 class _TimeOverError(Exception):
-    """What is not tried by now is left out."""
+    """The time is over; the rest is left out."""
 
 
 LEGACY_ERA: Final = "legacy"

@@ -35,18 +35,18 @@ _CLOSING: Final = frozenset({"additionalProperties", "unevaluatedProperties", "p
 
 
 def simple_schema(schema: object) -> Schema:
-    """The portable form of an input schema, without patterns."""
+    """Return the portable form of an input schema, without patterns."""
     plain = _without_patterns(portable_schema(schema))
     return plain if isinstance(plain, dict) else {}
 
 
 def wrapped(schema: Schema) -> Schema:
-    """The schema of an object whose one property `value` has this schema, whatever type that is of."""
+    """Return the schema of an object whose one property `value` has this schema, of whatever type."""
     return {"type": "object", "properties": {"value": schema}, "required": ["value"], **shared_parts(schema)}
 
 
 def shared_parts(schema: Schema) -> Schema:
-    """What references within a schema lead to, for whoever puts a part of it elsewhere."""
+    """Return the targets of references within a schema, to copy with a part of it."""
     shared: Schema = {}
     for key in ("$defs", "definitions"):
         if key in schema:
@@ -55,7 +55,7 @@ def shared_parts(schema: Schema) -> Schema:
 
 
 def problem_of(simple: Schema, value: object) -> str:
-    """Why this simple schema refuses a value; empty when it takes it, or cannot be used."""
+    """Return why this simple schema refuses a value; empty if it accepts it, or cannot be used."""
     try:
         complaint = next(iter(_validator(simple).iter_errors(cast("Any", value))), None)
     except Exception:
@@ -67,7 +67,7 @@ def problem_of(simple: Schema, value: object) -> str:
 
 
 def schema_problem(schema: object) -> str:
-    """Why this is no valid JSON Schema of its own draft, 2020-12 where it names none; empty when it is one."""
+    """Return why this is no valid JSON Schema of its draft, by default 2020-12; empty if it is one."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
 
@@ -89,7 +89,7 @@ def schema_problem(schema: object) -> str:
 
 
 def references(schema: object) -> Iterator[tuple[str, bool]]:
-    """Each `$ref` of a schema, and whether it leads to a place within it."""
+    """Yield each `$ref` of a schema, and whether it leads to a place within it."""
     pending: list[object] = [schema]
     anchors: set[str] = set()
     found: list[str] = []
@@ -111,7 +111,7 @@ def references(schema: object) -> Iterator[tuple[str, bool]]:
 
 
 def shown(text: str) -> str:
-    """A stranger's text, on one line and cut."""
+    """Return an untrusted text on one line, cut."""
     return clipped(flat(text), MAX_SHOWN_CHARS)
 
 

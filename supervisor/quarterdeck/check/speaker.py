@@ -12,7 +12,7 @@ from .requests import message, with_progress
 
 
 class Outcome(NamedTuple):
-    """What came of a request beside its reply: see `Exchange`."""
+    """The outcome of a request besides its reply, see `Exchange`."""
 
     ending: Ending
     outside: tuple[str, ...] = ()
@@ -20,11 +20,7 @@ class Outcome(NamedTuple):
 
 
 class Speaker(ABC):
-    """Speaks to the server in one episode, where each request is recorded with what came of it.
-
-    Attributes:
-        gone: set once the server has ended.
-    """
+    """Speaks to the server in one episode and records each request; `gone` is set once the server has ended."""
 
     def __init__(self, episode: Episode) -> None:
         self.episode: Final = episode
@@ -45,17 +41,10 @@ class Speaker(ABC):
         progress: bool = False,
         in_pieces: bool = False,
     ) -> Exchange:
-        """Send a request, wait for its answer at most `wait_s`, then cancel it; what came of it is recorded.
+        """Send a request, wait at most `wait_s` for its answer, else cancel it; record it, see `Exchange`.
 
-        Args:
-            purpose: see `Exchange`.
-            method: of the request.
-            params: of the request, without a progress token.
-            wait_s: how long its answer may take.
-            subject: see `Exchange`.
-            request_id: in place of the next number.
-            progress: whether progress is asked for.
-            in_pieces: whether its line is written in two pieces, the second a while later.
+        `request_id` replaces the next number. `progress` asks for progress. `in_pieces` writes the line in two pieces,
+        the second a while later.
         """
         name = next(self._ids) if request_id is None else request_id
         request = OpenRequest(self.hearing, method, params, name, f"progress-{name}" if progress else "")
@@ -78,34 +67,26 @@ class Speaker(ABC):
 
     @abstractmethod
     async def carry(self, request: "OpenRequest", wait_s: float, *, in_pieces: bool) -> Outcome:
-        """Send a request and wait for its answer; close it, and cancel it where none came."""
+        """Send a request and wait for its answer; close it, and cancel it if none came."""
 
     @abstractmethod
     async def notify(self, method: str, params: Members | None = None) -> bool:
-        """Send a notification; whether it was taken."""
+        """Send a notification. Return whether it was accepted."""
 
     @property
     def stderr_mark(self) -> int:
-        """How much was read of the server's stderr."""
+        """The number of bytes read from the server's stderr."""
         return 0
 
     def hints_since(self, mark: int, reply: Members | None) -> tuple[str, ...]:  # noqa: ARG002 - for a process
-        """What the server wanted and was not given since then, by its stderr and its answer."""
+        """Return what the server wanted and was refused since then, by its stderr and its answer."""
         return ()
 
 
 class OpenRequest:
-    """A request from before it is sent until nobody waits for its answer.
-
-    Attributes:
-        sent: its params.
-        answer: the message that answers it.
-        reply: that, once it was closed; None where nothing came.
-        waited_s: how long that took, or until nobody waited any more.
-    """
+    """A request from before it is sent until its answer is given up; `close` sets `reply` and `waited_s`."""
 
     def __init__(self, hearing: Hearing, method: str, params: Members | None, name: RequestId, token: str) -> None:
-        """Have its answer heard from now on."""
         self._hearing = hearing
         self.method: Final = method
         self.request_id: Final = name
@@ -119,11 +100,11 @@ class OpenRequest:
 
     @property
     def message(self) -> bytes:
-        """As it is sent."""
+        """The message to send."""
         return message(self.method, self.sent, self.request_id)
 
     def close(self) -> None:
-        """Nobody waits for its answer any more."""
+        """Stop waiting; `reply` is None if no answer came."""
         self.waited_s = time.monotonic() - self._began
         self._hearing.closed(self.request_id)
         self.reply = self.answer.result() if self.answer.done() else None

@@ -57,11 +57,9 @@ _WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-\s.]+")
 
 
 def argument_sets(simple: Schema, folder: str) -> list[Arguments]:
-    """Up to three objects that the simple schema takes: what is required, all there is, what lies at its edges.
+    """Return up to three objects that a simple schema accepts: required properties, all, edge values.
 
-    Args:
-        simple: see `schemas.simple_schema`.
-        folder: the folder that paths lie in.
+    Paths in them lie in `folder`.
     """
     sets: list[Arguments] = []
     for mode in ("required", "all", "edge"):
@@ -72,7 +70,7 @@ def argument_sets(simple: Schema, folder: str) -> list[Arguments]:
 
 
 def refused_sets(simple: Schema, folder: str) -> Iterator[tuple[str, Arguments]]:
-    """Objects that the schema refuses, each with what is wrong: one that lacks something, one with a wrong type."""
+    """Yield objects that the schema refuses, and why: a missing property, a wrong type."""
     base = _Maker(folder, "required").make(simple, "", 0)
     required, properties = simple.get("required"), simple.get("properties")
     if not isinstance(base, dict) or not isinstance(required, list) or not isinstance(properties, dict):
@@ -99,7 +97,7 @@ class _Maker:
         self._mode = mode
 
     def make(self, node: JsonValue, name: str, depth: int) -> JsonValue:
-        """A value of this schema, which belongs to the property `name`."""
+        """Return a value of this schema for the property `name`."""
         schema = _merged(node)
         at_edge = self._mode == "edge"
         if "const" in schema:
@@ -201,7 +199,7 @@ class _Maker:
 
 
 def kind_of(schema: Schema) -> str:
-    """The type of a schema, as far as it says one; a text where it says nothing."""
+    """Return the type of a schema as far as it names one, else `string`."""
     said = schema.get("type")
     if isinstance(said, list):
         said = next((each for each in said if each != "null"), "null")
@@ -211,7 +209,7 @@ def kind_of(schema: Schema) -> str:
 
 
 def _merged(node: JsonValue) -> Schema:
-    """A schema with what its `allOf` says beside it."""
+    """Return a schema merged with its `allOf`."""
     schema = node if isinstance(node, dict) else {}
     parts = schema.get("allOf")
     if not isinstance(parts, list):

@@ -12,13 +12,7 @@ MAX_FINDINGS: Final = 20
 
 
 class Verdict(NamedTuple):
-    """What was found where a check was tried.
-
-    Attributes:
-        check: its id.
-        problem: what is wrong; empty for nothing.
-        place: the tool, list or part of the scenario that it is about.
-    """
+    """The result of a check at one `place`; `problem` is empty if it passed."""
 
     check: str
     problem: str = ""
@@ -26,7 +20,7 @@ class Verdict(NamedTuple):
 
 
 class State(StrEnum):
-    """What came of one check."""
+    """The state of one check."""
 
     PASSED = "passed"
     FOUND = "found"
@@ -36,12 +30,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A check, and what came of it.
-
-    Attributes:
-        findings: the verdicts with a problem, at most `MAX_FINDINGS`.
-        more: how many are left out.
-    """
+    """A check and its findings, at most `MAX_FINDINGS`, and how many `more` were left out."""
 
     check: Check
     state: State
@@ -65,15 +54,15 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that is told of one server.
+    """The report on one server.
 
     Attributes:
         server: its id, or its command line.
-        name: what it says it is called, with its version; untrusted.
-        eras: the revisions that were spoken with it.
+        name: its name in its own words; untrusted.
+        eras: the revisions that it speaks.
         outcomes: in the catalogue's order.
-        remarks: what was not tried, and why; what is weaker on this machine.
-        stderr: the end of what it wrote there, where it was of no use.
+        remarks: what was not tried and why, and what is weaker on this machine.
+        stderr: its last lines, if it was of no use.
     """
 
     server: str
@@ -86,20 +75,20 @@ class Report:
     stderr: str = ""
 
     def count(self, severity: Severity) -> int:
-        """How many checks of this severity found something."""
+        """Return how many checks of this severity found something."""
         return sum(each.state is State.FOUND and each.check.severity is severity for each in self.outcomes)
 
     def fails_at(self, check: Check, at: str) -> bool:
-        """Whether what this check found is as bad as `at`, a severity; nothing is as bad as `never`."""
+        """Return whether a finding of this check is as bad as `at`; nothing is as bad as `never`."""
         return at in tuple(Severity) and RANKS[check.severity] <= RANKS[Severity(at)]
 
     def fails(self, at: str) -> bool:
-        """Whether something was found that is as bad as `at`."""
+        """Return whether a finding is as bad as `at`."""
         return any(each.state is State.FOUND and self.fails_at(each.check, at) for each in self.outcomes)
 
 
 def outcomes(verdicts: Iterable[Verdict], ignored: Collection[str] = ()) -> tuple[Outcome, ...]:
-    """What came of every check of the catalogue."""
+    """Return the outcome of every check of the catalogue."""
     tried: dict[str, dict[Verdict, None]] = {}
     for verdict in verdicts:
         assert verdict.check in BY_ID, verdict.check

@@ -26,9 +26,9 @@ class Entry(msgspec.Struct, frozen=True):
     """One command of the first level, or a group of them.
 
     Attributes:
-        home: `module:attribute`, below `quarterdeck.cli`: a function, or a `Group`.
-        panel: the heading under which the help lists it.
-        verbatim: its options end at its first argument: the rest is another program's.
+        home: `module:attribute` below `quarterdeck.cli`: a function, or a `Group`.
+        panel: heading under which the help lists it.
+        verbatim: whether its options end at its first argument, as the rest is another program's.
     """
 
     name: str
@@ -125,7 +125,7 @@ Row = tuple[str, str]
 
 
 def examples_of(path: str) -> list[Row]:
-    """The examples of a command, as `config show`, or of a group: command lines, each with what it does."""
+    """Return the examples of a command, such as `config show`, or of a group: command lines with explanations."""
     from importlib import resources  # which loads much that only this needs
 
     lines = resources.files(__package__).joinpath("examples.txt").read_text("utf-8").splitlines()
@@ -134,7 +134,7 @@ def examples_of(path: str) -> list[Row]:
 
 
 def print_program_help() -> None:
-    """The help of the first level."""
+    """Print the help of the first level."""
     lines = [*_usage("COMMAND [OPTIONS]"), "", *textwrap.wrap(PURPOSE, _width()), ""]
     width = max(len(entry.name) for entry in ENTRIES)
     for panel in PANELS:
@@ -151,7 +151,7 @@ def print_program_help() -> None:
 
 
 def print_exit_codes() -> None:
-    """`help exit-codes`."""
+    """Print `help exit-codes`."""
     codes = [(f"  {int(code):3d}", meaning) for code, meaning in MEANINGS.items()]
     of_sandbox = ("the sandbox was refused", "the command may not be executed", "there is no such command")
     _write(
@@ -164,13 +164,7 @@ def print_exit_codes() -> None:
 
 
 def describe_command(command: "Command", path: str, usage: str) -> str:
-    """The help of one command, or of a group.
-
-    Args:
-        command: as click has it.
-        path: its name, with its group's before it.
-        usage: what stands behind its name.
-    """
+    """Return the help of a command or group; `path` includes its group's name, `usage` follows it."""
     lines = [*_usage(f"{path} {usage}".strip()), ""]
     for paragraph in (command.help or "").split("\n\n"):
         lines += [*textwrap.wrap(" ".join(paragraph.split()), _width()), ""]
@@ -205,7 +199,7 @@ def describe_command(command: "Command", path: str, usage: str) -> str:
 
 
 def _spelling(parameter: "Parameter") -> str:
-    """How it is typed: `-c, --config FILE`."""
+    """Return how an option or argument is typed, such as `-c, --config FILE`."""
     if parameter.param_type_name == "argument":
         return str(getattr(parameter, "metavar", None) or (parameter.name or "").upper())
     options = sorted(parameter.opts, key=len)
@@ -243,7 +237,7 @@ def _section(title: str, rows: Sequence[Row]) -> list[str]:
 
 
 def _aligned(rows: Sequence[Row], left_columns: int) -> list[str]:
-    """Two columns; an explanation is wrapped in its own."""
+    """Return two columns; an explanation is wrapped within its own."""
     lines: list[str] = []
     room = max(30, _width() - left_columns)
     for left, right in rows:

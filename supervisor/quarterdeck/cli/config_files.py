@@ -10,7 +10,7 @@ from .exits import UsageError
 
 
 def files_of(config: list[Path] | None) -> tuple[FileFound, ...]:
-    """The files that are named, or else every place where some are looked for."""
+    """Return the named files, or else every place that is searched."""
     if config:
         return load_named(config, os.environ)
     try:
@@ -23,5 +23,5 @@ def files_of(config: list[Path] | None) -> tuple[FileFound, ...]:
 
 
 def user_file() -> Path:
-    """The user's own file, which `serve` finds without being told."""
+    """Return the user's own file, which `serve` finds by itself."""
     return mcp_config_paths(Path.cwd(), os.environ)[1]

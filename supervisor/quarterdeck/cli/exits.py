@@ -62,7 +62,7 @@ MEANINGS: Final = {
 
 
 class CommandError(Exception):
-    """The command cannot go on: what happened, what to do about it, and the exit code."""
+    """An error that ends the command: what happened, what to do about it, and the exit code."""
 
     def __init__(self, code: ExitCode, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -72,7 +72,7 @@ class CommandError(Exception):
 
 
 class UsageError(CommandError):
-    """What was typed or configured is wrong: what it is, and what to do about it."""
+    """A mistake in the command line or the configuration."""
 
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(ExitCode.USAGE, message, remedy)
@@ -82,11 +82,7 @@ class UsageError(CommandError):
 def as_command_error(
     *errors: type[Exception], remedy: str, code: ExitCode = ExitCode.USAGE, what: str = ""
 ) -> Iterator[None]:
-    """Turn errors of these kinds in the block into the command's, in plain words, `what` before them.
-
-    Raises:
-        CommandError: one was raised.
-    """
+    """Raise errors of these kinds in the block as CommandError, in plain words, after `what`."""
     try:
         yield
     except errors as error:
@@ -97,7 +93,7 @@ def as_command_error(
 
 @contextmanager
 def ledger_errors() -> Iterator[None]:
-    """Turn errors of the ledger in the block into the command's."""
+    """Raise errors of the ledger in the block as the command's."""
     from quarterdeck.ledger.errors import LedgerError
 
     try:
@@ -107,7 +103,7 @@ def ledger_errors() -> Iterator[None]:
 
 
 def ledger_error(error: "LedgerError") -> CommandError:
-    """The error of a ledger that cannot be used."""
+    """Return the error of a ledger that cannot be used."""
     from quarterdeck.ledger import errors
 
     broken = errors.BrokenChainError, errors.CorruptLedgerError, errors.MissingHeadError, errors.TruncatedLedgerError
@@ -119,6 +115,6 @@ def ledger_error(error: "LedgerError") -> CommandError:
 
 
 def cannot_serve(fault: "ProtocolFault") -> CommandError:
-    """The error of a command that cannot serve because of a fault."""
+    """Return the error of a command that cannot serve because of a fault."""
     code = ExitCode.USAGE if fault.code == "config_invalid" else ExitCode.NO_ANSWER
     return CommandError(code, fault.message, fault.remedy or "see its log for what came before")

@@ -30,11 +30,7 @@ class FileChange:
         return show_change(str(self.path), self.old, self.new)
 
     def check(self) -> UserFile:
-        """The file, if it still holds `old` and can be written.
-
-        Raises:
-            CommandError: it does not, or cannot.
-        """
+        """Return the file; raise CommandError unless it still holds `old` and can be written."""
         with as_command_error(UserFileError, remedy=f"make {self.path} a file of your own that can be written"):
             file = read_user_file(self.path)
         if file.text != self.old:
@@ -46,38 +42,30 @@ class FileChange:
         return file
 
     def write(self) -> Path | None:
-        """Write it; the copy of it as it was.
-
-        Raises:
-            CommandError: it is not what it was, or cannot be written.
-        """
+        """Write the new text. Return the backup; raise CommandError if the file changed or cannot be written."""
         return write_file(self.check(), self.new)
 
 
 def write_file(file: UserFile, text: str) -> Path | None:
-    """Write a file of the user's, private if it is new; the copy of it as it was.
-
-    Raises:
-        CommandError: it cannot be written.
-    """
+    """Write a user's file, private if new. Return the backup; raise CommandError if it cannot be written."""
     with as_command_error(UserFileError, remedy=f"make {file.path} a file of your own that can be written"):
         return write_user_file(file, text, datetime.now(UTC), is_private=file.status is None)
 
 
 def print_diff(lines: list[str]) -> None:
-    """A diff for people."""
+    """Print a diff for people."""
     for line in lines:
         style = STYLES.get(line[:1], "") if line[:3] not in {"+++", "---"} else "bold"
         print_line(line.replace("\t", "    "), style, wraps=False)
 
 
 def as_it_was(backup: Path | None) -> str:
-    """Where the copy is of a file that was changed."""
+    """Return where the backup of a changed file is, to follow a sentence."""
     return f"; as it was: {backup}" if backup else ""
 
 
 def view_change(diff: list[str], backup: Path | None, *, is_changed: bool) -> dict[str, object]:
-    """The same for programs."""
+    """Return a change for programs."""
     return {
         "changed": is_changed,
         "diff": [utf8(line) for line in diff],

@@ -29,7 +29,7 @@ class LogLevel(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """How lines look; `AUTO` is `CONSOLE` on a terminal."""
+    """The format of log lines; `AUTO` is `CONSOLE` on a terminal, else `JSON`."""
 
     AUTO = "auto"
     CONSOLE = "console"
@@ -41,7 +41,7 @@ OURS: Final = "quarterdeck"
 
 
 def set_up_logging(level: LogLevel, form: LogFormat = LogFormat.AUTO, secrets: Iterable[str] = ()) -> None:
-    """Send every log line to stderr from here on; replaces what was set up before."""
+    """Send every log line to stderr from here on, replacing the set-up before."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(is_json=is_json(form), is_coloured=sys.stderr.isatty(), secrets=secrets))
     root = logging.getLogger()
@@ -52,7 +52,7 @@ def set_up_logging(level: LogLevel, form: LogFormat = LogFormat.AUTO, secrets: I
 
 
 class LineFormatter(logging.Formatter):
-    """A record as one line, without secrets.  What renders is loaded with the first record: most runs have none."""
+    """Formats a record as one line, without secrets; the renderer is loaded with the first record."""
 
     def __init__(self, *, is_json: bool, is_coloured: bool = False, secrets: Iterable[str] = ()) -> None:
         from quarterdeck_protocol.secrets import Redactor  # commands that only name a level need none
@@ -111,10 +111,10 @@ def _make_printable(_: "WrappedLogger", __: str, event: "EventDict") -> "EventDi
 
 
 def is_json(form: LogFormat) -> bool:
-    """Whether lines on our stderr are JSON in this form."""
+    """Return whether lines on our stderr are JSON in this format."""
     return form is LogFormat.JSON or (form is LogFormat.AUTO and not sys.stderr.isatty())
 
 
 def number_of(level: LogLevel) -> int:
-    """The level as `logging` has it."""
+    """Return the number of a level in `logging`."""
     return logging.getLevelNamesMapping()[level.upper()]

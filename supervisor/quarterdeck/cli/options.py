@@ -33,7 +33,7 @@ Config = Annotated[
 
 
 class ProfileName(StrEnum):
-    """The sets of native tools, by the names of the command line and by those of `quarterdeck.deck`."""
+    """The sets of native tools, named as on the command line and as in `quarterdeck.deck`."""
 
     READ_ONLY = "read-only"
     WORKSPACE = "workspace"
@@ -43,12 +43,12 @@ class ProfileName(StrEnum):
 
     @property
     def in_deck(self) -> str:
-        """What `quarterdeck.deck` calls it; it is not imported for a command's help."""
+        """Its name in `quarterdeck.deck`, which is not imported for a command's help."""
         return _IN_DECK.get(self, self.value)
 
     @property
     def shown(self) -> "ProfileName":
-        """What it is called here."""
+        """Its name on the command line."""
         return next((name for name, alias in _IN_DECK.items() if alias == self.value), self)
 
 
@@ -175,17 +175,9 @@ AllowHost = Annotated[
 def http_wish(
     http: bool, address: str | None, allow_remote: bool, allow_host: list[str] | None, **others: bool
 ) -> "HttpWish | None":
-    """Where to listen as the options say; None without `--http`.
+    """Return where to listen, None without `--http`.
 
-    Args:
-        http: whether it was given; so the next three.
-        address: as it is typed.
-        allow_remote: see `AllowRemote`.
-        allow_host: see `AllowHost`.
-        others: further options that say nothing without it, by their names.
-
-    Raises:
-        CommandError: they say something without one, or the address is none.
+    Raise CommandError if the address is wrong, or if one of these options or `others` needs `--http`.
     """
     if not http:
         given = {"HOST:PORT": address, "--allow-remote": allow_remote, "--allow-host": allow_host, **others}
@@ -202,21 +194,13 @@ def http_wish(
 
 
 def check_inherited(names: Iterable[str]) -> None:
-    """Check that variables which a command is to inherit are set.
-
-    Raises:
-        CommandError: one is not.
-    """
+    """Raise CommandError if a variable that a command is to inherit is not set."""
     if unset := [name for name in names if name not in os.environ]:
         raise UsageError(f"--env {unset[0]}: there is no such variable", f"set it: --env {unset[0]}=VALUE")
 
 
 def check_search(*, is_wanted: bool) -> None:
-    """Check that tools can be searched here, where that is wanted.
-
-    Raises:
-        CommandError: they cannot.
-    """
+    """Raise CommandError if tools cannot be searched here, though it `is_wanted`."""
     if not is_wanted:
         return
     from quarterdeck.host.search.index import missing_reason
@@ -257,10 +241,9 @@ Prefix = Annotated[
 
 
 def name_budget(limit: int | None, prefix: str | None) -> "NameBudget | None":
-    """The budget that the options give; None to leave names as they are.
+    """Return the budget for tool names, None to leave names unchanged.
 
-    Raises:
-        CommandError: both are given, or too little is left for a name.
+    Raise CommandError if both are given, or if too little is left for a name.
     """
     from quarterdeck.common.tool_names import MAX_NAME_CHARS, MIN_LIMIT, NameBudget
 
@@ -286,11 +269,7 @@ def name_budget(limit: int | None, prefix: str | None) -> "NameBudget | None":
 
 
 class NativeOptions(msgspec.Struct, frozen=True):
-    """`--profile` and what belongs to it; the directories are there, and absolute.
-
-    Attributes:
-        tools: names, not looked up yet; None for all of the profile.
-    """
+    """`--profile` and its options; directories exist and are absolute, `tools` may be unknown, None for all."""
 
     profile: ProfileName
     workspace: Path
@@ -299,15 +278,11 @@ class NativeOptions(msgspec.Struct, frozen=True):
 
     @property
     def fingerprint(self) -> str:
-        """The name by which the `serve` that offers just these is found."""
+        """The name by which a `serve` with just these is found."""
         return native_fingerprint(self.profile.in_deck, self.workspace, self.allow_dirs, self.tools)
 
     def to_wish(self) -> "NativeWish":
-        """The same for `Settings`.
-
-        Raises:
-            CommandError: a tool has no such name.
-        """
+        """Return these options for `Settings`, or raise CommandError if there is no such tool."""
         from quarterdeck.common.tool_names import Profile
         from quarterdeck.config.native_tools import NativeWish
         from quarterdeck.tools.card_types import DeckFault
@@ -328,10 +303,9 @@ class NativeOptions(msgspec.Struct, frozen=True):
 def native_options(
     profile: ProfileName | None, workspace: Path | None, allow_dirs: list[Path] | None, tools: str | None
 ) -> NativeOptions | None:
-    """The native tools that the options ask for; None without a profile.
+    """Return the native tools of these options, None without a profile.
 
-    Raises:
-        CommandError: they say something without one, or name what is not a directory, or no tool.
+    Raise CommandError if they need a profile, or name a missing directory or no tool.
     """
     if profile is None:
         given = {"--workspace": workspace, "--allow-dir": allow_dirs, "--tools": tools}
@@ -350,7 +324,7 @@ def native_options(
 
 
 def _directory(option: str, path: Path, *, or_file: bool = False) -> Path:
-    """A directory that is there; where one file is to be opened (`.envrc`), that file."""
+    """Return an existing directory, resolved; with `or_file` also a file (`.envrc`)."""
     try:
         real = path.expanduser().resolve(strict=True)
         is_directory = real.is_dir() or (or_file and real.is_file())

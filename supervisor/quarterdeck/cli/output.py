@@ -54,21 +54,20 @@ _PIECE: Final = re.compile(r"[^\s/\\,;:=&?]*[/\\,;:=&?]+|[^\s/\\,;:=&?]+")
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """One field of a table, and how it is styled on a terminal."""
+    """One field of a table, and its style on a terminal."""
 
     text: str
     style: str = ""
 
 
 class Column(NamedTuple):
-    """One column of the table that people see of rows.
+    """One column of a table.
 
     Attributes:
-        title: its heading.
-        value: a key or attribute of each row, or what makes a value, or a `Cell`, of a row.
+        value: a key or attribute of each row, or a function that returns a value or a `Cell` for a row.
         style: of rich; or one for each text.
         empty: shown for None, False, and an empty text or list.
-        form: makes a text of a value that is there.
+        form: turns a value into text.
     """
 
     title: str
@@ -108,14 +107,8 @@ def show(
 ) -> None:
     """Print rows: JSON for programs, a table for people.
 
-    Args:
-        rows: mappings or structs, all of whose members programs get.
-        columns: what people see of them.
-        json: whether a program reads.
-        document: what programs get in place of the rows.
-        none: a line on stderr for people where there are no rows.
-        indent: before each line of the table.
-        is_cut: whether a terminal cuts the last column instead of wrapping it.
+    Programs get `document`, or all members of the rows (mappings or structs). `none` is a line on stderr for people if
+    there are no rows; `is_cut` cuts the last column on a terminal instead of wrapping it.
     """
     if json:
         print_json(rows if document is None else document)
@@ -127,7 +120,7 @@ def show(
 
 
 def report(document: object, text: str, style: str = "", *, json: bool) -> None:
-    """Print what was done: a document for programs, a line for people."""
+    """Print the result: a document for programs, a line for people."""
     if json:
         print_json(document)
     else:
@@ -135,22 +128,18 @@ def report(document: object, text: str, style: str = "", *, json: bool) -> None:
 
 
 def print_outcome(text: str, *, is_done: bool, dry_run: bool = False) -> None:
-    """Print what was done to a file that was shown first; or that nothing was."""
+    """Print the result of a change that was shown first, or that nothing was changed."""
     print_line(text if is_done else "nothing was changed" + " (--dry-run)" * dry_run, "green" if is_done else "dim")
 
 
 def describe_key(key: "ItemKey") -> str:
-    """A tool by its name; what else a server lists by its own, and what it is; the rest in brackets."""
+    """Return a tool's name; for other items name and kind; the kind in brackets for what has no name."""
     what = f"({key.subject.value})"
     return flat(key.name) if key.subject.value == "tool" else f"{flat(key.name)} {what}" if key.name else what
 
 
 def is_confirmed(question: str, *, can_ask: bool = True) -> bool:
-    """Whether the user answers a question on the terminal with yes.
-
-    Raises:
-        CommandError: there is no terminal.
-    """
+    """Ask on the terminal; return whether the user agrees. Raise CommandError if there is no terminal."""
     import click
 
     if not (can_ask and sys.stdin.isatty()):
@@ -162,21 +151,16 @@ def is_confirmed(question: str, *, can_ask: bool = True) -> bool:
 
 
 def print_json(value: object) -> None:
-    """One JSON document on stdout, on one line."""
+    """Print one JSON document on one line of stdout."""
     sys.stdout.write(printable_json(msgspec.json.encode(value).decode()) + "\n")
     sys.stdout.flush()
 
 
 def print_line(text: str = "", style: str = "", *, stderr: bool = False, wraps: bool = True) -> None:
-    """Print one line for people. On a terminal, break it only at blanks.
+    """Print one line for people; a terminal breaks it only at blanks.
 
-    Line ends in it are escaped: a server's text cannot begin a line of its own.
-
-    Args:
-        text: the line.
-        style: a style of rich.
-        stderr: whether to print it on stderr instead of stdout.
-        wraps: whether to break a line that is too wide; False for another program's text, which users may copy.
+    Line ends in it are escaped: a server's text cannot begin a line of its own. `wraps` is False for another program's
+    text, which users may copy.
     """
     stream = sys.stderr if stderr else sys.stdout
     text = flat(text)
@@ -190,7 +174,7 @@ def print_line(text: str = "", style: str = "", *, stderr: bool = False, wraps: 
 
 
 def print_text(text: str) -> None:
-    """Write text of several lines on stdout, such as a tool's answer."""
+    """Print text of several lines on stdout, such as a tool's answer."""
     sys.stdout.write(printable(text) + "\n")
     sys.stdout.flush()
 
@@ -235,7 +219,7 @@ def _columns_of(stream: TextIO) -> int:
 
 
 def print_paragraph(text: str, style: str = "", *, lead: Cell | None = None) -> None:
-    """Text on stdout, behind `lead` if there is one; on a terminal it is wrapped at words, beside the lead."""
+    """Print text on stdout after `lead`; a terminal wraps it at words, next to the lead."""
     if not shows_styles(sys.stdout):
         print_line((lead.text if lead else "") + text)
         return
@@ -252,7 +236,7 @@ def print_paragraph(text: str, style: str = "", *, lead: Cell | None = None) -> 
 def print_table(
     headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, indent: str = "", is_cut: bool = False
 ) -> None:
-    """Aligned columns on stdout; on a terminal what is too wide is wrapped, or the last column cut with `is_cut`."""
+    """Print aligned columns on stdout; a terminal wraps wide cells, or cuts the last column with `is_cut`."""
     from rich.table import Table
 
     console = _console(sys.stdout)
@@ -301,9 +285,9 @@ def _fit(widest: Sequence[int], least: Sequence[int], room: int) -> list[int]:
 
 @contextmanager
 def waiting_for(what: str, *, is_shown: bool = True) -> Iterator[Callable[[str], None]]:
-    """Show on stderr, while the block runs, what is waited for, if it is a terminal; yields what changes the words.
+    """Show a spinner on stderr during the block, if that is a terminal; yield what changes its words.
 
-    Nothing of it stays.  The cursor stays visible: whatever kills us, the terminal is as it was.
+    Nothing of it stays. The cursor stays visible: whatever kills us, the terminal is as it was.
     """
     if not (is_shown and sys.stderr.isatty()) or not (console := _console(sys.stderr)).is_interactive:
         yield lambda _: None
@@ -325,12 +309,12 @@ def waiting_for(what: str, *, is_shown: bool = True) -> Iterator[Callable[[str],
 
 
 def shows_styles(stream: TextIO) -> bool:
-    """Whether `stream` is a terminal that shows styles, or is to be taken for one (https://force-color.org)."""
+    """Return whether `stream` is a terminal that shows styles, or FORCE_COLOR is set (https://force-color.org)."""
     return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
 
 
 def _console(stream: TextIO) -> "Console":
-    """What draws for `stream`: without markup, names of emoji and highlights, for the text may be anyone's."""
+    """Return a console without markup, emoji names and highlights: the text may be anyone's."""
     from rich.console import Console
 
     width = None if stream.isatty() else ENDLESS
@@ -369,7 +353,7 @@ def _breaks(text: str, width: int) -> list[int]:
 
 
 def _print(drawn: "RenderableType", console: "Console", indent: str = "", **how: Any) -> None:
-    """Write what rich makes of it, whole, and without the blanks with which it fills up lines."""
+    """Write what rich makes of it, whole, without the blanks with which it fills lines."""
     with console.capture() as capture:
         console.print(drawn, **how)
     console.file.write("".join(f"{indent}{line}".rstrip() + "\n" for line in capture.get().split("\n")[:-1]))

@@ -21,10 +21,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class Option:
-    """An option of a command: `Annotated[int, Option("--lines", "-n", metavar="N", help="…")]`.
-
-    Without names it is called as its parameter is.
-    """
+    """An option: `Annotated[int, Option("--lines", "-n", metavar="N")]`; by default named like its parameter."""
 
     def __init__(
         self,
@@ -55,7 +52,7 @@ class Argument:
 class Combined(msgspec.Struct, frozen=True):
     """A parameter that `function` makes of options of its own: `Annotated[Source, Combined(source_of)]`.
 
-    `defaults` are taken in place of the function's; the options of `without` are not offered.
+    `defaults` replace the function's; the options of `without` are not offered.
     """
 
     function: Callable[..., object]
@@ -63,27 +60,21 @@ class Combined(msgspec.Struct, frozen=True):
     without: frozenset[str] = frozenset()
 
     def take(self, values: dict[str, object]) -> object:
-        """What the function makes of its options, which are taken out of `values`."""
+        """Return the function's result, taking its options out of `values`."""
         wanted = inspect.signature(self.function).parameters.keys() - self.without
         return self.function(**{name: values.pop(name) for name in wanted})
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The commands behind one word, such as `trust`.
-
-    Attributes:
-        help: what they have in common.
-        functions: by their names, in the order of the help.
-        verbatim: those whose options end at their first argument: the rest is another program's.
-    """
+    """The commands behind one word, such as `trust`; after the first argument of a `verbatim` one options end."""
 
     help: str
     functions: dict[str, Callable[..., object]] = field(default_factory=dict)
     verbatim: set[str] = field(default_factory=set)
 
     def command(self, name: str, *, verbatim: bool = False) -> Callable[[F], F]:
-        """Add the function that is decorated."""
+        """Add the decorated function as a command."""
 
         def add(function: F) -> F:
             self.functions[name] = function
@@ -99,7 +90,7 @@ HAS_DASHES: Final = f"{__name__}.has_dashes"
 
 
 class HelpfulCommand(click.Command):
-    """A command, with our help in place of click's."""
+    """A command with our help in place of click's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """See `click.Command`."""
@@ -112,7 +103,7 @@ class HelpfulCommand(click.Command):
 
 
 class HelpfulGroup(click.Group):
-    """A group of commands, with our help in place of click's."""
+    """A group of commands with our help in place of click's."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write its help."""
@@ -120,7 +111,7 @@ class HelpfulGroup(click.Group):
 
 
 def make_group(name: str, group: Group) -> HelpfulGroup:
-    """The group as click has it."""
+    """Return the group for click."""
     commands = [
         make_command(each, function, verbatim=each in group.verbatim) for each, function in group.functions.items()
     ]
@@ -128,7 +119,7 @@ def make_group(name: str, group: Group) -> HelpfulGroup:
 
 
 def make_command(name: str, function: Callable[..., object], *, verbatim: bool = False) -> HelpfulCommand:
-    """The command that calls `function` with what its annotations declare."""
+    """Return the command that calls `function` with what its annotations declare."""
     combined: dict[str, Combined] = {}
 
     def call(**values: object) -> object:
@@ -146,7 +137,7 @@ def make_command(name: str, function: Callable[..., object], *, verbatim: bool =
 def _parameters(
     function: Callable[..., object], taken: Combined, combined: dict[str, Combined]
 ) -> Iterator[click.Parameter]:
-    """What click makes of a function's parameters as they are taken, those of combined ones in their place."""
+    """Yield click's parameters of a function, with those of combined ones in their place."""
     hints = get_type_hints(function, include_extras=True)
     for each in inspect.signature(function).parameters.values():
         annotation, declared = get_args(hints[each.name])
@@ -159,7 +150,7 @@ def _parameters(
 
 
 class _ValueChoice(click.Choice[StrEnum]):
-    """One of an enumeration's members, typed as its value."""
+    """A choice of an enumeration's members, typed as their values."""
 
     def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
         """What is typed; an enumeration's name is for programs."""
@@ -202,7 +193,7 @@ def _parameter(parameter: inspect.Parameter, annotation: Any, declared: Any) -> 
 
 
 def _kind_of(annotation: Any) -> tuple[type, bool]:
-    """The type of a value, and whether there may be several: `list[Path] | None` has several paths."""
+    """Return the type of a value, and whether there may be several: `list[Path] | None` has several paths."""
     if isinstance(annotation, UnionType):
         annotation = next(each for each in get_args(annotation) if each is not type(None))
     if get_origin(annotation) is list:
@@ -221,7 +212,7 @@ def _type_of(kind: type, *, least: int | None = None) -> click.ParamType[Any] | 
 
 
 def _as_list(_: click.Context, __: click.Parameter, value: Sequence[object]) -> list[object] | None:
-    """Functions take lists, and None for none."""
+    """Return a list, as functions take it; None if it is empty."""
     return list(value) or None
 
 

@@ -22,7 +22,7 @@ from typing import NoReturn, TextIO, TypeVar
 
 
 class OutputError(Exception):
-    """Stdout cannot be written any more; `number` says why."""
+    """Stdout cannot be written; `number` is the errno."""
 
     def __init__(self, number: int) -> None:
         super().__init__(os.strerror(number))
@@ -71,12 +71,12 @@ def secure_streams() -> None:
 
 
 def closed_streams() -> frozenset[int]:
-    """The standard descriptors that were closed when we were started."""
+    """Return the standard descriptors that were closed when we started."""
     return _closed
 
 
 def output_failure() -> OutputError | None:
-    """Why what was said on stdout is not all there, once `secure_streams` was called; None when it is."""
+    """Return why stdout lacks output, or None if all was written; call it after `secure_streams`."""
     try:
         sys.stdout.flush()
     except OutputError as error:
@@ -109,7 +109,7 @@ _options_with_values = ("--state-dir",)
 
 
 class InterruptedBySignal(BaseException):
-    """A signal ended the work, which has cleaned up; no `Exception`, so that no library catches it."""
+    """A signal ended the work, which has cleaned up; not an `Exception`, so that no library catches it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"ended by {signal.Signals(number).name}")
@@ -121,12 +121,12 @@ SERVING = ("serve", "run")
 
 
 def is_serve(arguments: Sequence[str]) -> bool:
-    """Whether a command line, without the program's name, serves a client."""
+    """Return whether a command line, without the program's name, serves a client."""
     return _command_of(arguments) in SERVING
 
 
 def _command_of(arguments: Sequence[str]) -> str:
-    """The command of a command line without the program's name; empty for none."""
+    """Return the command of a command line without the program's name; empty for none."""
     skip = False
     for argument in arguments:
         if skip:
@@ -139,15 +139,15 @@ def _command_of(arguments: Sequence[str]) -> str:
 
 
 def has_client(arguments: Sequence[str]) -> bool:
-    """Whether a command line serves the one client that holds its stdin and stdout."""
+    """Return whether a command line serves the one client that holds its stdin and stdout."""
     command = _command_of(arguments)
     return command in SERVING and not (command == "serve" and {"--http", "--help", "-h"} & set(arguments))
 
 
 def serves_itself(arguments: Sequence[str]) -> bool:
-    """Whether a `serve` reads its client's lines itself: neither over HTTP nor through the daemon.
+    """Return whether a `serve` reads its client's lines itself, neither over HTTP nor by the daemon.
 
-    Of a `run` it is known once its options are told from its command's.
+    A `run` knows it only after its options are told from its command's.
     """
     if _command_of(arguments) != "serve" or not has_client(arguments):
         return False
@@ -155,12 +155,12 @@ def serves_itself(arguments: Sequence[str]) -> bool:
 
 
 def exit_code(number: int, *, serves: bool) -> int:
-    """The exit code of an end by a signal; SIGTERM is the regular end of a `serve`."""
+    """Return the exit code of an end by a signal; SIGTERM is the regular end of a `serve`."""
     return 0 if serves and number == signal.SIGTERM else 128 + number
 
 
 def end_at_once(*, serves: bool, code: int | None = None) -> None:
-    """From here on a signal ends the process, with `code` or with the signal's own."""
+    """From here on let a signal end the process, with `code` or the signal's own."""
 
     def end(number: int, _: FrameType | None) -> NoReturn:
         os._exit(exit_code(number, serves=serves) if code is None else code)
@@ -169,7 +169,7 @@ def end_at_once(*, serves: bool, code: int | None = None) -> None:
 
 
 def unwind(*, serves: bool) -> None:
-    """From here on a signal raises `InterruptedBySignal`."""
+    """From here on let a signal raise `InterruptedBySignal`."""
 
     def raise_it(number: int, _: FrameType | None) -> NoReturn:
         raise InterruptedBySignal(number)
@@ -178,7 +178,7 @@ def unwind(*, serves: bool) -> None:
 
 
 def handles_sighup() -> bool:
-    """Whether SIGHUP may end us: not under `nohup`."""
+    """Return whether SIGHUP may end us: not under `nohup`."""
     return signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
 
 
@@ -194,13 +194,11 @@ T = TypeVar("T")
 
 
 def run(work: Callable[[], Coroutine[None, None, T]], *, outlives_terminal: bool = False) -> T:
-    """The result of `work`, in an event loop of its own.
+    """Run `work` in an event loop of its own, and return its result.
 
-    The first SIGINT, SIGTERM or SIGHUP cancels it; a second one ends the process at once.  SIGHUP does nothing when it
-    was ignored before, or with `outlives_terminal`: whoever holds our stdin ends us by closing it.
-
-    Raises:
-        InterruptedBySignal: a signal came, and the work has ended.
+    The first SIGINT, SIGTERM or SIGHUP cancels it, then InterruptedBySignal is raised; a second one ends the process at
+    once. SIGHUP does nothing if it was ignored before, or with `outlives_terminal`: the client ends us by closing
+    stdin.
     """
     import asyncio  # not before everything else
 

@@ -33,7 +33,7 @@ _GROUP: Final = "group"
 
 
 def make_program(entries: Iterable[Entry] = ENTRIES) -> "click.Group":
-    """A command line of these commands; their modules are imported."""
+    """Return a command line of these commands, whose modules are imported."""
     from .parameters import Group, HelpfulGroup, make_command, make_group
 
     commands: list[click.Command] = []
@@ -48,7 +48,7 @@ def make_program(entries: Iterable[Entry] = ENTRIES) -> "click.Group":
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; its exit code.  An error is one or two lines on stderr."""
+    """Run one command and return its exit code. An error is one or two lines on stderr."""
     # A core file could hold secrets.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     code = _end(arguments)
@@ -105,7 +105,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _complete(arguments: list[str]) -> int:
-    """Print the completions of a word for a shell, which asks by variables of the environment."""
+    """Print the completions of a word for a shell, which asks by environment variables."""
     import click
 
     # Only the command that is typed is imported: of the others the names are enough.
@@ -138,7 +138,7 @@ def _invoke(entry: Entry, arguments: list[str]) -> int:
 
 
 def hoist_state_dir(arguments: Sequence[str]) -> list[str]:
-    """The arguments with `--state-dir`, which any command may be given, before the command; not what follows `--`."""
+    """Move `--state-dir`, which any command may be given, before the command; nothing after `--` is moved."""
     hoisted: list[str] = []
     rest: list[str] = []
     pending = iter(arguments)
@@ -155,7 +155,7 @@ def hoist_state_dir(arguments: Sequence[str]) -> list[str]:
 
 
 def _take_state_dir(arguments: list[str]) -> list[str]:
-    """The arguments from the command on; the state directory before it is set for this process."""
+    """Set the state directory of this process. Return the arguments from the command on."""
     rest = list(arguments)
     while rest and rest[0].partition("=")[0] == STATE_DIR_OPTION:
         option, has_value, value = rest.pop(0).partition("=")
@@ -179,7 +179,7 @@ def _unknown(name: str) -> CommandError:
 
 
 def _end_unforeseen(error: Exception) -> int:
-    """The exit code of an exception that no command expects: stdout that cannot be written, or a bug."""
+    """Return the exit code of an unexpected exception: stdout that cannot be written, or a bug."""
     import logging
 
     logging.getLogger("quarterdeck").debug("an unforeseen error", exc_info=error)

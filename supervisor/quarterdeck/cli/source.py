@@ -57,12 +57,12 @@ _NOT_FOUND: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The configuration that a command works with, and how its servers are asked.
+    """The configuration of a command, and how its servers are asked.
 
     Attributes:
-        config: the files that were named; none for those that are found.
-        own: never a running `serve`.
-        allow_unsandboxed: of servers that we have to start ourselves; see `Settings`.
+        config: the named files; none for those that are found.
+        own: whether a running `serve` is never asked.
+        allow_unsandboxed: for servers that we start ourselves; see `Settings`.
         native: the native tools that are wanted; None for those of a `serve`, if any.
         knows_profile: whether the command takes `--profile`.
     """
@@ -86,9 +86,9 @@ class Source:
 
     @property
     def own_files(self) -> frozenset[str]:
-        """Its files, resolved, where all are the user's own, so that they say the same wherever they are found.
+        """Its files, resolved, if all are the user's own: these mean the same wherever they are found.
 
-        Empty for a configuration with another file, with native tools, or of which no file is there.
+        Empty for a configuration with another file, with native tools, or without any file.
         """
         if self.native is not None:
             return frozenset()
@@ -154,26 +154,19 @@ Served = Annotated[
 
 
 def ask(source: Source, request: Request, *, only: str | None = None, anywhere: bool = False) -> Answer:
-    """The answer, refusals excepted.
+    """Return the answer; raise CommandError for a refusal, or a wrong configuration.
 
-    Args:
-        source: see `Source`.
-        request: what is asked.
-        only: of servers that we have to start ourselves, the one that is needed.
-        anywhere: where no `serve` has this configuration, ask the one that runs, whatever its configuration is.
-
-    Raises:
-        CommandError: the configuration is wrong, or the request cannot be served.
+    Of servers that we have to start, `only` one is needed. With `anywhere`, the one running `serve` is asked if none
+    has this configuration.
     """
     answer = ask_running(source, request, anywhere=anywhere)
     return answer if answer is not None else checked(_ask_own(source, request, only))
 
 
 def ask_running(source: Source, request: Request, *, anywhere: bool = False) -> Answer | None:
-    """What the `serve` that is meant answers; None when there is none, or `--own` says that none is wanted.
+    """Return the answer of the running `serve`, None without one or with `--own`.
 
-    Raises:
-        CommandError: it refuses, or does not answer; or several run, and nothing says which is meant.
+    Raise CommandError if it refuses or does not answer, or if several run and none is named.
     """
     if source.own:
         return None
@@ -186,11 +179,7 @@ def ask_running(source: Source, request: Request, *, anywhere: bool = False) -> 
 
 
 def only_serving() -> Path | None:
-    """The directory of the one `serve` that runs, of whatever configuration; None without any.
-
-    Raises:
-        CommandError: there are several.
-    """
+    """Return the directory of the one running `serve`, None without any; raise CommandError if there are several."""
     found = find_all_serving()
     if len(found) > 1:
         told = "; ".join(f"process {each.pid}: {each.words}" for each in found.values())
@@ -202,11 +191,7 @@ def only_serving() -> Path | None:
 
 
 def checked(answer: Answer) -> Answer:
-    """The answer, unless it is a refusal.
-
-    Raises:
-        CommandError: it is one.
-    """
+    """Return the answer, or raise CommandError if it is a refusal."""
     if isinstance(answer, Refused):
         if remedy := _NOT_FOUND.get(answer.code):
             raise CommandError(ExitCode.NOT_FOUND, answer.message, remedy)
@@ -215,7 +200,7 @@ def checked(answer: Answer) -> Answer:
 
 
 def _ask_serving(source: Source, request: Request) -> Answer | None:
-    """What the running `serve` answers; None when there is none."""
+    """Ask the running `serve`; return None without one."""
     native = source.native
     directory = find_serving(source.digest, native=native.fingerprint if native is not None else None)
     if directory is None and not (isinstance(request, Call) and source.own_files and _is_of_folder(source)):
@@ -229,16 +214,16 @@ def _is_of_folder(source: Source) -> bool:
 
 
 def serving_own_files(source: Source) -> Path | None:
-    """The directory of a `serve` that was started elsewhere, and has just the user's files that this one has, if any.
+    """Return the directory of a `serve` elsewhere with just these files of the user's, if any.
 
-    A configuration that is found belongs to its working directory, whose project file may come at any time.  What is
-    called may depend on that directory; what is looked at does not.
+    A configuration that is found belongs to its working directory, where a project file may appear at any time. Calls
+    may depend on that directory; what is only looked at does not.
     """
     return find_serving_files(files) if (files := source.own_files) else None
 
 
 def _ask_run(source: Source, request: Request) -> Answer | None:
-    """What the `run` of the server that is asked about answers; None when there is none."""
+    """Ask the `run` of the server in the request; return None without one."""
     if source.config or not isinstance(request, Inspect | Restart):
         return None
     directory = find_serving(command_digest(request.server))
@@ -246,10 +231,9 @@ def _ask_run(source: Source, request: Request) -> Answer | None:
 
 
 def answer_of(directory: Path, request: Request) -> Answer | None:
-    """Return the answer of the `serve` with this runtime directory, or None if it has just ended.
+    """Return the answer of the `serve` with this runtime directory, None if it has just ended.
 
-    Raises:
-        CommandError: it does not answer.
+    Raise CommandError if it does not answer.
     """
     try:
         return ask_serving(directory, request)
@@ -290,11 +274,7 @@ def _ask_own(source: Source, request: Request, only: str | None) -> Answer:
 
 
 def check_server(settings: "Settings", server: str) -> None:
-    """Check that the configuration names this server.
-
-    Raises:
-        CommandError: it does not.
-    """
+    """Raise CommandError if the configuration names no such server."""
     if server not in settings.ids:
         known = did_you_mean(server, settings.ids, "servers") or ": the configuration has no servers"
         raise CommandError(
@@ -305,11 +285,7 @@ def check_server(settings: "Settings", server: str) -> None:
 
 
 def configured_server(settings: "Settings", server: str) -> "ServerConfig":
-    """Return the configuration of one server.
-
-    Raises:
-        CommandError: there is no such server, or its row cannot be used.
-    """
+    """Return the configuration of one server; raise CommandError if there is none, or its row is broken."""
     check_server(settings, server)
     for row in settings.broken:
         if row.id == server:
@@ -321,11 +297,7 @@ def configured_server(settings: "Settings", server: str) -> "ServerConfig":
 async def start_product(
     settings: "Settings", *, serves: bool = False, visits: bool = False, lock: "Locks | None" = None, http: bool = False
 ) -> "AsyncIterator[Product]":
-    """`open_quarterdeck`, with what cannot be used, or is used by another process, as the user's error.
-
-    Raises:
-        CommandError: so it is.
-    """
+    """Open the product; raise CommandError if files cannot be used, or are used by another process."""
     from quarterdeck.fleet.workers.placement import start_zygote_early
 
     if settings.starts_processes:
@@ -355,7 +327,7 @@ async def start_product(
 
 
 def _held_by_another(settings: "Settings", error: "LeaseHeldError", *, http: bool) -> CommandError:
-    """The error of a ledger in use: how to join the process that writes it, or to run beside it."""
+    """Return the error of a ledger in use: how to join its writer, or run next to it."""
     from quarterdeck.ledger.store.lease import DAEMON
 
     state, holder = state_dir(), error.holder
@@ -393,10 +365,9 @@ def _held_by_another(settings: "Settings", error: "LeaseHeldError", *, http: boo
 
 
 def load(source: Source, *, may_be_empty: bool = False) -> "Settings":
-    """The configuration, and logging that keeps its secrets; what was set aside in it is logged.
+    """Load the configuration, keep its secrets out of the log, and log what was set aside.
 
-    Raises:
-        CommandError: nothing of a named file can be used; or nothing is named or found.
+    Raise CommandError if nothing of a named file can be used, or nothing is named or found.
     """
     from quarterdeck.config.load.file import ConfigFileError
 
@@ -412,11 +383,7 @@ def load(source: Source, *, may_be_empty: bool = False) -> "Settings":
 
 
 def read_settings(source: Source) -> "Settings":
-    """The configuration as its files are now.
-
-    Raises:
-        ConfigFileError: nothing of a named file can be used.
-    """
+    """Return the configuration as its files are now; raise ConfigFileError if nothing of a named one can be used."""
     from quarterdeck.config.settings import Settings
 
     native = source.native.to_wish() if source.native is not None else None

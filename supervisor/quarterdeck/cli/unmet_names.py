@@ -25,7 +25,7 @@ from quarterdeck_protocol.offers import Listing
 
 
 def unmet_names(found: MergedConfig) -> list[str]:
-    """What overrides and groups name that there is not, and whose names cannot be compared, a line each."""
+    """Return a line for each name in overrides and groups that no server offers, or that cannot be compared."""
     if not (found.groups or any(found.overrides.values())):
         return []
     try:
@@ -61,13 +61,13 @@ def unmet_names(found: MergedConfig) -> list[str]:
 
 
 def print_unmet_names(lines: list[str]) -> None:
-    """A warning for each."""
+    """Print each as a warning."""
     for line in lines:
         print_line(f"warning: {line}", "yellow")
 
 
 def _listed(entry: Entry) -> Names | None:
-    """What a server offered when it was last asked, by its own names; None where it never was."""
+    """Return what a server offered when last asked, by its own names; None if it never was."""
     if not (entry.has_listed or entry.has_said):
         return None
     names: dict[Listing, list[str]] = {Listing.TOOLS: [], Listing.PROMPTS: [], Listing.RESOURCES: []}

@@ -34,29 +34,29 @@ from .servers import CRASH_STATUS, SERVERS
 
 
 class Event(msgspec.Struct, frozen=True, tag_field="event"):
-    """One thing that is reported."""
+    """One event of the demonstration."""
 
 
 class Scene(Event, frozen=True, tag="scene"):
-    """A chapter begins."""
+    """The begin of a chapter."""
 
     title: str
 
 
 class Fact(Event, frozen=True, tag="fact"):
-    """Something happened."""
+    """Something that happened."""
 
     text: str
 
 
 class Quote(Event, frozen=True, tag="quote"):
-    """What the client was told, word for word."""
+    """A text that the client received, word for word."""
 
     text: str
 
 
 class Death(Event, frozen=True, tag="death"):
-    """What is known of how a server died."""
+    """The known facts of a server's death."""
 
     server: str
     dossier: Dossier
@@ -70,14 +70,14 @@ class Table(Event, frozen=True, tag="table"):
 
 
 class Promise(Event, frozen=True, tag="promise"):
-    """Something that we promise, and whether it was kept."""
+    """A promise of ours, and whether it was kept."""
 
     text: str
     is_kept: bool
 
 
 class End(Event, frozen=True, tag="end"):
-    """The last one: how many promises were kept, and how long it all took."""
+    """The last event: how many promises were kept, and how long it all took."""
 
     kept: int
     broken: int
@@ -112,7 +112,7 @@ class DemoError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the client got for a call, and after how long."""
+    """The client's result of a call, and the seconds that it took."""
 
     text: str
     is_error: bool
@@ -128,7 +128,7 @@ class Setup:
         self._digest = digest
 
     async def tools(self) -> tuple[tuple[str, str], ...]:
-        """Names and descriptions, as the client sees them."""
+        """Return names and descriptions, as the client sees them."""
         listed = await self._client.list_tools()
         return tuple((tool.name, tool.description or "") for tool in listed.tools)
 
@@ -145,7 +145,7 @@ class Setup:
         return Reply(text, bool(result.is_error), time.perf_counter() - began)
 
     async def servers(self) -> dict[str, ServerView]:
-        """What `quarterdeck ps` says."""
+        """Return what `quarterdeck ps` shows."""
         directory = find_serving(self._digest, self._runtime_root)
         if directory is None:
             raise DemoError("the serve of the demonstration has ended")
@@ -154,7 +154,7 @@ class Setup:
         return {server.id: server for server in answer.servers}
 
     async def until(self, server: str, is_so: Callable[[ServerView], bool]) -> ServerView:
-        """The state of a server once it is so, or after `PATIENCE_S`."""
+        """Return a server's state once `is_so`, or after `PATIENCE_S`."""
         deadline = time.monotonic() + PATIENCE_S
         # It happens in another process, which tells nobody.
         while not is_so(view := (await self.servers())[server]) and time.monotonic() < deadline:  # noqa: ASYNC110
@@ -162,17 +162,13 @@ class Setup:
         return view
 
     def processes(self) -> list[psutil.Process]:
-        """Every process below this one: serve, zygote, workers, servers."""
+        """Return every process below this one: serve, zygote, workers, servers."""
         return psutil.Process().children(recursive=True)
 
 
 @asynccontextmanager
 async def open_setup() -> AsyncIterator[Setup]:
-    """Start it all; the client has connected when the body begins.
-
-    Raises:
-        DemoError: it cannot be started.
-    """
+    """Yield the running demonstration, its client connected, or raise DemoError."""
     # /tmp itself: the TMPDIR of the moment may be too long for a socket's path.
     with tempfile.TemporaryDirectory(prefix="quarterdeck-demo-", dir="/tmp") as folder:
         base = Path(folder)
@@ -208,7 +204,7 @@ def _row(server: str) -> dict[str, object]:
 
 @dataclass(slots=True)
 class Tally:
-    """How the calls of the constant load went so far."""
+    """The outcomes of the constant load so far."""
 
     answered: int = 0
     failed: int = 0
@@ -241,7 +237,7 @@ async def constant_load(setup: Setup) -> AsyncIterator[Tally]:
 
 
 async def run_demo(tell: Tell) -> bool:
-    """Run the demonstration, telling each event as it happens; whether every promise was kept."""
+    """Run the demonstration, telling each event as it happens. Return whether every promise was kept."""
     began = time.perf_counter()
     demo = _Demo(tell)
     async with open_setup() as setup:
@@ -367,7 +363,7 @@ class _Demo:
         return reply
 
     async def _death(self, setup: Setup, server: str) -> Dossier:
-        """What is known of a server's death, which is told; an empty dossier where nothing is."""
+        """Tell and return what is known of a server's death; an empty dossier if nothing is."""
         dead = await setup.until(server, lambda view: view.fault is not None)
         if dead.fault is None or dead.fault.dossier is None:
             return Dossier()
@@ -381,7 +377,7 @@ class _Demo:
 
 
 def describe_sandbox(sandbox: SandboxView) -> str:
-    """What confines each of the servers here, and where to read what is weaker."""
+    """Return what confines each server here, and where to read what is weaker."""
     if sandbox.tier == Tier.LIMITS:
         return "nothing on this machine confines them, so they run with limits alone: see `quarterdeck doctor`"
     as_root = ", as root without capabilities" if any(gap.startswith("user: root") for gap in sandbox.gaps) else ""

@@ -38,7 +38,9 @@ _log = logging.getLogger("quarterdeck.login")
 
 
 class LoginAccess:
-    """See `Access`."""
+    """Access to one remote server, see `fleet.access.Access`; `name` is its `login_name`, `clock` seconds since the
+    epoch.
+    """
 
     def __init__(
         self,
@@ -51,17 +53,6 @@ class LoginAccess:
         make_http: "Callable[[RemoteServerConfig], GuardedHttp] | None" = None,
         clock: Callable[[], float] = time,
     ) -> None:
-        """Access to a server.
-
-        Args:
-            config: the server.
-            name: see `login_name`.
-            admits: judges terms.
-            wants: holds wider ones.
-            store: where logins are kept; by default those of the state directory.
-            make_http: makes what asks the authorization server of a row; by default the network.
-            clock: seconds since the epoch.
-        """
         self._config = config
         self._name: Final = name
         self._admits = admits
@@ -72,7 +63,7 @@ class LoginAccess:
         self._unsaved: Grant | None = None
 
     async def open(self) -> AccessToken | None:
-        """See `Access`."""
+        """Return the token; None if no login exists."""
         grant = await self._load()
         if grant is None:
             if self._config.auth.needs_person:
@@ -89,11 +80,11 @@ class LoginAccess:
         return self._token(grant)
 
     async def renew(self, refused: str = "") -> AccessToken:
-        """See `Access`; it is carried through: half a renewal would lose the token that the next one needs."""
+        """Return a renewed token. It is not cancelled half-way, which would lose the next refresh token."""
         return self._token(await carried_through(lambda: self._renewed(refused)))
 
     async def widen(self, present: str, scopes: tuple[str, ...]) -> AccessToken | None:
-        """See `Access`; nothing is asked of anybody: a person agrees to more, by the command."""
+        """Return a newer token than `present`, if any; more scopes are held for the user, who agrees by the command."""
         grant = await self._load()
         if grant is None:
             return None
@@ -128,7 +119,7 @@ class LoginAccess:
             return renewed
 
     async def _asked(self, grant: Grant | None) -> Grant:
-        """A login that its issuer has just renewed, or given."""
+        """Return a login that its issuer has just renewed, or given."""
         # What speaks HTTP is loaded when it is first needed: most servers, and most starts, never do.
         await imported("quarterdeck.login.renewal")
         from .discovery import discover
@@ -148,7 +139,7 @@ class LoginAccess:
         return await refreshed(http, grant, self._clock)
 
     async def _load(self) -> Grant | None:
-        """The login of this server, if there is one on the terms of its row."""
+        """Return the login of this server, if there is one on the terms of its row."""
         try:
             grant = await asyncio.to_thread(self._store.load, self._name)
         except LoginStoreError as error:
@@ -165,7 +156,7 @@ class LoginAccess:
         return grant if set(login.scopes) <= set(grant.terms.scopes) else None
 
     async def _keep(self, grant: Grant) -> None:
-        """Keep what was renewed; where that cannot be, for as long as this process lives: it is tried again."""
+        """Save a renewed login; if that fails keep it in this process, and try again later."""
         self._unsaved = grant  # also while it is being kept, which may take until a person has typed a password
         try:
             await asyncio.to_thread(self._store.save, self._name, grant)
@@ -183,7 +174,7 @@ class LoginAccess:
 
     @asynccontextmanager
     async def _locked(self) -> AsyncIterator[None]:
-        """Be the one who renews this login, of all processes."""
+        """Hold the renewal lock of this login, among all processes."""
         lock = self._store.locked(self._name)
         try:
             await asyncio.to_thread(lock.__enter__)
@@ -201,13 +192,13 @@ class LoginAccess:
 
 
 def guarded_http(row: RemoteServerConfig) -> "GuardedHttp":
-    """What asks the authorization server of a row, loaded when it is first needed."""
+    """Return what asks the authorization server of a row; loaded on first use."""
     from .guarded_http import GuardedHttp
 
     return GuardedHttp(row)
 
 
 def is_own_word(config: RemoteServerConfig, terms: Terms) -> bool:
-    """Whether a machine's secret may go to this issuer unasked: the row names it, or it is the server's own origin."""
+    """Return whether a machine's secret may go to this issuer unasked: it is in the row, or the server's origin."""
     own = origin_of(terms.issuer) == origin_of(config.url)
     return not config.auth.needs_person and (config.auth.issuer == terms.issuer or (config.auth.issuer is None and own))

@@ -31,15 +31,7 @@ CHANCE_BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a person was asked to agree to.
-
-    Attributes:
-        url: to be opened.
-        redirect_uri: where their browser comes back to.
-        verifier: proves that the code is ours.
-        issuer: whom we asked.
-        says_issuer: whether each of its answers says whose it is.
-    """
+    """An authorization request: its URL, our redirect URI, and whether each answer of `issuer` names its issuer."""
 
     url: str
     redirect_uri: str
@@ -51,7 +43,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """What nobody can guess, drawn anew for each login: `CHANCE_BYTES` of each, as URLs take them."""
+    """Unguessable values, new for each login: `CHANCE_BYTES` each, in URL-safe characters."""
 
     state: str
     verifier: str
@@ -66,11 +58,7 @@ def authorization_request(
     resource: str,
     scopes: tuple[str, ...] = (),
 ) -> Asked:
-    """Ask a person to log in.
-
-    Raises:
-        UnsafeError: a code of this server could be stolen.
-    """
+    """Return the request that a user opens; raise UnsafeError if a code of this server could be stolen."""
     endpoint = check_code_flow(server)
     asked = {
         "response_type": "code",
@@ -96,16 +84,14 @@ def authorization_request(
 
 
 def challenge_of(verifier: str) -> str:
-    """What of a verifier may be seen before (RFC 7636, 4.2)."""
+    """Return the public part of a verifier (RFC 7636, 4.2)."""
     return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode("ascii")).digest()).rstrip(b"=").decode()
 
 
 def read_redirect(text: str, asked: Asked) -> str:
-    """The code that a browser came back with, or that a person pasted: the whole URL, or the code alone.
+    """Return the code from the URL that a browser came back with, or from what a user pasted: URL or bare code.
 
-    Raises:
-        DeniedError: it came back with a refusal.
-        UnsafeError: it is no answer to what we asked.
+    Raise DeniedError for a refusal, UnsafeError if it does not answer our request.
     """
     text = text.strip()
     if len(text) > MAX_REDIRECT_CHARS:
@@ -138,7 +124,7 @@ def _values_of(query: str) -> dict[str, str]:
 
 
 def _bare_code(text: str, asked: Asked) -> str:
-    """A code without the URL around it: PKCE alone tells that it is ours, and not whose."""
+    """Return a pasted code: PKCE shows that it is ours, but not whose."""
     if asked.says_issuer:
         raise UnsafeError("paste the whole URL that the browser was sent to: a code alone does not say whose it is")
     return _checked_code(text)

@@ -46,14 +46,7 @@ _log = logging.getLogger("quarterdeck.login")
 
 
 class LoginPlace(msgspec.Struct, frozen=True):
-    """A server where a person can log in.
-
-    Attributes:
-        config: the server.
-        name: see `login_name`.
-        approved: the terms that are approved now; None for none.
-        admits: judges terms.
-    """
+    """A server where a user can log in; `name` is its `login_name`, `approved` returns the approved terms or None."""
 
     config: RemoteServerConfig
     name: str
@@ -62,16 +55,15 @@ class LoginPlace(msgspec.Struct, frozen=True):
 
 
 class OpenLogin:
-    """One login under way.
+    """One login in progress.
 
     Attributes:
-        id: tells it apart, for clients.
-        server: whose it is.
-        issuer: the origin of who gives the access.
-        url: where a person logs in.
-        ended: how it ended: `DONE`, or why it did not come about.
-        waiting: how many calls wait for it.
-        starts: of each deck whose calls have waited for it, what starts its server.
+        id: names it for clients.
+        issuer: origin of the authorization server.
+        url: page where the user logs in.
+        ended: its result: `DONE`, or why it failed.
+        waiting: number of calls that wait for it.
+        starts: starts the server, for each deck whose calls have waited.
     """
 
     def __init__(self, server: str) -> None:
@@ -85,7 +77,7 @@ class OpenLogin:
         self._is_shown = asyncio.Event()
 
     async def is_shown(self) -> bool:
-        """Wait until there is something to open; whether there is."""
+        """Wait until there is a page to open. Return whether there is."""
         showing = asyncio.create_task(self._is_shown.wait())
         try:
             await asyncio.wait((showing, self.ended), return_when=asyncio.FIRST_COMPLETED)
@@ -94,13 +86,19 @@ class OpenLogin:
         return bool(self.url)
 
     def show(self, url: str, issuer: str) -> None:
-        """There is something to open."""
+        """Publish the page to open."""
         self.url, self.issuer = url, issuer
         self._is_shown.set()
 
 
 class LoginBroker:
-    """See the module."""
+    """Logins of one deck; `clock` in seconds.
+
+    Attributes:
+        find: returns the server of an id; None if no user logs in there.
+        start: starts a server with its new login, and waits for it.
+        under_way: the logins of all decks of this process, by name; None for a single deck.
+    """
 
     def __init__(
         self,
@@ -112,16 +110,6 @@ class LoginBroker:
         clock: Callable[[], float] = monotonic,
         under_way: dict[str, OpenLogin] | None = None,
     ) -> None:
-        """Nobody logs in yet.
-
-        Args:
-            find: the server of an id; None for one that no person logs in at.
-            start: starts a server with its new login, and waits until it is there or has failed; bounded by its maker.
-            store: where logins are kept; by default those of the state directory.
-            make_http: makes what asks the authorization server of a row; by default the network.
-            clock: seconds.
-            under_way: the logins of all decks of this process, by name; None for a deck that is alone.
-        """
         self._find = find
         self._start = start
         self._store = store
@@ -131,12 +119,12 @@ class LoginBroker:
         self._declined: dict[tuple[str, str], float] = {}
 
     def may_ask(self, server: str, client: str) -> bool:
-        """Whether a client may be asked to have its person log in at a server: it has not just declined."""
+        """Return whether a client may be asked for a login: it has not just declined."""
         at = self._declined.get((server, client))
         return at is None or self._clock() - at >= DECLINED_S
 
     def declined(self, server: str, client: str) -> None:
-        """A client has declined, or its person has."""
+        """Note that a client, or its user, has declined."""
         self._declined.pop((server, client), None)
         if len(self._declined) >= MAX_DECLINED:
             del self._declined[next(iter(self._declined))]
@@ -144,9 +132,9 @@ class LoginBroker:
 
     @asynccontextmanager
     async def joined(self, server: str) -> AsyncIterator[OpenLogin | None]:
-        """The login at a server, begun if there is none; None where it cannot be, and why is in the log.
+        """Yield the login at a server, begun if necessary; None if it is impossible, with the reason in the log.
 
-        It ends with the block of the last that waits for it.
+        It ends with the last block that waits for it.
         """
         place = self._find(server)
         if place is None:
@@ -168,7 +156,7 @@ class LoginBroker:
                 await cancelled(login.ended)  # its listener is closed, whatever happens
 
     async def close(self) -> None:
-        """End all that no other deck waits for."""
+        """End all logins that no other deck waits for."""
         ours = [each for each in self._open.values() if each.starts.pop(self, None) is not None]
         if ended := [each.ended for each in ours if not each.starts]:
             await cancelled(*ended)
@@ -185,13 +173,7 @@ class LoginBroker:
             return "it broke; the log says how"
 
     async def _log_in(self, login: OpenLogin, place: LoginPlace) -> str:
-        """See `OpenLogin.ended`.
-
-        Raises:
-            LoginError: it did not come about.
-            LoginStoreError: it could not be kept.
-            OSError: another listens at the port that the row names.
-        """
+        """Return `OpenLogin.ended`; may raise LoginError, LoginStoreError, or OSError if the row's port is taken."""
         config = place.config
         approved = await place.approved()
         if approved is None:

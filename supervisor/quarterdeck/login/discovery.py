@@ -36,28 +36,22 @@ REFUSED: Final = (401, 403)
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """Who gives tokens for a server, and on which terms we would ask for them."""
+    """The authorization server of a server, and the terms to ask for."""
 
     server: ServerMetadata
     terms: Terms
 
     def with_scopes(self, scopes: tuple[str, ...]) -> "Discovered":
-        """The same, where these are asked for."""
+        """Return the same server with a request for these scopes."""
         return replace(self, terms=Terms.of(self.terms.issuer, self.terms.resource, scopes))
 
 
 def discover(
     config: RemoteServerConfig, known_issuer: str = "", more: tuple[str, ...] = ()
 ) -> Conversation[Discovered]:
-    """See the module.
+    """Find the authorization server; raise LoginError if no login is wanted, or none is safe.
 
-    Args:
-        config: the server.
-        known_issuer: of its login before, which is preferred where it names several.
-        more: scopes that are wanted beside those that it names.
-
-    Raises:
-        LoginError: it wants no login, or none that is safe.
+    `known_issuer` of an earlier login is preferred among several; `more` scopes are added to the server's.
     """
     answer = yield _greeting(config)
     challenge = read_challenge(answer.headers.get("www-authenticate", "")) if answer.status in REFUSED else Challenge()
@@ -73,7 +67,7 @@ def discover(
 
 
 def _greeting(config: RemoteServerConfig) -> HttpRequest:
-    """What any MCP server answers, or refuses."""
+    """Return a request that any MCP server answers, or refuses."""
     params = {
         "protocolVersion": "2025-11-25",
         "capabilities": {},
@@ -125,7 +119,7 @@ def _find_server(issuer: str, row_url: str) -> Conversation[ServerMetadata]:
 def _choose_scopes(
     login: LoginConfig, challenge: Challenge, resource: ResourceMetadata | None, server: ServerMetadata
 ) -> tuple[str, ...]:
-    """What is asked for (MCP, "Scope Selection Strategy"): never all that the authorization server knows."""
+    """Return the scopes to ask for (MCP, "Scope Selection Strategy"): never all that the issuer knows."""
     if login.scopes:
         return login.scopes
     supported = usable_scopes(resource.scopes_supported if resource is not None else None)

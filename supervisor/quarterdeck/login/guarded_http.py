@@ -57,10 +57,9 @@ T = TypeVar("T")
 
 
 class GuardedHttp:
-    """See the module; what is asked on behalf of one row."""
+    """HTTP for the logins of one row; `resolve` and `dial` default to this machine's own."""
 
     def __init__(self, row: RemoteServerConfig, *, resolve: Resolve | None = None, dial: Dial = dial) -> None:
-        """For this row; all else is for tests and defaults to this machine's own."""
         self._row = row
         self._proxy = Proxy(row.proxy) if row.proxy else None
         self._allowed = _allowed_by(row)
@@ -69,11 +68,7 @@ class GuardedHttp:
         self._tls: dict[bool, ssl.SSLContext] = {}
 
     async def converse(self, conversation: Conversation[T]) -> T:
-        """What comes of a conversation.
-
-        Raises:
-            LoginError: the conversation's, or somebody cannot be asked.
-        """
+        """Return the result of a conversation; raise its LoginError, or one if a server cannot be asked."""
         answer: HttpAnswer | None = None
         for _ in range(MAX_REQUESTS):
             try:
@@ -86,11 +81,9 @@ class GuardedHttp:
         raise UnsafeError(f"a login does not come to its end after {MAX_REQUESTS} requests")
 
     async def ask(self, request: HttpRequest) -> HttpAnswer:
-        """The answer to one request, whatever its status; a redirect is one.
+        """Return the answer to one request, whatever its status; redirects are not followed.
 
-        Raises:
-            UnsafeError: it leads where it may not.
-            UnavailableError: there is no answer.
+        Raise UnsafeError for a forbidden address, UnavailableError if there is no answer.
         """
         url = URL(request.url)
         where = told(str(url.copy_with(query=None)))
@@ -162,11 +155,7 @@ class GuardedHttp:
         )
 
     async def _tls_for(self, *, is_own: bool) -> ssl.SSLContext:
-        """For connections to the server's own origin, or to all others.
-
-        Raises:
-            CertificateFileError: a file of the row cannot be used.
-        """
+        """Return TLS for the server's own origin, or for all others. May raise CertificateFileError."""
         row, ca_file = self._row, self._row.ca_file or ""
         if is_own not in self._tls:
             shown = (row.client_cert or "", row.client_key or "") if is_own else ()
@@ -177,11 +166,7 @@ class GuardedHttp:
 
 
 async def _read(response: httpcore2.Response, encoding: str) -> bytes:
-    """The whole body, decoded.
-
-    Raises:
-        TooMuchError: it is longer than any that is meant to be read.
-    """
+    """Return the whole body, decoded; raise TooMuchError if it is too long."""
     decoder, body = decoder_for(encoding), bytearray()
     async for piece in response.aiter_stream():
         body += decoder.feed(piece, MAX_BODY_BYTES + 1 - len(body))

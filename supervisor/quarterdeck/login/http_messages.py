@@ -24,11 +24,11 @@ MAX_TOLD_CHARS: Final = 300
 
 
 class LoginError(Exception):
-    """See the module."""
+    """The base of all errors of a login."""
 
 
 class DeniedError(LoginError):
-    """See the module; `error` is the code of RFC 6749, 5.2."""
+    """A refusal; `error` is the code of RFC 6749, 5.2."""
 
     def __init__(self, message: str, error: str = "") -> None:
         super().__init__(message)
@@ -36,20 +36,16 @@ class DeniedError(LoginError):
 
 
 class UnavailableError(LoginError):
-    """See the module."""
+    """No answer, or none at this time."""
 
 
 class UnsafeError(LoginError):
-    """See the module."""
+    """A breach of a rule that keeps tokens from strangers."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """One request.
-
-    Attributes:
-        needs_body: whether more than the head of its answer is wanted.
-    """
+    """One request; without `needs_body` only the head of its answer is read."""
 
     method: str
     url: str
@@ -60,7 +56,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """Its answer; the names of headers are in lower case."""
+    """An answer; header names in lower case."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -72,7 +68,7 @@ Conversation = Generator[HttpRequest, HttpAnswer, T]
 
 
 def decoded(body: bytes, kind: type[T]) -> T | None:
-    """A document as this kind of value; None for what is none."""
+    """Return a document as this type; None if it is not one."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -80,5 +76,5 @@ def decoded(body: bytes, kind: type[T]) -> T | None:
 
 
 def told(text: str) -> str:
-    """What a stranger says, short and on one line."""
+    """Return untrusted text, short and on one line."""
     return clipped(flat(" ".join(text[: 4 * MAX_TOLD_CHARS].split())), MAX_TOLD_CHARS)

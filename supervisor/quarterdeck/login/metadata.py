@@ -47,7 +47,7 @@ class ServerMetadata(msgspec.Struct, frozen=True):
 
 
 def resource_metadata_urls(url: str, challenge: Challenge) -> tuple[str, ...]:
-    """Where a server's metadata may be, the likeliest first (RFC 9728, 3.1; MCP, "Protected Resource Metadata")."""
+    """Return where a server's metadata may be, likeliest first (RFC 9728, 3.1; MCP, "Protected Resource Metadata")."""
     at = URL(url)
     path = _path_of(at)
     named = (challenge.resource_metadata,) if challenge.resource_metadata else ()
@@ -56,7 +56,7 @@ def resource_metadata_urls(url: str, challenge: Challenge) -> tuple[str, ...]:
 
 
 def server_metadata_urls(issuer: str) -> tuple[str, ...]:
-    """Where an issuer's metadata may be, the likeliest first (RFC 8414, 3.1 and 5; OpenID Connect Discovery, 4)."""
+    """Return where an issuer's metadata may be, likeliest first (RFC 8414, 3.1, 5; OpenID Connect Discovery, 4)."""
     at = URL(issuer)
     path = _path_of(at)
     oauth, openid = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
@@ -65,7 +65,7 @@ def server_metadata_urls(issuer: str) -> tuple[str, ...]:
 
 
 def _path_of(url: URL) -> str:
-    """As it is written: what is escaped in it may be no part of a path, or of any URL, without that."""
+    """Return the raw path: unescaped it may be no part of a path, or of any URL."""
     return url.raw_path.partition(b"?")[0].decode("ascii").rstrip("/")
 
 
@@ -74,11 +74,7 @@ def _at_root(url: URL, path: str) -> str:
 
 
 def read_resource(body: bytes, url: str) -> ResourceMetadata | None:
-    """The metadata of the server at `url`; None where the body is none.
-
-    Raises:
-        UnsafeError: it is of another resource.
-    """
+    """Return the metadata of the server at `url`, None for another body; raise UnsafeError for another resource's."""
     found = decoded(body, ResourceMetadata)
     if found is not None and not covers(found.resource, url):
         raise UnsafeError(f"its metadata is of {told(found.resource)}, another resource: no token is asked for")
@@ -86,10 +82,9 @@ def read_resource(body: bytes, url: str) -> ResourceMetadata | None:
 
 
 def read_server(body: bytes, issuer: str, row_url: str) -> ServerMetadata | None:
-    """The metadata of `issuer`; None where the body is none.
+    """Return the metadata of `issuer`, None for another body.
 
-    Raises:
-        UnsafeError: it is of another issuer, or names an endpoint that tokens may not be sent to.
+    Raise UnsafeError if it is another issuer's, or names an endpoint that tokens must not be sent to.
     """
     found = decoded(body, ServerMetadata)
     if found is None:
@@ -103,11 +98,7 @@ def read_server(body: bytes, issuer: str, row_url: str) -> ServerMetadata | None
 
 
 def check_code_flow(server: ServerMetadata) -> str:
-    """Where a person logs in.
-
-    Raises:
-        UnsafeError: nowhere where a stolen code is of no use.
-    """
+    """Return the page for logging in; raise UnsafeError if there is none where a stolen code is useless."""
     if S256 not in (server.code_challenge_methods_supported or ()):
         raise UnsafeError(
             f"{told(server.issuer)} does not say that it knows PKCE with S256: a code could be stolen on its way"
@@ -118,11 +109,7 @@ def check_code_flow(server: ServerMetadata) -> str:
 
 
 def checked_endpoint(text: str, row_url: str, what: str) -> str:
-    """A URL that may be asked: https, or http where the row itself goes to that host so.
-
-    Raises:
-        UnsafeError: it is none.
-    """
+    """Return a URL that may be asked: https, or http if the row uses it for that host; else raise UnsafeError."""
     try:
         url, row = parse_url(text), URL(row_url)
         asked = URL(text)  # blanks and all
@@ -136,7 +123,7 @@ def checked_endpoint(text: str, row_url: str, what: str) -> str:
 
 
 def covers(resource: str, url: str) -> bool:
-    """Whether a token for `resource` is meant for a server at `url`: it is that URL, or one above it at that origin."""
+    """Return whether a token for `resource` is for a server at `url`: the same URL, or one above at its origin."""
     try:
         outer, inner = URL(resource), URL(url)
     except InvalidURL:
@@ -149,5 +136,5 @@ def covers(resource: str, url: str) -> bool:
 
 
 def resource_of(url: str) -> str:
-    """How a server is named that names itself by nothing else (RFC 8707, 2)."""
+    """Return the name of a server that names itself by nothing else (RFC 8707, 2)."""
     return str(URL(url).copy_with(fragment=None))

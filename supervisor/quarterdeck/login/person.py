@@ -34,11 +34,9 @@ Show = Callable[[str, RedirectListener], Coroutine[Any, Any, None]]
 
 
 async def log_in(config: RemoteServerConfig, found: Discovered, http: GuardedHttp, show: Show) -> Grant:
-    """A login on the terms that were found, and agreed to.
+    """Return a login on the terms that were found, and agreed to.
 
-    Raises:
-        LoginError: it did not come about.
-        OSError: another listens at the port that the row names.
+    Raise LoginError if it fails, OSError if the port of the row is taken.
     """
     if not config.auth.needs_person:
         return await obtained(http, config, found, time)
@@ -75,7 +73,7 @@ async def log_in(config: RemoteServerConfig, found: Discovered, http: GuardedHtt
 
 
 async def _client(config: RemoteServerConfig, found: Discovered, http: GuardedHttp, redirect_uri: str) -> Client:
-    """Who we are there: as the row says, by a document of ours, or registered for this login alone."""
+    """Return who we are there: by the row, by our metadata document, or registered for this login."""
     login = config.auth
     if login.client_id is not None:
         return known_client(found.server, login.client_id, login.client_secret or "")

@@ -29,11 +29,7 @@ _NOT_OURS: Final = _PAGE.format("This is not the answer that Quarterdeck waits f
 
 
 class RedirectListener:
-    """One listening address; made by `listening`.
-
-    Attributes:
-        redirect_uri: what a browser is sent to.
-    """
+    """One listening address, made by `listening`; browsers are sent to `redirect_uri`."""
 
     def __init__(self, port: int) -> None:
         self.redirect_uri: Final = f"http://{HOST}:{port}{REDIRECT_PATH}"
@@ -44,20 +40,12 @@ class RedirectListener:
         self._silent: set[asyncio.StreamReader] = set()
 
     async def wait(self, judge: Callable[[str], str]) -> str:
-        """What `judge` makes of the first URL that it takes.
-
-        Raises:
-            DeniedError: as `judge` raises it.
-        """
+        """Return what `judge` makes of the first URL that it accepts, or raise its DeniedError."""
         self._judge = judge
         return await self._found
 
     def take(self, url: str) -> None:
-        """Judge a URL that came in another way.
-
-        Raises:
-            UnsafeError: as the judge raises it; the wait goes on.
-        """
+        """Judge a URL that came another way; raise the judge's UnsafeError, after which the wait goes on."""
         if self._judge is None or self._found.done():
             return
         try:
@@ -93,7 +81,7 @@ class RedirectListener:
             writer.close()
 
     def hang_up(self) -> None:
-        """End the connections that have asked for nothing: browsers open some ahead, and a login waits for its end."""
+        """End the connections that have sent nothing: browsers open some ahead, and a login would wait for them."""
         for reader in self._silent:
             reader.feed_eof()
 
@@ -114,11 +102,7 @@ class RedirectListener:
 
 @asynccontextmanager
 async def listening(port: int | None = None) -> AsyncIterator[RedirectListener]:
-    """Listen at this port, any free one when None, until the end of the block.
-
-    Raises:
-        OSError: another listens there.
-    """
+    """Listen at this port, a free one for None, during the block; raise OSError if the port is taken."""
     made: list[RedirectListener] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

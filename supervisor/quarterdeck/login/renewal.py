@@ -13,11 +13,7 @@ from .token_requests import by_credentials, dated, known_client, refresh
 
 
 async def refreshed(http: GuardedHttp, grant: Grant, clock: Callable[[], float]) -> Grant:
-    """A person's login for another while.
-
-    Raises:
-        LoginError: its issuer does not renew it.
-    """
+    """Renew a user's login, or raise LoginError."""
     tokens = await http.converse(refresh(grant))
     return msgspec.structs.replace(grant, tokens=dated(tokens, clock()))
 
@@ -25,11 +21,7 @@ async def refreshed(http: GuardedHttp, grant: Grant, clock: Callable[[], float])
 async def obtained(
     http: GuardedHttp, config: RemoteServerConfig, found: Discovered, clock: Callable[[], float]
 ) -> Grant:
-    """Access for the machine that we are, by the secret of its row, on terms that are agreed to.
-
-    Raises:
-        LoginError: its issuer gives none.
-    """
+    """Return a machine's access by the secret of its row, on agreed terms, or raise LoginError."""
     login = config.auth
     client = known_client(found.server, login.client_id or "", login.client_secret or "")
     return await _by_secret(http, config, client, found.terms, found.server.token_endpoint, clock)
@@ -38,11 +30,7 @@ async def obtained(
 async def obtained_again(
     http: GuardedHttp, config: RemoteServerConfig, grant: Grant, clock: Callable[[], float]
 ) -> Grant:
-    """The same once more, from who gave it.
-
-    Raises:
-        LoginError: its issuer gives none.
-    """
+    """Renew a machine's access at its issuer, or raise LoginError."""
     client = msgspec.structs.replace(grant.client, secret=config.auth.client_secret or "")
     return await _by_secret(http, config, client, grant.terms, grant.token_endpoint, clock)
 

@@ -37,19 +37,14 @@ class LoginStoreError(Exception):
 
 
 class LoginStore:
-    """See the module."""
+    """Logins in `directory`, by default that of the state directory; each use opens a new keyring."""
 
     def __init__(self, directory: Path | None = None, make_keyring: Callable[[], Keyring] = OsKeyring) -> None:
-        """Logins in `directory`, by default that of the state directory; each use asks a keyring of its own."""
         self._directory = directory or state_dir() / "logins"
         self._make_keyring = make_keyring
 
     def load(self, name: str) -> Grant | None:
-        """The login of this name; None when there is none, or none that can be used.
-
-        Raises:
-            LoginStoreError: it cannot be read now.
-        """
+        """Return the login of this name, None without a usable one; raise LoginStoreError if it cannot be read now."""
         try:
             return read_grant(self._secrets().get(name))
         except MissingSecretError:
@@ -58,15 +53,9 @@ class LoginStore:
             raise LoginStoreError(str(error)) from error
 
     def save(self, name: str, grant: Grant, *, in_file: bool | None = None) -> SecretStorage:
-        """Keep a login, instead of what there may be of this name; where it is now.
+        """Save a login in place of an older one; return where. On LoginStoreError the older one remains.
 
-        Args:
-            name: see `login_name`.
-            grant: the login.
-            in_file: not in the keyring; None for where the one before is.
-
-        Raises:
-            LoginStoreError: it cannot be kept; what was there before still is.
+        `in_file` avoids the keyring; None keeps the present place.
         """
         secrets = self._secrets()
         try:
@@ -77,11 +66,7 @@ class LoginStore:
             raise LoginStoreError(str(error)) from error
 
     def check(self, name: str, *, in_file: bool | None = None) -> None:
-        """See that a login could be kept, as `save` would: a keyring that cannot be used says so here.
-
-        Raises:
-            LoginStoreError: it could not.
-        """
+        """Raise LoginStoreError if `save` would fail because the keyring cannot be used."""
         if in_file or (in_file is None and self._secrets().place_of(name) is SecretStorage.FILE):
             return
         try:
@@ -92,11 +77,7 @@ class LoginStore:
             raise LoginStoreError(f"the keyring cannot be used: {error}") from error
 
     def remove(self, name: str) -> bool:
-        """Forget a login; whether there was one.
-
-        Raises:
-            LoginStoreError: it cannot be removed.
-        """
+        """Remove a login. Return whether there was one; raise LoginStoreError if that fails."""
         try:
             self._secrets().remove(name)
         except MissingSecretError:
@@ -107,11 +88,7 @@ class LoginStore:
 
     @contextmanager
     def locked(self, name: str, given_up: Event | None = None) -> Iterator[None]:
-        """Be the only one inside the block who renews this login, of all processes.
-
-        Raises:
-            LoginStoreError: another does for too long, or it cannot be locked.
-        """
+        """Hold the renewal lock of this login, among all processes; raise LoginStoreError after `LOCK_S`."""
         try:
             make_private_dir(self._directory)
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -130,6 +107,6 @@ class LoginStore:
 
 
 def login_name(scope: str, server: str, url: str) -> str:
-    """What the login of a server is kept under: `scope` is how the ledger names what configures it."""
+    """Return the name of a server's login; `scope` is the ledger's name of its configuration."""
     whose = "\0".join((scope, server, url)).encode("utf-8", "surrogatepass")
     return f"login-{hashlib.sha256(whose).hexdigest()[:NAME_DIGITS]}"

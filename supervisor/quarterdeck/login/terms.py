@@ -19,13 +19,7 @@ RENEW_BEFORE_S: Final = 60.0
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """See the module.
-
-    Attributes:
-        issuer: of the authorization server, as it names itself.
-        resource: for which the tokens are good (RFC 8707).
-        scopes: sorted; none for those that the server gives to who asks for none.
-    """
+    """The terms of a login: the issuer, the resource (RFC 8707), and sorted scopes; none for the server's default."""
 
     issuer: str
     resource: str
@@ -33,30 +27,30 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, issuer: str, resource: str, scopes: Iterable[str]) -> Self:
-        """Terms with these scopes, in whatever order."""
+        """Return terms with these scopes, sorted."""
         return cls(issuer=issuer, resource=resource, scopes=tuple(sorted(set(scopes))))
 
     @property
     def body(self) -> bytes:
-        """The document that is approved."""
+        """The document to approve."""
         return msgspec.json.encode(self, order="sorted")
 
     @property
     def hash(self) -> str:
-        """Of the document."""
+        """The document's hash."""
         return hash_of(self.body)
 
     def is_at(self, others: "Terms") -> bool:
-        """Whether the others are of the same issuer, for the same resource."""
+        """Return whether the others have the same issuer and resource."""
         return (self.issuer, self.resource) == (others.issuer, others.resource)
 
     def is_within(self, others: "Terms") -> bool:
-        """Whether these ask for nothing that the others do not: who asks for less needs no approval."""
+        """Return whether these ask for nothing more than the others: asking for less needs no approval."""
         return self.is_at(others) and set(self.scopes) <= set(others.scopes)
 
 
 def read_terms(body: bytes | None) -> Terms | None:
-    """The terms of a document; None for one that cannot be read."""
+    """Return the terms of a document; None if it cannot be read."""
     try:
         return msgspec.json.decode(body or b"", type=Terms)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -64,12 +58,7 @@ def read_terms(body: bytes | None) -> Terms | None:
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
-    """Who we are to an authorization server.
-
-    Attributes:
-        secret: empty for none, and where the row has it.
-        method: how we show the secret: `client_secret_basic`, `client_secret_post` or `none`.
-    """
+    """Our identity at an authorization server; `secret` is empty for none, and if the row has it."""
 
     id: str
     secret: str = ""
@@ -80,13 +69,12 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
-    """What an authorization server gave us; times are seconds since the epoch.
+    """Tokens from an authorization server; times in seconds since the epoch.
 
     Attributes:
-        refresh: gets others; empty for none.
-        given_at: when.
-        ends_at: when the access token ends; None where that was not said.
-        scopes: those that were given, None where that was not said: the ones that were asked for.
+        refresh: gets new tokens; empty for none.
+        ends_at: end of the access token; None if unknown.
+        scopes: the granted ones; None if not stated, which means those asked for.
     """
 
     access: str
@@ -99,25 +87,19 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
         return f"Tokens(ends_at={self.ends_at})"
 
     def renew_in_s(self, now: float) -> float | None:
-        """How long they are good for, less what renewing them may take; None for as long as nobody refuses them."""
+        """Return the seconds until a renewal is due, with time to spare; None if the end is unknown."""
         if self.ends_at is None:
             return None
         early_s = min(RENEW_BEFORE_S, max(0.0, self.ends_at - self.given_at) / 4)
         return max(0.0, self.ends_at - early_s - now)
 
     def has_ended(self, now: float) -> bool:
-        """Whether the access token has."""
+        """Return whether the access token has ended."""
         return self.ends_at is not None and now >= self.ends_at
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """One login, as it is kept.
-
-    Attributes:
-        url: of the server; to another one no token of it is sent.
-        token_endpoint: of the issuer, where tokens are renewed.
-        revocation_endpoint: where they are given back; empty for nowhere.
-    """
+    """One login as it is kept: its tokens go to the server at `url` only; `revocation_endpoint` may be empty."""
 
     url: str
     terms: Terms
@@ -128,12 +110,12 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_grant(grant: Grant) -> str:
-    """As it is kept."""
+    """Return the text to keep."""
     return msgspec.json.encode(grant).decode()
 
 
 def read_grant(text: str) -> Grant | None:
-    """As `encode_grant` wrote it; None for what cannot be read."""
+    """Return the login of a kept text; None if it cannot be read."""
     try:
         return msgspec.json.decode(text, type=Grant)
     except (msgspec.MsgspecError, UnicodeError):

@@ -46,11 +46,7 @@ _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 
 
 def register(server: ServerMetadata, redirect_uri: str, name: str, scopes: tuple[str, ...]) -> Conversation[Client]:
-    """Become a client of a server that does not know us (RFC 7591).
-
-    Raises:
-        LoginError: it takes none, or no such one.
-    """
+    """Register as a client of a server that does not know us (RFC 7591); raise LoginError if it refuses."""
     if server.registration_endpoint is None:
         raise DeniedError(
             f"{told(server.issuer)} registers nobody by itself: register Quarterdeck there by hand, with the redirect "
@@ -80,11 +76,7 @@ def register(server: ServerMetadata, redirect_uri: str, name: str, scopes: tuple
 
 
 def known_client(server: ServerMetadata, client_id: str, secret: str) -> Client:
-    """A client that was registered by hand.
-
-    Raises:
-        UnsafeError: we cannot show its secret in any way that the server takes.
-    """
+    """Return a client registered by hand; raise UnsafeError if the server takes its secret in no way we know."""
     if not secret:
         return Client(id=client_id)
     # What a server that says nothing takes: RFC 8414, 2.
@@ -97,11 +89,7 @@ def known_client(server: ServerMetadata, client_id: str, secret: str) -> Client:
 
 
 def redeem(server: ServerMetadata, client: Client, asked: Asked, code: str, terms: Terms) -> Conversation[Tokens]:
-    """Tokens for the code that a person's browser came back with.
-
-    Raises:
-        LoginError: it gives none, or for more than was asked for.
-    """
+    """Get tokens for the code of a user's browser; raise LoginError for a refusal, or more scopes than asked for."""
     wish = {
         "grant_type": "authorization_code",
         "code": code,
@@ -114,18 +102,14 @@ def redeem(server: ServerMetadata, client: Client, asked: Asked, code: str, term
 
 
 def by_credentials(token_endpoint: str, client: Client, terms: Terms) -> Conversation[Tokens]:
-    """Tokens for who we are, a machine (RFC 6749, 4.4)."""
+    """Get tokens for a machine (RFC 6749, 4.4)."""
     wish = {"grant_type": "client_credentials", "resource": terms.resource}
     answer = yield _token_request(token_endpoint, client, wish | _scope(terms))
     return _read_tokens(answer, terms)
 
 
 def refresh(grant: Grant) -> Conversation[Tokens]:
-    """Other tokens for those of a login; what the answer leaves out stays as it was.
-
-    Raises:
-        LoginError: it gives none, or for more than was approved.
-    """
+    """Get new tokens, keeping what the answer leaves out; raise LoginError for a refusal, or more scopes."""
     wish = {"grant_type": "refresh_token", "refresh_token": grant.tokens.refresh, "resource": grant.terms.resource}
     answer = yield _token_request(grant.token_endpoint, grant.client, wish | _scope(grant.terms))
     found = _read_tokens(answer, grant.terms)
@@ -133,7 +117,7 @@ def refresh(grant: Grant) -> Conversation[Tokens]:
 
 
 def revoke(grant: Grant) -> Conversation[bool]:
-    """Give the tokens of a login back (RFC 7009); whether they were taken."""
+    """Revoke the tokens of a login (RFC 7009). Return whether the server accepted."""
     if not grant.revocation_endpoint:
         return False
     tokens = grant.tokens
@@ -182,7 +166,7 @@ def _token_request(endpoint: str, client: Client, wish: Mapping[str, str]) -> Ht
 
 
 def _read_tokens(answer: HttpAnswer, terms: Terms) -> Tokens:
-    """The tokens of an answer; `given_at` is 0 and `ends_at` how long they last: there is no clock here."""
+    """Return the tokens of an answer; `ends_at` is their life in seconds until `dated` sets the times."""
     issuer = told(terms.issuer)
     if answer.status != 200:
         raise _refusal(answer, terms.issuer, "gives no token")
@@ -205,13 +189,13 @@ def _read_tokens(answer: HttpAnswer, terms: Terms) -> Tokens:
 
 
 def dated(tokens: Tokens, now: float) -> Tokens:
-    """Tokens that were given `now`, seconds since the epoch: till then they say how long they last."""
+    """Return tokens that were given `now`, in seconds since the epoch, with absolute times."""
     ends_at = None if tokens.ends_at is None else now + tokens.ends_at
     return msgspec.structs.replace(tokens, given_at=now, ends_at=ends_at)
 
 
 def _life_s(said: float | str | None) -> float | None:
-    """How long an access token lasts; some servers write the number as a text."""
+    """Return the seconds that an access token lasts; some servers write the number as text."""
     try:
         life_s = float(said) if said is not None else None
     except ValueError:

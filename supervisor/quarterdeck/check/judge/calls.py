@@ -92,7 +92,7 @@ def _structured_problem(exchange: Exchange, schema: Schema) -> str:
 
 
 def _output_schemas(recording: Recording) -> dict[str, Schema]:
-    """Of each tool that has one, around the value itself."""
+    """Return each tool's output schema around the value itself."""
     found: dict[str, Schema] = {}
     for tool in recording.tools:
         if isinstance(tool, dict) and isinstance(schema := tool.get("outputSchema"), dict):
@@ -101,7 +101,7 @@ def _output_schemas(recording: Recording) -> dict[str, Schema]:
 
 
 def _offer(exchange: Exchange, episode: Episode) -> Iterator[Verdict]:
-    """An error is an answer: what is behind a prompt or a resource may not be there, and arguments are made up."""
+    """Judge a prompt or resource; an error is an answer, as the arguments are made up."""
     problem = unanswered(exchange) or (shape_problem(exchange, episode) if exchange.error is None else "")
     yield Verdict(_OFFERS[exchange.purpose], problem, shown(exchange.subject))
 
@@ -156,7 +156,7 @@ def _texts(content: JsonValue) -> Iterator[str]:
 
 
 def _last_calls(exchange: Exchange, before: Sequence[Exchange]) -> str:
-    """What ended it: the call that was not answered, or one before that it answered and then died of."""
+    """Return the call that had no answer, and those before, one of which may have ended it."""
     told = "; ".join(f"{shown(each.subject)} with {_arguments(each)}" for each in before)
     return f"called with {_arguments(exchange)}, it ended" + (f"; before that came {told}" if told else "")
 

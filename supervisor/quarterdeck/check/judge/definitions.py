@@ -104,7 +104,7 @@ def _schemas(tool: Members, place: str) -> Iterator[Verdict]:
 
 
 def _refusals(schema: Members, provider: Provider) -> list[str]:
-    """The first places that a provider refuses; nothing of a schema that is too large to be asked about."""
+    """Return the first places that a provider refuses; none in a schema that is too large to judge."""
     try:
         if len(msgspec.json.encode(schema)) > MAX_SCHEMA_BYTES:
             return []
@@ -129,7 +129,7 @@ def _required_problem(schema: Members) -> str:
 
 
 def _default_problem(schema: Members) -> str:
-    """The first default of a property that its own schema refuses; null stands for none in many generators."""
+    """Return the first default that its own schema refuses; null means no default in many generators."""
     properties = schema.get("properties")
     for name, node in list(properties.items())[:MAX_DEFAULTS] if isinstance(properties, dict) else ():
         if isinstance(node, dict) and node.get("default") is not None:

@@ -9,7 +9,7 @@ from quarterdeck_protocol.plain_words import plain_words
 
 
 def shape_problem(exchange: Exchange, episode: Episode) -> str:
-    """Why a result is not what the protocol says of this method, in the episode's revision; empty when it is."""
+    """Return why a result is not what the protocol wants in the episode's revision; empty if it is."""
     from mcp_types import methods
     from pydantic import ValidationError
 
@@ -28,7 +28,7 @@ def shape_problem(exchange: Exchange, episode: Episode) -> str:
 
 
 def refusal_problem(exchange: Exchange, *codes: int) -> str:
-    """Why an answer is not a refusal with one of these codes; empty when it is."""
+    """Return why an answer is not a refusal with one of these codes; empty if it is."""
     wanted = " or ".join(map(str, codes))
     if exchange.error is not None:
         return "" if exchange.error_code in codes else f"the error's code is {exchange.error_code}, not {wanted}"
@@ -36,7 +36,7 @@ def refusal_problem(exchange: Exchange, *codes: int) -> str:
 
 
 def unanswered(exchange: Exchange) -> str:
-    """That there was no answer at all; empty when there was one."""
+    """Return why there was no answer; empty if there was one."""
     if exchange.reply is not None:
         return ""
     if exchange.ending is Ending.LOST:
@@ -47,6 +47,6 @@ def unanswered(exchange: Exchange) -> str:
 
 
 def error_words(exchange: Exchange) -> str:
-    """An error as it is quoted."""
+    """Return an error as messages quote it."""
     error = exchange.error or {}
     return f"error {shown(str(error.get('code')))}: {shown(str(error.get('message')))}"

@@ -183,13 +183,13 @@ def revoke(name: Name, json: options.Json = False) -> None:
 
 @contextmanager
 def repairing() -> Iterator[None]:
-    """Have a file of tokens that cannot be used end the command, with what to do about it."""
+    """End the command with a remedy if the block cannot use the file of tokens."""
     with as_command_error(TokensError, UnsafePathError, OSError, remedy=_REPAIR):
         yield
 
 
 def deck_names() -> DeckNames:
-    """The names of the daemon's decks, of which those that tokens have are kept."""
+    """Return the names of the daemon's decks; names that tokens are bound to are kept."""
 
     def bound() -> set[str]:
         try:
@@ -201,10 +201,7 @@ def deck_names() -> DeckNames:
 
 
 def warn_of_unknown(groups: Sequence[str], decks: Sequence[str]) -> None:
-    """Say which of these groups a deck does not have: a client that asks for one gets none of its tools.
-
-    It is no error: the configuration may come to have it.
-    """
+    """Warn of groups that a deck does not define yet: until it does, their clients get none of its tools."""
     for deck in (decks or (USER_DECK,)) if groups else ():
         try:
             request = deck_names().find(deck)
@@ -223,7 +220,7 @@ def warn_of_unknown(groups: Sequence[str], decks: Sequence[str]) -> None:
 
 
 def deck_named(text: str) -> str:
-    """The name of a deck that is called so, or has this folder or file."""
+    """Return the name of the deck that is called so, or has this folder or file."""
     names = deck_names()
     with as_command_error(DeckNamesError, remedy="make it a file of your own; removed, decks get their names anew"):
         if os.sep not in text and text not in {os.curdir, os.pardir}:
@@ -252,7 +249,7 @@ def deck_named(text: str) -> str:
 
 
 def _check_folder(path: str) -> None:
-    """Refuse a folder from which no configuration is found, and say so of one that adds none to the user's own."""
+    """Refuse a folder without any configuration; warn of one that adds none to the user's own."""
     found = {each.standing for each in candidates(Path(path), os.environ) if each.path.exists()}
     files = " or ".join(PROJECT_FILES)
     if not found:
@@ -265,7 +262,7 @@ def _check_folder(path: str) -> None:
 
 
 def tokens_path() -> Path:
-    """The file of the tokens of clients."""
+    """Return the file of the clients' tokens."""
     return state_dir() / TOKENS_NAME
 
 

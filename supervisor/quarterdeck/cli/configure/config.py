@@ -166,7 +166,7 @@ def _chosen(values: tuple[Value, ...], *, everything: bool) -> tuple[Value, ...]
 
 
 def _print_values(values: tuple[Value, ...], file: str = "") -> None:
-    """A table of values; those of `file`, which was named above it, have their place alone."""
+    """Print a table of values; a place in `file`, which was named above it, is shown without the file."""
 
     def text(value: object) -> str:
         shown = value if isinstance(value, str) else json_text(_plain(value), ensure_ascii=False)
@@ -180,7 +180,7 @@ def _print_values(values: tuple[Value, ...], file: str = "") -> None:
 
 
 def _plain(value: object) -> object:
-    """The same as JSON can hold it: texts as Unicode, numbers finite."""
+    """Return a value as JSON can hold it: texts as Unicode, numbers finite."""
     match value:
         case str() | Path():
             return utf8(value)
@@ -199,7 +199,7 @@ def _source(file: str, pointer: str) -> str:
 
 
 class UnstartableServer(NamedTuple):
-    """A server that would not be started here: the code of its fault, why, and what to do."""
+    """A server that would not start here: fault code, reason and remedy."""
 
     server: str
     code: str
@@ -210,7 +210,7 @@ class UnstartableServer(NamedTuple):
 def _unstartable(
     named: Sequence[Path], servers: Sequence[ServerConfig]
 ) -> tuple[dict[str, str], list[UnstartableServer]]:
-    """The servers whose command is not on this machine, each with it; and those that would be refused otherwise."""
+    """Return the commands that this machine lacks, by server, and the servers that would be refused otherwise."""
     local = [server for server in servers if isinstance(server, StdioServerConfig)]
     if not local:
         return {}, []

@@ -159,7 +159,7 @@ def _print_imported(added: list[FoundServer], left_out: list[SkippedServer], els
 
 
 def describe_plain_secrets(server: str, places: Sequence[str]) -> str:
-    """What to do about values in a server's row that look like secrets."""
+    """Return what to do about values in a server's row that look like secrets."""
     return (
         f"{server}: {', '.join(places)} looks like a secret in plain text: store it with "
         "quarterdeck secret set NAME, and write ${keyring:NAME} in its place"

@@ -39,7 +39,6 @@ class ClientTokens:
         *,
         search: bool = False,
     ) -> None:
-        """What each file shows already, if that still opens the same."""
         self._names = {location.client.name: _token_name(location, name) for location in locations}
         self._decks = tuple(dict.fromkeys(map(deck_named, decks)))
         with as_command_error(ValueError, remedy="groups are named under 'groups' of your configuration"):
@@ -50,15 +49,15 @@ class ClientTokens:
         self._made: list[str] = []
 
     def of(self, location: ClientLocation) -> str:
-        """The token for a client."""
+        """Return the token for a client."""
         return self._tokens[location.client.name]
 
     def name_of(self, location: ClientLocation) -> str:
-        """What it is called."""
+        """Return the name of a client's token."""
         return self._names[location.client.name]
 
     def make(self) -> None:
-        """Make those that are unknown; one of the name that is not shown any more opens nothing from now on."""
+        """Make the tokens that are not known yet, and revoke older ones of their names."""
         path, now = tokens_path(), time.time()
         with repairing(), as_command_error(ValueError, remedy="end some: quarterdeck token list"):
             make_private_dir(path.parent)
@@ -81,12 +80,12 @@ class ClientTokens:
                 self._made.append(name)
 
     def take_back(self) -> None:
-        """End those that were made: nobody was given them."""
+        """Revoke the new tokens, which no client was given."""
         for name in self._made:
             end_token(name)
 
     def _shown(self, location: ClientLocation, name: str) -> str:
-        """The token in the client's file, if it is the one that it would be given."""
+        """Return the token in the client's file if it still grants the same, else an empty string."""
         token = shown_token(location, name)
         with repairing():
             grants = load_grants(tokens_path())
@@ -99,11 +98,7 @@ class ClientTokens:
 
 
 def check_private(plans: Sequence[LinkPlan]) -> None:
-    """Refuse to write tokens into files that others can read.
-
-    Raises:
-        CommandError: a file to change is readable by others.
-    """
+    """Raise CommandError if others can read a file that a token is to be written into."""
     for plan in plans:
         if plan.is_needed and is_open_to_others(plan.file):
             path = str(plan.location.path)
@@ -125,7 +120,7 @@ def tell_tokens(plans: Sequence[LinkPlan], tokens: ClientTokens) -> None:
 
 
 def tokens_shown(locations: Sequence[ClientLocation], name: str) -> list[str]:
-    """The names of the tokens that were made for these clients, and that their files show."""
+    """Return the names of the tokens that were made for these clients and stand in their files."""
     try:
         grants = load_grants(tokens_path())
     except TokensError:
@@ -136,7 +131,7 @@ def tokens_shown(locations: Sequence[ClientLocation], name: str) -> list[str]:
 
 
 def end_token(name: str) -> bool:
-    """Revoke a token that was made for a client; whether it opened anything."""
+    """Revoke a token that was made for a client. Return whether it opened anything."""
     try:
         return revoke(tokens_path(), name, time.time())
     except TokensError as error:
@@ -145,7 +140,7 @@ def end_token(name: str) -> bool:
 
 
 def found_url() -> tuple[str, bool]:
-    """Where the daemon listens, or would; and whether it does."""
+    """Return where the daemon listens, or would listen, and whether it does."""
     try:
         http = ask_daemon(running_dir(), Order.STATUS).http
     except (NoDaemonError, NoAnswerError):

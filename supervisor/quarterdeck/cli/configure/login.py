@@ -128,7 +128,7 @@ def logout(source: Named, server: options.ServerId, json: options.Json = False) 
 
 
 def _remote(context: TrustContext, server: str) -> tuple[ServerMatters, RemoteServerConfig]:
-    """The server as it is configured, if a login there makes sense."""
+    """Return the server and its configuration if a login there makes sense."""
     assert context.settings is not None
     config = configured_server(context.settings, server)
     if isinstance(config, StdioServerConfig):
@@ -155,7 +155,7 @@ def _approved(context: TrustContext, found: ServerMatters) -> Terms | None:
 
 
 def _wanted(context: TrustContext, found: ServerMatters) -> Terms | None:
-    """The terms that the server was seen to want last, where they are of the approved issuer, for its resource."""
+    """Return the terms that the server wanted last, if they are of the approved issuer, for its resource."""
     before, seen = _approved(context, found), next((each.seen for each in found.matters if each.key == LOGIN), "")
     wanted = read_terms(context.read(seen)) if seen else None
     return wanted if before is not None and wanted is not None and wanted.is_at(before) else None
@@ -181,7 +181,7 @@ def _agree(config: RemoteServerConfig, found: Discovered, before: Terms | None, 
 
 
 async def _show(url: str, listener: RedirectListener, *, opens: bool) -> None:
-    """Print where to log in, open it, and hand on what is pasted, until this is cancelled."""
+    """Print where to log in, open it, and hand on what is pasted, until cancelled."""
     print_line("Log in here:", stderr=True)
     print_line(url, "cyan", stderr=True)
     # A browser of the terminal returns when it is left.

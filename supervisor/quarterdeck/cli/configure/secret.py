@@ -109,16 +109,12 @@ token_group.command("revoke")(revoke)
 
 
 def token_path() -> Path:
-    """The file that keeps the token, readable by its owner only."""
+    """Return the file of the user's own token, readable by its owner only."""
     return state_dir() / TOKEN_NAME
 
 
 def read_token(path: Path) -> str:
-    """The token in `path`, made when there is none.
-
-    Raises:
-        CommandError: the file or its directory cannot be used.
-    """
+    """Return the token in `path`, creating it if there is none; raise CommandError if the file cannot be used."""
     with as_command_error(
         TokenFileError,
         UnsafePathError,

@@ -20,7 +20,7 @@ TakeOut = Annotated[
 
 
 def is_of_user(server: FoundServer) -> bool:
-    """Whether its row is in a file that is the user's own, of a client that we know; a project's is a whole team's."""
+    """Return whether the row is in a known client's file that is the user's own: a project's is a whole team's."""
     at = server.location
     return at is not None and find_client(at.client.name) is not None and (at.folder is None or at.keys[0] == PROJECTS)
 
@@ -28,17 +28,9 @@ def is_of_user(server: FoundServer) -> bool:
 def take_out_of_files(
     servers: Sequence[FoundServer], *, is_wanted: bool, dry_run: bool, can_ask: bool, is_shown: bool
 ) -> list[dict[str, object]]:
-    """Take servers out of the files that they were found in, where the user wants it.
+    """Take servers that we run now out of the files they came from, if the user wants it.
 
-    Args:
-        servers: those that we start now.
-        is_wanted: the user said so; else a terminal is asked.
-        dry_run: show it alone.
-        can_ask: a person may be there.
-        is_shown: print what is done.
-
-    Returns:
-        what was, or would be, changed, for programs.
+    Unless `is_wanted`, a terminal is asked if `can_ask`. Return the changes, made or (with `dry_run`) only shown.
     """
     reports: list[dict[str, object]] = []
     asks = can_ask and sys.stdin.isatty() and not dry_run

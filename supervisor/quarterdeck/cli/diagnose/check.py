@@ -39,7 +39,7 @@ from quarterdeck_sandbox import LaunchError
 
 
 class FailOn(StrEnum):
-    """From which severity on the exit code is 1."""
+    """The least severity that makes the exit code 1."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -140,9 +140,9 @@ def check(
 
 
 def files_after_id(command: list[str]) -> tuple[list[str], list[Path]]:
-    """The words without the configurations that follow an id, `SERVER -c FILE`, and those.
+    """Split `SERVER -c FILE…` into the server's id and the files.
 
-    A command line is left as it is: what follows `-c` there is no file.
+    A command line is returned unchanged: what follows `-c` in it is no file.
     """
     first, options, paths = command[0], command[1::2], [Path(word) for word in command[2::2]]
     are_files = len(options) == len(paths) and all(path.is_file() for path in paths)
@@ -152,7 +152,7 @@ def files_after_id(command: list[str]) -> tuple[list[str], list[Path]]:
 
 
 def _remedy(word: str) -> str:
-    """What to do about a first word that starts nothing: one without a slash may be meant as a server's id."""
+    """Return the remedy for a command that does not start; a word without a slash may be meant as a server's id."""
     if "/" in word:
         return "try its command by hand: quarterdeck sandbox run -- COMMAND"
     return (
@@ -162,7 +162,7 @@ def _remedy(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """What is checked; `file` is where its findings are shown by code scanning."""
+    """The server to check; code scanning shows its findings at `file`."""
 
     config: ServerConfig
     called: str
@@ -172,7 +172,7 @@ class _Subject:
 
 
 def _subject(command: Sequence[str], wish: SandboxWish, config: list[Path] | None) -> _Subject:
-    """The server that is meant: a configured one where the only word is its id, else a command line."""
+    """Return the server: a configured one if the only word is its id, else a command line."""
     if len(command) == 1 and "/" not in command[0] and (found := _configured(command[0], wish, config)) is not None:
         return found
     if command[0].startswith(("http://", "https://")):
@@ -234,7 +234,7 @@ def _configured(server: str, wish: SandboxWish, config: list[Path] | None) -> _S
 
 
 def _policy(policy: SandboxPolicy, wish: SandboxWish) -> SandboxPolicy:
-    """What the server may reach while its tools are called with made-up values: it may change nothing of anyone's."""
+    """Return the policy for calls with made-up values, which may change nothing that is anyone's."""
     asked = msgspec.json.decode(wish.sandbox)
     for key in ("write", "grants"):
         if asked.get(key):
@@ -247,7 +247,7 @@ def _policy(policy: SandboxPolicy, wish: SandboxWish) -> SandboxPolicy:
 
 
 def _absolute(word: str) -> str:
-    """A file that is named from here is named from anywhere: the server runs in a folder of its own."""
+    """Return a file's absolute path, as the server runs in a folder of its own; other words unchanged."""
     return os.path.abspath(word) if not word.startswith("-") and os.path.isfile(word) else word
 
 
@@ -273,7 +273,7 @@ SHOWN: Final = 5
 
 
 def print_report(report: Report, *, in_full: bool) -> None:
-    """Print it; `in_full` also what passed, what was not tried, and every finding."""
+    """Print the report; `in_full` also what passed, what was not tried, and every finding."""
     name = f" ({report.name} {report.version})" if report.name else ""
     print_line(f"{report.server}{name}", "bold")
     print_line(f"  {', '.join(_figures(report))}", "dim")

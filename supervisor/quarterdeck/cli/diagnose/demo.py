@@ -31,8 +31,6 @@ def demo(json: options.Json = False) -> None:
 
 
 class _Printer:
-    """Prints the events for a person."""
-
     def __init__(self) -> None:
         self._scenes = 0
 

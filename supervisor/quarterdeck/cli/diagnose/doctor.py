@@ -73,18 +73,18 @@ def doctor(config: options.Config = None, json: options.Json = False) -> None:
 
 
 def examine() -> tuple[Machine, SelfTest]:
-    """The facts of this machine, and what its sandboxes hold; about half a second."""
+    """Return the facts of this machine, and what its sandboxes hold; takes about half a second."""
     machine = known_machine()
     return machine, anyio.run(lambda: self_test(machine, place=private_homes_folder()))
 
 
 def read_config(config: list[Path] | None) -> MergedConfig:
-    """What the files say that are named, or found."""
+    """Return what the named files say, or those that are found."""
     return merge_files(files_of(config))
 
 
 def foresee(config: list[Path] | None, found: MergedConfig, machine: Machine) -> list[StartPreview]:
-    """What would become of each server that is configured, in their order; rows that cannot be used come last."""
+    """Return whether each configured server would start, in their order; unusable rows come last."""
     trusted = trusted_files(config or (), found.servers)
     rows = [
         preview_start(server, machine, trusted)
@@ -96,7 +96,7 @@ def foresee(config: list[Path] | None, found: MergedConfig, machine: Machine) ->
 
 
 def print_servers(servers: list[StartPreview], files: Sequence[Path]) -> None:
-    """A table of what would become of them, and below it the reasons, each once with its remedy; `files` were named."""
+    """Print how servers would start, then each reason once with its remedy; `files` were named."""
     if not servers:
         print_line("No server is configured.")
         return
@@ -116,14 +116,14 @@ def print_servers(servers: list[StartPreview], files: Sequence[Path]) -> None:
 
 
 def verdict(machine_code: int, servers: Sequence[StartPreview]) -> str:
-    """The last line: what holds here, and what that means for the configured servers."""
+    """Return the last line: what holds here, and what that means for the configured servers."""
     counted = Counter(each.outlook.value for each in servers)
     told = ", ".join(f"{counted[outlook]} {words}" for outlook, words in COUNTED.items() if counted[outlook])
     return VERDICTS[machine_code] + (f" Of the configured servers {told}." if told else "")
 
 
 def print_diagnosis(diagnosis: Diagnosis) -> None:
-    """Three tables, and the remedies."""
+    """Print three tables, and the remedies."""
     for title, lines in (
         ("MECHANISM", diagnosis.mechanisms),
         ('STANDARD POLICY, BY "' + diagnosis.tier.upper() + '"', diagnosis.properties),

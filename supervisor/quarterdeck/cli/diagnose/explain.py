@@ -13,7 +13,7 @@ from quarterdeck_protocol.names import did_you_mean
 
 
 def fault_pages() -> dict[str, dict[str, str]]:
-    """The page of each code of a fault: cause, fix and example."""
+    """Return the page of each fault code: cause, fix and example."""
     return {
         code: {"code": code, "cause": found["cause"], "fix": REMEDIES[code], "example": found["example"]}
         for code, found in _texts()["faults"].items()
@@ -21,7 +21,7 @@ def fault_pages() -> dict[str, dict[str, str]]:
 
 
 def exit_pages() -> dict[str, dict[str, str]]:
-    """The page of each exit code that an error is printed with, by its name."""
+    """Return the page of each exit code that an error is printed with, by its name."""
     return {
         name: {"code": name, "meaning": MEANINGS[ExitCode[name.upper()]], **found}
         for name, found in _texts()["exits"].items()

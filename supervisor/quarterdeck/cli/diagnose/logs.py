@@ -35,7 +35,7 @@ MAX_LINE_BYTES: Final = 1024 * 1024
 
 
 class LogLine(NamedTuple):
-    """What a server wrote, and when: ISO 8601 in UTC, empty where it is not known."""
+    """A line that a server wrote, and its time: ISO 8601 in UTC, empty if unknown."""
 
     at: str
     text: bytes
@@ -66,7 +66,7 @@ def logs(
 
 
 def _said_by_daemon(line: LogLine) -> LogLine:
-    """A line of the daemon's log, which is JSON, as a person reads it; another is left as it is."""
+    """Return a line of the daemon's JSON log in plain words; other lines unchanged."""
     try:
         said = msgspec.json.decode(line.text, type=_DaemonLine)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -83,7 +83,7 @@ class _DaemonLine(msgspec.Struct):
 
 
 def _local(at: str) -> str:
-    """A time in the local zone, and the gap after it; empty for none."""
+    """Return a time in the local zone, and the gap after it; empty for none."""
     try:
         return f"{datetime.fromisoformat(at).astimezone():%Y-%m-%d %H:%M:%S}  " if at else ""
     except (ValueError, OverflowError):
@@ -116,9 +116,9 @@ def _log_path(source: Source, server: str) -> Path:
 
 
 def read_lines(path: Path, count: int, *, follow: bool = False) -> Iterator[LogLine]:
-    """The last `count` lines of a log, its older half included, then those that come, if wanted: then without end.
+    """Yield the last `count` lines of a log, its older half included; with `follow` also new ones, forever.
 
-    A file that is replaced while it is followed is read to its end first.
+    A file that is replaced meanwhile is read to its end first.
     """
     file = _open(path)
     try:
@@ -138,7 +138,7 @@ def read_lines(path: Path, count: int, *, follow: bool = False) -> Iterator[LogL
 
 
 def _lines(file: BinaryIO) -> Iterator[LogLine]:
-    """The whole lines from here to the end; an unfinished one is left for the next time."""
+    """Yield the complete lines from here to the end; an unfinished one is left for the next call."""
     is_begin, at = _is_at_begin(file), ""
     while line := file.readline(MAX_LINE_BYTES):
         is_whole = line.endswith(b"\n")
@@ -151,7 +151,6 @@ def _lines(file: BinaryIO) -> Iterator[LogLine]:
 
 
 def _is_at_begin(file: BinaryIO) -> bool:
-    """Whether what comes next is the begin of a line, not a further piece of one."""
     if not file.tell():
         return True
     file.seek(-1, os.SEEK_CUR)

@@ -132,12 +132,7 @@ def add(
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """What would be added.
-
-    Attributes:
-        trial: what came of trying it; None when it was not.
-        notes: what a person should know before they decide.
-    """
+    """A server to add; `trial` is None if it was not tried, `notes` are for the user's decision."""
 
     candidate: Candidate
     change: RowChange

@@ -34,10 +34,10 @@ class Candidate:
     """A server that may be added.
 
     Attributes:
-        title: what it is, where the row alone does not say it.
-        notes: what a person should know before they decide.
-        typed: secrets that were typed, by the names that the row refers to them by: stored once the row is.
-        paths: what of the row a person wrote, and may be a path: the sandbox shows what is there.
+        title: its name, if the row alone does not say it.
+        notes: facts for the user's decision.
+        typed: typed secrets, by the names in the row; stored with the row.
+        paths: words of the row that a user wrote, and that may be paths: the sandbox shows those that exist.
     """
 
     server: str
@@ -48,23 +48,13 @@ class Candidate:
     paths: tuple[str, ...] = ()
 
     def lookup(self, name: str) -> str:
-        """The secret of this name: typed just now, or stored before.
-
-        Raises:
-            SecretError: there is none.
-        """
+        """Return the secret that was typed just now or stored before, or raise SecretError."""
         return self.typed[name] if name in self.typed else SecretStore().get(name)
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the options say.
-
-    Attributes:
-        wish: the sandbox and the environment.
-        values: what a registry's entry wants, by name.
-        server: the id; empty for one that is made of the name.
-    """
+    """The options of `add`; `values` are for a registry's entry, `server` is empty for an id made from the name."""
 
     wish: SandboxWish
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -73,11 +63,7 @@ class Said:
 
 
 def from_words(words: Sequence[str], said: Said) -> Candidate | None:
-    """The server of a command line or a URL; None where a registry's name is given.
-
-    Raises:
-        CommandError: the words are neither.
-    """
+    """Return the server of a command line or URL, None for a registry's name; raise CommandError for other words."""
     if len(words) == 1 and not URL.match(words[0]):
         return None
     if URL.match(words[-1]) and len(words) <= 2:
@@ -106,7 +92,7 @@ def _refuse_sandbox(wish: SandboxWish) -> None:
 
 
 def with_wish(row: Mapping[str, object], wish: SandboxWish) -> dict[str, object]:
-    """A stdio row with what the sandbox options say."""
+    """Return a stdio row with the sandbox options applied."""
     changed = dict(row)
     if wish.env:
         given = changed.get("env")
@@ -119,10 +105,9 @@ def with_wish(row: Mapping[str, object], wish: SandboxWish) -> dict[str, object]
 
 
 def from_entry(entry: Entry, offer: Offer, said: Said) -> Candidate:
-    """The server of a registry's entry, had by one of its packages or addresses; what is missing is asked for.
+    """Return the server of a registry's entry by one of its offers, asking for missing values.
 
-    Raises:
-        CommandError: a value is missing and nobody can be asked, or is not one of those that there are.
+    Raise CommandError if a value is missing and there is no terminal, or if it is not one of the choices.
     """
     name = entry.server.name
     with as_command_error(ValueError, remedy="choose its id: --id NAME", what=f"no id can be made of {name}: "):
@@ -159,7 +144,7 @@ def _notes(entry: Entry, offer: Offer, filled: Mapping[str, str]) -> tuple[str, 
 
 
 def _values(server: str, wanted: Sequence[Wanted], said: Said) -> tuple[dict[str, str], dict[str, str]]:
-    """What a row is filled with, secrets as references; and the secrets that were typed, by their names."""
+    """Return the values for the row, secrets as references; and the typed secrets by name."""
     with as_command_error(SecretError, remedy="unlock the keyring, or correct that file"):
         stored = {each.name for each in SecretStore().kept()}
     given = {**said.wish.env, **said.headers, **said.values}
@@ -232,7 +217,7 @@ _PLAIN_HOSTS: Final = frozenset({"mcp", "www", "api", "localhost"})
 
 
 def _name_of_host(url: str) -> str:
-    """What to call a server by its address: `https://mcp.example.com/mcp` is `example`."""
+    """Return a name for a server from its address: `https://mcp.example.com/mcp` is `example`."""
     with as_command_error(ValueError, remedy="for example https://example.com/mcp", what="the URL is wrong: "):
         host = urlsplit(url).hostname or ""
     if not host:
@@ -244,7 +229,7 @@ def _name_of_host(url: str) -> str:
 
 
 def _absolute(word: str) -> str:
-    """A path from here is a path from anywhere: the server runs in a folder of its own."""
+    """Return the absolute path of a file here, as the server runs in a folder of its own; other words unchanged."""
     is_path = os.sep in word or word in (".", "..") or os.path.isfile(word)
     is_here = not word.startswith("-") and is_path and os.path.exists(word)
     if is_here and not (os.sep not in word and shutil.which(word)):
@@ -253,7 +238,7 @@ def _absolute(word: str) -> str:
 
 
 def no_such_server(name: str, others: Sequence[Entry], where: str) -> CommandError:
-    """The error of a name that no registry knows, with what is like it."""
+    """Return the error of a name that the registry does not list, with similar ones."""
     near = ", ".join(each.server.name for each in others[:5])
     return CommandError(
         ExitCode.NOT_FOUND,

@@ -25,8 +25,8 @@ class Packaged:
     """A server that starts a package.
 
     Attributes:
-        listed: what the MCP registry calls it; empty for a row that did not come from there.
-        installed: the version that ran last; empty when that is not known.
+        listed: its name in the MCP registry; empty for a row that did not come from there.
+        installed: the version that ran last; empty if unknown.
     """
 
     server: str
@@ -37,11 +37,7 @@ class Packaged:
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """The latest version of a package.
-
-    Attributes:
-        note: why another was asked than the MCP registry that lists its server; empty where none was.
-    """
+    """The latest version of a package; `note` says why another index was asked than the registry of its row."""
 
     version: str
     note: str = ""
@@ -105,13 +101,13 @@ def _view(each: Packaged, answer: Latest | VersionError) -> dict[str, Any]:
 
 
 def packaged(settings: Settings) -> list[Packaged]:
-    """The servers of a configuration that start a package, in its order."""
+    """Return the configured servers that start a package, in order."""
     found = (package_of(settings, server) for server in settings.ids)
     return [each for each in found if each is not None]
 
 
 def package_of(settings: Settings, server: str) -> Packaged | None:
-    """The package of one server; None where it starts none that has versions."""
+    """Return the package of one server, or None if it starts none that has versions."""
     row = settings.origin(server).row
     command, args, listed = row.get("command"), row.get("args"), row.get("registry")
     if not isinstance(command, str) or not isinstance(args, list) or not all(isinstance(each, str) for each in args):
@@ -128,10 +124,10 @@ class _UnlistedError(Exception):
 
 
 def latest(source: Source, registry: str | None, found: Sequence[Packaged]) -> list[Latest | VersionError]:
-    """The latest version of each, or why it is not known.
+    """Return the latest version of each, or why it is unknown.
 
-    Of rows that came from the MCP registry that is asked; where it cannot be, or does not know them, and of all others
-    the package's own index, by npm, uv or pip: those honour the user's mirrors and logins.
+    Rows from the MCP registry ask that first. All others, and those it does not know, ask the package's own index by
+    npm, uv or pip, which honour the user's mirrors and logins.
     """
     notes: dict[str, str] = {}
     told: dict[str, Latest | VersionError] = {}
@@ -154,11 +150,9 @@ def latest(source: Source, registry: str | None, found: Sequence[Packaged]) -> l
 
 
 def _listed(source: Source, registry: str | None, each: Packaged) -> str:
-    """The version of the package that the MCP registry names.
+    """Return the version that the MCP registry names.
 
-    Raises:
-        VersionError: it says what a person has to look at.
-        _UnlistedError: it does not say.
+    Raise VersionError if a user has to look at the entry, _UnlistedError if the registry cannot say.
     """
     try:
         catalog = open_catalog(source, registry)

@@ -40,7 +40,7 @@ Lookup = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The file that a row is in, or is to be put into, and whose word it is."""
+    """The file that a row is in, or is to be written to, and its standing."""
 
     path: Path
     standing: Standing
@@ -61,18 +61,14 @@ class RowChange(FileChange):
 
 
 def own_place(source: Source) -> Place:
-    """Where a new row is put: the first file that is named, else the user's own."""
+    """Return where a new row is written: the first named file, else the user's own."""
     if source.config:
         return Place(source.config[0], Standing.NAMED)
     return Place(user_file().absolute(), Standing.USER)
 
 
 def place_of(origin: Origin) -> Place:
-    """Where the row of a server is that may be changed.
-
-    Raises:
-        CommandError: it may not: a whole team's file is theirs.
-    """
+    """Return where a row is; raise CommandError if it is in a project's file, which is a whole team's."""
     if origin.path is None or origin.standing is Standing.PROJECT:
         raise UsageError(
             f"the row is in a project's file, {origin.path}", f"change it there; or name the file: -c {origin.path}"
@@ -81,11 +77,7 @@ def place_of(origin: Origin) -> Place:
 
 
 def added(place: Place, server: str, row: Mapping[str, object], lookup: Lookup) -> RowChange:
-    """The change that puts a new row into a file.
-
-    Raises:
-        CommandError: the file cannot be changed, has such a server, or the row cannot work.
-    """
+    """Return the change that adds a row; raise CommandError if the id is taken, or file or row cannot be used."""
 
     def edit(text: str) -> str:
         new, _, left_out = add_servers(text, [FoundServer(server, server, place.path, row)])
@@ -97,17 +89,13 @@ def added(place: Place, server: str, row: Mapping[str, object], lookup: Lookup) 
 
 
 def with_args(origin: Origin, server: str, args: Sequence[str], lookup: Lookup) -> RowChange:
-    """The change that gives a row other arguments; those that stay are kept as they are written.
-
-    Raises:
-        CommandError: the file cannot be changed, or the row cannot work then.
-    """
+    """Return the change of a row's arguments, formatting kept; raise CommandError if it cannot work then."""
     path = [*steps_of(origin.pointer), "args"]
     return _change(place_of(origin), server, lambda text: set_member(text, path, list(args), has_comments=True), lookup)
 
 
 def taken(server: str, path: object) -> UsageError:
-    """The error of an id that another server has."""
+    """Return the error of an id that another server has."""
     return UsageError(
         f"there is a server {server!r} already, in {path}",
         f"call this one otherwise: --id NAME; or remove that: quarterdeck remove {server}",
@@ -144,7 +132,7 @@ def _change(place: Place, server: str, edit: Callable[[str], str], lookup: Looku
 
 
 def settings_of(source: Source) -> Settings:
-    """The configuration that a new row joins; a named file that is not there yet is made with it."""
+    """Return the configuration that a new row joins; a named file that does not exist yet is made with it."""
     there = tuple(path for path in source.config if path.exists())
     if source.config and not there:
         return Settings()
@@ -153,11 +141,7 @@ def settings_of(source: Source) -> Settings:
 
 @contextmanager
 def recorded() -> Iterator[tuple[Book, Read]]:
-    """What the ledger knows, and its documents by their hashes, to be read in the block.
-
-    Raises:
-        CommandError: the ledger cannot be used.
-    """
+    """Yield the ledger's state, and a reader of its documents; raise CommandError if it cannot be used."""
     store: LedgerReader | None = None
     with ledger_errors(), suppress(MissingLedgerError):
         store = LedgerReader.open(directory())
@@ -169,7 +153,7 @@ def recorded() -> Iterator[tuple[Book, Read]]:
 
 
 def launch_row(source: Source, change: RowChange) -> ServerRow:
-    """How the server would be started after the change, as trust sees it."""
+    """Return how trust sees the server's start after the change."""
     settings = settings_of(source)
     others = (each for each in settings.servers if each.id != change.server)
     settings = replace(
@@ -184,15 +168,10 @@ def launch_row(source: Source, change: RowChange) -> ServerRow:
 
 
 def record(source: Source, change: RowChange, documents: Iterable[Document]) -> Path | None:
-    """Approve how the server is started after the change, and these forms of what it offers; then write the file.
+    """Approve how the server starts after the change, and these documents; then write the file.
 
-    What a person has blocked stays so.
-
-    Returns:
-        the copy of the file as it was; None when there was none.
-
-    Raises:
-        CommandError: nothing is approved, or nothing written.
+    Blocked documents stay blocked. Return the backup, None for a new file; raise CommandError if nothing is approved or
+    nothing written.
     """
     row = launch_row(source, change)
     with recorded() as (book, _):

@@ -63,11 +63,7 @@ def search(
 
 
 def open_catalog(source: Source, named: str | None) -> Catalog:
-    """The registry that is named, or configured.
-
-    Raises:
-        CommandError: what names it is wrong.
-    """
+    """Return the registry that is named, or configured; raise CommandError if its name is wrong."""
     if named is not None:
         with as_command_error(RowError, remedy="give a URL, or a file with a registry's answer in it"):
             return Catalog(registry_at(named, lambda path: Path(path).expanduser().absolute(), "--registry"))
@@ -79,11 +75,7 @@ def open_catalog(source: Source, named: str | None) -> Catalog:
 
 @contextmanager
 def registry_errors() -> Iterator[None]:
-    """Turn errors of the registry in the block into the command's.
-
-    Raises:
-        CommandError: one was raised.
-    """
+    """Raise errors of the registry in the block as CommandError."""
     try:
         yield
     except RegistryError as error:
@@ -91,18 +83,18 @@ def registry_errors() -> Iterator[None]:
 
 
 def findings_of(server: Server) -> Sequence[str]:
-    """The rules of the scan that match what is said of a server."""
+    """Return the rules of the scan that match a server's title and description."""
     said = {"title": server.title, "description": server.description}
     return sorted({finding.rule for finding in scan_definition("server", "", said)})
 
 
 def offers_here(server: Server) -> Sequence[Offer | Unusable]:
-    """Every way to have a server, by the programs that are on PATH; see `offers_of`."""
+    """Return every way to install a server, by the programs that are on PATH."""
     return offers_of(server, [name for name in RUNNERS if shutil.which(name)])
 
 
 def why_not(server: Server) -> str:
-    """Why `add` would refuse the server; empty when it would not."""
+    """Return why `add` would refuse the server; empty if it would not."""
     offers = offers_here(server)
     unusable = [each for each in offers if isinstance(each, Unusable)]
     if len(unusable) < len(offers):

@@ -57,13 +57,13 @@ _NO_MCP: Final = frozenset({"bad_output", "handshake_failed", "handshake_timeout
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of it.
+    """The result of trying a server.
 
     Attributes:
-        documents: what the server says of itself and lists; its launch is not among them.
-        fault: why it lists nothing; None when it was asked for everything.
-        receipt: what confined it; None for a remote server, or one that was never let go.
-        version: of its package, as it was installed; empty when that is not known.
+        documents: its instructions, capabilities and lists; not its launch.
+        fault: why it lists nothing; None if it answered.
+        receipt: what confined it; None for a remote server, or one that was never started.
+        version: of its package, as installed; empty if unknown.
     """
 
     documents: tuple[Document, ...] = ()
@@ -78,15 +78,9 @@ class Trial:
 
 
 def try_server(config: ServerConfig, secrets: frozenset[str], *, allow_unsandboxed: bool) -> Trial:
-    """Start the server, ask it for its lists, and end it.
+    """Start the server, read its lists, and end it; `secrets` are kept out of all messages.
 
-    Args:
-        config: as its row has it.
-        secrets: values of it that no message may show.
-        allow_unsandboxed: start it even where nothing but limits confines it.
-
-    Raises:
-        CommandError: nothing can be tried here.
+    Raise CommandError if nothing can be tried here.
     """
     harmless = _without_harm(config)
     settings = Settings(servers=(harmless,), expanded_secrets=secrets, allow_unsandboxed=allow_unsandboxed)
@@ -97,7 +91,7 @@ def try_server(config: ServerConfig, secrets: frozenset[str], *, allow_unsandbox
 
 
 def patience_of(config: ServerConfig) -> str:
-    """How long a server has to answer when it is tried, in words."""
+    """Return in words how long a server has to answer when it is tried."""
     limit_s = config.connect_timeout_s
     first = f"it has {limit_s:g} s to answer"
     if not isinstance(config, StdioServerConfig) or runner_of(config.command, config.args) is None:
@@ -106,7 +100,7 @@ def patience_of(config: ServerConfig) -> str:
 
 
 def remedy_of(fault: FaultView, *, is_remote: bool) -> str:
-    """What to do about a trial that failed; no command that needs the server, or its log: neither is there any more."""
+    """Return the remedy for a failed trial; no command that needs the server or its log, which are gone."""
     stderr = fault.dossier.stderr_tail if fault.dossier is not None else ""
     if (fault.code or "").startswith("too_many_"):
         return "report it to the server's author: it lists more than is taken of any server"
@@ -164,7 +158,7 @@ def _without_harm(config: ServerConfig) -> ServerConfig:
 
 @contextmanager
 def _throwaway(base: Path) -> Iterator[None]:
-    """Within the block, what we keep lies below `base`."""
+    """Within the block, keep our state and runtime directories below `base`."""
     os.chmod(base, 0o711)  # noqa: S103 - as root another user runs below it
     places = {STATE_DIR_VARIABLE: str(base / "state"), RUNTIME_DIR_VARIABLE: str(base / "run")}
     before = {name: os.environ.get(name) for name in places}

@@ -45,7 +45,7 @@ Findings = Mapping["ItemKey", "Sequence[Finding]"]
 
 
 def print_config(config: ServerConfig) -> None:
-    """How a server is started or reached, and what it is given; secrets by their names alone."""
+    """Print how a server is started or reached, and its environment; secrets by name only."""
     if not isinstance(config, StdioServerConfig):
         _fact("url", mask_text(str(config.url)))
         if config.headers:
@@ -60,7 +60,7 @@ def print_config(config: ServerConfig) -> None:
 
 
 def print_trial(trial: Trial) -> None:
-    """What confined the server in its trial, as it was observed."""
+    """Print what confined the server in its trial."""
     receipt = trial.receipt
     if receipt is None:
         return
@@ -72,12 +72,12 @@ def print_trial(trial: Trial) -> None:
 
 
 def print_failure(server: str, fault: FaultView) -> None:
-    """Why a trial failed, with what the server said last; its remedy is the caller's to give."""
+    """Print why a trial failed, and the server's last words; the caller adds the remedy."""
     print_fault(msgspec.structs.replace(fault, remedy=None), of=server, stderr=True)
 
 
 def print_offer(documents: Sequence[Document], findings: Findings, *, whole: bool) -> None:
-    """What a server lists, a line each, and what the scan found in it; with `whole` every definition."""
+    """Print what a server lists, a line each (`whole`: every definition), and the scan's findings."""
     print_line()
     rows: list[dict[str, object]] = []
     counts: list[str] = []
@@ -99,7 +99,7 @@ def print_offer(documents: Sequence[Document], findings: Findings, *, whole: boo
 
 
 def print_findings(findings: Findings) -> None:
-    """What the scan found, a line each."""
+    """Print the scan's findings, a line each."""
     told = [(key, each) for key, found in findings.items() for each in found]
     told.sort(key=lambda pair: pair[0].subject != "tool")
     for key, each in told[:MAX_FINDINGS]:
@@ -110,11 +110,7 @@ def print_findings(findings: Findings) -> None:
 
 
 def refuse_unseen(findings: Findings, outcome: str) -> None:
-    """Refuse to approve unasked what the scan finds something in.
-
-    Raises:
-        CommandError: it does.
-    """
+    """Raise CommandError if the scan found something that no user has seen."""
     if findings:
         where = ", ".join(describe_key(key) for key in list(findings)[:5])
         raise UsageError(
@@ -124,14 +120,14 @@ def refuse_unseen(findings: Findings, outcome: str) -> None:
 
 
 def scanned(documents: Sequence[Document], book: Book, scope: str, server: str) -> Findings:
-    """What the scan finds in what a server lists, beside the names of the servers that the ledger knows."""
+    """Return the scan's findings in what a server lists, given the names of known servers."""
     names = names_around(names_by_server(book), scope, server)
     found = ((each.key, scan_definition(*each.key, value_of(each.body), names)) for each in documents)
     return {key: findings for key, findings in found if findings}
 
 
 def view_offer(documents: Sequence[Document], findings: Findings) -> dict[str, object]:
-    """The same for programs."""
+    """Return an offer for programs."""
     return {
         "lists": [{"subject": each.key.subject.value, "name": each.key.name, "hash": each.hash} for each in documents],
         "findings": [

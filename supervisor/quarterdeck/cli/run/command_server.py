@@ -50,7 +50,7 @@ _ASKED_LESS: Final = frozenset({"-y", "--yes", "-q", "--quiet", "--rm"})
 
 
 def server_id(words: Sequence[str], cwd: str | None = None) -> str:
-    """The id of the server that this command line starts; `cwd` is where it runs, if that says what it is."""
+    """Return the id of the server of this command line; `cwd` counts if it says which server it is."""
     command, args = words[0], words[1:]
     name, meant = _package(command, args)
     if not name:
@@ -62,7 +62,7 @@ def server_id(words: Sequence[str], cwd: str | None = None) -> str:
 
 
 def _package(command: str, args: Sequence[str]) -> tuple[str, list[str]]:
-    """The name of a package or image, and the words that say which server it is, without its version."""
+    """Return the name of a package or image, and the words that identify the server, without its version."""
     program = PurePath(command).name
     if program in _ENGINES and args[:1] == ["run"]:
         image = _image(args[1:])
@@ -94,13 +94,13 @@ def _telling(words: Sequence[str]) -> list[str]:
 
 
 def _short(path: str) -> str:
-    """The last part of an owner's name for it; with the one before where alone it says nothing."""
+    """Return the last part of a package's name; with the one before if it is generic."""
     parts = path.split("/")
     return "-".join(parts[-2:]) if parts[-1].lower() in _GENERIC else parts[-1]
 
 
 def _program(command: str, args: Sequence[str]) -> str:
-    """A program's name; of an interpreter that of the script or module that it is given."""
+    """Return a program's name; for an interpreter that of its script or module."""
     program = PurePath(command).name
     if _INTERPRETER.fullmatch(program):
         if "-m" in args[:-1]:
@@ -112,11 +112,7 @@ def _program(command: str, args: Sequence[str]) -> str:
 
 
 def command_settings(asked: CommandRequest, request: ServeRequest, environ: Mapping[str, str]) -> Settings:
-    """What to run.
-
-    Raises:
-        CommandError: an option is wrong.
-    """
+    """Return the settings of a `run`, or raise CommandError if an option is wrong."""
     from pydantic import ValidationError
 
     policy = to_policy(asked.sandbox)

@@ -103,12 +103,10 @@ def serve(entrance: "Entrance") -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class Entrance:
-    """Where doors come in.
+    """The socket of the stdio clients, and its directory.
 
     Attributes:
-        listener: their socket.
-        directory: that of the socket.
-        is_managed: whether a service manager started this daemon, which stays then.
+        is_managed: whether a service manager started this daemon, which then stays.
         is_lent: whether the socket is the service manager's, and outlives this daemon.
     """
 
@@ -119,7 +117,7 @@ class Entrance:
 
 
 def linger_s() -> float:
-    """How long a deck stays after its last client, by the environment or the default."""
+    """Return the seconds that a deck stays after its last client, by the environment or the default."""
     try:
         return max(0.0, float(os.environ.get(LINGER_VARIABLE) or LINGER_S))
     except ValueError:
@@ -127,7 +125,7 @@ def linger_s() -> float:
 
 
 class DaemonLog:
-    """The daemon's log: a file that is kept small; and of each deck the lines that concern its doors."""
+    """The daemon's log, a file that is kept small; each deck's clients get the lines that concern it."""
 
     def __init__(self) -> None:
         self._secrets: set[str] = set()
@@ -141,14 +139,14 @@ class DaemonLog:
         self.withhold(())
 
     def withhold(self, secrets: Collection[str]) -> None:
-        """Keep these out of every line from here on, too."""
+        """Keep these too out of every line from here on."""
         self._secrets.update(secrets)
         self._file.setFormatter(LineFormatter(is_json=True, secrets=self._secrets))
         self._doors.plain = LineFormatter(is_json=False, secrets=self._secrets)
         self._doors.as_json = LineFormatter(is_json=True, secrets=self._secrets)
 
     def follow(self, server: DoorServer) -> None:
-        """Have doors told what concerns their decks."""
+        """Send the lines of a deck to its clients."""
         self._doors.server = server
 
 
@@ -171,7 +169,7 @@ def _line(formatter: LineFormatter, record: logging.LogRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServedDeck:
-    """An open deck; of one that is locked a session ends when a server offers what the lock does not name."""
+    """An open deck; a session of a locked one ends if a server offers something that the lock does not name."""
 
     product: Product
     lock: DeckLock | None
@@ -213,7 +211,7 @@ async def _run(entrance: Entrance, linger_s: float) -> int:
 
 
 async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving: ExitStack) -> None:
-    """Serve until nobody is there, or an order or a cancellation ends it."""
+    """Serve until there are no clients, or an order or a cancellation ends it."""
     directory = entrance.directory
     async with AsyncExitStack() as stack:
         runtime = await Runtime.acquire(configuration_digest((state_dir(),)))
@@ -255,7 +253,7 @@ async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving:
 
 
 async def _listen_first(server: DoorServer, http: HttpListening, directory: Path) -> None:
-    """Listen where nobody has to say so."""
+    """Listen on HTTP where no command has to ask for it."""
     wish: HttpWish | RefusalError | None
     kept = await asyncio.to_thread(kept_wish, directory)
     try:
@@ -267,7 +265,7 @@ async def _listen_first(server: DoorServer, http: HttpListening, directory: Path
 
 
 async def _is_wanted_no_more(server: DoorServer, decks: Decks) -> bool:
-    """Wait for news, or until nobody has been there for a while; whether the daemon may end."""
+    """Wait for a change, or until idle for a while. Return whether the daemon may end."""
     server.changed = decks.changed = changed = asyncio.Event()
     if server.order is not None:
         return True
@@ -286,9 +284,9 @@ def _on_signal(act: Callable[[], object]) -> None:
 
 
 async def _has_left(server: DoorServer, directory: Path, mark: tuple[int, int] | None, leaving: ExitStack) -> bool:
-    """Take the socket's name away; whether nobody came at the last moment.
+    """Take the socket's name away. Return whether no client came at the last moment.
 
-    The lock is held until the process has ended: who comes now waits, and starts another daemon.
+    The lock is held until the process has ended: a new client waits, and starts another daemon.
     """
     if mark is None or socket_mark(directory) != mark:
         # Somebody removed it, or lent it to us: no door finds us by it, or it is another's.
@@ -328,7 +326,7 @@ async def _open_deck(
 
 
 async def _refuse_all(entrance: Entrance, refusal: RefusalError) -> None:
-    """Tell the doors that wait why they cannot be served."""
+    """Tell the waiting clients why they cannot be served."""
 
     def read(*_: object) -> Settings:
         raise refusal
@@ -347,7 +345,7 @@ async def _refuse_all(entrance: Entrance, refusal: RefusalError) -> None:
 
 
 def to_refusal(error: Exception) -> RefusalError | None:
-    """What a person is told of this error; None for one of ours."""
+    """Return what a user is told of this error; None for a bug of ours."""
     match error:
         case RefusalError():
             return error

@@ -224,13 +224,13 @@ def _print_rows(rows: Sequence[object], columns: Sequence[Column]) -> None:
 
 
 def _started() -> Path:
-    """Where the daemon listens, which is started unless one can be reached."""
+    """Start the daemon unless one can be reached. Return its directory."""
     with _start_errors():
         return start_daemon(daemon_dir(), os.environ)
 
 
 def _listen_there_first(wish: HttpWish) -> None:
-    """Have the daemon that is started next listen there: not as the user's file says, or as one that was killed did."""
+    """Have the next daemon listen there, not where the user's file or a killed daemon says."""
     from .daemon_http import ask_for
 
     if (service_dir() / SOCKET_NAME).exists():
@@ -258,9 +258,8 @@ def _ask(
 
 
 def _end(order: Order, held: HeldListener | None = None) -> DaemonStatus | None:
-    """End the daemon, by force where it does not answer, and wait until it has; what ran, of which little may be known.
-
-    None without one.
+    """End the daemon, by force if it does not answer, and wait. Return what ran, None without one; some facts may be
+    missing.
     """
     directory, lost = running_dir(), _unreachable()
     before: DaemonStatus | None = None
@@ -287,9 +286,9 @@ def _await_end(pid: int) -> None:
 
 
 def _unreachable() -> DaemonStatus | None:
-    """The daemon that holds the ledger, which may be none that we can reach; None without one.
+    """Return the daemon that holds the ledger, though we may not reach it; None without one.
 
-    Its runtime directory was removed, or it speaks another protocol with doors, in a directory of that.
+    Its runtime directory was removed, or it speaks another protocol in a directory of that.
     """
     pid = ledger_daemon()
     return DaemonStatus(pid, "", "", stays=True) if pid is not None else None

@@ -28,11 +28,9 @@ _MAX_WISH_BYTES: Final = 64 * 1024
 
 
 def make_options(withhold: Callable[[Collection[str]], None], wish: HttpWish) -> HttpOptions:
-    """How the daemon listens; blocking.
+    """Return how the daemon listens; blocks.
 
-    Raises:
-        ValueError: the address is none.
-        CommandError: there is no token, and none can be made.
+    Raise ValueError for a wrong address, CommandError if there is no token and none can be made.
     """
     bind, port = split_address(wish.address)
     token = read_token(token_path())
@@ -43,11 +41,7 @@ def make_options(withhold: Callable[[Collection[str]], None], wish: HttpWish) ->
 
 
 class KeptWish(msgspec.Struct, frozen=True):
-    """The HTTP address for the next daemon of a directory.
-
-    Attributes:
-        was_there: whether a daemon listened there; its doors may hold its socket.
-    """
+    """The HTTP address for the next daemon of a directory; if one `was_there`, its clients may hold its socket."""
 
     wish: HttpWish
     was_there: bool = False
@@ -62,11 +56,7 @@ def kept_wish(directory: Path) -> KeptWish | None:
 
 
 def own_wish() -> HttpWish | None:
-    """Return the HTTP address in the user's own file, for a daemon without a command's request; None for no HTTP.
-
-    Raises:
-        ConfigFileError: the user's file cannot be used.
-    """
+    """Return the HTTP address in the user's own file, None for no HTTP; raise ConfigFileError if it cannot be used."""
     path = mcp_config_paths(state_dir(), os.environ)[1]
     try:
         document = parse_document(to_plain(read_text(path, MAX_CONFIG_BYTES, is_own_word=True).text))

@@ -26,11 +26,7 @@ def make_request(
     groups: tuple[str, ...] = (),
     search: bool = False,
 ) -> ServeRequest:
-    """The request of these options, with absolute paths.
-
-    Raises:
-        CommandError: a native tool has no such name.
-    """
+    """Return the request of these options, with absolute paths; raise CommandError if there is no such native tool."""
     asked = None
     if (native := source.native) is not None:
         profile = native.to_wish().profile
@@ -50,10 +46,9 @@ def make_request(
 
 
 def read_request(request: ServeRequest, environ: Mapping[str, str], before: "Settings | None" = None) -> "Settings":
-    """Return the settings of the files as they are now; `before` are the running settings, see `Settings.load`.
+    """Return the settings of the files as they are now; `before` are the running ones, see `Settings.load`.
 
-    Raises:
-        ConfigFileError: nothing of a named file can be used.
+    Raise ConfigFileError if nothing of a named file can be used.
     """
     from quarterdeck.common.tool_names import NameBudget, Profile
     from quarterdeck.config.native_tools import NativeWish
@@ -92,9 +87,7 @@ def read_request(request: ServeRequest, environ: Mapping[str, str], before: "Set
 def read_found(request: ServeRequest, environ: Mapping[str, str], before: "Settings | None" = None) -> "Settings":
     """Return the settings for a request to serve now, see `read_request`.
 
-    Raises:
-        ConfigFileError: nothing of a named file can be used.
-        CommandError: nothing is named, and nothing is found; or there is no such group.
+    Raise CommandError if nothing is named or found, or if there is no such group.
     """
     settings = read_request(request, environ, before)
     if not (settings.config_paths or settings.command) and settings.native is None:
@@ -106,6 +99,6 @@ def read_found(request: ServeRequest, environ: Mapping[str, str], before: "Setti
 
 
 def no_group(name: str, known: Collection[str]) -> UsageError:
-    """What a command ends with that names a group that there is not."""
+    """Return the error of a group that is not defined."""
     hint = did_you_mean(name, known, "groups")
     return UsageError(f"there is no group {name!r}{hint}", "define it under 'groups' of your configuration")

@@ -23,14 +23,7 @@ _PATHS: Final = ("read", "write", "hidden")
 
 @dataclass(frozen=True, slots=True)
 class SandboxWish:
-    """What the options ask for.
-
-    Attributes:
-        sandbox: what a row's `sandbox` holds, as JSON; paths are absolute.
-        limits: the names of the limits that were given.
-        env: variables with their values.
-        inherit_env: the names of variables of ours.
-    """
+    """The sandbox options: a row's `sandbox` as JSON with absolute paths, the given limits' names, variables."""
 
     sandbox: str = "{}"
     limits: tuple[str, ...] = ()
@@ -82,11 +75,7 @@ HarmlessWish = Annotated[SandboxWish, Combined(_wish, without=frozenset({"write"
 
 
 def to_policy(sandbox: str) -> "SandboxPolicy":
-    """The policy of this JSON.
-
-    Raises:
-        CommandError: it is wrong.
-    """
+    """Return the policy of this JSON, or raise CommandError if it is wrong."""
     from pydantic import ValidationError
 
     from quarterdeck_protocol.policy import SandboxPolicy
@@ -96,7 +85,7 @@ def to_policy(sandbox: str) -> "SandboxPolicy":
 
 
 def shown_directory(policy: "SandboxPolicy", directory: str) -> str | None:
-    """The directory, if the policy shows it; else None."""
+    """Return the directory if the policy shows it, else None."""
     shown = (*policy.read, *policy.write)
     if not policy.confines_files or any(os.path.commonpath((directory, path)) == path for path in shown):
         return directory
@@ -115,7 +104,7 @@ def _read_policy(file: Path) -> dict[str, object]:
 
 
 def _listed(value: object) -> list[object]:
-    """What a file lists; what is no list stays what it is, and is told as such."""
+    """Return a file's list; another value is kept, to be reported as a mistake."""
     return [*value] if isinstance(value, list) else [] if value is None else [value]
 
 
@@ -127,5 +116,5 @@ def _limit(item: str) -> tuple[str, str | None]:
 
 
 def _locate(path: str, base: Path) -> str:
-    """`~` is the home, a relative path starts at `base`."""
+    """Return an absolute path: `~` is the home, a relative path starts at `base`."""
     return os.path.abspath(os.path.join(base, os.path.expanduser(path)))

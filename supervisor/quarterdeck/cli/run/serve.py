@@ -56,12 +56,12 @@ _config_log = logging.getLogger("quarterdeck.config")
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The options of one `serve`, checked.
+    """The checked options of one `serve`.
 
     Attributes:
-        withhold: sets logging up anew, without these secrets.
-        visits: whether another process has the ledger, which is only read then.
-        left: by a daemon, the session to go on with; None for one that begins.
+        withhold: sets up logging again, without these secrets.
+        visits: whether another process has the ledger, which is then only read.
+        left: a daemon's session to continue; None for a new one.
     """
 
     request: ServeRequest
@@ -74,7 +74,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Face(msgspec.Struct, frozen=True):
-    """How clients reach a `serve` or `run`, and who serves them, as the options say; see those."""
+    """How clients reach a `serve` or `run`, as the options say."""
 
     no_token: bool
     allow_remote: bool
@@ -84,10 +84,9 @@ class Face(msgspec.Struct, frozen=True):
     json: bool
 
     def listens(self, http: bool, address: str | None) -> "HttpWish | None":
-        """Return where to listen on HTTP; None for a client on stdio, whose streams are there.
+        """Return where to listen on HTTP; None for a client on stdio, whose streams are open.
 
-        Raises:
-            CommandError: the options contradict each other, or no client could be served.
+        Raise CommandError if the options contradict each other, or if no client could be served.
         """
         alone = {"--no-token": self.no_token, "--json": self.json}
         wish = options.http_wish(http, address, self.allow_remote, self.allow_host, **alone)
@@ -169,11 +168,7 @@ def serve(
 def begin(
     request: ServeRequest, face: Face, wish: "HttpWish | None", log_level: LogLevel, log_format: LogFormat
 ) -> None:
-    """Serve over HTTP, alone on stdio, or by the daemon.
-
-    Raises:
-        CommandError: it cannot be.
-    """
+    """Serve over HTTP, alone on stdio, or by the daemon; raise CommandError if that is impossible."""
     withhold = partial(set_up_logging, log_level, log_format)
     withhold(())
     if wish is not None:
@@ -200,10 +195,9 @@ def serve_alone(
     visits: bool = False,
     left: "Interrupted | None" = None,
 ) -> None:
-    """Serve our client on stdio within this process; no line of its was read yet, but those of a session that was left.
+    """Serve our client on stdio within this process, or raise CommandError.
 
-    Raises:
-        CommandError: it cannot be served.
+    No line of the client was read yet, except in a session that was `left`.
     """
     from quarterdeck.host.stdio.client_streams import expect_client
 
@@ -235,7 +229,7 @@ def _serve_listening(
 
 
 def _visit(request: ServeRequest, withhold: Callable[[Iterable[str]], None], daemon: "OtherDaemonError") -> NoReturn:
-    """Serve our client beside a daemon that cannot be reached and has the ledger; never returns."""
+    """Serve our client next to an unreachable daemon that has the ledger; never returns."""
     from quarterdeck.daemon.door import answer_left, take_left
     from quarterdeck.tools import session_notes
 
@@ -259,7 +253,7 @@ def _visit(request: ServeRequest, withhold: Callable[[Iterable[str]], None], dae
 def _serve_by_daemon(
     request: ServeRequest, log_level: LogLevel, log_format: LogFormat, withhold: Callable[[Iterable[str]], None]
 ) -> NoReturn:
-    """Have the daemon serve our client, and wait for its end in place of this program."""
+    """Have the daemon serve our client, and wait for the end of the session."""
     from quarterdeck.config.places.paths import UnsafePathError, UnusableDirectoryError
     from quarterdeck.daemon.door import EndedError, NotAcceptedError, enter
     from quarterdeck.daemon.place import OtherDaemonError
@@ -288,7 +282,7 @@ def _serve_by_daemon(
 
 
 def _load(request: ServeRequest, withhold: Callable[[Iterable[str]], None]) -> "Settings":
-    """The configuration, and logging that keeps its secrets; what was set aside in it is logged."""
+    """Read the configuration, keep its secrets out of the log, and log what was set aside."""
     from quarterdeck.config.load.file import ConfigFileError
 
     with as_command_error(ConfigFileError, remedy="correct that file, or name another with -c FILE"):
@@ -300,7 +294,7 @@ def _load(request: ServeRequest, withhold: Callable[[Iterable[str]], None]) -> "
 
 
 def _collect_later() -> None:
-    """Look for no garbage until `_serve` serves: imports leave none, and a seventh of their time is such looks."""
+    """Look for no garbage until `_serve` serves: imports leave none, and would spend a seventh of their time on it."""
     gc.disable()
 
 

@@ -27,12 +27,7 @@ _log = logging.getLogger("quarterdeck.serve")
 
 @dataclass(frozen=True, slots=True)
 class HttpPlan:
-    """What the options ask of the HTTP server.
-
-    Attributes:
-        listener: None where another serve of the ledger listens.
-        announce: whether to print the URL on stdout.
-    """
+    """The HTTP server to open; no `listener` if another serve of the ledger listens, `announce` prints the URL."""
 
     options: "HttpOptions"
     listener: "socket.socket | None"
@@ -48,10 +43,9 @@ def plan_http(
     announce: bool,
     request: "ServeRequest",
 ) -> "tuple[Settings, HttpPlan]":
-    """Judge what HTTP is to be, and listen, before anything is started: clients that come early wait.
+    """Judge the HTTP options and listen before anything is started, so that early clients wait.
 
-    Raises:
-        CommandError: a server could call a serve without a token, or nothing can listen there.
+    Raise CommandError if a server could call a serve without a token, or the address cannot be used.
     """
     from quarterdeck.host.http.options import HttpOptions, is_taken, listen, split_address
     from quarterdeck.ledger.store.lease import ledger_dir, read_holder
@@ -84,7 +78,7 @@ def plan_http(
 
 
 def _deck_of(request: "ServeRequest", settings: "Settings") -> str:
-    """What the daemon would call the deck that is served; empty for one that no token can be bound to."""
+    """Return the daemon's name for the served deck; empty if no token can be bound to it."""
     from quarterdeck.daemon.deck_names import DeckNamesError
     from quarterdeck.daemon.decks import wanted_of
 
@@ -96,9 +90,9 @@ def _deck_of(request: "ServeRequest", settings: "Settings") -> str:
 
 
 def _check_networks(settings: "Settings", port: int) -> None:
-    """Check that nothing that will be started could call this serve, which asks for no token.
+    """Refuse servers that could call this serve, which asks for no token.
 
-    What a change of the files brings later is judged at its start, by `Settings.open_port`.
+    Servers that a changed file brings later are judged at their start, by `Settings.open_port`.
     """
     from quarterdeck_protocol.configs import StdioServerConfig
     from quarterdeck_protocol.policy import SandboxPolicy
@@ -124,7 +118,7 @@ def _check_networks(settings: "Settings", port: int) -> None:
 
 
 async def serve_over_http(product: "Product", host: "ProviderHostImpl", http_plan: HttpPlan) -> None:
-    """Serve until it is cancelled; where it listens is announced."""
+    """Serve until cancelled, and announce where."""
     from quarterdeck.config.places.paths import state_dir_words
     from quarterdeck.host.http.admission import PATH
     from quarterdeck.host.http.serve import serve_http

@@ -68,10 +68,7 @@ async def following(
 ) -> AsyncIterator[None]:
     """Reload the configuration after each change of its files, inside the block.
 
-    Args:
-        product: what runs it.
-        read: returns its present state, given the running settings; called in a thread.
-        withhold: keeps secrets out of the log from then on.
+    `read` returns the present state for the running settings, in a thread; `withhold` keeps secrets out of the log.
     """
     task = asyncio.create_task(_follow(product, read, withhold))
     try:
@@ -152,10 +149,8 @@ MAX_NAMED = 8
 
 
 async def serve_locked(product: Product, lock: "DeckLock", serving: Coroutine[None, None, None]) -> None:
-    """Run `serving` until a server offers what `lock` does not name, or lacks what it names.
-
-    Raises:
-        CommandError: one does; `serving` was cancelled.
+    """Run `serving`; cancel it and raise CommandError if a server offers what `lock` does not name, or lacks what it
+    names.
     """
     task = asyncio.ensure_future(serving)
     watcher = asyncio.ensure_future(_first_drift(product, lock))
@@ -191,9 +186,9 @@ async def _first_drift(product: Product, lock: "DeckLock") -> CommandError:
 
 
 def drifted(product: Product, lock: "DeckLock", servers: Collection[str] | None = None) -> CommandError | None:
-    """The error of servers that offer what the lock does not name, or lack what it names; None where none does.
+    """Return the error of servers whose offer differs from the lock, or None.
 
-    `servers` are those to be looked at, all by default: each look hashes what they list.
+    `servers` limits the look, as each hashes what a server lists; None is for all.
     """
     found = _drifts(product, lock, servers)
     if not found:
@@ -208,7 +203,7 @@ def drifted(product: Product, lock: "DeckLock", servers: Collection[str] | None 
 
 
 def _drifts(product: Product, lock: "DeckLock", servers: Collection[str] | None) -> "tuple[Drift, ...]":
-    """How the servers that have listed their tools differ from the lock."""
+    """Return how the servers that have listed their tools differ from the lock."""
     from quarterdeck.trust.lock.lockfile import LockChange, drift
 
     present = {}

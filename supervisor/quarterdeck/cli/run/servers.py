@@ -170,7 +170,7 @@ def restart(source: Asked, server: options.ServerId, json: options.Json = False)
 
 
 def print_servers(servers: Sequence[ServerView]) -> None:
-    """The table of servers, then the faults with their remedies."""
+    """Print the table of servers, then the faults with their remedies."""
     show([row for server in servers for row in (server, *_own_rows(server))], COLUMNS)
     open_ones: dict[str, list[str]] = {}
     for server in servers:
@@ -198,7 +198,7 @@ def _own_rows(server: ServerView) -> list[dict[str, object]]:
 
 
 def describe_tools(server: ServerView) -> str:
-    """How many tools it offers, how many wait for a person, how many a person has blocked."""
+    """Return how many tools it offers, how many are held, how many blocked."""
     parts = [str(server.tools)]
     parts += [f"{server.held} held"] if server.held else []
     parts += [f"{server.blocked} blocked"] if server.blocked else []
@@ -206,7 +206,7 @@ def describe_tools(server: ServerView) -> str:
 
 
 def describe_sandbox(sandbox: SandboxView | None) -> str:
-    """The tier, and in a word whether it gives less than wanted."""
+    """Return the tier, and whether it gives less than wanted."""
     if sandbox is None:
         return "-"
     return f"{sandbox.tier}, partial" if sandbox.gaps or is_reachable(sandbox) else sandbox.tier
@@ -237,7 +237,7 @@ COLUMNS: Final = (
 
 
 def is_reachable(sandbox: SandboxView) -> bool:
-    """Whether it can reach what no server should: your network, the machine's metadata service, its loopback."""
+    """Return whether it can reach what no server should: your network, the machine's metadata service, its loopback."""
     return any(REACHES in text for text in (sandbox.network, *sandbox.gaps))
 
 
@@ -248,7 +248,7 @@ def _why_reachable(sandbox: SandboxView) -> str:
 
 
 def print_fault(fault: FaultView, *, of: str | None = None, stderr: bool = False) -> None:
-    """What happened, what to do, and how the process died when one did."""
+    """Print what happened, what to do, and how the process died if one did."""
     owner = f"{of}: " if of is not None and not fault.message.startswith(f"{of} ") else ""
     # On one line: a server words it, and could add a fix of its own below.
     print_line(f"error[{fault.code or fault.kind}]: {owner}{flat(fault.message)}", "red", stderr=stderr)
@@ -262,14 +262,14 @@ def print_fault(fault: FaultView, *, of: str | None = None, stderr: bool = False
 
 
 def describe_dossier(dossier: Dossier) -> list[str]:
-    """How a process ended, what it had used, and the end of its stderr."""
+    """Return how a process ended, its peaks, and the end of its stderr."""
     words = last_words(printable(dossier.stderr_tail))
     lines = (how_it_ended(dossier), *map(printable, dossier.hints), *(f"stderr: {line}" for line in words))
     return [line for line in lines if line]
 
 
 def last_words(text: str) -> list[str]:
-    """The last lines of a process's stderr, the likely cause first, without the noise of package runners."""
+    """Return the last lines of a process's stderr, the likely cause first, without noise of package runners."""
     lines = [line for line in text.splitlines() if line.strip() and not _NOISE.match(line)]
     shown = lines[-TAIL_LINES:]
     cause = next((line for line in reversed(lines) if _CAUSE.match(line)), None)
@@ -327,7 +327,7 @@ def inspect(source: AskedQuietly, server: options.ServerId, json: options.Json =
 
 
 def describe_policy(policy: bytes) -> str | None:
-    """What a policy says, its limits and all that is empty left out; None without one."""
+    """Return a policy in words, without its limits and empty parts; None without one."""
     told = msgspec.json.decode(policy, type=dict[str, object] | None)
     if told is None:
         return None

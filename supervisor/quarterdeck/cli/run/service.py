@@ -64,22 +64,13 @@ _NO_MANAGER: Final = "start the daemon by hand with quarterdeck up, or let the f
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """The daemon's units.
-
-    Attributes:
-        files: paths and texts: of the socket's unit, then of the service's.
-        systemctl: the program.
-    """
+    """The daemon's units: the socket's file, then the service's, by path; and the path of `systemctl`."""
 
     files: Mapping[Path, str]
     systemctl: str
 
     def order(self, *words: str, may_fail: bool = False) -> None:
-        """Give the user's systemd one order.
-
-        Raises:
-            CommandError: it does not obey, and must.
-        """
+        """Give the user's systemd one order; raise CommandError if it fails, and must not."""
         order = (self.systemctl, "--user", *words)
         said = " ".join(order)
         try:
@@ -209,11 +200,7 @@ def run_service() -> None:
 
 
 def find_units() -> Units:
-    """Return the units of this user's daemon.
-
-    Raises:
-        CommandError: no systemd runs services of this user.
-    """
+    """Return the units of this user's daemon; raise CommandError if no systemd runs services of this user."""
     words = (sys.executable, "-I", "-m", "quarterdeck.cli", "service", "run")
     environ = {
         STATE_DIR_VARIABLE: str(state_dir().absolute()),
@@ -239,11 +226,7 @@ def find_units() -> Units:
 
 
 def keep_key(path: Path) -> None:
-    """Make the key that doors must know, unless there is one, which a door may have read already.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Make the key that stdio clients must know, unless one exists, which a client may have read. May raise OSError."""
     from quarterdeck.common.local_socket import make_key, read_key
 
     if not read_key(path):
@@ -258,13 +241,13 @@ def has_manager() -> bool:
 
 
 def _needs_privileges() -> bool:
-    """Whether `bwrap` is installed set-user-ID, and could make no sandbox without new privileges."""
+    """Return whether `bwrap` is set-user-ID, and could make no sandbox without new privileges."""
     program = shutil.which("bwrap")
     return program is not None and bool(os.stat(program).st_mode & stat.S_ISUID)
 
 
 def _take_over() -> None:
-    """Have a daemon that a door started make room: its doors come to us."""
+    """Have a daemon that a client started make way: its clients come to us."""
     try:
         wait_until_gone(ask_daemon(daemon_dir(), Order.REPLACE).pid)
     except NoDaemonError:
@@ -275,9 +258,9 @@ def _take_over() -> None:
 
 
 def _leave() -> None:
-    """Have the service's daemon make room for one that a door starts.
+    """Have the service's daemon make way for one that a client starts.
 
-    It is still reached by the name of a socket that its manager has closed.
+    It is still reached by the name of a socket that systemd has closed.
     """
     directory = service_dir()
     if running_dir() == directory:

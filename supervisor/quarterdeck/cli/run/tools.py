@@ -149,7 +149,7 @@ def _fail(fault: FaultView, *, json: bool) -> NoReturn:
 
 
 def _print_result(body: bytes) -> None:
-    """The content block by block; without any, the structured content."""
+    """Print the content block by block; without any, the structured content."""
     result = msgspec.json.decode(body, type=dict[str, object])
     content = result.get("content")
     for block in content if isinstance(content, list) else []:
@@ -159,7 +159,7 @@ def _print_result(body: bytes) -> None:
 
 
 def describe_block(block: object) -> str:
-    """One content block for people: texts as they are, the rest by what it is."""
+    """Return one content block for people: texts as they are, the rest by kind."""
     match block:
         case {"type": "text", "text": str(text)}:
             return text
@@ -180,7 +180,7 @@ def _pretty(value: object) -> str:
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """How many tools there are of one name, a tool's, a server's or a group's, and what they cost together."""
+    """The number of tools of one name (a tool's, a server's or a group's), and their tokens."""
 
     name: str
     tools: int
@@ -188,13 +188,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class TokenReport(msgspec.Struct, frozen=True):
-    """What all costs.
-
-    Attributes:
-        tokenizer: by which tokens were counted.
-        tools: the dearest first; so are the others.
-        warning: why it is much, and what helps; empty where it is not.
-    """
+    """The cost of all tools, counted by `tokenizer`, the dearest first; `warning` is empty if it is not much."""
 
     tokenizer: str
     total: Cost
@@ -205,7 +199,7 @@ class TokenReport(msgspec.Struct, frozen=True):
 
 
 def token_report(answer: ToolList) -> TokenReport:
-    """What the tools of an answer cost."""
+    """Return the cost of the tools of an answer."""
     costs = {tool.name: tokens_of_tool(_as_shown(tool)) for tool in answer.tools}
     by_server: dict[str, list[str]] = {}
     for tool in answer.tools:
@@ -224,7 +218,7 @@ def token_report(answer: ToolList) -> TokenReport:
 
 
 def _as_shown(tool: ToolView) -> Mapping[str, object]:
-    """The tool object under the name that models are given."""
+    """Return the tool object under the name that models are given."""
     try:
         definition = msgspec.json.decode(tool.definition, type=dict[str, object])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -246,7 +240,7 @@ def _is_much(cost: Cost) -> bool:
 
 
 def _warning(total: Cost, servers: Sequence[Cost], groups: Sequence[Cost]) -> str:
-    """Why it is much, and what helps: the largest group that is not much, and the dearest server, by their names."""
+    """Return why it is much and what helps: the largest fitting group, and the dearest server."""
     if not _is_much(total):
         return ""
     fitting = [group for group in groups if group.tools and not _is_much(group)]

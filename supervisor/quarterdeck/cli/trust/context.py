@@ -46,31 +46,22 @@ WRITE_WAIT_S: Final = 10.0
 
 
 def directory() -> Path:
-    """Where the ledger is."""
+    """Return where the ledger is."""
     return ledger_dir(state_dir())
 
 
 @contextmanager
 def reading() -> Iterator[LedgerReader]:
-    """The ledger, to be read in the block.
-
-    Raises:
-        CommandError: it cannot be; also for a `LedgerError` of the block.
-    """
+    """Yield the ledger for reading; raise its errors, and those of the block, as CommandError."""
     with ledger_errors(), LedgerReader.open(directory()) as reader:
         yield reader
 
 
 @contextmanager
 def leased(command: str = "ledger", wait_s: float = 0.0) -> Iterator[Path]:
-    """The ledger's directory, in which nobody else writes during the block.
+    """Yield the ledger's directory, in which no other process writes during the block; others see `command`.
 
-    Args:
-        command: what others are told that writes it.
-        wait_s: how long to wait for another to let go.
-
-    Raises:
-        CommandError: somebody does, or it cannot be used; also for a `LedgerError` of the block.
+    Raise CommandError if another does not let go within `wait_s`, or if the ledger cannot be used.
     """
     us = Holder(pid=os.getpid(), digest="", command=command, started_at=audit_time())
     with ledger_errors():
@@ -91,9 +82,9 @@ class TrustContext(msgspec.Struct, frozen=True):
     """The ledger and the configuration at one moment.
 
     Attributes:
-        servers: what can be decided, configured servers first.
-        settings: the configuration; None when there is none.
-        files: the files that were named, which each further command must name too.
+        servers: subjects of decisions, configured servers first.
+        settings: the configuration; None if there is none.
+        files: the named files, which each suggested command must name too.
     """
 
     servers: tuple[ServerMatters, ...]
@@ -102,21 +93,21 @@ class TrustContext(msgspec.Struct, frozen=True):
     files: tuple[str, ...] = ()
 
     def command(self, verb: str, server: str = "", *words: str) -> str:
-        """A command of `trust` on the same configuration, as it can be typed."""
+        """Return a command of `trust` on the same configuration, as it can be typed."""
         return trust_command(verb, server, *words, options=command_options(self.files))
 
     @property
     def book(self) -> Book:
-        """What is recorded."""
+        """The recorded state."""
         return self._store.book if self._store is not None else Book()
 
     def read(self, hash_: str) -> bytes | None:
-        """A recorded document; None too for one that somebody has edited."""
+        """Return a recorded document; None if it is missing or was edited."""
         body = self._store.document(hash_) if self._store is not None else None
         return body if body is not None and hash_of(body) == hash_ else None
 
     def is_suspicious(self, server: ServerMatters, matter: Matter) -> bool:
-        """Whether the scan finds something in what is offered, by today's rules and beside today's neighbours."""
+        """Return whether the scan finds something in the offer, by today's rules and today's neighbours."""
         siblings = names_around(names_by_server(self.book), server.scope, server.server)
         document = value_of(matter.body or self.read(matter.seen) or b"null")
         return bool(matter.findings or scan_definition(matter.key.subject, matter.key.name, document, siblings))
@@ -133,16 +124,12 @@ class TrustContext(msgspec.Struct, frozen=True):
         return tuple(each for each in server.waiting if each.differs_in_order(self.read, home))
 
     def sightings(self) -> Iterator[Stored]:
-        """Every record of something that was offered, the oldest first."""
+        """Yield every record of an offer, the oldest first."""
         seen = Selection(kinds=("seen",))
         return self._store.events(seen) if self._store is not None else iter(())
 
     def server(self, name: str) -> ServerMatters:
-        """The one server of this id.
-
-        Raises:
-            CommandError: there is none, or several configuration files have one.
-        """
+        """Return the one server of this id; raise CommandError if there is none, or several files have one."""
         found = [each for each in self.servers if each.server == name]
         configured = [each for each in found if each.is_configured]
         if len(configured or found) == 1:
@@ -162,7 +149,7 @@ class TrustContext(msgspec.Struct, frozen=True):
         )
 
     def trust_of(self, server: ServerMatters) -> TrustMode | None:
-        """How far the configuration trusts a server; None when it does not name it."""
+        """Return how far the configuration trusts a server; None if it does not name it."""
         if self.settings is None or not server.is_configured:
             return None
         return next((config.trust for config in self.settings.servers if config.id == server.server), None)
@@ -170,10 +157,9 @@ class TrustContext(msgspec.Struct, frozen=True):
 
 @contextmanager
 def open_context(source: Source) -> Iterator[TrustContext]:
-    """The context of this configuration; without one, of all that the ledger knows.
+    """Yield the context of this configuration; without one, of all that the ledger knows.
 
-    Raises:
-        CommandError: the configuration or the ledger cannot be used.
+    Raise CommandError if the configuration or the ledger cannot be used.
     """
     settings = load(source, may_be_empty=True)
     store: LedgerReader | None = None
@@ -198,16 +184,15 @@ def open_context(source: Source) -> Iterator[TrustContext]:
 
 
 def _said_of_native(book: Book, row: NativeRow) -> tuple[NativeRow, ...]:
-    """The row of native tools, if files configure them, or once did."""
+    """Return the row of native tools, if files configure them, or once did."""
     is_known = bool(book.entry(row.scope, row.id).items)
     return (row,) if is_known or row.settings != NO_SETTINGS else ()
 
 
 def refuse_unapproved(source: Source, row: ServerRow) -> None:
-    """Refuse while anything in how a server is started waits for approval: a change of its row approves all of it.
+    """Raise CommandError if the server is blocked, or if how it starts waits for approval.
 
-    Raises:
-        CommandError: it does, or the server is blocked.
+    A change of its row approves all of the row.
     """
     with open_context(source) as context:
         [launch] = [each for each in context.server(row.id).matters if each.key == row.launch.key]
@@ -222,11 +207,7 @@ def refuse_unapproved(source: Source, row: ServerRow) -> None:
 
 
 def send(decisions: Sequence[Decision]) -> None:
-    """Record these decisions, all or none.
-
-    Raises:
-        CommandError: they are not.
-    """
+    """Record these decisions, all or none; raise CommandError if that fails."""
     holder = read_holder(directory())
     if holder is not None and holder.command in STAYING:
         try:

@@ -41,12 +41,9 @@ EXAMPLES: Final = "write 2026-01-31, 2026-01-31T15:00Z, '2h ago', '3 days ago' o
 
 
 def parse_time(text: str, now: datetime) -> str:
-    """The time that `text` names, as the ledger writes it.
+    """Return the time that `text` names, as the ledger writes it; raise CommandError if it names none.
 
-    Without a zone it is UTC, as every time that we print is; a day is its first moment.
-
-    Raises:
-        CommandError: it names none.
+    Without a zone it is UTC, like every time that we print; a day is its first moment.
     """
     word = text.strip().lower()
     try:
@@ -66,11 +63,7 @@ def parse_time(text: str, now: datetime) -> str:
 
 
 def parse_moment(text: str, now: datetime) -> int | str:
-    """The number of an event, or a time; see `parse_time`.
-
-    Raises:
-        CommandError: it names neither.
-    """
+    """Return the number of an event, or a time as `parse_time` does; raise CommandError if it is neither."""
     word = text.strip()
     if word.isascii() and word.isdigit() and len(word) <= MAX_SEQ_DIGITS:
         return int(word)
@@ -103,7 +96,7 @@ Since = Callable[[ServerMatters, Matter], str]
 
 
 def print_lines(lines: Sequence[HistoryLine]) -> None:
-    """What happened, with the numbers of the events that each line tells."""
+    """Print what happened, with the numbers of the events of each line."""
     labels = labels_of(each.place for each in lines)
     columns = (
         Column("SEQ", lambda line: line.first if line.first == line.last else f"{line.first}-{line.last}"),
@@ -116,12 +109,12 @@ def print_lines(lines: Sequence[HistoryLine]) -> None:
 
 
 def view_event(stored: Stored) -> dict[str, object]:
-    """An event for programs."""
+    """Return an event for programs."""
     return {"seq": stored.seq, "at": stored.at, "event": msgspec.Raw(encode_json(stored.event))}
 
 
 def print_deck(servers: Sequence[ServerMatters], since: Since, *, everything: bool) -> None:
-    """Every server's launch, instructions and tools, and how each stands."""
+    """Print every server's launch, instructions and tools, and the state of each."""
     labels = labels_of(ServerKey(each.scope, each.server) for each in servers)
     rows = [
         {
@@ -159,7 +152,7 @@ STEP_COLUMNS: Final = (
 
 
 def print_steps(steps: Iterable[BookChange]) -> None:
-    """What happened to one server between two moments; what came of one form of a thing stands on one line."""
+    """Print what happened to one server between two moments, a line for each form."""
     forms: dict[tuple[str, str, str], list[BookChange]] = {}
     for step in steps:
         forms.setdefault((describe_key(step.key), step.before, step.after), []).append(step)
@@ -181,7 +174,7 @@ def print_steps(steps: Iterable[BookChange]) -> None:
 
 
 def view_step(step: BookChange) -> dict[str, object]:
-    """A difference for programs."""
+    """Return a difference for programs."""
     return {
         "subject": step.key.subject.value,
         "name": step.key.name,
@@ -194,7 +187,7 @@ def view_step(step: BookChange) -> dict[str, object]:
 
 
 def show_calls(calls: Sequence[CallRow]) -> None:
-    """A line a call."""
+    """Print a line per call."""
     labels = labels_of(ServerKey(each.scope, each.server) for each in calls)
     columns = (
         Column("AT", "at", "dim"),

@@ -64,11 +64,7 @@ def lock(
 
 
 def locked(file: Path, ignore: Path | None = None) -> DeckLock:
-    """The lock that a command is to follow.
-
-    Raises:
-        CommandError: it cannot be used.
-    """
+    """Return the lock to follow, or raise CommandError if it cannot be used."""
     with _file_errors():
         return load_lock(file, ignore)
 
@@ -170,7 +166,7 @@ def _check(source: Source, file: Path, ignore: Path | None, *, json: bool) -> No
 
 
 def _left_out(ignores: Ignores) -> str:
-    """How much a lock does not look at: somebody else may have written that."""
+    """Return how much a lock leaves out: another user may have written that."""
     if not ignores.lines:
         return ""
     verb = "leaves" if len(ignores.lines) == 1 else "leave"

@@ -238,7 +238,7 @@ def scan(source: Named, json: options.Json = False) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What `approve` is to approve of the server; `alone` are words for what it has one of."""
+    """What `approve` is to approve; `alone` are the kinds that a server has one of."""
 
     names: tuple[str, ...]
     kind: str
@@ -252,7 +252,7 @@ class _Wanted:
 def _chosen(
     context: TrustContext, server: str | None, wanted: _Wanted
 ) -> tuple[list[tuple[ServerMatters, tuple[Matter, ...]]], list[str]]:
-    """What is to be approved of which server, and what to say of what `--all` leaves out because of a finding."""
+    """Return the matters to approve by server, and warnings of findings that `--all` leaves out."""
     is_part = bool(wanted.names or wanted.alone)
     if wanted.unordered:
         return _unordered(context, server, wanted), []
@@ -311,7 +311,7 @@ MAX_NAMED: Final = 8
 
 
 def _named(server: ServerMatters, name: str, kind: str, *, is_offered: bool = False) -> tuple[Matter, ...]:
-    """What of this name the server has listed, of every kind unless one is given."""
+    """Return what the server has listed under this name, of every kind unless one is given."""
     known = [each for each in server.matters if each.key.name and kind in ("", each.key.subject.value)]
     known = [each for each in known if each.seen or not is_offered]
     found = tuple(each for each in known if each.key.name == name)
@@ -365,7 +365,7 @@ def _approval(context: TrustContext, server: ServerMatters, matter: Matter, *, u
 
 
 def _next_step(context: TrustContext, server: ServerMatters, matters: Iterable[Matter]) -> list[str]:
-    """What else holds the tools of a server, or becomes of them when it may be started now and was not asked yet."""
+    """Return what else holds a server's tools, or what happens to those that it has not listed yet."""
     subjects = {matter.key.subject for matter in matters}
     held = {matter.key.subject for matter in server.waiting} - subjects
     if Subject.INSTRUCTIONS in held and subjects & LISTED:
@@ -390,7 +390,7 @@ def _in_words(server: str, key: ItemKey) -> str:
 def _print_all(
     context: TrustContext, chosen: Sequence[tuple[ServerMatters, tuple[Matter, ...]]], *, whole: bool
 ) -> bool:
-    """Print what would change by approving these; whether nothing of it was cut."""
+    """Print what would change by approving these. Return whether nothing was cut."""
     is_whole = True
     for server, matters in chosen:
         is_whole &= print_difference(server, context.read, matters, whole=whole)
@@ -403,7 +403,7 @@ def _still_blocked(
     wanted: _Wanted,
     chosen: Sequence[tuple[ServerMatters, tuple[Matter, ...]]],
 ) -> list[str]:
-    """What `--all` does not approve since somebody blocked it, and how that is taken back."""
+    """Return what `--all` does not approve as it is blocked, and how to unblock it."""
     if server is None or not wanted.everything:
         return []
     found = context.server(server)

@@ -21,7 +21,7 @@ SEVERITY_STYLES: Final[Mapping[str, str]] = {"breaking": "bold red", "additive":
 
 
 def print_changes(diff: ServerDiff) -> None:
-    """A sentence a change, its severity before it, both texts below it."""
+    """Print a sentence per change after its severity, and both texts below it."""
     for change in diff.changes:
         print_line(f"  {change.severity.value:8s}  {change.sentence}", SEVERITY_STYLES[change.severity])
         for sign, value, style in (("-", change.before, "red"), ("+", change.after, "green")):
@@ -32,7 +32,7 @@ def print_changes(diff: ServerDiff) -> None:
 
 
 def _lines(change: Change, value: str) -> list[str]:
-    """A text line by line; how a server is started key by key, what it runs first, all but ASCII escaped."""
+    """Return a text line by line; how a server starts key by key, the command first, all but ASCII escaped."""
     if change.kind == "launch":
         try:
             launch = json.loads(value)
@@ -46,7 +46,7 @@ def _lines(change: Change, value: str) -> list[str]:
 
 
 def view_change(change: Change) -> dict[str, object]:
-    """A change for programs."""
+    """Return a change for programs."""
     return {
         "subject": str(change.kind),
         "name": change.name,
@@ -83,13 +83,9 @@ def print_servers(
     trust: Callable[[ServerMatters], TrustMode | None],
     diff: str = "quarterdeck trust diff",
 ) -> None:
-    """The table, then a line that counts.
+    """Print the table of what can be decided (of `everything`, approved too), then a line that counts.
 
-    Args:
-        servers: what can be decided.
-        everything: what is approved, too.
-        trust: how far the configuration trusts a server.
-        diff: the command that shows what is held.
+    `trust` returns how far the configuration trusts a server, `diff` is the command that shows what is held.
     """
     labels = labels_of(ServerKey(each.scope, each.server) for each in servers)
     rows: list[dict[str, object]] = []
@@ -143,12 +139,12 @@ def _row(label: str, matter: Matter) -> dict[str, object]:
 
 
 def view_server(server: ServerMatters) -> dict[str, object]:
-    """A server for programs."""
+    """Return a server for programs."""
     return _view_items(server, map(view_matter, server.matters))
 
 
 def view_standing(server: ServerMatters, since: Callable[[ServerMatters, Matter], str]) -> dict[str, object]:
-    """How a server stood at a moment, for programs; `since` says from when each thing stood so."""
+    """Return a server's state at a moment for programs; `since` says since when each item stands so."""
     return _view_items(server, ({**_view_state(each), "since": since(server, each)} for each in server.matters))
 
 
@@ -157,11 +153,7 @@ def _view_items(server: ServerMatters, items: Iterable[dict[str, object]]) -> di
 
 
 def print_difference(server: ServerMatters, read: Read, matters: Iterable[Matter], *, whole: bool = False) -> bool:
-    """What would change by approving these matters of a server; each is named, changed or not.
-
-    Returns:
-        whether nothing of it was cut.
-    """
+    """Print what would change by approving these matters of a server. Return whether nothing was cut."""
     chosen = _in_order(matters)
     print_line(f"{flat(server.server)} ({_origin(server)})", "bold")
     _print_renames(server, read, {matter.key for matter in chosen})
@@ -182,7 +174,7 @@ def print_difference(server: ServerMatters, read: Read, matters: Iterable[Matter
 
 
 def view_difference(server: ServerMatters, read: Read, matters: Iterable[Matter]) -> dict[str, object]:
-    """A difference for programs."""
+    """Return a difference for programs."""
     chosen = _in_order(matters)
     found = [difference([matter], read, whole=True) for matter in chosen]
     return {
@@ -197,7 +189,7 @@ def view_difference(server: ServerMatters, read: Read, matters: Iterable[Matter]
 
 
 def view_matter(matter: Matter) -> dict[str, object]:
-    """One thing of a server for programs."""
+    """Return one matter for programs."""
     findings = [{"rule": rule, "place": place} for rule, place in matter.findings]
     return {**_view_state(matter), "at": matter.at, "findings": findings}
 
@@ -215,7 +207,7 @@ def _view_state(matter: Matter) -> dict[str, object]:
 
 
 def approved_instructions(server: ServerMatters, read: Read) -> tuple[str, Matter | None]:
-    """A server's instructions as they were approved last, empty for none, and what is decided about them."""
+    """Return a server's last approved instructions, empty for none, and the matter of them."""
     matter = next((each for each in server.matters if each.key.subject.value == "instructions"), None)
     body = read(matter.approved) if matter is not None and matter.approved else None
     value = value_of(body) if body is not None else ""
@@ -234,7 +226,7 @@ def _print_renames(server: ServerMatters, read: Read, chosen: set[ItemKey]) -> N
 
 
 def _in_order(matters: Iterable[Matter]) -> list[Matter]:
-    """How it is started, then what it says of itself, then what it lists, by name."""
+    """Sort matters: how it is started, what it says of itself, what it lists by name."""
     return sorted(matters, key=lambda matter: (ORDER[matter.key.subject], matter.key.name))
 
 
@@ -249,7 +241,7 @@ def _is_notable(matter: Matter) -> bool:
 
 
 def _urgency(matter: Matter) -> int:
-    """What a screen has room for first: what is not listed, then what was found, then what changed, then the rest."""
+    """Return the rank on a screen: unlisted matters, then findings, then changes, then the rest."""
     if not matter.key.name:
         return 0
     if matter.findings:

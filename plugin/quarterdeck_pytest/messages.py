@@ -1,12 +1,12 @@
-"""What a test process and the run's supervisor say to each other over the run's socket.  Pure.
+"""Messages between a test process and the run's supervisor, over the run's socket.  Pure.
 
 A message is four bytes of length and one msgpack object, tagged with its type.  Each request but `Hello`, `Cancel` and
-`Answered` has an id and is answered once, with `Reply`, `Failed` or `Wrong`; what a reply's body is, the request says.
-Before that comes `Meanwhile`, and `Heard` at any time.
+`Answered` has an id and is answered once, with `Reply`, `Failed` or `Wrong`; each request documents the body of its
+reply.  `Meanwhile` messages come before the answer, `Heard` at any time.
 """
 
 import hashlib
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -16,25 +16,25 @@ from quarterdeck_protocol.link.frames import MAX_RESULT_BYTES
 from quarterdeck_protocol.questions import QuestionEnd
 
 MAX_MESSAGE_BYTES: Final = MAX_RESULT_BYTES + 1024 * 1024
-"""A result of the largest size, and what is said beside it."""
+"""A result of the largest size, and the fields around it."""
 
 LENGTH_BYTES: Final = 4
 
 
 class Wish(Struct, frozen=True):
-    """Which servers an instance runs, and how they differ from what is written.
+    """The servers that an instance runs, and how they differ from their configuration.
 
     Attributes:
         file: a configuration file; empty for a command.
-        server: the id of a row; empty for all of the file.
-        words: a command line, in place of a file.
-        name: the id of the command's server; empty for one that is made of the words.
+        server: the id of one row; empty for all of the file.
+        words: a command line, instead of a file.
+        name: the id of the command's server; empty to derive it from the words.
         cwd: where the command runs, and what it may read.
-        env: variables beside those of the row, by name.
-        policy: keys of the row's `sandbox` in place of what is there, as a JSON object; empty for none.
-        network: what is reached where neither `policy` says it, nor the servers are trusted.
+        env: variables besides those of the row, by name.
+        policy: keys that replace the row's `sandbox` keys, as a JSON object; empty for none.
+        network: network mode, unless `policy` sets one or the preset is `trusted`.
         era: the revision of MCP; empty for 2025-11-25 if the server speaks it.
-        timeout_s: of a start, and of each call; None for what the rows say.
+        timeout_s: of a start, and of each call; None for the rows' own.
     """
 
     file: str = ""
@@ -50,7 +50,7 @@ class Wish(Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """Equal where the same would be run; the key of what a whole run shares."""
+        """Key of the servers that a whole run shares: equal for equal wishes."""
         return hashlib.sha256(msgspec.msgpack.encode(self)).hexdigest()[:24]
 
 
@@ -58,7 +58,7 @@ class ServerView(Struct, frozen=True):
     """A server at one moment; see `EndpointStatus`.
 
     Attributes:
-        policy: the sandbox that is wanted, as JSON; empty for a server without a process.
+        policy: the requested sandbox, as JSON; empty for a server without a process.
         tier: how it is confined, with `network` and `gaps` its receipt; empty while it is not.
     """
 
@@ -78,7 +78,7 @@ class ServerView(Struct, frozen=True):
 
 
 class Greeting(Struct, frozen=True):
-    """What a server said of itself when it was greeted; `info` and `capabilities` are JSON objects, as it sent them."""
+    """A server's part of the handshake; `info` and `capabilities` are JSON objects, as it sent them."""
 
     era: str
     info: bytes
@@ -87,11 +87,11 @@ class Greeting(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """What a failure's report says of a server: texts without secrets.
+    """Facts about a server for a failure's report, without secrets.
 
     Attributes:
-        texts: those that were asked about, in their order.
-        stderr: what the server wrote last.
+        texts: the request's texts, in their order.
+        stderr: the end of its standard error.
         last_fault: how it last died, though it may serve again.
     """
 
@@ -105,7 +105,7 @@ class Explanation(Struct, frozen=True):
 
 
 class Hello(Struct, frozen=True, tag=True):
-    """The first message: whoever knows the run's token may speak."""
+    """The first message: it proves knowledge of the run's token."""
 
     token: str
     worker: str
@@ -119,7 +119,7 @@ class OfInstance(Struct, frozen=True, tag=True):
 
 
 class OfServer(OfInstance, frozen=True, tag=True):
-    """One about a server of the instance."""
+    """A request about one server of the instance."""
 
     server: str
 
@@ -127,7 +127,7 @@ class OfServer(OfInstance, frozen=True, tag=True):
 class Open(OfInstance, frozen=True, tag=True):
     """Start an instance, or join it, and wait until its servers are ready or have failed; answered with `ServerView`s.
 
-    `test` is who asks, `shared` whether it outlives this connection.
+    `test` is the first test that uses it; a `shared` one outlives this connection.
     """
 
     wish: Wish
@@ -136,16 +136,16 @@ class Open(OfInstance, frozen=True, tag=True):
 
 
 class Close(OfInstance, frozen=True, tag=True):
-    """Stop an instance; answered with a list of what it left, one line each."""
+    """Stop an instance; answered with a list of its leftovers, one line each."""
 
 
 class Takes(Struct, frozen=True):
-    """What the test takes of a server before a request's end.
+    """Messages of the server that a test accepts before a request ends.
 
     Attributes:
-        capabilities: what it can be asked, as the JSON object of client capabilities; empty for nothing.
+        capabilities: questions that it answers, as the JSON object of client capabilities; empty for none.
         progress: whether it wants notes of progress.
-        log_level: from which on it wants the log lines of a server of 2026-07-28; empty for none.
+        log_level: the lowest level of log lines that it wants of a server of 2026-07-28; empty for none.
     """
 
     capabilities: bytes = b""
@@ -153,50 +153,48 @@ class Takes(Struct, frozen=True):
     log_level: str = ""
 
 
-class Call(OfServer, frozen=True, tag=True):
-    """Call a tool; answered with the result's JSON.  `arguments` is a JSON object."""
+class Ask(OfServer, frozen=True, tag=True):
+    """Call a tool, or make another request of a server; answered with the result's JSON.
+
+    Attributes:
+        tool: its name; empty for another request.
+        method: of the other request; empty for a tool.
+        body: the tool's arguments, or the request's params, as a JSON object.
+    """
 
     tool: str
-    arguments: bytes
-    timeout_s: float | None
-    takes: Takes = Takes()
-
-
-class Ask(OfServer, frozen=True, tag=True):
-    """Make any other request that is no connection's own; answered with the result's JSON."""
-
     method: str
-    params: bytes
+    body: bytes
     timeout_s: float | None
     takes: Takes = Takes()
 
 
 class List(OfServer, frozen=True, tag=True):
-    """A list of the server's, by a `Listing`; answered with a list of its items' JSON."""
+    """List a server's items by a `Listing`; answered with a list of the items' JSON."""
 
     listing: str
 
 
 class Look(OfInstance, frozen=True, tag=True):
-    """How the servers of an instance are; answered with a list of `ServerView`."""
+    """View the servers of an instance; answered with a list of `ServerView`."""
 
 
 class Greet(OfServer, frozen=True, tag=True):
-    """What a server said of itself; answered with a `Greeting`."""
+    """Return a server's part of the handshake; answered with a `Greeting`."""
 
 
 class Notify(OfServer, frozen=True, tag=True):
-    """Tell a server something, where its era has it told; answered with nothing.  `params` is a JSON object."""
+    """Notify a server, if its era has clients notify it; answered with nothing.  `params` is a JSON object."""
 
     method: str
     params: bytes
 
 
 class Want(OfServer, frozen=True, tag=True):
-    """What this connection wants to be told of a server unasked, from now on; answered with nothing.
+    """Change the notifications of a server that this connection receives; answered with nothing.
 
     Attributes:
-        what: `subscribe` or `unsubscribe` a resource, `log_level` of a server of an older era; empty for nothing more.
+        what: `subscribe` or `unsubscribe` for a resource, `log_level` for a legacy server; empty to end all of it.
         value: the URI, or the level.
     """
 
@@ -205,13 +203,13 @@ class Want(OfServer, frozen=True, tag=True):
 
 
 class Explain(OfServer, frozen=True, tag=True):
-    """What a failure's report says of a server; answered with an `Explanation`."""
+    """Explain a server's state for a failure's report; answered with an `Explanation`."""
 
     texts: tuple[str, ...]
 
 
 class Injure(OfServer, frozen=True, tag=True):
-    """Do something bad to a server, by a name of `injuries`; answered with nothing when it is done."""
+    """Inject a fault, by a name of `injuries`; answered with nothing when it is done."""
 
     how: str
     amount: float
@@ -222,26 +220,29 @@ class Recover(OfServer, frozen=True, tag=True):
 
 
 class Compare(OfInstance, frozen=True, tag=True):
-    """Compare what an instance's servers offer with a lock; answered with a list of differences: server, and text."""
+    """Compare the servers' tools with a lock; answered with a list of differences: server, and text."""
 
     lock: str
 
 
 class Cancel(Struct, frozen=True, tag=True):
-    """Give a request up; nothing is answered to it any more."""
+    """Give up a request, which is not answered any longer."""
 
     id: int
 
 
 class Answered(Struct, frozen=True, tag=True):
-    """How the question of an `Asked` ended; harmless when nobody waits for it any more."""
+    """The end of an `Asked` question; ignored if the question is no longer open."""
 
     id: int
     question: int
     end: QuestionEnd
 
 
-Numbered = Open | Close | Call | Ask | List | Look | Greet | Notify | Want | Explain | Injure | Recover | Compare
+OfEndpoint = List | Greet | Notify | Want
+"""Requests that a server's endpoint answers alone, wherever it is driven."""
+
+Numbered = Open | Close | Ask | OfEndpoint | Look | Explain | Injure | Recover | Compare
 Request = Hello | Numbered | Cancel | Answered
 
 
@@ -249,7 +250,7 @@ Request = Hello | Numbered | Cancel | Answered
 
 
 class Reply(Struct, frozen=True, tag=True):
-    """A good end; `era` is that of a call's result."""
+    """A request's result; `era` and `is_error` belong to that of an `Ask`."""
 
     id: int
     body: bytes = b""
@@ -258,7 +259,7 @@ class Reply(Struct, frozen=True, tag=True):
 
 
 class Failed(Struct, frozen=True, tag=True):
-    """A fault of the server's, or of ours with it."""
+    """A request's `ProtocolFault`."""
 
     id: int
     fault: FaultRecord
@@ -267,14 +268,14 @@ class Failed(Struct, frozen=True, tag=True):
 
 
 class Wrong(Struct, frozen=True, tag=True):
-    """The test asked for what there is not: one sentence."""
+    """A mistake of the test's, in one sentence."""
 
     id: int
     why: str
 
 
 class Progressed(Struct, frozen=True, tag=True):
-    """How far a request is."""
+    """A request's progress."""
 
     id: int
     progress: float
@@ -283,7 +284,7 @@ class Progressed(Struct, frozen=True, tag=True):
 
 
 class Asked(Struct, frozen=True, tag=True):
-    """What a server asks during the request of this id; `question` is its number, `params` a JSON object."""
+    """A server's question during the request of this id; `question` is its number, `params` a JSON object."""
 
     id: int
     question: int
@@ -292,10 +293,10 @@ class Asked(Struct, frozen=True, tag=True):
 
 
 class Heard(Struct, frozen=True, tag=True):
-    """What a server of an instance told unasked: a notification, `params` a JSON object or empty.
+    """A notification from a server of an instance; `params` is a JSON object or empty.
 
     Attributes:
-        lost: how many were left out before this one, as they came faster than they were taken.
+        lost: how many were dropped before this one because they came faster than they were read.
     """
 
     key: str
@@ -309,23 +310,21 @@ Answer = Reply | Failed | Wrong
 Meanwhile = Progressed | Asked
 Said = Answer | Meanwhile | Heard
 
+T = TypeVar("T")
+
 
 class BadMessageError(Exception):
     """The other end does not speak this protocol."""
 
 
 def encode(message: Request | Said) -> bytes:
-    """A message as it is sent."""
+    """Encode a message with its length."""
     body = msgspec.msgpack.encode(message)
     return len(body).to_bytes(LENGTH_BYTES) + body
 
 
 def length_of(head: bytes) -> int:
-    """How long the body behind these `LENGTH_BYTES` is.
-
-    Raises:
-        BadMessageError: longer than any message is.
-    """
+    """Return the length of the body after these `LENGTH_BYTES`. Raise `BadMessageError` if it is too long."""
     length = int.from_bytes(head)
     if length > MAX_MESSAGE_BYTES:
         raise BadMessageError(f"a message of {length:,} bytes: at most {MAX_MESSAGE_BYTES:,} are taken")
@@ -333,43 +332,39 @@ def length_of(head: bytes) -> int:
 
 
 def decode_request(body: bytes) -> Request:
-    """A request.
-
-    Raises:
-        BadMessageError: it is none.
-    """
-    try:
-        request: Request = _requests.decode(body)
-    except msgspec.MsgspecError as error:
-        raise BadMessageError(f"no request: {error}") from None
-    return request
+    """Decode a test process's message. Raise `BadMessageError` if it is none."""
+    return _decoded(_requests, body, "request")
 
 
 def decode_said(body: bytes) -> Said:
-    """What the supervisor said.
+    """Decode the supervisor's message. Raise `BadMessageError` if it is none."""
+    return _decoded(_said, body, "answer")
 
-    Raises:
-        BadMessageError: it is none.
-    """
+
+def _decoded(decoder: msgspec.msgpack.Decoder[T], body: bytes, kind: str) -> T:
     try:
-        said: Said = _said.decode(body)
+        return decoder.decode(body)
     except msgspec.MsgspecError as error:
-        raise BadMessageError(f"no answer: {error}") from None
-    return said
+        raise BadMessageError(f"no {kind}: {error}") from None
+
+
+def reply_of(request: Numbered, value: object) -> Reply:
+    """Answer a request with a value as the body."""
+    return Reply(request.id, msgspec.msgpack.encode(value))
 
 
 def record_of(fault: ProtocolFault) -> FaultRecord:
-    """A fault as it crosses."""
+    """Turn a fault into its form on the wire."""
     cause = fault.cause if isinstance(fault.cause, RemoteCause) or fault.cause is None else RemoteCause.of(fault.cause)
     return FaultRecord(fault.kind, fault.message, fault.code, fault.delivery, cause, fault.dossier, fault.reply)
 
 
 def fault_of(failed: Failed) -> ProtocolFault:
-    """The fault that crossed, to be raised."""
+    """Return the fault of an answer, to be raised."""
     fault = ProtocolFault.from_record(failed.fault, failed.remedy or None)
     fault.server = failed.server or None
     return fault
 
 
-_requests: Final = msgspec.msgpack.Decoder(Request)
-_said: Final = msgspec.msgpack.Decoder(Said)
+_requests: Final[msgspec.msgpack.Decoder[Request]] = msgspec.msgpack.Decoder(Request)
+_said: Final[msgspec.msgpack.Decoder[Said]] = msgspec.msgpack.Decoder(Said)

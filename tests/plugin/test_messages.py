@@ -10,8 +10,8 @@ from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, ProtocolFa
 from quarterdeck_pytest.messages import (
     LENGTH_BYTES,
     MAX_MESSAGE_BYTES,
+    Ask,
     BadMessageError,
-    Call,
     Failed,
     Open,
     Reply,
@@ -26,9 +26,9 @@ from quarterdeck_pytest.messages import (
 
 
 @pytest.mark.parametrize(
-    "message", [Open(1, "k", Wish(words=("a", "b")), "t", shared=True), Call(2, "k", "s", "t", b"{}", 1.5)]
+    "message", [Open(1, "k", Wish(words=("a", "b")), "t", shared=True), Ask(2, "k", "s", "t", "", b"{}", 1.5)]
 )
-def test_a_request_arrives_as_it_was_sent(message: Open | Call) -> None:
+def test_a_request_arrives_as_it_was_sent(message: Open | Ask) -> None:
     """A test would start another server than it asked for."""
     sent = encode(message)
     assert length_of(sent[:LENGTH_BYTES]) == len(sent) - LENGTH_BYTES

@@ -1,6 +1,7 @@
-"""How a server is reached; those that are objects within this process: `objects`."""
+"""One server as a test process reaches it: through the run's supervisor, or as an object in the process (`objects`)."""
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -15,7 +16,6 @@ from quarterdeck_pytest.messages import (
     Answered,
     Ask,
     Asked,
-    Call,
     Compare,
     Explain,
     Explanation,
@@ -24,6 +24,7 @@ from quarterdeck_pytest.messages import (
     Injure,
     List,
     Look,
+    Meanwhile,
     Notify,
     Numbered,
     Recover,
@@ -33,156 +34,103 @@ from quarterdeck_pytest.messages import (
     Want,
 )
 
-from .connection import Connection
 from .notifications import Told
 from .pending import Inbox, Pending
 
 T = TypeVar("T")
 
 
-class Backend(Protocol):
-    """One server."""
+class Link(Protocol):
+    """Carries requests to servers; its methods may be called in any thread."""
 
-    @property
-    def id(self) -> str:
-        """What it is called."""
+    def next_id(self) -> int:
+        """Return a new id for a request."""
 
-    @property
-    def key(self) -> object:
-        """Equal where the very same server is reached."""
+    def send(self, request: Numbered, meanwhile: Callable[[Meanwhile], None] | None = None) -> "Future[Reply]":
+        """Send a request; cancelling the future gives it up.
+
+        The future ends with a reply, a `ProtocolFault` or a `McpTestError`.  `meanwhile` takes what comes before, in a
+        thread of the link's.
+        """
+
+    def answer(self, answered: Answered) -> None:
+        """End a server's question; ignored if the question is no longer open."""
+
+    def told(self, key: str, server: str) -> Told:
+        """Return the notifications of this server of an instance."""
+
+
+class Backend:
+    """One server of an instance, reached over a link; `root` is the project's root directory."""
+
+    def __init__(self, link: Link, key: str, server: str, root: Path) -> None:
+        self._link = link
+        self._root = root
+        self.id: Final = server
+        self.key: Final = key
 
     @property
     def told(self) -> Told:
-        """What it tells unasked."""
-
-    def call(
-        self, tool: str, arguments: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox
-    ) -> Pending[RemoteCallResult]:
-        """Call a tool; the arguments are one JSON object."""
+        """The server's notifications."""
+        return self._link.told(self.key, self.id)
 
     def ask(
-        self, method: str, params: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox
+        self, tool: str, method: str, body: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox
     ) -> Pending[RemoteCallResult]:
-        """Make another request."""
+        """Call a tool, or make another request; see `Ask`."""
+        request = Ask(self._link.next_id(), self.key, self.id, tool, method, body, timeout_s, takes)
+        return Pending(self._link.send(request, inbox.put), _result_of, inbox)
 
     def answer(self, asked: Asked, end: QuestionEnd) -> None:
         """End a question of the server's."""
+        self._link.answer(Answered(asked.id, asked.question, end))
 
     def greeting(self) -> Pending[Greeting]:
-        """What it said of itself."""
+        """Return the server's part of the handshake."""
+        return self._send(partial(value_of, Greeting), Greet, self.id)
 
     def tell(self, method: str, params: bytes) -> Pending[None]:
-        """Notify it, where its era has it notified."""
+        """Notify the server, if its era has clients notify it."""
+        return self._send(_nothing, Notify, self.id, method, params)
 
     def want(self, what: str, value: str) -> Pending[None]:
-        """Hear of more, or less; see `Want`."""
+        """Change the notifications that come; see `Want`."""
+        return self._send(_nothing, Want, self.id, what, value)
 
     def items(self, listing: Listing) -> Pending[list[bytes]]:
-        """The definitions of a list, as JSON."""
+        """Return the definitions of a list, as JSON."""
+        return self._send(partial(value_of, list[bytes]), List, self.id, listing.value)
 
     def view(self) -> Pending[ServerView]:
-        """How it is."""
-
-    def explain(self, texts: Iterable[str]) -> Pending[Explanation]:
-        """What a report says of it, and these texts without secrets."""
-
-    def injure(self, how: str, amount: float = 0.0) -> Pending[None]:
-        """Do something bad to it; see `supervisor.injuries`."""
-
-    def recovered(self) -> Pending[None]:
-        """It is ready again."""
-
-    def compare(self, lock: str) -> Pending[list[tuple[str, str]]]:
-        """How its instance differs from a lock: the server, and a text."""
-
-
-class RemoteBackend:
-    """A server that the supervisor runs, for a project whose root directory this is."""
-
-    def __init__(self, connection: Connection, key: str, server: str, root: Path) -> None:
-        self._connection = connection
-        self._key = key
-        self._root = root
-        self.id: Final = server
-
-    @property
-    def key(self) -> object:
-        """See `Backend`."""
-        return self._key, self.id
-
-    @property
-    def told(self) -> Told:
-        """See `Backend`."""
-        return self._connection.told(self._key, self.id)
-
-    def call(
-        self, tool: str, arguments: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox
-    ) -> Pending[RemoteCallResult]:
-        """See `Backend`."""
-        call = Call(self._connection.next_id(), self._key, self.id, tool, arguments, timeout_s, takes)
-        return self._begin(call, inbox)
-
-    def ask(
-        self, method: str, params: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox
-    ) -> Pending[RemoteCallResult]:
-        """See `Backend`."""
-        ask = Ask(self._connection.next_id(), self._key, self.id, method, params, timeout_s, takes)
-        return self._begin(ask, inbox)
-
-    def answer(self, asked: Asked, end: QuestionEnd) -> None:
-        """See `Backend`."""
-        self._connection.answer(Answered(asked.id, asked.question, end))
-
-    def greeting(self) -> Pending[Greeting]:
-        """See `Backend`."""
-        return self._ask(partial(value_of, Greeting), Greet, self.id)
-
-    def tell(self, method: str, params: bytes) -> Pending[None]:
-        """See `Backend`."""
-        return self._ask(_nothing, Notify, self.id, method, params)
-
-    def want(self, what: str, value: str) -> Pending[None]:
-        """See `Backend`."""
-        return self._ask(_nothing, Want, self.id, what, value)
-
-    def items(self, listing: Listing) -> Pending[list[bytes]]:
-        """See `Backend`."""
-        return self._ask(partial(value_of, list[bytes]), List, self.id, listing.value)
-
-    def view(self) -> Pending[ServerView]:
-        """See `Backend`."""
+        """Return the server's state."""
 
         def mine(reply: Reply) -> ServerView:
             return next(view for view in value_of(list[ServerView], reply) if view.id == self.id)
 
-        return self._ask(mine, Look)
+        return self._send(mine, Look)
 
     def explain(self, texts: Iterable[str]) -> Pending[Explanation]:
-        """See `Backend`."""
-        return self._ask(partial(value_of, Explanation), Explain, self.id, tuple(texts))
+        """Return the facts for a report, and these texts without secrets."""
+        return self._send(partial(value_of, Explanation), Explain, self.id, tuple(texts))
 
     def injure(self, how: str, amount: float = 0.0) -> Pending[None]:
-        """See `Backend`."""
-        return self._ask(_nothing, Injure, self.id, how, amount)
+        """Inject a fault; see `supervisor.injuries`."""
+        return self._send(_nothing, Injure, self.id, how, amount)
 
     def recovered(self) -> Pending[None]:
-        """See `Backend`."""
-        return self._ask(_nothing, Recover, self.id)
+        """Wait until the server is ready again."""
+        return self._send(_nothing, Recover, self.id)
 
     def compare(self, lock: str) -> Pending[list[tuple[str, str]]]:
-        """See `Backend`."""
-        return self._ask(partial(value_of, list[tuple[str, str]]), Compare, str(self._root / lock))
+        """Return the differences of the instance from a lock: the server, and a text."""
+        return self._send(partial(value_of, list[tuple[str, str]]), Compare, str(self._root / lock))
 
-    def _begin(self, request: Call | Ask, inbox: Inbox) -> Pending[RemoteCallResult]:
-        return Pending(self._connection.send(request, inbox.put), _result_of, inbox)
-
-    def _ask(self, made: Callable[[Reply], T], kind: Callable[..., Numbered], *fields: object) -> Pending[T]:
-        """Send a request of this kind about the instance; `made` makes the result of its reply."""
-        return Pending(self._connection.send(kind(self._connection.next_id(), self._key, *fields)), made)
+    def _send(self, made: Callable[[Reply], T], kind: Callable[..., Numbered], *fields: object) -> Pending[T]:
+        return Pending(self._link.send(kind(self._link.next_id(), self.key, *fields)), made)
 
 
 def value_of(kind: Callable[..., T] | type[T], reply: Reply) -> T:
-    """What a reply's body is."""
+    """Decode the body of a reply."""
     value: T = msgspec.msgpack.decode(reply.body, type=kind)
     return value
 

@@ -1,4 +1,4 @@
-"""Servers in the test's own process: objects of the SDK, coroutine functions, whatever opens one of its transports.
+"""Servers in the test's own process: objects of the SDK, coroutine functions, functions that open an SDK transport.
 
 They run in a loop of their own, in a thread, driven by the code that drives servers elsewhere.
 """
@@ -6,22 +6,37 @@ They run in a loop of their own, in a thread, driven by the code that drives ser
 import asyncio
 import itertools
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from quarterdeck_protocol.contract import RemoteCallResult
-from quarterdeck_protocol.offers import Listing, News
-from quarterdeck_protocol.questions import QuestionEnd
+from quarterdeck_protocol.offers import News
 from quarterdeck_protocol.tools import Client
-from quarterdeck_pytest.messages import Asked, Explanation, Greeting, ServerView, Takes, record_of
+from quarterdeck_pytest.messages import (
+    Answered,
+    Ask,
+    Compare,
+    Explain,
+    Explanation,
+    Greet,
+    List,
+    Look,
+    Meanwhile,
+    Notify,
+    Numbered,
+    Reply,
+    ServerView,
+    Want,
+    record_of,
+    reply_of,
+)
 from quarterdeck_pytest.relay import ListChanges, Relay, notification_of
 
 from .notifications import Told
-from .pending import Inbox, McpTestError, Pending
+from .pending import McpTestError
 
 if TYPE_CHECKING:
     from quarterdeck.interop import ServerEndpointImpl
@@ -29,13 +44,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NO_PROCESS: Final = "this server is an object of the test process: give its command to do that to it"
+NO_LOCK: Final = "a lock names the servers of a configuration, and this one is an object of the test process"
 
 CLIENT: Final = Client(key="test")
-"""Who asks: nobody else does."""
+"""The only client of such a server."""
 
 
 class LoopThread:
-    """An event loop in a thread, for servers that are objects: it is nobody's test's."""
+    """An event loop in a thread, for servers that are objects; no test uses it itself."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -44,11 +60,11 @@ class LoopThread:
         self._thread.start()
 
     def send(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        """What comes of it; cancelling it cancels the work."""
+        """Run a coroutine there; cancelling the future cancels it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call_soon(self, function: Callable[..., None], *arguments: object) -> None:
-        """Call it there, and wait for nothing."""
+        """Call a function there, without waiting for it."""
         self._loop.call_soon_threadsafe(function, *arguments)
 
     def close(self) -> None:
@@ -61,145 +77,81 @@ class LoopThread:
             runner.run(self._stopping.wait())
 
 
-class ObjectBackend:
-    """A server object, driven in this process."""
+class ObjectServer:
+    """A server object, driven in this process: a `Link` to this one server."""
 
     id: Final = "object"
 
     def __init__(self, thread: LoopThread, server: object, era: str, timeout_s: float | None) -> None:
-        """Connect and greet it.
+        """Connect, and complete the handshake.
 
         Raises:
-            McpTestError: it is nothing that the SDK can be connected to.
-            ProtocolFault: it cannot be greeted.
+            McpTestError: the SDK cannot connect to such an object.
+            ProtocolFault: the handshake failed.
         """
-        self.told: Final = Told()
+        self._told = Told()
         self._thread = thread
         self._relays: dict[int, Relay] = {}
         self._numbers = itertools.count(1)
-        self._endpoint = thread.send(_opened(transport_of(server), era, timeout_s, self.told)).result()
-
-    @property
-    def key(self) -> object:
-        """See `Backend`."""
-        return id(self)
+        self._endpoint = thread.send(_opened(transport_of(server), era, timeout_s, self._told)).result()
 
     def close(self) -> None:
         """End its session."""
         self._thread.send(self._endpoint.close()).result()
 
-    def call(
-        self, tool: str, arguments: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox
-    ) -> Pending[RemoteCallResult]:
-        """See `Backend`."""
-        from quarterdeck_pytest.endpoints import call_of
+    def next_id(self) -> int:
+        """See `Link`."""
+        return next(self._numbers)
 
-        number, relay = self._relay(takes, inbox)
-        call = call_of(tool, arguments, timeout_s, CLIENT, relay)
-        return self._begin(number, self._endpoint.result_of(call), inbox)
+    def send(self, request: Numbered, meanwhile: Callable[[Meanwhile], None] | None = None) -> "Future[Reply]":
+        """See `Link`."""
+        sent = self._thread.send(self._reply_to(request, meanwhile or _ignore))
+        sent.add_done_callback(lambda _: self._relays.pop(request.id, None))
+        return sent
 
-    def ask(
-        self, method: str, params: bytes, timeout_s: float | None, takes: Takes, inbox: Inbox
-    ) -> Pending[RemoteCallResult]:
-        """See `Backend`."""
-        from quarterdeck_pytest.endpoints import awaited, request_of
+    def answer(self, answered: Answered) -> None:
+        """See `Link`."""
+        if (relay := self._relays.get(answered.id)) is not None:
+            self._thread.call_soon(relay.answer, answered.question, answered.end)
 
-        number, relay = self._relay(takes, inbox)
-        request = request_of(method, params, timeout_s, CLIENT, relay)
-        return self._begin(number, awaited(partial(self._endpoint.forward, request)), inbox)
+    def told(self, _key: str, _server: str) -> Told:
+        """See `Link`."""
+        return self._told
 
-    def answer(self, asked: Asked, end: QuestionEnd) -> None:
-        """See `Backend`."""
-        if (relay := self._relays.get(asked.id)) is not None:
-            self._thread.call_soon(relay.answer, asked.question, end)
+    async def _reply_to(self, request: Numbered, meanwhile: Callable[[Meanwhile], None]) -> Reply:
+        from quarterdeck_pytest.endpoints import answer, ask, era_of
 
-    def greeting(self) -> Pending[Greeting]:
-        """See `Backend`."""
-        from quarterdeck_pytest.endpoints import greeting_of
+        endpoint = self._endpoint
+        match request:
+            case Ask():
+                relay = Relay(request.id, request.takes, meanwhile, partial(era_of, endpoint))
+                self._relays[request.id] = relay
+                return await ask(endpoint, request, CLIENT, relay)
+            case List() | Greet() | Notify() | Want():
+                return await answer(endpoint, request, CLIENT)
+            case Look():
+                return reply_of(request, [self._view()])
+            case Explain():  # an object has no standard error of its own, and knows no secrets
+                return reply_of(request, Explanation(self._view(), request.texts, ""))
+            case Compare():
+                raise McpTestError(NO_LOCK)
+            case _:
+                raise McpTestError(NO_PROCESS)
 
-        async def look() -> Greeting:
-            return greeting_of(self._endpoint)
-
-        return Pending(self._thread.send(look()), _same)
-
-    def tell(self, method: str, params: bytes) -> Pending[None]:
-        """See `Backend`."""
-
-        async def told() -> None:
-            self._endpoint.tell(method, params)
-
-        return Pending(self._thread.send(told()), _same)
-
-    def want(self, what: str, value: str) -> Pending[None]:
-        """See `Backend`."""
-        from quarterdeck_pytest.endpoints import want
-
-        return Pending(self._thread.send(want(self._endpoint, CLIENT, what, value)), _same)
-
-    def items(self, listing: Listing) -> Pending[list[bytes]]:
-        """See `Backend`."""
-        from quarterdeck_pytest.endpoints import definitions
-
-        async def listed() -> list[bytes]:
-            await self._endpoint.list_tools()
-            return definitions(self._endpoint, listing)
-
-        return Pending(self._thread.send(listed()), _same)
-
-    def view(self) -> Pending[ServerView]:
-        """See `Backend`."""
-
-        async def look() -> ServerView:
-            status = self._endpoint.status()
-            fault = record_of(status.fault) if status.fault is not None else None
-            return ServerView(self.id, status.phase, status.tool_count, fault, era=status.era or "")
-
-        return Pending(self._thread.send(look()), _same)
-
-    def explain(self, texts: Iterable[str]) -> Pending[Explanation]:
-        """See `Backend`; it has no standard error of its own, and knows of no secrets."""
-        kept = tuple(texts)
-        return Pending(self.view().future, lambda view: Explanation(view, kept, ""))
-
-    def injure(self, how: str, amount: float = 0.0) -> Pending[None]:  # noqa: ARG002 - what `Backend` has
-        """See `Backend`."""
-        raise McpTestError(NO_PROCESS)
-
-    def recovered(self) -> Pending[None]:
-        """See `Backend`."""
-        raise McpTestError(NO_PROCESS)
-
-    def compare(self, lock: str) -> Pending[list[tuple[str, str]]]:  # noqa: ARG002 - what `Backend` has
-        """See `Backend`."""
-        raise McpTestError("a lock names the servers of a configuration, and this one is an object of the test process")
-
-    def _relay(self, takes: Takes, inbox: Inbox) -> tuple[int, Relay]:
-        from quarterdeck_pytest.endpoints import era_of
-
-        number = next(self._numbers)
-        relay = self._relays[number] = Relay(number, takes, inbox.put, partial(era_of, self._endpoint))
-        return number, relay
-
-    def _begin(
-        self, number: int, work: Coroutine[Any, Any, RemoteCallResult], inbox: Inbox
-    ) -> Pending[RemoteCallResult]:
-        sent = self._thread.send(work)
-        sent.add_done_callback(lambda _: self._relays.pop(number, None))
-        return Pending(sent, _same, inbox)
+    def _view(self) -> ServerView:
+        status = self._endpoint.status()
+        fault = record_of(status.fault) if status.fault is not None else None
+        return ServerView(self.id, status.phase, status.tool_count, fault, era=status.era or "")
 
 
 def transport_of(server: Any) -> Callable[[], AbstractAsyncContextManager[Any]]:
-    """What opens the client's end of a connection to it.
-
-    Raises:
-        McpTestError: nothing can.
-    """
+    """Return a function that opens the client's end of a connection. Raise `McpTestError` for an unusable object."""
     from mcp.client._memory import InMemoryTransport  # what the SDK's own client does with an object (mcp 2.3)
     from mcp.server import MCPServer, Server
 
     from .own_stdio import serving
 
-    # A FastMCP of the package `fastmcp` is none of the SDK's servers, but holds one.
+    # A FastMCP of the package `fastmcp` is not one of the SDK's servers, but holds one.
     for found in (server, getattr(server, "_mcp_server", None)):
         if isinstance(found, (MCPServer, Server)):
             return partial(InMemoryTransport, found)
@@ -238,7 +190,7 @@ async def _opened(
     from quarterdeck_pytest.endpoints import list_of
 
     config = StdioServerConfig(
-        id=ObjectBackend.id,
+        id=ObjectServer.id,
         command="object",
         connect_timeout_s=timeout_s or CONNECT_TIMEOUT_S,
         call_timeout_s=timeout_s or CALL_TIMEOUT_S,
@@ -263,8 +215,4 @@ async def _opened(
 
 
 def _ignore(*_: object) -> None:
-    """Nobody asked for it."""
-
-
-def _same(value: T) -> T:
-    return value
+    """Drop what the test did not ask for."""

@@ -16,9 +16,9 @@ from quarterdeck_pytest.activation import RunAddress
 from quarterdeck_pytest.messages import Close, Failed, Open, Reply, ServerView, Wish, fault_of
 from quarterdeck_pytest.options import Mark, Options
 
-from .backends import RemoteBackend, value_of
+from .backends import Backend, value_of
 from .connection import Connection
-from .objects import LoopThread, ObjectBackend
+from .objects import LoopThread, ObjectServer
 from .pending import McpTestError, Pending
 from .server import McpDeck, McpServer
 
@@ -54,7 +54,7 @@ class Scope:
         self._pool = pool
         self._name = name
         self._keys: dict[str, str] = {}
-        self._objects: dict[tuple[int, str], ObjectBackend] = {}
+        self._objects: dict[tuple[int, str], ObjectServer] = {}
         self._met: set[tuple[str, str]] = set()
 
     def server(self, asked: Asked) -> McpServer:
@@ -89,14 +89,14 @@ class Scope:
         wish = self._pool.wish(None, asked)
         servers = {view.id: self._found(wish, view.id, asked) for view in self._open(wish, asked)}
         key = self._keys[wish.digest]
-        backends = {name: RemoteBackend(self._pool.connection, key, name, asked.root) for name in servers}
+        backends = {name: Backend(self._pool.connection, key, name, asked.root) for name in servers}
         return McpDeck(servers, backends)
 
     def close(self) -> list[str]:
         """Stop them; what they left, one line each."""
         objects, self._objects = list(self._objects.values()), {}
-        for backend in objects:
-            backend.close()
+        for each in objects:
+            each.close()
         keys, self._keys = list(self._keys.values()), {}
         if self._name == "run":
             return []
@@ -113,7 +113,7 @@ class Scope:
     ) -> McpServer:
         """A server that was opened, as this test has it: what it told the tests before is not this one's."""
         key = self._keys[wish.digest]
-        backend = RemoteBackend(self._pool.connection, key, server, asked.root)
+        backend = Backend(self._pool.connection, key, server, asked.root)
         since = backend.told.count if (key, server) in self._met else 0
         self._met.add((key, server))
         return McpServer(backend, in_era, answers=asked.answers, since=since)
@@ -140,13 +140,14 @@ class Scope:
 
         def in_era(era: str) -> McpServer:
             __tracebackhide__ = True
-            place, since = (id(what), era), 0
-            if place not in self._objects:
+            place, is_new = (id(what), era), (id(what), era) not in self._objects
+            if is_new:
                 timeout_s = self._pool.timeout_of(asked.mark)
-                self._objects[place] = ObjectBackend(self._pool.loop_thread, what, era, timeout_s)
-            else:
-                since = self._objects[place].told.count
-            return McpServer(self._objects[place], in_era, answers=asked.answers, since=since)
+                self._objects[place] = ObjectServer(self._pool.loop_thread, what, era, timeout_s)
+            link = self._objects[place]
+            backend = Backend(link, f"object-{id(link)}", ObjectServer.id, asked.root)
+            since = 0 if is_new else backend.told.count
+            return McpServer(backend, in_era, answers=asked.answers, since=since)
 
         return in_era(asked.era)
 

@@ -75,7 +75,7 @@ class Requests:
         """A call of a tool."""
         body = msgspec.json.encode(dict(arguments or {}))
         self._transcript.note_request("tools/call", f"{name} {body.decode()}")
-        pending = self._backend.call(name, body, timeout, *self._taken(on_progress))
+        pending = self._backend.ask(name, "", body, timeout, *self._taken(on_progress))
         return pending.noted(self._transcript.note_end)
 
     def request(
@@ -88,7 +88,7 @@ class Requests:
         """Another request."""
         body = msgspec.json.encode(dict(params))
         self._transcript.note_request(method, body.decode())
-        pending = self._backend.ask(method, body, timeout, *self._taken(on_progress))
+        pending = self._backend.ask("", method, body, timeout, *self._taken(on_progress))
         return pending.noted(self._transcript.note_end).then(_value)
 
     def items(self, listing: Listing) -> Pending[list[Json]]:

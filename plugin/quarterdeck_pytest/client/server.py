@@ -91,7 +91,7 @@ class McpServer:
 
     def is_same(self, other: "McpServer") -> bool:
         """Whether it is the same server, and not another that runs the same."""
-        return self._backend.key == other._backend.key  # noqa: SLF001 - of its own kind
+        return (self.id, self._backend.key) == (other.id, other._backend.key)  # noqa: SLF001 - of its own kind
 
     @property
     def last_fault(self) -> FaultRecord | None:

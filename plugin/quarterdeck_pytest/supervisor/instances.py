@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,16 +21,15 @@ from quarterdeck.trust.judge.documents import listed_documents
 from quarterdeck.trust.lock_files import LockFileError, load_lock
 from quarterdeck.trust.server_state import lists_of
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig, StdioServerConfig
-from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, RemoteCallResult
+from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus
 from quarterdeck_protocol.faults import FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.mcp.client import is_modern
 from quarterdeck_protocol.names import did_you_mean
-from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_protocol.tools import Client
-from quarterdeck_pytest.endpoints import awaited, call_of, definitions, era_of, greeting_of, request_of, want
-from quarterdeck_pytest.messages import Ask, Call, Explanation, Greeting, ServerView, Takes, Want, Wish, record_of
+from quarterdeck_pytest.endpoints import answer, ask, era_of
+from quarterdeck_pytest.messages import Ask, Explanation, OfEndpoint, Reply, ServerView, Wish, record_of
 from quarterdeck_pytest.relay import Relay
 
 from . import injuries
@@ -105,49 +104,31 @@ class Instance:
         ]
         return ready + broken
 
-    async def call(self, request: Call, client: Client, relay: Relay) -> RemoteCallResult:
-        """The result of a tool; raises `ProtocolFault` and `WishError`."""
-        server = request.server
-        endpoint = self._asked_back(self._endpoint(server), request.takes)
-        call = call_of(request.tool, request.arguments, request.timeout_s, client, relay)
-        calling = partial(endpoint.result_of, call)
-        if server not in self._hangs:
-            return await calling()
-        self._hangs.discard(server)
-        with injuries.stopped(self._fleet, server):
-            return await calling()
+    async def ask(self, request: Ask, client: Client, relay: Relay) -> Reply:
+        """Call a tool or make another request. Raise `ProtocolFault` and `WishError`."""
+        endpoint = self._endpoint(request.server)
+        # Of a legacy server's question nothing says which test it belongs to.
+        if self.shared and request.takes.capabilities and not is_modern(endpoint.status().era or ""):
+            raise WishError(
+                f"{request.server} asks in a way that does not say whom, and other tests share it: use a narrower "
+                'scope than "run" for a test that answers, or era="2026-07-28"'
+            )
+        hangs = bool(request.tool) and request.server in self._hangs
+        self._hangs.difference_update({request.server} if hangs else ())
+        with injuries.stopped(self._fleet, request.server) if hangs else nullcontext():
+            return await ask(endpoint, request, client, relay)
 
-    async def ask(self, asked: Ask, client: Client, relay: Relay) -> RemoteCallResult:
-        """The result of another request; raises `ProtocolFault` and `WishError`."""
-        endpoint = self._asked_back(self._endpoint(asked.server), asked.takes)
-        request = request_of(asked.method, asked.params, asked.timeout_s, client, relay)
-        return await awaited(partial(endpoint.forward, request))
+    async def answer(self, request: OfEndpoint, client: Client) -> Reply:
+        """Answer a request that needs the server's endpoint alone. Raise `ProtocolFault` and `WishError`."""
+        return await answer(self._endpoint(request.server), request, client)
 
     def era_of(self, server: str) -> str:
-        """The revision that a server speaks; empty while it is not greeted.  Raises `WishError`."""
+        """Return the revision that a server speaks; empty before the handshake. Raise `WishError`."""
         return era_of(self._endpoint(server))
-
-    def greeting(self, server: str) -> Greeting:
-        """What a server said of itself; raises `WishError`."""
-        return greeting_of(self._endpoint(server))
-
-    def tell(self, server: str, method: str, params: bytes) -> None:
-        """Notify a server, where its era has it notified; raises `WishError`."""
-        self._endpoint(server).tell(method, params)
-
-    async def want(self, wanted: Want, client: Client) -> None:
-        """Have a client hear of more, or less; raises `ProtocolFault` and `WishError`."""
-        await want(self._endpoint(wanted.server), client, wanted.what, wanted.value)
 
     def hear(self, client: Client, tell: Tell) -> Callable[[], None]:
         """Tell what its servers say unasked; returns what ends that."""
         return hear(self._fleet, client, tell)
-
-    async def items(self, server: str, listing: Listing) -> list[bytes]:
-        """What a list of the server's holds, as its own JSON; raises `ProtocolFault` and `WishError`."""
-        endpoint = self._endpoint(server)
-        await endpoint.list_tools()
-        return definitions(endpoint, listing)
 
     async def injure(self, server: str, how: str, amount: float) -> None:
         """Do something bad to a server; raises `WishError`."""
@@ -237,19 +218,6 @@ class Instance:
         if endpoint is None:
             hint = did_you_mean(server, self._servers, "its servers")
             raise WishError(f"there is no server {server!r}{hint}")
-        return endpoint
-
-    def _asked_back(self, endpoint: ServerEndpointImpl, takes: Takes) -> ServerEndpointImpl:
-        """The endpoint, where it can be said whose a question of it is.
-
-        Raises:
-            WishError: other tests share it, and it is of an era whose questions name nobody.
-        """
-        if self.shared and takes.capabilities and not is_modern(endpoint.status().era or ""):
-            raise WishError(
-                f"{endpoint.config.id} asks in a way that does not say whom, and other tests share it: use a narrower "
-                'scope than "run" for a test that answers, or era="2026-07-28"'
-            )
         return endpoint
 
     def _view(self, status: EndpointStatus) -> ServerView:

@@ -16,11 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, assert_never
 
-import msgspec
-
 from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.tools import Client
 from quarterdeck_pytest.messages import (
     LENGTH_BYTES,
@@ -28,7 +25,6 @@ from quarterdeck_pytest.messages import (
     Answered,
     Ask,
     BadMessageError,
-    Call,
     Cancel,
     Close,
     Compare,
@@ -52,6 +48,7 @@ from quarterdeck_pytest.messages import (
     decode_request,
     encode,
     length_of,
+    reply_of,
 )
 from quarterdeck_pytest.relay import Relay
 
@@ -207,7 +204,7 @@ class Connection:
         lost, self._lost = self._lost, 0
         self._say(Heard(key, server, method, params, lost))
 
-    def _relay(self, request: Call | Ask) -> Relay:
+    def _relay(self, request: Ask) -> Relay:
         """The request's way back; it ends with it."""
         era = partial(self._instances[request.key].era_of, request.server)
         relay = self._relays[request.id] = Relay(request.id, request.takes, self._say, era)
@@ -221,32 +218,20 @@ class Connection:
                 instance = self._instances.begin(key, wish, test, shared=shared)
                 if key not in self._hearing:
                     self._hearing[key] = instance.hear(self._client, partial(self._tell, key))
-                return _reply(request, await self._instances.started(key))
+                return reply_of(request, await self._instances.started(key))
             case Close(_, key):
                 left = await self._instances.close(key)
                 self._own.discard(key)
                 self._hearing.pop(key, None)
-                return _reply(request, left)
-            case Call():
-                result = await self._instances[request.key].call(request, self._client, self._relay(request))
-                return Reply(request.id, result.body, result.wire.era, result.is_error)
-            case Ask():
-                result = await self._instances[request.key].ask(request, self._client, self._relay(request))
-                return Reply(request.id, result.body, result.wire.era, result.is_error)
-            case List(_, key, server, listing):
-                return _reply(request, await self._instances[key].items(server, Listing(listing)))
+                return reply_of(request, left)
+            case Ask(_, key):
+                return await self._instances[key].ask(request, self._client, self._relay(request))
+            case List() | Greet() | Notify() | Want():
+                return await self._instances[request.key].answer(request, self._client)
             case Look(_, key):
-                return _reply(request, self._instances[key].views())
-            case Greet(_, key, server):
-                return _reply(request, self._instances[key].greeting(server))
-            case Notify(_, key, server, method, params):
-                self._instances[key].tell(server, method, params)
-                return Reply(request.id)
-            case Want(_, key):
-                await self._instances[key].want(request, self._client)
-                return Reply(request.id)
+                return reply_of(request, self._instances[key].views())
             case Explain(_, key, server, texts):
-                return _reply(request, await asyncio.to_thread(self._instances[key].explain, server, texts))
+                return reply_of(request, await asyncio.to_thread(self._instances[key].explain, server, texts))
             case Injure(_, key, server, how, amount):
                 await self._instances[key].injure(server, how, amount)
                 return Reply(request.id)
@@ -254,7 +239,7 @@ class Connection:
                 await self._instances[key].recovered(server)
                 return Reply(request.id)
             case Compare(_, key, lock):
-                return _reply(request, await asyncio.to_thread(self._instances[key].compare, Path(lock)))
+                return reply_of(request, await asyncio.to_thread(self._instances[key].compare, Path(lock)))
             case _:
                 assert_never(request)
 
@@ -267,7 +252,3 @@ class Connection:
         """
         head = await self._reader.readexactly(LENGTH_BYTES)
         return decode_request(await self._reader.readexactly(length_of(head)))
-
-
-def _reply(request: Numbered, value: object) -> Reply:
-    return Reply(request.id, msgspec.msgpack.encode(value))

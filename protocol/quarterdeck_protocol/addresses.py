@@ -115,11 +115,7 @@ NEVER_BY_NAME: Final = frozenset(
 
 
 def parse_address(text: str) -> Address:
-    """An address as a resolver or an interface writes it; the zone of a link-local one is left out.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Parse an address as resolvers and interfaces write it, without its zone; raises `ValueError`."""
     return ip_address(text.partition("%")[0])
 
 
@@ -137,12 +133,7 @@ def reached_by(address: Address) -> Address:
 
 
 def kind_of_address(address: Address, own: Collection[Address] = frozenset()) -> AddressKind:
-    """What kind of address it is, or the one that it stands for.
-
-    Args:
-        address: any.
-        own: those of this machine's interfaces.
-    """
+    """Return the kind of an address, or of the one that it stands for; `own` are those of this machine's interfaces."""
     reached = reached_by(address)
     if reached in _METADATA:
         return AddressKind.METADATA
@@ -189,7 +180,7 @@ def parse_destination(text: str) -> Destination:
     """Read `host:port`.
 
     Raises:
-        ValueError: it is none; the text says why and does not repeat the entry.
+        ValueError: it is none; the message gives the reason and does not repeat the entry.
     """
     host, colon, digits = text.rpartition(":")
     if not colon or text.endswith("]"):
@@ -201,11 +192,7 @@ def parse_destination(text: str) -> Destination:
 
 
 def parse_port(digits: str) -> int:
-    """Read a port.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Read a port; raises `ValueError`."""
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= 5 and 1 <= int(digits) <= 65535):
         raise ValueError("has no port: write NAME:PORT, with a port from 1 to 65535")
     return int(digits)
@@ -231,10 +218,10 @@ def _is_address(text: str) -> bool:
 
 
 def _address(text: str) -> str:
-    """The address that `text` is as a whole, IPv6 in brackets; empty for anything else.
+    """Return the address that `text` is as a whole, IPv6 in brackets; empty for anything else.
 
     Raises:
-        ValueError: nobody can be connected to there.
+        ValueError: it is an address that nobody can connect to.
     """
     is_bracketed = text.startswith("[") and text.endswith("]")
     inner = text[1:-1] if is_bracketed else text

@@ -12,9 +12,7 @@ class Pace(msgspec.Struct, frozen=True):
     """How often something is tried again.
 
     Attributes:
-        first_s: the first pause of a row.
-        longest_s: the longest one.
-        steady_s: an attempt that held so long was none of a row.
+        steady_s: an attempt that lasted this long ends the streak of failures.
         jitter: each pause is spread by this fraction up and down.
     """
 
@@ -36,12 +34,10 @@ class Backoff:
         self._streak = 0
 
     def after(self, held_s: float, *, asked_s: float = 0.0, fraction: float = 0.5) -> float:
-        """How long to wait after an attempt that held for so long.
+        """Return the pause, in seconds, after an attempt that lasted `held_s`, at least the `asked_s` of the other
+        side.
 
-        Args:
-            held_s: 0 for one that failed at once.
-            asked_s: the least that the other side asks for.
-            fraction: chance, in [0, 1), evenly spread; it places the pause within its jitter.
+        `fraction` is chance, in [0, 1), evenly spread; it places the pause within its jitter.
         """
         if held_s >= self._pace.steady_s:
             self._streak = 0
@@ -51,9 +47,6 @@ class Backoff:
 
 
 def pause_s(pace: Pace, streak: int, fraction: float) -> float:
-    """The pause after `streak` others in a row, seconds.
-
-    The longest is spread too: what failed together must not all come back together.
-    """
+    """Return the pause after `streak` others, seconds. The longest is spread too: not all may come back at once."""
     even_s = min(pace.first_s * 2.0 ** min(streak, LONGEST_STREAK), pace.longest_s)
     return even_s * (1 + pace.jitter * (2 * fraction - 1))

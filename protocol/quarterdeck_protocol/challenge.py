@@ -14,17 +14,13 @@ MAX_SCOPES: Final = 64
 """Of one login; servers name a dozen."""
 
 INSUFFICIENT_SCOPE: Final = "insufficient_scope"
-"""The error of a request that another login might be let do (RFC 6750, 3.1; MCP, "Scope Challenge Handling")."""
+"""The error of a request that another login might be allowed (RFC 6750, 3.1; MCP, "Scope Challenge Handling")."""
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """What a server said when it refused us.
-
-    Attributes:
-        resource_metadata: the URL of its metadata; empty where it named none.
-        scopes: that it wants.
-        error: `invalid_token`, `insufficient_scope`, or empty.
+    """A server's reason for refusing us: its `error` code, the scopes it wants, and its metadata's URL; each may be
+    empty.
     """
 
     resource_metadata: str = ""

@@ -41,10 +41,8 @@ class TrustMode(StrEnum):
 
     BASELINE = "baseline"
     """As it is first seen; a later change waits for approval."""
-
     STRICT = "strict"
     """Once it is approved."""
-
     OPEN = "open"
     """Always."""
 
@@ -54,10 +52,8 @@ class AskMode(StrEnum):
 
     ALLOW = "allow"
     """All reach the client, with the server named; one that asks for a secret says so."""
-
     LABEL = "label"
     """The same, but one that asks for a secret is declined."""
-
     DENY = "deny"
     """None does: the server is told that nobody can be asked."""
 
@@ -67,7 +63,6 @@ class ServerScope(StrEnum):
 
     DECK = "deck"
     """All who have the deck; and all decks of a daemon that have the row."""
-
     SESSION = "session"
     """Each client's session for itself."""
 
@@ -298,7 +293,6 @@ class _RemoteConfig(_ServerConfig):
 
     @property
     def brings_credentials(self) -> bool:
-        """Whether its headers say who we are: then no login is tried."""
         return any(name.lower() == "authorization" for name in self.headers)
 
     @model_validator(mode="before")
@@ -325,10 +319,7 @@ class StreamableHttpServerConfig(_RemoteConfig):
 
 
 RemoteServerConfig = SseServerConfig | StreamableHttpServerConfig
-"""A server behind a URL."""
-
 ServerConfig = Annotated[StdioServerConfig | SseServerConfig | StreamableHttpServerConfig, Field(discriminator="kind")]
-"""One server, discriminated by `kind`."""
 
 
 class BridgeConfig(FrozenModel):

@@ -55,9 +55,7 @@ TRANSITIONS: Final[Mapping[tuple[EndpointPhase, PhaseStep], EndpointPhase]] = Ma
         (EndpointPhase.CLOSING, PhaseStep.RELEASED): EndpointPhase.CLOSED,
     }
 )
-"""Every legal step; another is a KeyError: a bug of ours.
-
-Closing releases what a faulted endpoint still holds, but moves it nowhere."""
+"""Every legal step; any other is a KeyError: our bug. Closing a faulted endpoint releases it, but moves it nowhere."""
 
 
 def is_usable_phase(phase: EndpointPhase) -> bool:
@@ -80,10 +78,7 @@ class RemoteTool:
 
 @dataclass(frozen=True)
 class RemoteCallResult:
-    """What a server answered to one call.
-
-    Nothing is decoded before it is asked for.
-    """
+    """A server's answer to one call, decoded only when asked for."""
 
     wire: WireResult
 
@@ -127,12 +122,12 @@ class RemoteCallResult:
 
 @dataclass(frozen=True, slots=True)
 class SandboxStatus:
-    """What confines an endpoint's process, in short.
+    """An endpoint's confinement, in short.
 
     Attributes:
-        tier: how, by its policy's name.
+        tier: its enforcement, by the policy's name.
         network: what it can reach, in words for people.
-        gaps: one line for each way in which this is weaker than wanted.
+        gaps: one line for each way in which it is weaker than wanted.
         caught: one line for each file that it created and that the quarantine took away from other programs.
     """
 
@@ -148,14 +143,12 @@ class EndpointStatus:
 
     Attributes:
         tool_count: tools of the last list, 0 before the first.
-        pid: the server's process id on this machine, None for a remote or dead one.
-        worker_pid: its worker's, None when it runs in this process or is gone.
+        pid, worker_pid: the server's and its worker's on this machine; None if remote, dead or in this process.
         uptime_s: since it became ready.
-        restarts: how often the fleet has restarted it.
-        isolated: False when its session runs inside the supervisor (`session_factory`).
+        isolated: False if its session runs inside the supervisor (`session_factory`).
         era: the protocol revision spoken.
-        sandbox: what confines its process, None while there is none of ours.
-        installing: whether it connects, and its command has to fetch the program first.
+        sandbox: None while no process of ours is confined.
+        installing: whether it is connecting, and its command has to fetch the program first.
         list_fault: why it has no tools although it is ready: it never listed them.
     """
 
@@ -197,7 +190,7 @@ class ServerEndpoint(Protocol):
         """
 
     async def list_tools(self) -> Sequence[RemoteTool]:
-        """The server's tools: one round trip for all pages, then the cached tuple until the server says it changed.
+        """Return the tools: one round trip for all pages, then the cached tuple until the server reports a change.
 
         Raises:
             ProtocolFault: `not_connected`, `protocol` or `timeout`.
@@ -223,10 +216,8 @@ class ServerFleet(Protocol):
     """Endpoints by server id; one that fails disturbs no other."""
 
     async def spin_up(self) -> None:
-        """Restart from the last configuration, the old generation closed first.
-
-        Raises:
-            ProtocolFault: `not_connected` when nothing was ever started.
+        """Restart from the last configuration, the old generation closed first. Raises `not_connected` if nothing ever
+        started.
         """
 
     async def tear_down(self) -> None:
@@ -268,9 +259,9 @@ class LiveEndpoint(Protocol):
         """What of tasks it has now."""
 
     def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
-        """Start a request by the server's own names and URIs; one that cannot be made is delivered its fault.
+        """Start a request by the server's own names and URIs, or deliver its fault.
 
-        A `resources/subscribe` has changes of the resource told as news, over restarts of the server.
+        A `resources/subscribe` outlives restarts of the server.
         """
 
     def unsubscribe(self, client: Client, uri: str) -> None:

@@ -130,14 +130,10 @@ _ADDED_BY_ALLOW: Final = re.compile(r'is hidden: add "(?:read|write)": \[(?!.*"g
 """Matches the message of a hidden path that `allow` can add."""
 
 _ADDED_BY_HINT: Final = re.compile(r'add "(?:read|write)": \[')
-"""Matches a hint with a path that `allow` can add."""
 
 
 def find_remedy(code: str | None, message: str = "", hints: Iterable[str] = ()) -> str | None:
-    """Return the remedy of a code, for any server, or None if it has none.
-
-    Every view of a fault calls this, so that people and clients read the same fix.
-    """
+    """Return a code's remedy, for any server; None if it has none. All views call this, to show the same fix."""
     if code == "sandbox_refused" and _ADDED_BY_ALLOW.search(message):
         return "quarterdeck allow SERVER gives it what its row names; or change the row's sandbox"
     if code == "exited_at_handshake" and any(map(_ADDED_BY_HINT.search, hints)):
@@ -153,11 +149,9 @@ _SERVER: Final = re.compile(r"(\bquarterdeck (?:[a-z]+ )+)SERVER\b(?! TOOL)")
 
 
 def fill_remedy(remedy: str, words: str) -> str:
-    """A remedy for any server as one for this, so that its commands work as they are printed.
+    """Fill in a remedy's server, so that its commands work as printed.
 
-    Args:
-        remedy: one of `REMEDIES`, or any text.
-        words: the server's id as a command is told it, with what else the command needs to find the server.
+    `words` are the server's id and whatever else a command needs to find the server.
     """
     return _SERVER.sub(lambda found: f"{found[1]}{words}", remedy)
 
@@ -166,16 +160,11 @@ MAX_MESSAGE_CHARS: Final = 8_000
 """Of a fault's message as it crosses: a server's own text may be in it, and a header has its limit."""
 
 MAX_CAUSE_CHARS: Final = 4_000
-"""A cause's text as it crosses."""
-
 MAX_REPLY_DATA_BYTES: Final = 64 * 1024
-"""Of an error's data, as it crosses."""
-
 _MAX_REPLY_CODE: Final = 2**53
 _INTERNAL_ERROR: Final = -32603
 
 MAX_STDERR_TAIL_CHARS: Final = 32 * 1024
-"""The end of stderr that a dossier keeps."""
 
 
 def sayable(text: str, max_chars: int) -> str:
@@ -205,12 +194,12 @@ class Dossier:
     """What is known about a server that ended.
 
     Attributes:
-        limit: the name of the limit that was hit.
-        stderr_tail: the last 32 KiB of stderr, redacted.
+        limit: name of the limit that was hit.
+        stderr_tail: its last 32 KiB, redacted.
         peak_rss_bytes: the most memory of its control group, file caches included; without one, of its largest process.
         cpu_s: user and system time of the whole tree.
         hints: inferred causes, one sentence each.
-        peak_is_sampled: whether it may have held more memory, between two looks.
+        peak_is_sampled: whether more memory may have been used between two samples.
     """
 
     exit_status: int | None = None
@@ -230,11 +219,9 @@ class Dossier:
 
 @dataclass(frozen=True, slots=True)
 class ReplyError:
-    """A JSON-RPC error as a server replied it, to be passed on whole.
+    """A server's JSON-RPC error, passed on whole: `data` is any JSON, empty for none or above `MAX_REPLY_DATA_BYTES`.
 
-    Attributes:
-        code: its own; one that no client's parser holds is -32603.
-        data: any JSON, empty for none; more than `MAX_REPLY_DATA_BYTES` is left out.
+    A `code` that no client's parser holds becomes -32603.
     """
 
     code: int
@@ -266,7 +253,7 @@ class FaultRecord:
 class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
     """The one error of the bridge; branch on `.kind`, then on `.code`, never on the text.
 
-    `str()` is the message alone.  `__cause__` is set when the cause is an exception of this process.
+    `str()` is the message alone; `__cause__` is set if the cause is an exception of this process.
     """
 
     def __init__(
@@ -281,7 +268,6 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
         remedy: str | None = None,
         reply: ReplyError | None = None,
     ) -> None:
-        """A fault; `remedy` is its own where more is known than `REMEDIES` says of its code, and stays here."""
         super().__init__(message)
         self.kind = FaultKind(kind)
         self.message = message
@@ -302,9 +288,9 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
         return self.remedy_for(self.server)
 
     def remedy_for(self, server: str | None) -> str | None:
-        """Return the remedy for this server, see `fill_remedy`; None stands for any server.
+        """Return the remedy for this server (see `fill_remedy`), or with None for any server.
 
-        A request to a failed server gets the remedy of that failure, word for word as `ps` shows it.
+        A failed server's requests get the remedy of its failure, word for word as `ps` shows it.
         """
         if self._remedy is None and self.code == "not_connected" and isinstance(self.cause, ProtocolFault):
             return self.cause.remedy_for(server)
@@ -333,11 +319,7 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
 
 
 def protocol_fault(kind: FaultKind | str, message: str, cause: object = None) -> ProtocolFault:
-    """A fault of `kind`, tersely.
-
-    Raises:
-        ValueError: `kind` is none of the six.
-    """
+    """Make a fault of `kind`, tersely; raises `ValueError` if `kind` is none of the six."""
     return ProtocolFault(kind, message, cause)
 
 

@@ -9,4 +9,3 @@ __version__: Final = "0.1.0"
 """The distribution's version, which a test holds it to: to look it up takes a seventh of a door's start."""
 
 CLIENT_VERSION: Final = __version__
-"""Our version in every MCP handshake."""

@@ -47,13 +47,10 @@ class Channel:
     """One connection's traffic."""
 
     def __init__(self, sock: socket.socket, messages: MessageBuffer, on_message: OnMessage, on_end: OnEnd) -> None:
-        """Take `sock` over; nothing is said or heard before `begin`.
+        """Take `sock` over; nothing is sent or read before `begin`, and only `close` closes it.
 
-        Args:
-            sock: closed by `close`, and by nobody else.
-            messages: cuts what comes.
-            on_message: gets the parts of one message; must not raise.
-            on_end: told once why nothing more will come: the peer is gone (`OSError`), or broke a rule (`ZmtpError`).
+        `on_message` gets the parts of one message and must not raise. `on_end` gets, once, the reason why nothing more
+        will come: the peer is gone (`OSError`), or broke a rule (`ZmtpError`).
         """
         sock.settimeout(0)
         self.messages = messages
@@ -128,7 +125,7 @@ class Channel:
             self._take()
 
     def _take(self) -> bool:
-        """Take one batch of what was read, else of what there is to read; whether there was anything."""
+        """Take one batch of pending bytes, else of the socket's. Return whether there was any."""
         if not self._is_open or not (self._has_more or self._read()):
             return False
         self._has_more = False
@@ -216,11 +213,7 @@ class Way(Protocol):
 
 
 class LinkDriver:
-    """A running link.  Events are handed to `on_event` from the loop, in order.
-
-    Attributes:
-        timer: what rings next; None while nothing is waited for.
-    """
+    """A running link: hands events to `on_event` from the loop, in order; `timer` is None if nothing is awaited."""
 
     def __init__(self, link: Link, way: Way, on_event: Callable[[LinkEvent], None]) -> None:
         self.link = link
@@ -333,5 +326,5 @@ class LinkDriver:
 
 
 def _shared(wake_at: float, now: float) -> float:
-    """When to ring for `wake_at`: what is far off rings early, at a moment with others, and is mostly over by then."""
+    """Return when to ring for `wake_at`: a distant one rings early, together with others, and mostly for nothing."""
     return last_moment(wake_at, os.getpid()) if wake_at > now + REST_S else wake_at

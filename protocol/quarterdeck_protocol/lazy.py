@@ -12,13 +12,10 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 
 
 def lazy_barrel(barrel: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a module; the former answers `__all__`, too.
+    """Return the `__getattr__` and `__dir__` of a module; the former answers `__all__`, too.
 
-    A name of the module is one that it imports as `from there import name as name` (PEP 484's re-export), or as another
-    name, which strict type checkers do not take for exported. Imports without `as` serve its own annotations.
-
-    Args:
-        barrel: the module's `__name__`.
+    The module's names are those imported as `from there import name as name` (PEP 484's re-export), or as another name,
+    which strict type checkers do not take for exported. Imports without `as` serve its own annotations.
     """
 
     @cache
@@ -47,7 +44,6 @@ def lazy_barrel(barrel: str) -> tuple[Callable[[str], object], Callable[[], list
 
 
 def _source_of(spec: ModuleSpec) -> str | None:
-    """The source of a module; None where it is not installed."""
     # pytest's loader, through which it imports every package that brings a plugin of its, gives none.
     read = getattr(spec.loader, "get_source", None) or SourceFileLoader(spec.name, spec.origin or "").get_source
     source: str | None = read(spec.name)
@@ -55,7 +51,7 @@ def _source_of(spec: ModuleSpec) -> str | None:
 
 
 def _homes(source: str, package: str | None) -> dict[str, tuple[str, str]]:
-    """For each name that a module re-exports: the module that defines it, and what it is called there."""
+    """Return, for each re-exported name, the module that defines it and its name there."""
     import ast  # costs milliseconds where nothing else has loaded it
     from importlib.util import resolve_name
 

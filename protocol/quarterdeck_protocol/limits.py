@@ -34,8 +34,8 @@ BEATS_AHEAD: Final = 16
 """Beats that may come sooner than twice as often as agreed: they pile up while this end's loop is busy."""
 
 ALWAYS_TOLD: Final = (Lost, Started, Condemn, AskAnswer, AskEnded, Listen, Authorize, Unauthorized, Quarantined)
-"""What they say must not be missed, and they are few: the first come once in a server's life, the next once for each of
-the server's questions.  The others are rare: one for an access token or for a file."""
+"""Frames that must not be missed, and are few: once in a server's life, once for each of its questions, and rarely for
+an access token or a file."""
 
 
 def units(body_bytes: int) -> int:
@@ -44,11 +44,7 @@ def units(body_bytes: int) -> int:
 
 
 class Outbox:
-    """Messages ready to be sent, and the frames behind them that wait for the peer's credit.
-
-    Attributes:
-        ready: the messages, in order; taken by `take`.
-    """
+    """Messages to send (`ready`, in order), and the frames behind them that wait for the peer's credit."""
 
     def __init__(self, window_units: int, limits: WireLimits) -> None:
         self._window = self._credit = window_units
@@ -58,9 +54,8 @@ class Outbox:
         self._waiting_bytes = 0
 
     def has_room(self, frame: Frame, most: int) -> bool:
-        """Whether `frame` may be sent although at most `most` shall wait, and so many bytes.
-
-        See `ALWAYS_TOLD`; a change is told once.
+        """Return whether `frame` may be sent if at most `most` frames may wait; see `ALWAYS_TOLD`. A change is told
+        once.
         """
         if (len(self._waiting) < most and self._waiting_bytes <= MAX_WAITING_BYTES) or isinstance(frame, ALWAYS_TOLD):
             return True
@@ -123,11 +118,7 @@ class Outbox:
 
 
 class PeerCredit:
-    """What the peer may still send, and the credit to give back to it.
-
-    Attributes:
-        is_due: whether that is enough for a message of its own.
-    """
+    """What the peer may still send, and the credit owed to it; `is_due` says that it is worth a message."""
 
     def __init__(self, window_units: int) -> None:
         self._window = self._granted = window_units
@@ -186,7 +177,7 @@ class BeatRate:
 
 
 class Deadlines(dict[int, float]):
-    """Requests without a reply, and when the deadline of each passes.  They stay afterwards: a late reply is expected.
+    """Unanswered requests and their deadlines, which stay after they pass: a late reply is expected.
 
     A dictionary, because every frame asks it something.
     """

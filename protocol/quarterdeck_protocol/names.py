@@ -39,9 +39,9 @@ def is_tool_name(text: str) -> bool:
 
 
 def to_server_id(name: str) -> str:
-    """The legal id nearest to a configured `name`; equal to it when it is legal already.
+    """Return the legal id nearest to a configured `name`; equal if legal already.
 
-    Where nothing of the name can be kept, it is `server-` and six digits of the name's hash: the same at every start.
+    If nothing can be kept, `server-` and six digits of the name's hash: the same at every start.
     """
     if is_server_id(name):
         return name
@@ -64,8 +64,8 @@ def server_of_qualified(name: str) -> str | None:
 
 
 MIN_RATIO: Final = 0.75
-"""`difflib`'s measure, 1 for equal; one slip in a word of four letters gives this.  A suggestion that is far off is
-worse than none, and `installed` and `disabled` are two thirds alike."""
+"""`difflib`'s measure, 1 for equal: one slip in a word of four letters. `installed` and `disabled` are two thirds
+alike."""
 
 LOOSE_RATIO: Final = 0.6
 """For short words, of which a slip changes half, and for keys, where what else could be meant is known."""
@@ -76,11 +76,9 @@ MAX_NAME_CHARS: Final = 128
 """Compared of a name: the measure takes time of the product of both lengths."""
 
 MAX_KNOWN: Final = 2_000
-"""Names that are compared."""
-
 MAX_MEASURED: Final = 64
-"""Of those, the likeliest by their letters, whose likeness is measured: half a millisecond each, for servers may choose
-names that differ in their order alone."""
+"""The likeliest by their letters, measured at half a millisecond each: servers may choose names that differ in order
+alone."""
 
 MAX_LISTED: Final = 16
 """Names that a message lists where none is near: all keys of the longest model."""
@@ -98,7 +96,7 @@ def nearest(name: str, known: Iterable[str], ratio: float = MIN_RATIO) -> str | 
 
 
 def _most_alike(wanted: str, names: Iterable[str], ratio: float) -> str | None:
-    """`difflib.get_close_matches` for the best one, with few full measurements."""
+    """Find the best of `difflib.get_close_matches` with few full measurements."""
     from difflib import SequenceMatcher  # most commands suggest nothing
     from heapq import nlargest
 
@@ -122,9 +120,9 @@ def nearest_key(name: str, known: Iterable[str]) -> str | None:
 
 
 def nearest_tool(name: str, known: Iterable[str]) -> str | None:
-    """`nearest` for tools: of `server__tool` either half may be wrong, or the server be left out; not both.
+    """Find the nearest tool: one half of `server__tool` may be wrong, or the server missing; not both.
 
-    Servers' ids make long equal beginnings, so that halves are compared, never wholes.
+    Halves are compared, never wholes: server ids make long equal beginnings.
     """
     names = list(known)
     server, found, tool = name.partition(QUALIFIER)
@@ -144,9 +142,9 @@ def nearest_tool(name: str, known: Iterable[str]) -> str | None:
 def did_you_mean(
     name: str, known: Collection[str], what: str = "", near: Callable[[str, Iterable[str]], str | None] = nearest
 ) -> str:
-    """The end of a sentence that says that there is no `name`: `: did you mean 'read'?`.
+    """End a sentence that says that there is no `name`: `: did you mean 'read'?`.
 
-    Where none is near, `: the tools are a, b and 3 more`, if `what` is the plural that they are called; else nothing.
+    If none is near, `: the tools are a, b and 3 more`, where `what` is their plural; nothing if that is empty.
     """
     if found := near(name, known):
         return f": did you mean {found!r}?"
@@ -160,5 +158,5 @@ def listed(known: Collection[str], what: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name without what people confuse in names."""
+    """Remove what people confuse in names."""
     return name.replace("-", "").replace("_", "").casefold()

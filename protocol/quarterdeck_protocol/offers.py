@@ -41,9 +41,9 @@ class Offered(Struct, frozen=True):
     """A prompt, a resource or a template of one server.
 
     Attributes:
-        key: what the server knows it by: a prompt's name, a resource's URI, a template's `uriTemplate`.
+        key: the server's own: a prompt's name, a resource's URI, a template's `uriTemplate`.
         definition: the server's whole object as JSON, unknown members included.
-        public: what clients know it by; the key itself for most resources.
+        public: the key for clients; the same for most resources.
     """
 
     server: str
@@ -59,22 +59,14 @@ class Offered(Struct, frozen=True):
 
 
 class RawRequest(Struct, frozen=True):
-    """A request for something of a server's that is no plain call of a tool, JSON bytes in and JSON bytes out.
+    """A request to a server that is no plain call of a tool, JSON bytes in and JSON bytes out.
+
+    The fields that `RawCall` has too mean the same there.
 
     Attributes:
         method: `resources/read`, `prompts/get`, `completion/complete`, `tasks/…`; for an endpoint also a `tools/call`
             that has more members than a name and arguments.
-        params: one JSON object without `_meta`: with public names and URIs for a source, the server's own for its
-            endpoint.
-        meta: the caller's own `_meta`, one JSON object without envelope keys and progress token; empty for none.
-        timeout_s: the caller's wish, seconds; the server's own deadline wins when it is shorter.
-        on_progress: takes the server's progress notes; None asks it for none.
-        client: who asked for it.
-        answerer: answers what the server asks meanwhile; None for nobody: it is refused.
-        log_level: from which on the caller wants the log lines of a server of 2026-07-28; empty for none.
-        progress_token: the token that the caller gave for progress, as JSON, where it may outlive the request: of a
-            call of 2025-11-25 that becomes a task; empty for none.
-        is_modern: whether the caller speaks 2026-07-28.
+        params: one JSON object without `_meta`: public names and URIs for a source, the server's own for its endpoint.
     """
 
     method: str
@@ -94,11 +86,7 @@ LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "ale
 
 
 class LogLine(Struct, frozen=True):
-    """What a server says for people: `data` is any JSON, bounded; `clients` the addresses of those it may be
-    meant for.
-
-    They are those that have something under way at that server; none under way: everybody.
-    """
+    """A server's log line: `data` is any JSON, bounded; `clients` are those with requests there; empty for all."""
 
     server: str
     level: str
@@ -127,8 +115,7 @@ class ResourceUpdated(Struct, frozen=True):
 class ListAnnounced(Struct, frozen=True):
     """A server's announcement of a change of a list that is unchanged when listed again.
 
-    `clients` are keys of clients; empty for all clients.  The offerer announces a list that did change, once it may be
-    shown.
+    The offerer announces a list that did change, once it may be shown. `clients` is empty for all clients.
     """
 
     server: str
@@ -146,64 +133,51 @@ News = LogLine | ServerNote | ResourceUpdated | ListAnnounced
 
 
 class OfferSource(Protocol):
-    """What servers have beside tools, as they are at each moment; what is held is not there.
+    """Servers' prompts, resources and tasks at each moment, without what is held.
 
-    Requests are routed by public names and URIs.  One that finds nobody is delivered a fault of the code
-    `unknown_prompt`, `unknown_resource`, `unknown_task` or `task_lost`.
+    Requests are routed by public names and URIs. If no server is found, the fault's code is `unknown_prompt`,
+    `unknown_resource`, `unknown_task` or `task_lost`.
     """
 
     def listed(self, listing: Listing) -> Sequence[Offered]:
         """In configuration order, each server's in its own order; the same tuple until it changes."""
-        ...
 
     def begin(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """Start a request; see `ToolSource.begin`."""
-        ...
 
     def server_of(self, request: RawRequest) -> str:
         """The id of the server that `begin` would ask; empty where it finds nobody."""
-        ...
 
     def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """Hear of changes of the resource in `params`, `{"uri": …}`, until `unsubscribe` or `leave`; counted."""
-        ...
 
     def unsubscribe(self, client: Client, uri: str) -> None:
         """Hear of it no more; harmless when it was not subscribed."""
-        ...
 
     def task_support(self, client: Client, tool: str = "") -> TaskSupport:
         """What servers have of tasks that a client may use; with `tool`, as `RawCall` has it, what its server has."""
-        ...
 
     def watch_task(self, request: RawRequest, tell: Callable[[bytes], None]) -> Callable[[], None] | None:
-        """Have `tell` take each state of a task from now on, the present one too, until it has ended.
+        """Pass each state of a task, from the present one to its end, to `tell`; returns what ends that.
 
-        `request` is the client's own for the state, made as often as it has to be.  Returns what ends it; None of a
-        task that is not the client's, or one too many.
+        `request` is the client's own for the state, repeated as needed. None if the task is not the client's, or one
+        too many.
         """
-        ...
 
     def tool_of_task(self, client: Client, task: str) -> str:
         """The tool whose call has become a client's task, named as in `RawCall`; empty for a task that is not its."""
-        ...
 
     def leave(self, client: Client) -> None:
         """A client's session has ended: its subscriptions, its log level and its tasks end with it."""
-        ...
 
     def set_level(self, client: Client, level: str) -> None:
         """From which level on this client is told log lines."""
-        ...
 
     def tell_roots_changed(self, client: Client) -> None:
         """Tell the servers that asked this client for its roots that they are others."""
-        ...
 
     def watch_listing(self, callback: Callable[[Listing], None]) -> Callable[[], None]:
         """Call `callback` after each change of a list but the tools'; returns what unregisters it."""
-        ...
 
     def watch_news(self, callback: Callable[[News], None]) -> Callable[[], None]:
         """Call `callback` with each piece of news; returns what unregisters it."""
-        ...

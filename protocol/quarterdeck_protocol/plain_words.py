@@ -8,33 +8,20 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-_KINDS: Final[Mapping[str, str]] = {
-    "array": "an array",
-    "bool": "true or false",
-    "boolean": "true or false",
-    "dict": "an object",
-    "dictionary": "an object",
-    "float": "a number",
-    "float range": "a number",
-    "int": "a whole number",
-    "integer": "a whole number",
-    "integer range": "a whole number",
-    "list": "an array",
-    "mapping": "an object",
-    "null": "null",
-    "number": "a number",
-    "object": "an object",
-    "str": "a string",
-    "string": "a string",
-    "tuple": "an array",
+_NAMES: Final = {
+    "an array": ("array", "list", "tuple"),
+    "an object": ("dict", "dictionary", "mapping", "object"),
+    "a whole number": ("int", "integer", "integer range"),
+    "a number": ("float", "float range", "number"),
+    "a string": ("str", "string"),
+    "true or false": ("bool", "boolean"),
+    "null": ("null",),
 }
+_KINDS: Final[Mapping[str, str]] = {name: said for said, names in _NAMES.items() for name in names}
 
 
 def plain_words(error: object) -> str:
-    """What an error, or its text, says, in one line.
-
-    Of several complaints of one validation, the first.
-    """
+    """Return an error, or its text, in one line; for a validation, its first complaint."""
     complaints = getattr(error, "errors", None)
     if callable(complaints) and hasattr(error, "error_count"):  # pydantic's, which is not imported for this
         first = complaints(include_url=False, include_input=False, include_context=False)[0]

@@ -45,11 +45,7 @@ def _absolute(path: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_without_nul)]
-"""What a process can be given."""
-
 VariableName = Annotated[Text, AfterValidator(_variable_name)]
-"""The name of an environment variable."""
-
 AbsolutePath = Annotated[Text, AfterValidator(_absolute)]
 """Normalised as text: links are not followed."""
 
@@ -77,7 +73,7 @@ _MAX_BYTES: Final = 1 << 62
 
 
 def _network(value: object) -> object:
-    """One of the modes, or a list judged entry by entry; of a union, pydantic would tell every member's complaint."""
+    """Judge a list entry by entry: for a union, pydantic would report every member's complaint."""
     match value:
         case None | NetworkMode():
             return value

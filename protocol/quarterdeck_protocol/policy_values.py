@@ -36,28 +36,20 @@ class Property(StrEnum):
 
     FILESYSTEM = "filesystem"
     """Nothing but what the policy shows can be read, nothing but what it grants can be written."""
-
     NETWORK = "network"
     """Nothing but what the policy names can be reached, host loopback and abstract sockets included."""
-
     PROCESSES = "processes"
     """Other processes cannot be seen, signalled or traced."""
-
     SYSCALLS = "syscalls"
     """Kernel interfaces that no server needs are closed; no new privileges, no namespaces, no tracing."""
-
     TREE_DEATH = "tree_death"
     """Nothing that it started outlives it, daemons included."""
-
     MEMORY = "memory"
     """The memory of the whole tree stays under its limit."""
-
     PROCESS_COUNT = "process_count"
     """So does the number of its processes and threads."""
-
     CPU_SHARE = "cpu_share"
     """So does its share of the processors."""
-
     SCRATCH = "scratch"
     """So do the bytes and inodes of its temporary files."""
 
@@ -111,7 +103,6 @@ LIMITED: Final[Mapping[Property, tuple[str, ...]]] = {
     Property.CPU_SHARE: ("cpu_share",),
     Property.SCRATCH: ("scratch_bytes", "scratch_inodes"),
 }
-"""The limits that each property is about."""
 
 
 def is_limited(name: Property, limits: object) -> bool:

@@ -36,12 +36,9 @@ def askable(capabilities: bytes) -> frozenset[str]:
 
 
 class QuestionEnd(Struct, frozen=True):
-    """How a server's question ended: an answer, or an error that it is told.
+    """A question's end: the answer `result`, one JSON object, or a JSON-RPC error.
 
-    Attributes:
-        result: the answer, one JSON object; empty for an error.
-        code: of the JSON-RPC error; 0 for an answer.
-        data: of the error, any JSON; empty for none.
+    `code` is 0 for an answer, `data` any JSON, empty for none.
     """
 
     result: bytes = b""
@@ -60,13 +57,13 @@ def end_by(answer: bytes, *, unreadable: int = INVALID_REQUEST) -> QuestionEnd:
 
 
 class Question(Struct, frozen=True):
-    """What a server asks of whoever called it.
+    """A server's question to its caller.
 
     Attributes:
         server: who asks, as people know it.
         method: `elicitation/create`, `sampling/createMessage` or `roots/list`.
         params: one JSON object, as the server sent it.
-        key: the server's own name for it in one `input_required`; empty for a request of its own.
+        key: its name in one `input_required`; empty for a request of its own.
     """
 
     server: str
@@ -81,29 +78,24 @@ class Answerer(Protocol):
     @property
     def capabilities(self) -> bytes:
         """What its client can be asked, as the JSON object of client capabilities."""
-        ...
 
     @property
     def bridges(self) -> bool:
-        """Whether an `input_required` is put to it question by question; else the result goes to its client as it is.
-
-        False for a client of 2026-07-28, which takes such a result itself.
+        """Whether an `input_required` is put to it question by question; else, as in 2026-07-28, its client takes the
+        result itself.
         """
-        ...
 
     def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
         """Put a question; `answer` is called once, never before this returns.
 
-        Returns what withdraws it: the server gave it up, or its call ended; then `answer` is not called any more.
+        Returns what withdraws it, because the server gave it up or its call ended: then `answer` is not called.
         """
-        ...
 
 
 class ForwardingAnswerer(Answerer):
     """Another's answers: for those that change a part of what is asked, or of what can be."""
 
     def __init__(self, answerer: Answerer) -> None:
-        """For whoever this one answers."""
         self._answerer = answerer
 
     @property

@@ -4,13 +4,7 @@ import msgspec
 
 
 class SpawnOrder(msgspec.Struct, frozen=True):
-    """What a new worker is told.
-
-    Attributes:
-        address: where its supervisor listens.
-        token: hex; proves once that the worker is ours.
-        is_remote: whether its server is behind a URL.
-    """
+    """An order to start a worker: its supervisor's address, and the hex token that proves once that it is ours."""
 
     generation: int
     address: str
@@ -19,10 +13,7 @@ class SpawnOrder(msgspec.Struct, frozen=True):
 
 
 class Forked(msgspec.Struct, frozen=True, tag="forked"):
-    """A worker was forked; generation 0 says that the zygote itself is ready.
-
-    Then `machine` is what can be enforced where it runs: the sandbox's `Machine` as JSON.
-    """
+    """A worker was forked; generation 0: the zygote is ready, and `machine` is the sandbox's `Machine` as JSON."""
 
     generation: int
     pid: int

@@ -12,13 +12,9 @@ class CertificateFileError(Exception):
 def tls_context(
     ca_file: str = "", client_cert: str = "", client_key: str = "", *, with_system: bool = False
 ) -> ssl.SSLContext:
-    """For connections on behalf of a row; no variable of our own environment counts.
+    """Make a context for connections on behalf of a row; no variable of our own environment counts.
 
-    Args:
-        ca_file: the authorities whose certificates are accepted, in place of the system's; empty for the system's.
-        client_cert: the certificate that we show; empty for none.
-        client_key: its key, where that is in another file.
-        with_system: whether the system's authorities are accepted beside those of `ca_file`.
+    `ca_file` replaces the system's authorities, unless `with_system` adds them; `client_key` may lie in `client_cert`.
 
     Raises:
         CertificateFileError: a file cannot be used.
@@ -45,6 +41,5 @@ def tls_context(
 
 
 def _unusable(key: str, path: str, error: OSError) -> str:
-    """Of a TLS library's error, its number says nothing to a person."""
     why = "it does not hold what it should, in PEM" if isinstance(error, ssl.SSLError) else plain_words(error)
     return f"{key} cannot be used: {path}: {why}"

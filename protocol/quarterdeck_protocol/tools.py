@@ -20,7 +20,7 @@ class ToolHints:
 
     Attributes:
         read_only: it changes nothing.
-        destructive: it may overwrite or end something; means nothing for a read-only tool.
+        destructive: it may overwrite or end something; meaningless if read-only.
         idempotent: the same call again changes nothing more.
         open_world: it reaches beyond this machine, or runs what may.
     """
@@ -39,9 +39,9 @@ class ToolDescriptor:
         name: the qualified name of a server's tool, the wire name of a native one.
         parameters: the portable JSON Schema of the input.
         definition: the server's whole tool object as JSON bytes, unknown fields included; None for a native tool.
-        title: what a person is shown; empty for the name.
-        hints: of a native tool; a server's are in its definition.
-        output_schema: the JSON Schema, an object's, of what a native tool returns beside its text; None for text alone.
+        title: for people; empty for the name.
+        hints: None for a server's tool, whose definition has them.
+        output_schema: of the object that a native tool returns besides its text; None for text alone.
     """
 
     name: str
@@ -78,9 +78,9 @@ class Allowance(Protocol):
         """What it is, for messages: `the token 'ci'`."""
 
     def allows(self, name: str, listing: str = "tools") -> bool:
-        """Whether what is called so, `server__tool` or a native tool's name, may be listed and asked for.
+        """Return whether the tool `server__tool`, or a native one, may be listed and requested.
 
-        Of another `Listing` than the tools' it is `server__prompt`, or `server__` and a URI.
+        In other listings the name is `server__prompt`, or `server__` and a URI.
         """
 
     def allows_some_of(self, server: str) -> bool:
@@ -91,14 +91,13 @@ class Client(Struct, frozen=True):
     """Who asks.
 
     Attributes:
-        name: what people are told, and the ledger keeps: a token's name, or a program; empty where there is one client.
-        key: tells clients apart.  What stands before the first slash is who was let in (a token, a door); what stands
-            behind it, where there is something, is one of its sessions.
+        name: for people and the ledger: a token's name, or a program; empty if there is only one client.
+        key: tells clients apart: the admitted party (a token, a door), then perhaps a slash and one of its sessions.
         allowance: what it may use; None for everything.
-        part: which part of it asks, where parts are told apart that share its bounds: a stream on which it hears of
-            changes, or a program by its own word about itself; empty for the whole.
+        part: a part of it that shares its bounds, such as a stream on which it hears of changes, or a program by its
+            own word; empty for the whole.
         is_local: whether it is known to be a program of this machine, whose person has a browser here.
-        is_searched: whether it is shown two tools that find and call those that it may use, in place of them.
+        is_searched: whether it is shown two tools that find and call its tools, instead of them.
     """
 
     name: str = ""
@@ -132,11 +131,8 @@ ANONYMOUS: Final = Client()
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call: `id` is the caller's, `name` a descriptor's, `input` any JSON value.
-
-    Attributes:
-        report: takes progress notes when the caller wants some.
-        client: who asked for it.
+    """One call: `id` is the caller's, `name` a descriptor's, `input` any JSON value; `report` is None if no progress is
+    wanted.
     """
 
     id: str
@@ -148,12 +144,12 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class WireResult:
-    """A server's own result, whole: one JSON object without the era's envelope keys, and the era it was said in.
+    """A server's own result, whole: one JSON object without the era's envelope keys, and its era.
 
     Attributes:
-        is_error: the body's own `isError`, for whoever has not read it.
-        result_type: "input_required" of a result that asks for more, else "complete", or what an extension calls it.
-        members: what `check_object` gave for the body, when somebody of ours has checked it: it costs milliseconds.
+        is_error: the body's own `isError`, for those who have not read it.
+        result_type: "input_required" if it asks for more, else "complete", or an extension's word.
+        members: the result of `check_object` for the body, if we checked it already: it costs milliseconds.
     """
 
     body: bytes
@@ -169,9 +165,9 @@ class ToolOutcome:
 
     Attributes:
         output: the one JSON value that all blocks of the result project to.
-        wire: what a client is shown instead of a projection of `output`.
-        parts: what each block holds, a text or a JSON value, when there are several of them.
-        structured: what a program reads beside `output`, as the descriptor's `output_schema` describes it.
+        wire: shown to a client instead of a projection of `output`.
+        parts: each block's text or JSON value, if there are several.
+        structured: for programs, as the descriptor's `output_schema` describes it.
     """
 
     id: str
@@ -252,24 +248,20 @@ class WatchableToolBox(ToolBox, Protocol):
 
 
 class RawCall(Struct, frozen=True):
-    """A call of a server's tool, JSON bytes in and JSON bytes out.
-
-    Not a dataclass: one is made at each layer of every call, and a struct costs a fifth.
+    """A call of a server's tool, JSON bytes in and JSON bytes out; a struct costs a fifth of a dataclass.
 
     Attributes:
         tool: the qualified name for a source, the server's own name for its endpoint.
         arguments: one JSON object, untouched on its way to the server.
         meta: the caller's own `_meta`, one JSON object without envelope keys and progress token; empty for none.
-        timeout_s: the caller's wish, seconds; the server's own deadline wins when it is shorter.
-        on_progress: takes the server's progress notes; None asks it for none.
-        client: who asked for it.
-        answerer: answers what the server asks meanwhile; None for nobody: it is refused.
-        log_level: from which on the caller wants the log lines of a server of 2026-07-28; empty for none.
+        timeout_s: the caller's limit, seconds; the server's own deadline wins if shorter.
+        on_progress: takes the server's progress notes; None asks for none.
+        answerer: answers the server's questions meanwhile; None refuses them.
+        log_level: lowest level wanted of a server of 2026-07-28; empty for none.
         is_modern: whether the caller speaks 2026-07-28.
-        task: what a caller of 2025-11-25 says of the task that it wants for a result, as JSON; empty for no task.
-        answers: what a call brings that is made again, one JSON object: `inputResponses`, `requestState`.
-        progress_token: the token that the caller gave for progress, as JSON, which may outlive a call that becomes a
-            task; empty for none.
+        task: the task that a caller of 2025-11-25 wants for a result, as JSON; empty for none.
+        answers: `inputResponses` and `requestState` of a call made again, one JSON object.
+        progress_token: the caller's, as JSON, which may outlive a call that becomes a task; empty for none.
     """
 
     tool: str
@@ -287,8 +279,6 @@ class RawCall(Struct, frozen=True):
 
 
 CallEnd = WireResult | ProtocolFault
-"""How a raw call ends."""
-
 Deliver = Callable[[CallEnd], None]
 """Takes the end of a raw call: called once, from the event loop, never before the call's `begin` has returned."""
 
@@ -297,17 +287,14 @@ class PendingCall(Protocol):
     """A raw call under way."""
 
     def cancel(self, reason: str = "") -> Delivery:
-        """Give up: the server is told, and nothing is delivered any more.  Harmless when the call has ended.
+        """Give up: the server is told, and nothing is delivered any more. Harmless if the call has ended.
 
-        Returns `NOT_SENT` when nothing of the call can have reached the server, else `UNKNOWN`.
+        Return `NOT_SENT` if nothing of the call can have reached the server, else `UNKNOWN`.
         """
 
 
 class ToolSource(ABC):
-    """The box that a host serves from: one that may change, and whose servers' tools take raw calls.
-
-    A box that is none becomes one by `as_source`.
-    """
+    """A host's tools, which may change and of which servers' tools take raw calls; `as_source` makes one of any box."""
 
     native_names: Collection[str] = frozenset()
     """Of tools that are known to take no raw call; there may be others."""
@@ -353,8 +340,6 @@ def as_source(box: ToolBox) -> ToolSource:
 
 
 class _BoxSource(ToolSource):
-    """Any box as a source."""
-
     def __init__(self, box: ToolBox) -> None:
         self._box = box
 

@@ -100,18 +100,18 @@ class Expired(msgspec.Struct, frozen=True):
 
 
 class Late(msgspec.Struct, frozen=True):
-    """A request of ours has no reply although even the backstop has passed, and the peer lives: it is busy.
+    """Our request has no reply although even the backstop has passed; the peer lives, so it is busy.
 
-    A later reply is swallowed.  One that does not come within another `patience_s` is `Overdue`.
+    A later reply is swallowed; one that does not come within another `patience_s` is `Overdue`.
     """
 
     request_id: int
 
 
 class Overdue(msgspec.Struct, frozen=True):
-    """A request of ours has no reply although even the backstop has passed; a later one is swallowed.
+    """Our request has no reply although even the backstop has passed; a later one is swallowed.
 
-    `was_sent`: the peer has it and is unresponsive.  Otherwise it still waited for credit and will never be sent.
+    `was_sent`: the peer has it and is unresponsive. Otherwise it still waited for credit and will never be sent.
     """
 
     request_id: int
@@ -134,9 +134,8 @@ LinkEvent = Greeted | Arrived | Replied | Expired | Late | Overdue | Silent | Vi
 
 
 class Refusal(StrEnum):
-    """Why a request was not taken; nothing of it was sent.
-
-    `UNSENDABLE`: no message can carry it, because it is too large or holds text that is not Unicode.
+    """Why a request was not taken; nothing of it was sent. `UNSENDABLE`: it is too large or holds text that is not
+    Unicode.
     """
 
     BUSY = "busy"
@@ -152,8 +151,6 @@ MIN_TOKEN_BYTES: Final = 16
 """A one-time token that cannot be guessed within a handshake's time."""
 
 GREETINGS: Final = (frames.Hello, frames.Welcome)
-"""The frames of the handshake."""
-
 FREE: Final = frozenset({*GREETINGS, frames.Beat, frames.Credit})
 """The link's own frames, which cost no credit."""
 
@@ -173,8 +170,6 @@ CARRIERS: Final = frozenset(
         frames.Note,
     }
 )
-"""The frames that have a body."""
-
 REQUESTS: Final = (frames.Call, frames.Forward, frames.List, frames.Open, frames.Close)
 """`frames.Request` as a tuple: every frame is asked whether it is one, which of a union takes three times as long."""
 

@@ -42,10 +42,10 @@ class WireLimits(msgspec.Struct, frozen=True):
 
 
 def encode(frame: Frame, body: bytes = b"", limits: WireLimits | None = None) -> list[bytes]:
-    """The parts of a message.
+    """Return the parts of a message.
 
     Raises:
-        WireError: text that is not Unicode, a number beyond 64 bits, or more than the limits (when given) allow.
+        WireError: text that is not Unicode, a number beyond 64 bits, or more than the limits (if given) allow.
     """
     try:
         header = _encoder.encode(frame)
@@ -60,7 +60,7 @@ def encode(frame: Frame, body: bytes = b"", limits: WireLimits | None = None) ->
 
 
 def decode(parts: Sequence[bytes], limits: WireLimits) -> tuple[Frame, bytes]:
-    """The frame and body of a message.
+    """Return the frame and body of a message.
 
     Raises:
         WireError: too many or too large parts, a header that is not a frame of ours.

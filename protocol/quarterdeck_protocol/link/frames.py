@@ -26,7 +26,7 @@ MAX_RESULT_BYTES: Final = 64 * 1024 * 1024
 
 
 class _Frame(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """What all frames share."""
+    """The base of all frames."""
 
 
 # The link's own.
@@ -80,11 +80,10 @@ class List(_Frame, frozen=True, tag=11):
 
 
 class Call(_Frame, frozen=True, tag=12):
-    """Run one tool.  Body: the arguments, one JSON object, untouched.  Answered with the result's JSON object.
+    """Run one tool. Body: the arguments, one JSON object, untouched. Answered with the result's JSON object.
 
-    `meta` is the caller's own `_meta` (JSON object without envelope keys), empty for none.  For a server of 2026-07-28
-    alone, and empty for none, are `capabilities`, what the caller can be asked (JSON object), and `log_level`, from
-    which on it wants the server's log.
+    `meta` is the caller's own `_meta` (JSON object without envelope keys), empty for none. For a server of 2026-07-28
+    alone, else empty: `capabilities`, what the caller can be asked (JSON object), and `log_level`, the lowest it wants.
     """
 
     request_id: int
@@ -123,7 +122,7 @@ class Cancel(_Frame, frozen=True, tag=14):
 
 
 class Condemn(_Frame, frozen=True, tag=15):
-    """The server's tree exceeded a limit: kill all of it.  Unanswered; the loss that follows names the limit.
+    """The server's tree exceeded a limit: kill all of it. Unanswered; the loss that follows names the limit.
 
     `limit` is the policy's own name of it (`memory_bytes`), `detail` a sentence with the numbers, for people.
     """
@@ -246,23 +245,18 @@ class Listening(_Frame, frozen=True, tag=31):
 
 
 class Unauthorized(_Frame, frozen=True, tag=33):
-    """A remote server refused the access token.  Answered with `Authorize`.
+    """A remote server refused the access token. Answered with `Authorize`.
 
-    Attributes:
-        scopes: those that it wants beside, where the token is good and does not reach so far; it may name none.  None
-            for a token that is good for nothing.
+    `scopes` are missing from a token that is good, and may be unnamed; None if the token is good for nothing.
     """
 
     scopes: tuple[str, ...] | None = None
 
 
 class Quarantined(_Frame, frozen=True, tag=34):
-    """A file that the server created for other programs to run or obey, and that the worker took away.
+    """A file that the server created for other programs to run or obey, at `path`, and that the worker took away.
 
-    Attributes:
-        path: the path at which the file appeared.
-        kept: its present path; empty if the worker could not move it.
-        why: the reason why it is not in the quarantine; empty if it is.
+    `kept` is its present path; empty if the worker could not move it, for the reason `why`.
     """
 
     path: str
@@ -274,20 +268,8 @@ Request = Open | List | Call | Forward | Close
 Reply = Answer | Failed
 Told = Condemn | AskAnswer | Tell | Listen | Authorize
 """What a worker is told, without a reply."""
-News = (
-    Progress
-    | Log
-    | ListChanged
-    | Lost
-    | Started
-    | Asked
-    | AskEnded
-    | Note
-    | Updated
-    | Listening
-    | Unauthorized
-    | Quarantined
-)
+_OfServer = Lost | Started | Asked | AskEnded | Unauthorized | Quarantined
+News = Progress | Log | ListChanged | Note | Updated | Listening | _OfServer
 Frame = Hello | Welcome | Beat | Credit | Request | Cancel | Told | Reply | News
 
 
@@ -304,16 +286,13 @@ class StdioServer(msgspec.Struct, frozen=True, tag="stdio"):
 
 
 class RemoteServer(msgspec.Struct, frozen=True, tag="remote"):
-    """A server behind a URL.
+    """A server behind a URL; its proxy and certificate files are empty if unset.
 
     Attributes:
-        headers: go to that URL's origin only.
-        transports: those that are tried, in this order.
+        headers: sent to that URL's origin only.
+        transports: tried in this order.
         bearer: the access token of our login there, sent as a header likewise; empty without one.
-        proxy: the URL of the HTTP proxy that it is reached through; empty for none.
-        ca_file: the authorities whose certificates are accepted; empty for the system's.
-        client_cert: the certificate that we show; empty for none.
-        client_key: its key, where that is in another file.
+        client_key: key of `client_cert`, if in another file.
         internet_only: whether connections go only to addresses of the internet.
     """
 
@@ -332,27 +311,22 @@ class OpenOrder(msgspec.Struct, frozen=True):
     """What a worker needs to start a server.
 
     Attributes:
-        server: what is started, or connected to; of a session that others made, nothing.
+        server: started, or connected to; the default for a session that others made.
         protocol: the only protocol revision to speak; None for the legacy one, if the server speaks it.
-        max_result_bytes: the largest result that is taken.
         env: the whole environment of a stdio server, ready to use.
-        home: its private home, which exists; also where it runs when `cwd` is absent.
+        home, tmp: its private directories, which exist; it runs in `home` if `cwd` is absent.
         log_path: where its stderr is kept; empty for nowhere.
-        tmp: its private directory for temporary files, which exists.
         private: our own state and runtime directories, which no server may see.
         protected: files and folders that no server may write: the user's word.
-        user_home: the home of the user who runs us.
-        user_env: of that user's environment, what says where tools and granted things are.
-        allow_unsandboxed: start it even where nothing but limits can be enforced.
+        user_home, user_env: of the user who runs us: where tools and granted things are.
+        allow_unsandboxed: start it even if nothing but limits can be enforced.
         open_port: of this machine's loopback, where we serve without a token, so that it must not be reached; 0 while
-            it is not known yet, None for no such.
-        secrets: what no fault, log or record may repeat of what the server was given.
-        prepared: what confines it, the sandbox's `Prepared` as JSON; empty where its worker must lay that out.
-        server_id: its id, recorded with its quarantined files.
+            not known yet, None for no such port.
+        secrets: what no fault, log or record may repeat.
+        prepared: its confinement, the sandbox's `Prepared` as JSON; empty if its worker must lay that out.
         quarantine: the folder for files that it must not create; empty to look for none.
-        capabilities: what a server is told that its callers can be asked, one JSON object, where it is told that once;
-            one of 2026-07-28 is told so for its lists, and with each request what its very caller can.
-        newer_first: whether to choose the modern era if the process speaks both.
+        capabilities: what its callers can be asked, one JSON object; a server of 2026-07-28 uses it for lists alone.
+        newer_first: choose the modern era if the process speaks both.
     """
 
     server: StdioServer | RemoteServer = StdioServer()
@@ -381,19 +355,17 @@ MAX_START_BYTES: Final = 64 * 1024
 
 
 class ServerStart(msgspec.Struct, frozen=True):
-    """A confined server that runs: what its supervisor watches and shows.  Process ids are those outside.
+    """A confined server that runs, for its supervisor to watch and show; process ids are those outside.
 
     Attributes:
-        pid: the program's.
         tree_pid: the topmost process of its tree, ours among them (a bubblewrap, a reaper): where a scan begins.
-        root_pid: one whose `/proc/PID/root` is the root that the program sees; 0 when that is the machine's.
+        root_pid: one whose `/proc/PID/root` is the root that the program sees; 0 if that is the machine's.
         program: the resolved path of what was executed.
         scratch: directories outside whose files count as its scratch space.
         tmpfs: mount points below that root which hold its temporary files in memory.
         enforced: names of limits that the kernel itself holds on the whole tree.
-        receipt: the `Receipt` as JSON.
-        gaps: its lines, one for each way in which it is weaker than wanted; a start with any is announced.
-        changed: a path that was no longer as `OpenOrder.prepared` has it; empty where all was, or nothing was prepared.
+        receipt: the `Receipt` as JSON; a start with any of its `gaps` is announced.
+        changed: a path that was no longer as `OpenOrder.prepared` has it; empty for none.
     """
 
     pid: int
@@ -415,10 +387,9 @@ class ServerCard(msgspec.Struct, frozen=True):
     Attributes:
         era: the protocol revision agreed.
         pid: None for a remote one.
-        name: for people only, as `version` and `title`.
-        announces: of which lists it says when they change: "tools", "prompts", "resources".
-        capabilities: as it sent them, one JSON object.
-        info: its `serverInfo` as it sent it, one JSON object, with icons and whatever else.
+        name, version, title: for people only.
+        announces: the lists whose changes it reports: "tools", "prompts", "resources".
+        capabilities, info: as sent, each one JSON object; `info` is its `serverInfo`, with icons and whatever else.
     """
 
     era: str

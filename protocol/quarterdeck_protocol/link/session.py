@@ -43,16 +43,9 @@ class Link:
     ) -> None:
         """Start the session; a worker's Hello is ready to be taken.
 
-        Args:
-            side: which end this is.
-            token: the one-time secret that the worker was spawned with, at least 16 bytes.
-            version: of our package; the peer's must be equal.
-            now: monotonic seconds; infinite for a peer that does not exist yet, whose time begins with `expect`.
-            terms: the same at both ends.
-            pid: a worker's own.
-
-        Raises:
-            LinkMisuseError: the token is too short.
+        `token` is the one-time secret that the worker was spawned with; one shorter than 16 bytes is a
+        `LinkMisuseError`. `now` is infinite for a peer that does not exist yet, whose time begins with `expect`.
+        `version` and `terms` must be the same at both ends; `pid` is a worker's own.
         """
         if len(token) < events.MIN_TOKEN_BYTES:
             raise events.LinkMisuseError(f"a token of {len(token)} bytes; {events.MIN_TOKEN_BYTES} are needed")
@@ -119,13 +112,15 @@ class Link:
 
     @property
     def _silent_at(self) -> float:
-        """When the peer's silence is too long: that of one that owes us a reply counts from when it came to owe one."""
+        """Return when the peer's silence is too long; if it owes us a reply, its silence counts from when it came to
+        owe one.
+        """
         if not self._asked:
             return self._heard_at + self._patience_s[False] + self._excused_s
         return max(self._heard_at, self._asked_at) + self._patience_s[True] + self._excused_s
 
     def request(self, frame: frames.Request, body: bytes, now: float) -> events.Refusal | None:
-        """Send a request, or queue it for credit; its end is a `Replied` or `Overdue`, once.  None when it was taken.
+        """Send a request, or queue it for credit. None if taken: then it ends once, in a `Replied` or `Overdue`.
 
         Time spent in the queue is taken off the `timeout_s` that the peer is told.
 
@@ -146,9 +141,9 @@ class Link:
         return None
 
     def cancel(self, request_id: int, reason: str = "") -> bool:
-        """Give up a request; its reply, when it comes, is swallowed.  The second time changes nothing.
+        """Give up a request; its reply, if it comes, is swallowed. The second time changes nothing.
 
-        True when the frame had not left our queue: the peer will never see it, and nothing more is heard of it.
+        Return True if the frame had not left our queue: the peer will never see it.
         """
         if not self._is_awaited(request_id):
             return False
@@ -223,12 +218,7 @@ class Link:
         return self._credited(frame.units, now)
 
     def expect(self, now: float, waited_s: float = 0.0) -> None:
-        """The peer has only now begun to exist: its time to greet us counts from here.
-
-        Args:
-            now: monotonic seconds.
-            waited_s: see `tick`.
-        """
+        """The peer has only now begun to exist: its time to greet us counts from here; `waited_s` as for `tick`."""
         self._waited_s = waited_s
         if not self._greeted:
             self._heard_at = now
@@ -236,13 +226,10 @@ class Link:
     def tick(self, now: float, waited_s: float = 0.0, late_s: float = 0.0) -> list[events.LinkEvent]:
         """Judge what is due; call it only after the channel was drained.
 
-        Args:
-            now: monotonic seconds.
-            late_s: how much later than `wake_at` this is.  From `PAUSE_S` on we were stopped ourselves, and whoever
-                stops a machine's processes stops the peer, too: its silence counts from now on.
-            waited_s: for how long the peer was ready to run and got no processor, all in all; where nobody can tell,
-                zero.  What it waited in silence excuses as much of that, and no more than all: a busy machine is no
-                dead peer.
+        `late_s` is how much later than `wake_at` this is. From `PAUSE_S` on we were stopped ourselves, and so, with the
+        machine, was the peer: its silence counts from now on. `waited_s` is how long the peer was ready to run and got
+        no processor; zero if unknown. That excuses as much of its silence and no more than all: a busy machine is no
+        dead peer.
         """
         if self._dead:
             return []

@@ -10,8 +10,6 @@ from typing import Final
 
 DEALER: Final = b"DEALER"
 ROUTER: Final = b"ROUTER"
-"""The socket types of the two ends."""
-
 _SIGNATURE: Final = b"\xff" + bytes(7) + b"\x01\x7f"
 _MECHANISM: Final = b"NULL".ljust(20, b"\0")
 
@@ -68,9 +66,8 @@ class MessageBuffer:
     """Cut what a peer sends into messages; an unfinished part waits for its end, each byte is copied a few times.
 
     Attributes:
-        part_limits: the most bytes of each part of a message in turn, and so the most parts; may be changed between
-            two messages.
-        is_ready: whether the peer may be sent messages: one that comes before its own READY breaks the protocol.
+        part_limits: the most bytes of each part in turn, and so the most parts; may change between two messages.
+        is_ready: whether the peer may be sent messages: one before its own READY breaks the protocol.
         has_more: whether more bytes than those of the last message have come.
     """
 
@@ -94,7 +91,7 @@ class MessageBuffer:
         self._data += data
 
     def pull(self) -> list[bytes] | None:
-        """The parts of the next message; None when more must come first.
+        """Return the parts of the next message; None if more must come first.
 
         Raises:
             ZmtpError: another protocol, a refusal, or more than the limits allow; the buffer is of no further use.
@@ -133,14 +130,13 @@ class MessageBuffer:
         return None
 
     def _wait(self, at: int, wanted: int = _LEAST_HEAD) -> None:
-        """All before `at` is done with; nothing can be cut before so many bytes from there on have come."""
+        """Everything before `at` is done with; the next cut needs `wanted` bytes from there on."""
         self._at = at
         self._wanted = wanted
         if at == len(self._data):
             self._data, self._at = b"", 0
 
     def _judge(self, flags: int, size: int) -> None:
-        """Refuse a frame by its head, before any of it is kept."""
         if not self.is_ready:
             if flags & ~_LONG != _COMMAND or size > MAX_COMMAND_BYTES:
                 raise ZmtpError(f"a frame of {size:,} bytes with flags {flags:#04x} instead of a READY")
@@ -167,7 +163,7 @@ def _check_greeting(data: bytes) -> None:
 
 
 def _socket_type(properties: bytes) -> bytes:
-    """What a READY says of it, empty for nothing.
+    """Return the socket type of a READY; empty for none.
 
     A property is the length of its name (1 byte), the name, the length of its value (4), the value.
     """

@@ -62,8 +62,7 @@ class TaskSupport(Flag):
     """What servers have of tasks.
 
     Attributes:
-        CALLS: of 2025-11-25: tools may be called as tasks.
-        CANCELS: and tasks be cancelled.
+        CALLS, CANCELS: of 2025-11-25: tools may be called as tasks, and tasks be cancelled.
         EXTENDS: of 2026-07-28: calls become tasks as a server likes.
     """
 
@@ -197,13 +196,12 @@ ENDED: Final = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 
 
 class TaskState(msgspec.Struct, frozen=True):
-    """What a server says of a task.
+    """A task, by its server's word; an unknown `status` counts as `WORKING`.
 
     Attributes:
-        status: an unknown one counts as `WORKING`.
         message: for people, empty for none.
-        poll_s: after which its client is to look again, a finite number.
-        ttl_s: how long it is kept, infinite where nothing says so.
+        poll_s: pause before its client looks again, a finite number.
+        ttl_s: how long it is kept; infinite if unknown.
         members: all of it, unknown ones included.
     """
 
@@ -215,11 +213,7 @@ class TaskState(msgspec.Struct, frozen=True):
 
 
 def read_state(body: bytes) -> TaskState:
-    """Return the state of a task of either era, one JSON object.
-
-    Raises:
-        BodyError: it cannot be read.
-    """
+    """Read the state of a task of either era, one JSON object; raises `BodyError`."""
     try:
         said, members = _state.decode(body), _object.decode(body)
     except _UNREADABLE as error:
@@ -233,11 +227,7 @@ def read_state(body: bytes) -> TaskState:
 
 
 def end_of(state: TaskState, server: str) -> bytes | ProtocolFault:
-    """Return what came of a task of 2026-07-28 that has ended: its result, or its error.
-
-    Raises:
-        BodyError: the server says no such thing.
-    """
+    """Return the result or the error of a task of 2026-07-28 that has ended; raises `BodyError` if there is neither."""
     reply = ReplyError(CANCELLED_CODE, "the task was cancelled")
     try:
         if state.status is Status.COMPLETED:
@@ -269,11 +259,7 @@ def id_problem(task: str) -> str:
 
 
 def task_named(params: bytes) -> str:
-    """Return the id in the params of a request or a notification about one task; empty for none.
-
-    Raises:
-        BodyError: they cannot be read.
-    """
+    """Return the task id in the params of a request or a notification; empty for none. Raises `BodyError`."""
     try:
         return _named.decode(params or b"{}").taskId
     except _UNREADABLE as error:
@@ -281,10 +267,10 @@ def task_named(params: bytes) -> str:
 
 
 def task_created(body: bytes, *, is_modern: bool) -> str | None:
-    """Return the id of the task that a call has become; None where the result announces none.
+    """Return the id of the task that a call has become; None if it has not.
 
     Raises:
-        BodyError: what it announces is no task.
+        BodyError: what the result announces is no task.
     """
     if is_modern:
         return task_named(body)
@@ -304,9 +290,8 @@ def task_of_question(params: bytes) -> str:
 
 
 def related_to(body: bytes, task: str) -> bytes:
-    """Return a message whose `_meta` names a task, naming this one; the very bytes when it names none, or this.
-
-    With an empty `task` it names none.
+    """Rename the task in a message's `_meta`, or remove it for an empty `task`; the very bytes if it names none, or
+    this.
 
     Raises:
         BodyError: it cannot be read.
@@ -323,7 +308,7 @@ def related_to(body: bytes, task: str) -> bytes:
 
 
 def _related_in(body: bytes) -> tuple[dict[str, Raw], dict[str, Raw], str]:
-    """The members of a message, those of its `_meta`, and the task that this names; nothing of most, unread."""
+    """Return a message's members, those of its `_meta`, and its task; nothing for most, unread."""
     # The key's slash may be written as `\/`, as PHP does, and any of its letters as `\uXXXX`.
     if b"related-task" not in body and b"\\u" not in body:
         return {}, {}, ""

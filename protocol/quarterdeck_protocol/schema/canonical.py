@@ -31,9 +31,9 @@ STRIPPED: Final = frozenset(
 def normalize_schema(value: object) -> Schema:
     """Reshape a server's input schema into the small subset that every provider takes.
 
-    Total: anything that is not an object counts as `{}`, and nesting has no limit.  The input, a JSON value, is neither
-    changed nor shared.  Keys keep their order; `type`, then `properties`, are appended where they were missing.
-    Recurses into `properties`, `items` and `additionalProperties`; every other keyword passes as it is.
+    Total: anything that is not an object counts as `{}`, and nesting has no limit. The input, a JSON value, is neither
+    changed nor shared. Keys keep their order; missing `type` and `properties` are appended. Recurses into `properties`,
+    `items` and `additionalProperties`; every other keyword passes as it is.
     """
     root = _as_node(copy_json(value)) if isinstance(value, dict) else {}
     pending = [root]
@@ -103,22 +103,16 @@ def copy_json(value: JsonValue) -> JsonValue:
 
 
 def canonical_json(value: object) -> str:
-    """The one spelling of a JSON value: keys sorted at every level, arrays in order, nulls kept, no spaces, no escapes
-    beyond those that JSON demands.
+    """Spell a JSON value in one way: keys sorted, arrays in order, nulls kept, no spaces, no avoidable escapes.
 
-    Lone surrogates stay as they are: to encode the text, use `surrogatepass`.
-
-    Raises:
-        TypeError: something in it is no JSON value.
+    Lone surrogates stay: encode the text with `surrogatepass`. Raises `TypeError` for what is no JSON value.
     """
     return "".join(json_pieces(value))
 
 
 def json_pieces(value: object) -> Iterator[str]:
-    """The canonical JSON of a value in pieces; what nobody takes is not made.
-
-    Raises:
-        TypeError: something in it is no JSON value.
+    """Yield the canonical JSON of a value in pieces, made as they are taken; raises `TypeError` for what is no JSON
+    value.
     """
     opened = [_spell(value)]
     while opened:
@@ -132,11 +126,7 @@ def json_pieces(value: object) -> Iterator[str]:
 
 
 def digest(value: object) -> str:
-    """SHA-256 of the canonical JSON of a value, 64 hex digits; equal for values that differ in the order of keys only.
-
-    Raises:
-        TypeError: something in it is no JSON value.
-    """
+    """Return the SHA-256 of a value's canonical JSON, 64 hex digits; raises `TypeError` for what is no JSON value."""
     return hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -43,16 +43,16 @@ class SchemaDocument:
         return self._sizes.get(id(value)) or 1 + sum(map(self.size, _children(value)))
 
     def stands_alone(self, value: JsonValue) -> bool:
-        """Whether a part of the document means the same when it is copied as it is, under the current draft.
+        """Return whether a part of the document means the same when copied, under the current draft.
 
-        False for references, for forms of older drafts, and for what is no part of the document but made of some.
+        False for references, forms of older drafts, and what is not part of the document but made from it.
         """
         return not isinstance(value, dict | list) or (id(value) in self._sizes and id(value) not in self._dependent)
 
     def target(self, reference: str) -> JsonValue:
-        """The schema that a reference names: an object or a boolean, or None where we cannot tell.
+        """Return the schema that a JSON pointer names: an object or a boolean; None if unknown.
 
-        Followed are JSON pointers into this document.  One that embeds others (an inner `$id`) may mean any of them.
+        A document that embeds others (an inner `$id`) may mean any of them.
         """
         if self._embeds_documents or not (reference == "#" or reference.startswith("#/")):
             return None
@@ -62,7 +62,7 @@ class SchemaDocument:
         return self._targets[reference]
 
     def _survey(self) -> None:
-        """Measure every container, and note those that hold a reference or a form of an older draft."""
+        """Measure every container, and note those with references or older drafts' forms."""
         containers = [self._root] if isinstance(self._root, dict | list) else []
         for container in containers:  # grows while we walk it: every container stands before those it holds
             containers.extend(child for child in _children(container) if isinstance(child, dict | list))
@@ -90,7 +90,7 @@ def _is_dependent(container: Schema | list[JsonValue]) -> bool:
 
 
 def _step_through(value: JsonValue, pointer: Iterable[str]) -> JsonValue:
-    """What an escaped JSON pointer leads to; None where it leads nowhere."""
+    """Follow an escaped JSON pointer; None if it leads nowhere."""
     for token in pointer:
         key = unquote(token).replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict) and key in value:
@@ -132,11 +132,7 @@ class ValueBudget:
 
 
 class Flattener:
-    """Flattens nodes of one document.
-
-    Args:
-        unrollings: how often a reference may come back below its own target; beyond, it admits anything.
-    """
+    """Flattens nodes of one document; a reference below its own target more than `unrollings` times admits anything."""
 
     def __init__(self, document: SchemaDocument, unrollings: int, budget: ValueBudget) -> None:
         self._document = document
@@ -144,9 +140,9 @@ class Flattener:
         self._budget = budget
 
     def flatten(self, schema: JsonValue, trail: Trail) -> tuple[Schema, Trail]:
-        """The node that admits what a schema admits, without references, and the trail of whatever stands in it.
+        """Return the reference-free node that admits what a schema admits, and the trail of whatever stands in it.
 
-        An `allOf` stays where one node cannot say it all: as it was, if the node has a type and nothing is referred to.
+        An `allOf` stays if one node cannot say it all: as it was, if the node has a type and nothing is referred to.
         """
         if not isinstance(schema, dict):
             return {}, trail
@@ -168,7 +164,7 @@ class Flattener:
         return {**whole, "allOf": apart}, inner_trail
 
     def _parts(self, schema: Schema, trail: Trail) -> tuple[list[Schema], Trail]:
-        """The nodes that hold together where a schema holds.
+        """Return the nodes that hold together where a schema holds.
 
         A reference that comes again at the same node adds nothing: cycles without a level between end by that.
         """
@@ -198,7 +194,7 @@ class Flattener:
 
 
 def _breadth(node: Schema) -> int:
-    """What merging into a node costs: its keys and what the keywords beneath hold, one level down."""
+    """Return the cost of merging into a node: its keys, and what the keywords beneath hold, one level down."""
     return sum(1 + len(value) if isinstance(value, dict | list) else 1 for value in node.values())
 
 
@@ -222,9 +218,9 @@ _AT_MOST: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxIte
 
 
 def merge(first: Schema, second: Schema) -> Schema | None:
-    """The node that admits exactly what both admit, or None where one flat node cannot say it.
+    """Return the node that admits exactly what both admit, or None if one flat node cannot say it.
 
-    Keys and remarks of `first` come first and win.  Neither node has references, `allOf` or `unevaluated…` keywords.
+    Keys and remarks of `first` come first and win. Neither node has references, `allOf` or `unevaluated…` keywords.
     """
     if any(group & first.keys() and group & second.keys() for group in _TOGETHER):
         return None
@@ -243,12 +239,12 @@ def merge(first: Schema, second: Schema) -> Schema | None:
 
 
 def _closes(node: Schema) -> bool:
-    """Whether the properties that a node names decide which others it admits."""
+    """Return whether the properties that a node names decide which others it admits."""
     return node.get("additionalProperties", True) is not True
 
 
 def _joint(key: str, first: JsonValue, second: JsonValue) -> JsonValue:
-    """The value of one keyword that says what both values say; None where there is none."""
+    """Return the value that says what both values say; None if there is none."""
     match first, second:
         case dict(), dict() if key == "properties":
             shared: Schema = {name: {"allOf": [first[name], second[name]]} for name in first if name in second}
@@ -271,7 +267,7 @@ def _joint(key: str, first: JsonValue, second: JsonValue) -> JsonValue:
 
 
 def _common_choices(first: list[JsonValue], second: list[JsonValue]) -> list[JsonValue] | None:
-    """The scalars on both lists; None where there are none, or a choice is a container and so perhaps too deep."""
+    """Return the common scalars; None if there are none, or a choice is a container and so perhaps too deep."""
     if any(isinstance(choice, dict | list) for choice in (*first, *second)):
         return None
     known = {(isinstance(choice, bool), choice) for choice in second}  # JSON's true is not 1
@@ -279,7 +275,6 @@ def _common_choices(first: list[JsonValue], second: list[JsonValue]) -> list[Jso
 
 
 def _common_types(first: JsonValue, second: JsonValue) -> JsonValue:
-    """The type or types on both sides; None where there are none."""
     common: list[JsonValue] = [kind for kind in TYPES if _admits(first, kind) and _admits(second, kind)]
     if "number" in common:
         common.remove("integer")

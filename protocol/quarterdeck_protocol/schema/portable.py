@@ -53,10 +53,10 @@ _Rewriting: TypeAlias = "Generator[_Rewriting, Schema, Schema]"
 
 
 def portable_schema(original: object) -> Schema:
-    """The portable form of a tool's input schema: `type: object` with `properties` at the top.
+    """Return the portable form of a tool's input schema: `type: object` with `properties` at the top.
 
     Total: junk counts as a schema without constraint, nesting has no limit, and what `MAX_VALUES` do not reach is `{}`.
-    The input, a JSON value, is neither changed nor shared.  Keys keep their order.
+    The input, a JSON value, is neither changed nor shared. Keys keep their order.
     """
     root: Schema = original if isinstance(original, dict) else {}
     document = SchemaDocument(root)
@@ -86,15 +86,13 @@ def _run(rewriting: _Rewriting) -> Schema:
 
 
 class _Rewriter:
-    """One attempt at a document."""
-
     def __init__(self, document: SchemaDocument, unrollings: int, budget: ValueBudget) -> None:
         self._document = document
         self._flattener = Flattener(document, unrollings, budget)
         self._budget = budget
 
     def rewrite(self, schema: JsonValue, trail: Trail, within: str | None = None) -> _Rewriting:
-        """The portable form of one schema; `within` is the type that its values have anyway, where that is known."""
+        """Return the portable form of one schema; `within` is the type that its values have anyway, if known."""
         if schema is False:
             return normalize_schema({})
         node, trail = self._flattener.flatten(schema, trail)
@@ -109,7 +107,7 @@ class _Rewriter:
         return self._beside_remarks(node, (yield from self._union(branches, trail)))
 
     def _plain(self, node: Schema, kind: str | None, trail: Trail) -> _Rewriting:
-        """A node of one type, or of any: what `normalize_schema` makes of it, over sound subschemas."""
+        """Handle a node of one type, or of any: what `normalize_schema` makes of it, over sound subschemas."""
         widened = {key for key, value in node.items() if key in _IN_PLACE and not self._document.stands_alone(value)}
         dropped = (UNEVALUATED if widened else frozenset()) | (_CONDITION if "if" in widened else frozenset())
         node = _shaped({key: value for key, value in node.items() if key not in dropped}, kind)
@@ -127,7 +125,6 @@ class _Rewriter:
         return result
 
     def _stays(self, key: str, value: JsonValue, kind: str | None) -> bool:
-        """Whether a keyword of a plain node is published word for word."""
         if key in _DATA or isinstance(value, bool):
             return True
         return key not in _RECURSED.get(kind or "", ()) and self._document.stands_alone(value)
@@ -141,7 +138,7 @@ class _Rewriter:
     def _inside(
         self, key: str, value: JsonValue, trail: Trail, within: str | None
     ) -> Generator[_Rewriting, Schema, JsonValue]:
-        """The value of a keyword with its schemas rewritten; None where the keyword has to go."""
+        """Rewrite the schemas in a keyword's value; None if the keyword has to go."""
         if key in _HOLD_ONE and isinstance(value, dict):
             return (yield self.rewrite(value, trail))
         if key in _HOLD_MAP and isinstance(value, dict):
@@ -158,7 +155,7 @@ class _Rewriter:
         return None
 
     def _union(self, branches: list[JsonValue], trail: Trail) -> _Rewriting:
-        """A flat union without repetitions; the branch itself where one is left, `{}` where one admits everything."""
+        """Make a flat union without repetitions; the branch itself if one is left, `{}` if one admits everything."""
         if not self._budget.affords(len(branches)):
             return {}
         united: dict[str | int, Schema] = {}
@@ -173,7 +170,7 @@ class _Rewriter:
         return next(iter(united.values()), {})
 
     def _beside_remarks(self, node: Schema, core: Schema) -> Schema:
-        """What a node admits, at the place of its first constraint, among the node's own remarks."""
+        """Put what a node admits at the place of its first constraint, among its remarks."""
         result: Schema = {}
         for key, value in node.items():
             if key in CONSTRAINTS:
@@ -213,7 +210,7 @@ def _shaped(node: Schema, kind: str | None) -> Schema:
 
 
 def _pieces(schema: Schema) -> list[Schema]:
-    """The branches of a bare union; else the schema as the only one."""
+    """Return the branches of a bare union, else the schema alone."""
     inner = schema["anyOf"] if schema.keys() == {"anyOf"} else None
     return [piece for piece in inner if isinstance(piece, dict)] if isinstance(inner, list) else [schema]
 

@@ -69,7 +69,7 @@ def alternatives(node: Schema, kinds: tuple[str, ...]) -> list[JsonValue] | None
 
 
 def _narrowed(node: Schema, kind: str) -> Schema | None:
-    """What a node asks of values of one type; None when it lists its values and none is of that type."""
+    """Return what a node asks of values of one type; None if it lists its values and none is of that type."""
     choices = _listed(node)
     fitting = [choice for choice in choices if _is_of(choice, kind)]
     if choices and not fitting:
@@ -84,12 +84,11 @@ def _narrowed(node: Schema, kind: str) -> Schema | None:
 
 
 def _any_of_type(kind: str) -> Schema:
-    """A schema that admits every value of one type; some providers refuse an array without `items`."""
+    """Return a schema for every value of one type; some providers refuse an array without `items`."""
     return {"type": kind, "items": {}} if kind == "array" else {"type": kind}
 
 
 def _declared_types(node: Schema) -> tuple[str, ...]:
-    """What `type` says, without repetitions; empty when it is missing or nothing that JSON Schema knows."""
     declared = node.get("type")
     kinds = declared if isinstance(declared, list) else [declared]
     known = tuple(kind for kind in kinds if isinstance(kind, str) and kind in TYPES)
@@ -97,7 +96,6 @@ def _declared_types(node: Schema) -> tuple[str, ...]:
 
 
 def _listed(node: Schema) -> list[JsonValue]:
-    """The only values that a node admits, as far as it lists them."""
     if "const" in node:
         return [node["const"]]
     choices = node.get("enum")

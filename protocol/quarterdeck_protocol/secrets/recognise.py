@@ -145,12 +145,9 @@ def is_ordinary(value: str) -> bool:
 
 
 def _argument_spans(option: str, arg: str, *, takes_password: bool) -> list[Span]:
-    """The secrets of one argument.
+    """Return the secrets of one argument, after an `option` that takes a value (empty for none).
 
-    Args:
-        option: the option before it that takes a value; empty for none.
-        arg: the argument.
-        takes_password: whether `-p` means a password to the program.
+    `takes_password` says that `-p` means a password to the program.
     """
     whole = [(0, len(arg))]
     if len(arg) > MAX_TEXT_CHARS or (takes_password and option == "-p"):
@@ -178,7 +175,6 @@ def _argument_spans(option: str, arg: str, *, takes_password: bool) -> list[Span
 
 
 def _given_spans(option: str, value: str, *, takes_password: bool) -> list[Span]:
-    """The secrets of what an option is given."""
     spans = _value_spans(option, value)
     # It may be a variable itself: `--env API_KEY=x`.
     is_more = any(mark in value for mark in "=: ")
@@ -186,7 +182,7 @@ def _given_spans(option: str, value: str, *, takes_password: bool) -> list[Span]
 
 
 def _attached_spans(arg: str, *, takes_password: bool) -> list[Span]:
-    """The secrets of a short option with its value behind it: `-HCookie: x`, `-ume:x`, `-px`."""
+    """Find the secrets of a short option with its value attached: `-HCookie: x`, `-ume:x`, `-px`."""
     value = arg[2:]
     if arg[:2] == "-H" and _HEADER.match(value):
         return _header_spans(arg, 2)
@@ -198,12 +194,11 @@ def _attached_spans(arg: str, *, takes_password: bool) -> list[Span]:
 
 
 def _login_spans(text: str, start: int) -> list[Span]:
-    """The password of `user:password`, which begins at `start`; ids of a user and a group are none."""
+    """Find the password of `user:password` from `start` on; ids of a user and a group are none."""
     return [] if text[start:].replace(":", "").isdigit() else [(text.index(":", start) + 1, len(text))]
 
 
 def _header_spans(text: str, start: int) -> list[Span]:
-    """The value of a header that begins at `start`."""
     found = _HEADER.match(text, start)
     if found is None:
         return [(start + first, start + last) for first, last in _spans(text[start:])]
@@ -213,7 +208,6 @@ def _header_spans(text: str, start: int) -> list[Span]:
 
 
 def _value_spans(name: str, value: str) -> list[Span]:
-    """The secrets of what stands under `name`."""
     if len(value) > MAX_TEXT_CHARS:
         return [(0, len(value))]
     if _is_secret_under(name, value):
@@ -236,20 +230,19 @@ def _is_secret_under(name: str, value: str) -> bool:
 
 
 def _is_plain_url(value: str) -> bool:
-    """Whether a value that is called a token is but an address: `--webhook https://host/` may still hide a path."""
+    """Return whether a value called a token is only an address; `--webhook https://host/` may still hide a path."""
     found = URL.fullmatch(value)
     return found is not None and "/" not in found[2].rstrip("/") and not _spans(value)
 
 
 def _beyond_scheme(text: str, start: int, end: int) -> list[Span]:
-    """The span from `start` to `end`, without `Bearer ` and the like at its begin."""
+    """Return the span without a leading `Bearer ` and the like."""
     if (found := SCHEME.match(text, start, end)) is not None:
         start = found.end()
     return [(start, end)] if start < end else []
 
 
 def _spans(text: str) -> list[Span]:
-    """Where secrets stand in a text of any kind."""
     if len(text) > MAX_TEXT_CHARS:
         return [(0, len(text))]
     # A variable's name is no text; it keeps its room, so that places stay what they are.
@@ -267,7 +260,7 @@ def _spans(text: str) -> list[Span]:
 
 
 def _named_spans(text: str) -> Iterator[Span]:
-    """Values whose names say that they are secret, in a text: `Password=x;`, `"token": "x"`, `Cookie: x`, `--key x`."""
+    """Find values whose names mark them secret: `Password=x;`, `"token": "x"`, `Cookie: x`, `--key x`."""
     done = 0
     for found in _NAMED.finditer(text):
         if found.start() and text[found.start() - 1] in "?&#" and "://" in text:
@@ -311,7 +304,6 @@ def _named_span(text: str, name: str, start: int, joint: str) -> Span | None:
 
 
 def _quoted_end(text: str, start: int) -> int:
-    """Behind the quote that closes the one at `start`."""
     mark, place = text[start], start + 1
     while place < len(text):
         if text[place] == "\\" and mark != "'" and text[place + 1 : place + 2] != "":
@@ -346,7 +338,7 @@ def _blank_after(text: str, start: int) -> int:
 
 
 def _replaced(text: str, spans: list[Span], hide: Hide) -> str:
-    """`text` with these places hidden, but for the references in them; those that touch are one."""
+    """Hide these places in `text`, but no references; adjoining places are one."""
     parts: list[str] = []
     end = 0
     for first, last in _merged(spans):
@@ -370,7 +362,7 @@ def _merged(spans: list[Span]) -> Iterator[Span]:
 
 
 def _hidden(text: str, hide: Hide) -> str:
-    """A secret, but for the references in it and what is hidden already."""
+    """Hide a secret, but no references in it and nothing hidden already."""
     parts: list[str] = []
     end = 0
     for found in filter(_is_kept, _KEPT.finditer(text)):
@@ -388,7 +380,7 @@ def _literal(text: str, hide: Hide) -> str:
 
 
 def _with_defaults(text: str, hide: Hide) -> str:
-    """A text that is no secret, with the secrets in the defaults of its variables hidden."""
+    """Hide the secrets in the defaults of a harmless text's variables."""
     return _KEPT.sub(lambda found: _reference(found, hide, is_secret=False), text) if ":-" in text else text
 
 

@@ -30,18 +30,14 @@ _HARMLESS: Final = frozenset({"true", "false", "null", "none", "default", "auto"
 
 
 class Redactor:
-    """Replace known secrets, wherever they appear.
-
-    Args:
-        secrets: as they were put in; what is too short or too common to be told from a word is left alone.
-    """
+    """Replace known secrets; those too short or too common to be told from a word are left alone."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._secrets = tuple(secrets)
 
     @cached_property
     def _pattern(self) -> re.Pattern[bytes] | None:
-        """What is taken out; made for the first text, as most servers never write one."""
+        """Build the pattern for the first text: most servers never write one."""
         spellings = {spelling for secret in self._secrets for spelling in _spellings(secret)}
         # The longest first: a part of one may be another.
         patterns = [_pattern(each) for each in sorted(spellings, key=lambda each: (-len(each), each))]
@@ -66,7 +62,7 @@ def secret_values(values: Mapping[str, str]) -> Iterator[str]:
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    """A secret as it is, and as URLs, JSON and headers write it."""
+    """Return a secret as it is, and as URLs, JSON and headers write it."""
     secret = secret.strip()
     if len(secret) < SHORTEST or secret.lower() in _HARMLESS:
         return

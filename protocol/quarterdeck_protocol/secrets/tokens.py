@@ -90,8 +90,6 @@ def is_secret_name(name: str) -> bool:
 
 
 Span = tuple[int, int]
-"""Where a secret starts and ends."""
-
 TOKENS: Final = re.compile(
     r"(?<![A-Za-z0-9])(?:gh[opsur]_\w{8,}|github_pat_\w{8,}|gl[a-z]{2,6}-[\w-]{10,}"
     r"|sk-[\w-]{8,}|(?:sk|pk|rk)[-_](?:live|test|prod|ant|proj|or|lf)[-_][\w-]{8,}|whsec_[\w/+=]{8,}"
@@ -189,7 +187,7 @@ def random_spans(text: str) -> Iterator[Span]:
 
 
 def _is_revision(run: str, before: str) -> bool:
-    """Whether a long hexadecimal number is a commit or a checksum, by what stands before it."""
+    """Return whether a long hexadecimal number is a commit or a checksum, by what precedes it."""
     if not HEX.fullmatch(run):
         return False
     if re.search(r"(?i)(?:sha\d{0,3}|md5|blake2b?)[:=-]$|[@#]$", before):
@@ -220,7 +218,7 @@ def is_random(run: str) -> bool:
 
 
 def _is_worded(piece: str) -> bool:
-    """Whether a piece is made of words and numbers: few changes between small letters, capitals and digits."""
+    """Return whether a piece is made of words and numbers: few changes between small letters, capitals and digits."""
     humps = _SAME_KIND.findall(piece)
     words = sum(
         len(hump) for hump in humps if (hump.isalpha() and len(hump) >= 4) or (hump.isdigit() and len(hump) >= 8)
@@ -285,7 +283,7 @@ def login_spans(text: str) -> Iterator[Span]:
 
 
 def _userinfo_spans(scheme: str, rest: str, start: int) -> Iterator[Span]:
-    """The secrets before the `@` of a URL, of which `rest` follows the `://`."""
+    """Find the secrets before the `@` of a URL, of which `rest` follows the `://`."""
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     at = authority.rfind("@")
     if at < 0:
@@ -347,12 +345,12 @@ def _path_spans(host: str, path: str, start: int) -> Iterator[Span]:
 
 
 def _is_word_step(step: str) -> bool:
-    """Whether a step of a URL's path is a word, as `catch` and `v1` are; never a number or a name in capitals."""
+    """Return whether a step of a URL's path is a word, as `catch` and `v1`; never a number or a name in capitals."""
     return re.fullmatch(r"[a-z]{1,16}|v\d", step) is not None and not is_random(step)
 
 
 def _is_tame(name: str, value: str) -> bool:
-    """Whether the value of a URL's parameter, whose name says nothing, is a word or a number."""
+    """Return whether the value of a URL's parameter, whose name says nothing, is a word or a number."""
     if UUID.fullmatch(value):
         return ID_NAME.search(name) is not None
     return is_ordinary_word(value) and len(value) <= 24

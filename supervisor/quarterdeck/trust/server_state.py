@@ -41,21 +41,17 @@ class Recorder(Protocol):
     @property
     def book(self) -> Book:
         """What they amount to so far; changed by `record` alone."""
-        ...
 
     async def record(self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes]) -> None:
         """Keep these events, all or none, and apply them to the book; raises `LedgerWriteError`, with the book as
         before.
         """
-        ...
 
     async def document(self, hash_: str) -> bytes | None:
         """A kept document."""
-        ...
 
     async def take(self, batch: Batch) -> None:
         """Record the batch of another process; raises `LedgerError`."""
-        ...
 
 
 class WatchedFleet(Protocol):
@@ -63,15 +59,12 @@ class WatchedFleet(Protocol):
 
     def endpoint(self, server: str) -> ServerEndpointImpl | None:
         """The present endpoint of this id."""
-        ...
 
     def is_coming(self, server: str) -> bool:
         """Whether it is being started, for the first time or again."""
-        ...
 
     def watch_each(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call `callback` after any change of a phase or of tools, with its server; returns what unregisters it."""
-        ...
 
 
 class KnownList(msgspec.Struct, eq=False):

@@ -35,8 +35,6 @@ MAX_IN_FLIGHT: Final = 8192
 """Requests of the caller's without an answer, as many as a link has."""
 
 MAX_LISTS: Final = 64
-"""Lists that are being taken at once."""
-
 MAX_REPLY_BYTES: Final = 256 * 1024
 """Answers to the server that nobody has taken: a server that asks and does not read gets no more of them."""
 
@@ -64,13 +62,9 @@ class Relay:
     ) -> None:
         """Start it; the first line of the greeting is ready to be taken.
 
-        Args:
-            client: who we say we are, and what we offer.
-            now: monotonic seconds, as everywhere.
-            max_bytes: the largest result.
-            forced: the one revision that may be spoken; None for any.
-            newer_first: choose the modern era if the server speaks both.
-            offers: the server's requests that the caller answers; all others are refused here, pings answered.
+        Only the revision `forced` may be spoken, if given; else `newer_first` chooses the modern era if the server
+        speaks both. `offers` are the server's requests that the caller answers; all others are refused here, pings
+        answered.
         """
         self._client = client
         self._max_bytes = max_bytes
@@ -119,19 +113,16 @@ class Relay:
         progress: bool = False,
         client: Client | None = None,
     ) -> Refusal | None:
-        """Ask the server; None when it was taken, and then it ends once, or is cancelled.
+        """Ask the server. None if taken: then it ends once, or is cancelled.
 
         Args:
-            request_id: the caller's own number, at most 2**40, never used twice.
+            request_id: the caller's own number, at most 2**40, never used twice: else `RelayMisuseError`.
             method: any.
             params: one JSON object without `_meta`, untouched but for line breaks between its values; empty for none.
             meta: the caller's own `_meta`, an object without envelope keys and progress token; empty for none.
             progress: whether `Progressed` is wanted.
-            client: as whom, with which capabilities and log level, where the era says so with each request; None for
-                the connection's own.
-
-        Raises:
-            RelayMisuseError: the number is in use.
+            client: its capabilities and log level, if the era sends them with each request; None for the connection's
+                own.
         """
         wire_id = FIRST_ID + request_id
         if (refusal := self._admit(wire_id)) is None:
@@ -189,10 +180,10 @@ class Relay:
         self._out.append(notification_line(method, params, self._stamp))
 
     def listen(self, kinds: Sequence[str], uris: Sequence[str] = ()) -> None:
-        """Hear from a modern server that these lists or resources changed, instead of what was listened for before.
+        """Listen for changes of these lists or resources at a modern server, instead of the previous ones.
 
-        Ends in `Listening`, or in nothing where the server refuses.  A lost subscription is told as `Changed` and asked
-        again.  Older servers say `Changed` unasked, and take `resources/subscribe` as an ordinary request.
+        Ends in `Listening`, or in nothing if the server refuses. A lost subscription is told as `Changed` and asked
+        again. Older servers say `Changed` unasked, and take `resources/subscribe` as an ordinary request.
 
         Raises:
             RelayMisuseError: there is no modern server.
@@ -229,13 +220,10 @@ class Relay:
         return wire_id in self._calls or wire_id in self._dialogues or self._subscription.is_asked_by(wire_id)
 
     def fail(self, wire_id: int, fault: FaultRecord, now: float, *, is_passing: bool = False) -> Events:
-        """End a request that its carrier could not deliver, or whose answer it cannot have; after the greeting.
+        """End a request, after the greeting, that its carrier could not deliver, or whose answer it cannot have:
+        `Failed`.
 
-        Args:
-            wire_id: its id on the wire; harmless when it has ended.
-            fault: becomes the end of a request of the caller's, `Failed`.
-            now: monotonic seconds.
-            is_passing: whether to ask again for a subscription that ends so.
+        Harmless if it has ended. `is_passing` says that a subscription that ends so is worth asking for again.
         """
         if self._subscription.is_asked_by(wire_id):
             return self._subscription.failed(now, is_passing=is_passing)
@@ -265,12 +253,9 @@ class Relay:
     # What the server says
 
     def receive(self, line: bytes, now: float, to: int = 0) -> Events:
-        """What a line means, usually one event; whatever it is, nothing is raised.
+        """Return the meaning of a line (without its end), usually one event; never raises.
 
-        Args:
-            line: without its end.
-            now: monotonic seconds.
-            to: the id on the wire of the one request that the line can answer, whatever id it names; 0 for any.
+        `to` is the wire id of the one request that the line can answer, whatever id it names; 0 for any.
         """
         try:
             message = split_line(line)
@@ -370,7 +355,6 @@ class Relay:
     # Requests
 
     def _unanswered(self, wire_id: int) -> None:
-        """A request of the caller's has ended without an answer."""
         self._calls.discard(wire_id)
         self._no_calls.discard(wire_id)
         self._task_tokens.ended(wire_id - FIRST_ID)

@@ -16,11 +16,9 @@ from .events import Event
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
-    """A request that a dialogue wants to be sent.
+    """A request of a dialogue; `params` as for `Relay.request`, with `_meta` for a greeting.
 
-    Attributes:
-        params: one JSON object, empty for none; in the modern era without `_meta`, but for a greeting.
-        timeout_s: after which silence is an answer; None leaves the deadline to the caller.
+    `timeout_s` passes before silence counts as an answer; None leaves the deadline to the caller.
     """
 
     method: str
@@ -45,10 +43,7 @@ class SilenceError(Exception):
 _T = TypeVar("_T")
 
 Steps = Generator[Ask, bytes, _T]
-"""Asks until it returns what it was to find out."""
-
 Dialogue = Steps[Event]
-"""Asks until it returns the event that it ends in."""
 
 
 class Question(NamedTuple):

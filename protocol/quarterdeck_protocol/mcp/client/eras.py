@@ -25,12 +25,12 @@ def discovery(name: str, version: str) -> bytes:
 
 
 class Client(msgspec.Struct, frozen=True):
-    """Who we say we are to servers.
+    """Our word about ourselves to servers.
 
     Attributes:
-        capabilities: what whoever makes a request can be asked, as a JSON object.
-        log_level: from which on a modern server's log lines are wanted.
-        handshake: the same of all who may make any, for an older server, which is told once, and for lists, which are
+        capabilities: what the maker of a request can be asked, as a JSON object.
+        log_level: the lowest wanted of a modern server's log.
+        handshake: the capabilities of all who may make requests, told once to a legacy server, and for lists, which are
             taken for all; empty for `capabilities`.
     """
 

@@ -19,7 +19,7 @@ MAX_ERROR_CHARS: Final = 4_000
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
-    """What all events share."""
+    """The base of all events."""
 
 
 # What a caller is told at once
@@ -44,11 +44,9 @@ class Server(msgspec.Struct, frozen=True):
 
     Attributes:
         era: the protocol revision agreed.
-        name: for people only, as `version` and `title`; empty where it did not say.
-        capabilities: as it sent them.
-        info: its `serverInfo` as it sent it, with icons and whatever else; `{}` where it did not, or sent too much.
-        announces: of which lists it says when they change: "tools", "prompts", "resources".
-        subscribes: whether it tells when a resource changes.
+        name, version, title: for people only; empty if not given.
+        info: its `serverInfo` as sent, with icons and whatever else; `{}` if not given, or too large.
+        announces: the lists whose changes it reports: "tools", "prompts", "resources".
     """
 
     era: str
@@ -59,7 +57,6 @@ class Server(msgspec.Struct, frozen=True):
     capabilities: bytes = b"{}"
     info: bytes = b"{}"
     announces: frozenset[str] = frozenset()
-    subscribes: bool = False
 
     @property
     def is_modern(self) -> bool:
@@ -77,8 +74,8 @@ class GreetingFailed(_Event, frozen=True):
     """The server cannot be spoken to; nothing more will come of this connection.
 
     Attributes:
-        message: why, in a sentence's end.
-        code: of the JSON-RPC error that it answered, None where it answered something else, or nothing.
+        message: the reason, as the end of a sentence.
+        code: of the JSON-RPC error that it answered; None if it answered something else, or nothing.
         is_echo: whether it sends back what it is sent, as `cat` does: it is no MCP server.
     """
 
@@ -212,27 +209,12 @@ class AskEnded(_Event, frozen=True):
 
 
 Said = Logged | Changed | Updated | Noted
-"""What a server says unasked, but for the progress of a request."""
+"""Unrequested messages of a server, apart from the progress of a request."""
 
-Event = (
-    Greeted
-    | GreetingFailed
-    | Answered
-    | Listed
-    | ListingFailed
-    | Refused
-    | Spoiled
-    | Failed
-    | Progressed
-    | Logged
-    | Changed
-    | Updated
-    | Listening
-    | Noted
-    | Junk
-    | Asked
-    | AskEnded
-)
+End = Answered | Listed | ListingFailed | Refused | Spoiled | Failed
+"""How a request of the caller's ends."""
+
+Event = Greeted | GreetingFailed | End | Said | Progressed | Listening | Junk | Asked | AskEnded
 
 
 def fault_of(event: Refused | Spoiled | ListingFailed) -> FaultRecord:

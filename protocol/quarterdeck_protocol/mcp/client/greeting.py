@@ -61,7 +61,7 @@ _T = TypeVar("_T")
 
 
 class _GreetingError(Exception):
-    """It answered, and shares no revision with us, or not the one that it must speak."""
+    """It answered, but shares no revision with us, or lacks the forced one."""
 
 
 class _Info(msgspec.Struct):
@@ -90,12 +90,8 @@ class _Unsupported(msgspec.Struct):
 
 
 def greet(client: Client, forced: str | None, *, newer_first: bool = False) -> Dialogue:
-    """Agree on a revision. The dialogue ends in `Greeted` or `GreetingFailed`.
-
-    Args:
-        client: who we say we are.
-        forced: the one revision that may be spoken; None for any.
-        newer_first: choose the modern era if the server speaks both.
+    """Agree on a revision, the `forced` one if given; `newer_first` prefers the modern era. Ends in `Greeted` or
+    `GreetingFailed`.
     """
     try:
         if forced is not None:
@@ -142,7 +138,6 @@ def _agree(client: Client) -> Steps[Server]:
 
 
 def _insist(client: Client, revision: str) -> Steps[Server]:
-    """Agree on this revision or on none."""
     try:
         if revision in HANDSHAKE_REVISIONS:
             server = yield from _initialize(client, revision)
@@ -190,7 +185,7 @@ def _discovery(client: Client, revision: str) -> Ask:
 
 
 def _shared(revisions: list[str]) -> str:
-    """The newest modern revision among these, empty when there is none."""
+    """Return the newest modern revision among these; empty if there is none."""
     return next((known for known in reversed(MODERN_REVISIONS) if known in revisions), "")
 
 
@@ -232,12 +227,11 @@ def _server(era: str, info: Raw, said: _Initialized | _Discovered, *, must_say_w
         capabilities=bytes(said.capabilities),
         info=bytes(info) if 0 < len(info) <= MAX_INFO_BYTES else b"{}",
         announces=frozenset(name for name in LISTS if flags[name].get("listChanged") == _TRUE),
-        subscribes=flags["resources"].get("subscribe") == _TRUE,
     )
 
 
 def _flags(capability: Raw | None) -> dict[str, Raw]:
-    """A capability's members; none where it is absent or no object."""
+    """Return a capability's members; none if it is absent or no object."""
     try:
         return _members.decode(capability or b"{}")
     except msgspec.DecodeError:

@@ -65,12 +65,7 @@ class _Acknowledged(msgspec.Struct):
 
 
 def read_note(method: str, params: msgspec.Raw, owner_of: Callable[[int | str | None], int | None]) -> Event | None:
-    """What a notification says; None for the progress of something that nobody waits for.
-
-    Args:
-        method: of the notification.
-        params: its params as they came, empty for none.
-        owner_of: the request that a progress token belongs to, None for a foreign one.
+    """Read a notification; None for the progress of a foreign token, for which `owner_of` knows no request.
 
     Raises:
         BodyError: it cannot be read, or not be passed on.
@@ -98,16 +93,12 @@ def read_note(method: str, params: msgspec.Raw, owner_of: Callable[[int | str | 
 
 
 def read_cancelled(params: msgspec.Raw) -> int | str | None:
-    """The id of what the server gives up.
-
-    Raises:
-        BodyError: it cannot be read.
-    """
+    """Return the id of the request that the server gives up; raises `BodyError`."""
     return _read(_cancelled, params).requestId
 
 
 def read_acknowledged(params: msgspec.Raw) -> tuple[int | str | None, bytes]:
-    """The standing request that is acknowledged, and the filter that the server agreed to.
+    """Return which standing request is acknowledged, and the filter that the server agreed to.
 
     Raises:
         BodyError: it cannot be read, or not be passed on.

@@ -34,7 +34,6 @@ MEMBERS: Final = {
 """The lists that there are, and where a page has its items."""
 
 METHODS: Final = {member: method for method, member in MEMBERS.items()}
-"""The request for each of them."""
 
 
 def noun(member: str) -> str:
@@ -92,7 +91,7 @@ def list_all(request_id: int, method: str) -> Dialogue:
 
 
 def _page(body: bytes, member: str, what: str) -> tuple[list[Raw], str | None]:
-    """The items of one page, and the cursor of the next.
+    """Return the items of one page, and the cursor of the next.
 
     Raises:
         BodyError: it is no page.

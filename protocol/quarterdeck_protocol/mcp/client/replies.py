@@ -57,10 +57,10 @@ def ids_in(line: bytes) -> Iterator[int]:
 
 
 def _error_of(message: Message) -> ErrorReply:
-    """The error of an answer; `data` that may not be passed on is left out.
+    """Return the error of an answer, without `data` that may not be passed on.
 
     Raises:
-        BodyError: it is no error object, and nothing else is it.
+        BodyError: it is no error object, or there is a result too.
     """
     if message.result or not message.error:
         raise BodyError("the answer has " + ("both result and error" if message.result else "neither result nor error"))

@@ -45,11 +45,7 @@ class TaskProgress(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 def read_progress(params: bytes) -> TaskProgress:
-    """Return what such a note says.
-
-    Raises:
-        BodyError: it cannot be read.
-    """
+    """Read such a note; raises `BodyError`."""
     try:
         said = _progress.decode(params)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -62,14 +58,9 @@ _progress: Final = msgspec.json.Decoder(TaskProgress)
 
 
 class TaskTokens:
-    """See the module; a call has one number, by which its token is found.
-
-    Attributes:
-        calls: those under way that are to be tasks, and whose progress is wanted.
-    """
+    """Progress tokens by the number of their call; `calls` are those in progress that are to be tasks with progress."""
 
     def __init__(self) -> None:
-        """No call is to be a task."""
         self.calls: set[int] = set()
         self._tasks: dict[int, str] = {}
 

@@ -69,8 +69,6 @@ WORDS: Final = {
     Rule.PATTERN: "this pattern is not taken",
     Rule.LIMIT: "it is too large, too deep, or has too many parts",
 }
-"""What each says, for people."""
-
 
 _LEFT_OUT_BY_CLIENTS: Final = frozenset({"$schema", "additionalProperties", "title"})
 """Words that Gemini does not know."""
@@ -95,17 +93,15 @@ class Outside(NamedTuple):
 
 
 def outside(schema: object, provider: Provider) -> tuple[Outside, ...]:
-    """Every place where a tool's input schema is outside a provider's subset, the outermost first.
+    """Return every place where a tool's input schema is outside a provider's subset, the outermost first.
 
-    Total: what is not an object counts as `{}`.  Empty is no promise: see `subsets` for what nobody publishes.
+    Total: what is not an object counts as `{}`. Empty is no promise: see `subsets` for what nobody publishes.
     """
     root: Schema = schema if isinstance(schema, dict) else {}
     return tuple(_Visit(root, SUBSETS[provider]).found())
 
 
 class _Place(NamedTuple):
-    """A schema in the schema, below so many schemas and objects."""
-
     schema: JsonValue
     steps: tuple[str, ...] = ()
     depth: int = 1
@@ -113,15 +109,12 @@ class _Place(NamedTuple):
 
 
 class _Visit:
-    """One walk over one schema."""
-
     def __init__(self, root: Schema, subset: Subset) -> None:
         self._root = root
         self._subset = subset
         self._totals = _Totals(root)
 
     def found(self) -> Iterator[Outside]:
-        """All findings."""
         yield from self._at_root()
         pending = deque([_Place(self._root)])
         while pending:
@@ -153,7 +146,6 @@ class _Visit:
                 yield Outside(Rule.NAME, ("properties", name))
 
     def _at(self, place: _Place, node: Schema) -> Iterator[Outside]:
-        """What is wrong with one node by itself."""
         subset = self._subset
         for keyword in misshapen(node):
             yield Outside(Rule.SHAPE, (*place.steps, keyword))
@@ -222,7 +214,7 @@ class _Visit:
             yield Rule.PATTERN
 
     def _inside(self, place: _Place, node: Schema) -> Iterator[_Place]:
-        """The schemas that stand in a node, beneath words that are taken."""
+        """Yield the schemas in a node, below accepted keywords."""
         depth, levels = place.depth + 1, place.levels + _is_object(node)
         for keyword, value in node.items():
             if self._subset.keywords is not None and keyword not in self._subset.keywords:
@@ -243,7 +235,6 @@ _HOLD_ONE: Final = frozenset(
 )
 _HOLD_LIST: Final = frozenset({"anyOf", "oneOf", "allOf", "prefixItems", "items"})
 _HOLD_MAP: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
-"""Keywords that hold schemas, by the shape of their value."""
 
 
 def _is_object(node: Schema) -> bool:
@@ -256,7 +247,7 @@ _DEFINITIONS: Final = ("$defs", "definitions")
 
 
 class _Totals:
-    """The sums over the nodes of one schema.  References are counted where they stand, not where they lead."""
+    """The sums over one schema's nodes; references are counted where they stand, not where they lead."""
 
     def __init__(self, root: Schema) -> None:
         self._document = SchemaDocument(root)
@@ -283,7 +274,6 @@ class _Totals:
         self._applied[id(node)] = applied
 
     def exceeded(self, subset: Subset) -> int:
-        """How many limits are exceeded."""
         limits = (
             (self._properties, subset.most_properties),
             (self._optional, subset.most_optional),
@@ -294,7 +284,7 @@ class _Totals:
         return sum(most is not None and count > most for count, most in limits)
 
     def recurses(self) -> bool:
-        """Whether a schema applies itself by way of others: take away, again and again, what nothing left applies."""
+        """Return whether a schema applies itself by way of others: remove, repeatedly, what nothing left applies."""
         appliers = dict.fromkeys(self._applied, 0)
         for targets in self._applied.values():
             for target in targets:

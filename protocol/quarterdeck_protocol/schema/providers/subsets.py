@@ -236,8 +236,6 @@ SUBSETS: Final[Mapping[Provider, Subset]] = {
     Provider.ANTHROPIC: _ANTHROPIC,
     Provider.ANTHROPIC_STRICT: _ANTHROPIC_STRICT,
 }
-"""What each of them takes."""
-
 TOOL_NAMES: Final[Mapping[Provider, re.Pattern[str]]] = {
     Provider.OPENAI: re.compile(r"[a-zA-Z0-9_-]{1,64}"),
     Provider.ANTHROPIC: re.compile(r"[a-zA-Z0-9_-]{1,128}"),

@@ -40,7 +40,6 @@ class Lock(Protocol):
 
     def admits(self, document: Document) -> bool:
         """Whether the lock names this form."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,6 @@ class Locks(Protocol):
 
     def for_server(self, server: str) -> Lock:
         """What it admits of one server."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,11 +47,6 @@ class ServerVerdict(Struct, frozen=True, eq=False):
     judged: ServerEndpointImpl | None
     is_judged: bool
 
-    @property
-    def is_provisional(self) -> bool:
-        """Whether the offer is what was approved last time, before the server itself was asked."""
-        return self.judged is None and not self.offer.is_empty
-
     def refusal(self, tool: str) -> ProtocolFault | None:
         """Why a call of this tool is not made by what is trusted; None when that does not forbid it."""
         if self.launch_fault is not None:

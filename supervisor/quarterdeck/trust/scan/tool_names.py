@@ -143,17 +143,6 @@ class KnownNames:
     index: NameIndex
     version: int = 0
 
-    @classmethod
-    def of(
-        cls,
-        *,
-        own: Collection[str] = (),
-        native: Collection[str] = (),
-        others: Mapping[str, Collection[str]] | None = None,
-    ) -> "KnownNames":
-        """Return the names around a server, its own and by id those of `others`."""
-        return NameIndex(others or {}).around("", own=own, native=native)
-
     def mistaken_for(self, name: str) -> NameOwner | None:
         """Whose name `name` looks like without being it."""
         shape = skeleton(name)
@@ -242,4 +231,4 @@ def is_telling(name: str) -> bool:
     return len(name) >= MIN_MENTION_CHARS and (not name.isalpha() or any(letter.isupper() for letter in name[1:]))
 
 
-NO_NAMES: Final = KnownNames.of()
+NO_NAMES: Final = NameIndex().around("", own=())

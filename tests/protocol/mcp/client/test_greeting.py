@@ -179,7 +179,7 @@ def test_what_a_server_says_of_itself_is_cut() -> None:
     server = Talk({"initialize": said}).server
     assert (len(server.name), len(server.version), len(server.title)) == (200, 200, 200)
     assert len(server.instructions) == MAX_INSTRUCTIONS_CHARS
-    assert (server.info, server.announces, server.subscribes) == (b"{}", frozenset(), True)
+    assert (server.info, server.announces) == (b"{}", frozenset())
 
 
 def test_a_modern_server_need_not_say_who_it_is() -> None:

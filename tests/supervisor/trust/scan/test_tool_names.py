@@ -6,7 +6,6 @@ from support.trust.approvals import AT, FILE
 from quarterdeck.ledger.events.events import Approved, Authority, Gone, LedgerEvent, Seen, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, ServerKey
 from quarterdeck.trust.scan.tool_names import (
-    KnownNames,
     NameIndex,
     NameOwner,
     is_telling,
@@ -15,10 +14,8 @@ from quarterdeck.trust.scan.tool_names import (
     skeleton,
 )
 
-AROUND = KnownNames.of(
-    own=["add", "list_items"],
-    native=["read", "bash"],
-    others={"github": ["create_issue", "search"], "mail": ["send_email"]},
+AROUND = NameIndex({"github": ["create_issue", "search"], "mail": ["send_email"]}).around(
+    "", own=["add", "list_items"], native=["read", "bash"]
 )
 
 
@@ -69,7 +66,7 @@ def test_tools_of_others_are_found_by_their_qualified_names_and_those_of_clients
 
 def test_the_own_tools_of_a_server_are_its_own_business() -> None:
     """Two file servers both have `read_file`, and both speak of it."""
-    around = KnownNames.of(own=["read_file"], others={"other": ["read_file"]})
+    around = NameIndex({"other": ["read_file"]}).around("", own=["read_file"])
     assert list(around.mentions("Use read_file before edit_file.")) == []
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from quarterdeck_protocol.faults import FaultRecord, ProtocolFault
 from quarterdeck_protocol.names import QUALIFIER
-from quarterdeck_protocol.schema.providers.outside import WORDS, outside
+from quarterdeck_protocol.schema.providers.outside import outside
 from quarterdeck_protocol.schema.providers.subsets import Provider
 from quarterdeck_pytest.messages import Explanation, ServerView
 from quarterdeck_pytest.options import ERAS
@@ -266,7 +266,7 @@ def unportable(tools: Iterable[Mapping[str, object]], providers: Iterable[str]) 
                 if found.is_mended_by_clients:
                     continue
                 place = ".".join(found.steps) or "the schema itself"
-                yield f"{name}: {tool.get('name')}: {place}: {WORDS[found.rule]}"
+                yield f"{name}: {tool.get('name')}: {place}: {found.rule.words}"
 
 
 def _assert_equal(what: str, old: str, new: str, names: tuple[str, str]) -> None:

@@ -3,72 +3,55 @@
 What is taken stands in `subsets`, with the documents it was read from and what they leave open.  Pure.
 """
 
+import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
-from quarterdeck_protocol.schema.canonical import JsonValue, Schema
+from quarterdeck_protocol.schema.canonical import TYPES, JsonValue, Schema
 from quarterdeck_protocol.schema.flatten import SchemaDocument
 from quarterdeck_protocol.schema.portable_types import type_of
 
-from .shapes import misshapen
 from .subsets import SUBSETS, Provider, Subset
 
-__all__ = ["Outside", "Provider", "Rule", "outside"]
+__all__ = ["Outside", "Provider", "Rule", "misshapen", "outside"]
 
 
 class Rule(StrEnum):
-    """What a schema may break."""
+    """What a schema may break; `words` says it for people."""
 
-    ROOT_TYPE = "root-type"
-    ROOT_WORD = "root-word"
-    ROOT_PROPERTIES = "root-properties"
-    KEYWORD = "keyword"
-    SHAPE = "shape"
-    BOOLEAN = "boolean-schema"
-    UNTYPED = "untyped"
-    TYPE_LIST = "type-list"
-    ITEMS = "items"
-    EMPTY_OBJECT = "empty-object"
-    OPEN_OBJECT = "open-object"
-    OPTIONAL = "optional"
-    UNDECLARED = "undeclared"
-    UNION = "union"
-    REFERENCE = "reference"
-    RECURSION = "recursion"
-    FORMAT = "format"
-    CHOICE = "choice"
-    NAME = "name"
-    BOUND = "bound"
-    PATTERN = "pattern"
-    LIMIT = "limit"
+    words: str
 
+    ROOT_TYPE = "root-type", 'the root must say "type": "object"'
+    ROOT_WORD = "root-word", "this word may not stand at the root"
+    ROOT_PROPERTIES = "root-properties", "the root must have properties"
+    KEYWORD = "keyword", "it does not know this word"
+    SHAPE = "shape", "the word's value is of the wrong kind"
+    BOOLEAN = "boolean-schema", "true and false are taken for no schema"
+    UNTYPED = "untyped", "a type is missing"
+    TYPE_LIST = "type-list", "type must be one word, not a list"
+    ITEMS = "items", "an array must say what its items are"
+    EMPTY_OBJECT = "empty-object", "an object must have properties"
+    OPEN_OBJECT = "open-object", "an object must refuse further properties"
+    OPTIONAL = "optional", "an object must require all its properties"
+    UNDECLARED = "undeclared", "required names what is no property"
+    UNION = "union", "nothing may stand beside anyOf"
+    REFERENCE = "reference", "this $ref is not taken, or not beside other words"
+    RECURSION = "recursion", "a $ref leads back to where it stands"
+    FORMAT = "format", "it does not know this format for the type"
+    CHOICE = "choice", "enum holds a value of a kind that it does not take there"
+    NAME = "name", "a property may not be called so"
+    BOUND = "bound", "this minItems is not taken"
+    PATTERN = "pattern", "this pattern is not taken"
+    LIMIT = "limit", "it is too large, too deep, or has too many parts"
 
-WORDS: Final = {
-    Rule.ROOT_TYPE: 'the root must say "type": "object"',
-    Rule.ROOT_WORD: "this word may not stand at the root",
-    Rule.ROOT_PROPERTIES: "the root must have properties",
-    Rule.KEYWORD: "it does not know this word",
-    Rule.SHAPE: "the word's value is of the wrong kind",
-    Rule.BOOLEAN: "true and false are taken for no schema",
-    Rule.UNTYPED: "a type is missing",
-    Rule.TYPE_LIST: "type must be one word, not a list",
-    Rule.ITEMS: "an array must say what its items are",
-    Rule.EMPTY_OBJECT: "an object must have properties",
-    Rule.OPEN_OBJECT: "an object must refuse further properties",
-    Rule.OPTIONAL: "an object must require all its properties",
-    Rule.UNDECLARED: "required names what is no property",
-    Rule.UNION: "nothing may stand beside anyOf",
-    Rule.REFERENCE: "this $ref is not taken, or not beside other words",
-    Rule.RECURSION: "a $ref leads back to where it stands",
-    Rule.FORMAT: "it does not know this format for the type",
-    Rule.CHOICE: "enum holds a value of a kind that it does not take there",
-    Rule.NAME: "a property may not be called so",
-    Rule.BOUND: "this minItems is not taken",
-    Rule.PATTERN: "this pattern is not taken",
-    Rule.LIMIT: "it is too large, too deep, or has too many parts",
-}
+    def __new__(cls, value: str, words: str) -> Self:
+        """Keep the words beside the value."""
+        rule = str.__new__(cls, value)
+        rule._value_, rule.words = value, words
+        return rule
+
 
 _LEFT_OUT_BY_CLIENTS: Final = frozenset({"$schema", "additionalProperties", "title"})
 """Words that Gemini does not know."""
@@ -302,3 +285,85 @@ class _Totals:
 
 def _is_union(schema: JsonValue) -> bool:
     return isinstance(schema, dict) and ("anyOf" in schema or isinstance(schema.get("type"), list))
+
+
+def misshapen(node: Schema) -> Iterator[str]:
+    """Yield a schema's keywords whose values are not of the kind that draft 2020-12 asks for, in their order."""
+    for keyword, value in node.items():
+        is_fine = _SHAPES.get(keyword)
+        if not isinstance(value, _KINDS.get(keyword, object)) or (is_fine is not None and not is_fine(value)):
+            yield keyword
+
+
+def _is_schema(value: JsonValue) -> bool:
+    return isinstance(value, dict | bool)
+
+
+def _is_number(value: JsonValue) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_positive(value: JsonValue) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def _is_count(value: JsonValue) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 and value == value // 1
+
+
+def _are_schemas(value: JsonValue) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_schema, value))
+
+
+def _map_to_schemas(value: JsonValue) -> bool:
+    return isinstance(value, dict) and all(map(_is_schema, value.values()))
+
+
+def _are_names(value: JsonValue) -> bool:
+    return (
+        isinstance(value, list)
+        and all(isinstance(name, str) for name in value)
+        and len({*map(str, value)}) == len(value)
+    )
+
+
+def _map_to_names(value: JsonValue) -> bool:
+    return isinstance(value, dict) and all(map(_are_names, value.values()))
+
+
+def _is_type(value: JsonValue) -> bool:
+    kinds = value if isinstance(value, list) else [value]
+    known = [kind for kind in kinds if isinstance(kind, str) and kind in TYPES]
+    return bool(known) and len(known) == len(kinds) == len({*known})
+
+
+def _is_id(value: JsonValue) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[^#]*#?", value) is not None
+
+
+def _is_anchor(value: JsonValue) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[A-Za-z_][-A-Za-z0-9._]*", value) is not None
+
+
+_KINDS: Final[Mapping[str, type]] = {
+    **dict.fromkeys(("title", "description", "format", "pattern", "$ref", "$dynamicRef", "$schema", "$comment"), str),
+    **dict.fromkeys(("contentEncoding", "contentMediaType"), str),
+    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), bool),
+    **dict.fromkeys(("enum", "examples"), list),
+}
+_SHAPES: Final[Mapping[str, Callable[[JsonValue], bool]]] = {
+    "type": _is_type,
+    "required": _are_names,
+    "dependentRequired": _map_to_names,
+    **dict.fromkeys(("properties", "patternProperties", "dependentSchemas", "$defs", "definitions"), _map_to_schemas),
+    **dict.fromkeys(("items", "additionalProperties", "propertyNames", "contains", "contentSchema"), _is_schema),
+    **dict.fromkeys(("not", "if", "then", "else", "unevaluatedItems", "unevaluatedProperties"), _is_schema),
+    **dict.fromkeys(("anyOf", "oneOf", "allOf", "prefixItems"), _are_schemas),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
+    **dict.fromkeys(("minContains", "maxContains"), _is_count),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
+    "multipleOf": _is_positive,
+    "$id": _is_id,
+    **dict.fromkeys(("$anchor", "$dynamicAnchor"), _is_anchor),
+}
+"""What the vocabularies of draft 2020-12 ask of one node; a list for `items`, as in older drafts, is no form of it."""

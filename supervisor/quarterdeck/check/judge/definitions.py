@@ -21,7 +21,7 @@ from quarterdeck.common.words import counted
 from quarterdeck.trust.scan import scan_definition
 from quarterdeck_protocol.schema.canonical import JsonValue
 from quarterdeck_protocol.schema.portable import portable_schema
-from quarterdeck_protocol.schema.providers.outside import WORDS, outside
+from quarterdeck_protocol.schema.providers.outside import outside
 from quarterdeck_protocol.schema.providers.subsets import TOOL_NAMES, Provider
 
 MAX_TOOLS: Final = 200
@@ -112,7 +112,7 @@ def _refusals(schema: Members, provider: Provider) -> list[str]:
     except RecursionError:
         return []
     refused = [each for each in found if not each.is_mended_by_clients]
-    told = [shown(f"{'/'.join(each.steps) or 'its root'}: {WORDS[each.rule]}") for each in refused]
+    told = [shown(f"{'/'.join(each.steps) or 'its root'}: {each.rule.words}") for each in refused]
     return list(dict.fromkeys(told))[:MAX_REFUSALS]
 
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support.servers.real_tools import read_servers
 
-from quarterdeck_protocol.schema.providers.outside import Provider, Rule, outside
-from quarterdeck_protocol.schema.providers.shapes import misshapen
+from quarterdeck_protocol.schema.providers.outside import Provider, Rule, misshapen, outside
 
 META: Any = Draft202012Validator(Draft202012Validator.META_SCHEMA)
 

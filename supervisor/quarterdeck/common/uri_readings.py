@@ -1,9 +1,8 @@
 """Decide whether a resource's URI has canonical spelling, and list every form in which a server may read it.
 
-Parsers disagree.  One drops a TAB, another resolves `%2e%2e`, a third ignores the host of a `file:` URI.  Patterns are
-compared with every known form of a URI; a URI without known forms counts as every URI of its scheme.
-A canonical URI is spelled as WHATWG's URL parser writes it, and percent-encodes only characters that need it
-(RFC 3986, 6.2.2).  Pure.
+Parsers disagree. One drops a TAB, another resolves `%2e%2e`, a third ignores the host of a `file:` URI. Patterns are
+compared with every known form of a URI; a URI without known forms counts as every URI of its scheme. A canonical URI is
+spelled as WHATWG's URL parser writes it, and percent-encodes only characters that need it (RFC 3986, 6.2.2). Pure.
 """
 
 import posixpath

@@ -208,12 +208,7 @@ class Decks:
     """See the module."""
 
     def __init__(
-        self,
-        read: ReadSettings,
-        open_deck: OpenDeck,
-        *,
-        linger_s: float = LINGER_S,
-        names: DeckNames | None = None,
+        self, read: ReadSettings, open_deck: OpenDeck, *, linger_s: float = LINGER_S, names: DeckNames | None = None
     ) -> None:
         self._read = read
         self._names = names

@@ -49,12 +49,7 @@ class DoorServer:
     """
 
     def __init__(
-        self,
-        listener: socket.socket,
-        key: str,
-        decks: Decks,
-        to_refusal: ToRefusal,
-        http: HttpListening | None = None,
+        self, listener: socket.socket, key: str, decks: Decks, to_refusal: ToRefusal, http: HttpListening | None = None
     ) -> None:
         self._http = http
         if http is not None:

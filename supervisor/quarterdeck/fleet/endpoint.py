@@ -27,13 +27,7 @@ from quarterdeck_protocol.contract import (
     is_terminal_phase,
 )
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.link.frames import (
-    CLOSE_GRACE_S,
-    Close,
-    Quarantined,
-    ServerCard,
-    ServerStart,
-)
+from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, Close, Quarantined, ServerCard, ServerStart
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, support_of
 from quarterdeck_protocol.offers import ListAnnounced, Listing, Offered, RawRequest
 from quarterdeck_protocol.tools import Deliver, PendingCall, RawCall, Report

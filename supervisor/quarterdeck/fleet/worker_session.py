@@ -13,13 +13,7 @@ from typing import Final
 import msgspec
 
 from quarterdeck.config.environment import server_environment, user_environment
-from quarterdeck.config.places.paths import (
-    UnsafePathError,
-    quarantine_dir,
-    runtime_dir,
-    server_paths,
-    state_dir,
-)
+from quarterdeck.config.places.paths import UnsafePathError, quarantine_dir, runtime_dir, server_paths, state_dir
 from quarterdeck.config.places.trusted_files import trusted_files, with_announced
 from quarterdeck.config.secrets.masking import secrets_of
 from quarterdeck_protocol.configs import (

@@ -42,10 +42,7 @@ def test_a_field_more_is_another_protocol() -> None:
     fields = [set(kind.__struct_fields__) for kind in (Handover, ServeRequest, NativeRequest, CommandRequest)]
     assert (PROTOCOL, *fields) == (
         3,
-        {
-            *("key", "version", "pid", "request", "environ", "log_level", "log_is_json", "is_resumed"),
-            "holds_listener",
-        },
+        {*("key", "version", "pid", "request", "environ", "log_level", "log_is_json", "is_resumed"), "holds_listener"},
         {
             *("cwd", "command", "config", "native", "name_budget", "settle_s", "lock_file", "portable_schemas"),
             *("allow_unsandboxed", "groups", "search"),

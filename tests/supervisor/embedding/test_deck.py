@@ -100,11 +100,7 @@ def test_building_shares_the_tool_and_not_the_card() -> None:
 
 @pytest.mark.parametrize(
     ("profile", "names"),
-    [
-        (Profile.AUTHORING, list(TITLES)[:7]),
-        (Profile.SURVEY, list(TITLES)),
-        (Profile.ALL, list(TITLES)),
-    ],
+    [(Profile.AUTHORING, list(TITLES)[:7]), (Profile.SURVEY, list(TITLES)), (Profile.ALL, list(TITLES))],
 )
 def test_a_profile_selects_its_builtins(profile: Profile, names: list[str]) -> None:
     assert [card.name for card in build_builtins_for_profile(profile, CONTEXT)] == names

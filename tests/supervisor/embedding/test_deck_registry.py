@@ -3,11 +3,7 @@
 import pytest
 from support.tools.contexts import inert_context
 
-from quarterdeck.embedding.deck import (
-    ToolRegistry,
-    UnknownToolError,
-    builtin_registry,
-)
+from quarterdeck.embedding.deck import ToolRegistry, UnknownToolError, builtin_registry
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import DefinedTool, ToolSpec, define_tool

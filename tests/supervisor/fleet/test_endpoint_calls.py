@@ -3,16 +3,7 @@
 import asyncio
 
 import pytest
-from support.fleet.endpoints import (
-    CLOSED,
-    CLOSING,
-    CONNECTING,
-    FAULTED,
-    IDLE,
-    READY,
-    assert_not_connected,
-    stage,
-)
+from support.fleet.endpoints import CLOSED, CLOSING, CONNECTING, FAULTED, IDLE, READY, assert_not_connected, stage
 from support.waiting import turns
 
 from quarterdeck_protocol.contract import EndpointPhase
@@ -44,13 +35,7 @@ async def test_only_a_ready_endpoint_lists_and_calls(phase: EndpointPhase) -> No
 
 @pytest.mark.parametrize(
     ("args", "body"),
-    [
-        ({"a": "ä", "b": [1, None]}, '{"a":"ä","b":[1,null]}'),
-        ({}, "{}"),
-        (None, "{}"),
-        ([1], "{}"),
-        ("text", "{}"),
-    ],
+    [({"a": "ä", "b": [1, None]}, '{"a":"ä","b":[1,null]}'), ({}, "{}"), (None, "{}"), ([1], "{}"), ("text", "{}")],
 )
 async def test_arguments_travel_as_json_and_anything_but_a_dict_is_none(args: object, body: str) -> None:
     async with stage() as played:

@@ -7,15 +7,7 @@ from support.waiting import turns
 
 from quarterdeck_protocol.configs import BridgeConfig
 
-from .played_fleets import (
-    CLOSED,
-    CONNECTING,
-    READY,
-    PretendRuntime,
-    config,
-    hangs,
-    played_fleet,
-)
+from .played_fleets import CLOSED, CONNECTING, READY, PretendRuntime, config, hangs, played_fleet
 
 pytestmark = pytest.mark.anyio
 

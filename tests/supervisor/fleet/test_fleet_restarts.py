@@ -19,16 +19,7 @@ from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import List, ListChanged, Open, OpenOrder
 
-from .played_fleets import (
-    CLOSED,
-    FAULTED,
-    IDLE,
-    READY,
-    PretendRuntime,
-    config,
-    hangs,
-    played_fleet,
-)
+from .played_fleets import CLOSED, FAULTED, IDLE, READY, PretendRuntime, config, hangs, played_fleet
 
 pytestmark = pytest.mark.anyio
 

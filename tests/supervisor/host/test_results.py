@@ -69,9 +69,7 @@ def test_a_fault_carries_its_remedy_and_its_facts():
     result = fault_result(fault)
     assert result["content"][0]["text"] == f"slow\nFix: {fault.remedy}"
     assert result["isError"]
-    assert result["_meta"] == {
-        FAULT_META_KEY: {"kind": "timeout", "code": "call_timeout", "delivery": "not_sent"},
-    }
+    assert result["_meta"] == {FAULT_META_KEY: {"kind": "timeout", "code": "call_timeout", "delivery": "not_sent"}}
 
 
 def test_a_fault_without_a_code_says_its_message_alone():

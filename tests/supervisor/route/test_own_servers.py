@@ -184,9 +184,7 @@ async def test_what_is_held_of_the_row_starts_no_server_of_a_session() -> None:
 
 
 @pytest.mark.parametrize("phase", [EndpointPhase.FAULTED, EndpointPhase.CONNECTING])
-async def test_a_server_of_a_session_that_does_not_come_is_said(
-    phase: EndpointPhase,
-) -> None:
+async def test_a_server_of_a_session_that_does_not_come_is_said(phase: EndpointPhase) -> None:
     """A client would wait for ever, or be told that all sessions lack a server which only its own does."""
     async with lab(own(a="one")) as at:
         told = at.calls(within_s=0.05 if phase is EndpointPhase.CONNECTING else None)

@@ -131,8 +131,7 @@ def test_no_params_raise(params: bytes, method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("uri", "server"),
-    [("x:0", "one"), ("x:9", "two"), ("x:5", "two"), ("x:6", "one"), ("y:7", "two"), ("z:1", None)],
+    ("uri", "server"), [("x:0", "one"), ("x:9", "two"), ("x:5", "two"), ("x:6", "one"), ("y:7", "two"), ("z:1", None)]
 )
 def test_a_uri_is_of_who_lists_it_then_who_linked_to_it_then_who_has_a_template_then_the_one_of_its_scheme(
     uri: str, server: str | None

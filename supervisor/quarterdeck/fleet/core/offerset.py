@@ -194,11 +194,7 @@ def _said(capabilities: bytes) -> dict[str, Raw]:
     return {name: flags for name, flags in _members.decode(capabilities).items() if flags != _NULL}
 
 
-_CAPABILITIES: Final = {
-    Listing.PROMPTS: "prompts",
-    Listing.RESOURCES: "resources",
-    Listing.TEMPLATES: "resources",
-}
+_CAPABILITIES: Final = {Listing.PROMPTS: "prompts", Listing.RESOURCES: "resources", Listing.TEMPLATES: "resources"}
 _members: Final = msgspec.json.Decoder(dict[str, Raw])
 _TRUE: Final = Raw(b"true")
 _NULL: Final = Raw(b"null")

@@ -33,13 +33,7 @@ SERIOUS: Final = frozenset({"error", "critical", "alert", "emergency"})
 SUBSCRIBE: Final = "resources/subscribe"
 
 OWN_METHODS: Final = frozenset(
-    {
-        "initialize",
-        "logging/setLevel",
-        "resources/unsubscribe",
-        "server/discover",
-        "subscriptions/listen",
-    }
+    {"initialize", "logging/setLevel", "resources/unsubscribe", "server/discover", "subscriptions/listen"}
 )
 """Requests that are of the connection, which many clients share: none is passed on for one of them."""
 

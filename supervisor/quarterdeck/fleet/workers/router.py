@@ -104,12 +104,7 @@ class Router:
             raise
         self._listen()
 
-    def expect(
-        self,
-        token: bytes,
-        on_breach: Callable[[str], None],
-        body_bytes: int = LEAST_BODY_BYTES,
-    ) -> PeerWay:
+    def expect(self, token: bytes, on_breach: Callable[[str], None], body_bytes: int = LEAST_BODY_BYTES) -> PeerWay:
         """Prepare for a worker that will present `token`, once.
 
         Args:

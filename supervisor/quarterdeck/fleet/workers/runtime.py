@@ -87,12 +87,7 @@ class Runtime:
             await asyncio.to_thread(self.directory.close)
 
     async def start_worker(
-        self,
-        name: str,
-        listener: WorkerListener,
-        max_result_bytes: int = MAX_RESULT_BYTES,
-        *,
-        is_remote: bool = False,
+        self, name: str, listener: WorkerListener, max_result_bytes: int = MAX_RESULT_BYTES, *, is_remote: bool = False
     ) -> WorkerHandle:
         """Return a new worker that has proved itself, and may send results of at most `max_result_bytes`; `is_remote`
         for a server behind a URL. Raise ProtocolFault (`spawn_failed`) if none could be started or it died first.

@@ -272,10 +272,7 @@ async def test_what_one_command_has_done_the_next_one_finds(tmp_path: Path) -> N
         await decks.close()
     assert isinstance(first, Result)
     assert not first.is_error
-    assert msgspec.json.decode(second.body) == {
-        "content": [{"type": "text", "text": '[{"a": 1}]'}],
-        "isError": False,
-    }
+    assert msgspec.json.decode(second.body) == {"content": [{"type": "text", "text": '[{"a": 1}]'}], "isError": False}
     assert len(maker.opened) == 1
 
 

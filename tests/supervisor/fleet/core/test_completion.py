@@ -25,8 +25,7 @@ def test_the_servers_own_total_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
-    [body(values=["x"] * MAX_VALUES), body(values=[]), body(values="x"), body(), b"{}", b'{"completion":[]}'],
+    "said", [body(values=["x"] * MAX_VALUES), body(values=[]), body(values="x"), body(), b"{}", b'{"completion":[]}']
 )
 def test_anything_else_stays_as_it_is(said: bytes) -> None:
     assert bounded_completion(said) is said

@@ -66,8 +66,7 @@ def test_what_nobody_lists_any_more_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "row",
-    [b'{"name":"t"}', b'{"name":"t","description":null,"inputSchema":null}', b'{"name":"t","inputSchema":true}'],
+    "row", [b'{"name":"t"}', b'{"name":"t","description":null,"inputSchema":null}', b'{"name":"t","inputSchema":true}']
 )
 def test_a_tool_without_words_or_a_schema_takes_any_object(row: bytes) -> None:
     [tool] = parsed(row).tools

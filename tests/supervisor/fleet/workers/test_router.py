@@ -246,13 +246,7 @@ async def test_a_worker_that_does_not_read_is_hung_up_on_and_named(monkeypatch: 
 
 @pytest.mark.parametrize(
     "said",
-    [
-        b"",
-        GREETING[:30],
-        GREETING,
-        wire(),
-        wire() + frame(0, b"x", 100),
-    ],
+    [b"", GREETING[:30], GREETING, wire(), wire() + frame(0, b"x", 100)],
     ids=["nothing", "half a greeting", "a greeting", "no message", "half a message"],
 )
 async def test_a_peer_that_never_says_who_it_is_is_hung_up_on(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,14 +8,7 @@ import pytest
 from support.waiting import until
 
 from quarterdeck.host.asks import parked
-from quarterdeck.host.asks.parked import (
-    ANSWER_S,
-    MAX_HELD_EACH,
-    MAX_PARKED,
-    MAX_PARKED_EACH,
-    Parking,
-    ParkingAnswerer,
-)
+from quarterdeck.host.asks.parked import ANSWER_S, MAX_HELD_EACH, MAX_PARKED, MAX_PARKED_EACH, Parking, ParkingAnswerer
 from quarterdeck.host.asks.states import CallKey, Passed
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.mcp.server.requests import Resumption

@@ -9,13 +9,7 @@ import pytest
 from support.waiting import until
 
 from quarterdeck.host.budget import budgeted, kept_results
-from quarterdeck.host.budget.budgeted import (
-    begin_read,
-    named_result,
-    new_uri,
-    state_within_budget,
-    within_budget,
-)
+from quarterdeck.host.budget.budgeted import begin_read, named_result, new_uri, state_within_budget, within_budget
 from quarterdeck.host.budget.kept_results import SCHEME, KeptResults
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError

@@ -195,8 +195,7 @@ async def test_a_body_that_is_no_request_is_refused_and_the_next_is_served(body)
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"bind": "0.0.0.0"}, {"bind": "::"}, {"bind": "192.0.2.1"}, {"bind": "0.0.0.0", "allow_remote": True}],
+    "options", [{"bind": "0.0.0.0"}, {"bind": "::"}, {"bind": "192.0.2.1"}, {"bind": "0.0.0.0", "allow_remote": True}]
 )
 async def test_other_machines_are_kept_out_unless_told(options):
     """A face that the network can reach must be somebody's decision, and never without a token."""
@@ -290,11 +289,7 @@ async def test_cancelling_over_http_reaches_a_native_call(mode):
 
     maker.prepare = lambda deck: deck.box.native("bash", run)
     decks = Decks(live, maker.open)
-    async with (
-        listening(live, decks) as url,
-        connected(url, mode) as client,
-        anyio.create_task_group() as tasks,
-    ):
+    async with listening(live, decks) as url, connected(url, mode) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(call_raw, client, "bash", {})
         await started.wait()
         tasks.cancel_scope.cancel()

@@ -118,11 +118,7 @@ async def test_a_list_that_a_client_does_not_read_is_bounded_too(monkeypatch: py
     # More than the kernel takes off us for a client that does not read.
     monkeypatch.setattr(serve, "MAX_HELD_EACH", 20 * MIB)
     server = OfferServer("a", resources=tuple(f"x:{number}/{'y' * 7_000}" for number in range(2_000)))
-    async with (
-        listening(LiveBox(), offers=Router(OfferFleet(server))) as url,
-        wired(url) as wire,
-        wired(url) as silent,
-    ):
+    async with listening(LiveBox(), offers=Router(OfferFleet(server))) as url, wired(url) as wire, wired(url) as silent:
         await wire.greet()
         silent.headers |= wire.headers
         listing = {"jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": {}}
@@ -194,11 +190,7 @@ async def test_programs_that_share_a_token_are_told_their_own_log_lines(*, has_s
     box.graft("s__t", hold)
     headers = {"Mcp_Method": "tools/call", "Mcp_Name": "s__t"}
     told: list[list[Any]] = []
-    async with (
-        listening(box, offers=Router(fleet)) as url,
-        wired(url) as one,
-        wired(url) as two,
-    ):
+    async with listening(box, offers=Router(fleet)) as url, wired(url) as one, wired(url) as two:
         for number, program in enumerate((one, two)):
             meta = {**ENVELOPE, f"{META}clientInfo": {"name": f"p{number}", "version": "1"}, f"{META}logLevel": "info"}
             discover = {"jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": {"_meta": meta}}

@@ -210,11 +210,7 @@ async def test_a_session_is_of_the_token_that_opened_it(path: Path) -> None:
         "jsonrpc": "2.0",
         "id": 0,
         "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-06-18",
-            "capabilities": {},
-            "clientInfo": {"name": "x", "version": "1"},
-        },
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
     }
     mine, others = token_of(path, "mine"), token_of(path, "others")
     async with listening(LiveBox(), token=OWNER, tokens=path) as url, httpx2.AsyncClient(headers=ACCEPT) as http:

@@ -121,10 +121,7 @@ def _limited(*tools: str, servers: tuple[str, ...] = ()) -> Client:
 
 
 @pytest.mark.parametrize("tools", [("fs__read*",), ("fs__read",), ("*__read",), ("f*",)])
-@pytest.mark.parametrize(
-    "news",
-    [LogLine("fs", "info", "", b"1", ME), ServerNote("fs", "n/x", b"{}", ME)],
-)
+@pytest.mark.parametrize("news", [LogLine("fs", "info", "", b"1", ME), ServerNote("fs", "n/x", b"{}", ME)])
 def test_a_token_for_some_tools_of_a_server_hears_its_news(tools: tuple[str, ...], news: News):
     assert concerns(news, _limited(*tools), "info")
 

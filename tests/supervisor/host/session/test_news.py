@@ -23,10 +23,7 @@ pytestmark = pytest.mark.anyio
 
 ME = Client("ada", "ada")
 TO_ME = frozenset({"ada"})
-ENVELOPE = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
+ENVELOPE = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 
 
 def stream(**wanted: Any) -> ChangeStream:

@@ -99,11 +99,7 @@ async def served(
                         with anyio.CancelScope() as serving:
                             client.stop_serving = serving.cancel
                             await serve_stdio(
-                                host,
-                                stdin_fd=stdin_fd,
-                                stdout_fd=stdout_fd,
-                                journal=journal,
-                                interrupted=interrupted,
+                                host, stdin_fd=stdin_fd, stdout_fd=stdout_fd, journal=journal, interrupted=interrupted
                             )
                     finally:
                         os.close(stdin_fd)

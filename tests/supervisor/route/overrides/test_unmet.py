@@ -6,13 +6,7 @@ import pytest
 
 from quarterdeck.config.groups import Group
 from quarterdeck.config.overrides import ServerOverrides
-from quarterdeck.route.overrides.unmet import (
-    Names,
-    public_names,
-    unlisted_servers,
-    unmet_by_groups,
-    unmet_by_overrides,
-)
+from quarterdeck.route.overrides.unmet import Names, public_names, unlisted_servers, unmet_by_groups, unmet_by_overrides
 from quarterdeck_protocol.offers import Listing
 
 OWN: Final[Names] = {Listing.TOOLS: ["create"], Listing.PROMPTS: ["plan"], Listing.RESOURCES: ["db://notes"]}
@@ -73,11 +67,7 @@ def test_what_a_group_has_that_there_is_not_is_said(said: dict[str, Any], note: 
 def test_a_group_may_hide_what_its_server_hides_anyhow_and_may_not_show_it() -> None:
     """A user who hides a tool twice would be told of a slip, and one whose group lacks what a row hides of none."""
     overrides = ServerOverrides.model_validate({"hide": ["create", "db:*"], "rename": {"create": "new"}})
-    assert public_names("s", OWN, overrides) == {
-        Listing.TOOLS: [],
-        Listing.PROMPTS: ["s__plan"],
-        Listing.RESOURCES: [],
-    }
+    assert public_names("s", OWN, overrides) == {Listing.TOOLS: [], Listing.PROMPTS: ["s__plan"], Listing.RESOURCES: []}
     hidden = public_names("s", OWN, overrides, are_hidden=True)
     assert hidden == {Listing.TOOLS: ["s__new"], Listing.PROMPTS: [], Listing.RESOURCES: ["s__db://notes"]}
     offered, names = {"s": public_names("s", OWN, overrides)}, [name for each in hidden.values() for name in each]

@@ -23,9 +23,6 @@ from quarterdeck.daemon.client import ask_daemon, wait_until_gone
 from quarterdeck.daemon.messages import DaemonStatus, Order
 from quarterdeck.daemon.place import daemon_dir, start_lock
 
-pytestmark = pytest.mark.anyio
-
-
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 
 

@@ -20,8 +20,6 @@ from quarterdeck.daemon.client import ask_daemon
 from quarterdeck.daemon.messages import DaemonStatus, Order
 from quarterdeck.daemon.place import daemon_dir
 
-pytestmark = pytest.mark.anyio
-
 CALLS: Final = 20
 
 AT_ONCE: Final = 3

@@ -13,8 +13,6 @@ import pytest
 import quarterdeck
 from quarterdeck.common.imports import imported
 
-pytestmark = pytest.mark.anyio
-
 MEET_S = 0.1
 """How long a module waits for another one to be imported beside it; in vain, where imports take turns."""
 

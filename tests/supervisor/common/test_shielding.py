@@ -18,8 +18,6 @@ from quarterdeck.common.shielding import (
 )
 from quarterdeck_protocol.tools import CancelToken
 
-pytestmark = pytest.mark.anyio
-
 
 def cancel_twice(task: "asyncio.Task[None]", scope: anyio.CancelScope) -> None:
     task.cancel()

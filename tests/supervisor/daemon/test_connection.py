@@ -17,8 +17,6 @@ from quarterdeck.daemon.connection import Door, DoorError, NobodyError
 from quarterdeck.daemon.messages import END, HOLD, LOG, Ask, Order, encode_request, frame
 from quarterdeck.daemon.place import connect
 
-pytestmark = pytest.mark.anyio
-
 KEY = "k"
 
 

@@ -18,8 +18,6 @@ from quarterdeck.daemon.decks import DeckEndedError, Decks, current_deck, deck_k
 from quarterdeck.daemon.messages import NativeRequest, ServeRequest
 from quarterdeck_protocol.configs import StdioServerConfig
 
-pytestmark = pytest.mark.anyio
-
 REQUEST = ServeRequest(cwd="/here", config=("/mcp.json",))
 
 

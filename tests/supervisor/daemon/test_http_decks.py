@@ -21,8 +21,6 @@ from quarterdeck.host.http.options import HttpOptions
 from quarterdeck.host.http.serve import HttpFace, NoHostError
 from quarterdeck.host.provider import ProviderHostImpl, create_provider_host
 
-pytestmark = pytest.mark.anyio
-
 
 class FakeProduct:
     """Serves nothing."""

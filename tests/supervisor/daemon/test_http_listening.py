@@ -14,8 +14,6 @@ from quarterdeck.daemon.decks import Decks
 from quarterdeck.daemon.http_listening import HttpListening
 from quarterdeck.host.http.options import HttpOptions, split_address
 
-pytestmark = pytest.mark.anyio
-
 
 class Lab:
     """A daemon's HTTP, whose options cannot be had for as long as a test says so."""

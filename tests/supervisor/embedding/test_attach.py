@@ -23,7 +23,7 @@ from quarterdeck.tools.results import TextContentBlock
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")

@@ -136,7 +136,6 @@ def test_a_fault_of_a_build_stays_what_it_is() -> None:
     assert caught.value is fault
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("result", "block"),
     [
@@ -155,7 +154,6 @@ async def test_an_outcome_becomes_one_block(result: ToolResult, block: object) -
     assert await card_of(result).run({}, inert_context()) == ToolResult((block,))
 
 
-@pytest.mark.anyio
 async def test_an_error_stays_one_and_nothing_is_raised() -> None:
     told = await card_of(ToolResult.of_error("no")).run({}, inert_context())
     assert (text_of(told), told.is_error) == ("no", True)
@@ -163,7 +161,6 @@ async def test_an_error_stays_one_and_nothing_is_raised() -> None:
     assert (text_of(raised), raised.is_error) == ("look did not finish: broken", True)
 
 
-@pytest.mark.anyio
 async def test_the_wire_form_and_the_structure_go_along() -> None:
     """An image would reach its client as JSON about an image, and a program would miss what it was promised."""
     wire, structured = WireResult(b'{"content":[]}', "2025-11-25"), {"n": 1}
@@ -172,7 +169,6 @@ async def test_the_wire_form_and_the_structure_go_along() -> None:
     assert (result.wire, result.structured) == (wire, structured)
 
 
-@pytest.mark.anyio
 async def test_token_and_progress_reach_the_tool() -> None:
     seen: list[ToolContext] = []
     notes: list[ProgressNote] = []
@@ -185,7 +181,6 @@ async def test_token_and_progress_reach_the_tool() -> None:
     assert notes == [ProgressNote(1)]
 
 
-@pytest.mark.anyio
 async def test_cancellation_of_the_task_passes() -> None:
     started = asyncio.Event()
 
@@ -247,13 +242,11 @@ def test_a_tool_without_hints_is_not_taken_for_harmless() -> None:
     assert not native_card_of().read_only
 
 
-@pytest.mark.anyio
 async def test_every_block_of_a_result_stays() -> None:
     result = await native_card_of().run({"path": "a"}, inert_context())
     assert [block.kind for block in result.content] == ["text", "json"]
 
 
-@pytest.mark.anyio
 async def test_input_is_judged_and_texts_are_cut_as_for_any_native_tool() -> None:
     wrong = await native_card_of().run({}, inert_context())
     assert wrong.is_error

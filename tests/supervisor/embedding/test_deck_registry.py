@@ -47,7 +47,6 @@ def test_a_box_holds_the_tools_of_its_making() -> None:
     assert [descriptor.name for descriptor in box.descriptors()] == ["a", "b"]
 
 
-@pytest.mark.anyio
 async def test_all_calls_of_a_box_share_one_identity_and_none_a_token() -> None:
     """A checklist set by one call would be empty for the next; or one cancelled call would stop all."""
     seen: list[ToolContext] = []
@@ -68,13 +67,11 @@ async def test_all_calls_of_a_box_share_one_identity_and_none_a_token() -> None:
     assert [context.cancel for context in seen] == tokens
 
 
-@pytest.mark.anyio
 async def test_a_call_runs_the_named_tool() -> None:
     outcome = await registry_of("a", "b").to_tool_box(inert_context).runner.run(ToolCall("9", "b", {}), CancelToken())
     assert (outcome.id, outcome.output, outcome.is_error) == ("9", "b ran", False)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("asked", "text"),
     [

@@ -12,8 +12,6 @@ from quarterdeck.fleet.access import AccessKeeper, AccessToken
 from quarterdeck_protocol.challenge import MAX_SCOPES
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
-pytestmark = pytest.mark.anyio
-
 
 class PlayedAccess:
     """Gives these tokens one after the other, or these faults."""

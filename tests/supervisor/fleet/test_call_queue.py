@@ -9,8 +9,6 @@ from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.fleet.core import long_waits, turns
 from quarterdeck_protocol.faults import ProtocolFault
 
-pytestmark = pytest.mark.anyio
-
 
 class Call:
     """A call that notes what becomes of it."""

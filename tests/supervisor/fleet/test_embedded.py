@@ -24,8 +24,6 @@ from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.offers import Listing, RawRequest
 
-pytestmark = pytest.mark.anyio
-
 CONFIG = StdioServerConfig(id="in", command="none", max_result_bytes=10_000)
 ANSWERS: dict[str, Answer] = {
     "tools/list": {"result": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}, "x-own": 1}]}},

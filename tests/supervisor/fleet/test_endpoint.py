@@ -25,9 +25,6 @@ from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.frames import Close, List, Lost
 
-pytestmark = pytest.mark.anyio
-
-
 # Opening
 
 

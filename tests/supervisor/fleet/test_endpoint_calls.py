@@ -11,8 +11,6 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, Protoc
 from quarterdeck_protocol.link.frames import Call, Progress
 from quarterdeck_protocol.tools import CallEnd, ProgressNote, RawCall, WireResult
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("phase", [IDLE, CONNECTING, CLOSING, CLOSED, FAULTED])
 async def test_only_a_ready_endpoint_lists_and_calls(phase: EndpointPhase) -> None:

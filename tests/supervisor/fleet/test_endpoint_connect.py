@@ -11,8 +11,6 @@ from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecor
 from quarterdeck_protocol.link.events import Silent
 from quarterdeck_protocol.link.frames import Lost, Open
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize(
     ("config", "record", "kind"),

@@ -11,8 +11,6 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, Protoc
 from quarterdeck_protocol.link.frames import List, ListChanged, ServerCard
 from quarterdeck_protocol.offers import Listing
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_the_list_is_asked_for_once() -> None:
     async with stage() as played:

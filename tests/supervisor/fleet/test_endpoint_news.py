@@ -12,8 +12,6 @@ from quarterdeck.fleet.exchange import lists as server_lists
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.link.frames import List, ListChanged, Log
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_changed_tools_are_listed_again_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_lists, "REFRESH_S", 0.0)

@@ -24,8 +24,6 @@ from .played_fleets import (
     refuses,
 )
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_start_connects_every_server_and_lists_its_tools(runtime: PretendRuntime) -> None:
     async with played_fleet(runtime) as made:

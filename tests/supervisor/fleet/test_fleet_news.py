@@ -13,8 +13,6 @@ from quarterdeck_protocol.tools import RawCall
 from .played_fleets import READY, PretendRuntime, config, played_fleet
 from .test_shared_servers import deck_name, played_decks, ready
 
-pytestmark = pytest.mark.anyio
-
 LINE = LogLine("a", "info", "", b'"hm"')
 CARD = ServerCard("2025-11-25", capabilities=b'{"tools":{},"prompts":{},"resources":{"subscribe":true}}')
 

@@ -2,14 +2,11 @@
 
 import asyncio
 
-import pytest
 from support.waiting import turns
 
 from quarterdeck_protocol.configs import BridgeConfig
 
 from .played_fleets import CLOSED, CONNECTING, READY, PretendRuntime, config, hangs, played_fleet
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_only_what_changed_restarts(runtime: PretendRuntime) -> None:

@@ -21,8 +21,6 @@ from quarterdeck_protocol.link.frames import List, ListChanged, Open, OpenOrder
 
 from .played_fleets import CLOSED, FAULTED, IDLE, READY, PretendRuntime, config, hangs, played_fleet
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_server_that_dies_is_started_again_as_another_generation(runtime: PretendRuntime) -> None:
     async with played_fleet(runtime) as made:

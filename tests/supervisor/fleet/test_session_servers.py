@@ -14,8 +14,6 @@ from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.offers import LogLine, News, ResourceUpdated, ServerNote
 from quarterdeck_protocol.tools import Client
 
-pytestmark = pytest.mark.anyio
-
 
 class PlayedFleet:
     """A fleet that starts nothing, and knows that it was told to."""

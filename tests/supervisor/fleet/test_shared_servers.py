@@ -18,8 +18,6 @@ from quarterdeck_protocol.link.frames import Close
 
 from .played_fleets import CLOSED, IDLE, READY, PlayedFleet, PretendRuntime, config, hangs
 
-pytestmark = pytest.mark.anyio
-
 deck_name: ContextVar[str] = ContextVar("deck_name", default="")
 
 

@@ -25,8 +25,6 @@ from quarterdeck_protocol.policy import Limits, SandboxPolicy
 from quarterdeck_sandbox.policy.limits import ProcessTree
 from quarterdeck_sandbox.run.monitor import TreeMonitor
 
-pytestmark = pytest.mark.anyio
-
 STDIO = StdioServerConfig(id="fs", command="x", env={"OWN": "1"}, inherit_env=("WANTED",))
 REMOTE = StreamableHttpServerConfig(id="web", url="http://localhost/mcp", headers={"X": "secret"})
 

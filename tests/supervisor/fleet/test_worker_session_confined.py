@@ -13,8 +13,6 @@ from quarterdeck_protocol.link.frames import Lost, ServerStart, Started
 from quarterdeck_protocol.policy_values import Tier
 from quarterdeck_sandbox.policy.promises import Receipt
 
-pytestmark = pytest.mark.anyio
-
 GAPS = ("network: full", "memory: looks")
 
 

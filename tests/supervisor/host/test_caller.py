@@ -39,8 +39,6 @@ from quarterdeck_protocol.tools import (
     WireResult,
 )
 
-pytestmark = pytest.mark.anyio
-
 ADA = Client("ada", "door")
 HERE = Client("ada", "door", is_local=True)
 ABLE = b'{"elicitation":{}}'

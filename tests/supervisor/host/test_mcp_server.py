@@ -14,8 +14,6 @@ from quarterdeck.host.provider import ProviderHostInfo, create_provider_host
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolOutcome, WireResult
 
-pytestmark = pytest.mark.anyio
-
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 RAW = TypeAdapter(dict)
 

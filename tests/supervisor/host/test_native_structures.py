@@ -24,7 +24,7 @@ from quarterdeck.host.provider import ProviderHostImpl, create_provider_host
 from quarterdeck.tools.session import open_deck_session
 from quarterdeck.tools.web.websearch import DdgsProvider, SearchHit
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 PATIENCE_S: Final = 60.0
 

@@ -22,8 +22,6 @@ from quarterdeck.host.provider import create_provider_host
 from quarterdeck.route.router import Router
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
-pytestmark = pytest.mark.anyio
-
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 RAW = TypeAdapter(dict)
 

@@ -10,8 +10,6 @@ from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.tools import CallEnd, RawCall
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("name", ["a", "c"])
 async def test_what_is_held_is_refused_on_every_way_with_the_command_that_approves_it(name: str) -> None:

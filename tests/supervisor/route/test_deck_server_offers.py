@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import pytest
 from support.trust.approvals import FILE, Bench, MemoryRecorder, ToldEndpoint, bench, row, stdio
 from support.waiting import turns
 
@@ -15,8 +14,6 @@ from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.offers import Listing, RawRequest
 from quarterdeck_protocol.tools import CallEnd, Client, WireResult
-
-pytestmark = pytest.mark.anyio
 
 ALL = b'{"tools":{},"prompts":{},"resources":{},"completions":{}}'
 

@@ -16,8 +16,6 @@ from quarterdeck_protocol.mcp.tasks import EXTENSION, NO_TASKS, TaskSupport
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
 
-pytestmark = pytest.mark.anyio
-
 OLDER = b'{"tools":{},"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}}'
 NEWER = b'{"tools":{},"extensions":{"%b":{}}}' % EXTENSION.encode()
 CALLS = TaskSupport.CALLS | TaskSupport.CANCELS

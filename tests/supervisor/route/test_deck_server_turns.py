@@ -2,7 +2,6 @@
 
 import asyncio
 
-import pytest
 from support.trust.approvals import Bench, ToldEndpoint, bench, stdio
 from support.waiting import turns
 
@@ -13,8 +12,6 @@ from quarterdeck.route.router import Router
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
-
-pytestmark = pytest.mark.anyio
 
 
 async def never(*_: object) -> object:

@@ -15,8 +15,6 @@ from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import CallEnd, ProgressNote, RawCall, WireResult
 
-pytestmark = pytest.mark.anyio
-
 
 async def started_again(at: Bench, endpoint: ToldEndpoint) -> Bench:
     endpoint.phase = EndpointPhase.CONNECTING

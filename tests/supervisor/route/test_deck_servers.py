@@ -2,15 +2,12 @@
 
 from collections.abc import Callable
 
-import pytest
 from support.fleet.memory_fleet import FakeFleet
 from support.trust.approvals import ToldEndpoint, bench, row, stdio
 
 from quarterdeck.route.deck_servers import DeckServers
 from quarterdeck_protocol.offers import News, ServerNote
 from quarterdeck_protocol.tools import CallEnd, Client, RawCall
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_there_is_a_server_for_each_row_in_their_order_whether_its_server_runs_or_not() -> None:

@@ -27,8 +27,6 @@ from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.offers import Listing, LogLine, News, RawRequest
 from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
 
-pytestmark = pytest.mark.anyio
-
 ROW = StdioServerConfig(id="fs", command="run", trust=TrustMode.BASELINE, scope=ServerScope.SESSION)
 
 

@@ -23,8 +23,6 @@ from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
 
 from .test_resolve import OnlyA
 
-pytestmark = pytest.mark.anyio
-
 ME = Client(key="me")
 
 

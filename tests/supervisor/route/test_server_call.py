@@ -22,8 +22,6 @@ from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.questions import Question, QuestionEnd
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, RawCall, WireResult
 
-pytestmark = pytest.mark.anyio
-
 DONE = WireResult(b'{"content":[]}', "2025-11-25")
 ADA = Client("ada", "door")
 PLAN, READ = Wish(ItemKey(Subject.PROMPT, "plan")), Wish(ItemKey(Subject.TOOL, "read"))

@@ -37,7 +37,6 @@ def use_fleet(monkeypatch: pytest.MonkeyPatch, fleet: FakeFleet) -> None:
     monkeypatch.setitem(sys.modules, "quarterdeck.fleet.fleet", module)
 
 
-@pytest.mark.anyio
 async def test_a_call_reaches_the_server_under_its_own_name_for_the_tool() -> None:
     box = Router(FakeFleet(FakeEndpoint("fs", "read__all")))
     outcome = await run(box, "fs__read__all", {"path": "x"})
@@ -46,7 +45,6 @@ async def test_a_call_reaches_the_server_under_its_own_name_for_the_tool() -> No
     assert not outcome.is_error
 
 
-@pytest.mark.anyio
 async def test_the_servers_result_goes_along_whole() -> None:
     value = {"content": [{"type": "text", "text": "no"}], "structuredContent": {"n": 1}, "isError": True, "x": None}
 
@@ -60,7 +58,6 @@ async def test_the_servers_result_goes_along_whole() -> None:
     assert msgspec.json.decode(outcome.wire.body) == value
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("size", [10, tool_box.INLINE_DECODE_BYTES + 1])
 async def test_a_result_of_any_size_is_projected(size: int) -> None:
     """Results above the threshold are decoded in a thread and must come out the same."""
@@ -91,7 +88,6 @@ def test_a_result_without_a_content_list_has_no_blocks(value: dict[str, object])
     assert project_answer(call_result(value)).content == ()
 
 
-@pytest.mark.anyio
 async def test_an_unknown_name_is_named_and_the_nearest_are_suggested() -> None:
     box = Router(FakeFleet(FakeEndpoint("fs", "read_file", "write_file")))
     outcome = await run(box, "fs__raed_file")
@@ -100,7 +96,6 @@ async def test_an_unknown_name_is_named_and_the_nearest_are_suggested() -> None:
     assert "fs__read_file" in str(outcome.output)
 
 
-@pytest.mark.anyio
 async def test_nothing_is_suggested_that_its_client_may_not_use() -> None:
     box = Router(FakeFleet(FakeEndpoint("fs", "readable", "write")))
     for name, hint in (("fs__reedable", ": did you mean 'fs__readable'?"), ("fs__wriite", ".")):
@@ -109,7 +104,6 @@ async def test_nothing_is_suggested_that_its_client_may_not_use() -> None:
         assert outcome.output == f"There is no tool called {name!r}{hint}"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", ["", "fs", "__read", "other__read", "fs__", "fs__nothing_like_it"])
 async def test_any_other_unknown_name_is_an_outcome_too(name: str) -> None:
     outcome = await run(Router(FakeFleet(FakeEndpoint("fs", "read"))), name)
@@ -117,7 +111,6 @@ async def test_any_other_unknown_name_is_an_outcome_too(name: str) -> None:
     assert repr(name) in str(outcome.output)
 
 
-@pytest.mark.anyio
 async def test_a_tool_of_a_server_that_is_down_is_not_called_unknown() -> None:
     """A model that saw the tool a moment ago would give up on it instead of trying again."""
     fault = ProtocolFault(FaultKind.TRANSPORT, "the process exited with 3", code="exited")
@@ -127,7 +120,6 @@ async def test_a_tool_of_a_server_that_is_down_is_not_called_unknown() -> None:
     assert str(outcome.output).startswith("fs__read: server 'fs' is faulted: the process exited with 3 (not_connected")
 
 
-@pytest.mark.anyio
 async def test_a_call_asks_for_the_endpoint_of_its_moment() -> None:
     """After a restart a call would go to the dead generation, or to a server that was removed."""
     fleet = FakeFleet(FakeEndpoint("fs", "read"))
@@ -142,14 +134,12 @@ async def test_a_call_asks_for_the_endpoint_of_its_moment() -> None:
     assert (await run(box, "fs__read")).output == "There is no tool called 'fs__read'."
 
 
-@pytest.mark.anyio
 async def test_input_is_the_servers_to_judge_and_is_read_as_models_mean_it() -> None:
     """A server that takes more than it says could not be given it, or would get a string for an object."""
     box = Router(FakeFleet(FakeEndpoint("fs", "read")))
     assert (await run(box, "fs__read", '{"path": 5}')).output == 'read {"path":5}'
 
 
-@pytest.mark.anyio
 async def test_a_call_that_is_cancelled_already_reaches_no_server() -> None:
     cancel = CancelToken()
     cancel.cancel()
@@ -161,7 +151,6 @@ async def test_a_call_that_is_cancelled_already_reaches_no_server() -> None:
     assert outcome == ToolOutcome("call-1", "fs__read was cancelled before it began.", is_error=True)
 
 
-@pytest.mark.anyio
 async def test_a_fault_becomes_an_outcome_that_says_what_to_do() -> None:
     async def answer(tool: str, arguments: object) -> object:
         raise ProtocolFault(FaultKind.TIMEOUT, "no answer within 3 s", code="call_timeout")
@@ -185,7 +174,6 @@ def test_a_fault_without_a_remedy_is_told_without_one(fault: ProtocolFault, text
     assert fault_text("t", fault) == text
 
 
-@pytest.mark.anyio
 async def test_the_cancel_token_cancels_the_call_under_way() -> None:
     cancel = CancelToken()
     ended: list[str] = []
@@ -205,7 +193,6 @@ async def test_the_cancel_token_cancels_the_call_under_way() -> None:
     assert ended == ["read"]
 
 
-@pytest.mark.anyio
 async def test_cancelling_the_awaiting_task_passes_through() -> None:
     """A cancelled session would hang on its calls, or take the cancellation for a result."""
     cancel = CancelToken()
@@ -228,7 +215,6 @@ async def test_cancelling_the_awaiting_task_passes_through() -> None:
     cancel.cancel()  # nothing of the call is left registered
 
 
-@pytest.mark.anyio
 async def test_mount_skips_servers_that_are_not_ready_or_cannot_list(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = FakeEndpoint("broken")
     broken.list_fault = ProtocolFault(FaultKind.PROTOCOL, "not a list")
@@ -242,7 +228,6 @@ async def test_mount_skips_servers_that_are_not_ready_or_cannot_list(monkeypatch
     assert not fleet.torn_down
 
 
-@pytest.mark.anyio
 async def test_a_cancelled_mount_leaves_nothing_running(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = FakeFleet(FakeEndpoint("fs"))
     use_fleet(monkeypatch, fleet)
@@ -258,7 +243,6 @@ async def test_a_cancelled_mount_leaves_nothing_running(monkeypatch: pytest.Monk
     assert fleet.torn_down
 
 
-@pytest.mark.anyio
 async def test_a_task_that_is_cancelled_together_with_its_token_is_cancelled() -> None:
     """A session that ends while its client cancels would take the call for answered, and go on."""
     cancel = CancelToken()

@@ -45,8 +45,6 @@ from quarterdeck_protocol.contract import EndpointPhase, RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolOutcome
 
-pytestmark = pytest.mark.anyio
-
 BROKEN = Settings(
     broken=(BrokenRow("half", "mcp.json: servers.half: KEY is not set", "unset_variable"),), settle_s=0.05
 )

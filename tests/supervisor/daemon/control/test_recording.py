@@ -17,7 +17,7 @@ from quarterdeck.ledger.store.lease import Holder, ledger_dir
 from quarterdeck.ledger.store.queries import CallRow
 from quarterdeck.ledger.store.reader import LedgerReader
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 BODY = b'{"name":"lend"}'
 BATCH = Batch(

@@ -37,7 +37,7 @@ from quarterdeck.daemon.control.server import open_control
 from quarterdeck.running_product import Product
 from quarterdeck_protocol.contract import RemoteCallResult
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture

@@ -27,8 +27,6 @@ from quarterdeck_sandbox.policy.limits import ProcessTree, Usage
 from quarterdeck_sandbox.policy.promises import PropertyFinding, Receipt, Strength
 from quarterdeck_sandbox.run.monitor import TreeMonitor
 
-pytestmark = pytest.mark.anyio
-
 RECEIPT = Receipt(
     Tier.BUBBLEWRAP,
     {

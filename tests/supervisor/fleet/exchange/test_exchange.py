@@ -27,8 +27,6 @@ from quarterdeck_protocol.link.frames import Call, Forward, Listen, Log, Note, S
 from quarterdeck_protocol.offers import LogLine, News, RawRequest, ResourceUpdated, ServerNote
 from quarterdeck_protocol.tools import RawCall, WireResult
 
-pytestmark = pytest.mark.anyio
-
 CAN = b'{"tools":{},"resources":{"subscribe":true},"logging":{}}'
 OLDER = ServerCard("2025-11-25", capabilities=CAN)
 NEWER = ServerCard("2026-07-28", capabilities=CAN)

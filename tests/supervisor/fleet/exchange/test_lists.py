@@ -18,8 +18,6 @@ from quarterdeck_protocol.faults import FaultKind, FaultRecord, ProtocolFault, R
 from quarterdeck_protocol.link.frames import List
 from quarterdeck_protocol.offers import Listing
 
-pytestmark = pytest.mark.anyio
-
 CONFIG = StdioServerConfig(id="fs", command="x")
 ALL = b'{"tools":{},"prompts":{},"resources":{}}'
 REFUSED = FaultRecord(FaultKind.TOOL_ERROR, "no", "reply_error", reply=ReplyError(-32601, "Method not found"))

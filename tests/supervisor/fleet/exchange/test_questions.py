@@ -21,8 +21,6 @@ from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.questions import Question, QuestionEnd
 from quarterdeck_protocol.tools import Client, RawCall, WireResult
 
-pytestmark = pytest.mark.anyio
-
 NEWER = ServerCard("2026-07-28")
 NOBODY = -32601
 CONFLICT = -32603

@@ -16,8 +16,6 @@ from quarterdeck_protocol.link.frames import Forward, Listen, ServerCard
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.tools import CallEnd, Client, WireResult
 
-pytestmark = pytest.mark.anyio
-
 CAN = b'{"tools":{},"resources":{"subscribe":true},"logging":{}}'
 OLDER, NEWER = ServerCard("2025-11-25", capabilities=CAN), ServerCard("2026-07-28", capabilities=CAN)
 

@@ -21,8 +21,6 @@ from quarterdeck_protocol.mcp.tasks import EXTENSION, RELATED
 from quarterdeck_protocol.offers import News, RawRequest, ServerNote
 from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
 
-pytestmark = pytest.mark.anyio
-
 OLD, NEW = "2025-11-25", "2026-07-28"
 TAKES = b'{"extensions":{"%b":{}}}' % EXTENSION.encode()
 CALL = b'{"name":"work","arguments":{},"task":{}}'

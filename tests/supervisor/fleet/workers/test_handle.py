@@ -20,8 +20,6 @@ from quarterdeck_protocol.tools import ProgressNote
 
 from .handles import EXITED, REFUSED, Desk, greeted
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_requests_end_with_their_own_replies_in_any_order() -> None:
     desk = await greeted()

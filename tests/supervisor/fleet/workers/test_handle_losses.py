@@ -13,8 +13,6 @@ from quarterdeck_protocol.link.frames import Answer, Call, List, Lost, Reply
 
 from .handles import EXITED, Desk, greeted
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_lost_server_ends_all_requests_then_tells_the_owner_once() -> None:
     """Callers of a dead server would wait for their deadlines, or its restart would begin twice."""

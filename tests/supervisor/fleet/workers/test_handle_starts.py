@@ -11,8 +11,6 @@ from quarterdeck_sandbox.policy.promises import PropertyFinding, Receipt, Streng
 
 from .handles import EXITED, Desk, greeted
 
-pytestmark = pytest.mark.anyio
-
 RECEIPT = Receipt(Tier.LANDLOCK, {Property.MEMORY: PropertyFinding("looks", Strength.PARTIAL)}, gaps=("memory: looks",))
 START = ServerStart(7, 5, receipt=msgspec.json.encode(RECEIPT).decode(), gaps=RECEIPT.gaps)
 BODY = msgspec.json.encode(START)

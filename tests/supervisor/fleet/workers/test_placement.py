@@ -32,8 +32,6 @@ from quarterdeck.fleet.workers.placement import (
 from quarterdeck_protocol.spawn_orders import Died, Forked
 from quarterdeck_sandbox import Machine
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_zygote_that_is_ready_tells_what_its_machine_can_enforce(monkeypatch: pytest.MonkeyPatch) -> None:
     async with stage(monkeypatch) as played:

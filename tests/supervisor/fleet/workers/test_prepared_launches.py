@@ -16,8 +16,6 @@ from quarterdeck.fleet.workers.prepared_launches import PreparedLaunches
 from quarterdeck_protocol.link.frames import OpenOrder, StdioServer
 from quarterdeck_sandbox import Prepared, observed_files
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE_S = 30.0
 
 

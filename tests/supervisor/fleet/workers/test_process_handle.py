@@ -12,7 +12,6 @@ from quarterdeck.fleet.workers.placement import PidHandle
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("has_descriptors", [True, False])
 async def test_a_handle_kills_its_process_and_nothing_after_it(
     has_descriptors: bool, monkeypatch: pytest.MonkeyPatch

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import pytest
 from support.fleet.workers import PlayedSession
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
@@ -10,8 +9,6 @@ from quarterdeck.fleet.workers.requests import EndpointCall, RefusedCall
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.link.frames import Call
 from quarterdeck_protocol.tools import RawCall
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_giving_up_tells_the_worker_which_call_and_why() -> None:

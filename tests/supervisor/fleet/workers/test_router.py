@@ -19,7 +19,7 @@ from quarterdeck_protocol.link.frame_bytes import INLINE_BYTES, encode
 from quarterdeck_protocol.link.frames import Answer, Beat, Welcome
 from quarterdeck_protocol.link.zmtp import DEALER, GREETING, ROUTER, handshake
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 
 async def test_a_worker_with_its_token_is_heard_and_answered() -> None:

@@ -25,7 +25,7 @@ from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.spawn_orders import SpawnOrder
 from quarterdeck_worker.main import Dealer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 
 class Owner:

@@ -10,8 +10,6 @@ from quarterdeck.fleet.workers import runtime as runtime_module
 from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck_sandbox.policy.machine import Cgroups
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_the_monitor_is_one_and_ends_with_its_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each server would cost a scan of its own, or the scans go on in a program that uses us no more."""

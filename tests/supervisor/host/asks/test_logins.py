@@ -16,8 +16,6 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.questions import Question, QuestionEnd
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, WireResult
 
-pytestmark = pytest.mark.anyio
-
 ABLE = b'{"elicitation":{"url":{}}}'
 DONE = WireResult(b'{"content":[]}', "2025-11-25")
 

@@ -15,8 +15,6 @@ from quarterdeck_protocol.mcp.server.requests import Resumption
 from quarterdeck_protocol.questions import Question, QuestionEnd
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, WireResult
 
-pytestmark = pytest.mark.anyio
-
 ABLE = b'{"elicitation":{},"roots":{}}'
 ASKED = Question("s", "elicitation/create", b'{"message":"?"}')
 DONE = WireResult(b'{"content":[]}', "2025-11-25")

@@ -15,8 +15,6 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError
 from quarterdeck_protocol.tools import CallEnd, WireResult
 
-pytestmark = pytest.mark.anyio
-
 BODY = b'{"content":[{"type":"text","text":"%b"}]}' % (b"x" * 500)
 ERA = "2025-11-25"
 

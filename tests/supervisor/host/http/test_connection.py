@@ -11,7 +11,7 @@ from support.waiting import PATIENCE_S, eventually_async
 from quarterdeck.host.http import serve
 from quarterdeck.host.http.connection import MAX_HEAD_BYTES, MAX_PIPELINED
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 TOKEN = "t" * 40
 

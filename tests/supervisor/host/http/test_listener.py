@@ -20,7 +20,7 @@ from quarterdeck.host.http.admission import HttpAnswer
 from quarterdeck.host.http.connection import Exchange
 from quarterdeck.host.http.listener import AGAIN_S, MAX_KINDS, HttpListener, RepeatedLog
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 PATIENCE_S = 20.0
 KNOWN = b"POST /mcp HTTP/1.1\r\nHost: a\r\nAuthorization: x\r\nContent-Length: 0\r\n\r\n"

@@ -13,7 +13,7 @@ from support.waiting import PATIENCE_S, POLL_S, eventually_async
 from quarterdeck.host.http import http_host, serve
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 TOKEN = "t" * 40
 

@@ -23,7 +23,7 @@ from quarterdeck.host.provider import create_provider_host
 from quarterdeck.route.router import Router
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 TOKEN = "t" * 40

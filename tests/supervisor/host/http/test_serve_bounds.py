@@ -20,7 +20,7 @@ from quarterdeck.route.router import Router
 from quarterdeck_protocol.offers import LogLine
 from quarterdeck_protocol.questions import Question
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 MIB = 1024 * 1024
 OWNER = "t" * 40

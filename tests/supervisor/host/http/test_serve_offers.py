@@ -17,7 +17,7 @@ from quarterdeck.route.router import Router
 from quarterdeck_protocol.offers import LogLine, ResourceUpdated
 from quarterdeck_protocol.questions import Question
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 

@@ -13,7 +13,7 @@ from quarterdeck.host.http import http_host as http
 from quarterdeck.host.http import serve
 from quarterdeck_protocol.tools import CancelToken
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 

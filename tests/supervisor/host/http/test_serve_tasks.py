@@ -18,7 +18,7 @@ from quarterdeck_protocol.mcp.client.task_tokens import TaskProgress
 from quarterdeck_protocol.mcp.tasks import EXTENSION, PROGRESS, RELATED, TaskSupport
 from quarterdeck_protocol.offers import ServerNote
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 TAKES = {**ENVELOPE, f"{META}clientCapabilities": {"extensions": {EXTENSION: {}}}}
 RESULT = b'{"content":[],"_meta":{"%b":{"taskId":"1"}}}' % RELATED.encode()

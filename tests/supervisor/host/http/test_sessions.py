@@ -17,7 +17,7 @@ from quarterdeck.host.http import sessions as module
 from quarterdeck.host.http.grants import Grant
 from quarterdeck.host.http.token_file import add_grant
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 HEADERS = {**ACCEPT, "Content-Type": "application/json"}
 GREETING = {

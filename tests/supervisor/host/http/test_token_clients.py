@@ -24,7 +24,7 @@ from quarterdeck.host.http.token_clients import TokenClients
 from quarterdeck.host.http.token_file import add_grant, revoke
 from quarterdeck.route.router import Router
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 OWNER = "t" * 40

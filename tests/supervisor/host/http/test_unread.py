@@ -18,7 +18,7 @@ from quarterdeck.host.http import serve
 from quarterdeck.host.http.grants import Grant
 from quarterdeck.host.http.token_file import add_grant
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 MIB = 1024 * 1024
 ERAS = pytest.mark.parametrize("is_modern", [False, True], ids=["legacy", "modern"])

@@ -16,8 +16,6 @@ from quarterdeck_protocol.mcp.tasks import EXTENSION, TaskSupport
 from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.tools import CancelToken, Client, ToolDescriptor
 
-pytestmark = pytest.mark.anyio
-
 ME = Client("me", "door-1")
 
 

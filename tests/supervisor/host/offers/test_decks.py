@@ -4,7 +4,6 @@ import asyncio
 import logging
 
 import anyio
-import pytest
 from support.tools.native_decks import DeckMaker, PlayedDeck
 from support.tools.tool_boxes import LiveBox
 from support.waiting import eventually_async, turns
@@ -12,8 +11,6 @@ from support.waiting import eventually_async, turns
 from quarterdeck.host.offers import decks as module
 from quarterdeck.host.offers.decks import Decks
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolOutcome
-
-pytestmark = pytest.mark.anyio
 
 
 async def call(box, name, value=None):

@@ -1,6 +1,5 @@
 """Clients that are shown some groups and no more: what they may use, and of which changes they are told."""
 
-import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox
 
@@ -69,7 +68,6 @@ def test_the_tools_of_a_client_are_those_of_its_groups_of_the_moment() -> None:
     assert [each.name for each in content.tools_for(ADA).descriptors()] == ["a__x", "b__read", "b__write"]
 
 
-@pytest.mark.anyio
 async def test_a_client_is_told_of_the_lists_of_its_groups_alone() -> None:
     """A model would list anew for what it may not use; or never see what its group has got."""
     one, other = OfferServer("a", prompts=("p",)), OfferServer("b", prompts=("p", "q"))

@@ -3,13 +3,10 @@
 import asyncio
 import logging
 
-import pytest
 from support.tools.tool_boxes import LiveBox, NativeBox, answer
 
 from quarterdeck.host.offers.sources import SessionSource, source_without_native
 from quarterdeck_protocol.tools import CancelToken, RawCall, ToolCall, ToolOutcome
-
-pytestmark = pytest.mark.anyio
 
 
 async def call(box, name, value=None):

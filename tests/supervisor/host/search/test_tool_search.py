@@ -14,8 +14,6 @@ from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.mcp.server.requests import Request
 from quarterdeck_protocol.tools import ANONYMOUS, Client, ToolDescriptor
 
-pytestmark = pytest.mark.anyio
-
 VERSION = "2025-11-25"
 
 

@@ -19,8 +19,6 @@ from quarterdeck_protocol.mcp.server.subscriptions import ChangeStream
 from quarterdeck_protocol.offers import ListAnnounced, Listing, LogLine, ResourceUpdated
 from quarterdeck_protocol.tools import Client
 
-pytestmark = pytest.mark.anyio
-
 ME = Client("ada", "ada")
 TO_ME = frozenset({"ada"})
 ENVELOPE = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}

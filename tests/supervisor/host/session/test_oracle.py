@@ -20,8 +20,6 @@ from support.tools.tool_boxes import LiveBox, answer
 
 from quarterdeck.host.provider import ProviderHostInfo, create_provider_host
 
-pytestmark = pytest.mark.anyio
-
 KEY = "io.modelcontextprotocol/"
 TOOL = {"name": "s__echo", "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}}
 RESULT = {"content": [{"type": "text", "text": "hello"}], "isError": False}

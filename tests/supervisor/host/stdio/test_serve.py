@@ -17,8 +17,6 @@ from quarterdeck.host.stdio import serve
 
 from .host_pipes import LineClient, sdk_transport, served
 
-pytestmark = pytest.mark.anyio
-
 ERAS = pytest.mark.parametrize("era", ["open_legacy", "open_modern"])
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 

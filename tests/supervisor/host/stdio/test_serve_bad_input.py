@@ -11,8 +11,6 @@ from quarterdeck_protocol.mcp.server.messages import MAX_LINE_BYTES
 
 from .host_pipes import served
 
-pytestmark = pytest.mark.anyio
-
 ERAS = pytest.mark.parametrize("era", ["open_legacy", "open_modern"])
 
 

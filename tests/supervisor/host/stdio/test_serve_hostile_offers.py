@@ -21,8 +21,6 @@ from quarterdeck_protocol.questions import MAX_ANSWER_BYTES, Question
 
 from .host_pipes import LineClient, served
 
-pytestmark = pytest.mark.anyio
-
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 ABLE = {"elicitation": {}, "sampling": {}}
 QUESTION = Question("a", "elicitation/create", b'{"message":"a asks: well?"}')

@@ -16,8 +16,6 @@ from quarterdeck_protocol.faults import Delivery
 
 from .host_pipes import served
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def fd(tmp_path):

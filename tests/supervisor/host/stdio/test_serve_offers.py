@@ -19,8 +19,6 @@ from quarterdeck_protocol.questions import Question
 
 from .host_pipes import LineClient, served
 
-pytestmark = pytest.mark.anyio
-
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 WAYS = pytest.mark.parametrize("has_sdk", [False, True])
 

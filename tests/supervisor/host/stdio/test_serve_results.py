@@ -21,7 +21,7 @@ from quarterdeck_protocol.mcp.tasks import EXTENSION
 
 from .test_serve_offers import client_of
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 TAKES = {"extensions": {EXTENSION: {}}}

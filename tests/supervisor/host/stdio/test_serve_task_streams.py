@@ -14,8 +14,6 @@ from quarterdeck_protocol.offers import ServerNote
 
 from .test_serve_offers import client_of
 
-pytestmark = pytest.mark.anyio
-
 TAKES = {"extensions": {EXTENSION: {}}}
 STREAM = "io.modelcontextprotocol/subscriptionId"
 

@@ -17,8 +17,6 @@ from quarterdeck.host.journal import Journal
 from quarterdeck.host.stdio import sink as sink_module
 from quarterdeck.host.stdio.sink import HIGH_WATER_BYTES, PolledSink, ThreadedSink, open_sink
 
-pytestmark = pytest.mark.anyio
-
 
 def raw(path, mode):
     return open(path, mode, buffering=0)

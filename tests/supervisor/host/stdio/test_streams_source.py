@@ -10,8 +10,6 @@ from support.waiting import PATIENCE_S, eventually_async
 
 from quarterdeck.host.stdio.streams import CHUNK_BYTES, PolledSource, ThreadedSource, open_source
 
-pytestmark = pytest.mark.anyio
-
 KINDS = pytest.mark.parametrize("kind", [PolledSource, ThreadedSource])
 
 

@@ -20,8 +20,6 @@ from quarterdeck_protocol.offers import News, RawRequest, ServerNote
 from quarterdeck_protocol.questions import Question
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, RawCall, WireResult
 
-pytestmark = pytest.mark.anyio
-
 MADE = b'{"task":{"taskId":"1","status":"working"},"_meta":{"k":1}}'
 STATE = b'{"taskId":"1","status":"working"}'
 RESULT = b'{"content":[],"_meta":{"%b":{"taskId":"1"}}}' % RELATED.encode()

@@ -25,8 +25,6 @@ from quarterdeck_protocol.mcp.tasks import PROGRESS, RELATED, takes_tasks
 from quarterdeck_protocol.offers import LogLine, RawRequest, ServerNote
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, ProgressNote, Report, WireResult
 
-pytestmark = pytest.mark.anyio
-
 ADA = Client("ada", "door-ada")
 ASKS = {"inputRequests": {"k": {"method": "elicitation/create", "params": {"message": "?"}}}}
 

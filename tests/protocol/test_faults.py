@@ -31,6 +31,8 @@ from quarterdeck_protocol.link.frames import Failed
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE_ROOTS = ("protocol", "sandbox", "worker", "supervisor")
+NAMES_CODES = re.compile(r"\bcode\b|\bFaultRecord\(|\bnot_sent\(")
+"""Only modules with such a text are worth parsing."""
 
 ANY_TEXT = st.text(st.characters(), max_size=50)
 """Any code points, lone surrogates included."""
@@ -181,7 +183,8 @@ def _codes_in_sources() -> list[tuple[str, str]]:
     found = []
     for root in SOURCE_ROOTS:
         for path in sorted((ROOT / root).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = path.read_text(encoding="utf-8")
+            for node in ast.walk(ast.parse(text)) if NAMES_CODES.search(text) else ():
                 for value in _code_values(node):
                     found += [
                         (f"{path.relative_to(ROOT)}:{leaf.lineno}", leaf.value)

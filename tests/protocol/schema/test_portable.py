@@ -15,7 +15,7 @@ from quarterdeck_protocol.schema.portable_types import DISJOINT_TYPES
 
 from .json_judge import SAMPLES, admits, judge
 
-DEEP = 10_000
+DEEP = 3_000
 EMPTY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 NULL = {"type": "null"}
 STRING = {"type": "string"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.sandbox.gates import gate, order
 from support.sandbox.machine_facts import ROOT_ONLY
@@ -316,7 +316,6 @@ SEED = order("/bin/true", env={"A": "1"}, listen=[("127.0.0.1", 0)], rules=Rules
 
 
 @given(st.lists(st.tuples(st.integers(0, len(SEED) - 1), st.integers(0, 255)), max_size=4), st.integers(0, 40))
-@settings(max_examples=60, deadline=None)
 def test_whatever_bytes_it_is_given_it_reports_or_refuses(changes: list[tuple[int, int]], cut: int) -> None:
     """A gate that crashes on an order could be made to do worse by one that was chosen for it."""
     data = bytearray(SEED)

@@ -48,21 +48,19 @@ class Bomb:
         limits: those of which one may end the whole tree, and is then named by the dossier.
         dies: it ends everything that it can reach, itself included; nothing more is heard of it.
         under: limits of its own.
-        counted: processes of one user count together, so that its tiers are tried one after the other.
     """
 
     names: tuple[str, ...]
     limits: frozenset[str] = frozenset()
     dies: bool = False
     under: Mapping[str, str] = field(default_factory=dict)
-    counted: bool = False
 
 
 _FILES: Final = frozenset({"scratch_bytes", "scratch_inodes", "memory_bytes"})
 
 BOMBS: Final = (
     *(
-        Bomb((name,), frozenset({"processes"}), counted=True)
+        Bomb((name,), frozenset({"processes"}))
         for name in ("fork_bomb", "fork_bomb_recursive", "thread_bomb", "zombie_flood")
     ),
     *(

@@ -36,6 +36,9 @@ PYTHON_SERVERS: Final = {"time": "mcp-server-time", "git": "mcp-server-git"}
 INSTALL_S: Final = 240.0
 """One package with what it needs, from an empty cache on a slow line."""
 
+REGISTRY_S: Final = 20.0
+"""npm's registry answers a small question within this time, or is not there: npm itself would try for minutes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Installed:
@@ -108,6 +111,10 @@ def _once(basetemp: Path, name: str, fill: Callable[[Path], str]) -> tuple[Path,
     """A place of this name, filled by one process of the run, and what went wrong then."""
     folder = shared_folder(basetemp)
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    return _once_in(folder, name, fill)
+
+
+def _once_in(folder: Path, name: str, fill: Callable[[Path], str]) -> tuple[Path, str]:
     place = folder / name
     with place.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -136,9 +143,18 @@ def _run_npm(place: Path, *packages: str) -> str:
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         return "node and npm are not installed"
+    _, silence = _once_in(place.parent, "npm-registry", lambda _: _ask_npm(npm))
+    if silence:
+        return f"npm's registry does not answer: {silence}"
     place.mkdir()
     failure = _run([npm, "install", "--no-audit", "--no-fund", "--prefix", str(place), *packages])
     return f"npm cannot install {packages[0]}: {failure}" if failure else ""
+
+
+def _ask_npm(npm: str) -> str:
+    """Ask the registry for one version; return what went wrong, empty when nothing did."""
+    once = ["--fetch-retries=0", f"--fetch-timeout={REGISTRY_S * 1000:.0f}"]
+    return _run([npm, "view", *once, NPM_SERVERS["memory"], "version"], REGISTRY_S)
 
 
 def _npm_command(name: str, place: Path) -> Installed:
@@ -176,11 +192,11 @@ def _run_uv(programs: Path, place: Path, package: str) -> str:
     )
 
 
-def _run(argv: list[str]) -> str:
+def _run(argv: list[str], timeout_s: float = INSTALL_S) -> str:
     """What went wrong, empty when nothing did."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHONDONTWRITE"))}
     try:
-        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=INSTALL_S, check=False)
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:
-        return f"no end within {INSTALL_S:.0f} s"
+        return f"no end within {timeout_s:.0f} s"
     return "" if done.returncode == 0 else (done.stderr or done.stdout).strip()[-300:]

@@ -38,7 +38,7 @@ FRAMES: Final = 12
 """Innermost callers that a failure names."""
 
 # A shared machine makes any deadline of an example a coin toss; the examples themselves are bounded.
-settings.register_profile("ordinary", deadline=None, max_examples=40)
+settings.register_profile("ordinary", deadline=None, max_examples=15)
 settings.register_profile("nightly", deadline=None, max_examples=600)
 
 

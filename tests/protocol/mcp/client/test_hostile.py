@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.servers.greetings import LEGACY, MODERN
 
@@ -117,7 +117,6 @@ def test_whatever_a_greeted_server_says_nothing_is_raised_and_all_can_be_read(sa
         json.loads(line)
 
 
-@settings(max_examples=30)
 @given(said=st.lists(lines(), max_size=4), era=st.sampled_from(["", LEGACY, MODERN]))
 def test_whatever_a_program_says_to_a_greeting_nothing_is_raised(said: list[bytes], era: str) -> None:
     """A program that is no server could end its worker before it is known."""

@@ -263,7 +263,6 @@ def relayed_conversation(era: str, asked: list[Any], sent: list[JsonObject]) -> 
 
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
-@settings(max_examples=25)
 @given(data=st.data())
 def test_a_conversation_is_the_sdks(era: str, data: st.DataObject) -> None:
     """A server would be asked something else than by other clients, or a caller be told something else."""

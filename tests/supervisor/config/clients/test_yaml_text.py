@@ -6,7 +6,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
@@ -50,7 +50,6 @@ def dumped(document: object, *, is_flow: bool) -> str:
     return stream.getvalue()
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.dictionaries(WORDS.filter(lambda word: word != "extensions"), DOCUMENTS, min_size=1, max_size=3),
     st.dictionaries(WORDS.filter(lambda word: word != "quarterdeck"), ROWS, min_size=1, max_size=3),

@@ -1,7 +1,7 @@
-"""Find the paths that a server's row names and its sandbox hides, and make the row that gives them.
+"""Find the paths that a server's row names and its sandbox hides, and make the row that grants them.
 
-Only the row counts, its command line and its variables: what a server *says* it lacks may be chosen by whoever wrote
-it.  What may never be given is refused as at a start.  Nothing is started or written here.
+Only the row's command line and variables count: what a server *reports* as missing may be an attacker's choice.  What
+may never be granted is refused as at a start.  Nothing is started or written here.
 """
 
 import os
@@ -27,10 +27,10 @@ KEYS: Final = ("read", "write")
 def missing(
     config: StdioServerConfig, environ: Mapping[str, str], policy: SandboxPolicy | None = None
 ) -> tuple[list[RequiredPath], list[str]]:
-    """What the row of a server names and its sandbox, or `policy`, does not show; in words what cannot be given so.
+    """Return the paths that a server's row names and its sandbox, or `policy`, hides; and, in words, what it cannot be
+    given.
 
-    Raises:
-        LaunchError: the row cannot be started for another reason.
+    Raises `LaunchError` if the row cannot be started for another reason.
     """
     with tempfile.TemporaryDirectory(prefix="quarterdeck-allow-") as base:
         home, tmp, user_home = Path(base, "home"), Path(base, "tmp"), Path(os.path.expanduser("~"))
@@ -45,11 +45,9 @@ def missing(
 
 
 def widened(config: StdioServerConfig, needs: Iterable[RequiredPath], environ: Mapping[str, str]) -> SandboxPolicy:
-    """The server's policy with these.
+    """Return the server's policy with these paths.
 
-    Raises:
-        LaunchError: one of them may not be shown.
-        ValueError: the policy contradicts itself.
+    Raises `LaunchError` if one of them may not be shown, `ValueError` if the policy contradicts itself.
     """
     lists = _lists({key: list(getattr(config.sandbox, key)) for key in KEYS}, needs)
     try:
@@ -61,7 +59,7 @@ def widened(config: StdioServerConfig, needs: Iterable[RequiredPath], environ: M
 
 
 def sandbox_with(row: Mapping[str, object], needs: Iterable[RequiredPath]) -> dict[str, object]:
-    """The `sandbox` of a row as it is written, with these."""
+    """Return the `sandbox` of a row as it is written, with these paths."""
     written = row.get("sandbox")
     sandbox = dict(written) if isinstance(written, Mapping) else {}
     old = {key: list(value) if isinstance(value := sandbox.get(key), list) else [] for key in KEYS}
@@ -72,11 +70,9 @@ def sandbox_with(row: Mapping[str, object], needs: Iterable[RequiredPath]) -> di
 
 
 def edited(text: str, origin: Origin, sandbox: Mapping[str, object]) -> str:
-    """The text of a file with this `sandbox` in the row, and every other character where it was.
+    """Return the text of a file with this `sandbox` in the row, and every other character unchanged.
 
-    Raises:
-        DocumentError: it is no JSON object.
-        EditError: the row cannot be changed so.
+    Raises `DocumentError` if it is no JSON object, `EditError` if the row cannot be changed so.
     """
     steps = steps_of(origin.pointer)
     written = origin.row.get("sandbox")
@@ -89,7 +85,7 @@ def edited(text: str, origin: Origin, sandbox: Mapping[str, object]) -> str:
 
 
 def _lists(old: Mapping[str, Sequence[object]], needs: Iterable[RequiredPath]) -> dict[str, list[object]]:
-    """The lists of a policy with these paths; what a folder gives that is written from now on is not named twice."""
+    """Return the lists of a policy with these paths; a path inside a folder that is granted now is not named twice."""
     needs = tuple(needs)
     added = {key: [need.path for need in needs if need.key == key] for key in KEYS}
     lists: dict[str, list[object]] = {}

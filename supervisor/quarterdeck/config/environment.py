@@ -1,4 +1,4 @@
-"""The environment of a stdio server: an allow-list of ours, what its configuration names, and nothing else.  Pure.
+"""The environment of a stdio server: our allow-list, what its configuration names, and nothing else.  Pure.
 
 Files that may hold credentials (`PIP_CONFIG_FILE`, `NPM_CONFIG_USERCONFIG`) are not on the list.
 """
@@ -19,10 +19,10 @@ _PLACES: Final = re.compile(
     r"|KUBECONFIG|GH_CONFIG_DIR|PLAYWRIGHT_BROWSERS_PATH|PUPPETEER_CACHE_DIR"
     r"|DISPLAY|WAYLAND_DISPLAY|XAUTHORITY"
 )
-"""Of version managers and package runners, then of named grants."""
+"""Paths of version managers and package runners, then of named grants."""
 
 DEFAULT_PATH: Final = "/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-"""PATH where we have none; desktop applications start us so."""
+"""The PATH where we have none, as when a desktop application starts us."""
 
 _PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "NO_PROXY")
 
@@ -47,14 +47,13 @@ _PASSED_TO_NPM: Final = re.compile(
 
 
 class Lookups(Mapping[str, str]):
-    """An environment that remembers which of its names were asked for."""
+    """An environment that records which names were looked up."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ
         self.asked: set[str] = set()
 
     def __getitem__(self, name: str) -> str:
-        """The value; that it was asked for is remembered, whether there is one or not."""
         self.asked.add(name)
         return self.environ[name]
 
@@ -66,25 +65,21 @@ class Lookups(Mapping[str, str]):
 
 
 def shared_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The part of our own environment that every server or its worker gets."""
+    """Return the part of our own environment that every server or its worker gets."""
     return {name: value for name, value in environ.items() if _is_listed(name) or _PLACES.fullmatch(name)}
 
 
 def user_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Of our own environment, what a worker needs."""
+    """Return the part of our own environment that a worker needs."""
     return {name: value for name, value in environ.items() if _PLACES.fullmatch(name)}
 
 
 def server_environment(
     config: StdioServerConfig, environ: Mapping[str, str], home: Path, tmpdir: Path
 ) -> dict[str, str]:
-    """The whole environment of the server: the allow-list, then what it inherits by name, then `env`; the later wins.
+    """Return the whole environment of the server: the allow-list, what it inherits by name, then `env`; the later wins.
 
-    Args:
-        config: gives `inherit_env`, the sandbox's `environment`, and `env`.
-        environ: our own environment.
-        home: becomes HOME; private to the server.
-        tmpdir: becomes TMPDIR; private to the server.
+    `environ` is our own environment; `home` and `tmpdir` become HOME and TMPDIR, private to the server.
     """
     passed = {
         name: value for name, value in environ.items() if _is_listed(name) and not _holds_credentials(name, value)

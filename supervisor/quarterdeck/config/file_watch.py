@@ -1,8 +1,8 @@
 """Watch files for changes: written, made, replaced by a rename, or removed.
 
-What the system tells of a directory is a hint, and a look at the files themselves decides.  So it does not matter by
-which name an editor writes, who else works in the directory, or whether a hint was missed.  Only the directories that
-hold the files are watched, and nothing below them; where one is missing, the nearest one above it that is there.
+A notification about a directory is a hint; a look at the files themselves decides.  So neither an editor's way of
+writing, other files in the directory, nor a missed hint matter.  Only the directories that hold the files are watched,
+not those below; where one is missing, the nearest existing one above it.
 """
 
 import logging
@@ -20,21 +20,21 @@ import anyio.to_thread
 from quarterdeck.common.imports import imported
 
 LOOK_S: Final = 5.0
-"""Between two looks without a hint: network file systems give none, nor does a system that has no watches left."""
+"""Seconds between two looks without a hint: network file systems give none, nor does a system without watches left."""
 
 STEP_S: Final = 0.2
-"""How often hints are collected; a thread wakes up so often for it."""
+"""Seconds between two collections of hints; a thread wakes up for each."""
 
 SETTLE_S: Final = 0.1
-"""Unchanged for so long, a file is believed to be written: editors empty it first, or save in several steps."""
+"""A file that is unchanged for so long is believed to be written: editors empty it first, or save in steps."""
 
 MAX_SETTLE_LOOKS: Final = 20
-"""Looks at a file that never rests, before it is told all the same."""
+"""Looks at a file that never rests, before it is reported all the same."""
 
 _log = logging.getLogger(__name__)
 
 _FileState = tuple[int, ...] | None
-"""What tells one state of a file from another; None when there is no file, or none that we may look at."""
+"""Tells one state of a file from another; None if there is no file, or none that we may look at."""
 
 _Look = tuple[_FileState, ...]
 
@@ -45,8 +45,8 @@ _Place = tuple[str, int, int]
 def changes_of(paths: Iterable[Path]) -> AsyncGenerator[None, None]:
     """Yield once after each change of any of these files, whether they exist yet or not.
 
-    Changes count from this call on, those made while the caller works on the last one too: ask for them, then read the
-    files.  Several changes in a row are one.  Links are followed.  Close it when you leave it early (`aclosing`).
+    Changes count from this call on, also those during the caller's work on the last one: call it, then read the files.
+    Several changes in a row are one.  Links are followed.  Close it when you leave it early (`aclosing`).
     """
     files = tuple(dict.fromkeys(Path(os.path.abspath(path)) for path in paths))
     return _changes(files, _look(files))
@@ -60,7 +60,7 @@ async def _changes(files: tuple[Path, ...], seen: _Look) -> AsyncGenerator[None,
 
 
 async def _next_look(files: tuple[Path, ...], seen: _Look) -> _Look:
-    """Wait until the files are not as they were `seen`; how they are then."""
+    """Wait until the files differ from `seen`, and return their state."""
     while True:
         places = await anyio.to_thread.run_sync(_places, files, abandon_on_cancel=True)
         async with aclosing(_hints(places)) as hints:
@@ -75,8 +75,8 @@ async def _next_look(files: tuple[Path, ...], seen: _Look) -> _Look:
 async def _hints(places: frozenset[_Place]) -> AsyncGenerator[None, None]:
     """Yield once these directories are watched, then whenever something may have happened in them.
 
-    It ends after a pause where they cannot be watched: too many watches on this machine, a directory that is gone by
-    now, a name in it that is no text.  The next attempt may fare better.
+    It ends after a pause where they cannot be watched: too many watches on this machine, a directory that is gone, a
+    name in it that is no text.  The next attempt may succeed.
     """
     # Its documented direct use: `awatch` does not say when it has begun, and holds up a cancellation.
     from watchfiles._rust_notify import RustNotify
@@ -101,7 +101,7 @@ async def _hints(places: frozenset[_Place]) -> AsyncGenerator[None, None]:
 
 
 async def _settled_look(files: tuple[Path, ...], seen: _Look, now: _Look) -> _Look:
-    """How the files are, once they rest; at once when they are as they were `seen`."""
+    """Return the state of the files once they rest, or once they are as they were `seen`."""
     for _ in range(MAX_SETTLE_LOOKS):
         if now == seen:
             break
@@ -129,7 +129,7 @@ def _state(file: Path) -> _FileState:
 
 
 def _places(files: tuple[Path, ...]) -> frozenset[_Place]:
-    """Where hints of these files come from: where they are named, and where links lead."""
+    """Return the directories to watch: where the files are named, and where links lead."""
     return frozenset(_nearest_directory(path) for file in files for path in (file, Path(os.path.realpath(file))))
 
 

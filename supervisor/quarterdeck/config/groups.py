@@ -20,7 +20,7 @@ from quarterdeck_protocol.policy import FrozenModel
 MAX_NAME_CHARS: Final = 64
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-"""Stands in a URL's path, and on command lines."""
+"""Part of a URL's path, and of command lines."""
 
 _Pattern = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
@@ -43,13 +43,13 @@ class Group(FrozenModel):
     hide: tuple[_Pattern, ...] = Field(default=())
 
     def has(self, name: str, listing: Listing = Listing.TOOLS) -> bool:
-        """Whether what is called so, in that list, belongs to it."""
+        """Return whether the entry of this name, in that list, belongs to the group."""
         server, is_servers, _ = name.partition(QUALIFIER)
         is_in = (bool(is_servers) and fits_any(server, self.servers)) or surely_fits(name, self._patterns(listing))
         return is_in and not may_fit(name, self.hide)
 
     def has_some_of(self, server: str) -> bool:
-        """Whether there is a name of this server's that could belong to it."""
+        """Return whether this server could have an entry that belongs to the group."""
         patterns = (*self.tools, *self.prompts, *self.resources)
         return fits_any(server, self.servers) or any(may_fit_longer(f"{server}{QUALIFIER}", each) for each in patterns)
 
@@ -64,5 +64,5 @@ Groups = Mapping[str, Group]
 
 
 def is_group_name(text: str) -> bool:
-    """Whether a group may be called so."""
+    """Return whether a group may have this name."""
     return _NAME.fullmatch(text) is not None

@@ -1,9 +1,8 @@
-"""What a user wants of the native tools: a profile and a workspace from the command line, the rest from files.
+"""Options of the native tools: a profile and a workspace from the command line, the rest from files.
 
     {"native": {"sandbox": {"network": "none"}, "webfetch": {"allow": ["127.0.0.1:8000"], "proxy": null}}}
 
-`sandbox` is a server's `sandbox`: what commands may reach and use beyond the workspace.  Nothing here looks whether a
-directory exists, or opens one.
+`sandbox` is a server's `sandbox`, for commands beyond the workspace.  No directory is looked at or opened here.
 """
 
 from collections.abc import Mapping
@@ -40,15 +39,13 @@ NO_SETTINGS: Final = NativeSettings()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeWish:
-    """Which native tools are served, and where they work.
+    """The native tools to serve, and where they work.
 
     Attributes:
-        profile: the set of tools.
-        workspace: where they work; absolute, without links.
+        workspace: absolute, without links.
         allow_dirs: further directories that they may change; likewise.
-        tools: of the profile only these, by name; None for all of it.
+        tools: names within the profile; None for all of it.
         gate: whether a file must have been read before it is changed; a call by hand has nothing before it.
-        settings: what the configuration says.
     """
 
     profile: Profile
@@ -73,7 +70,7 @@ class NativeWish:
 
 
 def examine_native(value: object, variables: Variables) -> tuple[NativeSettings | None, tuple[Problem, ...]]:
-    """The settings that `value`, the key `native` of a file, describes, its variables resolved; or what is wrong.
+    """Return the settings of the key `native`, its variables resolved; or what is wrong with it.
 
     Null stands for an absent key.  The sandbox's relative paths start at the file's directory.
     """
@@ -96,7 +93,7 @@ def examine_native(value: object, variables: Variables) -> tuple[NativeSettings 
 
 
 def merge_native(parts: Mapping[Path, NativeSettings]) -> tuple[NativeSettings, tuple[str, ...]]:
-    """The settings of several files together, the earlier one of each member, and a line for each set aside."""
+    """Return the settings of several files, of each member the earlier one, and a line for each set aside."""
     merged, owners, warnings = NO_SETTINGS, dict[str, Path](), list[str]()
     for path, part in parts.items():
         said = {member: value for member, value in part if value is not None}

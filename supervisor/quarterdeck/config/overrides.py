@@ -21,7 +21,7 @@ from quarterdeck.common.patterns import may_fit
 from quarterdeck_protocol.policy import FrozenModel
 
 MAX_NEW_NAME_CHARS: Final = 64
-"""What the models' interfaces take of a whole name; a longer one could be shown to nobody as it is written."""
+"""The models' interfaces take no longer whole name."""
 
 _NEW_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -40,7 +40,7 @@ class Words(FrozenModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """As it is written: a text is the description."""
+        """Describe it as it is written: a text is the description."""
         return {"anyOf": [{"type": "string"}, handler(core)]}
 
 
@@ -52,7 +52,7 @@ class GivenArgument(FrozenModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _: CoreSchema, __: GetJsonSchemaHandler) -> dict[str, Any]:
-        """As it is written: any value, for a bare one is fixed."""
+        """Describe it as it is written: any value, for a bare one is fixed."""
         return {}
 
     @model_validator(mode="after")
@@ -68,7 +68,7 @@ class GivenArgument(FrozenModel):
 
     @property
     def value(self) -> Any:
-        """What the server is sent."""
+        """The value that the server gets."""
         return self.fixed if self.is_fixed else self.default
 
 
@@ -77,7 +77,7 @@ def _to_words(value: Any) -> Any:
 
 
 def _to_given(value: Any) -> Any:
-    """A bare value is fixed; an object that says one of the two and nothing else is no bare value."""
+    """Take a bare value as fixed; an object with one of the two keys and no other is not a bare value."""
     if isinstance(value, GivenArgument) or (
         isinstance(value, Mapping) and len(value) == 1 and set(value) <= set(GivenArgument.model_fields)
     ):
@@ -113,21 +113,20 @@ class ServerOverrides(FrozenModel):
         return self
 
     def __bool__(self) -> bool:
-        """Whether anything is otherwise."""
         return bool(self.rename or self.describe or self.hide or self.arguments)
 
     def hides(self, name: str) -> bool:
-        """Whether what the server calls so, a tool, a prompt or a URI, is not shown."""
+        """Return whether the server's tool, prompt or URI of this name is hidden."""
         return may_fit(name, self.hide)
 
     def public(self, name: str) -> str:
-        """What clients call what the server calls so."""
+        """Return the clients' name for the server's own."""
         return self.rename.get(name, name)
 
     def own(self, public: str) -> str | None:
-        """What the server calls what clients call so; None where that is nothing.
+        """Return the server's name for the clients' name; None without one.
 
-        A new name is what it was given to, whatever else the server may call so.
+        A new name means what it was given to, whatever else the server may call so.
         """
         name = next((name for name, new in self.rename.items() if new == public), None)
         if name is None and public not in self.rename:
@@ -138,4 +137,4 @@ class ServerOverrides(FrozenModel):
 NO_OVERRIDES: Final = ServerOverrides()
 
 OVERRIDE_KEYS: Final = frozenset(ServerOverrides.model_fields)
-"""Keys of a row that say these."""
+"""The keys of a row that these come from."""

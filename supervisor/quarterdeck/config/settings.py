@@ -1,4 +1,4 @@
-"""What to run: the servers and native tools of the configuration files, and what was wished.  `app` runs the value."""
+"""The servers and native tools of the configuration files, with the options of the command line.  `app` runs them."""
 
 import logging
 import os
@@ -38,38 +38,37 @@ class Settings:
     """What to run.
 
     Attributes:
-        servers: in the order that every list keeps; ids are unique when they come from files.
+        servers: in the order of every list; ids are unique if they come from files.
         broken: rows of files that cannot be used; shown as faulted servers after the others.
-        native: the native tools that are served beside theirs; None for none.
-        native_settings: what the files say of native tools, whether any are served or not.
-        native_files: the files that say it.
-        config_paths: the files they come from, in order of precedence.
-        command: the id of the one server of a `quarterdeck run`, which no file names; empty for any configuration.
-        candidates: the places to watch for a change of the configuration, whether there is a file or not.
-        is_found: no file was named, so they were looked for; then `candidates` name the configuration, else
-            `config_paths` do, so that commands find the `serve` of it.
-        is_of_folder: whether the working directory affects the settings: it holds a project's file or a lock, or a
-            value names it.
-        registry: where servers are looked for, or what is wrong with what a file says of it.
-        origins: where each server and broken row is written, by id; see `origin`.
-        overrides: by the id of a server what of it clients are shown otherwise.
-        groups: named parts of what is offered, of which a door may be shown some.
-        max_result_tokens: above how many tokens a tool's result is cut for clients; None for never.
+        native: the native tools to serve beside them; None for none.
+        native_settings: the files' settings of native tools, served or not.
+        native_files: the files with these settings.
+        config_paths: the files, in order of precedence.
+        command: the id of the one server of a `quarterdeck run`, which no file names; else empty.
+        candidates: the paths to watch for a change of the configuration, whether a file exists or not.
+        is_found: no file was named: `candidates` name the configuration, else `config_paths` do, for commands to find
+            its `serve`.
+        is_of_folder: whether the working directory has an effect: it holds a project's file or a lock, or a value names
+            it.
+        registry: where servers are looked for, or what is wrong with that.
+        origins: by the id of a server or broken row; see `origin`.
+        overrides: by the id of a server.
+        groups: named parts of the offers, of which a client may be shown some.
+        max_result_tokens: size above which a tool's result is cut; None for never.
         warnings: what the files' loader set aside, one line each.
         troubles: unusable parts of the files, and what runs instead.
-        files: the files as they were read; a reload takes their version of parts that are broken by then.
-        unread: why files of the user's own were passed over, so that not every server is known.
-        trusted: the user's word: files that nothing that we confine may write; see `config.trusted_files`.
-        expanded_secrets: what was put in for variables, and must not be shown; see `secrets`.
+        files: the files as they were read, whose parts a reload keeps if they are broken by then.
+        unread: why files of the user's own were skipped, so that some servers are unknown.
+        trusted: files that no confined program may write; see `config.trusted_files`.
+        expanded_secrets: values of variables that must not be shown; see `secrets`.
         settle_s: seconds that the first list waits for servers without a known list.
-        names: what tools' names keep to before clients; None for leaving them as they are.
-        allow_unsandboxed: start servers, and commands of native tools, even where nothing but limits can be enforced
-            on them.
-        environ: what servers' and commands' environments are made from.
+        names: the budget of tools' names; None leaves them unchanged.
+        allow_unsandboxed: start servers and commands even where nothing but limits can be enforced.
+        environ: the base of servers' and commands' environments.
         asked: the names in it that the files were read with.
-        digests: what `digest` and `home_digest` have found out; settings that are made of these share it.
-        open_port: where the deck serves HTTP without a token, on this machine's loopback; 0 for one that is not known,
-            None for not at all.  Nothing that could reach it is started.
+        digests: memo of `digest` and `home_digest`, shared by settings that are derived from these.
+        open_port: the loopback port of HTTP without a token; 0 if unknown, None without it.  Nothing that could reach
+            it is started.
     """
 
     servers: tuple[ServerConfig, ...] = ()
@@ -111,18 +110,12 @@ class Settings:
         cwd: Path | None = None,
         before: "Settings | None" = None,
     ) -> Self:
-        """Return the servers of these files together; for the same id the earlier file wins.
+        """Load files that a user, who is trusted, named; for the same id the earlier file wins.
 
-        Args:
-            paths: named by the user, who is trusted.
-            environ: what `${VAR}` is looked up in; our own environment by default.
-            native: gets what the files say of native tools; theirs for the same member the earlier file's, too.
-            cwd: the working directory; ours by default.
-            before: the running settings, for a reload: parts that were good in them and are broken now keep that form.
-
-        Raises:
-            ConfigFileError: nothing of one file can be used; or native tools are wanted, and what it says of them
-                cannot be.
+        `native` gets the files' settings of native tools.  `before` are the running settings, for a reload: parts that
+        were good in them and are broken now keep that form.  `environ` and `cwd` are ours by default.  Raises
+        `ConfigFileError` if nothing of one file can be used; or native tools are wanted, and the file's settings of
+        them cannot be used.
         """
         lookups = Lookups(os.environ if environ is None else environ)
         files = load_named(paths, lookups, before.files if before is not None else ())
@@ -140,19 +133,11 @@ class Settings:
         native: NativeWish | None = None,
         before: "Settings | None" = None,
     ) -> Self:
-        """Return the servers of the files that belong to a directory: the user's and the project's.
+        """Load the files that belong to the directory `cwd`: the user's and the untrusted project's.
 
         For the same id the earlier file wins, but the user's over the project's.  A file of which nothing can be used
-        is passed over with a warning.
-
-        Args:
-            cwd: the working directory; what lies in it is untrusted, see `origins`.
-            environ: says where the user's files are, and is what `${VAR}` is looked up in; our own by default.
-            native: gets what the user's files say of native tools.
-            before: the running settings, for a reload: parts that were good in them and are broken now keep that form.
-
-        Raises:
-            ConfigFileError: native tools are wanted, and what a file of the user's says of them cannot be used.
+        is skipped with a warning.  The other arguments are those of `load`.  Raises `ConfigFileError` if native tools
+        are wanted, and the user's settings of them cannot be used.
         """
         lookups = Lookups(os.environ if environ is None else environ)
         files = load_found(cwd, lookups, before.files if before is not None else ())
@@ -214,10 +199,9 @@ class Settings:
 
     @property
     def digest(self) -> str:
-        """12 hex digits that name the configuration: the set of its files, without any the workspace or the command.
+        """12 hex digits that name the configuration: the set of its files, or without any the workspace or the command.
 
-        Commands find the `serve` by it, whether native tools are beside the servers or not, and whether a file appears
-        or vanishes where configuration is looked for.
+        Commands find the `serve` by it, with or without native tools, and whether or not a file appears or vanishes.
         """
         if self.command:
             return command_digest(self.command)
@@ -235,7 +219,7 @@ class Settings:
         return self.digest
 
     def home_digest(self, server: str) -> str:
-        """12 hex digits that name whose directories a server has: those of its row's file, where that is the user's.
+        """Return 12 hex digits that name the owner of a server's directories: its file, if that is the user's.
 
         Every configuration that has the file finds them.  The servers of a project, or of a program, belong to the
         configuration.
@@ -249,24 +233,24 @@ class Settings:
         return self._digest_of((origin.path,))
 
     def _digest_of(self, paths: tuple[Path, ...]) -> str:
-        """See `configuration_digest`: links are followed once, as many servers are of one file."""
+        """Memoize `configuration_digest`: links are followed once, as many servers are of one file."""
         if (known := self.digests.get(paths)) is None:
             known = self.digests[paths] = configuration_digest(paths)
         return known
 
     def paths_of(self, server: str) -> ServerPaths:
-        """What a server has on disk."""
+        """Return the paths of a server on disk."""
         return server_paths(self.home_digest(server), server)
 
     @property
     def used_environment(self) -> dict[str, str]:
-        """What of `environ` decides how the servers run: two clients for whom it is equal can share them."""
+        """The part of `environ` that affects servers: two clients for whom it is equal can share them."""
         asked = {name: self.environ[name] for name in self.asked if name in self.environ}
         inherited = (self.inherited_environment(config) for config in self.servers)
         return reduce(or_, inherited, shared_environment(self.environ) | asked)
 
     def inherited_environment(self, config: ServerConfig) -> dict[str, str]:
-        """What one server inherits of `environ` beside what every server does."""
+        """Return what one server inherits of `environ` besides what every server does."""
         if not isinstance(config, StdioServerConfig):
             return {}
         names = config.inherit_env + config.sandbox.environment
@@ -279,25 +263,25 @@ class Settings:
         return tuple(sorted(given | self.expanded_secrets))
 
     def secrets_of(self, server: str) -> frozenset[str]:
-        """What was put in for variables of one server, and must not be shown."""
+        """Return the values of one server's variables that must not be shown."""
         return self.origin(server).expanded
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Every server, the ones that cannot be started last."""
+        """Every server, those that cannot be started last."""
         return (*(config.id for config in self.servers), *(row.id for row in self.broken))
 
     @property
     def starts_processes(self) -> bool:
-        """Whether a server is a process here: the zygote of such is worth starting before it is needed."""
+        """Whether a server is a process here: then a zygote is worth starting early."""
         return any(isinstance(config, StdioServerConfig) for config in self.servers)
 
     def origin(self, server: str) -> Origin:
-        """Where a server is written down; one that no file describes is the embedding program's word."""
+        """Return where a server is written down; without a file the embedding program is its author."""
         return self.origins.get(server, FROM_CODE)
 
     def only(self, server: str) -> Self:
-        """The same with one server alone."""
+        """Return these settings with one server alone."""
         return replace(
             self,
             servers=tuple(config for config in self.servers if config.id == server),
@@ -316,11 +300,11 @@ def _is_of_folder(files: Iterable[FileFound], cwd: Path | None) -> bool:
 
 
 def load_mcp_config(path_or_cwd: str | Path, environ: Mapping[str, str] | None = None) -> list[ServerConfig]:
-    """The servers of one file, or of the five that belong to a directory; what is set aside is logged.
+    """Return the servers of one file, or of the five that belong to a directory; what is set aside is logged.
 
     Args:
         path_or_cwd: an existing file, which alone is read; anything else is taken for the working directory.
-        environ: where `HOME`, `XDG_CONFIG_HOME` and the files' variables come from; our own environment by default.
+        environ: has `HOME`, `XDG_CONFIG_HOME` and the files' variables; our own environment by default.
 
     Raises:
         ConfigFileError: the file that was named cannot be used.

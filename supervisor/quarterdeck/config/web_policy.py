@@ -29,7 +29,6 @@ from quarterdeck_protocol.addresses import (
 from quarterdeck_protocol.policy import FrozenModel, Text
 
 _PROXY: Final = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]{1,5})?/?")
-
 _RUNS: Final = ((6665, 6669),)
 _SINGLE: Final = (
     *(0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104),
@@ -38,7 +37,7 @@ _SINGLE: Final = (
     *(4190, 5060, 5061, 6000, 6566, 6679, 6697, 10080),
 )
 BLOCKED_PORTS: Final = frozenset(_SINGLE).union(*(range(first, last + 1) for first, last in _RUNS))
-"""Ports of other services, which a request could be smuggled to.  Source: the Fetch standard, "Port blocking"."""
+"""Ports of other services, where a request could be smuggled.  Source: the Fetch standard, "Port blocking"."""
 
 
 class Allowed(msgspec.Struct, frozen=True):
@@ -85,16 +84,12 @@ class FetchPolicy(FrozenModel):
 
 
 def allowed_by(policy: FetchPolicy) -> tuple[Allowed, ...]:
-    """The entries of a policy, read."""
+    """Return the parsed entries of a policy."""
     return tuple(map(parse_allowed, policy.allow))
 
 
 def parse_allowed(text: str) -> Allowed:
-    """Read one entry.
-
-    Raises:
-        ValueError: it is none; the text says why and does not repeat the entry.
-    """
+    """Parse one entry.  Raises `ValueError` if it is none; the text says why and does not repeat the entry."""
     head, port = _split_port(text)
     try:
         return Allowed(None, ip_network(head), port)
@@ -124,14 +119,9 @@ def _split_port(text: str) -> tuple[str, int | None]:
 def refusal(
     host: str, port: int, address: str, allowed: Sequence[Allowed], own: Collection[Address] = frozenset()
 ) -> str | None:
-    """Why no connection may be made to `address`, which `host` was resolved to; None when it may.
+    """Return why no connection may be made to `address`, which `host` (in lower case) was resolved to; None if it may.
 
-    Args:
-        host: as in the URL, in lower case.
-        port: where to.
-        address: one that was resolved, in full.
-        allowed: what the user has opened.
-        own: the addresses of this machine's interfaces.
+    `own` has the addresses of this machine's interfaces.
     """
     given = parse_address(address)
     place = kind_of_address(given, own)

@@ -1,21 +1,14 @@
-"""What can be wrong with a ledger.  Nothing is ever deleted or overwritten because of it; each text says what to do.
+"""Errors of the ledger.  None deletes or overwrites anything; each text says what to do.
 
-LedgerError
-├── UnsafeLedgerError        the directory is not ours alone
-├── UnusableLedgerError      it cannot be reached at all: no permission, a read-only file system, it stays busy
-├── MissingLedgerError       there is none, and a reader makes none
-├── ForeignFileError         another program's file has its place
-├── NewerLedgerError         a later Quarterdeck wrote it
-├── OlderLedgerError         an earlier one did
-├── CorruptLedgerError       the database's own structure is damaged
-├── BrokenChainError         an event is not what was written
-├── TruncatedLedgerError     events that the head names are gone
-├── MissingHeadError         there are events, and no head to hold them against
-├── LedgerWriteError         an append that did not happen; the ledger is as before
-│   └── TooLargeError        it never will
-├── TransferError            a file cannot be imported
-│   └── FilledLedgerError    there are events already
-└── LeaseHeldError           another process writes this ledger (module `lease`)
+LedgerError ├── UnsafeLedgerError        the directory is not ours alone ├── UnusableLedgerError      it cannot be
+reached at all: no permission, a read-only file system, it stays busy ├── MissingLedgerError       there is none, and a
+reader makes none ├── ForeignFileError         another program's file has its place ├── NewerLedgerError         a later
+Quarterdeck wrote it ├── OlderLedgerError         an earlier one did ├── CorruptLedgerError       the database's own
+structure is damaged ├── BrokenChainError         an event is not what was written ├── TruncatedLedgerError     events
+that the head names are gone ├── MissingHeadError         there are events, and no head to compare them with ├──
+LedgerWriteError         an append that did not happen; the ledger is as before │   └── TooLargeError        it never
+will ├── TransferError            a file cannot be imported │   └── FilledLedgerError    there are events already └──
+LeaseHeldError           another process writes this ledger (module `lease`)
 """
 
 from pathlib import Path
@@ -28,12 +21,7 @@ _RESTORE: Final = (
 
 
 class LedgerError(Exception):
-    """Any of the above; the text is one for people.
-
-    Attributes:
-        problem: what is wrong.
-        remedy: what to do; empty where only the caller can say it.
-    """
+    """Any of the above; the text is for people.  `remedy` is empty where only the caller can say it."""
 
     def __init__(self, problem: str, remedy: str = "") -> None:
         super().__init__(f"{problem}: {remedy}" if remedy else problem)
@@ -126,7 +114,7 @@ class TruncatedLedgerError(LedgerError):
 
 
 class MissingHeadError(LedgerError):
-    """There are events and no head, so that nobody can tell whether some were cut off."""
+    """There are events and no head, so that events cut off the end would not show."""
 
     def __init__(self, path: Path, count: int, problem: str) -> None:
         super().__init__(

@@ -1,11 +1,11 @@
-"""Open the ledger of a state directory for the event loop: as its one writer, or for reading beside another.
+"""Open the ledger of a state directory for the event loop: as its one writer, or for reading alongside another.
 
-A `serve` must be the writer.  A command that starts servers for itself is, when nobody else is; beside a `serve` it
-reads the records of that `serve`, and hands its own over to it.
+A `serve` must be the writer.  A command that starts servers for itself is, when there is no other; alongside a `serve`
+it reads that one's records, and hands its own over to it.
 
 The loop never waits for the disk: one thread does, first come, first served.  What was accepted is carried out even if
 its caller stops waiting.  The book is changed on the loop alone, in the order of the events, and before an awaited
-append returns.  What fails, or comes after the end, raises a `LedgerError`.
+append returns.  A failure, or a call after the end, raises a `LedgerError`.
 """
 
 import asyncio
@@ -29,15 +29,7 @@ from quarterdeck.config.places.paths import UnsafePathError, make_private_dir
 from quarterdeck.ledger.events.events import LedgerEvent, Stored, hash_of
 from quarterdeck.ledger.events.fold import Book
 from quarterdeck.ledger.store.database import audit_time
-from quarterdeck.ledger.store.lease import (
-    DAEMON,
-    Holder,
-    Lease,
-    LeaseHeldError,
-    ledger_dir,
-    read_holder,
-    take_lease,
-)
+from quarterdeck.ledger.store.lease import DAEMON, Holder, Lease, LeaseHeldError, ledger_dir, read_holder, take_lease
 from quarterdeck.ledger.store.queries import CallRow
 from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.ledger.store.store import LedgerStore
@@ -47,29 +39,22 @@ from quarterdeck_protocol.tools import CallEnd, WireResult
 from .errors import LedgerError, LedgerWriteError, MissingLedgerError
 
 MAX_QUEUED: Final = 64
-"""Requests that wait for the disk; who makes more waits before they are accepted."""
+"""Requests that wait for the disk; further callers wait before they are accepted."""
 
 KEY_NAME: Final = "key"
-
 KEY_BYTES: Final = 32
-
 SERVE: Final = "serve"
 
 STAYING: Final = frozenset({SERVE, DAEMON})
 """The commands of holders that stay, and that take decisions over their control sockets."""
 
 _log = logging.getLogger("quarterdeck.ledger")
-
 T = TypeVar("T")
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Records that one process hands over to the writer of the ledger.
-
-    Attributes:
-        events: the events, in order.
-        documents: the documents that the events name, by hash.
-        calls: rows for the table of calls.
+    """Records that one process hands over to the writer of the ledger; `documents` are those that its events name, by
+    hash.
     """
 
     events: tuple[LedgerEvent, ...] = ()
@@ -85,8 +70,8 @@ class LedgerWriter:
     """Record events in the ledger, as its one writer; made by `open`.
 
     Attributes:
-        book: what all events amount to; read it on the loop, and leave it as it is.
-        lease: by which this is the one writer.
+        book: the state of all events; read it on the loop, and do not change it.
+        lease: makes this the one writer.
     """
 
     def __init__(self, store: LedgerStore, lease: Lease, thread: ThreadPoolExecutor) -> None:
@@ -120,30 +105,26 @@ class LedgerWriter:
     async def append(
         self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes] | None = None, *, durable: bool = False
     ) -> tuple[Stored, ...]:
-        """See `LedgerStore.append`; when this returns, the book knows the events."""
+        """Append as `LedgerStore.append` does; when this returns, the book knows the events."""
         events, documents = tuple(events), dict(documents or {})
         write = partial(self._store.write, events, documents, durable=durable)
         return await self._do(write, self._apply)
 
     async def record(self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes]) -> None:
-        """See `Recorder`."""
+        """Record events and the documents that they name."""
         if events or documents:
             await self.append(events, documents)
 
     async def document(self, digest: str) -> bytes | None:
-        """See `Recorder`; what was appended before is found."""
+        """Return a document, also one that was just appended; None if it is unknown or was edited."""
         return _as_written(digest, await self._do(partial(self._store.document, digest)))
 
     async def record_calls(self, calls: Sequence[CallRow]) -> None:
-        """See `LedgerStore.record_calls`."""
+        """Record calls, outside the chain."""
         await self._do(partial(self._store.record_calls, tuple(calls)))
 
     async def take(self, batch: Batch) -> None:
-        """Record the batch of another process.
-
-        Raises:
-            LedgerError: the batch is not recorded.
-        """
+        """Record the batch of another process.  Raises `LedgerError` if it is not recorded."""
         await self.record(batch.events, batch.documents)
         if batch.calls:
             await self.record_calls(batch.calls)
@@ -180,9 +161,10 @@ def _close_opened(opening: Future[LedgerStore]) -> None:
 
 
 def secrets_key(state: Path) -> bytes:
-    """The key of stand-ins for secrets, made where there is none; empty where none can be kept.
+    """Return the key of stand-ins for secrets, made if missing; empty where none can be kept.
 
-    It lies beside the ledger: who copies that alone, or an export of it, cannot guess a short secret from its stand-in.
+    It lies beside the ledger: an attacker with only the ledger, or an export of it, cannot guess a short secret from
+    its stand-in.
     """
     path = ledger_dir(state) / KEY_NAME
     try:
@@ -207,7 +189,7 @@ class VisitingRecorder:
         self.book: Final = store.book if store is not None else Book()
 
     async def record(self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes]) -> None:
-        """See `Recorder`."""
+        """Record events and the documents that they name."""
         if events or documents:
             await self._give(Batch(tuple(events), dict(documents)))
         self._documents |= documents
@@ -215,11 +197,11 @@ class VisitingRecorder:
             self.book.apply(Stored(self.book.last_seq + 1, audit_time(), event))
 
     async def record_calls(self, calls: Sequence[CallRow]) -> None:
-        """See `LedgerWriter.record_calls`."""
+        """Hand calls over to the writer."""
         await self._give(Batch(calls=tuple(calls)))
 
     async def take(self, batch: Batch) -> None:
-        """See `LedgerWriter.take`."""
+        """Hand a batch over to the writer."""
         await self._give(batch)
 
     async def _give(self, batch: Batch) -> None:
@@ -227,7 +209,7 @@ class VisitingRecorder:
             await asyncio.to_thread(self._hand_over, batch)
 
     async def document(self, hash_: str) -> bytes | None:
-        """See `Recorder`."""
+        """Return a document, also one that was just recorded; None if it is unknown or was edited."""
         if hash_ in self._documents or self._store is None:
             return self._documents.get(hash_)
         return _as_written(hash_, self._store.document(hash_))
@@ -237,18 +219,10 @@ class VisitingRecorder:
 async def open_recorder(
     state: Path, holder: Holder, *, must_write: bool, wait_s: float = 0.0, hand_over: HandOver | None = None
 ) -> AsyncIterator[LedgerWriter | VisitingRecorder]:
-    """Open the recorder of the ledger below the directory `state`.
+    """Open the recorder of the ledger below the directory `state`, for the process that `holder` describes.
 
-    Args:
-        state: the state directory.
-        holder: a description of this process for others.
-        must_write: whether to fail if another process writes.
-        wait_s: how long to wait for another writer to end.
-        hand_over: takes the records of a process that does not write; None to keep them in memory.
-
-    Raises:
-        LeaseHeldError: another process writes it, also after `wait_s`, and we must.
-        LedgerError: the ledger cannot be used.
+    If another process still writes after `wait_s`, raise `LeaseHeldError` with `must_write`; else read, and give
+    records to `hand_over`, or keep them in memory without one.  Raises `LedgerError` if the ledger cannot be used.
     """
     directory = ledger_dir(state)
     # One that serves stays; a command will be gone soon.
@@ -272,8 +246,7 @@ async def open_recorder(
 async def visiting(state: Path, hand_over: HandOver | None = None) -> AsyncIterator[VisitingRecorder]:
     """Read the ledger below the directory `state`, with or without a writer.
 
-    Raises:
-        LedgerError: the ledger cannot be used.
+    Raises `LedgerError` if it cannot be used.
     """
     try:
         store = await asyncio.to_thread(LedgerReader.open, ledger_dir(state))
@@ -287,7 +260,7 @@ async def visiting(state: Path, hand_over: HandOver | None = None) -> AsyncItera
 
 
 async def _take(directory: Path, holder: Holder, wait_s: float) -> Lease:
-    """The lease; the thread that waits for it does not keep a process that is ended meanwhile."""
+    """Take the lease; the thread that waits for it does not keep a process that is ended meanwhile."""
     given_up = threading.Event()
     taking = partial(take_lease, directory, holder, wait_s=wait_s, given_up=given_up)
     try:
@@ -297,7 +270,7 @@ async def _take(directory: Path, holder: Holder, wait_s: float) -> Lease:
 
 
 def _as_written(hash_: str, body: bytes | None) -> bytes | None:
-    """A document that is what its hash names; None for one that somebody has edited."""
+    """Return a document that is what its hash names; None for one that was edited."""
     if body is None or hash_of(body) == hash_:
         return body
     _log.error(
@@ -307,14 +280,14 @@ def _as_written(hash_: str, body: bytes | None) -> bytes | None:
 
 
 FLUSH_S: Final = 1.0
-"""How long a note waits for others."""
+"""Seconds that a note waits for others."""
 
 MAX_WAITING: Final = 20_000
 """Notes that wait for the disk; with more, new ones are dropped and counted."""
 
 
 class _Note(NamedTuple):
-    """A call as it is noted; made into a row where there is time."""
+    """A call as it is noted; made into a row later."""
 
     at: float
     scope: str
@@ -359,7 +332,7 @@ class CallLog:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_soon())
 
     async def close(self) -> None:
-        """Keep what waits."""
+        """Write the pending notes, and stop."""
         if self._flushing is not None:
             self._flushing.cancel()
             await asyncio.gather(self._flushing, return_exceptions=True)

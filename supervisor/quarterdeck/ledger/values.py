@@ -29,12 +29,7 @@ from quarterdeck_protocol.tools import ToolBox, ToolCall, ToolDescriptor, ToolHi
 
 @dataclass(frozen=True, slots=True)
 class BridgeCapability:
-    """One server's tool as a `Card`.
-
-    Attributes:
-        descriptor: what the box says of it, under its qualified name.
-        runner: what runs it; it finds the server by the name.
-    """
+    """One server's tool as a `Card`; `runner` finds the server by the descriptor's qualified name."""
 
     descriptor: ToolDescriptor
     runner: ToolRunner
@@ -46,12 +41,12 @@ class BridgeCapability:
 
     @property
     def label(self) -> str:
-        """The qualified name: what people are shown must not be a server's to choose."""
+        """The qualified name: a server must not choose what people are shown."""
         return self.descriptor.name
 
     @property
     def description(self) -> str:
-        """What its server says of it."""
+        """Its server's description."""
         return self.descriptor.description
 
     @property
@@ -61,7 +56,7 @@ class BridgeCapability:
 
     @property
     def read_only(self) -> bool:
-        """Never: a server's word is none to skip a permission on."""
+        """Always false: a server's word must not skip a permission."""
         return False
 
     @property
@@ -86,7 +81,7 @@ class BridgeCapability:
 
 
 class BridgeOp(StrEnum):
-    """What an event does."""
+    """The effect of an event."""
 
     ENROLL = "enroll"
     RETIRE = "retire"
@@ -112,13 +107,13 @@ class BridgeEntry:
 
 @dataclass(frozen=True, slots=True)
 class LedgerSnapshot:
-    """What is live.
+    """The live set.
 
     Attributes:
-        live: by key, in the order of enrolment; enrolling a live key anew keeps its place.
-        by_server: how many live keys each server has; none is no entry.
+        live: by key, in the order of enrolment; enrolling a live key again keeps its place.
+        by_server: how many live keys each server has; no entry without any.
         high_water: the largest sequence number of all events; 0 before the first.
-        owners: the server of each live key, as the last event that touched it says.
+        owners: the server of each live key, by the last event that touched it.
     """
 
     live: Mapping[BridgeKey, BridgeCapability]
@@ -128,7 +123,7 @@ class LedgerSnapshot:
 
 
 def reduce_ledger(log: Iterable[BridgeEntry]) -> LedgerSnapshot:
-    """What `log` amounts to, in whatever order its events come.
+    """Fold `log`, in whatever order its events come.
 
     Total: an event that means nothing (an unknown key retired, nothing enrolled) counts for `high_water` alone.
     """
@@ -151,7 +146,9 @@ def reduce_ledger(log: Iterable[BridgeEntry]) -> LedgerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class EnrollRequest:
-    """What an enrolment says; the ledger adds operation, number and time.  `key` None is minted from the content."""
+    """The content of an enrolment; the ledger adds operation, number and time.  `key` None is minted from
+    the content.
+    """
 
     capability: BridgeCapability
     server: str
@@ -160,10 +157,7 @@ class EnrollRequest:
 
 @dataclass(frozen=True, slots=True)
 class BridgeLedger:
-    """All events so far, and what they amount to.
-
-    Immutable: a method that changes something returns another ledger.
-    """
+    """All events so far, and their fold.  Immutable: a method that changes something returns another ledger."""
 
     log: tuple[BridgeEntry, ...] = ()
     snapshot: LedgerSnapshot = field(default_factory=lambda: reduce_ledger(()), compare=False, repr=False)
@@ -171,22 +165,22 @@ class BridgeLedger:
 
     @classmethod
     def empty(cls) -> Self:
-        """Nothing has happened; the first event gets number 1."""
+        """Return a ledger without events; the first one gets number 1."""
         return cls()
 
     @classmethod
     def from_log(cls, log: Iterable[BridgeEntry]) -> Self:
-        """The ledger of a kept log; numbers go on after its largest."""
+        """Return the ledger of a kept log; numbers go on after its largest."""
         kept = tuple(log)
         snapshot = reduce_ledger(kept)
         return cls(kept, snapshot, snapshot.high_water + 1)
 
     def enroll(self, request: EnrollRequest, at: str) -> Self:
-        """With one capability more, or in place of the one that has its key."""
+        """Add one capability, or replace the one that has its key."""
         return self.enroll_all([request], at)
 
     def enroll_all(self, requests: Iterable[EnrollRequest], at: str) -> Self:
-        """With all of `requests`, in their order, for the price of one fold."""
+        """Add all of `requests`, in their order, for the price of one fold."""
         return self._after(
             BridgeEntry(
                 BridgeOp.ENROLL,
@@ -200,22 +194,22 @@ class BridgeLedger:
         )
 
     def retire(self, key: BridgeKey, server: str, at: str) -> Self:
-        """Without the capability of `key`; an unknown key is recorded and changes nothing else."""
+        """Remove the capability of `key`; an unknown key is recorded and changes nothing else."""
         return self._after([BridgeEntry(BridgeOp.RETIRE, key, server, None, self.next_seq, at)])
 
     def withdraw_server(self, server: str, at: str) -> Self:
-        """Without everything that `server` has live, in one batch; the very same when that is nothing."""
+        """Remove everything that `server` has live, in one batch; return the very same if there is nothing."""
         keys = [key for key, owner in self.snapshot.owners.items() if owner == server]
         return self._after(
             BridgeEntry(BridgeOp.RETIRE, key, server, None, seq, at) for seq, key in enumerate(keys, self.next_seq)
         )
 
     def live_capabilities(self) -> list[BridgeCapability]:
-        """Everything live, in order."""
+        """Return everything live, in order."""
         return list(self.snapshot.live.values())
 
     def live_capabilities_for_server(self, server: str) -> list[BridgeCapability]:
-        """What one server has live, in order."""
+        """Return what one server has live, in order."""
         owners = self.snapshot.owners
         return [capability for key, capability in self.snapshot.live.items() if owners[key] == server]
 
@@ -225,12 +219,12 @@ class BridgeLedger:
 
 
 def bridge_box_to_capabilities(box: ToolBox) -> tuple[BridgeCapability, ...]:
-    """Every tool that `box` offers at this moment, over its one runner."""
+    """Return every tool that `box` offers at this moment, over its one runner."""
     return tuple(BridgeCapability(descriptor, box.runner) for descriptor in box.descriptors())
 
 
 def project_outcome(outcome: ToolOutcome) -> ToolResult:
-    """An outcome as one text block: a text verbatim, nothing as nothing, all else as indented JSON.
+    """Return an outcome as one text block: a text verbatim, None as empty, all else as indented JSON.
 
     `is_error`, the wire form and structured content go along.
     """
@@ -243,27 +237,27 @@ def project_outcome(outcome: ToolOutcome) -> ToolResult:
 
 
 def bridge_config(servers: Iterable[ServerConfig]) -> BridgeConfig:
-    """The configuration of these servers together."""
+    """Return the configuration of these servers together."""
     return BridgeConfig(servers=tuple(servers))
 
 
 def bridge_tool_names(ledger: BridgeLedger) -> list[str]:
-    """The qualified names of everything live, in order."""
+    """Return the qualified names of everything live, in order."""
     return [capability.name for capability in ledger.live_capabilities()]
 
 
 def bridge_tool_counts(ledger: BridgeLedger) -> Mapping[str, int]:
-    """How many live tools each server has."""
+    """Return how many live tools each server has."""
     return ledger.snapshot.by_server
 
 
 def bridge_status(fleet: ServerFleet) -> FleetStatus:
-    """Every server's phase, and its fault when it has one."""
+    """Return every server's phase, and its fault if it has one."""
     return fleet.status()
 
 
 def bridge_capability_card(capability: BridgeCapability) -> CapabilityCard:
-    """A server's tool as a row beside the catalogue's; in no profile, and building it gives the live one."""
+    """Return a server's tool as a row beside the catalogue's; in no profile, and building it gives the live one."""
     server = server_of_qualified(capability.name)
     return CapabilityCard(
         id=capability_id(capability.name),
@@ -278,28 +272,26 @@ def bridge_capability_card(capability: BridgeCapability) -> CapabilityCard:
 
 
 def qualify_bridge_name(server: str, tool: str) -> str:
-    """`<server>__<tool>`."""
+    """Return `<server>__<tool>`."""
     return qualify_tool_name(RemoteToolRef(server, tool))
 
 
 def server_of_qualified(name: str) -> str:
-    """The server of a qualified name: what stands before the first `__`; empty when there is none."""
+    """Return the server of a qualified name, the part before the first `__`; empty without one."""
     return names.server_of_qualified(name) or ""
 
 
 def bridge_content_key(server: str, tool: str, parameters: Mapping[str, object] | None = None) -> BridgeKey:
-    """The key of a tool by its qualified name and its portable parameters: the same in every session.
+    """Return the key of a tool by its qualified name and portable parameters: the same in every session.
 
-    The order of object keys does not matter, that of arrays does; no schema is another key than any schema.
-
-    Raises:
-        TypeError: something in `parameters` is no JSON value.
+    The order of object keys does not matter, that of arrays does; no schema is another key than any schema.  Raises
+    `TypeError` if `parameters` contain something that is no JSON value.
     """
     return key_of_qualified(qualify_bridge_name(server, tool), parameters)
 
 
 def bridge_ulid_key() -> BridgeKey:
-    """A key that nobody else has, larger than every one minted before in this process, whatever its clock does."""
+    """Return a unique key, larger than every one minted before in this process, whatever its clock does."""
     return BridgeKey(f"{KEY_PREFIX}{_ulids.mint()}")
 
 

@@ -1,7 +1,7 @@
-"""Ask an MCP registry, or a file in its place: which servers match a word, and what is said of one.
+"""Query an MCP registry, or a file in its place: which servers match a word, and the details of one.
 
-The registry is where the user's configuration says; nothing of it is believed.  A request is one bounded GET that may
-lead to the host that was configured, and else only to the internet; answers are read by `server_json`.
+The registry is where the user's configuration says; it is not trusted.  A request is one bounded GET that may lead to
+the host that was configured, and else only to the internet; `server_json` reads answers.
 """
 
 import re
@@ -30,17 +30,16 @@ PAGE_ENTRIES: Final = 100
 MAX_PAGES: Final = 20
 
 SEARCH_S: Final = 30.0
-"""After which no further page is asked for: each may take as long as `DEADLINES` allows."""
+"""Seconds after which no further page is requested: each may take as long as `DEADLINES` allows."""
 
 DEADLINES: Final = Deadlines(total_s=30.0, connect_s=10.0)
-
 _VERSIONED: Final = re.compile(r"/v\d+(?:\.\d+)?$")
 _API: Final = "/v0.1"
-"""The version of the API that is asked for where the address names none."""
+"""The version of the API where the address names none."""
 
 
 class RegistryError(Exception):
-    """The registry cannot be asked, or gave no answer that can be used: why, and what to do."""
+    """The registry cannot be reached, or gave no usable answer: why, and what to do."""
 
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -53,8 +52,8 @@ class Found:
     """The servers that match.
 
     Attributes:
-        unread: entries that are none.
-        has_more: whether there are more than were wanted.
+        unread: the number of unreadable entries.
+        has_more: whether there are more than the limit.
     """
 
     entries: tuple[Entry, ...]
@@ -66,23 +65,21 @@ class Catalog:
     """A registry, or the file in its place."""
 
     def __init__(self, wish: RegistryWish, fetcher: Fetcher | None = None) -> None:
-        """The registry that is wished; `fetcher` is for tests."""
         self._wish = wish
         self._fetcher = fetcher or _fetcher(wish)
 
     @property
     def shown(self) -> str:
-        """Where it is, as messages say it: without what an address may hold beside its host and path."""
+        """Its address for messages: without anything but host and path."""
         if not self._wish.is_url:
             return self._wish.address
         parts = urlsplit(self._wish.address)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
 
     async def search(self, word: str, most: int) -> Found:
-        """The latest version of each server that matches, in the registry's order, `most` at most.
+        """Return the latest version of each server that matches, in the registry's order, `most` at most.
 
-        Raises:
-            RegistryError: it cannot be asked.
+        Raises `RegistryError`.
         """
         entries: list[Entry] = []
         unread = 0
@@ -99,11 +96,7 @@ class Catalog:
         return Found(tuple(entries[:most]), unread, len(entries) > most or bool(cursor))
 
     async def find(self, name: str) -> Entry | None:
-        """The latest version of the server that is called exactly so; None where there is none.
-
-        Raises:
-            RegistryError: it cannot be asked.
-        """
+        """Return the latest version of the server with exactly this name; None without one.  Raises `RegistryError`."""
         if not self._wish.is_url:
             found = latest_of(entry for entry in self._file().entries if entry.server.name == name)
             return found[0] if found else None
@@ -132,7 +125,7 @@ class Catalog:
             raise self._unusable(str(error)) from None
 
     async def _get(self, path: str) -> bytes | None:
-        """The body of an answer; None for 404 in the registry's own words."""
+        """Return the body of an answer; None for the registry's own 404."""
         base = self._wish.address.rstrip("/")
         url = f"{base}{'' if _VERSIONED.search(base) else _API}{path}"
         try:
@@ -192,7 +185,7 @@ class Catalog:
 
 
 def _fetcher(wish: RegistryWish) -> Fetcher:
-    """A fetcher that may reach the host that the user named, wherever that is, and the internet."""
+    """Return a fetcher that may reach the host that the user named, wherever that is, and the internet."""
     parts = urlsplit(wish.address)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     host = parts.hostname or ""

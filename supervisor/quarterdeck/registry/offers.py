@@ -1,6 +1,7 @@
-"""The rows that a registry's entry amounts to: one for each package or address, with what a person has to give.  Pure.
+"""The rows that a registry's entry amounts to: one for each package or address, with the values a user has to give.
+Pure.
 
-Texts of the registry are untrusted: what it fixes is put into a row as plain text, so that it can name none of the
+Texts of the registry are untrusted: a row takes its fixed values as plain text, so that they can name none of the
 user's variables, files or secrets; and the command line must start the package that the entry names, in its version.
 """
 
@@ -23,18 +24,16 @@ from .pins import VERSION, pin_of, pinned
 from .server_json import STDIO, ArgumentInput, Input, NamedInput, Package, Server, Transport
 
 _VARIABLE: Final = re.compile(r"\{([A-Za-z0-9_.-]{1,64})\}")
-
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _PLAIN_HOST: Final = re.compile(r"https?://[A-Za-z0-9_.:@\[\]-]+(?:[/?#]|$)")
 """A URL with an ASCII host that contains no variable, and that every parser finds at the same position."""
 
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
-
 NEAR: Final = "its address is of this machine or its networks, which no registry has a say in"
 NEAR_REMEDY: Final = "if you know that server, add it by its URL: quarterdeck add NAME URL"
 
 _GENERIC: Final = frozenset({"mcp", "server", "mcp-server", "cli"})
-"""What many servers are called within their namespace."""
+"""Common names of servers within their namespace."""
 
 
 class OfferKind(StrEnum):
@@ -47,11 +46,9 @@ class OfferKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A value that a person may give, and has to when `is_required`: the registry has none for it.
+    """A value that a user may give, and has to if `is_required`: the registry has none for it.
 
-    Attributes:
-        name: how it is called on the command line.
-        default: what is taken otherwise; None for nothing.
+    `name` is its name on the command line, `default` its value otherwise; None for none.
     """
 
     name: str
@@ -65,12 +62,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One way to have a server: its row, once the values are there that it wants.
+    """One way to get a server: its row, once the wanted values are there.
 
     Attributes:
         title: what runs, in words.
         wanted: each once, in the order of the entry.
-        told: what of the registry's a runner is told beside the package, to be looked at.
+        told: the registry's words for the runner besides the package, for the user to check.
     """
 
     kind: OfferKind
@@ -82,10 +79,9 @@ class Offer:
     _remote: Transport | None
 
     def row(self, values: Mapping[str, str]) -> dict[str, object]:
-        """The row with these values, which may hold references such as `${keyring:NAME}`.
+        """Return the row with these values, which may hold references such as `${keyring:NAME}`.
 
-        Raises:
-            ValueError: its command line does not start the package that the entry names.
+        Raises `ValueError` if its command line does not start the package that the entry names.
         """
         if self._remote is not None:
             return _remote_row(self._remote, values)
@@ -95,7 +91,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """A package or an address that cannot be had, why, and what to do."""
+    """A package or an address that cannot be used, why, and what to do."""
 
     title: str
     reason: str
@@ -103,11 +99,9 @@ class Unusable:
 
 
 def offers_of(server: Server, programs: Collection[str]) -> list[Offer | Unusable]:
-    """Every way to have the server: packages first, since they can be confined.
+    """Return every way to get the server: packages first, since they can be confined.
 
-    Args:
-        server: as the registry lists it.
-        programs: which of `RUNNERS` are on this machine.
+    `programs` are those of `RUNNERS` on this machine.
     """
     return [
         *(_of_package(server.name, package, programs) for package in server.packages),
@@ -120,10 +114,9 @@ RUNNERS: Final = ("npx", "uvx", "pipx")
 
 
 def id_of(name: str) -> str:
-    """The server's id: the last part of its registry name, with what stands before where alone it says nothing.
+    """Return the server's id: the last part of its registry name, with its namespace if that alone is generic.
 
-    Raises:
-        ValueError: no id can be made of it.
+    Raises `ValueError` if no id can be made of it.
     """
     space, _, last = name.rpartition("/")
     return to_server_id(f"{space.rpartition('.')[2]}-{last}" if last.lower() in _GENERIC else last)
@@ -155,7 +148,7 @@ def _of_package(server: str, package: Package, programs: Collection[str]) -> Off
 
 
 def _tried(offer: Offer) -> Offer | Unusable:
-    """The offer, if a row can be made of it."""
+    """Return the offer, if a row can be made of it."""
     try:
         offer.row({wanted.name: "${value}" for wanted in offer.wanted if wanted.default is None})
     except ValueError as error:
@@ -229,11 +222,9 @@ def _of_remote(remote: Transport) -> Offer | Unusable:
 
 
 def is_near(url: str, resolve: Callable[[str, int], Sequence[str]]) -> bool:
-    """Whether a URL leads to this machine or its networks, and not to the internet.
+    """Return whether a URL of http or https leads to this machine or its networks, and not to the internet.
 
-    Args:
-        url: of http or https.
-        resolve: the addresses of a name; none where it has none.
+    `resolve` returns the addresses of a name; none if it has none.
     """
     try:
         parts = urlsplit(url)
@@ -273,7 +264,7 @@ def _remote_row(remote: Transport, values: Mapping[str, str]) -> dict[str, objec
 
 
 def _words(arguments: Sequence[ArgumentInput], values: Mapping[str, str], called: str = "argument") -> Iterator[str]:
-    """The words of a command line; a flag and its value are two, and a flag whose value is empty is one."""
+    """Yield the words of a command line; a flag and its value are two, and a flag whose value is empty is one."""
     for (name, _), argument in zip(_named(arguments, called), arguments, strict=True):
         text = _text(argument, name, values)
         if argument.type == "named" and (text is not None or argument.is_required):
@@ -283,7 +274,7 @@ def _words(arguments: Sequence[ArgumentInput], values: Mapping[str, str], called
 
 
 def _named(inputs: Iterable[Input], called: str = "argument") -> Iterator[tuple[str, Input]]:
-    """Each input with the name that a person gives its value by; one without a name is `called` and numbered."""
+    """Yield each input with the name of its value; one without a name is `called` and numbered."""
     for place, each in enumerate(inputs, start=1):
         match each:
             case ArgumentInput(name=name, value_hint=hint):
@@ -293,7 +284,7 @@ def _named(inputs: Iterable[Input], called: str = "argument") -> Iterator[tuple[
 
 
 def _wanted(inputs: Iterable[tuple[str, Input]]) -> tuple[Wanted, ...]:
-    """What a person may give: inputs without a value, and the variables in those that have one."""
+    """Return the values a user may give: inputs without a value, and the variables in those that have one."""
     found: dict[str, Wanted] = {}
     for name, each in inputs:
         asked: list[tuple[str, Input]] = [(name, each)] if each.value is None else []
@@ -319,18 +310,14 @@ def _wanted(inputs: Iterable[tuple[str, Input]]) -> tuple[Wanted, ...]:
 
 
 def _text(each: Input, name: str, values: Mapping[str, str]) -> str | None:
-    """What stands for an input; None for nothing.
-
-    Raises:
-        ValueError: it cannot be written.
-    """
+    """Return the text of an input; None for nothing.  Raises `ValueError` if it cannot be written."""
     pieces = _pieces(each, name, values)
     return _joined(pieces) if pieces is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A part of a text; `is_given` says that a person gave it, so that references in it are meant."""
+    """A part of a text; `is_given`: a user gave it, so that references in it are meant."""
 
     text: str
     is_given: bool = False
@@ -345,7 +332,7 @@ def _pieces(each: Input, name: str, values: Mapping[str, str]) -> list[_Piece] |
 
 
 def _filled(template: str, variables: Mapping[str, Input], values: Mapping[str, str]) -> list[_Piece]:
-    """A text of the registry's with its variables put in; what is no variable of it stays."""
+    """Put variables into a text of the registry's; an unknown variable stays."""
     pieces: list[_Piece] = []
     at = 0
     for found in _VARIABLE.finditer(template):
@@ -357,10 +344,9 @@ def _filled(template: str, variables: Mapping[str, Input], values: Mapping[str, 
 
 
 def _joined(pieces: Iterable[_Piece]) -> str:
-    """The text as a configuration has to hold it.
+    """Return the text as a configuration has to hold it.
 
-    Raises:
-        ValueError: a person's part and a stranger's would make a reference where they meet.
+    Raises `ValueError` if a user's part and a stranger's would make a reference where they meet.
     """
     text = ""
     for is_given, run in groupby(filter(lambda piece: piece.text, pieces), key=lambda piece: piece.is_given):
@@ -373,5 +359,5 @@ def _joined(pieces: Iterable[_Piece]) -> str:
 
 
 def literal(text: str) -> str:
-    """A stranger's text as a configuration has to hold it, so that no reference in it is one."""
+    """Escape a stranger's text, so that a configuration finds no reference in it."""
     return text.replace("${", "$${")

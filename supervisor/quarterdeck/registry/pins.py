@@ -1,7 +1,7 @@
 """The version of a package in a server's command line: read it, and write another.  Pure.
 
-A command line is pinned when it names one exact version, so that what starts tomorrow is what was tried today:
-`npx -y @scope/server@1.2.3`, `uvx server==1.2.3`, `uvx --from server[cli]==1.2.3 run`, `pipx run server==1.2.3`.
+A command line is pinned if it names one exact version, so that what starts tomorrow is what was tried today: `npx -y
+@scope/server@1.2.3`, `uvx server==1.2.3`, `uvx --from server[cli]==1.2.3 run`, `pipx run server==1.2.3`.
 """
 
 import re
@@ -37,7 +37,7 @@ class Pin:
     Attributes:
         version: the one exact version that it names; empty where it leaves that open.
         text: the word that names it, or the end of one.
-        place: which of the arguments ends in `text`.
+        place: the index of the argument that ends in `text`.
     """
 
     index: PackageIndex
@@ -47,17 +47,13 @@ class Pin:
     place: int
 
     def is_of(self, name: str) -> bool:
-        """Whether `name` is the package's, in any spelling that its index reads (PEP 503)."""
+        """Return whether `name` is the package's, in any spelling that its index reads (PEP 503)."""
         if self.index is PackageIndex.NPM:
             return name == self.name
         return re.sub(r"[-_.]+", "-", name).lower() == re.sub(r"[-_.]+", "-", self.name).lower()
 
     def at(self, version: str) -> str:
-        """The word with this version.
-
-        Raises:
-            ValueError: it is none.
-        """
+        """Return the word with this version.  Raises `ValueError` if it is no exact version."""
         if not VERSION.fullmatch(version):
             raise ValueError(f"{version[:64]!r} is not an exact version")
         if self.index is PackageIndex.NPM:
@@ -70,9 +66,9 @@ class Pin:
 
 
 def pin_of(command: str, args: Sequence[str]) -> Pin | None:
-    """The package that a command line names, and its version; None where it names none that can be pinned.
+    """Return the package that a command line names, and its version; None if it names none that can be pinned.
 
-    What is no package of an index (a folder, a URL, an alias of npm's) has no versions to choose from.
+    A folder, a URL or an alias of npm's is no package of an index, and has no versions to choose from.
     """
     request = request_of(command, args)
     if request is None or request.place is None:
@@ -92,10 +88,9 @@ def pin_of(command: str, args: Sequence[str]) -> Pin | None:
 
 
 def pinned(args: Sequence[str], pin: Pin, version: str) -> list[str]:
-    """The arguments with this version of the package, every other character as it was.
+    """Return the arguments with this version of the package, every other character unchanged.
 
-    Raises:
-        ValueError: it is no exact version.
+    Raises `ValueError` if it is no exact version.
     """
     words = list(args)
     words[pin.place] = words[pin.place].removesuffix(pin.text) + pin.at(version)
@@ -103,12 +98,12 @@ def pinned(args: Sequence[str], pin: Pin, version: str) -> list[str]:
 
 
 def is_behind(version: str, latest: str) -> bool:
-    """Whether the latest version is another, and not one that comes before: a pinned pre-release may be ahead."""
+    """Return whether the latest version is another, and not an earlier one: a pinned pre-release may be ahead."""
     return version != latest and _numbers(version) <= _numbers(latest)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The release's numbers, without trailing zeros; the rest of a version is not compared."""
+    """Return the release's numbers, without trailing zeros; the rest of a version is not compared."""
     release = re.match(r"[0-9]{1,9}(?:\.[0-9]{1,9})*", version.rpartition("!")[2])
     numbers = [int(part) for part in release[0].split(".")] if release else []
     while numbers and not numbers[-1]:

@@ -1,6 +1,6 @@
-"""What an MCP registry says of servers: its answers, read and bounded; texts stay untrusted.  Pure.
+"""An MCP registry's descriptions of servers, read and bounded; texts stay untrusted.  Pure.
 
-Members that nobody here needs are passed over; an entry that is none is left out, and does not cost the others.
+Unused members are skipped; an unreadable entry is left out, and does not cost the others.
 
 Source: the MCP registry's API, version 0.1 (`GET /v0.1/servers`, `/v0.1/servers/NAME/versions/latest`), and the schema
 of `server.json`, 2025-12-11.
@@ -19,12 +19,10 @@ MAX_INPUTS: Final = 100
 """Packages, variables or arguments of one entry."""
 
 MAX_NAME_CHARS: Final = 200
-"""As the schema says."""
+"""The schema's limit."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9._-]+")
-
 _OFFICIAL: Final = "io.modelcontextprotocol.registry/official"
-
 STDIO: Final = "stdio"
 
 
@@ -33,7 +31,7 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Input(_Told, frozen=True, kw_only=True):
-    """A value that an entry fixes (`value`), or asks for; in `value` stand variables, as in `Bearer {token}`."""
+    """A value that an entry fixes (`value`), or asks for; `value` may contain variables, as in `Bearer {token}`."""
 
     description: str = ""
     is_required: bool = False
@@ -70,7 +68,7 @@ class Transport(_Told, frozen=True, kw_only=True):
 
 
 class Package(_Told, frozen=True, kw_only=True):
-    """One way to have the server run here."""
+    """One way to run the server here."""
 
     registry_type: str
     identifier: str
@@ -118,7 +116,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     Attributes:
         status: `active`, `deprecated` or `deleted`.
-        is_latest: whether it is the newest version, as far as the registry says.
+        is_latest: whether it is the newest version, as far as the registry knows.
     """
 
     server: Server
@@ -130,7 +128,7 @@ class Page(msgspec.Struct, frozen=True):
     """A part of a list.
 
     Attributes:
-        unread: entries that are none.
+        unread: the number of unreadable entries.
         cursor: where the next part begins; empty at the end.
     """
 
@@ -140,15 +138,11 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class RegistryFormatError(ValueError):
-    """An answer or a file is not what a registry gives; the text says why, and repeats nothing of it."""
+    """An answer or a file is not a registry's; the text says why, and repeats nothing of it."""
 
 
 def read_page(data: bytes) -> Page:
-    """The servers of a list.
-
-    Raises:
-        RegistryFormatError: it is none.
-    """
+    """Return the servers of a list.  Raises `RegistryFormatError` if it is none."""
     try:
         answer = msgspec.json.decode(data, type=_Answer)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -161,10 +155,8 @@ def read_page(data: bytes) -> Page:
 
 
 def read_entry(data: bytes) -> Entry:
-    """One server: an answer that holds it, or a `server.json` by itself.
-
-    Raises:
-        RegistryFormatError: it is none.
+    """Return one server, from an answer that holds it or a `server.json`.  Raises `RegistryFormatError` if
+    it is none.
     """
     try:
         return _decode(data)
@@ -173,10 +165,9 @@ def read_entry(data: bytes) -> Entry:
 
 
 def read_file(data: bytes) -> Page:
-    """The servers of a file in place of a registry: a list as one answers it, or one `server.json`.
+    """Return the servers of a file in place of a registry: a list as in an answer, or one `server.json`.
 
-    Raises:
-        RegistryFormatError: it is neither.
+    Raises `RegistryFormatError` if it is neither.
     """
     try:
         members = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
@@ -187,7 +178,7 @@ def read_file(data: bytes) -> Page:
 
 
 def latest_of(entries: Iterable[Entry]) -> list[Entry]:
-    """One entry of each name, in the order of their first: the one that is said to be the latest, else the first."""
+    """Return one entry of each name, in the order of their first: the one marked as the latest, else the first."""
     chosen: dict[str, Entry] = {}
     for entry in entries:
         before = chosen.get(entry.server.name)
@@ -197,7 +188,7 @@ def latest_of(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def matches(server: Server, word: str) -> bool:
-    """Whether a word stands in what a server is called, or in what is said of it."""
+    """Return whether a word is part of a server's names or description."""
     wanted = word.casefold()
     return any(wanted in text.casefold() for text in (server.name, server.title, server.description))
 
@@ -222,7 +213,7 @@ def _decode(data: bytes) -> Entry:
 
 
 def _checked(server: Server) -> Server:
-    """The server, if it is called as one, and asks for no more than anybody could answer."""
+    """Return the server, if its name is legal and its size is within bounds."""
     if len(server.name) > MAX_NAME_CHARS or not _NAME.fullmatch(server.name):
         raise RegistryFormatError("its name is not of the form namespace/name")
     for package in server.packages:
@@ -235,6 +226,6 @@ def _checked(server: Server) -> Server:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong; neither the decoder nor we repeat what a stranger wrote."""
+    """Say what is wrong; neither the decoder nor we repeat what a stranger wrote."""
     is_told = isinstance(error, RegistryFormatError | msgspec.ValidationError)
     return str(error)[:200] if is_told else "it is not JSON"

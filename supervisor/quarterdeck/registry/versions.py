@@ -1,8 +1,8 @@
 """Ask npm, uv or pip for the latest version of a package.
 
-The programs themselves are asked, as the user would: they know the user's mirrors, proxies, certificates and logins,
-and what one of them names is what it would install.  None builds or runs a package to answer.  They run where no
-project's settings are, each with a deadline, and what they say is bounded before it is read.
+The programs themselves are called, as the user would: they know the user's mirrors, proxies, certificates and logins,
+and install the version that they name.  None builds or runs a package to answer.  They run where no project's settings
+are, each with a deadline, and their output is bounded before it is read.
 """
 
 import json
@@ -25,14 +25,12 @@ ASK_S: Final = 60.0
 """npm tries thrice; a mirror may fetch the package first."""
 
 MAX_ANSWER_BYTES: Final = 256 * 1024
-
 AT_A_TIME: Final = 4
-
 _SHOWN_CHARS: Final = 200
 
 
 class VersionError(Exception):
-    """The latest version is not known: why, and what to do."""
+    """The latest version is unknown: why, and what to do."""
 
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -41,7 +39,7 @@ class VersionError(Exception):
 
 
 def latest_versions(pins: Iterable[Pin]) -> list[str | VersionError]:
-    """The latest version of each package, or why it is not known, in their order."""
+    """Return the latest version of each package, or why it is unknown, in their order."""
     with ThreadPoolExecutor(AT_A_TIME) as threads:
         return list(threads.map(_latest, pins))
 
@@ -54,11 +52,7 @@ def _latest(pin: Pin) -> str | VersionError:
 
 
 def latest_version(pin: Pin) -> str:
-    """The version that an unpinned start would get today.
-
-    Raises:
-        VersionError: it is not known.
-    """
+    """Return the version that an unpinned start would get today.  Raises `VersionError` if it is unknown."""
     answer = _of_npm(pin.name) if pin.index is PackageIndex.NPM else _of_pypi(pin.name)
     if not VERSION.fullmatch(answer):
         raise VersionError(f"{pin.name}: {flat(clipped(answer, 64))!r} is no version", "pin a version by hand")
@@ -67,7 +61,7 @@ def latest_version(pin: Pin) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What a program said, and whether it succeeded."""
+    """A program's output, and whether it succeeded."""
 
     text: str
     is_answer: bool
@@ -104,7 +98,7 @@ def _of_pypi(name: str) -> str:
 
 
 def _spelt(name: str) -> str:
-    """A pattern for any spelling of a distribution's name (PEP 503)."""
+    """Return a pattern for any spelling of a distribution's name (PEP 503)."""
     return "[-_.]+".join(map(re.escape, re.split(r"[-_.]+", name)))
 
 
@@ -117,10 +111,9 @@ def _told(index: str, name: str, text: str) -> str:
 
 
 def _ask(words: Sequence[str], name: str, *, question: str = "", errors: bool = True) -> _Said:
-    """What a program says, with what it says on stderr where `errors` are wanted.
+    """Return a program's output, with its stderr if `errors`.
 
-    Raises:
-        VersionError: there is no such program, or it does not end.
+    Raises `VersionError` if there is no such program, or it does not end.
     """
     program = shutil.which(words[0])
     if program is None:

@@ -24,7 +24,6 @@ from .row_shapes import common_row, dialled_row, started_row
 from .user_file import UserFile, UserFileError, backups, read_user_file
 
 PROGRAM: Final = "quarterdeck"
-
 MODULE: Final = "quarterdeck.cli"
 
 HTTP_PORT: Final = 8808

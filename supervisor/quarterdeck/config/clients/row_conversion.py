@@ -33,9 +33,7 @@ _WORDLESS: Final = frozenset({"description", "httpUrl", "id", "name"})
 """Keys that are dropped without a note: they are used otherwise, or change nothing."""
 
 _INPUT: Final = re.compile(r"(?<!\$)\$\{input:([A-Za-z0-9_][A-Za-z0-9_-]{0,63})\}")
-
 _REFERENCE: Final = re.compile(r"(?<!\$)\$\{([^}]*)\}")
-
 _RESOLVED: Final = re.compile(r"(?:env|file|keyring):.+|workspaceFolder|userHome|[A-Za-z_]\w*(?::-.*)?", re.DOTALL)
 
 

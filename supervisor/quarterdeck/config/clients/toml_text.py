@@ -26,13 +26,9 @@ _STRING: Final = re.compile(
 )
 
 _KEY: Final = re.compile(r"""[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+'""")
-
 _SPACE: Final = re.compile(r"[ \t]*+")
-
 _GAP: Final = re.compile(r"(?:[ \t\r\n,]|#[^\n]*)*+")
-
 _COMMENT: Final = re.compile(r"#[^\r\n]*")
-
 _BARE: Final = re.compile(r"[^,\]}#\r\n]*+")
 
 

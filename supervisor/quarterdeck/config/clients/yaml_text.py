@@ -41,11 +41,8 @@ _SCALARS: Final[tuple[tuple[re.Pattern[str], Any], ...]] = (
 """The meanings of a plain scalar.  Source: YAML 1.2.2, 10.3.2 (core schema); infinities and NaN stay texts."""
 
 _COMMENT: Final = re.compile(r"(?:^|(?<=[ \t]))#[^\r\n]*", re.MULTILINE)
-
 _MERGE: Final = "<<"
-
 _NESTED: Final = re.compile(r"^[^\s#-][^\n]*:[ \t]*\n( +)[^\s#-]", re.MULTILINE)
-
 _DASHED: Final = re.compile(r"^( *)[^\s#-][^\n]*:[ \t]*\n( *)-( +)", re.MULTILINE)
 
 

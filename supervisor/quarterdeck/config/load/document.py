@@ -4,12 +4,9 @@
     {"servers": {"fs": {"type": "stdio", …}}}          VS Code
     {"servers": [{"id": "fs", "command": "npx", …}]}   ours: every field of the protocol's models
     {"native": {"sandbox": {…}, "webfetch": {…}}}      ours: see `native_tools`; alone or beside servers
-    {"trust": "strict"}                                ours: what rows get that do not say it themselves
+    {"trust": "strict"}                                ours: the default of rows without their own
     {"allow_project_env": ["NAME"]}                    ours: variables that projects' files may use
-    {"http": "127.0.0.1:8808"}                         ours: where the daemon listens, see `own_keys`
-    {"registry": "https://registry.example"}           ours: where servers are looked for, see `own_keys`
-    {"max_result_tokens": 10000}                       ours: what clients are answered at once, see `own_keys`
-    {"groups": {"review": {"servers": ["fs"]}}}        ours: named parts of what is offered, see `own_keys`
+    {"http": …, "registry": …, "max_result_tokens": …, "groups": …}      ours: see `own_keys`
 
 Keys of other clients may stand beside them.  Pure.
 """
@@ -35,41 +32,36 @@ SERVER_KEYS: Final = ("mcpServers", "servers")
 """Where the rows are; a file may have both."""
 
 TRUST_KEY: Final = "trust"
-
 NATIVE_KEY: Final = "native"
-
 HTTP_KEY: Final = "http"
-
 REGISTRY_KEY: Final = "registry"
-
 GROUPS_KEY: Final = "groups"
-
 BUDGET_KEY: Final = "max_result_tokens"
 
 OUR_KEYS: Final = (*SERVER_KEYS, NATIVE_KEY, TRUST_KEY, ALLOW_KEY, HTTP_KEY, REGISTRY_KEY, GROUPS_KEY, BUDGET_KEY)
-"""Each may be there once."""
+"""Each may appear once."""
 
 _MAX_TOLD: Final = 8
-"""Keys that mean nothing here, in one line; other clients keep their whole state in such a file."""
+"""Unknown keys in one line; other clients keep their whole state in such a file."""
 
 
 class DocumentError(ValueError):
-    """The text is no usable JSON; the message says where, and what to do."""
+    """The text is not usable JSON; the message says where, and what to do."""
 
 
 class JsonObject(dict[str, object]):
-    """A JSON object: the first value of each key, and in `repeated` what later ones had."""
+    """A JSON object: the first value of each key, and in `repeated` the later ones."""
 
     repeated: tuple[tuple[str, object], ...] = ()
 
 
 class WrittenRow(msgspec.Struct, frozen=True):
-    """One server, as it is written.
+    """One server as it is written.
 
     Attributes:
         location: its place, as messages call it.
-        pointer: the same as a JSON pointer.
-        name: its key in an object; a row in an array names itself.
+        pointer: its place as a JSON pointer.
+        name: its key in an object; None in an array, where a row names itself.
         is_repeated: whether an earlier row has the same key.
     """
 
@@ -81,10 +73,9 @@ class WrittenRow(msgspec.Struct, frozen=True):
 
 
 def parse_document(text: str) -> object:
-    """The value of `text`; every object in it is a `JsonObject`.
+    """Return the value of `text`; every object in it is a `JsonObject`.
 
-    Raises:
-        DocumentError: no JSON, or deeper than `MAX_DEPTH`.
+    Raises `DocumentError` if it is not JSON, or deeper than `MAX_DEPTH`.
     """
     if not text.strip():
         raise DocumentError("the file is empty")
@@ -145,10 +136,9 @@ def _explain(error: json.JSONDecodeError) -> str:
 
 
 def describe_unknown_keys(document: JsonObject) -> str:
-    """What is said of keys at the top that mean nothing here; empty without any.
+    """Describe the top-level keys that mean nothing here; empty without any.
 
-    Raises:
-        DocumentError: a key of ours is there twice, or none is.
+    Raises `DocumentError` if a key of ours is repeated, or none is there.
     """
     for key, _ in document.repeated:
         if key in OUR_KEYS:
@@ -164,11 +154,7 @@ def describe_unknown_keys(document: JsonObject) -> str:
 
 
 def rows_of(document: JsonObject) -> Iterator[WrittenRow]:
-    """Every row, in the order of the file.
-
-    Raises:
-        DocumentError: what should hold rows holds something else.
-    """
+    """Yield every row, in the order of the file.  Raises `DocumentError` if a section is no object or array."""
     for section in SERVER_KEYS:
         rows = document.get(section, JsonObject())
         if isinstance(rows, JsonObject):
@@ -184,11 +170,7 @@ def rows_of(document: JsonObject) -> Iterator[WrittenRow]:
 
 
 def name_of(row: WrittenRow) -> str:
-    """What the row calls its server.
-
-    Raises:
-        RowError: it calls it nothing, or two things.
-    """
+    """Return the server's name in the row.  Raises `RowError` if it has none, or two."""
     own = row.value.get("id") if isinstance(row.value, JsonObject) else None
     if row.name is not None:
         if own is not None and own != row.name:
@@ -201,7 +183,7 @@ def name_of(row: WrittenRow) -> str:
 
 
 def claimed_id(row: WrittenRow) -> str | None:
-    """The id that the row would take if nothing were wrong with it; None when it names none."""
+    """Return the id that the row would take if nothing were wrong with it; None if it names none."""
     try:
         return to_server_id(name_of(row))
     except RowError:
@@ -209,11 +191,7 @@ def claimed_id(row: WrittenRow) -> str | None:
 
 
 def read_trust(document: JsonObject) -> TrustMode | None:
-    """What the file says for its rows; None when it says nothing.
-
-    Raises:
-        RowError: it says something else.
-    """
+    """Return the file's default for its rows; None without one.  Raises `RowError` if it is no trust mode."""
     value = document.get(TRUST_KEY)
     if value is None:
         return None
@@ -223,11 +201,7 @@ def read_trust(document: JsonObject) -> TrustMode | None:
 
 
 def read_allowed_env(document: JsonObject) -> frozenset[str]:
-    """The variables that projects' files may use.
-
-    Raises:
-        RowError: it is not a list of names.
-    """
+    """Return the variables that projects' files may use.  Raises `RowError` if it is not a list of names."""
     value = document.get(ALLOW_KEY)
     if value is None:
         return frozenset()
@@ -240,5 +214,5 @@ def read_allowed_env(document: JsonObject) -> frozenset[str]:
 
 
 def pointer(*steps: str | int) -> str:
-    """A JSON pointer (RFC 6901) from the top of the file."""
+    """Return a JSON pointer (RFC 6901) from the top of the file."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)

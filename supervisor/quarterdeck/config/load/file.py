@@ -1,7 +1,7 @@
 """Load one configuration file.
 
-A row that cannot be used is kept with its reasons beside the others; only a file of which nothing can be used is an
-error.  Where files are found is not decided here; what a file may not say because a project brought it, is.
+A row that cannot be used is kept with its reasons; only a file of which nothing can be used is an error.  Finding files
+is not decided here; what an untrusted project's file may not say is.
 """
 
 import os
@@ -46,7 +46,7 @@ from quarterdeck_protocol.faults import REMEDIES
 from quarterdeck_protocol.names import to_server_id
 
 UNNAMED: Final = "unnamed"
-"""Stands for the id of a row that has none of its own, while the rest of it is judged."""
+"""The id under which a row without one is judged."""
 
 MAX_CONFIG_BYTES: Final = 4 * 1024 * 1024
 """Some clients keep their whole state in the file that names servers; those reach a megabyte."""
@@ -78,29 +78,28 @@ class BrokenRow:
 
     @property
     def remedy(self) -> str:
-        """What a person can do about it."""
+        """An action for the user."""
         return REMEDIES[self.code]
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """What a file says: servers and broken rows, each in its order, and one line for each thing that was set aside.
+    """The content of a file: servers and broken rows, each in its order, and a warning for each thing set aside.
 
     Attributes:
-        native: what it says of native tools; None when it says nothing, or nothing that can be used.
-        native_row: the same as it is written, variables unexpanded.
-        trust: what it says for its rows.
+        native: its settings of native tools; None without any that can be used.
+        native_row: these as they are written, variables unexpanded.
+        trust: its default for rows; None without one.
         allowed_env: the variables that projects' files may use.
-        registry: where it says that servers are looked for, or what is wrong with that; None when it says nothing.
-        top_problems: what is wrong with those three.
+        registry: where servers are looked for, or what is wrong with that; None if it does not say.
+        top_problems: what is wrong with keys outside the rows.
         kept: broken rows that were good before; `servers` has their earlier form, see `merge.keep_good`.
         origins: by the id of a server or a broken row.
-        claimed: every id that a row takes, would take if it were right, or would take if it were switched on.
-        overrides: by the id of a server what of it is shown otherwise.
-        groups: named parts of what is offered.
-        max_result_tokens: above how many tokens a result is cut; None when it says nothing.
+        claimed: every id that a row takes, or would take if it were right or switched on.
+        overrides: by the id of a server.
+        max_result_tokens: size above which a result is cut; None if it does not say.
         secrets: values of variables, of secret files and from the keyring, that must not be shown.
-        files: what its rows take values from, whether it is there or not.
+        files: the files that its rows take values from, whether they exist or not.
         names_workspace: whether a value in it names `${workspaceFolder}`.
     """
 
@@ -140,20 +139,13 @@ def load_config_file(
     keyring: Callable[[str], str] | None = None,
     text: str | None = None,
 ) -> LoadedConfig:
-    """What the file at `path` says.
+    """Load the file at `path`, which messages repeat as it is given.
 
-    Args:
-        path: as the user named it; messages repeat it.
-        environ: what its variables are looked up in.
-        workspace: `${workspaceFolder}`; by default the file's directory, or the one above a hidden one (`.vscode`).
-            It is unset if that is a home, a parent of one, or one of our directories.
-        standing: whose word it is.
-        bounds: how far it reaches, if it is a project's.
-        keyring: finds `${keyring:NAME}`; by default the store of the state directory.
-        text: what the file would hold; by default what it holds.
+    `workspace` is `${workspaceFolder}`, by default the file's directory, or the one above a hidden one (`.vscode`);
+    unset if that is a home, a parent of one, or one of our directories.  `bounds` limit a project's file; `keyring`
+    finds `${keyring:NAME}`, by default in the store of the state directory; `text` replaces the content of the file.
 
-    Raises:
-        ConfigFileError: the file cannot be read or parsed, or says nothing of ours.
+    Raises `ConfigFileError` if the file cannot be read or parsed, or has no key of ours.
     """
     try:
         base = path.absolute().parent
@@ -244,7 +236,7 @@ class _Loading:
         )
 
     def _complete(self, loaded: LoadedConfig, allowed_env: frozenset[str], groups: Mapping[str, Group]) -> LoadedConfig:
-        """With what only a file of the user's may say."""
+        """Add what only a file of the user's may say."""
         value = self._document.get(NATIVE_KEY)
         native, problems = examine_native(value, self._variables) if value is not None else (None, ())
         for problem in self._top:
@@ -257,7 +249,7 @@ class _Loading:
         )
 
     def _withhold(self, loaded: LoadedConfig) -> LoadedConfig:
-        """Without what only a file of the user's may say."""
+        """Set aside what only a file of the user's may say."""
         for key in (NATIVE_KEY, ALLOW_KEY, HTTP_KEY, REGISTRY_KEY, GROUPS_KEY, BUDGET_KEY):
             if self._document.get(key) is not None:
                 self._warn(f"{key}: ignored: a project's file may not say this")
@@ -266,7 +258,7 @@ class _Loading:
         return replace(loaded, trust=None, registry=None, max_result_tokens=None, top_problems=())
 
     def _read_registry(self) -> RegistryWish | Problem | None:
-        """What is wrong is kept: another registry than the one that was meant would be told what is looked for."""
+        """Keep what is wrong: another registry than the intended one would learn what is looked for."""
         found = Problems()
         registry = None
         with found.kept():
@@ -321,7 +313,7 @@ class _Loading:
         return self._bounded(built, bounds, row, problems) if built is not None else None
 
     def _bounded(self, built: BuiltRow, bounds: ProjectBounds, row: WrittenRow, problems: Problems) -> BuiltRow:
-        """The row as far as a project may say it."""
+        """Return the row as far as a project may say it."""
         problems += excesses(built.config, bounds, row.location)
         written = built.config.trust
         trust = strictest(written, bounds)

@@ -1,7 +1,7 @@
-"""The JSON Schema (2020-12) of a configuration file, for editors: made of the models that read it.
+"""The JSON Schema (2020-12) of a configuration file, for editors, made of the models that read it.
 
-It is a little stricter than reading is: a number may be written as a number, or as a text with a variable in it, not as
-digits in a text.  Pure.
+It is a little stricter than reading: a number may be a number, or a text with a variable, but not digits in a text.
+Pure.
 """
 
 import re
@@ -20,7 +20,6 @@ from .project import ALLOW_KEY
 from .row import FOREIGN_KEYS, refused_keys
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-
 _REFERENCE: Final = {"type": "string", "pattern": r"\$\{.+\}", "description": "A text with a variable in it."}
 
 _HTTP: Final = {
@@ -49,13 +48,13 @@ _KINDS: Final[Mapping[str, tuple[type[FrozenModel], str, tuple[str, ...]]]] = {
     "sse": (SseServerConfig, "url", ("sse",)),
     "http": (StreamableHttpServerConfig, "url", ("http", "streamable-http", "streamable_http", "streamableHttp")),
 }
-"""Each kind of row: its model, the key that it needs, and what its `type` may say."""
+"""Each kind of row: its model, the key that it needs, and the values of its `type`."""
 
 _ATTRIBUTE: Final = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
 
 
 def config_schema() -> dict[str, object]:
-    """The schema of a file."""
+    """Return the schema of a file."""
     definitions: dict[str, object] = {"reference": _REFERENCE}
     rows = []
     for name in _KINDS:
@@ -132,7 +131,7 @@ def config_schema() -> dict[str, object]:
 
 
 def _row(name: str, definitions: dict[str, object]) -> dict[str, object]:
-    """A row of one kind: the model's fields, and what else a row may say."""
+    """Return the schema of one kind of row: the model's fields, and the other keys of a row."""
     model, needed, spellings = _KINDS[name]
     schema = _translate(model, definitions)
     fields: dict[str, object] = {
@@ -166,7 +165,7 @@ def _row(name: str, definitions: dict[str, object]) -> dict[str, object]:
 
 
 def _translate(model: type[FrozenModel], definitions: dict[str, object]) -> dict[str, object]:
-    """The model's own schema in the words of a file; the models within it go to `definitions`."""
+    """Return the schema of a model as a file writes it; inner models go to `definitions`."""
     schema = model.model_json_schema()
     for name, part in schema.pop("$defs", {}).items():
         definitions[name] = _loosen(part, is_nullable=name in _NULLABLE)
@@ -174,7 +173,7 @@ def _translate(model: type[FrozenModel], definitions: dict[str, object]) -> dict
 
 
 def _loosen(schema: Mapping[str, object], *, is_nullable: bool = False) -> dict[str, object]:
-    """A schema that also takes variables, and null where it stands for an absent key; with what docstrings say."""
+    """Return a schema that also takes variables, and null for an absent key; with the docstrings' descriptions."""
     members: dict[str, object] = {key: value for key, value in schema.items() if key not in {"title", "ge", "le"}}
     for key in ("items", "additionalProperties"):
         if isinstance(part := members.get(key), Mapping):

@@ -1,8 +1,8 @@
 """Find every value of a JSON text; change one member and leave every other character where it is, comments included.
 
-No maintained library does this for Python: those that keep comments rewrite the layout, need Node, or are not for us by
-their licence.  Positions are found in a copy of the text in which comments and trailing commas are blanks; what comes
-out is parsed again and compared before anybody gets it.  Pure.
+No maintained library does this for Python: those that keep comments rewrite the layout, need Node, or have an
+unsuitable licence.  Positions are found in a copy of the text in which comments and trailing commas are blanks; the
+result is parsed again and compared before it is returned.  Pure.
 """
 
 import json
@@ -17,27 +17,19 @@ from quarterdeck.config.load.document import DocumentError, JsonObject, parse_do
 from quarterdeck.config.load.text_edit import EditError, verified, with_member, without_member
 
 _STRING: Final = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)'
-
 _COMMENTS: Final = re.compile(rf"({_STRING})|//[^\r\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
-
 _TRAILING: Final = re.compile(f"({_STRING})|,(?=[ \\t\\r\\n]*[}}\\]])", re.DOTALL)
-
 _BLANKS: Final = re.compile(r"[ \t\r\n]*")
-
 _DEFAULT_INDENT: Final = "  "
 
 _MAX_DIGITS: Final = 1_000
-"""Python refuses to read a few thousand; a number of so many is kept as the text that it is."""
+"""Python refuses to read a few thousand; a longer number is kept as text."""
 
 _decoder: Final = json.JSONDecoder(strict=False, parse_int=lambda text: int(text) if len(text) < _MAX_DIGITS else text)
 
 
 def parse(text: str, *, has_comments: bool) -> JsonObject:
-    """The object that `text` is, an empty one for an empty text.
-
-    Raises:
-        DocumentError: it is none.
-    """
+    """Return the object of `text`, empty for an empty text.  Raises `DocumentError` if it is no object."""
     if not text.strip():
         return JsonObject()
     value = parse_document(to_plain(text) if has_comments else text)
@@ -47,11 +39,9 @@ def parse(text: str, *, has_comments: bool) -> JsonObject:
 
 
 def set_member(text: str, path: Sequence[str], value: object, *, has_comments: bool) -> str:
-    """`text` with `value` at `path`: replaced where it is, else put last into its object, which is made if missing.
+    """Return `text` with `value` at `path`: replaced where it is, else last in its object, which is made if missing.
 
-    Raises:
-        DocumentError: `text` is no JSON object.
-        EditError: something on the way is not an object, or is there twice.
+    Raises `DocumentError` if `text` is no JSON object, `EditError` if a step of `path` is not an object, or repeated.
     """
     old = parse(text, has_comments=has_comments)
     base = text if text.strip() else "{}\n"
@@ -73,11 +63,10 @@ def set_member(text: str, path: Sequence[str], value: object, *, has_comments: b
 
 
 def remove_member(text: str, path: Sequence[str], *, has_comments: bool) -> str:
-    """`text` without the member at `path`, which is there.
+    """Return `text` without the member at `path`.
 
-    Raises:
-        DocumentError: `text` is no JSON object.
-        EditError: there is none, or something on the way is not an object, or is there twice.
+    Raises `DocumentError` if `text` is no JSON object, `EditError` if there is no such member, or a step is not an
+    object, or repeated.
     """
     old = parse(text, has_comments=has_comments)
     edit = _Edit(text, has_comments=has_comments)
@@ -89,22 +78,20 @@ def remove_member(text: str, path: Sequence[str], *, has_comments: bool) -> str:
 
 
 def to_plain(text: str) -> str:
-    """`text`, character for character, with comments and trailing commas as blanks."""
+    """Return `text`, character for character, with comments and trailing commas as blanks."""
     return _TRAILING.sub(_blank_comma, _blank_comments(text))
 
 
 def comments(text: str) -> Iterator[re.Match[str]]:
-    """Every comment of a JSON text."""
+    """Yield every comment of a JSON text."""
     return (found for found in _COMMENTS.finditer(text) if found[1] is None)
 
 
 def scalars(text: str) -> Iterator[tuple[tuple[str, ...], object, int, int]]:
-    """Every value of a JSON text, comments allowed, that holds no other: the names that lead to it, itself, its place.
+    """Yield every scalar value of a JSON text, comments allowed: the names that lead to it (an array's index is empty),
+    itself, its span.
 
-    An array's place in the names is empty.
-
-    Raises:
-        DocumentError: `text` is no JSON object.
+    Raises `DocumentError` if `text` is no JSON object.
     """
     if parse(text, has_comments=True):
         plain = to_plain(text)
@@ -127,7 +114,7 @@ def _scalars(plain: str, at: int, names: tuple[str, ...]) -> Iterator[tuple[tupl
 
 
 class _Member(msgspec.Struct, frozen=True):
-    """Where a member begins and ends; `value` is where its value begins."""
+    """The span of a member; `value` is where its value begins."""
 
     key: str
     start: int
@@ -149,20 +136,20 @@ class _Edit:
         self._is_one_line = "\n" not in text[self._open : self._close] and bool(self._members)
 
     def enter(self, key: str) -> _Member | None:
-        """The member of that name."""
+        """Return the member of that name, or None.  Raises `EditError` if there are several."""
         found = [member for member in self._members if member.key == key]
         if len(found) > 1:
             raise EditError(f"the key {key!r} appears more than once: remove one")
         return found[0] if found else None
 
     def enter_present(self, key: str) -> _Member:
-        """The same, which has to be there."""
+        """Return the member of that name.  Raises `EditError` unless there is exactly one."""
         if (found := self.enter(key)) is None:
             raise EditError(f"there is no {key!r}")
         return found
 
     def descend(self, member: _Member) -> None:
-        """Go on inside its value."""
+        """Move into its value."""
         if self._plain[member.value] != "{":
             raise EditError(f"{member.key!r} is not an object")
         self._open_at(member.value)
@@ -172,7 +159,7 @@ class _Edit:
         return self._text[: member.value] + dumped + self._text[member.end :]
 
     def insert(self, key: str, value: object) -> str:
-        """The text with a member after the last one, and after the comments behind that."""
+        """Return the text with a member after the last one, and after the comments behind that."""
         end = self._members[-1].end if self._members else self._open + 1
         tail = self._text[end : self._close]
         kept = tail.rstrip(" \t\r\n")
@@ -194,7 +181,7 @@ class _Edit:
         return f"{self._text[:end]}{comma}{kept}{before}{member}{after}{blanks}{self._text[self._close :]}"
 
     def remove(self, member: _Member) -> str:
-        """The text without it, its comma, and the line that it began."""
+        """Return the text without the member, its comma, and the line that it began."""
         at = self._members.index(member)
         limit = self._members[at + 1].start if at + 1 < len(self._members) else self._close
         comma = self._commas.find(",", member.end, limit)
@@ -223,7 +210,7 @@ class _Edit:
         self._members, self._close = _members(self._plain, open_)
 
     def _is_inline(self) -> bool:
-        """Whether the object is written on one line, or all of the text is."""
+        """Return whether the object is on one line, or all of the text is."""
         return self._is_one_line or (bool(self._members) and "\n" not in self._text[self._open : self._close])
 
     def _indent_of(self, at: int) -> str:
@@ -237,7 +224,7 @@ class _Edit:
 
 
 def _members(plain: str, open_: int) -> tuple[list[_Member], int]:
-    """The members of the object that opens there, and where it closes."""
+    """Return the members of the object that opens there, and where it closes."""
     members = []
     at = _skip(plain, open_ + 1)
     while plain[at] != "}":

@@ -1,10 +1,10 @@
-"""Load each configuration file that was named or found, and merge what they say: for each server the row that counts.
+"""Load each configuration file that was named or found, and merge them: for each server the row that counts.
 
-Files that a user names count in the order of the command line.  Files that are found count in the order of their
-places, but a project's may not define what one of the user's defines.
+Files that a user names count in the order of the command line, files that are found in the order of their places; but a
+project's may not define a server of the user's.
 
-A start and a live reload read files here by one rule: each row counts separately.  A reload also passes the files as
-they were `before`: a row, or a whole file, that was good then and is broken now keeps its earlier form.
+A start and a live reload read files by one rule: each row counts separately.  A reload also passes the files as they
+were `before`: a row, or a whole file, that was good then and is broken now keeps its earlier form.
 """
 
 import os
@@ -29,10 +29,7 @@ from .trouble import Trouble
 class FileFound(msgspec.Struct, frozen=True):
     """A configuration file's content, or the reason why it is unusable; neither if the file does not exist.
 
-    With both, the content is the last usable one.
-
-    Attributes:
-        bounds: the limits of its reach, if it is a project's.
+    With both, the content is the last usable one.  `bounds` limit the reach of a project's file.
     """
 
     candidate: Candidate
@@ -53,11 +50,12 @@ class FileFound(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class MergedConfig:
-    """What several files say together; `warnings` are what was set aside, one line each.
+    """Several files together.
 
     Attributes:
-        overrides: by the id of a server what of it is shown otherwise.
-        groups: named parts of what is offered, of each name the earlier file's.
+        warnings: what was set aside, one line each.
+        overrides: by the id of a server.
+        groups: of each name the earlier file's.
         troubles: the unusable parts, in the order of the files.
     """
 
@@ -74,9 +72,9 @@ class MergedConfig:
 def load_named(
     paths: Iterable[Path], environ: Mapping[str, str], before: Iterable[FileFound] = ()
 ) -> tuple[FileFound, ...]:
-    """Load the files that a user named, each with its content or the reason why it is unusable.
+    """Load the files that a user named.
 
-    `before`: the files as they were last applied; empty at a start.
+    `before` are the files as they were last applied; empty at a start.
     """
     keyring, earlier = SecretStore().get, _by_path(before)
     found = [
@@ -86,9 +84,9 @@ def load_named(
 
 
 def load_found(cwd: Path, environ: Mapping[str, str], before: Iterable[FileFound] = ()) -> tuple[FileFound, ...]:
-    """Load every configuration path of the working directory `cwd`, with the file's content if there is a file.
+    """Load every configuration path of the working directory `cwd`.
 
-    `before`: the files as they were last applied; empty at a start.
+    `before` are the files as they were last applied; empty at a start.
     """
     places = candidates(cwd, environ)
     keyring, earlier = SecretStore().get, _by_path(before)
@@ -143,7 +141,7 @@ def _by_path(files: Iterable[FileFound]) -> dict[Path, FileFound]:
 
 
 def merge_files(files: Iterable[FileFound]) -> MergedConfig:
-    """The servers of all files that can be used: for each id the one that counts."""
+    """Merge the usable files: for each id the row that counts."""
     files = tuple(files)
     unread = next((found.unread for found in files if found.unread and found.candidate.standing is Standing.USER), None)
     users = {
@@ -190,14 +188,7 @@ def merge_files(files: Iterable[FileFound]) -> MergedConfig:
         groups = {**loaded.groups, **groups}
         troubles += _of_rows(loaded, taken)
     return MergedConfig(
-        tuple(servers),
-        tuple(broken),
-        origins,
-        tuple(warnings),
-        frozenset(secrets),
-        overrides,
-        groups,
-        tuple(troubles),
+        tuple(servers), tuple(broken), origins, tuple(warnings), frozenset(secrets), overrides, groups, tuple(troubles)
     )
 
 
@@ -232,7 +223,7 @@ def _why(server: str, reserved: Mapping[str, Path], origins: Mapping[str, Origin
 
 
 def _bounds(cwd: Path, environ: Mapping[str, str], users: Iterable[FileFound]) -> ProjectBounds:
-    """How far a project reaches, by what the user's files say; one that cannot be read might say `strict`."""
+    """Return how far a project reaches by the user's files; an unreadable one might say `strict`."""
     users = tuple(users)
     loaded = [found.loaded for found in users if found.loaded is not None]
     home = home_of(environ)
@@ -254,7 +245,7 @@ def load_file(
     *,
     must_exist: bool = False,
 ) -> FileFound:
-    """What the file at one place says, or why nothing of it can be used."""
+    """Load the file at one place, or say why nothing of it can be used."""
     path = candidate.path
     bounds = bounds if candidate.standing is Standing.PROJECT else None
     if not must_exist and not os.path.exists(path):

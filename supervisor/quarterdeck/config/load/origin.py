@@ -1,12 +1,14 @@
-"""Where configuration comes from: the places where it is looked for, and whose word each file and row is.
+"""Where configuration comes from: the places where it is looked for, and the owner of each file and row.
 
     <cwd>/.indusvx/mcp.json                           the project's
-    $XDG_CONFIG_HOME/quarterdeck/mcp.json             the user's; ~/.config without the variable
-    $XDG_CONFIG_HOME/indusvx/mcp.json                 the user's, under the product's former name
     ~/.indusvx/agent/mcp.json, mcp-servers.json       the user's, where they were before
     <cwd>/quarterdeck.json, <cwd>/.mcp.json           the project's
 
 An earlier file wins for the same id, and any of the user's over the project's.
+
+Args:
+    XDG_CONFIG_HOME/quarterdeck/mcp.json             the user's; ~/.config without the variable
+    XDG_CONFIG_HOME/indusvx/mcp.json                 the user's, under the product's former name
 """
 
 import hashlib
@@ -20,37 +22,37 @@ from typing import Final
 import msgspec
 
 DIRECTORY: Final = "quarterdeck"
-"""Of the user's own file, in their configuration directory."""
+"""The directory of the user's own file, in their configuration directory."""
 
 FORMER_DIRECTORY: Final = "indusvx"
-"""What it was called before; read beside it, and not written any more."""
+"""Its former name; still read, no longer written."""
 
 PROJECT_FILES: Final = ("quarterdeck.json", ".mcp.json")
-"""What a project calls them, ours and the ecosystem's."""
+"""A project's files, ours and the ecosystem's."""
 
 
 class Standing(StrEnum):
-    """Whose word a row is."""
+    """The author of a row."""
 
     NAMED = "named"
-    """The user's: they named the file on the command line."""
+    """The user, who named the file on the command line."""
 
     USER = "user"
-    """The user's: it was found in their own directories."""
+    """The user: it was found in their own directories."""
 
     PROJECT = "project"
     """Untrusted until it is approved: it was found in the working directory."""
 
     COMMAND = "command"
-    """The user's: a command behind `quarterdeck run`, in no file."""
+    """The user: a command behind `quarterdeck run`, in no file."""
 
     CODE = "code"
-    """The embedding program's: there is no file."""
+    """The embedding program; there is no file."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileRead:
-    """A file that values of a row were taken from: of `${file:…}` the text, of an env file its variables."""
+    """A file that values of a row were taken from: the text of `${file:…}`, or the variables of an env file."""
 
     path: Path
     value: str | Mapping[str, str] = field(repr=False)
@@ -61,11 +63,11 @@ class Origin:
     """Where one server is written down.
 
     Attributes:
-        path: the file, as it was named or found.
+        path: the file, as it was named or found; None without one.
         location: the place in it, as messages call it.
-        row: what is written there, variables unexpanded; values in its `env` and `headers` may be secrets.
+        row: as it is written, variables unexpanded; values in its `env` and `headers` may be secrets.
         pointer: the place as a JSON pointer.
-        files: what its values were taken from beside that, by path as it is written.
+        files: what its values were taken from besides, by path as it is written.
         expanded: values that were put in for its variables, and must not be shown.
     """
 
@@ -84,14 +86,14 @@ class Origin:
 
     @property
     def shown(self) -> Mapping[str, object]:
-        """The row as it may be shown: all of it but the secrets that are written into `env`, `headers` and the URL."""
+        """The row with the secrets in `env`, `headers` and the URL masked."""
         from quarterdeck.config.secrets.masking import mask_row  # `ps` names files, and shows no row of them
 
         return mask_row(self.row)
 
 
 def steps_of(pointer: str) -> list[str]:
-    """The names of a JSON pointer's steps (RFC 6901)."""
+    """Return the steps of a JSON pointer (RFC 6901)."""
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
@@ -100,7 +102,7 @@ FROM_CODE: Final = Origin(None, "", Standing.CODE, {})
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A place where configuration may be, absolute unless a user named it; `what` says in words whose it is."""
+    """A place where configuration may be, absolute unless a user named it; `what` describes its owner."""
 
     path: Path
     standing: Standing
@@ -108,7 +110,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 def candidates(cwd: Path, environ: Mapping[str, str]) -> tuple[Candidate, ...]:
-    """Every place that belongs to the working directory `cwd`, in order of precedence."""
+    """Return every place that belongs to the working directory `cwd`, in order of precedence."""
     here = Path(os.path.realpath(cwd))
     project, user, former, old, older = mcp_config_paths(here, environ)
     return (
@@ -122,7 +124,7 @@ def candidates(cwd: Path, environ: Mapping[str, str]) -> tuple[Candidate, ...]:
 
 
 def candidates_digest(paths: Iterable[Path]) -> str:
-    """12 hex digits that name the configuration which is found at these places, whichever of them are there.
+    """Return 12 hex digits that name the configuration found at these places, whichever of them exist.
 
     The paths are taken as they are: a file that appears may be a link.
     """
@@ -131,7 +133,7 @@ def candidates_digest(paths: Iterable[Path]) -> str:
 
 
 def mcp_config_paths(cwd: Path, environ: Mapping[str, str]) -> tuple[Path, Path, Path, Path, Path]:
-    """The first five of them, which `load_mcp_config` reads; the second is the user's own file, which is written."""
+    """Return the first five of them, which `load_mcp_config` reads; the second is the user's own, which is written."""
     home = home_of(environ)
     named = environ.get("XDG_CONFIG_HOME", "")
     # A relative one is to be ignored (XDG Base Directory Specification): it would make a project's file the user's.
@@ -147,5 +149,5 @@ def mcp_config_paths(cwd: Path, environ: Mapping[str, str]) -> tuple[Path, Path,
 
 
 def home_of(environ: Mapping[str, str]) -> Path:
-    """The user's home directory."""
+    """Return the user's home directory."""
     return Path(environ.get("HOME") or os.path.expanduser("~"))

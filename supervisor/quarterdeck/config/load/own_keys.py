@@ -27,15 +27,11 @@ from .document import BUDGET_KEY, GROUPS_KEY, HTTP_KEY, REGISTRY_KEY, JsonObject
 from .problems import Problem, Problems, RowError, at, describe, judge
 
 MAX_TOKENS: Final = 1_000_000_000
-"""More than the largest result has that a server may say."""
+"""More than the largest permitted result has."""
 
 
 def read_budget(document: JsonObject) -> int | None:
-    """What a file says of it; None when it says nothing.
-
-    Raises:
-        RowError: it says something else.
-    """
+    """Return the file's budget; None without one.  Raises `RowError` if it is no whole number in its range."""
     value = document.get(BUDGET_KEY)
     if value is None:
         return None
@@ -50,7 +46,7 @@ _GROUP_NAMES: Final = "up to 64 letters, digits, '_' and '-', the first a letter
 
 
 def examine_groups(document: JsonObject) -> tuple[dict[str, Group], tuple[Problem, ...]]:
-    """The groups that a file describes, without those that cannot be used, and what is wrong with these."""
+    """Return the usable groups of a file, and what is wrong with the others."""
     problems = Problems()
     groups: dict[str, Group] = {}
     value = document.get(GROUPS_KEY)
@@ -84,11 +80,7 @@ _HTTP_MEMBERS: Final = ("address", "allow_remote", "allow_hosts")
 
 
 def read_http(document: JsonObject) -> HttpWish | None:
-    """What a file says of HTTP; None when it says nothing, or that nothing listens.
-
-    Raises:
-        RowError: it says something else.
-    """
+    """Return where a file wants the daemon to listen; None for nowhere.  Raises `RowError` if it cannot be read."""
     value = document.get(HTTP_KEY)
     match value:
         case None | False:
@@ -123,9 +115,7 @@ def _address(text: str, place: str) -> str:
 
 
 OFFICIAL: Final = "https://registry.modelcontextprotocol.io"
-
 _REGISTRY_MEMBERS: Final = ("address", "proxy")
-
 _PROXY: Final = re.compile(r"https?://[^/@\s]+")
 
 
@@ -134,8 +124,8 @@ class RegistryWish:
     """Where servers are looked for.
 
     Attributes:
-        address: a URL, or the absolute path of a file in place of a registry.
-        proxy: what every request goes through; None for none, whatever the environment says.
+        address: a URL, or the absolute path of a file that stands in for a registry.
+        proxy: the proxy of every request; None connects directly, whatever the environment says.
     """
 
     address: str = OFFICIAL
@@ -148,14 +138,9 @@ class RegistryWish:
 
 
 def read_registry(document: JsonObject, locate: Callable[[str], Path]) -> RegistryWish | None:
-    """What a file says of the registry; None when it says nothing.
+    """Return a file's registry; None without one.  Raises `RowError` if it cannot be read.
 
-    Args:
-        document: the file's.
-        locate: the path that a text of the file means.
-
-    Raises:
-        RowError: it says something else.
+    `locate` returns the path that a text of the file means.
     """
     value = document.get(REGISTRY_KEY)
     match value:
@@ -169,11 +154,7 @@ def read_registry(document: JsonObject, locate: Callable[[str], Path]) -> Regist
 
 
 def registry_at(text: str, locate: Callable[[str], Path], place: str = REGISTRY_KEY) -> RegistryWish:
-    """The registry that a text names: a URL, or a path.
-
-    Raises:
-        RowError: it names none.
-    """
+    """Return the registry that a text names: a URL, or a path.  Raises `RowError` if it names none."""
     if "://" not in text:
         if not text:
             raise RowError(place, "is empty: give the URL of a registry, or a file")

@@ -44,13 +44,13 @@ _OF_ANY_KIND: Final = frozenset({"arguments"})
 """Fields whose values are for a server to judge."""
 
 _MAX_CHARS: Final = 500
-"""One message; a hostile file could make it as long as itself."""
+"""The length of one message; a hostile file could make it as long as itself."""
 
 M = TypeVar("M", bound=FrozenModel)
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong at a place in the file: what, and what to do.
+    """One thing that is wrong at a place in the file, and what to do.
 
     Attributes:
         code: `config_invalid` or `unset_variable`.
@@ -80,7 +80,7 @@ class Problems(list[Problem]):
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep what the block raises, and go on after it."""
+        """Keep a `RowError` of the block, and go on after it."""
         try:
             yield
         except RowError as error:
@@ -88,7 +88,7 @@ class Problems(list[Problem]):
 
 
 def at(location: str, *steps: str | int) -> str:
-    """The place below `location`: `mcpServers.fs` and `args`, 1 give `mcpServers.fs.args[1]`."""
+    """Return the place below `location`: `mcpServers.fs` and `args`, 1 give `mcpServers.fs.args[1]`."""
     for step in steps:
         if isinstance(step, int):
             location += f"[{step}]"
@@ -100,13 +100,13 @@ def at(location: str, *steps: str | int) -> str:
 
 
 def unknown_key(location: str, key: str, known: Collection[str]) -> Problem:
-    """A key that means nothing there, with the nearest one that does, else with all of those."""
+    """Describe a key that means nothing there, with the nearest known one, or else all known ones."""
     hint = did_you_mean(key, known, "known keys", nearest_key)
     return Problem(location, f"unknown key {key!r}{hint}", nearest=nearest_key(key, known))
 
 
 def complaints(error: ValidationError, location: str) -> tuple[Problem, ...]:
-    """A model's complaints, in the words of JSON."""
+    """Return a model's complaints, in the words of JSON."""
     found = []
     for each in error.errors(include_url=False):
         # pydantic says so that it means a key, and not its value.
@@ -125,7 +125,7 @@ def complaints(error: ValidationError, location: str) -> tuple[Problem, ...]:
 
 
 def describe(value: object, *, secret: bool = False) -> str:
-    """What kind of JSON value `value` is; small ones themselves unless they are `secret`."""
+    """Return the kind of a JSON value; small ones themselves unless they are `secret`."""
     match value:
         case None:
             return "null"
@@ -140,9 +140,9 @@ def describe(value: object, *, secret: bool = False) -> str:
 
 
 def judge(model: type[M], fields: Mapping[str, object], location: str) -> tuple[M | None, tuple[Problem, ...]]:
-    """The values as the model has them, None unless they are right; and what is wrong, unknown keys last.
+    """Return the values as the model has them, None unless they are right; and what is wrong, unknown keys last.
 
-    Beyond the model, a number that is written as true or false is wrong: to the model it is 1 or 0.
+    A number that is written as true or false is wrong here: to the model it is 1 or 0.
     """
     # The model stops at an unknown key, and does not say which key is near.
     rest, unknown = _without_unknown_keys(model, fields, location)
@@ -159,7 +159,7 @@ def judge(model: type[M], fields: Mapping[str, object], location: str) -> tuple[
 def _without_unknown_keys(
     model: type[FrozenModel], fields: Mapping[str, object], location: str
 ) -> tuple[dict[str, object], tuple[Problem, ...]]:
-    """The fields without keys that the model, or one in it, does not know; and these."""
+    """Return the fields that the model and its inner models know, and the unknown keys."""
     known: dict[str, object] = {}
     unknown: list[Problem] = []
     for key, value in fields.items():
@@ -176,7 +176,7 @@ def _without_unknown_keys(
 
 
 def model_in(annotation: object) -> type[FrozenModel] | None:
-    """The model that a field of this type holds, if it holds one."""
+    """Return the model that a field of this type holds, if any."""
     for each in (annotation, *get_args(annotation)):
         if isinstance(each, type) and issubclass(each, FrozenModel):
             return each

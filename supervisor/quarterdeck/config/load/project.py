@@ -1,7 +1,6 @@
 """Refuse what a project's file may not say: a looser sandbox than the default, the user's variables, secrets and files.
 
-Such a file is untrusted.  Its rows never start unapproved, and who approves sees them; what is refused here cannot be
-approved either.
+Such a file is untrusted.  Its rows never start unapproved; what is refused here cannot be approved either.
 """
 
 import os
@@ -18,10 +17,10 @@ from quarterdeck_protocol.policy_values import NetworkMode, Preset, Tier
 from .problems import Problem, at
 
 ALLOW_KEY: Final = "allow_project_env"
-"""Where a user's file lists variables that projects may expand and pass on, at the top."""
+"""The top-level key of a user's file with the variables that projects may expand and pass on."""
 
 _TIGHT: Final = frozenset({None, NetworkMode.NONE, NetworkMode.LOOPBACK, NetworkMode.INTERNET})
-"""None is the default itself.  A list is not among them: a name may lead into the user's own network."""
+"""None is the default itself.  A list is not allowed: a name may lead into the user's own network."""
 
 _OWN_FILE: Final = "write the row into a file of your own if you want it"
 
@@ -32,7 +31,7 @@ class ProjectBounds(msgspec.Struct, frozen=True):
     Attributes:
         root: the project's directory, absolute and without links; None where nothing may count as the project's.
         allowed_env: the variables that it may use.
-        trust: what its rows get that do not say `strict` themselves.
+        trust: the trust of its rows that do not say `strict` themselves.
     """
 
     root: str | None
@@ -40,12 +39,12 @@ class ProjectBounds(msgspec.Struct, frozen=True):
     trust: TrustMode = TrustMode.BASELINE
 
     def holds(self, place: str) -> bool:
-        """Whether `place`, absolute and without links, is in the project."""
+        """Return whether `place`, absolute and without links, is in the project."""
         return self.root is not None and (place == self.root or place.startswith(f"{self.root}/"))
 
 
 def project_root(cwd: Path, own: tuple[Path, ...]) -> str | None:
-    """The project of the working directory `cwd`; None where it holds one of the user's `own` directories.
+    """Return the project of the working directory `cwd`; None where it holds one of the user's `own` directories.
 
     Clients start programs in the root or in the home directory: not everything in there is one project's.
     """
@@ -55,7 +54,7 @@ def project_root(cwd: Path, own: tuple[Path, ...]) -> str | None:
 
 
 def excesses(config: ServerConfig, bounds: ProjectBounds, location: str) -> tuple[Problem, ...]:
-    """All that the row of a project's file wants beyond the default."""
+    """Return all that the row of a project's file wants beyond the default."""
     asks = [Problem(at(location, "ask"), f"a project's file may not say 'allow': {_OWN_FILE}")]
     asks = asks if config.ask is AskMode.ALLOW else []
     if not isinstance(config, StdioServerConfig):
@@ -69,12 +68,12 @@ def excesses(config: ServerConfig, bounds: ProjectBounds, location: str) -> tupl
 
 
 def strictest(written: object, bounds: ProjectBounds) -> TrustMode:
-    """The trust of a row that says `written`."""
+    """Return the trust of a row that says `written`."""
     return TrustMode.STRICT if written == TrustMode.STRICT else bounds.trust
 
 
 def _loosened(policy: SandboxPolicy, bounds: ProjectBounds, location: str) -> Iterator[Problem]:
-    """Each key that makes the policy looser than the default."""
+    """Yield a problem for each key that makes the policy looser than the default."""
     if policy.preset is Preset.TRUSTED:
         yield Problem(at(location, "preset"), f"a project's file may not say 'trusted': {_OWN_FILE}")
     elif not isinstance(policy.network, NetworkMode | None) or policy.network not in _TIGHT:
@@ -103,7 +102,7 @@ def _raised(limits: Limits, location: str) -> Iterator[Problem]:
 
 
 def closed_variable(name: str) -> str:
-    """Why a project's file may not use a variable, and what to do."""
+    """Say why a project's file may not use a variable, and what to do."""
     return (
         f"the variable {name[:64]!r} is not open to a project's file: "
         f"list it in '{ALLOW_KEY}' of a configuration of your own"

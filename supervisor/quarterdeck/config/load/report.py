@@ -1,7 +1,7 @@
-"""What a configuration says: all that is wrong with its files, and where each value comes from.
+"""The values of a configuration with their sources, and all that is wrong with its files.
 
-A value comes from a file and a place in it, from a preset, or is a default.  What is shown is what is written,
-variables unexpanded; what could be a secret is masked.  Pure.
+A value comes from a file and a place in it, from a preset, or is a default.  Values are shown as they are written,
+variables unexpanded; possible secrets are masked.  Pure.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,19 +23,19 @@ from quarterdeck_protocol.policy import PRESET_LIMITS, PRESETS, FrozenModel, Lim
 from quarterdeck_protocol.policy_values import Preset
 
 SET_ASIDE: Final = "set_aside"
-"""What is no error: it has no effect, and nothing else suffers."""
+"""The code of something that has no effect, and is no error."""
 
 DEFAULT: Final = "default"
-"""The source of a value that no file says."""
+"""The source of a value that no file gives."""
 
 _TRANSPORT_KEYS: Final = ("type", "transport", "kind", "command", "url")
-"""What says which kind of server it is, the plainest first."""
+"""The keys that tell the kind of a server, the plainest first."""
 
 _PRESETS: Final = {
     preset: {**PRESETS[preset], **{f"limits.{key}": value for key, value in PRESET_LIMITS[preset].items()}}
     for preset in Preset
 }
-"""What each preset says otherwise than the default."""
+"""The values of each preset that differ from the default."""
 
 _ROW_MODELS: Final[Mapping[str, type[FrozenModel]]] = {
     "auth": LoginConfig,
@@ -43,15 +43,15 @@ _ROW_MODELS: Final[Mapping[str, type[FrozenModel]]] = {
     "tools": ToolFilter,
     "sandbox": SandboxPolicy,
 }
-"""The parts of a row that have keys of their own, but for those whose values are secret."""
+"""The parts of a row with keys of their own, except those whose values are secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One thing to know of a file.
+    """One thing to know about a file.
 
     Attributes:
-        server: the id of the server that it is about, or the place of a row without one; empty for none.
+        server: the id of its server, or the place of a row without one; empty if it is about none.
         location: the place in the file; empty for the file as a whole.
         reason: what is wrong, and what to do; never a value that could be a secret.
         nearest: the known key that an unknown one resembles.
@@ -79,7 +79,7 @@ class Value:
     Attributes:
         key: with dots: `sandbox.limits.processes`.
         value: as it is written, or as it is by default; plain JSON.
-        source: the file; without one, in words.
+        source: the file, or a description without one.
         pointer: the place in the file as a JSON pointer; empty without a file.
     """
 
@@ -94,10 +94,10 @@ class ServerValues:
     """One server, and where it is written.
 
     Attributes:
-        standing: whose word it is, see `Standing`.
+        standing: its author, see `Standing`.
         pointer: the place in the file as a JSON pointer.
-        problem: why it cannot be started; empty when it can.
-        values: its fields, in the order of the documentation; of one that cannot be started what is written.
+        problem: why it cannot be started; empty if it can.
+        values: its fields, in the order of the documentation; of one that cannot be started as they are written.
     """
 
     id: str
@@ -110,14 +110,14 @@ class ServerValues:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValues:
-    """A whole configuration: what holds for all of it, and its servers."""
+    """A whole configuration: the settings for all of it, and its servers."""
 
     settings: tuple[Value, ...]
     servers: tuple[ServerValues, ...]
 
 
 def check_files(files: Iterable[FileFound]) -> tuple[ConfigProblem, ...]:
-    """Everything there is to know of these files, file by file, what is wrong before what is ignored."""
+    """Return everything there is to know about these files, file by file, errors before what is ignored."""
     files = tuple(files)
     own = {line for found in files if found.loaded is not None for line in found.loaded.warnings}
     set_aside = [line for line in merge_files(files).warnings if line not in own]
@@ -148,7 +148,7 @@ def _error(path: Path, server: str, problem: Problem) -> ConfigProblem:
 
 
 def value_origins(files: Iterable[FileFound], gathered: MergedConfig) -> ConfigValues:
-    """Everything that these files say together, and what they leave to the defaults."""
+    """Return everything that these files say together, and what they leave to the defaults."""
     files = tuple(files)
     trusts = {found.candidate.path: found.loaded.trust for found in files if found.loaded is not None}
     servers = []
@@ -167,8 +167,6 @@ def _server(server: str, origin: Origin, problem: str, values: Iterable[Value]) 
 
 
 class _ServerFields:
-    """The values of one server that can be started."""
-
     def __init__(self, config: ServerConfig, origin: Origin, file_trust: TrustMode | None) -> None:
         self._config = config
         self._origin = origin
@@ -176,7 +174,7 @@ class _ServerFields:
         self._file_trust = file_trust
 
     def all(self) -> Iterator[Value]:
-        """Every field of the model, then what the row says beside them."""
+        """Yield every field of the model, then the other keys of the row."""
         plain = self._config.model_dump(mode="json")
         for key in type(self._config).model_fields:
             member = getattr(self._config, key)
@@ -213,7 +211,7 @@ class _ServerFields:
         return Value(TRUST_KEY, trust, DEFAULT if trust is TrustMode.BASELINE else f"'{TRUST_KEY}' of a file of yours")
 
     def _named(self, key: str, names: Mapping[str, object]) -> Iterator[Value]:
-        """Variables or headers, each by itself."""
+        """Yield variables or headers, each by itself."""
         written = self._row.get(key)
         written = written if isinstance(written, Mapping) else {}
         if not names:
@@ -226,7 +224,7 @@ class _ServerFields:
 
 
 def _model(model: FrozenModel, written: object, key: str, source: str, place: str) -> Iterator[Value]:
-    """Every field of a part of a server, or of the native tools."""
+    """Yield every field of a part of a server, or of the native tools."""
     written = written if isinstance(written, Mapping) else {}
     filled = _PRESETS[model.preset] if isinstance(model, SandboxPolicy) else {}
     plain = model.model_dump(mode="json")
@@ -249,13 +247,13 @@ def _by_preset(value: Value, prefix: str, filled: Mapping[str, object], model: F
 
 
 def _written(origin: Origin) -> Iterator[Value]:
-    """What the row of a server that cannot be started says."""
+    """Yield the row of a server that cannot be started."""
     for key, value in _shown(origin).items():
         yield Value(key, value, str(origin.path), origin.pointer + pointer(key))
 
 
 def _shown(origin: Origin) -> dict[str, object]:
-    """The row as it may be shown, without what is null; what stands where it should not might be anything."""
+    """Return the row as it may be shown, without nulls; a value at a wrong place might be a secret."""
     row = {key: value for key, value in mask_row(origin.row).items() if value is not None}
     if isinstance(names := row.get("inherit_env"), list):
         row["inherit_env"] = [MASK if isinstance(name, str) and "=" in name else name for name in names]
@@ -263,7 +261,7 @@ def _shown(origin: Origin) -> dict[str, object]:
 
 
 def _known(model: type[FrozenModel] | None, value: object) -> object:
-    """A part of a row with what its model does not know masked."""
+    """Return a part of a row, masked where its model does not know it."""
     if model is None or not isinstance(value, Mapping):
         return value
     fields = model.model_fields
@@ -274,7 +272,7 @@ def _known(model: type[FrozenModel] | None, value: object) -> object:
 
 
 def _settings(files: Iterable[FileFound]) -> Iterator[Value]:
-    """What stands beside the servers, each with its file; and the defaults of what no file says."""
+    """Yield what stands beside the servers, each with its file; and the defaults of what no file says."""
     said: set[str] = set()
     for found in files:
         for value in _top(found):

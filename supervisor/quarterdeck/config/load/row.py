@@ -1,6 +1,6 @@
 """Turn one row of a configuration file, in any client's spelling, into a server configuration.
 
-Above: `file` finds the rows, gives them ids and keeps what fails.  Below: the protocol's models judge the values.
+Above: `file` finds the rows, gives them ids and keeps the broken ones.  Below: the protocol's models judge the values.
 """
 
 import json
@@ -47,12 +47,12 @@ KEYS_OF_KIND: Final[Mapping[_Model, frozenset[str]]] = {
     SseServerConfig: OVERRIDE_KEYS | {*SseServerConfig.model_fields},
     StreamableHttpServerConfig: OVERRIDE_KEYS | {*StreamableHttpServerConfig.model_fields},
 }
-"""What a row of each kind may hold."""
+"""The keys of a row of each kind."""
 
 _ALL_KEYS: Final = frozenset[str]().union(*KEYS_OF_KIND.values())
 
 COMMON_KEYS: Final = frozenset({"kind", "type", "transport", "disabled", "enabled", "registry"})
-"""Keys that every row may have and no model knows; `registry` says what the MCP registry calls the server."""
+"""Keys of every row that no model knows; `registry` is the server's name in the MCP registry."""
 
 FOREIGN_KEYS: Final = frozenset(
     {"alwaysAllow", "autoApprove", "description", "dev", "gallery", "icon", "inputs", "name", "note", "notes", "tags"}
@@ -61,7 +61,7 @@ FOREIGN_KEYS: Final = frozenset(
 """Other clients' keys that change nothing about what a server may do, however near they are to one of ours."""
 
 ROW_KEYS: Final = _ALL_KEYS | COMMON_KEYS | {"name"}
-"""Keys that are known, of whatever kind of row."""
+"""The keys of any kind of row."""
 
 KEYS_INSTEAD: Final[Mapping[str, str]] = {
     "disabledTools": "tools.deny",
@@ -73,10 +73,10 @@ KEYS_INSTEAD: Final[Mapping[str, str]] = {
     "serverUrl": "url",
     "transportType": "type",
 }
-"""Other clients' keys that it would be wrong to ignore, and what says the same here."""
+"""Other clients' keys that must not be ignored, and our equivalent."""
 
 _OF_SANDBOX: Final = frozenset(SandboxPolicy.model_fields) - {"environment"}
-"""Keys of `sandbox`: beside it they would be ignored, and a server start with more than its row means to give."""
+"""Keys of `sandbox`: beside it they would be ignored, and the server get more than its row means to give."""
 
 _SANDBOX_PATHS: Final = frozenset({"read", "write", "hidden"})
 """Keys of `sandbox` that list paths."""
@@ -86,7 +86,7 @@ _CERTIFICATES: Final = ("ca_file", "client_cert", "client_key")
 
 
 class BuiltRow(msgspec.Struct, frozen=True):
-    """A usable row.  `ignored` names its keys that mean nothing here."""
+    """A usable row; `ignored` names its keys that mean nothing here."""
 
     config: ServerConfig
     ignored: tuple[str, ...]
@@ -96,17 +96,11 @@ class BuiltRow(msgspec.Struct, frozen=True):
 def examine_row(
     row: JsonObject, server_id: str, location: str, variables: Variables, defaults: Mapping[str, object] | None = None
 ) -> tuple[BuiltRow | None, tuple[Problem, ...]]:
-    """The configuration that `row` describes, its variables resolved, or all that is wrong with it.
+    """Return the configuration that `row` describes, its variables resolved, or all that is wrong with it.
 
     Null stands for an absent key, in `env` for an absent variable, in the sandbox's `limits` for no limit.  A relative
-    `cwd`, certificate and path of the sandbox start at the file's directory.
-
-    Args:
-        row: as the file has it.
-        server_id: its id.
-        location: its place in the file.
-        variables: what references resolve to.
-        defaults: fields that the row need not say itself.
+    `cwd`, certificate and path of the sandbox start at the file's directory.  `defaults` are fields that the row may
+    omit.
     """
     problems = Problems()
     if row.repeated:
@@ -153,16 +147,14 @@ def examine_row(
 
 
 def refused_keys(model: type) -> frozenset[str]:
-    """Keys that mean something elsewhere, and that a row of this kind may not have."""
+    """Return the keys that mean something elsewhere, and that a row of this kind may not have."""
     of_sandbox = _OF_SANDBOX if model is StdioServerConfig else frozenset[str]()
     return frozenset(KEYS_INSTEAD) | (_ALL_KEYS - KEYS_OF_KIND[model]) | of_sandbox
 
 
 def is_disabled(row: JsonObject, location: str) -> bool:
-    """Whether the row is switched off by `disabled: true` or `enabled: false`.
-
-    Raises:
-        RowError: the switch is no boolean.
+    """Return whether `disabled: true` or `enabled: false` switches the row off.  Raises `RowError` for
+    another value.
     """
     for key in ("disabled", "enabled"):
         if not isinstance(row.get(key, False), bool | None):
@@ -171,7 +163,7 @@ def is_disabled(row: JsonObject, location: str) -> bool:
 
 
 def _spelling(given: Mapping[str, object], location: str) -> str | None:
-    """The one transport that `type` and `transport` name, in the letters of `SPELLINGS`."""
+    """Return the one transport that `type` and `transport` name, in the letters of `SPELLINGS`."""
     found = None
     for key in ("type", "transport"):
         if key not in given:
@@ -207,7 +199,7 @@ def _choose_model(given: Mapping[str, object], location: str) -> _Model | None:
 
 
 def _likely(given: Mapping[str, object]) -> tuple[dict[str, object], _Model | None]:
-    """A row of no known kind, with its mistyped `command` or `url` put right, and the kind that it looks like."""
+    """Return a row of no known kind with its mistyped `command` or `url` put right, and the kind that it resembles."""
     right = {nearest(key, sorted(ROW_KEYS)) if key not in ROW_KEYS else key: key for key in given}
     for key, model in (("command", StdioServerConfig), ("url", SseServerConfig)):
         if key in right:
@@ -219,7 +211,7 @@ def _likely(given: Mapping[str, object]) -> tuple[dict[str, object], _Model | No
 
 
 def _unknown_keys(given: Mapping[str, object], model: _Model | None, location: str) -> Iterator[Problem]:
-    """The keys that a row of this kind, or of any, may not have; what is near none of ours is ignored."""
+    """Yield the keys that a row of this kind, or of any, may not have; a key that resembles none of ours is ignored."""
     known = KEYS_OF_KIND[model] if model else _ALL_KEYS
     for key in given:
         if key in known or key in COMMON_KEYS or key in FOREIGN_KEYS:
@@ -241,10 +233,10 @@ def _lies_in(location: str, places: tuple[str, ...]) -> bool:
 
 
 def resolve(value: object, location: str, variables: Variables, problems: Problems) -> object:
-    """`value` with variables resolved, as plain values that can be given to a process.
+    """Return `value` with variables resolved.
 
-    Where a variable cannot be resolved, a key is there twice or a text is none, it is added to `problems`, and the
-    value stays as it is written.
+    An unresolvable variable, a repeated key or an odd text is added to `problems`, and its value stays as it is
+    written.
     """
     match value:
         case str():
@@ -311,7 +303,7 @@ def _complete_stdio(
 
 
 def locate_sandbox(sandbox: Mapping[str, object], variables: Variables) -> dict[str, object]:
-    """A policy as it is written, with paths that start at the file's directory."""
+    """Return a policy with paths that start at the file's directory."""
     return {key: _locate_all(key, value, variables) for key, value in sandbox.items()}
 
 

@@ -1,4 +1,4 @@
-"""What editors of JSON, TOML and YAML texts share: a change as a value, and the check that a text means it.  Pure."""
+"""Shared by the editors of JSON, TOML and YAML: a change as a value, and the check that a text has it.  Pure."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -7,15 +7,11 @@ from quarterdeck.config.load.document import DocumentError
 
 
 class EditError(ValueError):
-    """The text cannot be changed as wished; the message says why, and shows nothing of it."""
+    """The text cannot be changed so; the message says why, and shows nothing of it."""
 
 
 def verified(text: str, expected: object, parse: Callable[[str], object]) -> str:
-    """`text`, once it is sure that it means what is expected.
-
-    Raises:
-        EditError: it means something else, or nothing.
-    """
+    """Return `text` if it parses to `expected`.  Raises `EditError` if it does not."""
     try:
         value = parse(text)
         text.encode()
@@ -29,12 +25,12 @@ def verified(text: str, expected: object, parse: Callable[[str], object]) -> str
 
 
 def with_member(value: object, path: Sequence[str], member: object) -> object:
-    """A copy of an object, or of a list of objects with names, with `member` at `path`."""
+    """Return a copy of an object, or of a list of objects with names, with `member` at `path`."""
     return _changed(value, path, [member])
 
 
 def without_member(value: object, path: Sequence[str]) -> object:
-    """A copy of an object, or of a list of objects with names, without what is at `path`."""
+    """Return a copy of an object, or of a list of objects with names, without what is at `path`."""
     return _changed(value, path, [])
 
 
@@ -59,7 +55,7 @@ def _is_named(item: object, name: str) -> bool:
 
 
 def outside(pattern: re.Pattern[str], text: str, spans: Sequence[tuple[int, int]]) -> Iterator[re.Match[str]]:
-    """Each place of `text` where `pattern` matches and that begins in none of the spans, which ascend."""
+    """Yield each match of `pattern` in `text` that begins in none of the spans, which ascend."""
     at, rest = 0, iter(spans)
     span = next(rest, None)
     while (found := pattern.search(text, at)) is not None:

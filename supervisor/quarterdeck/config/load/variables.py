@@ -29,7 +29,7 @@ from .origin import FileRead
 from .project import ProjectBounds, closed_variable
 
 MAX_VALUE_FILE_BYTES: Final = 64 * 1024
-"""A secret or an env file; the kernel takes no more than 128 KiB as one variable."""
+"""Of a secret or an env file; the kernel takes no more than 128 KiB as one variable."""
 
 _REFERENCE: Final = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -45,19 +45,19 @@ class VariableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """What references resolve to.
+    """The values of references, and a record of those that were used.
 
     Attributes:
         environ: the environment that `${NAME}` is looked up in.
         base: the configuration file's directory; relative paths start there.
         workspace: `${workspaceFolder}`; None without a project.
         home: `${userHome}`, and `~` in a path.
-        bounds: what a project's file may not reach beyond; None for a file of the user's.
+        bounds: the limits of a project's file; None for a file of the user's.
         keyring: finds `${keyring:NAME}`, or raises `SecretError`.
-        secrets: gets every value that was put in and must not be shown: all but what messages are full of anyway, such
-            as paths, words and numbers, which count when their name says that they are secret.
-        files: gets every file that a reference names, whether it is there or not.
-        taken: gets every file that values were taken from, by its path as it is written.
+        secrets: receives every value that must not be shown; paths, words and numbers, of which messages are full
+            anyway, count only under a secret name.
+        files: receives every file that a reference names, whether it exists or not.
+        taken: receives every file that values were taken from, by its path as it is written.
         places: receives `workspaceFolder` once a reference names it.
     """
 
@@ -73,28 +73,23 @@ class Variables:
     places: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def expand(self, text: str) -> str:
-        """`text` with every reference resolved.
+        """Return `text` with every reference resolved.
 
-        Raises:
-            VariableError: a reference is unset, malformed, or names a file that may not be used.
+        Raises `VariableError` if a reference is unset, malformed, or names a file that may not be used.
         """
         return _REFERENCE.sub(self._resolve, text)
 
     def locate(self, text: str) -> Path:
-        """The path that `text` means: `~` is the user's home, a relative one starts at the file's directory."""
+        """Return the path that `text` means: `~` is the home, a relative one starts at the file's directory."""
         found = self.home / text[2:] if text == "~" or text.startswith("~/") else self.base / text
         # A sandbox contains only the paths that it is given, by name: `..` may lead through a folder that it lacks.
         return found.resolve() if ".." in found.parts else found
 
     def read_env_file(self, path: str, shown: str) -> dict[str, str]:
-        """The variables of a dotenv file, literally: references in it are not expanded.
+        """Return the variables of a dotenv file, literally: references in it are not expanded.
 
-        Args:
-            path: the file.
-            shown: how errors call it: as it is written, for a variable's value may be in `path`.
-
-        Raises:
-            VariableError: the file cannot be read, or a line of it is no `NAME=value`.
+        Errors call the file `shown`, as it is written, since `path` may contain a variable's value.  Raises
+        `VariableError` if the file cannot be read, or a line is not `NAME=value`.
         """
         values: dict[str, str] = {}
         for binding in parse_stream(io.StringIO(self._text_of(path, repr(shown)))):

@@ -1,14 +1,13 @@
-"""What is kept in the state directory: whose it is, what is in use, and the removal of what is not.
+"""The content of the state directory: owners, current use, and removal.
 
-    servers/<file>/<server>/             a server's private home, temporary files, log; and whose home it is
+    servers/<file>/<server>/             a server's private home, temporary files, log; and its owner
     workspaces/<workspace>/              the home of native commands, and sessions
     ledger, token, tokens.json           records: removed only when they are named
     secrets, logins                      likewise
-    sandbox-notice                       which gaps of the sandbox the user was told of
+    sandbox-notice                       the gaps of the sandbox that the user was warned of
 
-Servers have written what is in there: nothing in it is trusted, no link is followed, and what is not below the state
-directory is not touched.  A directory is taken away under another name first, so that a server that starts at that
-moment gets a new one.  Blocking.
+Servers have written there: nothing in it is trusted, no link is followed, and nothing outside is touched.  A directory
+is renamed before it is removed, so that a server that starts at that moment gets a new one.  Blocking.
 """
 
 import hashlib
@@ -33,7 +32,7 @@ RECORDS: Final = re.compile(r"ledger.*|token|tokens\.json|secrets|logins")
 """Names in the state directory of what cannot be made again."""
 
 _TAKEN_AWAY: Final = re.compile(r"\.purged-[0-9a-f]{16}")
-"""What a removal that was interrupted has left."""
+"""The rest of an interrupted removal."""
 
 OWNER_NAME: Final = "owner"
 
@@ -41,17 +40,15 @@ _MAX_OWNER_BYTES: Final = 16 * 1024
 """A scope is a path."""
 
 CLAIM_S: Final = 5.0
-"""For another start to have claimed its directory, which takes a few system calls; then it is suspended."""
+"""Seconds for another start to claim its directory, which takes a few system calls unless it is suspended."""
 
 NOTICE: Final = "Sandbox is partial here (%s): see `quarterdeck doctor`"
-
 MARKER: Final = "sandbox-notice"
-
 _log = logging.getLogger("quarterdeck.sandbox")
 
 
 class LeftoverKind(StrEnum):
-    """What a leftover is."""
+    """The kind of a leftover."""
 
     SERVER = "server"
     WORKSPACE = "workspace"
@@ -64,8 +61,8 @@ class Leftover(msgspec.Struct, frozen=True):
 
     Attributes:
         name: a server's id, else the name on disk.
-        digest: of the file or configuration that a server belongs to, see `Settings.home_digest`; empty for others.
-        used_by: why it must stay now; empty when it need not.
+        digest: of a server's file or configuration, see `Settings.home_digest`; empty for others.
+        used_by: why it must stay now; empty if it need not.
     """
 
     kind: LeftoverKind
@@ -75,7 +72,7 @@ class Leftover(msgspec.Struct, frozen=True):
     used_by: str = ""
 
     def measured(self) -> DiskUse:
-        """The room that it takes."""
+        """Return the disk space that it takes."""
         return measure_disk_use(self.path)
 
 
@@ -84,11 +81,9 @@ class RemovalError(Exception):
 
 
 def find_leftovers(state: Path, live: frozenset[str]) -> list[Leftover]:
-    """All there is below the state directory, without its links and what we do not know.
+    """Return all there is below the state directory, without links and unknown files.
 
-    Args:
-        state: the state directory; it need not exist.
-        live: digests that a process uses, see `live_digests`.
+    `live` has the digests that a process uses, see `live_digests`.
     """
     state = Path(os.path.realpath(state))
     found: list[Leftover] = []
@@ -117,8 +112,7 @@ def _folder_left(kind: LeftoverKind, path: Path, digest: str, used_by: str) -> L
 def remove_leftover(leftover: Leftover, state: Path) -> None:
     """Remove it whole; its directory too, once that is empty.
 
-    Raises:
-        RemovalError: it is in use, is not below `state`, or cannot be removed.
+    Raises `RemovalError` if it is in use, is not below `state`, or cannot be removed.
     """
     state, path = Path(os.path.realpath(state)), leftover.path
     if leftover.used_by:
@@ -144,7 +138,7 @@ def remove_leftover(leftover: Leftover, state: Path) -> None:
 
 
 def _folders(path: Path) -> Iterator[Path]:
-    """Its directories, no links; none when it is itself a link, or not there."""
+    """Yield the directories in a directory, no links; none if it is itself a link, or missing."""
     if path.is_symlink():
         return
     with suppress(OSError):
@@ -155,7 +149,7 @@ def _folders(path: Path) -> Iterator[Path]:
 
 
 def _mounted_in(path: Path) -> str | None:
-    """A file system that is mounted at `path` or below: its files are not ours to remove."""
+    """Return a file system mounted at `path` or below: its files are not ours to remove."""
     import psutil  # which only a removal needs
 
     points = (Path(part.mountpoint) for part in psutil.disk_partitions(all=True))
@@ -163,15 +157,10 @@ def _mounted_in(path: Path) -> str | None:
 
 
 def reserve_server_home(digest: str, server: str, scope: str) -> None:
-    """Have the directory of this server be the one of `scope`; another's is put aside.  Blocking.
+    """Reserve a server's directory for `scope`, the ledger's name of its configuration; another's is renamed.
+    Blocking.
 
-    Args:
-        digest: whose directories it has, see `Settings.home_digest`.
-        server: its id.
-        scope: how the ledger names what configures it.
-
-    Raises:
-        UnsafePathError: it is not ours alone, or cannot be put aside or made.
+    Raises `UnsafePathError` if it is not ours alone, or cannot be renamed or made.
     """
     base = server_paths(digest, server).home.parent
     with writing_below(base, STATE_DIR_VARIABLE), _alone_in(make_private_dir(base.parent)):
@@ -180,7 +169,7 @@ def reserve_server_home(digest: str, server: str, scope: str) -> None:
 
 @contextmanager
 def _alone_in(directory: Path) -> Iterator[None]:
-    """Have nobody else claim a directory in this one meanwhile: two decks start a server in the same instant."""
+    """Let no other process claim a directory in this one meanwhile: two decks start a server in the same instant."""
     lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         acquire(lock, CLAIM_S)
@@ -214,18 +203,15 @@ def _aside(base: Path, owner: bytes) -> Path:
 
 
 def names_of_gaps(gaps: Sequence[str]) -> str:
-    """What the gaps are of, in short: `network, memory`."""
+    """Return the properties of the gaps: `network, memory`."""
     return ", ".join(sorted({gap.partition(":")[0] for gap in gaps}))
 
 
 def warn_of_gaps(gaps: Sequence[str], directory: Path | None = None) -> bool:
-    """Warn that sandboxes are partial here, once for each state directory and set of gaps; whether it was now.
+    """Warn that sandboxes are partial here, once for each state directory and set of gaps (`network: …`); return
+    whether now.
 
-    What exactly is missing stands in `ps`, `inspect` and `doctor`.  Where nothing can be noted down it is said again.
-
-    Args:
-        gaps: lines such as `network: …`.
-        directory: the state directory, by default the one in use.
+    `ps`, `inspect` and `doctor` show the details.  The warning is repeated where it cannot be noted down.
     """
     names = names_of_gaps(gaps)
     marker = (directory or state_dir()) / MARKER

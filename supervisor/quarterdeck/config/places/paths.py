@@ -1,6 +1,6 @@
 """The directories that we write to, each checked to be ours alone.
 
-    state directory     survives us: homes, temporary files and logs of servers, and what native tools keep
+    state directory     survives us: homes, temporary files and logs of servers, and data of native tools
     runtime directory   sockets and locks of running processes; short, because a socket's path is
 
 `QUARTERDECK_STATE_DIR` and `QUARTERDECK_RUNTIME_DIR` override them; else the XDG variables, else the platform's custom.
@@ -24,7 +24,7 @@ MAX_SOCKET_PATH_BYTES: Final = 103
 """`sun_path` has 104 bytes on macOS and the BSDs (108 on Linux), the last one a NUL."""
 
 MAX_SOCKET_NAME_BYTES: Final = 16
-"""What a socket in a runtime directory may be called; with it `MAX_RUNTIME_ROOT_BYTES` is known beforehand."""
+"""The longest name of a socket, so that `MAX_RUNTIME_ROOT_BYTES` is known beforehand."""
 
 MAX_ENTRY_NAME_BYTES: Final = 32
 """`qd-<12 hex>-<pid, at most 7 digits>-<8 hex>`."""
@@ -35,13 +35,13 @@ _SHORT_ROOT: Final = Path("/tmp")  # noqa: S108 - what lies below is checked to 
 """Not the TMPDIR of the moment, which is long on macOS and differs between a desktop application and a terminal."""
 
 STATE_DIR_VARIABLE: Final = "QUARTERDECK_STATE_DIR"
-"""Overrides where what survives us is kept."""
+"""Overrides the state directory."""
 
 RUNTIME_DIR_VARIABLE: Final = "QUARTERDECK_RUNTIME_DIR"
-"""Overrides where sockets and locks of running processes are."""
+"""Overrides the root of runtime directories."""
 
 _named: Final[list[str]] = []
-"""The state directory that was named on the command line, if one was."""
+"""The state directory named on the command line, if any."""
 
 
 class UnsafePathError(Exception):
@@ -49,7 +49,7 @@ class UnsafePathError(Exception):
 
 
 class UnusableDirectoryError(UnsafePathError):
-    """A directory that we write to cannot be written to: full, read-only, closed; the text says so, and what to do.
+    """A directory that we write to cannot be written: full, read-only, closed.
 
     Attributes:
         what: what is wrong with it.
@@ -71,7 +71,7 @@ class UnusableDirectoryError(UnsafePathError):
 
 
 class ServerPaths(msgspec.Struct, frozen=True):
-    """What one server has on disk.
+    """The paths of one server on disk.
 
     Attributes:
         home: its HOME, kept between runs; package runners keep their downloads here.
@@ -84,11 +84,7 @@ class ServerPaths(msgspec.Struct, frozen=True):
     log: Path
 
     def create(self) -> Self:
-        """Make the directories, each 0700.
-
-        Raises:
-            UnsafePathError: one exists and is not ours alone, or cannot be made.
-        """
+        """Make the directories, each 0700.  Raises `UnsafePathError` if one is not ours alone, or cannot be made."""
         with writing_below(self.log.parent, STATE_DIR_VARIABLE):
             make_private_dir(self.log.parent)
             _make_lent_dirs(self.home, self.tmp)
@@ -96,16 +92,16 @@ class ServerPaths(msgspec.Struct, frozen=True):
 
 
 class SessionPaths:
-    """What one session of native tools has on disk, below one directory of its own.
+    """The paths of one session of native tools, below one directory of its own.
 
     Attributes:
         outputs: full texts of which a model was shown a part; gone with the session, as `captures` and `tmp` are.
-        captures: what background processes write.
-        tmp: TMPDIR of its commands; bounded, so nobody else's files may count.
+        captures: output of background processes.
+        tmp: TMPDIR of its commands; bounded, so no other user's files may count.
         checkpoints: what files held before they were changed; kept.
         plans: plan files; kept.
         memory: the note of the `memory` tool; kept.
-        lock: held by the process whose session it is.
+        lock: held by the session's process.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -120,7 +116,7 @@ class SessionPaths:
 
 
 class WorkspacePaths(msgspec.Struct, frozen=True):
-    """What the native tools of one workspace have on disk.
+    """The paths of one workspace's native tools on disk.
 
     Attributes:
         home: HOME of its commands, kept between sessions and shared by them.
@@ -131,31 +127,22 @@ class WorkspacePaths(msgspec.Struct, frozen=True):
     sessions: Path
 
     def create(self) -> Self:
-        """Make the directories, each 0700.
-
-        Raises:
-            UnsafePathError: one exists and is not ours alone, or cannot be made.
-        """
+        """Make the directories, each 0700.  Raises `UnsafePathError` if one is not ours alone, or cannot be made."""
         with writing_below(self.sessions, STATE_DIR_VARIABLE):
             make_private_dir(self.sessions)
             _make_lent_dirs(self.home)
         return self
 
     def session(self, name: str) -> SessionPaths:
-        """Where the session `name` keeps what it has."""
+        """Return the paths of the session `name`."""
         return SessionPaths(self.sessions / name)
 
 
 @contextmanager
 def writing_below(directory: Path, variable: str) -> Iterator[None]:
-    """Turn an `OSError` of the block into one with a remedy; `FileNotFoundError` passes as it is.
+    """Turn an `OSError` of the block, except `FileNotFoundError`, into an `UnusableDirectoryError`.
 
-    Args:
-        directory: where the body writes.
-        variable: what moves it elsewhere.
-
-    Raises:
-        UnusableDirectoryError: the body failed for the sake of the directory.
+    The block writes to `directory`, which `variable` moves elsewhere.
     """
     try:
         yield
@@ -166,29 +153,29 @@ def writing_below(directory: Path, variable: str) -> Iterator[None]:
 
 
 def name_state_dir(directory: str) -> None:
-    """Use this state directory in the whole process: it was named on the command line."""
+    """Use this state directory, named on the command line, in the whole process."""
     os.environ[STATE_DIR_VARIABLE] = directory
     _named[:] = [directory]
 
 
 def state_dir_words() -> tuple[str, ...]:
-    """What a command must be given to use the same state directory, when that was named so."""
+    """Return the words that give a command the same state directory, if that was named so."""
     directory = os.environ.get(STATE_DIR_VARIABLE)
     return ("--state-dir", os.path.abspath(directory)) if directory and _named == [directory] else ()
 
 
 def state_dir() -> Path:
-    """What survives us; not made yet."""
+    """Return the directory of what survives us; it may not exist yet."""
     return _override(STATE_DIR_VARIABLE) or default_state_dir()
 
 
 def default_state_dir() -> Path:
-    """The state directory when none is named."""
+    """Return the state directory when none is named."""
     return platformdirs.user_state_path(APP_NAME, appauthor=False)
 
 
 def runtime_dir() -> Path:
-    """The root of runtime directories, short enough for sockets; not made yet.
+    """Return the root of runtime directories, short enough for sockets; it may not exist yet.
 
     The first of: the override, `$XDG_RUNTIME_DIR/quarterdeck`, `/run/user/<uid>/quarterdeck`, `/tmp/quarterdeck-<uid>`;
     one that is too long is replaced by a directory of `/tmp/quarterdeck-<uid>` that is named after it.
@@ -202,7 +189,7 @@ def runtime_dir() -> Path:
 
 
 def runtime_roots() -> tuple[Path, ...]:
-    """Every root that a process of ours may have chosen, unless it was told another: environments differ."""
+    """Return every root that a process of ours may have chosen without an override: environments differ."""
     short, system = _short_root(), Path(f"/run/user/{os.geteuid()}") / APP_NAME
     shorter: list[Path] = []
     with suppress(OSError):
@@ -211,33 +198,33 @@ def runtime_roots() -> tuple[Path, ...]:
 
 
 def configuration_digest(paths: Iterable[Path]) -> str:
-    """12 hex digits that name a configuration: the set of its files, wherever they are named from."""
+    """Return 12 hex digits that name a configuration: the set of its files, wherever they are named from."""
     names = sorted({os.fsencode(path.resolve()) for path in paths})
     return hashlib.sha256(b"\0".join(names)).hexdigest()[:12]
 
 
 def command_digest(server_id: str) -> str:
-    """12 hex digits that stand for a configuration where there is none: of the server of a `quarterdeck run`."""
+    """Return 12 hex digits that stand for the configuration of a `quarterdeck run`, which has no file."""
     return hashlib.sha256(b"\0".join((b"run", server_id.encode()))).hexdigest()[:12]
 
 
 def native_fingerprint(
     profile: str, workspace: Path, allow_dirs: Iterable[Path] = (), tools: Iterable[str] | None = None
 ) -> str:
-    """12 hex digits that name a choice of native tools and the directories that they work in."""
+    """Return 12 hex digits that name a choice of native tools and their directories."""
     names = [str(profile), "*" if tools is None else ",".join(sorted(set(tools)))]
     names += [str(workspace.resolve()), *sorted({str(path.resolve()) for path in allow_dirs})]
     return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
 def server_paths(digest: str, server_id: str, state: Path | None = None) -> ServerPaths:
-    """Where a server lives, below `state` or else `state_dir()`; `digest` is `Settings.home_digest`'s."""
+    """Return a server's paths, below `state` or else `state_dir()`; `digest` is `Settings.home_digest`'s."""
     base = (state or state_dir()) / "servers" / digest / server_id
     return ServerPaths(home=base / "home", tmp=base / "tmp", log=base / "stderr.log")
 
 
 def workspace_paths(workspace: Path, state: Path | None = None) -> WorkspacePaths:
-    """Where native tools keep what belongs to `workspace`, however it is named; below `state` or else `state_dir()`."""
+    """Return the native tools' paths for `workspace`, however it is named; below `state` or else `state_dir()`."""
     digest = hashlib.sha256(os.fsencode(workspace.resolve())).hexdigest()[:12]
     base = (state or state_dir()) / "workspaces" / digest
     return WorkspacePaths(home=base / "home", sessions=base / "sessions")
@@ -249,11 +236,10 @@ def quarantine_dir() -> Path:
 
 
 def make_private_dir(path: Path) -> Path:
-    """Make the directory with mode 0700, missing parents too, and see that it is ours alone.
+    """Make the directory with mode 0700, missing parents too, and check that it is ours alone.
 
-    Raises:
-        UnsafePathError: it is a symbolic link or no directory, belongs to another user, or may be used by others.
-        OSError: it cannot be made.
+    Raises `UnsafePathError` if it is a symbolic link or no directory, belongs to another user, or may be used by
+    others; `OSError` if it cannot be made.
     """
     for directory in (*reversed(path.parents), path):
         if not directory.is_dir():
@@ -267,7 +253,7 @@ def make_private_dir(path: Path) -> Path:
 
 
 def privacy_problem(path: Path) -> str | None:
-    """Why the directory is not ours alone; None when it is."""
+    """Return why the directory is not ours alone; None if it is."""
     try:
         status = path.lstat()
     except OSError as error:
@@ -293,7 +279,7 @@ def remove_spare_root(root: Path) -> None:
 
 
 def _make_lent_dirs(*directories: Path) -> None:
-    """Make directories for processes that may be another user's; what is above them is ours alone."""
+    """Make directories for processes that may be another user's; those above them are ours alone."""
     for directory in directories:
         if os.geteuid() == 0 and not directory.is_symlink() and directory.is_dir():
             continue  # handed over to that user by an earlier start
@@ -310,7 +296,7 @@ def _override(variable: str) -> Path | None:
 
 
 def _login_runtime_dir() -> Path | None:
-    """The session's own directory; both are looked at, since MCP clients start servers without XDG variables."""
+    """Return the login session's directory; both are tried, since MCP clients start servers without XDG variables."""
     for name in (os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{os.geteuid()}"):
         if name.startswith("/") and privacy_problem(Path(name)) is None:
             return Path(name) / APP_NAME

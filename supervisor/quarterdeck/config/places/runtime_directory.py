@@ -1,13 +1,13 @@
 """The runtime directory of one process: it lives exactly as long as the process holds its lock.
 
     <root>/qd-<digest>-<pid>-<random>/     0700
-        lock          flock'ed by the process that made the directory; the kernel lets go when it dies
-        serve.json    written once it serves: pid, digest, config_paths, started_at, version, native, command, deck
-        trusted       paths of files that hold the user's word to this process, a NUL after each
-        homes         digests of the directories that its servers have, a line each; see `Settings.home_digest`
-        …             sockets
+    lock          flock'ed by the process that made the directory; the kernel lets go when it dies
+    serve.json    written once it serves: pid, digest, config_paths, started_at, version, native, command, deck
+    trusted       paths of files that hold the user's word to this process, a NUL after each
+    homes         digests of the directories that its servers have, a line each; see `Settings.home_digest`
+    …             sockets
 
-A directory is made and locked under a hidden name first, so that nobody can see one that is not locked yet.
+A directory is made and locked under a hidden name first, so that no process sees one that is not locked yet.
 """
 
 import os
@@ -40,9 +40,7 @@ from .paths import (
 )
 
 SERVING_NAME: Final = "serve.json"
-
 TRUSTED_NAME: Final = "trusted"
-
 HOMES_NAME: Final = "homes"
 
 MAX_TRUSTED_BYTES: Final = 16 * 1024 * 1024
@@ -52,7 +50,7 @@ _MAX_HOMES_BYTES: Final = 64 * 1024
 """Five thousand files of servers."""
 
 _MAX_SERVING_BYTES: Final = 64 * 1024
-"""Room for a dozen paths of the longest kind."""
+"""A dozen paths of the longest kind."""
 
 _CREATE_ATTEMPTS: Final = 3
 """The root may vanish below us when its last user leaves; not three times in a row."""
@@ -61,11 +59,11 @@ _ENTRY: Final = re.compile(r"(?P<staging>\.)?qd-(?P<digest>[0-9a-f]{12})-[0-9]{1
 
 
 class Serving(msgspec.Struct, frozen=True):
-    """What a serving process says about itself.
+    """A serving process's description of itself.
 
     Attributes:
         started_at: ISO 8601, UTC.
-        native: which native tools it offers and where (`config.paths.native_fingerprint`); empty for none.
+        native: its native tools and their directories (`config.paths.native_fingerprint`); empty for none.
         command: the id of the one server of a `quarterdeck run`; empty for a configuration.
         deck: the name of the daemon's deck; empty without one.
     """
@@ -103,9 +101,8 @@ class RuntimeDirectory:
     def create(cls, digest: str, root: Path | None = None) -> Self:
         """Make one for the configuration `digest`, in `root` or else `runtime_dir()`.
 
-        Raises:
-            UnsafePathError: the root is not ours alone, or cannot be written to.
-            OSError: it vanishes again and again.
+        Raises `UnsafePathError` if the root is not ours alone, or cannot be written; `OSError` if it vanishes again and
+        again.
         """
         root = root or runtime_dir()
         for attempt in range(1, _CREATE_ATTEMPTS + 1):
@@ -119,11 +116,7 @@ class RuntimeDirectory:
         raise AssertionError("the last attempt returns or raises")
 
     def socket_path(self, name: str) -> Path:
-        """The path of a socket in the directory.
-
-        Raises:
-            ValueError: it is too long for a socket.
-        """
+        """Return the path of a socket in the directory.  Raises `ValueError` if it is too long."""
         path = self.path / name
         if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
             raise ValueError(f"{path} is longer than the {MAX_SOCKET_PATH_BYTES} bytes of a socket's path")
@@ -134,8 +127,7 @@ class RuntimeDirectory:
     ) -> Serving:
         """Let `find_serving` see this process; call it when its control socket answers.
 
-        Raises:
-            UnsafePathError: it cannot be written.
+        Raises `UnsafePathError` if it cannot be written.
         """
         paths = tuple(str(path.resolve()) for path in config_paths)
         serving = Serving(
@@ -153,13 +145,10 @@ class RuntimeDirectory:
         return serving
 
     def announce_trusted(self, files: Iterable[str]) -> None:
-        """Have no program of any process of ours change these files from now on, beside those announced before.
+        """Protect these files, absolute paths, from programs of any process of ours, besides those announced before.
 
-        Args:
-            files: absolute paths; see `trusted_files`.
-
-        Raises:
-            UnsafePathError: it cannot be written, or they are too many to be read by others.
+        Raises `UnsafePathError` if it cannot be written, or they are too many to be read by others.  See
+        `trusted_files`.
         """
         trusted = self._trusted.union(files)
         if trusted != self._trusted:
@@ -174,10 +163,9 @@ class RuntimeDirectory:
             self._trusted = trusted
 
     def announce_homes(self, digests: Iterable[str]) -> None:
-        """Have the directories of servers that these digests name, beside those announced before, removed by nobody.
+        """Protect the server directories that these digests name from removal, besides those announced before.
 
-        Raises:
-            UnsafePathError: it cannot be written.
+        Raises `UnsafePathError` if it cannot be written.
         """
         homes = self._homes.union(digests)
         if homes != self._homes:
@@ -186,7 +174,7 @@ class RuntimeDirectory:
             self._homes = homes
 
     def close(self) -> None:
-        """Remove the directory, then let go of its lock.  Repeatable."""
+        """Remove the directory, then release its lock.  Repeatable."""
         if self._lock < 0:
             return
         shutil.rmtree(self.path, ignore_errors=True)
@@ -202,11 +190,7 @@ class RuntimeDirectory:
 
 
 def sweep_stale(root: Path | None = None) -> tuple[Path, ...]:
-    """Remove the directories whose process is gone, and only those; symbolic links are never followed.
-
-    Returns:
-        what was removed.
-    """
+    """Remove the directories whose process is gone, and return them; symbolic links are never followed."""
     removed = []
     for path, match in _entries(root or runtime_dir()):
         with unless_held(path / LOCK_NAME) as is_free:
@@ -217,10 +201,10 @@ def sweep_stale(root: Path | None = None) -> tuple[Path, ...]:
 
 
 def find_serving(digest: str, root: Path | None = None, *, native: str | None = None) -> Path | None:
-    """The directory of the live process that serves the configuration `digest`; of several, the last one started.
+    """Return the directory of the live process that serves the configuration `digest`; of several, the last one
+    started.
 
-    With `native` only one that offers just these native tools.  It may be dying at that moment: expect a refused
-    connection.
+    `native` requires just these native tools.  The process may be dying at that moment: expect a refused connection.
     """
     for path, serving in find_all_serving(root).items():
         if serving.digest == digest and native in (None, serving.native):
@@ -229,11 +213,9 @@ def find_serving(digest: str, root: Path | None = None, *, native: str | None = 
 
 
 def find_serving_files(files: Collection[str], root: Path | None = None) -> Path | None:
-    """The directory of the live process that serves just these files, named or found; of several, the last one started.
+    """Return the directory of the live process that serves just these resolved files; of several, the last one started.
 
-    Args:
-        files: the user's own, resolved: a project's are another configuration in each place that finds them.
-        root: as for `find_serving`.
+    They are the user's own: a project's are another configuration in each place that finds them.
     """
     for path, serving in find_all_serving(root).items():
         if serving.config_paths and set(serving.config_paths) == set(files):
@@ -242,7 +224,7 @@ def find_serving_files(files: Collection[str], root: Path | None = None) -> Path
 
 
 def find_all_serving(root: Path | None = None) -> dict[Path, Serving]:
-    """Every live process that serves, by its directory, the last one started first."""
+    """Return every live process that serves, by its directory, the last one started first."""
     found: dict[Path, Serving] = {}
     for path, match in _entries(root or runtime_dir()):
         if not match["staging"] and is_held(path / LOCK_NAME):
@@ -253,9 +235,9 @@ def find_all_serving(root: Path | None = None) -> dict[Path, Serving]:
 
 
 def announced_files(root: Path | None = None) -> tuple[str, ...]:
-    """The files that hold the user's word to any live process of ours: see `RuntimeDirectory.announce_trusted`.
+    """Return the files that hold the user's word to any live process of ours: see `RuntimeDirectory.announce_trusted`.
 
-    Also the configuration of those that serve, a project's too.
+    Includes the configuration of those that serve, a project's too.
     """
     found: list[str] = []
     for each in (root,) if root is not None else runtime_roots():
@@ -270,9 +252,9 @@ def announced_files(root: Path | None = None) -> tuple[str, ...]:
 
 
 def live_digests(roots: Iterable[Path]) -> frozenset[str]:
-    """What a process uses whose runtime directory is in one of `roots`, whether it serves or not.
+    """Return the digests that a process with a runtime directory in `roots` uses, whether it serves or not.
 
-    Its configuration, and what its servers' directories are named by.
+    They name its configuration and its servers' directories.
     """
     entries = (entry for root in roots for entry in _entries(root))
     live = [(path, match["digest"]) for path, match in entries if is_held(path / LOCK_NAME)]
@@ -288,7 +270,7 @@ def _announced_homes(path: Path) -> list[str]:
 
 
 def read_serving(path: Path) -> Serving | None:
-    """What the process of the runtime directory `path` says about itself; None when it does not serve (yet)."""
+    """Return the description of the process of the runtime directory `path`; None if it does not serve (yet)."""
     try:
         text = read_text(path / SERVING_NAME, _MAX_SERVING_BYTES, private=True).text
         return msgspec.json.decode(text, type=Serving)
@@ -297,7 +279,7 @@ def read_serving(path: Path) -> Serving | None:
 
 
 def _entries(root: Path) -> Iterator[tuple[Path, re.Match[str]]]:
-    """Runtime directories of ours in `root`; none when others could have put them there."""
+    """Yield runtime directories of ours in `root`; none if others could have put them there."""
     if privacy_problem(root):
         return
     with suppress(OSError):

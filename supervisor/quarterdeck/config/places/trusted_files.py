@@ -1,8 +1,8 @@
 """List the files that hold the user's word: no confined program and no native tool may ever write them.
 
-Configuration, whether it is there yet or not; what its rows refer to; locks; other clients' files, which `link` and
-`config import` edit; and the programs that run as the user, unconfined.  A project's own configuration is not among
-them: it is untrusted, and held until it is approved.  Our code is for `quarterdeck_sandbox.own_code`.
+Configuration, whether it exists yet or not, and the files that it refers to; locks; other clients' files, which `link`
+and `config import` edit; and the programs that run as the user, unconfined.  A project's own configuration is
+untrusted, and held until it is approved.  Our code is for `quarterdeck_sandbox.own_code`.
 """
 
 import os
@@ -25,7 +25,7 @@ CONFIG_VARIABLE: Final = "QUARTERDECK_CONFIG"
 """Names configuration where the command line does not."""
 
 LOCKS: Final = ("deck.lock", "lock.ignore")
-"""Where `lock` writes them unless it is told otherwise: in the current directory."""
+"""The default files of `lock`, in the current directory."""
 
 
 def trusted_files(
@@ -35,13 +35,13 @@ def trusted_files(
     cwd: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """Absolute paths, links in them unfollowed; those of configuration whether there is a file or not.
+    """Return absolute paths, links in them unfollowed; those of configuration whether there is a file or not.
 
     Args:
         named: files that the user named, and those that configuration refers to.
-        servers: those that are configured, of which some may run unconfined.
-        cwd: the working directory; by default ours.
-        environ: says where the user's files are; by default our own environment.
+        servers: all that are configured, of which some may run unconfined.
+        cwd: the working directory; ours by default.
+        environ: tells where the user's files are; our own environment by default.
     """
     here = cwd or Path(working_directory())
     environ = os.environ if environ is None else environ
@@ -57,17 +57,17 @@ def trusted_files(
 
 
 def with_announced(files: Iterable[str]) -> tuple[str, ...]:
-    """These, and those of every process of ours that runs at this moment."""
+    """Add the files of every process of ours that runs at this moment."""
     return tuple(dict.fromkeys((*files, *announced_files())))
 
 
 def never_written(trusted: Callable[[], Iterable[str]] = trusted_files) -> tuple[str, ...]:
-    """What no tool of ours writes at this moment: the user's word, to whichever process of ours, and our code."""
+    """Return what no tool of ours writes at this moment: the user's word to any process of ours, and our code."""
     return (*own_code(), *with_announced(trusted()))
 
 
 def _programs(config: ServerConfig, environ: Mapping[str, str]) -> Iterator[str]:
-    """What a server that is not confined executes: the program, and files that its arguments name."""
+    """Yield what an unconfined server executes: the program, and files that its arguments name."""
     if not isinstance(config, StdioServerConfig) or config.sandbox.confines_files:
         return
     cwd = config.cwd or "/"

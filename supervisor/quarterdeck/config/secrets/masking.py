@@ -1,6 +1,6 @@
-"""Mask secrets in rows and texts of a configuration, and name the secrets that a server is given.
+"""Mask secrets in rows and texts of a configuration, and list the secrets that a server is given.
 
-A reference such as `${TOKEN}` stays, since it is no secret itself; what stands around it does not.  The masked text of
+A reference such as `${TOKEN}` stays, since it is no secret itself; the text around it does not.  The masked text of
 another client's file is a guess, made to keep screens clean: nothing relies on it to keep a secret.  Pure.
 """
 
@@ -30,26 +30,22 @@ _CONFIDENTIAL: Final = frozenset({"env", "environment", "envs", "headers", "http
 """Objects of a row whose values are not shown."""
 
 _OURS: Final = "QUARTERDECK_"
-"""Variables of ours name directories and levels."""
+"""Our variables name directories and levels."""
 
 _ROOTS: Final = ("/", "~/", "./", "../")
 """The beginning of a value that is shown as a path: a relative path without a dot may be any word."""
 
 _FLAG: Final = re.compile(r"--?[\w-]+")
-
 _REFERENCES: Final = re.compile(r"(?:[A-Za-z]+ )?(?:\$\{[^}]*\})+")
-
 _WORDS: Final = re.compile(r"[\w-]+")
-
 _LINE: Final = re.compile(r"[^\r\n]+")
 
 
 def secrets_of(config: ServerConfig, environment: Mapping[str, str] | None = None) -> frozenset[str]:
-    """The secrets in a server's variables, headers, arguments and URLs.
+    """Return the secrets in a server's variables, headers, arguments and URLs.
 
-    Args:
-        config: the server, variables resolved.
-        environment: the whole environment of its process, what it inherits included; its `env` alone when absent.
+    `config` has its variables resolved; `environment` is the whole environment of its process, by default its `env`
+    alone.
     """
     if isinstance(config, StdioServerConfig):
         given = {**(environment or {}), **config.env}
@@ -64,7 +60,7 @@ def mask_row(row: Mapping[str, object]) -> dict[str, object]:
 
 
 def mask_value(value: object) -> object:
-    """A value that may be a secret: of a text its references remain, null is shown, all else is masked."""
+    """Mask a value that may be a secret: references in a text stay, null is shown."""
     if value is None or value == "":
         return value
     return hide_whole(value, _mask) if isinstance(value, str) else MASK
@@ -82,7 +78,7 @@ def is_plain_path(name: str, value: object) -> bool:
 
 
 def mask_args(args: Sequence[object]) -> list[object]:
-    """Arguments with the secrets among them masked; what is no text stays what it is, unless it is one."""
+    """Mask the secrets among arguments; other arguments keep their type."""
     words = [str(argument) for argument in args]
     return [
         shown if isinstance(argument, str) or shown != word else argument
@@ -91,7 +87,7 @@ def mask_args(args: Sequence[object]) -> list[object]:
 
 
 def mask_text(text: str) -> str:
-    """A text with the secrets in it masked."""
+    """Mask the secrets in a text."""
     return hide_text(text, _mask)
 
 
@@ -127,12 +123,12 @@ def _mask_inside(value: object) -> object:
 
 
 def looks_secret(name: str, value: object) -> bool:
-    """Whether `value`, found under `name`, looks like a literal secret; a reference to one is none."""
+    """Return whether `value`, found under `name`, looks like a literal secret; a reference is none."""
     return isinstance(value, str) and holds_secret(name, value)
 
 
 def literal_secrets(row: Mapping[str, object]) -> Iterator[str]:
-    """Where in a server's row there are values that look like secrets: `env.API_KEY`, `args.2`, `url`."""
+    """Yield the places in a server's row of values that look like secrets: `env.API_KEY`, `args.2`, `url`."""
     for section, values in row.items():
         if isinstance(values, dict) and section in _CONFIDENTIAL:
             yield from (f"{section}.{name}" for name, value in values.items() if looks_secret(str(name), value))
@@ -146,20 +142,15 @@ def literal_secrets(row: Mapping[str, object]) -> Iterator[str]:
 
 
 Scalars = Callable[[str], Iterator[tuple[tuple[str, ...], object, int, int]]]
-"""Finds the values of a text: the names that lead to each, itself, its place; see `jsonc.scalars`."""
+"""Finds the values of a text: the names that lead to each, itself, its span; see `jsonc.scalars`."""
 
 
 def mask(
     text: str, find_scalars: Scalars = scalars, find_comments: Callable[[str], Iterator[re.Match[str]]] = comments
 ) -> str:
-    """A text with every value hidden that is or may be a secret; its lines stay its lines.
+    """Hide every value of a text that is or may be a secret, line by line; all of it if it cannot be parsed.
 
-    Of what cannot be read nothing is shown.
-
-    Args:
-        text: of a file.
-        find_scalars: of its format; by default JSON with comments.
-        find_comments: the same for its comments.
+    `find_scalars` and `find_comments` are those of its format; by default JSON with comments.
     """
     try:
         found = list(find_scalars(text))
@@ -185,7 +176,7 @@ def mask(
 
 
 def _is_hidden(names: tuple[str, ...], flag: str, word: str) -> bool:
-    """Whether a value is not to be seen, which stands under these names, and behind that flag in an array."""
+    """Return whether to hide a value under these names, and behind that flag in an array."""
     *above, name = names
     if _REFERENCES.fullmatch(word):
         return False

@@ -1,7 +1,7 @@
-"""The system's keyring, asked through the `keyring` library in a process of its own.
+"""The system's keyring, called through the `keyring` library in a process of its own.
 
-A keyring may ask its user for a password, on a screen that nobody sees, or its bus may wait for minutes, and a call of
-the library cannot be cancelled.  So another process asks (`main`), and is killed when its time is up.
+A keyring may ask its user for a password on an unseen screen, or its bus may wait for minutes, and a call of the
+library cannot be cancelled.  So another process calls it (`main`), and is killed at the deadline.
 
     its stdin: {"do": "get" | "set" | "remove", "name": …, "value": …}
     its stdout: {"outcome": "done", "value": … | null} | {"outcome": "no_keyring"} | {"outcome": "failed", "why": …}
@@ -24,15 +24,14 @@ SET_DEADLINE_S: Final = 60.0
 """For an answer while a person waits, who may have to find a window first."""
 
 _BOOT: Final = "from quarterdeck.config.secrets.os_keyring import main; main()"
-
 _NEEDED: Final = ("quarterdeck", "keyring")
 
 SERVICE: Final = "quarterdeck"
-"""What our entries are filed under."""
+"""The service name of our entries."""
 
 
 class KeyringError(Exception):
-    """The keyring did not do it; the text says why and what to do, and fits behind `and` or a colon."""
+    """The keyring failed; the text says why and what to do, and fits behind `and` or a colon."""
 
 
 class NoKeyringError(KeyringError):
@@ -40,41 +39,31 @@ class NoKeyringError(KeyringError):
 
 
 class OsKeyring:
-    """Asks the keyring: for each value once, and never again once it has not answered."""
+    """Calls the keyring: for each value once, and never again after a timeout.
+
+    Every method raises `KeyringError` if there is no keyring, it does not answer, or it is locked.
+    """
 
     def __init__(self, get_deadline_s: float = GET_DEADLINE_S, set_deadline_s: float = SET_DEADLINE_S) -> None:
-        """A keyring that is given so long for each answer."""
         self._get_deadline_s = get_deadline_s
         self._set_deadline_s = set_deadline_s
         self._values: dict[str, str | None] = {}
         self._silence = ""
 
     def get(self, name: str) -> str | None:
-        """The value of `name`; None when there is none.
-
-        Raises:
-            KeyringError: there is no keyring, it does not answer, or it is locked.
-        """
+        """Return the value of `name`; None without one."""
         if name not in self._values:
             value = self._ask({"do": "get", "name": name}, self._get_deadline_s).get("value")
             self._values[name] = value if isinstance(value, str) else None
         return self._values[name]
 
     def set(self, name: str, value: str) -> None:
-        """Keep `value`.
-
-        Raises:
-            KeyringError: as for `get`.
-        """
+        """Store `value`."""
         self._values.pop(name, None)
         self._ask({"do": "set", "name": name, "value": value}, self._set_deadline_s)
 
     def remove(self, name: str) -> None:
-        """Forget `name`, if it is there.
-
-        Raises:
-            KeyringError: as for `get`.
-        """
+        """Delete `name`, if it is there."""
         self._values.pop(name, None)
         self._ask({"do": "remove", "name": name}, self._set_deadline_s)
 
@@ -127,7 +116,7 @@ def _answer(question: dict[str, str]) -> dict[str, object]:
 
 
 def _ring() -> "KeyringBackend | None":
-    """The keyring of this system or the user's choice; None where it is none that keeps secrets.
+    """Return the keyring of this system or the user's choice; None if it does not keep secrets.
 
     Those that refuse everything (`fail`), forget everything (`null`) or keep plain files have a priority below 1.
     """

@@ -3,8 +3,8 @@
     <state>/secrets/NAME.keyring    an empty file: the value is in the keyring
     <state>/secrets/NAME.secret     the value; 0600, in a directory that only we may use
 
-A keyring cannot be asked for names; so each has its file, which also says where to look.  Values are text, and are
-never logged, nor part of a message.
+A keyring cannot list names; so each has its file, which also tells where the value is.  Values are text, and never part
+of a log or a message.
 """
 
 import os
@@ -24,15 +24,14 @@ from quarterdeck_protocol.plain_words import plain_words
 from .os_keyring import KeyringError, NoKeyringError, OsKeyring
 
 MAX_SECRET_BYTES: Final = 64 * 1024
-"""As of a secret file; the kernel takes no more than 128 KiB as one variable."""
+"""The size of a secret file too; the kernel takes no more than 128 KiB as one variable."""
 
 REMEDY: Final = "store the secret in a file, with `quarterdeck secret set --file`"
-
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 
 class SecretStorage(StrEnum):
-    """Where a value is; also the ending of its file."""
+    """Where a value is; also the suffix of its file."""
 
     KEYRING = "keyring"
     FILE = "secret"
@@ -47,16 +46,16 @@ class MissingSecretError(SecretError):
 
 
 class Keyring(Protocol):
-    """The system's keyring, as far as we use it."""
+    """The system's keyring; every method raises `KeyringError`."""
 
     def get(self, name: str) -> str | None:
-        """The value; None when there is none.  Raises `KeyringError`."""
+        """Return the value; None without one."""
 
     def set(self, name: str, value: str) -> None:
-        """Keep the value.  Raises `KeyringError`."""
+        """Store the value."""
 
     def remove(self, name: str) -> None:
-        """Forget the value, if there is one.  Raises `KeyringError`."""
+        """Delete the value, if there is one."""
 
 
 class StoredSecret(msgspec.Struct, frozen=True):
@@ -67,30 +66,20 @@ class StoredSecret(msgspec.Struct, frozen=True):
 
 
 class SecretStore:
-    """The secrets below one directory, and those in the keyring that it speaks of."""
+    """The secrets below one directory, and those in the keyring that it points to.
+
+    `called` names a secret in messages, by default its name; `remedy` is for a secret in a missing keyring.
+    """
 
     def __init__(
         self, directory: Path | None = None, keyring: Keyring | None = None, *, called: str = "", remedy: str = REMEDY
     ) -> None:
-        """A store with what there is.
-
-        Args:
-            directory: where its files are; by default that of the state directory.
-            keyring: by default the system's.
-            called: how messages call a secret of it; by default a secret, by its name.
-            remedy: what they tell who has a secret in a keyring that is not there.
-        """
         self._called, self._remedy = called, remedy
         self._directory = directory or state_dir() / "secrets"
         self._keyring: Keyring = keyring or OsKeyring()
 
     def get(self, name: str) -> str:
-        """The value of `name`.
-
-        Raises:
-            MissingSecretError: there is none.
-            SecretError: it cannot be read.
-        """
+        """Return the value of `name`.  Raises `MissingSecretError`, or `SecretError` if it cannot be read."""
         place = self._place_of(name)
         if place is SecretStorage.FILE:
             try:
@@ -108,16 +97,10 @@ class SecretStore:
         return value
 
     def set(self, name: str, value: str, *, in_file: bool = False, needs_keyring: bool = False) -> StoredSecret:
-        """Keep `value`, instead of what there may be of this name; where it is now.
+        """Store `value`, non-empty text without NULs, instead of the present one of this name.
 
-        Args:
-            name: letters, digits, `_` and `-`.
-            value: not empty, one text without NUL characters.
-            in_file: not in the keyring, even where there is one.
-            needs_keyring: in a file where that is said, and not because there is no keyring.
-
-        Raises:
-            SecretError: it cannot be kept; what was there before still is.
+        `in_file` avoids the keyring; `needs_keyring` fails without one.  Raises `SecretError` if it cannot be stored;
+        the old value is still there then.
         """
         check_name(name)
         _check_value(value)
@@ -143,30 +126,20 @@ class SecretStore:
         return StoredSecret(name, place)
 
     def remove(self, name: str) -> StoredSecret:
-        """Forget `name`; where it was.
+        """Delete `name` and return where it was.
 
-        Raises:
-            MissingSecretError: there is none.
-            SecretError: it cannot be removed.
+        Raises `MissingSecretError`, or `SecretError` if it cannot be removed.
         """
         place = self._place_of(name)
         self._forget(name, place)
         return StoredSecret(name, place)
 
     def place_of(self, name: str) -> SecretStorage | None:
-        """Where `name` is; None when there is none.
-
-        Raises:
-            SecretError: the directory cannot be used.
-        """
+        """Return where `name` is; None without one.  Raises `SecretError` if the directory cannot be used."""
         return self._place(name)
 
     def kept(self) -> tuple[StoredSecret, ...]:
-        """All there are, by name.
-
-        Raises:
-            SecretError: the directory cannot be used.
-        """
+        """Return all secrets, by name.  Raises `SecretError` if the directory cannot be used."""
         if not self._is_there():
             return ()
         found = (Path(entry) for entry in os.listdir(self._directory))
@@ -224,11 +197,7 @@ class SecretStore:
 
 
 def check_name(name: str) -> None:
-    """See that a secret may be called so.
-
-    Raises:
-        SecretError: it may not.
-    """
+    """Raise `SecretError` unless a secret may have this name."""
     if not _NAME.fullmatch(name):
         raise SecretError(f"{name[:64]!r} cannot be a secret's name: up to 64 letters, digits, '_' and '-'")
 

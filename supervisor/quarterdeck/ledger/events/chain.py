@@ -1,13 +1,13 @@
-"""The chain: what the hash of an event covers, and whether the events are those that were written.  Pure.
+"""The chain: the hash of an event, and whether the events are those that were written.  Pure.
 
     hash = SHA-256( hash of the event before   32 bytes; zeros before the first
-                  | seq                         8 bytes, big-endian
-                  | length of `at`              4 bytes, big-endian
-                  | at                          UTF-8
-                  | body )                      to the end, as stored
+              | seq                         8 bytes, big-endian
+              | length of `at`              4 bytes, big-endian
+              | at                          UTF-8
+              | body )                      to the end, as stored
 
-An edit shows inside the chain; a cut at its end shows against a head that is kept elsewhere.  It is no proof against
-who can rewrite both.
+An edit shows inside the chain; a cut at its end shows against a head that is kept elsewhere.  It proves nothing against
+an attacker who can rewrite both.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,10 +21,9 @@ import msgspec
 from .events import LedgerEvent, Redacted, decode_event
 
 GENESIS: Final = bytes(32)
-"""Stands before the first event."""
+"""The hash before the first event."""
 
 HASH_DIGITS: Final = 64
-
 _FRAME: Final = Struct(">QI")
 
 
@@ -38,18 +37,14 @@ class ChainRow(NamedTuple):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Where a chain ends: the number of its last event, and that one's hash as 64 hex digits."""
+    """The end of a chain: the number of its last event, and its hash as 64 hex digits."""
 
     count: int = 0
     hash: str = GENESIS.hex()
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The head in `text`, as `str` writes it.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """Parse the output of `str`.  Raises `ValueError` if it is no head."""
         count, _, digits = text.strip().partition(" ")
         if not (count.isascii() and count.isdigit() and len(digits) == HASH_DIGITS):
             raise ValueError("it is not the head of a ledger")
@@ -65,7 +60,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Verdict(StrEnum):
-    """Whether a chain is what was written."""
+    """The result of verifying a chain."""
 
     INTACT = "intact"
     BROKEN = "broken"
@@ -73,15 +68,15 @@ class Verdict(StrEnum):
     TRUNCATED = "truncated"
     """Events that the head names are gone."""
     UNANCHORED = "unanchored"
-    """The chain holds, and there is no head to compare it with, or one from before a redaction."""
+    """The chain is intact, and there is no head to compare it with, or one from before a redaction."""
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """What verifying a chain found.
+    """The details of verifying a chain.
 
     Attributes:
         tip: the last event that is as it was written.
-        anchor: the head that they were held against.
+        anchor: the head that they were compared with.
         broken_seq: the first event that is not as it was written.
         reason: for people; empty when intact.
     """
@@ -94,7 +89,7 @@ class Verification(msgspec.Struct, frozen=True):
 
     @property
     def is_intact(self) -> bool:
-        """Whether nothing is amiss."""
+        """Whether the verdict is `INTACT`."""
         return self.verdict is Verdict.INTACT
 
 
@@ -108,13 +103,13 @@ class BrokenRowError(ValueError):
 
 
 def row_hash(previous: bytes, seq: int, at: str, body: bytes) -> bytes:
-    """The hash of an event whose predecessor has the hash `previous`."""
+    """Return the hash of an event whose predecessor has the hash `previous`."""
     time = at.encode("utf-8", "surrogatepass")
     return sha256(b"".join((previous, _FRAME.pack(seq, len(time)), time, body))).digest()
 
 
 def link(previous: Head, at: str, bodies: Iterable[bytes]) -> Iterator[ChainRow]:
-    """New events in their places after `previous`, all at one time."""
+    """Yield new events in their places after `previous`, all at one time."""
     digest = previous.digest
     for seq, body in enumerate(bodies, previous.count + 1):
         digest = row_hash(digest, seq, at, body)
@@ -122,21 +117,19 @@ def link(previous: Head, at: str, bodies: Iterable[bytes]) -> Iterator[ChainRow]
 
 
 class Checker:
-    """Takes the events of a chain one by one, each only when it is what was written."""
+    """Takes the events of a chain one by one, each only if it is what was written."""
 
     def __init__(self, start: Head) -> None:
         self._count, self._digest, self._at = start.count, start.digest, ""
 
     @property
     def tip(self) -> Head:
-        """The last one that was."""
+        """The last event taken."""
         return Head(self._count, self._digest.hex())
 
     def take(self, row: ChainRow) -> LedgerEvent:
-        """The event of the row that comes next.
-
-        Raises:
-            BrokenRowError: it is not what was written; it was not taken.
+        """Return the event of the next row.  Raises `BrokenRowError`, and takes nothing, if it is not what
+        was written.
         """
         expected = self._count + 1
         if row.seq != expected:
@@ -155,14 +148,14 @@ class Checker:
 
 
 def check(rows: Iterable[ChainRow]) -> Iterator[tuple[ChainRow, LedgerEvent]]:
-    """Each row of a whole chain with its event, once it is known to be what was written."""
+    """Yield each row of a whole chain with its event, once it is known to be what was written."""
     checker = Checker(Head())
     for row in rows:
         yield row, checker.take(row)
 
 
 def verify(rows: Iterable[ChainRow], head: Head | None, start: Head = Head()) -> Verification:  # noqa: B008  # a value
-    """Whether `rows` are the events after `start`, as they were written, and reach to `head`.
+    """Verify that `rows` are the events after `start`, as they were written, and reach to `head`.
 
     Events beyond `head` are no flaw: it is written after them.
     """

@@ -1,8 +1,8 @@
 """The events of the chain: a closed union, each about one server of one configuration file.  Pure.
 
-Documents (a tool's whole definition, a server's instructions, how it is launched) are kept once, beside the chain,
-under their hash; events name the hash.  Texts may hold lone surrogates, which servers send and UTF-8 cannot say: JSON
-keeps them as escapes, which the standard library's slower codec writes and reads when msgspec refuses.
+Documents (a tool's whole definition, a server's instructions, how it is launched) are stored once, outside the chain,
+under their hash; events name the hash.  Texts may hold lone surrogates, which servers send and UTF-8 cannot encode:
+JSON keeps them as escapes, which the standard library's slower codec writes and reads when msgspec refuses.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from quarterdeck_protocol.schema.canonical import digest
 
 
 def hash_of(body: bytes) -> str:
-    """The hash of a JSON document; of one that cannot be read, that of its bytes."""
+    """Return the hash of a JSON document; if it cannot be parsed, that of its bytes."""
     try:
         body = msgspec.json.encode(msgspec.json.decode(body), order="sorted")
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -31,23 +31,23 @@ BridgeKey = NewType("BridgeKey", str)
 KEY_PREFIX: Final = "bk_"
 
 KEY_DIGITS: Final = 32
-"""128 bits of SHA-256: no two tools of anybody's collide by chance."""
+"""128 bits of SHA-256: tools do not collide by chance."""
 
 
 def key_of_qualified(name: str, parameters: Mapping[str, object] | None) -> BridgeKey:
-    """`bridge_content_key` for a name that is qualified already."""
+    """Return `bridge_content_key` for a name that is qualified already."""
     return BridgeKey(KEY_PREFIX + digest({"name": name, "schema": parameters})[:KEY_DIGITS])
 
 
 class Subject(StrEnum):
-    """What can be approved of a server, in the order in which people are told."""
+    """What can be approved of a server, in the order of display."""
 
     LAUNCH = "launch"
     """How it is started or reached: command line, environment names, URL, policy."""
     LOGIN = "login"
-    """On which terms we act at a remote one: issuer, resource, scopes."""
+    """The terms of our login at a remote one: issuer, resource, scopes."""
     CAPABILITIES = "capabilities"
-    """What it says that it has: tools, prompts, resources, completion, extensions."""
+    """The capabilities that it announces: tools, prompts, resources, completion, extensions."""
     INSTRUCTIONS = "instructions"
     TOOL = "tool"
     PROMPT = "prompt"
@@ -56,14 +56,14 @@ class Subject(StrEnum):
     """Of resources, by its `uriTemplate`."""
 
     __hash__ = str.__hash__
-    """An enumeration's own is written in Python; this one is asked for every event of a fold."""
+    """An enumeration's own is written in Python; this one is called for every event of a fold."""
 
 
 LISTED: Final = frozenset({Subject.TOOL, Subject.PROMPT, Subject.RESOURCE, Subject.TEMPLATE})
-"""What a server lists: of these it may have many, told apart by name or URI."""
+"""What a server lists: it may have many of these, told apart by name or URI."""
 
 ORDER: Final[Mapping[str, int]] = {subject.value: place for place, subject in enumerate(Subject)}
-"""Where people are told of a subject."""
+"""The rank of a subject in displays."""
 
 
 class Authority(StrEnum):
@@ -114,7 +114,7 @@ class Seen(Event, frozen=True, tag="seen"):
 
 
 class Gone(Event, frozen=True, tag="gone"):
-    """The server does not offer this any more."""
+    """The server no longer offers this."""
 
     subject: Subject
     name: str = ""
@@ -123,8 +123,7 @@ class Gone(Event, frozen=True, tag="gone"):
 class Approved(Event, frozen=True, tag="approve"):
     """Approval of exactly this form; it ends a block.
 
-    Attributes:
-        unordered: the hash of its canonical form if a person approved all forms with that hash; else empty.
+    `unordered` is the hash of its canonical form if a person approved all forms with that hash; else empty.
     """
 
     subject: Subject
@@ -142,11 +141,7 @@ class Blocked(Event, frozen=True, tag="block"):
 
 
 class Scanned(Event, frozen=True, tag="scan"):
-    """What the rules of `version` found in a document; none of it is no event.
-
-    Attributes:
-        findings: pairs of a rule's id and a place in the document, as JSON pointer.
-    """
+    """The findings of the rules of `version` in a document, if any: a rule's id and a JSON pointer each."""
 
     hash: str
     version: int
@@ -156,7 +151,7 @@ class Scanned(Event, frozen=True, tag="scan"):
 class Began(Event, frozen=True, tag="began"):
     """A server became ready.
 
-    `era` is the protocol revision spoken, `program` its own name and version, `package` what a package runner resolved.
+    `era` is the protocol revision spoken, `program` its own name and version, `package` the one that a runner resolved.
     """
 
     pid: int | None = None
@@ -179,8 +174,7 @@ class Ended(Event, frozen=True, tag="ended"):
 class Redacted(Event, frozen=True, tag="redact"):
     """Secrets were removed from the events before this one, which changed their hashes.  Names no scope and no server.
 
-    Attributes:
-        before: the end of the chain before that, as `Head` writes it.
+    `before` is the end of the chain before that, as `Head` writes it.
     """
 
     before: str
@@ -189,7 +183,7 @@ class Redacted(Event, frozen=True, tag="redact"):
 LedgerEvent = Enrolled | Retired | Seen | Gone | Approved | Blocked | Scanned | Began | Ended | Redacted
 
 TRUST_EVENTS: Final = (Approved, Blocked)
-"""What a person would have to do again if it were lost: written through to the disk before it counts."""
+"""Events that a person would have to repeat: written through to the disk before they count."""
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
@@ -201,11 +195,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 
 def decode_event(body: bytes) -> LedgerEvent:
-    """The event of `body`.
-
-    Raises:
-        msgspec.MsgspecError: it is none.
-    """
+    """Decode the event of `body`.  Raises `msgspec.MsgspecError` if it is none."""
     try:
         event: LedgerEvent = _events.decode(body)
     except msgspec.ValidationError:
@@ -216,7 +206,7 @@ def decode_event(body: bytes) -> LedgerEvent:
 
 
 def decode_events(bodies: Sequence[bytes]) -> list[LedgerEvent]:
-    """The events of many bodies, for a fraction of what one by one would cost."""
+    """Decode the events of many bodies, for a fraction of the cost of one by one."""
     try:
         events = _event_lists.decode(b"[" + b",".join(bodies) + b"]")
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -232,11 +222,11 @@ _event_lists: Final = msgspec.json.Decoder(list[LedgerEvent])
 T = TypeVar("T")
 
 _ESCAPE: Final = b"\\ud"
-"""How the escape of a surrogate begins, as we write it."""
+"""The beginning of a surrogate's escape, as we write it."""
 
 
 def encode_json(value: object) -> bytes:
-    """The value as JSON, and an event as the chain hashes it; with a lone surrogate in it, all of ASCII."""
+    """Return the value as JSON, and an event as the chain hashes it; ASCII only if it has a lone surrogate."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -244,10 +234,9 @@ def encode_json(value: object) -> bytes:
 
 
 def _load_escaped(data: bytes) -> Any:
-    """The plain value of JSON that the quick codec refused because of a surrogate in it.
+    """Return the plain value of JSON that the quick codec refused because of a surrogate in it.
 
-    Raises:
-        msgspec.DecodeError: there is none, so that it was right to refuse; or it is no JSON for other reasons.
+    Raises `msgspec.DecodeError` if there is none, so that it was right to refuse; or it is not JSON for other reasons.
     """
     if _ESCAPE not in data.lower():
         raise msgspec.DecodeError("it is not JSON")
@@ -258,7 +247,7 @@ def _load_escaped(data: bytes) -> Any:
 
 
 def decode_json(data: bytes, kind: type[T]) -> T:
-    """The value of this type."""
+    """Decode a value of this type.  Raises `msgspec.MsgspecError` if it is none."""
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError:

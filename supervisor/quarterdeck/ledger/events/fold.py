@@ -1,7 +1,7 @@
-"""What the events amount to: who offers what, what of it is approved, what is live.  Pure.
+"""The state that events amount to: offers, approvals, and the live set.  Pure.
 
-A `Book` is a fold in place: the same events in the same order give the same book, whatever was folded between two of
-them.  Total: an event that means nothing changes nothing.
+A `Book` is a fold in place: the same events in the same order give the same book, however they are grouped.  Total: an
+event that means nothing changes nothing.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,11 +30,11 @@ class Item(msgspec.Struct):
     """One thing that can be approved.
 
     Attributes:
-        seen: the hash of the form that is offered; empty when it is not offered.
-        seen_at: when it was first offered in its last form; empty when it never was.
+        seen: the hash of the offered form; empty if it is not offered.
+        seen_at: when its last form was first offered; empty if none was.
         approved: the hash of the form that was approved last; empty for none.
         by: who approved it.
-        at: when that was, or when it was blocked.
+        at: when it was approved or blocked.
         unordered: the hash of the approved canonical form; empty if only one form was approved.
     """
 
@@ -60,21 +60,21 @@ class LiveTool(msgspec.Struct, frozen=True):
 
 
 class ItemKey(NamedTuple):
-    """Which thing of a server; `name` is the server's own for what it lists, a URI for some; empty for the others."""
+    """One thing of a server; `name` is the server's own for what it lists, a URI for some; empty for the others."""
 
     subject: Subject
     name: str = ""
 
 
 class Entry(msgspec.Struct):
-    """What is known of one server.
+    """The state of one server.
 
     Attributes:
         items: in the order of first sight.
-        live: by bridge key, in the order of enrolment; enrolling a live key anew keeps its place.
+        live: by bridge key, in the order of enrolment; enrolling a live key again keeps its place.
         life: its last start; None once it ended.
         last_life: its last start, ended or not.
-        last_end: how that or an attempt to start ended.
+        last_end: how that, or an attempt to start, ended.
     """
 
     items: dict[ItemKey, Item] = {}
@@ -85,17 +85,17 @@ class Entry(msgspec.Struct):
 
     @property
     def has_listed(self) -> bool:
-        """Whether any tool of it was ever seen: what comes later is no first sight."""
+        """Whether any tool of it was ever seen: a later one is no first sight."""
         return any(key.subject is Subject.TOOL and item.seen_at for key, item in self.items.items())
 
     @property
     def has_said(self) -> bool:
-        """Whether it was seen what it says that it has; versions before that did not look beyond tools."""
+        """Whether its capabilities were seen; earlier versions did not look beyond tools."""
         return bool(self.items.get(ItemKey(Subject.CAPABILITIES), Item()).seen_at)
 
 
 class ServerKey(NamedTuple):
-    """Which server of which configuration file."""
+    """One server of one configuration file."""
 
     scope: str
     server: str
@@ -106,7 +106,7 @@ class Book:
 
     Attributes:
         entries: by server, in the order of their first event.
-        findings: what the latest scan of a document found, by the document's hash; nothing found is no entry.
+        findings: those of the latest scan of a document, by the document's hash; no entry without any.
         last_seq: of the last event applied; 0 before the first.
         last_at: its time.
     """
@@ -120,28 +120,28 @@ class Book:
 
     @classmethod
     def of(cls, events: Iterable[Stored]) -> Self:
-        """The book of these events, in their order."""
+        """Return the book of these events, in their order."""
         book = cls()
         for stored in events:
             book.apply(stored)
         return book
 
     def entry(self, scope: str, server: str) -> Entry:
-        """What is known of a server; an empty entry, not kept, for an unknown one."""
+        """Return the state of a server; an empty entry, not kept, for an unknown one."""
         return self.entries.get(ServerKey(scope, server)) or Entry()
 
     def changed_since(self, seq: int) -> list[ServerKey]:
-        """The servers of which an event after this number told; some may have no entry any more."""
+        """Return the servers with an event after this number; some may no longer have an entry."""
         return [key for key, at in self._changed_at.items() if at > seq]
 
     def apply(self, stored: Stored) -> None:
-        """Take one event more; one that it has already changes nothing."""
+        """Apply one event; one that was applied already changes nothing."""
         if stored.seq <= self.last_seq:
             return
         self.apply_rows([(stored.seq, stored.at, stored.event)])
 
     def apply_rows(self, rows: Iterable[tuple[int, str, LedgerEvent]]) -> None:
-        """Take many: number, time and event of each."""
+        """Apply many: number, time and event of each."""
         entries, changed_at = self.entries, self._changed_at
         for seq, at, event in rows:
             take = _TAKE.get(type(event))
@@ -207,7 +207,7 @@ _TAKE: Final[dict[type, Callable[[Entry, Any, str], None]]] = {
     Began: _begin,
     Ended: _end,
 }
-"""What each event about a server does to its entry.  A table: a million lookups are quicker than as many matches."""
+"""The effect of each event on its server's entry.  A table: a million lookups are quicker than as many matches."""
 
 
 def _item(entry: Entry, subject: Subject, name: str) -> Item:

@@ -1,4 +1,4 @@
-"""What differs between two moments of a ledger, and events in words.  Pure."""
+"""The difference between two moments of a ledger, and events in words.  Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ SHORT_HASH: Final = 8
 
 
 class Happened(StrEnum):
-    """What became of something between two moments."""
+    """A change of something between two moments."""
 
     APPROVED = "approved"
     """Another form is approved."""
@@ -44,13 +44,13 @@ class Happened(StrEnum):
     REWRITTEN = "rewritten"
     """The server offers another form."""
     DROPPED = "dropped"
-    """The server does not offer it any more."""
+    """The server no longer offers it."""
     ENROLLED = "enrolled"
     """Clients are shown the tool, and were not."""
     REPLACED = "replaced"
     """Clients are shown another form."""
     RETIRED = "retired"
-    """Clients are not shown the tool any more."""
+    """Clients are no longer shown the tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class BookChange:
 
 
 NAMED: Final = 20
-"""Tools, or others, that one line names; of more it says how many."""
+"""Items that one line names; the rest is counted."""
 
 
 class HistoryLine(NamedTuple):
-    """What was done at one moment to one thing, or to several tools alike; `first` and `last` number its events."""
+    """One change of one thing, or of several alike, at one moment; `first` and `last` number its events."""
 
     first: int
     last: int
@@ -81,35 +81,35 @@ class HistoryLine(NamedTuple):
 
 
 class Words(NamedTuple):
-    """An event for people; `who` decided it, empty for nobody.  Not escaped."""
+    """An event for people; `who` decided it, empty if no one did.  Not escaped."""
 
     what: str
     who: str = ""
 
 
 def difference(old: Book, new: Book) -> tuple[BookChange, ...]:
-    """What differs, by server: decisions, then what it offers, then what clients are shown.
+    """Return the differences by server: decisions, then its offers, then what clients are shown.
 
-    What came and went between the two does not show.
+    What came and went in between does not show.
     """
     places = dict.fromkeys((*old.entries, *new.entries))
     return tuple(step for place in places for step in _steps(place, old.entry(*place), new.entry(*place)))
 
 
 def labels_of(places: Iterable[ServerKey]) -> Mapping[ServerKey, str]:
-    """What to call each server: its id, with its file where two have the same one."""
+    """Return a label for each server: its id, with its file where two have the same one."""
     distinct = set(places)
     ids = Counter(place.server for place in distinct)
     return {place: place.server if ids[place.server] == 1 else f"{place.server} ({place.scope})" for place in distinct}
 
 
 def place_of(event: LedgerEvent) -> ServerKey:
-    """Whose event it is."""
+    """Return the server of an event."""
     return ServerKey(event.scope, event.server)
 
 
 def in_words(event: LedgerEvent) -> Words:
-    """The event for people."""
+    """Describe the event for people."""
     match event:
         case Enrolled():
             return Words(f"enrolled tool {event.tool} ({short(event.definition)})")
@@ -139,7 +139,7 @@ def in_words(event: LedgerEvent) -> Words:
 
 
 def lines_of(events: Iterable[Stored]) -> Iterator[HistoryLine]:
-    """The events in their order, those of one moment that say the same of several tools in one line."""
+    """Yield the events in their order, those of one moment that say the same of several tools in one line."""
 
     def moment(stored: Stored) -> tuple[object, ...]:
         alone = stored.seq if _done(stored.event) is None else 0
@@ -165,7 +165,7 @@ class _Done(NamedTuple):
 
 
 def _done(event: LedgerEvent) -> _Done | None:
-    """What can be told together with others; None for what stands alone."""
+    """Return what can be merged with other events; None for an event that stands alone."""
     match event:
         case Seen():
             return _Done("offered", ItemKey(event.subject, event.name), event.hash)
@@ -182,7 +182,7 @@ def _done(event: LedgerEvent) -> _Done | None:
 
 
 def _together(run: Sequence[Stored], place: ServerKey, at: str) -> Iterator[HistoryLine]:
-    """One moment of one server: its things by what was done to them."""
+    """Yield the lines of one moment of one server: its things, grouped by what was done to them."""
     is_falling = run[0].seq > run[-1].seq
     things: dict[tuple[ItemKey, str], list[tuple[_Done, Stored]]] = {}
     for stored in sorted(run, key=lambda each: each.seq):
@@ -218,17 +218,17 @@ def _named(told: Sequence[_Done]) -> str:
 
 
 def _listed(verbs: Sequence[str]) -> str:
-    """Verbs as a sentence has them."""
+    """Join verbs for a sentence."""
     return " and ".join(part for part in (", ".join(verbs[:-1]), verbs[-1]) if part)
 
 
 def thing(subject: Subject, name: str) -> str:
-    """What can be approved, for people."""
+    """Name what can be approved, for people."""
     return f"{subject} {name}" if subject in LISTED else f"its {subject}"
 
 
 def short(hash_: str) -> str:
-    """A hash for people."""
+    """Shorten a hash for people."""
     return hash_[:SHORT_HASH] or "-"
 
 

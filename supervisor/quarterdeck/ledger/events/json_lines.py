@@ -1,7 +1,7 @@
 """A ledger as JSON lines: a header, then events, each document before it is needed.  Pure.
 
     {"format":"quarterdeck-ledger","version":1,"quarterdeck":"0.1.0","head":"2 9f…"}
-    {"document":"<its hash>","text":"…"}                    `base64` in place of `text` where it is no UTF-8
+    {"document":"<its hash>","text":"…"}                    `base64` instead of `text` where it is not UTF-8
     {"seq":1,"at":"…","hash":"…","event":{…}}               the event to the byte: the hash is over it
 
 Read and written line by line, in constant memory.
@@ -20,7 +20,6 @@ from .chain import BrokenRowError, ChainRow, Checker, Head
 from .events import LedgerEvent
 
 FORMAT: Final = "quarterdeck-ledger"
-
 FORMAT_VERSION: Final = 1
 
 MAX_LINE_BYTES: Final = 80 * 1024 * 1024
@@ -65,7 +64,7 @@ class _EventLine(msgspec.Struct, frozen=True):
 def write(
     head: Head, rows: Iterable[tuple[ChainRow, LedgerEvent]], documents: Iterable[StoredDocument]
 ) -> Iterator[bytes]:
-    """The lines of these events, which end with `head`; documents in the order of their `seq`."""
+    """Yield the lines of these events, which end with `head`; documents in the order of their `seq`."""
     yield _line(_Header(format=FORMAT, version=FORMAT_VERSION, quarterdeck=CLIENT_VERSION, head=str(head)))
     waiting = iter(documents)
     document = next(waiting, None)
@@ -80,7 +79,7 @@ def write(
 
 
 def _read_header(line: bytes) -> Head:
-    """The end of the chain, as the first line says."""
+    """Return the end of the chain, as the first line has it."""
     try:
         header = _headers.decode(line)
         head = Head.parse(header.head)
@@ -94,10 +93,9 @@ def _read_header(line: bytes) -> Head:
 
 
 def read(lines: Iterable[bytes]) -> Iterator[Piece]:
-    """The events, each known to be what was written, and the documents.
+    """Yield the events, each known to be what was written, and the documents.
 
-    Raises:
-        TransferError: a line is damaged or missing; what came before it is as it was written.
+    Raises `TransferError` if a line is damaged or missing; what came before it is as it was written.
     """
     number = 0
     checker: Checker | None = None

@@ -1,22 +1,22 @@
 """The ledger's files: its database, made, recognised and opened, and the head beside it.  Blocking.
 
     <state>/ledger/    0700
-        ledger.db      SQLite in WAL mode
-        head           where the chain ends, kept apart from it: one line, `<count> <hash>`
-        lock, holder   module `lease`
-        backup/        heads that were given up
+    ledger.db      SQLite in WAL mode
+    head           where the chain ends, kept apart from it: one line, `<count> <hash>`
+    lock, holder   module `lease`
+    backup/        heads that were given up
 
 Its tables:
 
-    events      the chain; the columns after `hash` repeat what the body says, for lookups, and `verify` compares them
+    events      the chain; the columns after `hash` repeat the body's members for lookups, and `verify` compares them
     documents   whole definitions and the like by their hash; `seq` is the first event of the append that brought it
-    calls       what was called; neither chained nor kept for ever
+    calls       past calls; neither chained nor kept for ever
     meta        `quarterdeck`: the version that made this schema
 
 The head is written after the events that it names are on the disk: it may lag behind and is never ahead.  A database is
-looked at through a connection that cannot write before one that can is opened: SQLite tidies up whatever it opens for
-writing, and what is damaged must stay as it is for whoever mends it.  Errors are those of module `errors`; what stands
-in the place of a ledger is left as it is.
+examined through a read-only connection before a writable one is opened: SQLite tidies up whatever it opens for writing,
+and a damaged one must stay as it is for its repair.  Errors are those of module `errors`; a foreign file in the place
+of a ledger is left as it is.
 """
 
 import os
@@ -49,7 +49,7 @@ APPLICATION_ID: Final = 0x51644C67
 """`QdLg` in the file's header: tells our databases from other programs'."""
 
 SCHEMA_VERSION: Final = 5
-"""Those before were never released."""
+"""Earlier ones were never released."""
 
 _SCHEMA: Final = """
 CREATE TABLE events(
@@ -71,25 +71,23 @@ CREATE INDEX calls_of_server ON calls(server);
 """
 
 DATABASE_NAME: Final = "ledger.db"
-
 BACKUP_NAME: Final = "backup"
 
 BUSY_S: Final = 10.0
-"""How long a step of another process may lock us out; a large append takes a second."""
+"""Seconds that a step of another process may lock us out; a large append takes one."""
 
 PAGE_BYTES: Final = 8192
-"""Holds two dozen events; larger ones are read no quicker."""
+"""Holds two dozen events; larger pages are read no quicker."""
 
 CACHE_KIB: Final = 16 * 1024
-
 _MAGIC: Final = b"SQLite format 3\0"
 
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
-"""What SQLite says of a file that is not what it was; a plain error is a table that is not there."""
+"""SQLite's codes for a damaged file; a plain error is a missing table."""
 
 
 def open_for_reading(directory: Path) -> sqlite3.Connection:
-    """A connection that changes nothing, beside whoever writes."""
+    """Return a connection that changes nothing, alongside any writer."""
     path = directory / DATABASE_NAME
     try:
         is_there = path.is_symlink() or path.exists()
@@ -103,7 +101,7 @@ def open_for_reading(directory: Path) -> sqlite3.Connection:
 
 
 def prepare(directory: Path) -> None:
-    """Make the directory and its database where there are none, and recognise the one that is there."""
+    """Make the directory and its database if missing, and recognise the one that is there."""
     path = directory / DATABASE_NAME
     try:
         make_private_dir(directory)
@@ -118,7 +116,7 @@ def prepare(directory: Path) -> None:
 
 
 def open_for_writing(directory: Path) -> sqlite3.Connection:
-    """The writer's connection to a database that was prepared."""
+    """Return the writer's connection to a database that was prepared."""
     path = directory / DATABASE_NAME
     with reading(path), closed_on_failure(_connect(path, "rw")) as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -127,18 +125,15 @@ def open_for_writing(directory: Path) -> sqlite3.Connection:
 
 
 def audit_time(at: float | None = None) -> str:
-    """Now, or `at` (seconds since the epoch), as the ledger writes times: ISO-8601 UTC with milliseconds and `Z`."""
+    """Return now, or `at` (seconds since the epoch), in ISO-8601 UTC with milliseconds and `Z`."""
     moment = datetime.now(UTC) if at is None else datetime.fromtimestamp(at, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """SQLite's errors as ours.
-
-    Raises:
-        CorruptLedgerError: the file is damaged.
-        UnusableLedgerError: it cannot be reached.
+    """Turn SQLite's errors into `CorruptLedgerError` for a damaged file, `UnusableLedgerError` for an
+    unreachable one.
     """
     try:
         yield
@@ -154,7 +149,7 @@ def reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of the block, or nothing and a `LedgerWriteError`."""
+    """Commit all of the block, or nothing and raise `LedgerWriteError`."""
     try:
         connection.execute("BEGIN IMMEDIATE")
         yield
@@ -172,7 +167,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def closed_on_failure(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """The connection, which is closed where the block raises."""
+    """Close the connection if the block raises."""
     try:
         yield connection
     except BaseException:
@@ -195,7 +190,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _look(path: Path) -> sqlite3.Connection:
-    """A connection to a database of ours that can only read."""
+    """Return a read-only connection to a database of ours."""
     _require_database(path)
     with reading(path), closed_on_failure(_connect(path, _mode(path))) as connection:
         application: int = connection.execute("PRAGMA application_id").fetchone()[0]
@@ -233,12 +228,12 @@ def _require_database(path: Path) -> None:
 
 
 def _mode(path: Path) -> str:
-    """How to read: where nothing can be written and nothing is pending, SQLite must be told to do without its locks."""
+    """Return how to read: where nothing can be written and nothing is pending, SQLite must do without its locks."""
     return "mode=ro" if _is_pending(path) or os.access(path.parent, os.W_OK) else "immutable=1"
 
 
 def _is_pending(path: Path) -> bool:
-    """Whether there are events that are not in the database's own file yet."""
+    """Return whether there are events that are not in the database's own file yet."""
     try:
         return path.with_name(f"{path.name}-wal").stat().st_size > 0
     except FileNotFoundError:
@@ -246,7 +241,7 @@ def _is_pending(path: Path) -> bool:
 
 
 def _require_nothing(directory: Path) -> None:
-    """Where the database is not there, that it never was."""
+    """Check that a missing database never existed."""
     path = directory / DATABASE_NAME
     head = read_head(directory, 0)
     if head is not None and head.count:
@@ -256,7 +251,7 @@ def _require_nothing(directory: Path) -> None:
 
 
 def _create(path: Path) -> None:
-    """Make an empty one under another name first, so that nobody ever sees half of it."""
+    """Make an empty one under another name first, so that no process sees half of it."""
     draft = path.with_name(f".{path.name}.new")
     _remove_draft(draft)
     os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -282,16 +277,13 @@ def _remove_draft(draft: Path) -> None:
 
 
 HEAD_NAME: Final = "head"
-
 _MAX_BYTES: Final = 1024
 
 
 def read_head(directory: Path, count: int) -> Head | None:
-    """The head that `directory` keeps; None when there is none.
+    """Return the head that `directory` keeps; None without one.
 
-    Raises:
-        MissingHeadError: what is there is no head, beside `count` events.
-        OSError: it cannot be read.
+    Raises `MissingHeadError` for something else beside `count` events, `OSError` if it cannot be read.
     """
     path = directory / HEAD_NAME
     try:
@@ -304,9 +296,5 @@ def read_head(directory: Path, count: int) -> Head | None:
 
 
 def write_head(directory: Path, head: Head) -> None:
-    """Keep `head`: whole or not at all, and on the disk when this returns.
-
-    Raises:
-        OSError: the one before is still there.
-    """
+    """Store `head` whole, and on the disk when this returns.  Raises `OSError`, with the old one still there."""
     replace_file(directory / HEAD_NAME, f"{head}\n".encode("ascii"), is_locked=True)

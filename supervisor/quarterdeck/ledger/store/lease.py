@@ -1,10 +1,10 @@
-"""Who writes the ledger: one process at a time, for as long as it lives.  Blocking.
+"""The ledger's one writing process, for as long as it lives.  Blocking.
 
     lock      flock'ed by that process; the kernel lets go when it dies
-    holder    what it says of itself, flock'ed by it, too, before the file gets its name
+    holder    its description of itself, flock'ed by it too, before the file gets its name
 
-So what `holder` says is believed only while the very process that wrote it is alive: a file that a killed one left is
-not locked.  Neither descriptor is inherited by programs that we start.
+So `holder` is believed only while the very process that wrote it is alive: a file that a killed one left is not locked.
+Neither descriptor is inherited by programs that we start.
 """
 
 import os
@@ -21,7 +21,6 @@ from quarterdeck.ledger.errors import LedgerError, UnsafeLedgerError, UnusableLe
 from quarterdeck.ledger.events.events import decode_json, encode_json
 
 DIRECTORY: Final = "ledger"
-
 LOCK_NAME: Final = "lock"
 
 DAEMON: Final = "daemon"
@@ -30,18 +29,18 @@ DAEMON: Final = "daemon"
 HOLDER_NAME: Final = "holder"
 
 _MAX_HOLDER_BYTES: Final = 64 * 1024
-"""Room for a dozen paths of the longest kind."""
+"""A dozen paths of the longest kind."""
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process says of itself; empty is none.
+    """A process's description of itself.
 
     Attributes:
-        digest: of the configuration that it runs.
-        command: what it was started as: `serve`, `call` and so on; `DAEMON` for the daemon.
-        runtime_directory: where its control socket is.
+        digest: of its configuration; empty without one.
+        command: `serve`, `call` and so on; `DAEMON` for the daemon.
+        runtime_directory: where its control socket is; empty without one.
         started_at: ISO-8601 UTC.
-        url: where it serves clients; None when it does so over stdio alone.
+        url: where it serves HTTP; None for stdio alone.
     """
 
     pid: int
@@ -60,12 +59,12 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ending(self) -> str:
-        """How it is ended, as an order."""
+        """How to end it, in the imperative."""
         return "end it with `quarterdeck down`" if self.command == DAEMON else "end it first"
 
 
 class LeaseHeldError(LedgerError):
-    """Another process writes this ledger; `holder` is what it says of itself, None while it says nothing yet."""
+    """Another process writes this ledger; `holder` is its description, None while it has none yet."""
 
     def __init__(self, directory: Path, holder: Holder | None, wanted: Holder) -> None:
         super().__init__(_held_message(directory, holder, wanted))
@@ -81,18 +80,14 @@ class Lease:
         self._told = -1
 
     def update(self, holder: Holder) -> None:
-        """Say something else of this process.
-
-        Raises:
-            OSError: what was said before still is.
-        """
+        """Replace the description of this process.  Raises `OSError`, with the old one still there."""
         told = tell(self._directory / HOLDER_NAME, encode_json(holder))
         if self._told >= 0:
             os.close(self._told)
         self._told = told
 
     def release(self) -> None:
-        """Let go.  Repeatable."""
+        """Give up the lease.  Repeatable."""
         if self._lock < 0:
             return
         if self._told >= 0:
@@ -110,20 +105,17 @@ class Lease:
 
 
 def ledger_dir(state: Path) -> Path:
-    """Where the ledger of a state directory is."""
+    """Return the ledger's directory in a state directory."""
     return state / DIRECTORY
 
 
 def take_lease(
     directory: Path, holder: Holder, *, wait_s: float = 0.0, given_up: threading.Event | None = None
 ) -> Lease:
-    """Take the lease of the ledger in `directory`, which is made where there is none.
+    """Take the lease of the ledger in `directory`, which is made if missing.
 
-    Another writer is waited for, `wait_s` at most, and until `given_up` is set.
-
-    Raises:
-        LeaseHeldError: another holds it.
-        LedgerError: the directory cannot be used.
+    Waits for another writer, `wait_s` at most, and until `given_up` is set.  Raises `LeaseHeldError` if another still
+    holds it, `LedgerError` if the directory cannot be used.
     """
     try:
         make_private_dir(directory)
@@ -147,7 +139,7 @@ def take_lease(
 
 
 def read_holder(directory: Path) -> Holder | None:
-    """What the process that holds the lease at this moment says of itself; None when there is none, or it does not."""
+    """Return the description of the process that holds the lease now; None without either."""
     said = read_told(directory / HOLDER_NAME, _MAX_HOLDER_BYTES)
     try:
         return decode_json(said, Holder) if said is not None else None

@@ -1,8 +1,8 @@
 """Query the rows of the chain (in order, in part, folded) and of the table of calls.  Blocking.
 
 Nothing keeps a statement open between two pages, so that a slow reader never holds the writer's files.  A damaged row
-raises a `BrokenRowError`, an event that this version does not know a `BrokenChainError`.
-Calls are not chained, and rotated.
+raises a `BrokenRowError`, an event that this version does not know a `BrokenChainError`.  Calls are not chained, and
+rotated.
 """
 
 import sqlite3
@@ -31,11 +31,13 @@ from quarterdeck.ledger.events.events import (
 from quarterdeck.ledger.events.fold import Book
 
 Column = str | bytes
-"""A text; as bytes when a lone surrogate keeps it from being one to SQLite."""
+"""A text; as bytes if a lone surrogate keeps SQLite from taking it as one."""
 
 
 def lookups(event: LedgerEvent) -> tuple[str, Column, Column, Column]:
-    """What an event is found by: kind, scope, server and tool, or the name or URI of what else the server lists."""
+    """Return an event's columns for lookups: kind, scope, server and tool, or the name or URI of another
+    listed thing.
+    """
     tool = ""
     if isinstance(event, Enrolled | Retired):
         tool = event.tool
@@ -45,7 +47,7 @@ def lookups(event: LedgerEvent) -> tuple[str, Column, Column, Column]:
 
 
 def column(text: str) -> Column:
-    """A text as SQLite takes it."""
+    """Return a text as SQLite takes it."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -58,7 +60,7 @@ def _text_of(value: Column) -> str:
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events are asked for; None asks for any.
+    """A filter of events; None matches any.
 
     `kinds` are the events' tags (`approve`, `seen`, …); `since` and `until`, times as the ledger writes them, are
     included, `after_seq` is not.
@@ -76,15 +78,14 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 ALL: Final = Selection()
 
 PAGE_ROWS: Final = 200
-"""What a processor's cache holds, with its events: larger pages are read more slowly."""
+"""Fits a processor's cache, with its events: larger pages are read more slowly."""
 
 _DAMAGED: Final = "its record is damaged"
-
 _NO_BOUND: Final = 2**62
 
 
 def tip(connection: sqlite3.Connection) -> tuple[Head, str]:
-    """Where the chain ends, as its last row says, and that one's time; empty without any."""
+    """Return the end of the chain by its last row, and that one's time; empty without any."""
     row = connection.execute("SELECT seq, at, hash FROM events ORDER BY seq DESC LIMIT 1").fetchone()
     if row is None:
         return Head(), ""
@@ -95,7 +96,7 @@ def tip(connection: sqlite3.Connection) -> tuple[Head, str]:
 
 
 def head_at(connection: sqlite3.Connection, seq: int) -> Head:
-    """The head as it was after event `seq`; of number 0, what stands before the first."""
+    """Return the head as it was after event `seq`; 0 is before the first."""
     if seq <= 0:
         return Head()
     row = connection.execute("SELECT hash FROM events WHERE seq = ?", (seq,)).fetchone()
@@ -105,7 +106,7 @@ def head_at(connection: sqlite3.Connection, seq: int) -> Head:
 
 
 def rows(connection: sqlite3.Connection, after: int = 0, *, compare: bool = False) -> Iterator[ChainRow]:
-    """All rows beyond number `after`; with `compare` each is seen to be found by what it says."""
+    """Yield all rows beyond number `after`; with `compare`, check the columns for lookups against the body."""
     columns = "seq, at, body, hash" + (", kind, scope, server, tool" if compare else "")
     statement = f"SELECT {columns} FROM events WHERE seq > ? ORDER BY seq LIMIT {PAGE_ROWS}"  # noqa: S608  # ours
     while page := connection.execute(statement, (after,)).fetchall():
@@ -120,7 +121,7 @@ def rows(connection: sqlite3.Connection, after: int = 0, *, compare: bool = Fals
 
 
 def fold(connection: sqlite3.Connection, until: int | None = None) -> Book:
-    """The book of all rows, or of those up to number `until`; for a million of them, in seconds."""
+    """Return the book of all rows, or of those up to number `until`; a million of them in seconds."""
     book = Book()
     after = 0
     statement = f"SELECT seq, at, body FROM events WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT {PAGE_ROWS}"  # noqa: S608
@@ -137,7 +138,7 @@ def fold(connection: sqlite3.Connection, until: int | None = None) -> Book:
 
 
 def select(connection: sqlite3.Connection, selection: Selection, *, newest_first: bool = False) -> Iterator[Stored]:
-    """The events that are wanted, by whichever index finds them."""
+    """Yield the selected events, by whichever index finds them."""
     by_kind = selection.kinds is not None and selection.server is None and selection.tool is None
     kinds = sorted(set(selection.kinds or ()))
     streams = (
@@ -149,9 +150,9 @@ def select(connection: sqlite3.Connection, selection: Selection, *, newest_first
 
 
 def seq_at(connection: sqlite3.Connection, at: str, *, before: bool = False) -> int:
-    """The number of the last event not after `at`, or `before` it; 0 when there is none.
+    """Return the number of the last event not after `at`, or `before` it; 0 without one.
 
-    Times never fall along the chain, so halving finds it.
+    Times never fall along the chain, so a binary search finds it.
     """
     low, high = 0, tip(connection)[0].count
     while low < high:
@@ -187,7 +188,7 @@ def _bounds(connection: sqlite3.Connection, selection: Selection) -> tuple[int, 
 
 
 def _conditions(selection: Selection, kinds: list[str] | None) -> tuple[str, list[object]]:
-    """The plus keeps SQLite from an index that would have it sort everything for each page."""
+    """Return the WHERE clause; its plus keeps SQLite from an index that would sort everything for each page."""
     text, values = "", list[object]()
     is_found = selection.server is not None or selection.tool is not None
     if selection.tool is not None:
@@ -218,21 +219,21 @@ def _is_found(body: bytes, found_by: tuple[object, ...]) -> bool:
 
 
 MAX_CALLS: Final = 100_000
-"""A busy day; some ten MiB.  The oldest make room."""
+"""A busy day; some ten MiB.  Older ones are deleted."""
 
 _CALLS: Final = 1_000
-"""Calls that are read at a time."""
+"""Calls per page."""
 
 
 class CallRow(msgspec.Struct, frozen=True, gc=False):
     """One call.
 
     Attributes:
-        at: when it ended, as events say it.
-        outcome: how; `code` says why when it failed.
-        bytes: of its answer.
-        client: the name of who asked; empty where there was one client alone.
-        program: the unchecked name by which that client introduced itself; empty before it did.
+        at: when it ended, as in events.
+        outcome: how it ended; `code` tells why it failed.
+        bytes: the size of its answer.
+        client: the caller's name; empty with one client alone.
+        program: the unverified name that the client gave itself; empty before it did.
     """
 
     at: str
@@ -267,9 +268,9 @@ def insert_calls(connection: sqlite3.Connection, rows: Iterable[CallRow], keep: 
 def select_calls(
     connection: sqlite3.Connection, texts: Mapping[str, str | None], since: str | None
 ) -> Iterator[CallRow]:
-    """Return the calls with these column values, not before `since`, the latest first; None matches any.
+    """Yield the calls with these column values, not before `since`, the latest first; None matches any.
 
-    A client is matched by its name, and by the name by which it introduced itself.
+    A client is matched by its name, and by the name that it gave itself.
     """
     wanted = {name: column(text) for name, text in texts.items() if text is not None}
     clients = " AND ? IN (client, nullif(program, ''))"

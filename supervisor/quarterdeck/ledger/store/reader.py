@@ -1,7 +1,6 @@
 """Read a ledger: events, documents, the book of any moment, and whether all of it is what was written.
 
-Blocking; one thread at a time.  Beside a writer as long as one likes; changes nothing.  What cannot be read raises a
-`LedgerError`.
+Blocking; one thread at a time.  Works alongside a writer; changes nothing.  Every failure raises a `LedgerError`.
 """
 
 import sqlite3
@@ -26,11 +25,11 @@ from .database import DATABASE_NAME, open_for_reading, read_head, reading
 from .queries import ALL, CallRow, Selection
 
 _DOCUMENTS: Final = 16
-"""Documents that are held at a time; each may have 4 MiB."""
+"""Documents in memory at a time; each may have 4 MiB."""
 
 
 class LedgerReader:
-    """See the module; a context manager, or `close` it.  The ledger's own modules use its `connection`."""
+    """Reads one ledger; a context manager, or `close` it.  The ledger's own modules use its `connection`."""
 
     def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
         self.directory: Final = directory
@@ -38,33 +37,29 @@ class LedgerReader:
 
     @classmethod
     def open(cls, directory: Path) -> "LedgerReader":
-        """Open the ledger in `directory` as it is, so that even a broken one can be looked at.
-
-        Raises:
-            LedgerError: what is there cannot be used.
-        """
+        """Open the ledger in `directory` as it is, even a broken one.  Raises `LedgerError` if it cannot be used."""
         return LedgerReader(directory, open_for_reading(directory))
 
     @cached_property
     def book(self) -> Book:
-        """What all events amount to; of a reader, those that were there when it was first asked for."""
+        """The state of all events; of a reader, those at the first access."""
         with self.reading():
             return queries.fold(self.connection)
 
     @property
     def head(self) -> Head:
-        """Where the chain ends at this moment."""
+        """The present end of the chain."""
         with self.reading():
             return queries.tip(self.connection)[0]
 
     def document(self, digest: str) -> bytes | None:
-        """A document by its hash."""
+        """Return a document by its hash, or None."""
         with self.reading():
             row = self.connection.execute("SELECT body FROM documents WHERE hash = ?", (digest,)).fetchone()
         return None if row is None else bytes(row[0])
 
     def documents(self) -> Iterator[StoredDocument]:
-        """All documents, in the order in which they came."""
+        """Yield all documents, in the order in which they came."""
         after: tuple[int, str] = (0, "")
         statement = (
             f"SELECT seq, hash, body FROM documents WHERE (seq, hash) > (?, ?) ORDER BY seq, hash LIMIT {_DOCUMENTS}"  # noqa: S608
@@ -78,20 +73,20 @@ class LedgerReader:
     def events(
         self, wanted: Selection = ALL, *, limit: int | None = None, newest_first: bool = False
     ) -> Iterator[Stored]:
-        """The events that are wanted, as they are read."""
+        """Yield the selected events, as they are read."""
         with self.reading():
             yield from islice(queries.select(self.connection, wanted, newest_first=newest_first), limit)
 
     def book_at(self, when: int | str) -> Book:
-        """What the events up to a number, or up to a time, amounted to."""
+        """Return the state after the events up to a number, or up to a time."""
         with self.reading(), snapshot(self.connection):
             seq = when if isinstance(when, int) else queries.seq_at(self.connection, when)
             return queries.fold(self.connection, seq)
 
     def verify(self, hash_of: Callable[[bytes], str] | None = None, *, anchored: bool = True) -> Verification:
-        """Look at every event, and hold them against the head, if `anchored`.
+        """Check every event, and compare them with the head, if `anchored`.
 
-        Documents are looked at where `hash_of` is given: the hash that one should be kept under.
+        With `hash_of`, which returns the hash that a document should have, check the documents too.
         """
         nothing = Verification(Verdict.BROKEN, Head())
         try:
@@ -109,7 +104,7 @@ class LedgerReader:
         return checked
 
     def export(self) -> Generator[bytes, None, None]:
-        """All of it, in constant memory, as lines that `rewrite.import_ledger` takes.
+        """Yield all of it, in constant memory, as lines that `rewrite.import_ledger` takes.
 
         Close it before the ledger is written again.
         """
@@ -127,17 +122,17 @@ class LedgerReader:
         since: str | None = None,
         limit: int | None = None,
     ) -> Iterator[CallRow]:
-        """The calls that are wanted, the last one first."""
+        """Yield the selected calls, the last one first."""
         texts = {"scope": scope, "server": server, "tool": tool, "client": client}
         with self.reading():
             yield from islice(queries.select_calls(self.connection, texts, since), limit)
 
     def close(self) -> None:
-        """Let go of it.  Repeatable."""
+        """Close it.  Repeatable."""
         self.connection.close()
 
     def _changed(self, hash_of: Callable[[bytes], str] | None) -> str:
-        """Which document is not what its hash names; empty for none."""
+        """Name a document that is not what its hash names; empty for none."""
         if hash_of is None:
             return ""
         changed = (each.hash for each in self.documents() if hash_of(each.body) != each.hash)
@@ -146,7 +141,7 @@ class LedgerReader:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """SQLite's errors, and those of single rows, as the ledger's."""
+        """Turn SQLite's errors, and those of single rows, into the ledger's."""
         try:
             with reading(self.directory / DATABASE_NAME):
                 yield
@@ -172,13 +167,13 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _damage(connection: sqlite3.Connection) -> str:
-    """What SQLite finds amiss in its own structures; empty for nothing."""
+    """Return what SQLite finds wrong in its own structures; empty for nothing."""
     found: str = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     return "" if found == "ok" else f"the database is damaged: {found}"
 
 
 def contradiction(reader: LedgerReader, noted: Head) -> str:
-    """Why the ledger is not one that once ended with `noted`, a head kept elsewhere; empty when it is."""
+    """Say why the ledger never ended with `noted`, a head kept elsewhere; empty if it did."""
     head = reader.head
     if noted.count > head.count:
         return (

@@ -8,8 +8,8 @@ is rewritten with the secrets hidden; nothing else changes but the hashes.
     2. the head
     3. deleted pages and the WAL are overwritten
 
-Killed before 1 is through, the ledger is as before; between 1 and 2, `verify --accept` writes the head.  Run again, it
-finishes what was left.  Heads that were written down before (in a `deck.lock`) no longer fit a redacted ledger.
+If it is killed during 1, the ledger is as before; between 1 and 2, `verify --accept` writes the head.  A second run
+finishes the rest.  Heads that were written down before (in a `deck.lock`) no longer fit a redacted ledger.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -28,14 +28,11 @@ from .store import LedgerStore
 
 
 def import_ledger(source: Path, directory: Path, *, now: Callable[[], str] = audit_time) -> Head:
-    """Fill the empty ledger in `directory`, whose lease the caller holds, with an export; returns its head.
+    """Fill the empty ledger in `directory`, whose lease the caller holds, with an export; return its head.
 
-    The file is read twice, so that all of it is known to be as it was written before anything is.
-
-    Raises:
-        TransferError: it is not, or there are events already; the ledger is as before.
-        LedgerError: the ledger cannot be used; it is as before.
-        OSError: the file cannot be read.
+    The file is read twice, so that all of it is verified before anything is written.  On an error the ledger is as
+    before: `TransferError` if it is damaged, or there are events already; `LedgerError` if the ledger cannot be used;
+    `OSError` if the file cannot be read.
     """
     for _ in _pieces(source):
         pass
@@ -47,11 +44,10 @@ def import_ledger(source: Path, directory: Path, *, now: Callable[[], str] = aud
 
 
 def write_export(path: Path, lines: Iterable[bytes]) -> None:
-    """Write a file whole or not at all, 0600; it is read again, found to be as it was written, and on the disk.
+    """Write a file whole or not at all, 0600; it is read back, verified, and on the disk.
 
-    Raises:
-        TransferError: what was written is not what is read.
-        OSError: it could not be written; what had its name before is still there.
+    Raises `TransferError` if it differs from what was written, `OSError`, with the old file still there, if writing
+    failed.
     """
     with replacing(path, is_locked=True) as file:
         file.writelines(lines)
@@ -66,7 +62,7 @@ def _pieces(path: Path) -> Generator[Piece, None, None]:
 
 
 class Redaction(msgspec.Struct, frozen=True):
-    """What was done.
+    """The result of a redaction.
 
     Attributes:
         launches: documents of how servers are started in which something was hidden.
@@ -84,16 +80,11 @@ class Redaction(msgspec.Struct, frozen=True):
 def redact(
     store: LedgerStore, redact_launch: Callable[[bytes], bytes], redact_message: Callable[[str], str]
 ) -> Redaction:
-    """Hide secrets in all that the ledger holds, and leave nothing of them in its files.
+    """Hide secrets in all that the ledger, open for writing, holds, and leave nothing of them in its files.
 
-    Args:
-        store: open for writing.
-        redact_launch: the document of a launch, without its secrets; the same bytes when there are none.
-        redact_message: the message of an end, likewise.
-
-    Raises:
-        BrokenChainError: an event is not what was written; nothing was done.
-        LedgerWriteError: it is as before; or, where the message says so, its files may still hold what was hidden.
+    `redact_launch` returns the document of a launch, `redact_message` the message of an end, without secrets, or
+    unchanged. Raises `BrokenChainError`, with nothing done, if an event is not what was written; `LedgerWriteError` if
+    the ledger is as before, or, where the message says so, if its files may still hold what was hidden.
     """
     before = store.head
     launches, messages = set[str](), set[str]()

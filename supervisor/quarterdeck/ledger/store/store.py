@@ -1,8 +1,8 @@
-"""The ledger on the disk: appended to, never changed, and held against a head that is kept apart.  Blocking.
+"""The ledger on the disk: append-only, and anchored by a head that is kept apart.  Blocking.
 
-One writer at a time, which holds the lease (module `lease`); readers beside it as they like.  An append is there whole
-or not at all, whatever dies when.  Trust decisions are on the disk before they count; other events may be lost with the
-machine's power, never with a process.  Module `database` tells what stands in which file.
+One writer at a time, which holds the lease (module `lease`), alongside any readers.  An append is there whole or not at
+all, whatever dies when.  Trust decisions are on the disk before they count; other events may be lost with the machine's
+power, never with a process.  Module `database` describes the files.
 """
 
 import logging
@@ -49,23 +49,21 @@ TAIL: Final = 1_000
 """Events before the head that are checked at every opening, with all those after it."""
 
 MAX_DOCUMENT_BYTES: Final = 4 * 1024 * 1024
-"""A definition of that size is no tool's that a model could be shown."""
+"""No larger definition could be shown to a model."""
 
 MAX_APPEND_BYTES: Final = 64 * 1024 * 1024
 """Of events and documents together; an append is held in memory, and in one transaction."""
 
 MAX_LAG: Final = 1_000
-"""Events that may be beyond the head; then it is brought up to date, for the price of one sync."""
+"""Events that may be beyond the head; then it is brought up to date, at the cost of one sync."""
 
 _LOAD_BATCH: Final = 1_000
-
 _STILL_THERE: Final = "what was deleted may still be in its files"
-
 _logger = logging.getLogger("quarterdeck.ledger")
 
 
 class _End(msgspec.Struct):
-    """Where a writer's chain ends: its last event, that one's time, and the head that is on the disk."""
+    """The end of a writer's chain: its last event, that one's time, and the head that is on the disk."""
 
     tip: Head
     at: str
@@ -75,9 +73,9 @@ class _End(msgspec.Struct):
 
 
 class LedgerStore(LedgerReader):
-    """See the module; made by `open`, and used by one thread at a time.
+    """Writes one ledger; made by `open`, and used by one thread at a time.
 
-    What changes something raises `LedgerWriteError`, and then has changed nothing, unless it says otherwise.
+    A method that changes something raises `LedgerWriteError`, and then has changed nothing, unless it says otherwise.
     """
 
     def __init__(self, directory: Path, connection: sqlite3.Connection, now: Callable[[], str] = audit_time) -> None:
@@ -87,12 +85,10 @@ class LedgerStore(LedgerReader):
 
     @classmethod
     def open(cls, directory: Path, *, now: Callable[[], str] = audit_time) -> "LedgerStore":
-        """Open the ledger in `directory`, whose lease the caller holds; it is made where there is none.
+        """Open the ledger in `directory`, whose lease the caller holds; it is made if missing.
 
-        The last events are seen to be what was written and to reach to the head, and the book is folded.
-
-        Raises:
-            LedgerError: what is there cannot be used, or not be trusted; it is left as it is.
+        The last events are verified and compared with the head, and the book is folded.  Raises `LedgerError`, and
+        leaves the ledger as it is, if it cannot be used or trusted.
         """
         prepare(directory)
         with LedgerReader.open(directory) as reader:
@@ -104,21 +100,17 @@ class LedgerStore(LedgerReader):
 
     @property
     def head(self) -> Head:
-        """Where the chain ends at this moment."""
+        """The present end of the chain."""
         return self._writing().tip
 
     def append(
         self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes] | None = None, *, durable: bool = False
     ) -> tuple[Stored, ...]:
-        """Add events and the documents that they name, all or nothing, and take them into the book.
+        """Append events and the documents that they name, all or nothing, and apply them to the book.
 
         Their time is the clock's, or that of the event before where the clock went back.  If the disk itself fails at
-        the last moment, events that are said not to be added may turn out after a crash to be there after all.
-
-        Args:
-            events: in their order.
-            documents: by hash; one that is there already is left as it is.
-            durable: write it through to the disk before returning, as is done for every trust decision.
+        the last moment, events that were reported as not added may be there after a crash.  A document whose hash is
+        known stays as it is.  `durable` writes through to the disk before returning, as every trust decision does.
         """
         stored = self.write(events, documents, durable=durable)
         self.book.apply_rows((each.seq, each.at, each.event) for each in stored)
@@ -127,7 +119,7 @@ class LedgerStore(LedgerReader):
     def write(
         self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes] | None = None, *, durable: bool = False
     ) -> tuple[Stored, ...]:
-        """`append`, and leave the book to whoever reads it, perhaps in another thread."""
+        """Append as `append` does, and leave the book to the caller, perhaps in another thread."""
         if any(isinstance(event, Redacted) for event in events):
             raise ValueError("only a redaction records one")
         end, documents = self._writing(), documents or {}
@@ -153,14 +145,9 @@ class LedgerStore(LedgerReader):
     def rewrite(self, change: Callable[[LedgerEvent], LedgerEvent], documents: Mapping[str, StoredDocument]) -> None:
         """Replace events and documents by forms without their secrets, in one transaction.
 
-        All hashes behind the first change become others; a `Redacted` at the end names the head before.
-
-        Args:
-            change: returns the new form of an event, of the same kind, server and name; the event itself to keep it.
-            documents: the new form of each document that is replaced, by its old hash.
-
-        Raises:
-            BrokenChainError: an event is not what was written; nothing was done.
+        All hashes behind the first change become others; a `Redacted` at the end names the head before.  `change`
+        returns the new form of an event, of the same kind, server and name, or the event itself; `documents` has new
+        forms by their old hash.  Raises `BrokenChainError`, with nothing done, if an event is not what was written.
         """
         end = self._writing()
         at = max(self._now(), end.at)
@@ -189,11 +176,7 @@ class LedgerStore(LedgerReader):
         self._forget_book()
 
     def wipe(self) -> None:
-        """Leave nothing in the files of what was deleted.
-
-        Raises:
-            LedgerWriteError: something may still be there.
-        """
+        """Leave no deleted data in the files.  Raises `LedgerWriteError` if something may still be there."""
         self._writing()
         try:
             self.connection.execute("VACUUM")
@@ -204,7 +187,7 @@ class LedgerStore(LedgerReader):
             raise LedgerWriteError(_STILL_THERE, "end the programs that read the ledger, then run this again")
 
     def load(self, pieces: Iterable[Piece]) -> None:
-        """Fill an empty ledger with events and documents that were checked; still empty when `pieces` raises."""
+        """Fill an empty ledger with verified events and documents; it is still empty if `pieces` raises."""
         self._writing()
         self._synchronize(full=True)
         last: list[ChainRow] = []
@@ -225,7 +208,7 @@ class LedgerStore(LedgerReader):
         self._forget_book()
 
     def record_calls(self, calls: Iterable[CallRow]) -> None:
-        """Note calls, beside the chain."""
+        """Record calls, outside the chain."""
         self._writing()
         self._synchronize(full=False)
         with transaction(self.connection):
@@ -234,8 +217,7 @@ class LedgerStore(LedgerReader):
     def sync(self) -> None:
         """Bring all events to the disk, then the head up to date.
 
-        Raises:
-            LedgerWriteError: that failed; events are safe from this process's death, not from the machine's.
+        Raises `LedgerWriteError` if that failed; events survive this process's death then, not the machine's.
         """
         self._writing()
         try:
@@ -247,7 +229,7 @@ class LedgerStore(LedgerReader):
         self._write_head()
 
     def close(self) -> None:
-        """Bring everything to the disk and let go of it.  Repeatable."""
+        """Bring everything to the disk and close it.  Repeatable."""
         if self._end is not None and self._end.anchor != self._end.tip:
             self._quietly(self.sync)
         self._end = None
@@ -290,11 +272,11 @@ class LedgerStore(LedgerReader):
             end.tip, end.at = Head(added[-1].seq, added[-1].hash.hex()), added[-1].at
 
     def _forget_book(self) -> None:
-        """It is folded anew when it is asked for."""
+        """Fold it again at the next access."""
         self.__dict__.pop("book", None)
 
     def _synchronize(self, *, full: bool) -> None:
-        """Whether commits are brought to the disk one by one."""
+        """Choose whether commits are brought to the disk one by one."""
         end = self._writing()
         if full is not end.is_full:
             self.connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
@@ -314,9 +296,9 @@ class LedgerStore(LedgerReader):
 
 
 def accept_head(directory: Path, *, now: Callable[[], str] = audit_time) -> Head:
-    """Write the head anew from the events that are there, once they are seen to be what was written.
+    """Write the head again from the verified events; the one before goes to `backup/`.
 
-    For a person to decide, when a head is missing or names events that are gone.  The one before goes to `backup/`.
+    For a person to decide, when a head is missing or names events that are gone.
     """
     with LedgerReader.open(directory) as reader:
         found = reader.verify(anchored=False)
@@ -335,7 +317,7 @@ def accept_head(directory: Path, *, now: Callable[[], str] = audit_time) -> Head
 
 
 def _anchor(reader: LedgerReader) -> Head | None:
-    """The head of a ledger whose last events are what was written and reach to it; None for one without either."""
+    """Return the verified head of a ledger; None for an empty one without a head."""
     with reader.reading():
         tip, _ = queries.tip(reader.connection)
         path = reader.directory / HEAD_NAME
@@ -359,7 +341,7 @@ def _anchor(reader: LedgerReader) -> Head | None:
 
 
 def _identity(directory: Path) -> tuple[int, int] | None:
-    """Which file has the database's name; None for none."""
+    """Return which file has the database's name; None for none."""
     try:
         status = os.stat(directory / DATABASE_NAME)
     except OSError:

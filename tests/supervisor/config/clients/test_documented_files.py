@@ -241,12 +241,7 @@ DIALLED: Final[Mapping[str, object]] = {
     "zed": {"url": URL, "headers": BEARER},
     "cline": {"type": "streamableHttp", "url": URL, "headers": BEARER},
     "roo": {"type": "streamable-http", "url": URL, "headers": BEARER},
-    "continue": {
-        "name": "quarterdeck",
-        "type": "streamable-http",
-        "url": URL,
-        "requestOptions": {"headers": BEARER},
-    },
+    "continue": {"name": "quarterdeck", "type": "streamable-http", "url": URL, "requestOptions": {"headers": BEARER}},
     "goose": {
         "name": "quarterdeck",
         "type": "streamable_http",

@@ -252,10 +252,7 @@ def test_a_row_without_a_usable_name_is_broken(folder: Path, document: object, r
 
 def test_what_is_set_aside_is_said_once(folder: Path) -> None:
     """A user would never learn that a key of another client does nothing here."""
-    rows = [
-        {"name": "a", "command": "c"},
-        {"id": "b", "name": "B", "command": "c", "timeout": 5},
-    ]
+    rows = [{"name": "a", "command": "c"}, {"id": "b", "name": "B", "command": "c", "timeout": 5}]
     loaded = load(folder, {"inputs": [], "servers": rows, "globalShortcut": ""})
     assert ids(loaded) == ["a", "b"]
     assert warnings(folder, loaded) == ["ignored: 'inputs', 'globalShortcut'", "servers[1]: ignored: 'name', 'timeout'"]

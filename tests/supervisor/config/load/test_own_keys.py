@@ -33,8 +33,7 @@ def registry(text: str) -> RegistryWish | None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
-    [("max_result_tokens", 1), ("http", True), ("registry", "https://evil.example")],
+    ("key", "value"), [("max_result_tokens", 1), ("http", True), ("registry", "https://evil.example")]
 )
 def test_a_projects_file_says_none_of_them(tmp_path: Path, key: str, value: object) -> None:
     """A cloned repository could hide results, open the user's tools to other machines, or choose what is offered."""

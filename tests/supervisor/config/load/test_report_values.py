@@ -63,12 +63,7 @@ def test_what_a_preset_says_is_told_as_the_presets(tmp_path: Path) -> None:
 def test_secrets_are_masked_wherever_they_are_written(tmp_path: Path) -> None:
     """`config show` in a bug report would publish them."""
     (tmp_path / ".env").write_text("FROM_FILE=s3cret")
-    stdio = {
-        "command": "c",
-        "args": ["--token", "s3cret"],
-        "env": {"A": "s3cret", "B": "x${TOKEN}"},
-        "envFile": ".env",
-    }
+    stdio = {"command": "c", "args": ["--token", "s3cret"], "env": {"A": "s3cret", "B": "x${TOKEN}"}, "envFile": ".env"}
     remote = {"type": "sse", "url": "https://u:s3cret@h/?t=s3cret", "headers": {"X": "Bearer ${TOKEN}"}}
     misplaced = {"comand": "s3cret", "command": "c", "env": ["s3cret"], "sandbox": {"env": {"T": "s3cret"}}}
     other = {"command": "c", "args": "--token s3cret", "inherit_env": ["A=s3cret"], "headers": {"X": "s3cret"}}

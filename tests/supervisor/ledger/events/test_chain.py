@@ -30,12 +30,7 @@ def test_time_and_body_cannot_trade_bytes() -> None:
 def test_an_untouched_chain_is_intact(rows) -> None:
     """Every start would be refused."""
     found = verify(rows, head_of(rows))
-    assert (found.verdict, found.tip, found.broken_seq, found.is_intact) == (
-        Verdict.INTACT,
-        head_of(rows),
-        None,
-        True,
-    )
+    assert (found.verdict, found.tip, found.broken_seq, found.is_intact) == (Verdict.INTACT, head_of(rows), None, True)
 
 
 @given(CHAINS, st.data())

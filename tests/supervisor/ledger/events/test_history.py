@@ -165,10 +165,7 @@ def test_a_server_is_called_by_its_id_and_by_its_file_where_two_share_it() -> No
         ),
         (began(), Words("ready, clock 1.0, mcp-server-time 1.2 (PyPI), process 42")),
         (ended(), Words("ended: it was killed (server_died)")),
-        (
-            Redacted(scope="", server="", before="9 " + "ab" * 32),
-            Words("secrets were removed from the events before"),
-        ),
+        (Redacted(scope="", server="", before="9 " + "ab" * 32), Words("secrets were removed from the events before")),
     ],
 )
 def test_an_event_is_said_in_words(event: LedgerEvent, words: Words) -> None:

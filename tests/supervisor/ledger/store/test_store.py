@@ -322,10 +322,7 @@ def test_the_book_of_any_moment_is_that_of_the_events_until_then(tmp_path: Path)
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (
-            "UPDATE events SET body = CAST(replace(body, 'tool_4', 'tool_5') AS BLOB) WHERE seq = 5",
-            "its hash differs",
-        ),
+        ("UPDATE events SET body = CAST(replace(body, 'tool_4', 'tool_5') AS BLOB) WHERE seq = 5", "its hash differs"),
         ("UPDATE events SET at = '2020' WHERE seq = 5", "its hash differs"),
         ("UPDATE events SET tool = 'other' WHERE seq = 5", "its index does not match its content"),
         ("UPDATE events SET body = 'x' WHERE seq = 5", "its record is damaged"),

@@ -21,7 +21,6 @@ from support.waiting import eventually
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a workspace, a directory that is allowed beside it, and one that is not."""
     root = tmp_path_factory.mktemp("native")
     for name in ("workspace", "shared", "private"):
         make_project(root / name)
@@ -56,7 +55,6 @@ def kept(root: Path, workspace: Path) -> Iterator[Reused[RawStdioClient]]:
 
 
 def is_well(client: RawStdioClient) -> bool:
-    """Whether it is answered, by the server too, and by nothing else."""
     return text_of(client.call("srv__echo", text="well")) == "well" and client.junk == []
 
 
@@ -71,7 +69,6 @@ def client(kept: Reused[RawStdioClient]) -> Iterator[RawStdioClient]:
 
 
 def test_native_tools_come_before_the_servers_and_say_what_they_may_do(client: RawStdioClient) -> None:
-    """A client would ask its user before every look, or not before a change; or it would see only half of the tools."""
     listed = client.list_tools()
     names = [tool["name"] for tool in listed]
     assert names[: len(ALL)] == ALL
@@ -96,7 +93,6 @@ def test_native_tools_come_before_the_servers_and_say_what_they_may_do(client: R
 def test_a_directory_that_was_allowed_can_be_changed_and_no_other(
     client: RawStdioClient, root: Path, workspace: Path
 ) -> None:
-    """An agent would reach files that its user never gave it, or not those that he did."""
     shared, private = root / "shared", root / "private"
     (shared / "new").unlink(missing_ok=True)
     for folder in (shared, private):
@@ -113,7 +109,6 @@ def test_a_directory_that_was_allowed_can_be_changed_and_no_other(
 
 
 def test_progress_of_a_command_arrives_while_it_runs(client: RawStdioClient, workspace: Path) -> None:
-    """A person would think that a long build hangs."""
     go = workspace / "go"
     go.unlink(missing_ok=True)
     script = "echo first; while ! [ -e go ]; do sleep 0.02; done; echo last"
@@ -128,7 +123,6 @@ def test_progress_of_a_command_arrives_while_it_runs(client: RawStdioClient, wor
 
 
 def test_a_command_that_is_cancelled_is_gone_with_all_that_it_started(client: RawStdioClient) -> None:
-    """A user who stops an agent would not stop what it started."""
     arguments = {"command": "trap '' TERM; (setsid sleep 4711.25 &); sleep 4711.25"}
     asked = client.send("tools/call", {"name": "bash", "arguments": arguments})
     eventually(lambda: len(running_with("sleep 4711.25")) >= 2, DEADLINE_S)
@@ -138,7 +132,6 @@ def test_a_command_that_is_cancelled_is_gone_with_all_that_it_started(client: Ra
 
 
 def test_what_is_cut_can_be_read_on_in_the_file_that_the_notice_names(client: RawStdioClient) -> None:
-    """A model would see the middle of a log never."""
     cut = text_of(client.call("bash", command="seq 1 40000"))
     path = cut.partition("the full text is in ")[2].partition("]")[0]
     assert "bytes left out" in cut

@@ -48,7 +48,6 @@ class Scene:
             return await self.session.box.runner.run(ToolCall("1", tool, value), CancelToken())
 
     async def do(self, tool: str, **arguments: object) -> str:
-        """Call a tool that must succeed; its output as text."""
         outcome = await self.outcome(tool, arguments)
         assert not outcome.is_error, outcome.output
         return outcome.output if isinstance(outcome.output, str) else json.dumps(outcome.output)
@@ -96,7 +95,6 @@ WRONG: Final[list[object]] = [None, True, -1, 0, 0.5, 1e400, float("nan"), 10**4
 
 @pytest.mark.parametrize("name", capability_ids())
 async def test_wrong_values_for_every_parameter_are_refused_in_words(scene: Scene, name: str) -> None:
-    """A model's slip would end its session, or be carried out as something else."""
     [descriptor] = [each for each in scene.session.box.descriptors() if each.name == name]
     properties: Any = descriptor.parameters["properties"]
     sound = {key: sample(schema) for key, schema in properties.items()}
@@ -153,7 +151,6 @@ STUBBORN: Final = f"trap '' TERM INT HUP; echo begun; while :; do sleep 71{MINE}
 
 
 async def test_commands_that_will_not_end_are_ended_and_what_they_said_is_kept(scene: Scene) -> None:
-    """A build that hangs would take its output, and the session's processes, along."""
     said: dict[str, str] = {}
 
     async def run(command: str) -> None:
@@ -177,7 +174,6 @@ async def test_commands_that_will_not_end_are_ended_and_what_they_said_is_kept(s
 
 
 async def test_background_processes_end_whole_however_stubborn(scene: Scene) -> None:
-    """A dev server would hold its port until the machine is started again."""
     stubborn = STUBBORN.replace(f"71{MINE}", f"74{MINE}")
     for tool in ("process", "bg-process"):
         started = await scene.do(tool, action="start", command=f"{stubborn} & {stubborn}")
@@ -190,7 +186,6 @@ async def test_background_processes_end_whole_however_stubborn(scene: Scene) -> 
 
 
 async def test_a_call_that_is_cancelled_midway_leaves_nothing(scene: Scene) -> None:
-    """Who stops an agent would not stop what it does."""
     scene.put("huge.txt", b"line\n" * (8 * MIB))
     is_midway: dict[str, Callable[[], object]] = {"bash": lambda: running_with(f"sleep 73{MINE}")}
     for tool, arguments in (

@@ -24,7 +24,6 @@ def mcp_config() -> dict[str, object]:
 
 @pytest.mark.mcp("echo", scope="run")
 def test_a_plain_test_calls_a_server_that_the_whole_run_shares(mcp_client: McpClient, mcp_server: Start) -> None:
-    """Each test would pay for a start of its own."""
     assert mcp_client.call_tool("add", {"a": 1, "b": 2}).structured_content == {"sum": 3}
     assert "echo" in [tool["name"] for tool in mcp_client.list_tools()]
     again = mcp_server()
@@ -47,7 +46,6 @@ async def test_coroutines_call_it_from_any_task_and_may_be_cancelled(mcp_async_c
 
 
 def test_a_deck_has_all_servers_and_says_which_failed(mcp_deck: McpDeck) -> None:
-    """One broken server would take all others from a test."""
     assert mcp_deck.call("echo__echo", {"text": "x"}).text == "x"
     assert {name.partition("__")[0] for name in mcp_deck.tools()} == {"echo", "modern"}
     failed = mcp_deck.server("gone").status
@@ -55,14 +53,12 @@ def test_a_deck_has_all_servers_and_says_which_failed(mcp_deck: McpDeck) -> None
 
 
 def test_a_command_and_an_object_are_servers_too(mcp_server: Start) -> None:
-    """A project without a configuration, or without a program yet, could test nothing."""
     by_command = mcp_server(server_argv("echo"), policy={"read": [str(SERVERS)]})
     assert by_command.client().call_tool("echo", {"text": "x"}).text == "x"
     app = MCPServer("calculator")
 
     @app.tool()
     def twice(number: int) -> int:
-        """Double it."""
         return 2 * number
 
     of_object = mcp_server(app)
@@ -76,7 +72,6 @@ def test_a_command_and_an_object_are_servers_too(mcp_server: Start) -> None:
 
 @pytest.mark.mcp("echo")
 def test_what_is_done_to_a_server_is_survived(mcp_server: Start) -> None:
-    """A test of the bad days could not bring them about."""
     server = mcp_server()
     pid, client = server.status.pid, server.client()
     server.garbage()
@@ -99,7 +94,6 @@ def test_what_is_done_to_a_server_is_survived(mcp_server: Start) -> None:
 
 
 def test_what_there_is_not_is_one_sentence(mcp_server: Start) -> None:
-    """A mistyped id would be a traceback of ours."""
     with pytest.raises(McpTestError, match="has no server 'eco': did you mean 'echo'"):
         mcp_server("eco")
     with pytest.raises(ProtocolFault) as raised:

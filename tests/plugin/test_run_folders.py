@@ -31,12 +31,10 @@ def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def folders(parent: Path) -> list[str]:
-    """Those of runs."""
     return sorted(str(path) for path in parent.glob(f"{PREFIX}*"))
 
 
 def make_and_end() -> None:
-    """A whole run."""
     assert Run().close() == []
 
 
@@ -44,7 +42,6 @@ def make_and_end() -> None:
 def test_what_a_killed_run_left_is_removed_by_the_next_one(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each `kill -9` of pytest would leave a folder with a socket in /tmp."""
     with tempfile.TemporaryDirectory(prefix="q-", dir="/tmp") as short:
         monkeypatch.setattr(tempfile, "tempdir", short)
         with python_child(OWNER, env={**os.environ, "TMPDIR": short}) as owner:
@@ -59,7 +56,6 @@ def test_what_a_killed_run_left_is_removed_by_the_next_one(
 
 @pytest.mark.process
 def test_a_folder_is_held_until_the_last_process_of_its_run_has_ended(parent: Path) -> None:
-    """A supervisor that still ends its servers would lose their state under them."""
     folder, held = make_held_folder()
     with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, pass_fds=[held]) as supervisor:
         os.close(held)
@@ -72,7 +68,6 @@ def test_a_folder_is_held_until_the_last_process_of_its_run_has_ended(parent: Pa
 
 
 def test_a_folder_that_is_kept_for_a_look_stays(parent: Path) -> None:
-    """Who asked for it would find nothing after the next run."""
     folder, held = make_held_folder()
     keep(folder)
     os.close(held)
@@ -119,7 +114,6 @@ def test_one_that_is_swept_at_its_birth_is_made_anew(parent: Path, monkeypatch: 
 
 
 def test_one_that_is_being_swept_is_made_anew(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, a moment earlier."""
     made: list[str] = []
     sweeping: list[int] = []
     mkdtemp = tempfile.mkdtemp

@@ -45,23 +45,19 @@ class PlayedSupervisor:
         self._end: socket.socket | None = None
 
     def accept(self) -> Request:
-        """Take the connection; its first message."""
         self._end, _ = self._listener.accept()
         return self.read()
 
     def read(self) -> Request:
-        """The next message."""
         assert self._end is not None
         head = self._end.recv(LENGTH_BYTES, socket.MSG_WAITALL)
         return decode_request(self._end.recv(length_of(head), socket.MSG_WAITALL))
 
     def say(self, answer: Answer) -> None:
-        """Answer."""
         assert self._end is not None
         self._end.sendall(encode(answer))
 
     def close(self) -> None:
-        """Be gone."""
         self._listener.close()
         if self._end is not None:
             self._end.close()
@@ -85,7 +81,6 @@ def look(connection: Connection) -> Pending[bytes]:
 
 
 def test_answers_find_their_requests_in_whatever_order() -> None:
-    """A test would be given another thread's result."""
     with connected() as (connection, played):
         first, second, third, fourth = (look(connection) for _ in range(4))
         played.say(Reply(2, b"b"))
@@ -114,7 +109,6 @@ def test_what_is_given_up_is_cancelled_and_its_late_answer_dropped() -> None:
 
 
 def test_a_coroutine_awaits_it_and_its_cancellation_gives_it_up() -> None:
-    """A cancelled task would leave its call behind."""
     with connected() as (connection, played):
 
         async def work() -> bytes:
@@ -137,7 +131,6 @@ async def _awaited(pending: Pending[bytes]) -> bytes:
 
 
 def test_a_supervisor_that_is_gone_is_one_clear_sentence() -> None:
-    """A suite would hang, or show a traceback of ours, when its supervisor was killed."""
     with connected() as (connection, played):
         pending = look(connection)
         played.address.log.write_text("out of memory\n")

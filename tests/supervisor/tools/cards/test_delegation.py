@@ -21,11 +21,9 @@ class Runner:
     given: list[Delegation] = field(default_factory=list)
 
     def list_agents(self) -> Sequence[str]:
-        """The agents."""
         return self.agents
 
     async def run(self, work: Delegation, ctx: ToolContext) -> DelegateReport:
-        """Remember, report."""
         self.given.append(work)
         return self.report
 
@@ -36,7 +34,6 @@ def description(runner: Runner | None) -> str:
 
 @pytest.mark.anyio
 async def test_without_a_runner_the_card_says_what_is_missing() -> None:
-    """A model would wait for work that nobody does."""
     result = await ask(task_tool)(objective="dig")
     assert result.is_error
     assert "DeckFramework.delegate" in text_of(result)
@@ -44,7 +41,6 @@ async def test_without_a_runner_the_card_says_what_is_missing() -> None:
 
 @pytest.mark.anyio
 async def test_the_work_arrives_and_the_report_comes_back_verbatim() -> None:
-    """A sub-agent would do something else, or be misquoted."""
     runner = Runner()
     run = ask(task_tool, DeckFramework(delegate=runner))
     assert text_of(await run(objective="dig", agent="digger", context="here")) == "done it"
@@ -54,7 +50,6 @@ async def test_the_work_arrives_and_the_report_comes_back_verbatim() -> None:
 
 @pytest.mark.anyio
 async def test_a_failed_report_is_an_error() -> None:
-    """A model would build on work that was not done."""
     runner = Runner(DelegateReport(ok=False, text="hit rock"))
     result = await ask(task_tool, DeckFramework(delegate=runner))(objective="dig")
     assert (text_of(result), result.is_error) == ("hit rock", True)
@@ -63,7 +58,6 @@ async def test_a_failed_report_is_an_error() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("arguments", [{}, {"objective": ""}, {"objective": 5}, {"objective": "x", "who": "y"}])
 async def test_a_wrong_call_delegates_nothing(arguments: dict[str, object]) -> None:
-    """An agent would be started without work."""
     runner = Runner()
     result = await ask(task_tool, DeckFramework(delegate=runner))(**arguments)
     assert result.is_error
@@ -71,7 +65,6 @@ async def test_a_wrong_call_delegates_nothing(arguments: dict[str, object]) -> N
 
 
 def test_the_agents_are_named_in_the_description() -> None:
-    """A model could not know whom to name."""
     assert description(Runner(agents=["digger", "filler"])).endswith("Agents: digger, filler.")
     assert "and 10 more" in description(Runner(agents=[f"a{n}" for n in range(60)]))
     assert description(Runner()) == description(None)
@@ -86,12 +79,10 @@ class Gateway:
     asked: list[tuple[object, ...]] = field(default_factory=list)
 
     async def discover(self, query: str | None, toolkits: Sequence[str]) -> Sequence[SaasAction]:
-        """Remember, answer."""
         self.asked.append((query, *toolkits))
         return self.actions
 
     async def execute(self, slug: str, arguments: dict[str, object]) -> SaasReply:
-        """Remember, answer."""
         self.asked.append((slug, arguments))
         return self.reply
 
@@ -99,7 +90,6 @@ class Gateway:
 @pytest.mark.anyio
 @pytest.mark.parametrize("arguments", [{"action": "discover"}, {"action": "execute"}])
 async def test_without_a_gateway_the_card_says_what_is_missing(arguments: dict[str, object]) -> None:
-    """A model would take silence for success."""
     result = await ask(saas_action_tool)(**arguments)
     assert result.is_error
     assert "DeckFramework.saas" in text_of(result)
@@ -107,7 +97,6 @@ async def test_without_a_gateway_the_card_says_what_is_missing(arguments: dict[s
 
 @pytest.mark.anyio
 async def test_actions_are_listed_by_their_slugs() -> None:
-    """A model could not tell what to execute."""
     gateway = Gateway([SaasAction("GITHUB_CREATE_ISSUE", "Creates\nan issue."), SaasAction("X", "")])
     run = ask(saas_action_tool, DeckFramework(saas=gateway))
     text = text_of(await run(action="discover", query="issue", toolkits=["github"]))
@@ -118,7 +107,6 @@ async def test_actions_are_listed_by_their_slugs() -> None:
 
 @pytest.mark.anyio
 async def test_no_match_is_no_error() -> None:
-    """A model would take an empty text for a broken tool."""
     result = await ask(saas_action_tool, DeckFramework(saas=Gateway()))(action="discover")
     assert not result.is_error
     assert "No action matches" in text_of(result)
@@ -126,7 +114,6 @@ async def test_no_match_is_no_error() -> None:
 
 @pytest.mark.anyio
 async def test_an_action_runs_with_its_slug_and_arguments_untouched() -> None:
-    """A vendor would get another action than was asked for."""
     gateway = Gateway(reply=SaasReply(ok=True, data={"id": 7, "title": "ä"}))
     run = ask(saas_action_tool, DeckFramework(saas=gateway))
     text = text_of(await run(action="execute", slug="GITHUB_CREATE_ISSUE", arguments={"any": {"thing": [1]}}))
@@ -138,7 +125,6 @@ async def test_an_action_runs_with_its_slug_and_arguments_untouched() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize(("error", "said"), [("no rights", "no rights"), ("", "X failed, and")])
 async def test_a_failed_action_is_an_error(error: str, said: str) -> None:
-    """A model would build on an issue that was never made."""
     gateway = Gateway(reply=SaasReply(ok=False, error=error))
     result = await ask(saas_action_tool, DeckFramework(saas=gateway))(action="execute", slug="X")
     assert result.is_error
@@ -155,7 +141,6 @@ async def test_a_failed_action_is_an_error(error: str, said: str) -> None:
     ],
 )
 async def test_a_wrong_call_runs_nothing(arguments: dict[str, object], said: str) -> None:
-    """A misspelt action would be executed as if it were one."""
     gateway = Gateway()
     result = await ask(saas_action_tool, DeckFramework(saas=gateway))(**arguments)
     assert result.is_error
@@ -165,7 +150,6 @@ async def test_a_wrong_call_runs_nothing(arguments: dict[str, object], said: str
 
 @pytest.mark.anyio
 async def test_entering_is_marked_and_told() -> None:
-    """A host could not see the wish, or a model would go on changing things."""
     result = await ask(enter_plan_mode_tool)()
     marker, prose = result.content
     assert marker == JsonContentBlock({"enterPlanMode": True, "applied": False})
@@ -176,7 +160,6 @@ async def test_entering_is_marked_and_told() -> None:
 
 @pytest.mark.anyio
 async def test_leaving_carries_the_plan() -> None:
-    """A host would have nothing to show its user."""
     result = await ask(exit_plan_mode_tool)(plan="# Dig\n1. dig")
     assert list(result.content) == [JsonContentBlock({"exitPlan": True, "plan": "# Dig\n1. dig"})]
 
@@ -184,7 +167,6 @@ async def test_leaving_carries_the_plan() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("arguments", [{}, {"plan": ""}, {"plan": 5}])
 async def test_leaving_without_a_plan_is_an_error(arguments: dict[str, object]) -> None:
-    """A user would be asked to approve nothing."""
     result = await ask(exit_plan_mode_tool)(**arguments)
     assert result.is_error
     assert "plan" in text_of(result)

@@ -14,7 +14,6 @@ from quarterdeck.tools.cards.memory import MAX_NOTE_BYTES, FileMemoryStore, InMe
 
 @pytest.mark.anyio
 async def test_a_note_is_read_appended_to_and_replaced() -> None:
-    """A model would forget."""
     run = ask(memory_tool)
     assert text_of(await run(action="read")) == "Working memory:\n(empty)"
     await run(action="append", content="one")
@@ -27,7 +26,6 @@ async def test_a_note_is_read_appended_to_and_replaced() -> None:
 
 @pytest.mark.anyio
 async def test_the_hosts_store_is_used() -> None:
-    """What was noted would be gone with the session."""
     store = InMemoryStore()
     await store.write("from before")
     run = ask(memory_tool, DeckFramework(memory=store))
@@ -37,8 +35,6 @@ async def test_the_hosts_store_is_used() -> None:
 
 @pytest.mark.anyio
 async def test_two_calls_that_append_at_once_are_both_heard() -> None:
-    """A note taken at the same time as another would be lost."""
-
     class SlowStore(InMemoryStore):
         async def read(self) -> str:
             text = await super().read()
@@ -53,7 +49,6 @@ async def test_two_calls_that_append_at_once_are_both_heard() -> None:
 
 @pytest.mark.anyio
 async def test_a_note_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model in a loop would fill memory and disk."""
     monkeypatch.setattr(memory, "MAX_NOTE_BYTES", 10)
     run = ask(memory_tool)
     await run(action="append", content="ä" * 5)
@@ -66,7 +61,6 @@ async def test_a_note_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("arguments", [{}, {"action": "forget"}, {"action": "replace", "content": 5}])
 async def test_a_wrong_call_changes_nothing(arguments: dict[str, object]) -> None:
-    """A slip would cost the note."""
     run = ask(memory_tool)
     await run(action="append", content="kept")
     assert (await run(**arguments)).is_error
@@ -75,8 +69,6 @@ async def test_a_wrong_call_changes_nothing(arguments: dict[str, object]) -> Non
 
 @pytest.mark.anyio
 async def test_a_store_that_fails_is_an_error_of_the_call() -> None:
-    """A full disk would end the session."""
-
     class FullStore(InMemoryStore):
         async def write(self, text: str) -> None:
             raise OSError(28, "No space left on device")
@@ -88,7 +80,6 @@ async def test_a_store_that_fails_is_an_error_of_the_call() -> None:
 
 @pytest.mark.anyio
 async def test_a_file_keeps_the_note_private_and_whole(tmp_path: Path) -> None:
-    """A note would be gone after a restart, or be read by others."""
     path = tmp_path / "session" / "memory.md"
     store = FileMemoryStore(path)
     assert await store.read() == ""
@@ -105,7 +96,6 @@ async def test_a_file_keeps_the_note_private_and_whole(tmp_path: Path) -> None:
 async def test_a_write_that_fails_leaves_the_old_note_and_no_draft(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full disk would cost what was noted before."""
     store = FileMemoryStore(tmp_path / "session" / "memory.md")
     await store.write("old")
 
@@ -122,7 +112,6 @@ async def test_a_write_that_fails_leaves_the_old_note_and_no_draft(
 
 @pytest.mark.anyio
 async def test_a_file_that_is_no_note_is_refused(tmp_path: Path) -> None:
-    """A file that grew elsewhere would fill the memory."""
     path = tmp_path / "memory.md"
     path.write_bytes(b"x" * (MAX_NOTE_BYTES + 1))
     with pytest.raises(OSError, match="larger than"):

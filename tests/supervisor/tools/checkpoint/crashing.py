@@ -30,7 +30,6 @@ STRIDE = 5
 
 
 def files(work: Path) -> dict[str, bytes]:
-    """What is there, the drafts of a dead writer aside."""
     return {path.name: path.read_bytes() for path in work.iterdir() if not path.name.startswith(".quarterdeck-")}
 
 

@@ -48,16 +48,13 @@ class PlayedProcess:
         """Nothing."""
 
     def on_exit(self, listener: Callable[[int | None, int | None], None]) -> None:
-        """See `ShellProcess`."""
         self.listeners.append(listener)
 
     async def stop(self, grace_s: float) -> None:
-        """See `ShellProcess`."""
         self.graces.append(grace_s)
         self.end(None, signal.SIGTERM)
 
     def end(self, code: int | None, number: int | None) -> None:
-        """End it."""
         listeners, self.listeners = self.listeners, []
         for listener in listeners:
             listener(code, number)
@@ -78,7 +75,6 @@ class PlayedShell(UnavailableShell):
         env: Mapping[str, str] | None = None,
         on_output: OnOutput | None = None,
     ) -> PlayedProcess:
-        """See `Shell`."""
         if self.problem:
             raise OSError(self.problem)
         self.started.append(PlayedProcess(on_output))

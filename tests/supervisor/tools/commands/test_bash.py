@@ -28,17 +28,14 @@ BASH = bash_tool()
 
 
 async def bash(ctx: ToolContext, command: str, cancel: CancelToken | None = None, **given: object) -> Answer:
-    """Call it as a model would."""
     return await call(BASH, ctx, cancel, command=command, **given)
 
 
 def last_line(answer: Answer) -> str:
-    """Its status."""
     return answer.text.splitlines()[-1]
 
 
 async def test_both_streams_and_the_status_are_told(tmp_path: Path) -> None:
-    """A model could not tell what a command said, or whether it worked."""
     async with session(tmp_path) as s:
         done = await bash(s.ctx, "echo out; echo err >&2")
         assert done == Answer("stdout:\nout\n\nstderr:\nerr\n\nstatus: exited with code 0", is_error=False)
@@ -48,7 +45,6 @@ async def test_both_streams_and_the_status_are_told(tmp_path: Path) -> None:
 
 
 async def test_a_signal_is_named(tmp_path: Path) -> None:
-    """A crash would look like an exit."""
     async with session(tmp_path) as s:
         done = await bash(s.ctx, "kill -KILL $$")
         assert (last_line(done), done.is_error) == (
@@ -58,7 +54,6 @@ async def test_a_signal_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_limit_is_named(tmp_path: Path) -> None:
-    """A model would look for a bug in its program."""
     async with session(tmp_path, limits={"wall_s": 0.2}) as s:
         done = await bash(s.ctx, "echo before; sleep 60")
         assert "before" in done.text
@@ -67,7 +62,6 @@ async def test_a_limit_is_named(tmp_path: Path) -> None:
 
 
 async def test_what_was_written_before_the_deadline_is_told(tmp_path: Path) -> None:
-    """The output that says why it hangs would be lost, and what it started live on."""
     async with session(tmp_path) as s:
         command = "echo waiting for the lock; trap '' TERM; setsid sleep 4501.5 & sleep 4501.5; sleep 4501.5"
         done = await bash(s.ctx, command, timeoutMs=300)
@@ -81,7 +75,6 @@ async def test_what_was_written_before_the_deadline_is_told(tmp_path: Path) -> N
 
 
 async def test_a_command_that_waits_for_input_finds_its_end(tmp_path: Path) -> None:
-    """It would wait until the deadline for an answer that nobody can give."""
     async with session(tmp_path) as s:
         done = await bash(s.ctx, "read answer || echo nobody answered; cat")
         assert "nobody answered" in done.text
@@ -89,7 +82,6 @@ async def test_a_command_that_waits_for_input_finds_its_end(tmp_path: Path) -> N
 
 
 async def test_a_long_report_is_cut_and_kept_whole_in_a_file(tmp_path: Path) -> None:
-    """A model's context would be filled by one command, or the middle of its output be lost."""
     async with session(tmp_path) as s:
         folder = tmp_path / "outputs"
         folder.mkdir()
@@ -103,7 +95,6 @@ async def test_a_long_report_is_cut_and_kept_whole_in_a_file(tmp_path: Path) -> 
 
 
 async def test_a_directory_can_be_named_and_not_left(tmp_path: Path) -> None:
-    """A command would run where the session may not be."""
     async with session(tmp_path) as s:
         (s.workspace / "sub").mkdir()
         (s.workspace / "out").symlink_to("/etc")
@@ -120,7 +111,6 @@ async def test_a_directory_can_be_named_and_not_left(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["", " \n\t", "a\0b", "a\ud800", "x" * 200_000])
 async def test_what_cannot_be_run_says_why(tmp_path: Path, command: str) -> None:
-    """A model could not mend its call."""
     async with session(tmp_path) as s:
         done = await bash(s.ctx, command)
         assert done.is_error
@@ -130,7 +120,6 @@ async def test_what_cannot_be_run_says_why(tmp_path: Path, command: str) -> None
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, "5", True, None, float("inf")])
 async def test_a_deadline_that_is_none_is_refused(tmp_path: Path, timeout_ms: object) -> None:
-    """A command would be ended at once, or never."""
     async with session(tmp_path) as s:
         assert "timeoutMs" in (await bash(s.ctx, "true", timeoutMs=timeout_ms)).text or timeout_ms == float("inf")
         assert (await bash(s.ctx, "true", timeoutMs=timeout_ms)).is_error
@@ -139,7 +128,6 @@ async def test_a_deadline_that_is_none_is_refused(tmp_path: Path, timeout_ms: ob
 
 
 async def test_a_cancelled_call_ends_its_command_and_tells_what_it_wrote(tmp_path: Path) -> None:
-    """A user who stops an agent would not stop what it started."""
     async with session(tmp_path) as s:
         token = CancelToken()
         calling = asyncio.ensure_future(bash(s.ctx, "echo begun; trap '' TERM; sleep 4503.5; sleep 4503.5", token))
@@ -154,7 +142,6 @@ async def test_a_cancelled_call_ends_its_command_and_tells_what_it_wrote(tmp_pat
 
 
 async def test_progress_tells_the_last_line_as_it_comes(tmp_path: Path) -> None:
-    """A client that waits for a long build would see nothing of it."""
     notes: list[ProgressNote] = []
     async with session(tmp_path) as s:
         os.mkfifo(s.workspace / "go")
@@ -169,7 +156,6 @@ async def test_progress_tells_the_last_line_as_it_comes(tmp_path: Path) -> None:
 
 
 async def test_notes_of_a_flood_are_few(tmp_path: Path) -> None:
-    """A command that floods would flood the client, too."""
     notes: list[ProgressNote] = []
     async with session(tmp_path) as s:
         call_ = ToolCall("1", "bash", {"command": "yes", "timeoutMs": 500}, notes.append)

@@ -30,14 +30,12 @@ PROCESS = process_tool()
 
 
 async def process(ctx: ToolContext, action: str, **given: object) -> Any:
-    """The value that a successful call gives."""
     outcome = await outcome_of(PROCESS, ctx, action=action, **given)
     assert not outcome.is_error, outcome.output
     return outcome.output
 
 
 async def refusal(ctx: ToolContext, **given: object) -> str:
-    """What a failed call says."""
     outcome = await outcome_of(PROCESS, ctx, **given)
     assert outcome.is_error
     assert isinstance(outcome.output, str)
@@ -45,7 +43,6 @@ async def refusal(ctx: ToolContext, **given: object) -> str:
 
 
 async def finished(ctx: ToolContext, name: str) -> dict[str, Any]:
-    """The job's row, once it has ended."""
     while True:
         rows = {row["id"]: row for row in (await process(ctx, "list"))["jobs"]}
         if rows[name]["state"] == "finished":
@@ -54,7 +51,6 @@ async def finished(ctx: ToolContext, name: str) -> dict[str, Any]:
 
 
 async def test_a_job_is_started_listed_polled_and_stopped(tmp_path: Path) -> None:
-    """A model could not work with a server."""
     async with session(tmp_path) as s:
         started = await process(s.ctx, "start", command="echo up; exec sleep 4601.5")
         note = started.pop("note")
@@ -82,7 +78,6 @@ async def test_a_job_is_started_listed_polled_and_stopped(tmp_path: Path) -> Non
 
 
 async def test_how_a_job_ended_is_told(tmp_path: Path) -> None:
-    """A failed build would look like a good one."""
     async with session(tmp_path) as s:
         await process(s.ctx, "start", command="echo bad >&2; exit 4")
         await process(s.ctx, "start", command="kill -KILL $$")
@@ -97,7 +92,6 @@ async def test_how_a_job_ended_is_told(tmp_path: Path) -> None:
 
 
 async def test_what_is_missing_or_unknown_is_said(tmp_path: Path) -> None:
-    """A model could not mend its call."""
     async with session(tmp_path) as s:
         for command in (None, "", "  "):
             given = {} if command is None else {"command": command}
@@ -110,7 +104,6 @@ async def test_what_is_missing_or_unknown_is_said(tmp_path: Path) -> None:
 
 
 async def test_two_sessions_do_not_see_each_others_jobs(tmp_path: Path) -> None:
-    """One client could read and stop what another runs."""
     async with session(tmp_path) as s:
         other = replace(s.ctx, context_id=ContextId())
         await process(s.ctx, "start", command="exec sleep 4602.5")
@@ -122,18 +115,15 @@ async def test_two_sessions_do_not_see_each_others_jobs(tmp_path: Path) -> None:
 
 
 def build(s: Session, captures: Path | None = None) -> DefinedTool:
-    """The card of a session."""
     return bg_process_tool(DeckContext(str(s.workspace), captures=captures))
 
 
 def only_job(s: Session) -> Job:
-    """What it has started."""
     [table] = jobs._tables[s.ctx.context_id]
     return table.jobs[0]
 
 
 async def said(card: DefinedTool, s: Session, *, is_error: bool = False, **given: object) -> str:
-    """What a call says."""
     result = await card.run(given, s.ctx)
     [block] = result.content
     assert isinstance(block, TextContentBlock)
@@ -142,7 +132,6 @@ async def said(card: DefinedTool, s: Session, *, is_error: bool = False, **given
 
 
 async def test_a_process_is_started_polled_listed_and_stopped(tmp_path: Path) -> None:
-    """A model could not work with a server."""
     async with session(tmp_path) as s:
         card = build(s)
         assert await said(card, s, action="list") == "There are no background processes."
@@ -167,7 +156,6 @@ async def test_a_process_is_started_polled_listed_and_stopped(tmp_path: Path) ->
 
 
 async def test_only_new_lines_are_shown_to_whoever_asks_for_them(tmp_path: Path) -> None:
-    """A line that came in two pieces would be two, or a log be shown again at every poll."""
     async with session(tmp_path) as s:
         os.mkfifo(s.workspace / "go")
         give_to_commands(s.workspace / "go")

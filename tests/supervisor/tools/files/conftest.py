@@ -11,7 +11,6 @@ from quarterdeck.tools.files.roots import Roots
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """The workspace; beside it, out of reach, `outside` with a file `f`."""
     base = Path(os.path.realpath(tmp_path))
     (base / "outside").mkdir()
     (base / "outside" / "f").write_text("secret")

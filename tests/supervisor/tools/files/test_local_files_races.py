@@ -24,7 +24,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.nightly]
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """The workspace with a directory `d`, and out of reach one that looks like it, both with a file and a tree."""
     base = Path(os.path.realpath(tmp_path))
     for place, text in (("work/d", "inside"), ("outside", "secret")):
         (base / place / "tree" / text).mkdir(parents=True)
@@ -53,8 +52,6 @@ IN_A_SWAP: Final = {FileNotFoundError, OutsideRootsError}
 
 
 async def test_nothing_is_read_through_a_swapped_directory(work: Path, files: LocalFs) -> None:
-    """A command of the session could make its file tools read any file of this machine."""
-
     async def read_opened() -> object:
         with await files.open_binary("d/f") as file:
             return file.read().decode()
@@ -67,7 +64,6 @@ async def test_nothing_is_read_through_a_swapped_directory(work: Path, files: Lo
 
 @pytest.mark.parametrize("far", [False, True], ids=["link", "link to a link"])
 async def test_nothing_is_read_through_a_swapped_file(work: Path, files: LocalFs, far: bool) -> None:
-    """The same, by the last name of a path."""
     secret = work.with_name("outside") / "f"
     if far:
         (work / "far").symlink_to(secret)
@@ -83,7 +79,6 @@ def _write(path: Path, text: str) -> None:
 
 
 async def test_nothing_outside_is_told_of(work: Path, files: LocalFs) -> None:
-    """Names, sizes and places of files would be seen that are none of the session's business."""
     outside = work.with_name("outside")
     (outside / "f").write_text("secret and longer")
 
@@ -106,7 +101,6 @@ async def test_nothing_outside_is_told_of(work: Path, files: LocalFs) -> None:
 
 
 async def test_nothing_is_written_through_a_swapped_directory(work: Path, files: LocalFs) -> None:
-    """A command of the session could make its file tools replace any file of this machine."""
     before = outside_of(work)
     numbers = count()
     with swap(work / "d", work.with_name("outside")) as flip:
@@ -123,7 +117,6 @@ async def test_nothing_is_written_through_a_swapped_directory(work: Path, files:
 
 
 async def test_nothing_is_written_through_a_swapped_file(work: Path, files: LocalFs) -> None:
-    """The same, by the last name of a path."""
     before = outside_of(work)
     secret = work.with_name("outside") / "f"
     flip = alternation(work / "f", lambda path: _write(path, "inside"), lambda path: path.symlink_to(secret))
@@ -133,7 +126,6 @@ async def test_nothing_is_written_through_a_swapped_file(work: Path, files: Loca
 
 
 async def test_nothing_is_made_or_removed_through_a_swapped_link(work: Path, files: LocalFs) -> None:
-    """A command of the session could make its file tools remove any directory of this machine."""
     before = outside_of(work)
     outside = work.with_name("outside")
 
@@ -156,7 +148,6 @@ async def test_nothing_is_made_or_removed_through_a_swapped_link(work: Path, fil
 async def test_a_tree_that_is_swapped_while_it_is_removed_takes_nothing_outside_along(
     work: Path, files: LocalFs
 ) -> None:
-    """The same, by a name that only the removal comes upon."""
     before = outside_of(work)
     outside, place, asides = work.with_name("outside"), work / "tree" / "a", map(str, count())
 
@@ -194,7 +185,6 @@ async def test_a_tree_that_is_swapped_while_it_is_removed_takes_nothing_outside_
 
 
 async def test_a_pipe_that_takes_a_file_s_place_is_not_waited_for(work: Path, files: LocalFs) -> None:
-    """One call would hold a thread of all sessions for good."""
     flip = alternation(work / "f", lambda path: _write(path, "inside"), os.mkfifo)
     answers = await answers_of(flip, lambda: files.read_text("f"), lambda: files.write_file("f", "inside"))
     assert "inside" in answers
@@ -202,7 +192,6 @@ async def test_a_pipe_that_takes_a_file_s_place_is_not_waited_for(work: Path, fi
 
 
 async def test_a_root_that_is_swapped_itself_leads_nowhere_else(work: Path, files: LocalFs) -> None:
-    """Whoever may rename the workspace could open any directory."""
     before = outside_of(work)
     with swap(work, work.with_name("outside")) as flip:
         answers = await answers_of(

@@ -19,6 +19,5 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def ctx(workspace: Path, tmp_path: Path) -> AsyncIterator[ToolContext]:
-    """The session."""
     async with session_in(workspace, tmp_path / "state") as opened:
         yield opened

@@ -33,7 +33,6 @@ async def failure(url: str, **options: object) -> str:
 
 
 async def trouble_of(url: str) -> str:
-    """What went wrong, early or late."""
     try:
         return (await fetch(url)).trouble
     except FetchError as error:

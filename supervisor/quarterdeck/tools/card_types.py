@@ -1,4 +1,4 @@
-"""What a deck is made of: cards, the rows that build them, the context of that, the handles of a host.  Pure."""
+"""The types of a deck: cards, the rows that build them, their context, and the handles that a host lends. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,70 +20,57 @@ JsonSchema = Mapping[str, object]
 
 
 def capability_id(name: str) -> CapabilityId:
-    """The id of the tool called `name`.
-
-    Raises:
-        ValueError: `name` is empty.
-    """
+    """Return the id of the tool called `name`. Raise `ValueError` if it is empty."""
     if not name:
         raise ValueError("a capability needs a name")
     return CapabilityId(name)
 
 
 class Card(Protocol):
-    """One callable tool of a deck, a native one or a server's."""
+    """A callable tool of a deck."""
 
     @property
     def name(self) -> str:
-        """What a model calls it by."""
-        ...
+        """The name that a model calls it by."""
 
     @property
     def label(self) -> str:
-        """What a person is shown."""
-        ...
+        """The name that a person is shown."""
 
     @property
     def description(self) -> str:
-        """What a model is told."""
-        ...
+        """The description for a model."""
 
     @property
     def parameters(self) -> JsonSchema:
         """The JSON Schema of its input, an object's."""
-        ...
 
     @property
     def read_only(self) -> bool:
-        """Whether it changes nothing, so that no permission need be asked."""
-        ...
+        """Whether it changes nothing, so that no permission is needed."""
 
     @property
     def hints(self) -> ToolHints | None:
-        """What a client may assume; None for a server's tool, whose definition says it."""
-        ...
+        """The assumptions that a client may make; None for a server's tool, whose definition has them."""
 
     @property
     def definition(self) -> bytes | None:
         """A server's whole tool object, JSON; None for a native tool."""
-        ...
 
     @property
     def output_schema(self) -> JsonSchema | None:
         """The JSON Schema of a result's `structured`, an object's; None for results without it."""
-        ...
 
     async def run(self, value: object, ctx: ToolContext) -> ToolResult:
-        """Run one call; a failure is a result with `is_error`, only cancellation of the task raises."""
-        ...
+        """Run one call. A failure is a result with `is_error`; only cancellation of the task raises."""
 
 
 Capability = Card
-"""What a deck holds."""
+"""The members of a deck."""
 
 
 class WrappedCard:
-    """A card that says of itself what another one says, and runs as that does; a `Card`."""
+    """A card that describes itself and runs as another one does."""
 
     def __init__(self, inner: Card) -> None:
         self._inner = inner
@@ -102,17 +89,13 @@ class WrappedCard:
 
 
 class CheckpointStore(Protocol):
-    """Keeps what files held before they were changed."""
+    """Keeps the content of files before they are changed."""
 
     async def record(self, path: str, previous: bytes | None) -> None:
-        """Keep the content of the file at `path`, absolute, before a change; None says that there was none.
+        """Keep the content of the file at `path`, absolute, before a change; None if there was none.
 
-        The first record of a path within one node counts; later ones change nothing.
-
-        Raises:
-            OSError: it cannot be kept.
+        Later records of a path within one node change nothing. Raise `OSError` if it cannot be kept.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +109,7 @@ class Delegation:
 
 @dataclass(frozen=True, slots=True)
 class DelegateReport:
-    """What a sub-agent says at its end."""
+    """A sub-agent's final report."""
 
     ok: bool
     text: str
@@ -136,12 +119,10 @@ class DelegateRunner(Protocol):
     """Runs sub-agents."""
 
     def list_agents(self) -> Sequence[str]:
-        """The agents that can be named, for the tool's description."""
-        ...
+        """Return the agents that can be named, for the tool's description."""
 
     async def run(self, work: Delegation, ctx: ToolContext) -> DelegateReport:
         """Have the work done; cancelling stops it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,40 +146,32 @@ class SaasGatewayPort(Protocol):
     """Reaches connected services."""
 
     async def discover(self, query: str | None, toolkits: Sequence[str]) -> Sequence[SaasAction]:
-        """The actions that fit; all of them without a query."""
-        ...
+        """Return the actions that match; all of them without a query."""
 
     async def execute(self, slug: str, arguments: dict[str, object]) -> SaasReply:
         """Run one action."""
-        ...
 
 
 class MemoryStore(Protocol):
     """Keeps one note."""
 
     async def read(self) -> str:
-        """The note; empty when there is none."""
-        ...
+        """Return the note; empty when there is none."""
 
     async def write(self, text: str) -> None:
-        """Replace the note.
-
-        Raises:
-            OSError: it cannot be kept.
-        """
-        ...
+        """Replace the note. Raise `OSError` if it cannot be kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeckFramework:
-    """Handles that a host lends to cards; a card without its handle says what is missing, or has a default.
+    """Handles that a host lends to cards. A card without its handle names it in its result, or has a default.
 
     Attributes:
-        read_state: what the file tools remember of files read; None for no read-before-edit gate.
-        checkpoint: where `write` and `edit` keep what was there before; None for no undo.
-        delegate: who runs sub-agents for `task`.
-        saas: how `saas-action` reaches services.
-        memory: where `memory` keeps its note; None for a note that lasts as long as the card.
+        read_state: the file tools' memory of files read; None for no read-before-edit gate.
+        checkpoint: where `write` and `edit` keep the previous content; None for no undo.
+        delegate: runs sub-agents for `task`.
+        saas: reaches services for `saas-action`.
+        memory: keeps the note of `memory`; None for a note that lasts as long as the card.
     """
 
     read_state: object | None = None
@@ -210,12 +183,12 @@ class DeckFramework:
 
 @dataclass(frozen=True, slots=True)
 class DeckContext:
-    """What cards are built in.
+    """The context that cards are built in.
 
     Attributes:
         cwd: the workspace, absolute.
         base: the context that every call starts from; None for a plain local one in `cwd`.
-        captures: where background processes' output files go; None for `.indusvx-bg` in `cwd`.
+        captures: the directory of background processes' output files; None for `.indusvx-bg` in `cwd`.
     """
 
     cwd: str
@@ -225,16 +198,16 @@ class DeckContext:
 
 
 BuildFn = Callable[[DeckContext], Capability]
-"""Mints the live capability of a catalogue row; reads the context, changes nothing shared."""
+"""Builds a catalogue row's capability from the context, without changing anything shared."""
 
 
 @dataclass(frozen=True, slots=True)
 class CapabilityCard:
-    """One row of the catalogue.
+    """A row of the catalogue.
 
     Attributes:
         summary: one line, for help and listings.
-        profiles: the sets it belongs to; every row is in `Profile.ALL` besides, a server's tool is in none.
+        profiles: the sets it belongs to; every row is also in `Profile.ALL`, a server's tool is in none.
     """
 
     id: CapabilityId
@@ -244,7 +217,7 @@ class CapabilityCard:
     build: BuildFn
 
     def in_profile(self, profile: Profile) -> bool:
-        """Whether it belongs to `profile`."""
+        """Return whether it belongs to `profile`."""
         return profile in self.profiles or (profile is Profile.ALL and bool(self.profiles))
 
 
@@ -258,7 +231,7 @@ class DeckFaultKind(StrEnum):
 
 
 class DeckFault(Exception):  # noqa: N818 - a fault, like the bridge's
-    """A deck, or a part of it, could not be made: `kind`, `message`, `cause`; the text is the message alone."""
+    """A deck, or a part of it, could not be made; the text is the message alone."""
 
     def __init__(self, kind: DeckFaultKind, message: str, cause: object = None) -> None:
         super().__init__(message)

@@ -16,16 +16,16 @@ from .context import Framework, ToolContext
 from .runner import DeckToolBox, unknown_name_text
 
 READ_ONLY: Final = (Profile.AUTHORING, Profile.SURVEY)
-"""Of tools that change nothing."""
+"""Profiles of tools that change nothing."""
 
 MUTATING: Final = (Profile.SURVEY,)
-"""Of tools that may change something."""
+"""Profiles of tools that may change something."""
 
 _APP: Final = (Profile.ALL,)
-"""Of the deck's own cards, beside the twelve built-in tools."""
+"""Of the deck's own cards, besides the twelve built-in tools."""
 
 PROFILE_NAMES: Final = {Profile.AUTHORING: "read-only", Profile.SURVEY: "workspace", Profile.ALL: "all"}
-"""What the profiles are called where people choose one; the others are the seeds' names."""
+"""The names that people choose a profile by; the enum's values are the seeds' names."""
 
 _TABLE: Final = (
     ("read", "Read file", "Show a file's lines, or an image.", READ_ONLY, "files.read:read_tool"),
@@ -81,7 +81,7 @@ context's identity.  That of an app card takes the `DeckContext`.
 
 @cache
 def capability_cards() -> tuple[CapabilityCard, ...]:
-    """The twelve built-in tools, then the seven app cards; the same tuple each time."""
+    """Return the twelve built-in tools, then the seven app cards; the same tuple each time."""
     return tuple(
         CapabilityCard(capability_id(name), title, summary, profiles, partial(_build, factory, profiles is _APP))
         for name, title, summary, profiles, factory in _TABLE
@@ -89,26 +89,25 @@ def capability_cards() -> tuple[CapabilityCard, ...]:
 
 
 def capability_ids() -> list[CapabilityId]:
-    """The ids, in the catalogue's order."""
+    """Return the ids, in the catalogue's order."""
     return [card.id for card in capability_cards()]
 
 
 def find_card(name: str) -> CapabilityCard | None:
-    """The row of this id, None when there is none."""
+    """Return the row of this id, or None."""
     return next((card for card in capability_cards() if card.id == name), None)
 
 
 def cards_for_profile(profile: Profile) -> list[CapabilityCard]:
-    """The rows of `profile`, in the catalogue's order: the one place where profiles select."""
+    """Return the rows of `profile`, in the catalogue's order. No other code selects by profile."""
     wanted = Profile(profile)
     return [card for card in capability_cards() if card.in_profile(wanted)]
 
 
 def check_tools(profile: Profile, names: Iterable[str]) -> frozenset[str]:
-    """The names, each of which `profile` has a tool of.
+    """Return the names as a set, all of which are tools of `profile`.
 
-    Raises:
-        DeckFault: `unknown_capability`, with the nearest names, or the profiles that have the tool.
+    Raise `DeckFault` (`unknown_capability`) with the nearest names, or the profiles that have the tool.
     """
     wanted = frozenset(names)
     known = [str(card.id) for card in cards_for_profile(profile)]
@@ -118,11 +117,7 @@ def check_tools(profile: Profile, names: Iterable[str]) -> frozenset[str]:
 
 
 def build_card(card: CapabilityCard, ctx: DeckContext) -> Capability:
-    """The live capability of a row.
-
-    Raises:
-        DeckFault: `build_failed` with its cause.
-    """
+    """Return the live capability of a row. Raise `DeckFault` (`build_failed`) with its cause."""
     try:
         return card.build(ctx)
     except DeckFault:
@@ -157,42 +152,38 @@ def _built_once(factory: str) -> Capability:
 
 
 class ToolDeck:
-    """The capabilities of one session, while it is being put together."""
+    """The capabilities of one session, before its box is made."""
 
     def __init__(self, capabilities: Iterable[Capability], ctx: DeckContext) -> None:
         self._capabilities = list(capabilities)
         self._ctx = ctx
 
     def tools(self) -> list[Capability]:
-        """The capabilities, in order, as a list of the caller's own."""
+        """Return the capabilities, in order, as a new list."""
         return list(self._capabilities)
 
     def graft(self, extra: Iterable[Capability]) -> Self:
-        """Add capabilities after those that are there; the deck itself, for chaining."""
+        """Append capabilities. Return the deck itself, for chaining."""
         self._capabilities.extend(extra)
         return self
 
     def map_capabilities(self, wrap: Callable[[Capability], Capability]) -> Self:
-        """Replace every capability by `wrap` of it; the deck itself."""
+        """Replace every capability by `wrap` of it. Return the deck itself."""
         self._capabilities = [wrap(capability) for capability in self._capabilities]
         return self
 
     def retain(self, keep: Callable[[Capability], bool]) -> Self:
-        """Keep those that `keep` admits, in order; the deck itself."""
+        """Keep the capabilities that `keep` admits, in order. Return the deck itself."""
         self._capabilities = [capability for capability in self._capabilities if keep(capability)]
         return self
 
     def into_tool_box(self) -> DeckToolBox:
-        """The box of the present capabilities; for one session, since it shares the cards and their stores."""
+        """Make the box of the present capabilities, for one session only, as it shares the cards and their stores."""
         return DeckToolBox(self._capabilities, base_context(self._ctx))
 
 
 def provision_deck(profile: Profile, ctx: DeckContext) -> ToolDeck:
-    """The deck of `profile`.
-
-    Raises:
-        DeckFault: `build_failed` with its cause.
-    """
+    """Return the deck of `profile`. Raise `DeckFault` (`build_failed`) with its cause."""
     from .checkpoint.card import maybe_wrap_checkpoint
 
     store = ctx.framework.checkpoint
@@ -201,9 +192,9 @@ def provision_deck(profile: Profile, ctx: DeckContext) -> ToolDeck:
 
 
 def base_context(ctx: DeckContext) -> ToolContext:
-    """The context that every call of a deck starts from: the host's own, else a plain local one in `ctx.cwd`.
+    """Return the context that every call of a deck starts from: the host's own, else a plain local one in `ctx.cwd`.
 
-    Either way the file tools see the deck's read state.
+    In both, the file tools see the deck's read state.
     """
     framework = Framework(read_state=ctx.framework.read_state)
     if ctx.base is None:

@@ -1,6 +1,6 @@
-"""What a tool may use while it runs: the seams to files and commands, limits, progress, and the session's identity.
+"""The surroundings of a tool call: the seams to files and commands, limits, progress, and the session's identity.
 
-Says nothing about confinement: an implementation decides what a path or a command may touch.
+Confinement is not decided here: an implementation decides which paths and commands are allowed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from .results import STANDARD_BUDGET, OutputBudget
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """What a path names, links followed.
+    """The target of a path, links followed.
 
     Attributes:
         modified_at: seconds since the epoch.
@@ -30,7 +30,7 @@ class FileStat:
 
 
 class EntryKind(StrEnum):
-    """What a directory's entry is, by itself: a link is not followed."""
+    """The kind of a directory's entry itself: a link is not followed."""
 
     FILE = "file"
     DIRECTORY = "dir"
@@ -48,10 +48,9 @@ class DirectoryEntry:
 
 
 class OutsideRootsError(PermissionError):
-    """A path that leads out of what the session may touch; the text names the path and the roots."""
+    """A path that leads out of the session's roots; the text names the path and the roots."""
 
     def __str__(self) -> str:
-        """The text alone: it has the path, and a number would say less."""
         return self.strerror or super().__str__()
 
 
@@ -63,63 +62,49 @@ class Fs(Protocol):
     """
 
     async def read_text(self, path: str) -> str:
-        """The file as UTF-8, undecodable bytes replaced by U+FFFD."""
-        ...
+        """Return the file as UTF-8, undecodable bytes replaced by U+FFFD."""
 
     async def read_bytes(self, path: str) -> bytes:
-        """The whole file."""
-        ...
+        """Return the whole file."""
 
     async def open_binary(self, path: str) -> BinaryIO:
-        """A regular file for reading; the caller reads it in a thread, and closes it.
-
-        What is not a regular file is refused, without waiting for what a pipe or a device might say.
-        """
-        ...
+        """Open a regular file, which the caller reads in a thread and closes; refuse others without waiting."""
 
     async def write_file(self, path: str, data: str | bytes) -> None:
         """Create or replace the file, whole or not at all; text is written as UTF-8.
 
-        An existing file keeps its mode and owner, and a link to it stays a link.  Parents must exist.
+        An existing file keeps its mode and owner, and a link to it stays a link. Parents must exist.
         """
-        ...
 
     async def stat(self, path: str) -> FileStat:
-        """What is there."""
-        ...
+        """Return the target's kind, size and times."""
 
     async def readdir(self, path: str) -> Sequence[str]:
-        """The names in a directory."""
-        ...
+        """Return the names in a directory."""
 
     async def list_directory(self, path: str, most: int) -> tuple[Sequence[DirectoryEntry], int]:
-        """The first `most` entries by name, directories before all else, and how many there are."""
-        ...
+        """Return the first `most` entries by name, directories before all else, and the total number."""
 
     async def real_path(self, path: str) -> str:
-        """Where `path` leads, absolute, links resolved; what is there need not exist yet, its parent need."""
-        ...
+        """Return the absolute target of `path`, links resolved. The target may be missing, its parent not."""
 
     async def mkdir(self, path: str, *, recursive: bool = False) -> None:
-        """Create a directory, with `recursive` its parents too, and then an existing one is no error."""
-        ...
+        """Create a directory; with `recursive` its parents too, and an existing one is no error."""
 
     async def rm(self, path: str, *, recursive: bool = False, ignore_missing: bool = False) -> None:
         """Remove a file, with `recursive` a directory and all in it."""
-        ...
 
     async def exists(self, path: str) -> bool:
-        """Whether anything is there."""
-        ...
+        """Return whether the path leads to anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """How a command ended.
+    """The end of a command.
 
     Attributes:
         code: its exit status; None when a signal ended it.
-        limit: which limit ended it, by its name in the policy; None for none.
+        limit: the limit that ended it, by its name in the policy; None for none.
     """
 
     stdout: str
@@ -130,41 +115,36 @@ class ExecResult:
 
 
 class Stream(StrEnum):
-    """What a command writes on."""
+    """A command's output streams."""
 
     STDOUT = "stdout"
     STDERR = "stderr"
 
 
 OnOutput = Callable[[Stream, bytes], None]
-"""Takes what a command writes, as it comes, from the event loop; chunks of at most 64 KiB, cut anywhere."""
+"""Takes a command's output as it comes, from the event loop; chunks of at most 64 KiB, cut anywhere."""
 
 
 class ShellProcess(Protocol):
-    """A command under way."""
+    """A running command."""
 
     @property
     def pid(self) -> int:
         """Its process id."""
-        ...
 
     def kill(self, signal: int) -> None:
-        """Send `signal` to the command and all that it started; harmless when it has ended."""
-        ...
+        """Send `signal` to the command and its descendants; harmless after its end."""
 
     def on_exit(self, listener: Callable[[int | None, int | None], None]) -> None:
-        """Call `listener` once with exit status and signal, one of them None; at once when it has ended.
+        """Call `listener` once with exit status and signal, one of them None; at once after its end.
 
-        All that it wrote has been given to its `on_output` by then.
+        By then `on_output` has received all of its output.
         """
-        ...
 
     async def stop(self, grace_s: float) -> None:
-        """TERM, after `grace_s` KILL, for it and all that it started; returns when nothing of it is left.
-
-        Harmless when it has ended.
+        """Send TERM, after `grace_s` KILL, to it and its descendants, and wait until none is left. Harmless after its
+        end.
         """
-        ...
 
 
 class Shell(Protocol):
@@ -183,14 +163,13 @@ class Shell(Protocol):
     ) -> ExecResult:
         """Run `command` to its end.
 
-        Cancelling, by token or task, ends the command and all that it started.  With `on_output` the output goes
-        there, as it comes, and the result's texts are empty.
+        Cancelling, by token or task, ends the command and its descendants. With `on_output` the output goes there, as
+        it comes, and the result's texts are empty.
 
         Raises:
             TimeoutError: it ran longer than `timeout_s`, seconds, and was ended.
             OSError: it could not be started.
         """
-        ...
 
     async def spawn(
         self,
@@ -200,16 +179,14 @@ class Shell(Protocol):
         env: Mapping[str, str] | None = None,
         on_output: OnOutput | None = None,
     ) -> ShellProcess:
-        """Start `command`, its stdin empty, and leave it running; without `on_output` what it writes is dropped.
+        """Start `command` with an empty stdin and leave it running; without `on_output` its output is dropped.
 
-        Raises:
-            OSError: it could not be started.
+        Raise `OSError` if it cannot be started.
         """
-        ...
 
 
 class BackendUnavailableError(OSError):
-    """A tool reached for files or commands in a context that has none: the tool's mistake, not the user's."""
+    """A tool used files or commands in a context that has none: the tool's mistake, not the user's."""
 
 
 class UnavailableShell:
@@ -222,18 +199,16 @@ class UnavailableShell:
 
 
 class Overflow(Protocol):
-    """Keeps texts that a model was shown only in part."""
+    """Keeps the full form of texts that a model was shown in part."""
 
     async def keep(self, tool: str, text: str) -> str | None:
-        """Keep `text`, an output of `tool`; the path that the session's file tools can read, None if it cannot."""
-        ...
+        """Keep `text`, an output of `tool`. Return a path for the session's file tools, or None on failure."""
 
 
 class ContextId:
-    """The identity of a context and of all its `with_cancel` copies.
+    """The opaque identity of a context and of all its `with_cancel` copies.
 
-    Opaque.  Meant as the key of a `weakref.WeakKeyDictionary` that keeps a store per session: it lives as long as the
-    session's box.
+    It lives as long as the session's box, and is meant as the key of a `weakref.WeakKeyDictionary` of stores.
     """
 
     __slots__ = ("__weakref__",)
@@ -244,8 +219,8 @@ class Framework:
     """Handles that a host lends to tools.
 
     Attributes:
-        read_state: what the file tools remember of files read, for their read-before-edit gate; None for no gate.
-            They own its type.
+        read_state: the file tools' memory of files read, for their read-before-edit gate; None for no gate. They own
+            its type.
     """
 
     read_state: object | None = None
@@ -255,11 +230,11 @@ class Framework:
 class ToolContext:
     """The surroundings of a tool call.
 
-    Two contexts are equal when they have the same identity, whatever their other fields hold; so the copy that each
-    call gets equals the box's base context.
+    Contexts with the same identity are equal, whatever their other fields hold: each call's copy equals the box's base
+    context.
 
     Attributes:
-        budget: how much text one result may hold.
+        budget: the size limit of one result's text.
         overflow: keeps what the budget cuts; None keeps nothing.
         report: takes progress notes of the call; None when none are wanted.
     """
@@ -275,7 +250,9 @@ class ToolContext:
     report: Report | None = field(default=None, compare=False)
 
     def with_cancel(self, cancel: CancelToken, report: Report | None = None) -> Self:
-        """The same context, identity included, for a call that `cancel` stops, and whose progress `report` takes."""
+        """Return the same context, identity included, for a call that `cancel` stops, and whose progress `report`
+        takes.
+        """
         # Spelt out: `dataclasses.replace` takes as long as all else that the kernel does for a call.
         return type(self)(
             self.cwd,
@@ -290,6 +267,6 @@ class ToolContext:
         )
 
     def tell(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Note how far the call is, when anybody wants to know."""
+        """Report the call's progress, if it is wanted."""
         if self.report is not None:
             self.report(ProgressNote(progress, total, message))

@@ -1,6 +1,6 @@
-"""Judge a tool's input by its published schema, in words that a model can act on.  Pure.
+"""Judge a tool's input by its published schema, in words that a model can act on. Pure.
 
-A server's tool is not judged here: its input is its server's to judge.
+A server judges the input of its own tools.
 """
 
 import json
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 MAX_PROBLEMS: Final = 5
-"""Enough to mend a call in one go, few enough to read."""
+"""Enough to fix a call in one go, few enough to read."""
 
 MAX_SHOWN_CHARS: Final = 80
-"""Of a wrong value; the caller knows what it sent."""
+"""Of a wrong value; the caller has it whole."""
 
 MAX_DEPTH: Final = 64
 """Nesting of an input; a validator recurses."""
 
 MAX_NUMBER: Final = 2**63
-"""No tool counts further; larger integers do not fit where numbers go."""
+"""No tool counts further; larger integers overflow a float or an int64."""
 
 _PLAIN: Final = (str, int, float, dict, list)
-"""What JSON is made of, without null."""
+"""The types of JSON values, without null."""
 
 _KINDS: Final = {
     "string": "a string",
@@ -50,7 +50,7 @@ class InputCheck:
         self._validator: Validator | None = None
 
     def problem(self, value: object) -> str | None:
-        """What is wrong with `value` and what was expected, for a model to read; None when the schema accepts it."""
+        """Describe the mistakes in `value`, for a model to read; None when the schema accepts it."""
         found = _unfit(value) or self._found(value)
         if not found:
             return None
@@ -139,16 +139,17 @@ def _shown(value: object) -> str:
 
 
 def is_plain(value: object) -> bool:
-    """Whether `value` is JSON without nulls, and holds nothing that `InputCheck` refuses whatever the schema says.
+    """Return whether `value` is JSON without nulls, and holds nothing that `InputCheck` refuses whatever the schema
+    says.
 
-    Of such a value msgspec's strict conversion accepts nothing that JSON Schema refuses.  A program that embeds us may
-    pass a tuple or a set, in which it would find a list.
+    Of such a value msgspec's strict conversion accepts nothing that JSON Schema refuses. It would also accept a tuple
+    or a set, which an embedding program may pass, as a list.
     """
     return not _unfit(value) and all(isinstance(item, _PLAIN) for level in _levels(value) for item in level)
 
 
 def _unfit(value: object) -> list[str]:
-    """What no schema would say: numbers that are none, and nesting that a validator cannot follow."""
+    """Find mistakes that no schema describes: numbers out of range, and nesting that a validator cannot follow."""
     for depth, level in enumerate(_levels(value)):
         if depth == MAX_DEPTH:
             return [f"it is nested deeper than {MAX_DEPTH} levels"]
@@ -158,7 +159,7 @@ def _unfit(value: object) -> list[str]:
 
 
 def _levels(value: object) -> Iterator[list[object]]:
-    """The value, its members, their members, and so on."""
+    """Yield the value, its members, their members, and so on."""
     level = [value]
     while level:
         yield level

@@ -1,4 +1,4 @@
-"""The libraries and the program that native tools alone use, and what is said where one is missing.
+"""The libraries and the program that native tools alone use, and the messages where one is missing.
 
 They are the extra `native`: a tool that lacks one says so in its result, and `doctor` names them all.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 INSTALL: Final = "pip install 'quarterdeck[native]'"
-"""What installs all of it, in the environment that quarterdeck runs in."""
+"""Installs all of it, in the environment that quarterdeck runs in."""
 
 _PROGRAM: Final = "rg"
 
@@ -21,7 +21,7 @@ _LIBRARIES: Final = {"ddgs": "websearch", "justhtml": "webfetch"}
 
 
 def is_installed(library: str) -> bool:
-    """Whether a library can be imported; it is not."""
+    """Return whether a library can be imported, without importing it."""
     try:
         return importlib.util.find_spec(library) is not None
     except ValueError:
@@ -29,12 +29,12 @@ def is_installed(library: str) -> bool:
 
 
 def lacks(library: str) -> str:
-    """What a tool says that misses a library: a sentence without its full stop."""
+    """Describe a missing library in a sentence without its full stop."""
     return f"the Python library {library} is not installed: install it with `{INSTALL}` in quarterdeck's environment"
 
 
 def sentences() -> list[str]:
-    """What `doctor` says of it, a sentence for each tool; none when everything is installed."""
+    """Return a sentence for `doctor` for each tool that cannot work in full."""
     return [
         f"The native tool {tool} cannot work in full: {', '.join(lacking)} not installed."
         for tool, lacking in missing().items()
@@ -42,7 +42,7 @@ def sentences() -> list[str]:
 
 
 def missing() -> dict[str, tuple[str, ...]]:
-    """The tools that cannot work in full here, each with what it lacks; empty when everything is installed."""
+    """Return the tools that cannot work in full here, each with what it lacks."""
     lacking: dict[str, tuple[str, ...]] = {}
     for library, tool in _LIBRARIES.items():
         if not is_installed(library):
@@ -53,9 +53,9 @@ def missing() -> dict[str, tuple[str, ...]]:
 
 
 def ripgrep_path() -> Path | None:
-    """The program, links resolved: the one installed with us, else the user's; None when there is none.
+    """Return ripgrep, links resolved: the one installed with us, else the user's, else None.
 
-    Whoever confines a session's commands lets them see it.
+    A session's commands must be able to see it.
     """
     beside = (Path(sysconfig.get_path("scripts")), Path(sys.executable).parent)
     for candidate in (*(folder / _PROGRAM for folder in beside), shutil.which(_PROGRAM)):

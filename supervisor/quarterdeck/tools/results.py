@@ -1,4 +1,4 @@
-"""What a tool gives back, how a caller sees it, and how much text of it is kept for a model.  Pure."""
+"""A tool's result, its form for callers, and the part of its text that is kept for a model. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from quarterdeck_protocol.tools import ToolOutcome, WireResult
 
 
 class BudgetKind(StrEnum):
-    """Which part of a text is kept."""
+    """The part of a text that is kept."""
 
     HEAD = "head"
     TAIL = "tail"
@@ -25,14 +25,11 @@ def _name_the_gap(omitted_bytes: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OutputBudget:
-    """What `clamp` keeps of a text.
+    """The part of a text that `clamp` keeps.
 
     Attributes:
-        max_bytes: of text kept, in UTF-8; 0 or more.  The notice comes on top.
-        notice: the text put in place of so many bytes; None for a default that names them.
-
-    Raises:
-        ValueError: `max_bytes` is negative.
+        max_bytes: size of the kept text, in UTF-8, without the notice; `ValueError` below 0.
+        notice: makes the notice of the number of bytes left out; None for a default that names it.
     """
 
     kind: BudgetKind
@@ -49,7 +46,7 @@ STANDARD_BUDGET: Final = OutputBudget(BudgetKind.MIDDLE, 64 * 1024)
 
 
 def clamp(text: str, budget: OutputBudget) -> str:
-    """`text`, cut to `budget` between characters; unchanged when it fits."""
+    """Cut `text` to `budget` between characters; unchanged when it fits."""
     if len(text) * 4 <= budget.max_bytes:  # no character takes more than four bytes
         return text
     data = text.encode("utf-8", "surrogatepass")
@@ -62,13 +59,13 @@ def clamp(text: str, budget: OutputBudget) -> str:
 
 
 def kept_ends(size: int, kind: BudgetKind, most: int) -> tuple[int, int]:
-    """Where the gap begins and ends in what has this size, and of which `most`, no more than `size`, is kept."""
+    """Return start and end of the gap in data of this size, of which `most`, no more than `size`, is kept."""
     head = {BudgetKind.HEAD: most, BudgetKind.TAIL: 0, BudgetKind.MIDDLE: most // 2}[BudgetKind(kind)]
     return head, size - (most - head)
 
 
 def _character_start(data: bytes, at: int, direction: int) -> int:
-    """The boundary between characters nearest to `at` in `direction`."""
+    """Return the boundary between characters nearest to `at` in `direction`."""
     while 0 < at < len(data) and data[at] & 0xC0 == 0x80:
         at += direction
     return at
@@ -79,7 +76,7 @@ def _text(data: bytes) -> str:
 
 
 _ERA: Final = "2025-11-25"
-"""The revision that our own blocks are written in; later ones take them as they are."""
+"""The revision that our own blocks are written in; later ones accept them unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,22 +99,22 @@ ContentBlock = TextContentBlock | JsonContentBlock
 
 
 class Output(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, rename="camel"):
-    """Base of every structure that a tool returns, and of the objects inside it; its output schema is made of it."""
+    """Base of every structure that a tool returns, and of the objects inside it; output schemas are made of it."""
 
     def to_value(self) -> dict[str, object]:
-        """The structure as a JSON value."""
+        """Return the structure as a JSON value."""
         value: dict[str, object] = msgspec.to_builtins(self)
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """How a run ended.
+    """The end of a tool's run.
 
     Attributes:
-        wire: the result as an MCP client is shown it, of which `content` is the projection: a server's own, or one of
-            `of_mcp`.  Whoever changes `content` drops it.
-        structured: what a program reads beside `content`, as the tool's output schema describes it.
+        wire: the result in an MCP client's form, of which `content` is the projection: a server's own, or one of
+            `of_mcp`. A change of `content` must drop it.
+        structured: the data for programs, as the tool's output schema describes it.
     """
 
     content: Sequence[ContentBlock]
@@ -127,23 +124,23 @@ class ToolResult:
 
     @classmethod
     def of_text(cls, text: str) -> Self:
-        """A success of one text block."""
+        """Make a success of one text block."""
         return cls((TextContentBlock(text),))
 
     @classmethod
     def of_error(cls, text: str) -> Self:
-        """A failure that `text` explains."""
+        """Make a failure that `text` explains."""
         return cls((TextContentBlock(text),), is_error=True)
 
     @classmethod
     def of_output(cls, output: Output, *more: ContentBlock) -> Self:
-        """A success of one structure, shown as JSON with `more` behind it."""
+        """Make a success of one structure, shown as JSON with `more` behind it."""
         value = output.to_value()
         return cls((JsonContentBlock(value), *more), structured=value)
 
     @classmethod
     def of_mcp(cls, *blocks: Mapping[str, object]) -> Self:
-        """A success of MCP content blocks (`{"type": "image", …}`), which an MCP client is shown as they are.
+        """Make a success of MCP content blocks (`{"type": "image", …}`), which MCP clients are shown unchanged.
 
         Source: MCP specification, "Tools", section Tool Result.
         """
@@ -155,16 +152,16 @@ class ToolResult:
         return cls(content, wire=WireResult(body, _ERA))
 
     def to_outcome(self, call_id: str) -> ToolOutcome:
-        """The outcome of the call that ran to this result; `wire` goes along unchanged."""
+        """Return the outcome of this call; `wire` is passed on unchanged."""
         parts = tuple(map(_held, self.content)) if len(self.content) > 1 else ()
         return ToolOutcome(call_id, project_content(self.content), self.is_error, self.wire, parts, self.structured)
 
 
 def project_content(content: Sequence[ContentBlock]) -> object:
-    """One JSON value for all blocks.
+    """Return one JSON value for all blocks.
 
-    A lone text block is its text, a lone JSON block its value; none or many are a list of tagged fragments
-    (`{"type": "text", "text": …}`, `{"type": "json", "value": …}`), so that none is lost.
+    A lone text block is its text, a lone JSON block its value; none or many are a list of tagged fragments (`{"type":
+    "text", "text": …}`, `{"type": "json", "value": …}`), so that none is lost.
     """
     if len(content) == 1:
         return _held(content[0])

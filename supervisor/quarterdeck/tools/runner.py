@@ -1,6 +1,6 @@
-"""Run calls of a deck's tools by name, say what happened where one did not run or raised, cut what is too long.
+"""Run a deck's tools by name, turn what they raise into results, and cut long texts.
 
-One base context for all calls of a box, so that stores keyed by its identity last as long as the session.
+All calls of a box share one base context, so that stores keyed by its identity last as long as the session.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from .context import Overflow, ToolContext
 from .results import ContentBlock, OutputBudget, TextContentBlock, ToolResult, clamp
 
 _MAX_NAME_CHARS: Final = MAX_SERVER_ID_CHARS + len(QUALIFIER) + MAX_TOOL_NAME_CHARS
-"""No tool's name is longer; more of a caller's is neither compared nor repeated."""
+"""No tool's name is longer; the rest of a caller's is neither compared nor repeated."""
 
 MAX_TEXT_BYTES: Final = 16 * 1024 * 1024
-"""Of one text that is kept; tools bound what they collect at about that."""
+"""Of one kept text; tools bound their output at about that."""
 
 MAX_KEPT_BYTES: Final = 256 * 1024 * 1024
 """Of all texts of one session; the oldest go first."""
 
 _LONG_CHARS: Final = 1024 * 1024
-"""A longer text is cut in a thread: it is encoded for that, some milliseconds a million of them."""
+"""A longer text is encoded and cut in a thread, some milliseconds per million."""
 
 
 class DeckToolBox:
-    """A fixed set of cards over one base context, which `runner` calls; of two with one name the first counts."""
+    """A fixed set of cards over one base context, run by `runner`; of two with one name the first counts."""
 
     def __init__(self, capabilities: Iterable[Capability], base: ToolContext) -> None:
         cards: dict[str, Capability] = {}
@@ -43,7 +43,7 @@ class DeckToolBox:
         self.runner: Final = DeckRunner(cards, base)
 
     def descriptors(self) -> Sequence[ToolDescriptor]:
-        """The tools, in the deck's order."""
+        """Return the tools, in the deck's order."""
         return self._descriptors
 
 
@@ -55,7 +55,7 @@ class DeckRunner:
         self._base = base
 
     async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
-        """Run the named card; an unknown name is an outcome that suggests the nearest one.  See `guarded`."""
+        """Run the named card. An unknown name is an outcome that suggests the nearest one. See `guarded`."""
         card = self._cards.get(call.name)
         if card is None:
             return ToolOutcome(
@@ -69,9 +69,9 @@ class DeckRunner:
 
 
 async def guarded(name: str, cancel: CancelToken, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-    """What `run` gives for a call of the tool `name`; whatever it raises becomes a result with `is_error`.
+    """Return the result of `run` for the tool `name`; an exception becomes a result with `is_error`.
 
-    A call whose token is cancelled already is not run.  Only cancellation of the awaiting task passes.
+    Do not run a call whose token is cancelled already. Only cancellation of the awaiting task passes.
     """
     if cancel.cancelled:
         return ToolResult.of_error(f"{name} was cancelled before it began.")
@@ -82,13 +82,13 @@ async def guarded(name: str, cancel: CancelToken, run: Callable[[], Awaitable[To
 
 
 def unknown_name_text(name: str, known: Collection[str]) -> str:
-    """What a caller of an unknown tool is told: the name, cut to a sane length, and the nearest known one."""
+    """Describe an unknown tool to its caller: the name, cut to a sane length, and the nearest known one."""
     name = name[:_MAX_NAME_CHARS]
     return f"There is no tool called {name!r}{did_you_mean(name, known, near=nearest_tool) or '.'}"
 
 
 def describe(card: Capability) -> ToolDescriptor:
-    """The card as a client is shown it."""
+    """Return the card as a client is shown it."""
     title = card.label if card.label != card.name else ""
     return ToolDescriptor(
         card.name, card.description, card.parameters, card.definition, title, card.hints, card.output_schema
@@ -96,7 +96,7 @@ def describe(card: Capability) -> ToolDescriptor:
 
 
 class OverflowFiles:
-    """Texts that were cut, whole, as files `<tool>-<number>.txt` in one directory, which its owner made and removes."""
+    """The full texts of cut results, as files `<tool>-<number>.txt` in a directory that its owner makes and removes."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -105,7 +105,7 @@ class OverflowFiles:
         self._turn = asyncio.Lock()
 
     async def keep(self, tool: str, text: str) -> str | None:
-        """See `Overflow.keep`; what does not fit is dropped from the end, the oldest files make room."""
+        """See `Overflow.keep`. Cut a text that is too long at its end, and remove the oldest files for room."""
         async with self._turn:
             self._count += 1
             path = self._directory / f"{tool}-{self._count}.txt"
@@ -126,7 +126,7 @@ class OverflowFiles:
 
 
 async def fit_result(result: ToolResult, tool: str, budget: OutputBudget, overflow: Overflow | None) -> ToolResult:
-    """`result` with every text within `budget`; the very same when nothing is too long."""
+    """Cut every text of `result` to `budget`. Return the same object when nothing is too long."""
     content: Sequence[ContentBlock] = [
         await _fit(block, tool, budget, overflow) if isinstance(block, TextContentBlock) else block
         for block in result.content

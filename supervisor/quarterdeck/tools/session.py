@@ -1,13 +1,13 @@
-"""Everything that the native tools of one client own, from its first request to its end.
+"""One client's native tools, from its first request to its end.
 
-Its directory, locked while the session lives and kept for a while after it:
+The session's directory, locked while it lives and kept for a while after it:
 
     <state>/workspaces/<digest>/sessions/<ULID>/
-        lock                       flock'ed by the process whose session it is; the system releases it when that dies
+        lock                       flock'ed by the session's process; the system releases it when that dies
         checkpoints plans memory.md   kept; a session that leaves none of them leaves no directory
         outputs .indusvx-bg tmp    gone when the session ends
 
-Opening a session costs milliseconds; what its commands run under is found out before the first of them.
+Opening a session costs milliseconds; the commands' sandbox is prepared before the first of them.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ from .context import Framework, ToolContext
 from .runner import OverflowFiles
 
 KEPT_SESSIONS: Final = 20
-"""Of one workspace, the live ones not counted; older ones are removed, with their checkpoints."""
+"""Ended ones of one workspace; older ones are removed, with their checkpoints."""
 
 _NAME: Final = re.compile(r"\.?[0-9A-HJKMNP-TV-Z]{26}")
 """A ULID, sorted by time."""
@@ -63,12 +63,7 @@ _NAME: Final = re.compile(r"\.?[0-9A-HJKMNP-TV-Z]{26}")
 
 @dataclass(frozen=True, slots=True)
 class DeckSession:
-    """One client's native tools.
-
-    Attributes:
-        box: the tools; calls of one session at a time or together.
-        paths: what the session keeps on disk.
-    """
+    """One client's native tools; calls of `box` may run together, `paths` is what the session keeps on disk."""
 
     box: ToolBox
     context: ToolContext
@@ -84,18 +79,18 @@ async def open_deck_session(
     trusted: Callable[[], Iterable[str]] = trusted_files,
     environ: Mapping[str, str] = os.environ,
 ) -> AsyncIterator[DeckSession]:
-    """A session for as long as the block lasts, entered and left in one task.
+    """Open a session for as long as the block lasts, entered and left in one task.
 
-    At its end, which cancellation does not interrupt, every command that still runs is ended with all that it started
+    At its end, which cancellation does not interrupt, every command that still runs is ended with its descendants
     (TERM, after 3 s KILL), then full texts, captures and temporary files are removed; checkpoints, plans and the note
     stay for a while.
 
     Args:
-        wish: which tools, and where.
+        wish: the tools and their workspace.
         allow_unsandboxed: run commands even where nothing but limits confines them.
         open_port: of a deck on this machine's loopback that asks for no token, see `Settings`.
-        trusted: the files that are the user's word now: no tool may write them; see `config.trusted_files`.
-        environ: what the commands' environment is made from.
+        trusted: returns the files that configure us at this moment: no tool may write them; see `config.trusted_files`.
+        environ: the base of the commands' environment.
 
     Raises:
         DeckFault: `unknown_capability` for a tool that the profile does not have, `backend` for a directory that is
@@ -170,12 +165,12 @@ _web_tool: Final = cache(web_fetch_tool)
 
 
 def _private() -> tuple[str, str]:
-    """What is ours, also in a workspace that holds it: tokens, sockets, what other sessions keep."""
+    """Return our own directories (tokens, sockets, other sessions' files), closed even within a workspace."""
     return str(state_dir()), str(runtime_dir())
 
 
 def _roots(wish: NativeWish, paths: SessionPaths, trusted: Callable[[], Iterable[str]]) -> Roots:
-    """What the session may touch: the directories of the wish themselves, and nowhere that a link now leads."""
+    """Return the session's roots: the directories of the wish, never the target of a link that replaced one."""
     roots = Roots(
         wish.workspace,
         wish.allow_dirs,
@@ -193,7 +188,7 @@ def _roots(wish: NativeWish, paths: SessionPaths, trusted: Callable[[], Iterable
 
 
 class SessionDirectory:
-    """A locked directory of this process; see `create`."""
+    """A locked directory of this process."""
 
     def __init__(self, paths: SessionPaths, lock: int) -> None:
         self.paths: Final = paths
@@ -201,10 +196,10 @@ class SessionDirectory:
 
     @classmethod
     def create(cls, workspace: WorkspacePaths) -> Self:
-        """Make one, and make room for it: the oldest dead ones beyond `KEPT_SESSIONS` are removed.
+        """Make one, and remove the oldest ended ones beyond `KEPT_SESSIONS`.
 
         Raises:
-            UnsafePathError: a directory above it is not ours alone.
+            UnsafePathError: other users may write to a directory above it.
             OSError: it cannot be made.
         """
         workspace.create()
@@ -217,7 +212,7 @@ class SessionDirectory:
         return cls(paths, lock)
 
     def close(self) -> None:
-        """Remove what is of no use after the session, then release the lock.  Repeatable."""
+        """Remove what is useless after the session, then release the lock. Repeatable."""
         if self._lock < 0:
             return
         _forget(self.paths)
@@ -232,9 +227,7 @@ class SessionDirectory:
 
 
 def prune(workspace: WorkspacePaths, keep: int = KEPT_SESSIONS) -> tuple[str, ...]:
-    """Remove all but the `keep` newest sessions that have ended, and what was left by ones that were killed.
-
-    A live one is never touched.
+    """Remove all but the `keep` newest sessions that have ended, and the leftovers of killed makers; never a live one.
 
     Returns:
         the names of what was removed.
@@ -250,7 +243,7 @@ def prune(workspace: WorkspacePaths, keep: int = KEPT_SESSIONS) -> tuple[str, ..
 
 
 def _forget(paths: SessionPaths) -> None:
-    """Remove what is of no use without its session."""
+    """Remove what is useless without its session."""
     for path in (paths.outputs, paths.captures):
         shutil.rmtree(path, ignore_errors=True)
     remove_tree(str(paths.tmp))  # closed or deep, as commands may have left it
@@ -264,7 +257,7 @@ def _names(workspace: WorkspacePaths) -> list[str]:
 
 
 def _has_ended(paths: SessionPaths) -> bool:
-    """Whether no process holds the lock; of a half made one, whether its maker must be dead."""
+    """Return whether no process holds the lock; of a half made one, whether its maker must be dead."""
     if paths.directory.name.startswith("."):
         return is_abandoned(paths.directory)
     return not is_held(paths.lock)

@@ -1,7 +1,7 @@
-"""What a session of native tools has in this process alone, noted where the death of the process cannot take it.
+"""What a native session has only in this process's memory, noted where the death of the process cannot erase it.
 
-The next process cannot restore it, and tells the model once what is gone, by name, in front of a result.  Without
-somebody who keeps the notes (`current`) nothing is noted.
+The next process cannot restore it, but tells the model once, in front of a result, what was lost. Nothing is noted
+without a keeper of notes (`current`).
 """
 
 from collections.abc import Callable, Iterable
@@ -13,25 +13,20 @@ import msgspec
 from quarterdeck.common.words import clipped
 
 MAX_NAMES: Final = 64
-"""Of one kind; further ones are lost without a word."""
+"""Of one kind; further ones are dropped silently."""
 
 MAX_NAME_CHARS: Final = 60
-"""Of a name: a command's first words tell which one it was."""
+"""Of a name: a command's first words identify it."""
 
 Notes = dict[str, tuple[str, ...]]
-"""Names by what they are, in a person's words."""
+"""Names by their kind, in a person's words."""
 
 
 class SessionNotes:
     """The notes of one session."""
 
     def __init__(self, keep: Callable[[bytes], object], kept: bytes = b"") -> None:
-        """Begin with what a process that died has noted.
-
-        Args:
-            keep: keeps notes in place of the ones before.
-            kept: what was kept last.
-        """
+        """`keep` replaces the kept notes; `kept` is the last ones of a process that died."""
         self._keep = keep
         self._notes: Notes = {}
         try:
@@ -40,7 +35,7 @@ class SessionNotes:
             self._lost = {}
 
     def note(self, kind: str, names: Iterable[str]) -> None:
-        """Of this kind the session has these now; none for none."""
+        """Replace the notes of one kind."""
         noted = tuple(clipped(" ".join(name.split()), MAX_NAME_CHARS) for name in list(names)[:MAX_NAMES])
         if noted:
             self._notes[kind] = noted
@@ -49,7 +44,7 @@ class SessionNotes:
         self._write()
 
     def take_lost(self) -> str:
-        """What is gone with a process that died, for a model; empty when nothing is, or when it was said."""
+        """Describe to a model what died with an earlier process; empty when nothing did, or when it was told before."""
         if not self._lost:
             return ""
         what = "; ".join(f"{kind} {', '.join(names)}" for kind, names in self._lost.items())
@@ -59,7 +54,7 @@ class SessionNotes:
 
     @property
     def lost(self) -> str:
-        """How much of what is gone and was not said; empty for nothing."""
+        """Summary of what was lost and not yet told; empty for nothing."""
         return ", ".join(f"{kind} ({len(names)})" for kind, names in self._lost.items())
 
     def _write(self) -> None:
@@ -68,4 +63,4 @@ class SessionNotes:
 
 
 current: Final[ContextVar[SessionNotes | None]] = ContextVar("session_notes", default=None)
-"""The notes of the session in whose context this runs."""
+"""The notes of the current session."""

@@ -1,10 +1,10 @@
-"""Define a tool of our own: what a model is told about it, its arguments as one type, and the function that runs it.
+"""Define a native tool: its description for a model, its arguments as one type, and the function that runs it.
 
     class ReadArguments(Arguments):
         path: Annotated[str, Meta(min_length=1, description="The file to read.")]
         offset: Annotated[int, Meta(ge=1)] | None = None      # optional: absent is None, null is an error
 
-Names are `snake_case` here and `camelCase` on the wire.  Objects are closed.
+Names are `snake_case` here and `camelCase` on the wire. Objects are closed.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ from .runner import describe, fit_result, guarded
 _DEFINITIONS: Final = "$defs"
 _REF_PREFIX: Final = f"#/{_DEFINITIONS}/"
 _ANYTHING: Final = {"title": "anything"}
-"""The schema of `object`: msgspec wants some answer, and titles are removed."""
+"""The schema of `object`: msgspec's hook must return one, and titles are removed."""
 
 _NULL: Final = {"type": "null"}
 
@@ -38,19 +38,19 @@ class Arguments(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
 A = TypeVar("A", bound=Arguments)
 
 RunTool = Callable[[Any, ToolContext], Awaitable[ToolResult]]
-"""Runs one call: the arguments and the context; an expected failure is a result with `is_error`."""
+"""Runs one call with its arguments and context; an expected failure is a result with `is_error`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """Everything that makes a tool.
+    """The definition of a tool.
 
     Attributes:
         parameters: the portable JSON Schema of its input.
         run: takes the input as a JSON value, or as `arguments` where that is given.
         definition: a server's own tool object, JSON bytes: its input is not judged here, its texts are not cut.
-        title: what a person is shown; empty for the name.
-        hints: what a client may assume of a native tool; None says nothing.
+        title: its name for people; empty for the name itself.
+        hints: assumptions that a client may make of a native tool; None for none.
         arguments: the type that `parameters` is the schema of; None for a tool that reads its input itself.
         output_schema: the JSON Schema, an object's, of each success's `structured`; None where there is none.
     """
@@ -67,10 +67,7 @@ class ToolSpec:
 
 
 class DefinedTool:
-    """A tool that can be called; a `Card`.
-
-    Its input is judged before it runs, and its texts are cut to the context's budget.
-    """
+    """A `Card` that judges its input before it runs, and cuts its texts to the context's budget."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self.spec: Final = spec
@@ -85,7 +82,7 @@ class DefinedTool:
         self._check = InputCheck(spec.name, spec.parameters)
 
     def descriptor(self) -> ToolDescriptor:
-        """The tool as a model sees it."""
+        """Return the tool as a model sees it."""
         return describe(self)
 
     async def invoke(self, call: ToolCall, ctx: ToolContext) -> ToolOutcome:
@@ -93,7 +90,7 @@ class DefinedTool:
         return (await self.run(call.input, ctx)).to_outcome(call.id)
 
     async def run(self, value: object, ctx: ToolContext) -> ToolResult:
-        """Run the tool on the input `value`; see `guarded` for what it never raises."""
+        """Run the tool on the input `value`; like `guarded`, it raises nothing but cancellation."""
         return await guarded(self.name, ctx.cancel, lambda: self._run(coerce_input(value), ctx))
 
     async def _run(self, given: object, ctx: ToolContext) -> ToolResult:
@@ -110,7 +107,7 @@ class DefinedTool:
 
 
 def _converted(given: object, arguments: type[Arguments] | None) -> Arguments | None:
-    """`given` as its type, where that is certain without a look at the schema."""
+    """Return `given` as its type, or None if only the schema can tell whether it fits."""
     if arguments is not None and is_plain(given):
         with suppress(msgspec.ValidationError, UnicodeEncodeError):  # the latter for half a surrogate pair
             return msgspec.convert(given, arguments)
@@ -127,7 +124,7 @@ def native_tool(
     hints: ToolHints,
     outputs: Sequence[type[Output]] = (),
 ) -> DefinedTool:
-    """The tool that `run` is, on input that the schema of `arguments` describes.
+    """Make a tool of `run`, on input that the schema of `arguments` describes.
 
     Each success of it is structured as one of `outputs`; without any it is text alone.
     """
@@ -146,15 +143,13 @@ def native_tool(
 
 
 def define_tool(spec: ToolSpec) -> DefinedTool:
-    """The tool that `spec` describes."""
+    """Make the tool that `spec` describes."""
     return DefinedTool(spec)
 
 
 @cache
 def schema_of(struct: type[Arguments | Output]) -> Mapping[str, object]:
-    """The closed JSON Schema of `struct`, without references and titles, and without nulls that are a default; the same
-    object each time.
-    """
+    """Return the closed JSON Schema of `struct`, without references, titles, and nulls that are a default."""
     schema = msgspec.json.schema(struct, schema_hook=lambda _: _ANYTHING)
     # A type's docstring is for us, not for the model.
     definitions = {
@@ -167,17 +162,13 @@ def schema_of(struct: type[Arguments | Output]) -> Mapping[str, object]:
 
 @cache
 def output_schema_of(*outputs: type[Output]) -> Mapping[str, object]:
-    """The schema of one of `outputs`, an object's at its top whichever it is: MCP wants that up to 2025-11-25."""
+    """Return the schema of one of `outputs`, always an object's at its top: MCP requires that up to 2025-11-25."""
     schemas = [schema_of(each) for each in outputs]
     return schemas[0] if len(schemas) == 1 else {"type": "object", "anyOf": schemas}
 
 
 def read_arguments(arguments: type[A], value: object) -> A:
-    """`value`, which `schema_of(arguments)` accepts, as its type.
-
-    Raises:
-        ValueError: the schema does not accept it.
-    """
+    """Convert `value`, which `schema_of(arguments)` accepts. Raise `ValueError` if it does not."""
     try:
         # Not strict: to JSON Schema 5.0 is a whole number, and what else this would let pass the schema has refused.
         return msgspec.convert(value, arguments, strict=False)
@@ -186,7 +177,7 @@ def read_arguments(arguments: type[A], value: object) -> A:
 
 
 def coerce_input(value: object) -> object:
-    """`value` as a tool expects it: models send nothing, or JSON inside a string, where they mean an object."""
+    """Return `value` as a tool expects it: for an object, models may send nothing, or JSON inside a string."""
     if value is None:
         return {}
     if isinstance(value, str) and value.startswith(("{", "[")):
@@ -198,7 +189,7 @@ def coerce_input(value: object) -> object:
 
 
 def _plain(node: object, definitions: Mapping[str, object]) -> object:
-    """A part of a schema without references, titles and nulls."""
+    """Return a part of a schema without references, titles and nulls."""
     if isinstance(node, list):
         return [_plain(item, definitions) for item in node]
     if not isinstance(node, dict):

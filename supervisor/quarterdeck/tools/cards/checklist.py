@@ -1,7 +1,7 @@
 """Checklists: `todo_set` and `todo_read` over a session's list, `todo` over a list of its own.
 
-A list is replaced whole and shown whole.  A session's lives as long as its context's identity, a card's as long as the
-card.  Nothing is written to disk.
+A list is replaced and shown whole. A session's list lives as long as its context's identity, a card's as long as the
+card, both in memory only.
 """
 
 from collections import Counter
@@ -52,7 +52,7 @@ class TodoReadArguments(Arguments, frozen=True):
 
 
 class TodoState(StrEnum):
-    """How far an item of a card's list is."""
+    """The state of an item of a card's list."""
 
     PENDING = "pending"
     ACTIVE = "active"
@@ -61,7 +61,7 @@ class TodoState(StrEnum):
 
 
 class TodoWeight(StrEnum):
-    """How much an item matters."""
+    """The weight of an item."""
 
     LOW = "low"
     NORMAL = "normal"
@@ -93,11 +93,11 @@ class TodoLedger:
         self.items: tuple[TodoItem, ...] = ()
 
     def replace(self, items: Sequence[TodoItem]) -> None:
-        """Take another list in its place."""
+        """Replace the list."""
         self.items = tuple(items)
 
     def render(self) -> str:
-        """The list for a model."""
+        """Return the list for a model."""
         open_count = sum(item.state in (TodoState.PENDING, TodoState.ACTIVE) for item in self.items)
         weights = {TodoWeight.LOW: " (low)", TodoWeight.NORMAL: "", TodoWeight.HIGH: " (high)"}
         rows = [f"{_GLYPHS[item.state]} {_line(item.task)}{weights[item.weight]}" for item in self.items]
@@ -108,7 +108,7 @@ _lists: Final[WeakKeyDictionary[ContextId, tuple[TodoRow, ...]]] = WeakKeyDictio
 
 
 def todo_set_tool() -> DefinedTool:
-    """The tool that replaces the session's list."""
+    """Make the tool that replaces the session's list."""
 
     async def run(arguments: TodoSetArguments, ctx: ToolContext) -> ToolResult:
         items = tuple(arguments.items)
@@ -131,7 +131,7 @@ def todo_set_tool() -> DefinedTool:
 
 
 def todo_read_tool() -> DefinedTool:
-    """The tool that shows the session's list."""
+    """Make the tool that shows the session's list."""
 
     async def run(_: TodoReadArguments, ctx: ToolContext) -> ToolResult:
         return ToolResult.of_text(_render(_lists.get(ctx.context_id, ())))
@@ -147,7 +147,7 @@ def todo_read_tool() -> DefinedTool:
 
 
 def todo_tool(_: DeckContext) -> DefinedTool:
-    """A card with a list of its own."""
+    """Make a card with a list of its own."""
     ledger = TodoLedger()
 
     async def run(arguments: TodoArguments, __: ToolContext) -> ToolResult:
@@ -192,7 +192,7 @@ def _line(text: str) -> str:
 
 
 def _problem(texts: Sequence[tuple[str, str]]) -> str | None:
-    """Why a list is refused, of whose items the longest texts are given, each with its place."""
+    """Return why a list is refused; `texts` has each item's longest text, with its place."""
     if len(texts) > MAX_ITEMS:
         return f"it may hold {MAX_ITEMS} items, not {len(texts)}."
     for place, text in texts:

@@ -1,6 +1,6 @@
-"""What the host does: `task` and `saas-action` through a handle that it lends, plan mode by markers that it sees.
+"""Work for the host: `task` and `saas-action` through a handle that it lends, plan mode by marks that it reads.
 
-`enter_plan_mode` and `exit_plan_mode` change nothing: whoever runs the session sees the markers and switches the mode.
+`enter_plan_mode` and `exit_plan_mode` change nothing: the host sees the marks and switches the mode.
 """
 
 import json
@@ -19,7 +19,7 @@ MAX_AGENTS_SHOWN: Final = 50
 """In the description, which every request of a model carries."""
 
 _ANYTHING: Final = ToolHints()
-"""What an agent or a vendor's action does is not ours to know."""
+"""The effects of an agent or of a vendor's action are unknown here."""
 
 EXPLORE: Final = (
     "Plan mode was asked for. Until a plan is approved only explore: read, search, look things up; change nothing and "
@@ -56,7 +56,7 @@ class SaasArguments(Arguments, frozen=True):
 
 
 def task_tool(ctx: DeckContext) -> DefinedTool:
-    """Hand work to a sub-agent."""
+    """Make the card that hands work to a sub-agent."""
     runner = ctx.framework.delegate
 
     async def run(arguments: TaskArguments, call: ToolContext) -> ToolResult:
@@ -69,7 +69,7 @@ def task_tool(ctx: DeckContext) -> DefinedTool:
 
 
 def saas_action_tool(ctx: DeckContext) -> DefinedTool:
-    """Find and run actions of connected services; a vendor's slugs pass through as they are."""
+    """Make the card that finds and runs actions of connected services; a vendor's slugs pass through unchanged."""
     gateway = ctx.framework.saas
 
     async def run(arguments: SaasArguments, _: ToolContext) -> ToolResult:
@@ -143,7 +143,7 @@ class ExitOutput(Output, frozen=True):
 
 
 def enter_plan_mode_tool(_: DeckContext) -> DefinedTool:
-    """Mark the begin of plan mode."""
+    """Make the card that marks the begin of plan mode."""
 
     async def run(_: EnterArguments, __: ToolContext) -> ToolResult:
         return ToolResult.of_output(EnterOutput(enter_plan_mode=True, applied=False), TextContentBlock(EXPLORE))
@@ -161,7 +161,7 @@ def enter_plan_mode_tool(_: DeckContext) -> DefinedTool:
 
 
 def exit_plan_mode_tool(_: DeckContext) -> DefinedTool:
-    """Mark a finished plan."""
+    """Make the card that marks a finished plan."""
 
     async def run(arguments: ExitArguments, _: ToolContext) -> ToolResult:
         return ToolResult.of_output(ExitOutput(exit_plan=True, plan=arguments.plan))

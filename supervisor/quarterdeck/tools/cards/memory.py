@@ -16,7 +16,7 @@ from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
 MAX_NOTE_BYTES: Final = 1024 * 1024
-"""Far more than a model reads at once; more is a file's job."""
+"""Far more than a model reads at once; use a file for more."""
 
 
 class InMemoryStore:
@@ -26,7 +26,7 @@ class InMemoryStore:
         self._text = ""
 
     async def read(self) -> str:
-        """The note."""
+        """Return the note."""
         return self._text
 
     async def write(self, text: str) -> None:
@@ -41,19 +41,15 @@ class FileMemoryStore:
         self._path = path
 
     async def read(self) -> str:
-        """The note; empty when there is no file.
-
-        Raises:
-            OSError: the file cannot be read, or is too large to be a note.
+        """Return the note; empty without a file. Raise `OSError` if the file cannot be read, or is too large to be a
+        note.
         """
         return await anyio.to_thread.run_sync(self._read)
 
     async def write(self, text: str) -> None:
-        """Replace the note, or nothing.
+        """Replace the note, whole or not at all.
 
-        Raises:
-            OSError: it cannot be written.
-            UnsafePathError: others may use the file's directory.
+        Raise `OSError` if it cannot be written, `UnsafePathError` if other users may write to the file's directory.
         """
         await anyio.to_thread.run_sync(self._write, text)
 
@@ -83,7 +79,7 @@ class MemoryArguments(Arguments, frozen=True):
 
 
 def memory_tool(ctx: DeckContext) -> DefinedTool:
-    """Keep one note, in the host's store or in memory."""
+    """Make the card that keeps one note, in the host's store or in memory."""
     store = ctx.framework.memory or InMemoryStore()
     turn = asyncio.Lock()
 

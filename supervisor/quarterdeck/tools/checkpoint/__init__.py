@@ -1,1 +1,1 @@
-"""Keep what files held before a tool changed them, and bring it back."""
+"""Keep the content of files before a tool changes them, and restore it."""

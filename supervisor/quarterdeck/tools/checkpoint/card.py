@@ -1,6 +1,6 @@
-"""Keep what a file held before `write` or `edit` changes it: a wrapper around their cards that no model can see.
+"""Keep a file's content before `write` or `edit` changes it: a wrapper around their cards that no model can see.
 
-Keeping is best effort: nothing that goes wrong here stops the write.
+This is best effort: a failure here never stops the write.
 """
 
 import asyncio
@@ -20,19 +20,19 @@ from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import coerce_input
 
 CHECKPOINTED_TOOLS: Final = ("write", "edit")
-"""The tools whose one target is known before they run; what a command changes is not."""
+"""The tools whose one target is known before they run; a command's targets are not."""
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
-"""Of one file; of a larger one only the fact is kept, for it would fill memory and disk."""
+"""Of one file; a larger one would fill memory and disk, so only the fact is recorded."""
 
 LARGE_BYTES: Final = 1024 * 1024
-"""A file that is larger waits for its turn to be held in memory."""
+"""A larger file waits for its turn to be held in memory."""
 
 LARGE_AT_A_TIME: Final = 2
-"""Large files held at a time, of all sessions."""
+"""Large files held in memory at a time, of all sessions."""
 
 TURN_S: Final = 10.0
-"""How long a call waits for another one on the same file; then it goes on, and may be undone with the other only."""
+"""Seconds that a call waits for another one on the same file; then both may be undone only together."""
 
 _logger = logging.getLogger("quarterdeck.deck")
 
@@ -41,38 +41,27 @@ _large: Final = anyio.CapacityLimiter(LARGE_AT_A_TIME)
 
 @runtime_checkable
 class NodeStore(CheckpointStore, Protocol):
-    """A store that keeps every call apart, so that each can be undone by itself."""
+    """A store that keeps calls apart, so that each can be undone by itself."""
 
     def begin_node(self, name: str) -> object:
-        """Begin the node of one call, known by what this returns; what is recorded next belongs to it."""
-        ...
+        """Begin the node of one call, and return its handle; the next records belong to it."""
 
     async def record_gap(self, path: str, reason: str) -> None:
-        """Note that the file at `path` will be changed, and why its content could not be kept.
-
-        Raises:
-            OSError: it cannot be noted.
-        """
-        ...
+        """Note that the file at `path` will be changed without its content being kept. Raise `OSError` on failure."""
 
     async def forget(self, node: object) -> None:
-        """Drop a node whose call changed nothing.
-
-        Raises:
-            OSError: it cannot be dropped.
-        """
-        ...
+        """Drop a node whose call changed nothing. Raise `OSError` on failure."""
 
 
 def maybe_wrap_checkpoint(card: Capability, store: CheckpointStore | None) -> Capability:
-    """`card`, keeping what it overwrites; the very same object without a store, or when it is none of the two."""
+    """Wrap `card` to keep what it overwrites; return it as is without a store, or if it is neither of the two."""
     if store is None or card.name not in CHECKPOINTED_TOOLS:
         return card
     return CheckpointingCard(card, store)
 
 
 class CheckpointingCard(WrappedCard):
-    """A card whose target's content goes into `store` before it runs."""
+    """A card whose target's content goes into `store` before it runs; its result is passed on unchanged."""
 
     def __init__(self, inner: Capability, store: CheckpointStore) -> None:
         super().__init__(inner)
@@ -80,7 +69,7 @@ class CheckpointingCard(WrappedCard):
         self._keeping = asyncio.Lock()
 
     async def run(self, value: object, ctx: ToolContext) -> ToolResult:
-        """Keep, then run the card; its result is handed on unchanged."""
+        """See `Card`."""
         path = _path_of(value)
         target = None if path is None or ctx.cancel.cancelled else await _real_target(path, ctx.fs)
         if target is None:
@@ -94,7 +83,7 @@ class CheckpointingCard(WrappedCard):
         return result
 
     async def _keep(self, target: str, before: FileStat | Exception | None, fs: Fs) -> object:
-        """Hand the content at `target` to the store; the node that it is in, when the store has nodes."""
+        """Record the content at `target`. Return its node, if the store has nodes."""
         if isinstance(before, FileStat) and not before.is_file:
             return None  # the tool refuses it
         is_large = isinstance(before, FileStat) and before.size_bytes > LARGE_BYTES
@@ -132,14 +121,14 @@ class CheckpointingCard(WrappedCard):
 
 
 def _path_of(value: object) -> str | None:
-    """The call's target as the caller spelt it; None when the tool will refuse the input."""
+    """Return the call's target in the caller's spelling; None when the tool will refuse the input."""
     arguments = coerce_input(value)
     path = arguments.get("path") if isinstance(arguments, Mapping) else None
     return path if isinstance(path, str) and path and "\0" not in path else None
 
 
 async def _real_target(path: str, fs: Fs) -> str | None:
-    """Where `path` leads, absolute, directories that are yet to be made included; None where the tool may not go."""
+    """Return the absolute target, through directories yet to be made; None where the tool may not go."""
     missing: list[str] = []
     while True:
         try:
@@ -154,7 +143,7 @@ async def _real_target(path: str, fs: Fs) -> str | None:
 
 
 async def _stat(target: str, fs: Fs) -> FileStat | Exception | None:
-    """What is there; None for nothing, an exception where that cannot be known."""
+    """Return the status; None if nothing is there, an exception if that cannot be known."""
     try:
         return await fs.stat(target)
     except (FileNotFoundError, NotADirectoryError):
@@ -164,7 +153,7 @@ async def _stat(target: str, fs: Fs) -> FileStat | Exception | None:
 
 
 async def _content(target: str, before: FileStat | Exception | None, fs: Fs) -> bytes | str | None:
-    """The file's content, None when there is none, or, as text, why it cannot be kept."""
+    """Return the file's content, None when there is none, or, as text, why it cannot be kept."""
     if before is None:
         return None
     if isinstance(before, Exception):
@@ -177,11 +166,7 @@ async def _content(target: str, before: FileStat | Exception | None, fs: Fs) -> 
 
 
 async def read_bounded(path: str, fs: Fs, most: int) -> bytes | None:
-    """The whole file, None when it is longer than `most` bytes.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return the whole file, or None if it is longer than `most` bytes. Raise `OSError` if it cannot be read."""
     file = await fs.open_binary(path)
     try:
         data = await anyio.to_thread.run_sync(file.read, most + 1)
@@ -191,7 +176,7 @@ async def read_bounded(path: str, fs: Fs, most: int) -> bytes | None:
 
 
 def _is_same(before: FileStat | Exception | None, after: FileStat | Exception | None) -> bool:
-    """Whether nothing was changed, for certain."""
+    """Return whether certainly nothing was changed."""
     if isinstance(before, FileStat) and isinstance(after, FileStat):
         return before.revision == after.revision != ""
     return before is None and after is None

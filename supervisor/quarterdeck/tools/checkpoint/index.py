@@ -1,4 +1,4 @@
-"""What a checkpoint store knows: which node kept which file, as lines of an append-only file.  Pure.
+"""The knowledge of a checkpoint store: which node kept which file, as lines of an append-only file. Pure.
 
     start    the format's version, and the number that the next node gets
     kept     the file's content before the node's call: its digest, its mode and owner
@@ -20,7 +20,7 @@ import msgspec
 VERSION: Final = 1
 
 SLACK: Final = 0.9
-"""What is left of a bound that was exceeded, so that the next record need not drop again."""
+"""The share of an exceeded bound to shrink to, so that the next record need not drop again."""
 
 
 class _Line(msgspec.Struct, frozen=True, tag_field="op"):
@@ -72,7 +72,7 @@ Line = Start | Kept | Absent | Gap | Forget
 
 @dataclass(frozen=True, slots=True)
 class CheckpointNode:
-    """One call that can be undone: when it was, ISO 8601 in UTC, and the files that it was about to change."""
+    """One call that can be undone: its time, ISO 8601 in UTC, and the files that it was about to change."""
 
     name: str
     at: str
@@ -80,7 +80,7 @@ class CheckpointNode:
 
 
 class NewerIndexError(OSError):
-    """An index that a later version of ours wrote."""
+    """An index that a later version wrote."""
 
 
 class UnknownNodeError(LookupError):
@@ -104,11 +104,7 @@ class CheckpointIndex:
         self._uses: Counter[str] = Counter()
 
     def apply(self, line: Line) -> None:
-        """Take one more line.
-
-        Raises:
-            NewerIndexError: it is the start of an index that we do not know.
-        """
+        """Apply one more line. Raise `NewerIndexError` for the start of an unknown format."""
         match line:
             case Start():
                 if line.version > VERSION:
@@ -131,31 +127,28 @@ class CheckpointIndex:
                     self.kept_bytes -= record.size
 
     def has(self, node: str, path: str) -> bool:
-        """Whether the node has its record of `path`."""
+        """Return whether the node has a record of `path`."""
         return path in self._nodes.get(node, ())
 
     def uses(self, digest: str) -> bool:
-        """Whether a content is needed."""
+        """Return whether a content is needed."""
         return digest in self._uses
 
     def digests(self, node: str) -> list[str]:
-        """The contents that a node names."""
+        """Return the contents that a node names."""
         return [record.digest for record in self._nodes.get(node, {}).values() if isinstance(record, Kept)]
 
     def nodes(self) -> list[CheckpointNode]:
-        """All nodes, oldest first."""
+        """Return all nodes, oldest first."""
         return [
             CheckpointNode(name, next(iter(records.values())).at, tuple(records))
             for name, records in self._nodes.items()
         ]
 
     def plan(self, node: str) -> list[Record]:
-        """For each path that `node` or a later one was about to change, the state that it had before them all.
+        """Return, for each path that `node` or a later one was about to change, its state before them all.
 
-        Bringing states back newest first ends at the oldest, so only that one is named.
-
-        Raises:
-            UnknownNodeError: there is no such node.
+        Restoring newest first ends at the oldest state, so only that one is named. Raise `UnknownNodeError`.
         """
         if node not in self._nodes:
             raise UnknownNodeError(node)
@@ -167,7 +160,7 @@ class CheckpointIndex:
         return list(first.values())
 
     def make_room(self, max_bytes: int, max_nodes: int) -> bool:
-        """Drop the oldest nodes when a bound is exceeded, never the newest; whether any was dropped."""
+        """Drop the oldest nodes when a bound is exceeded, never the newest. Return whether any was dropped."""
         if self.kept_bytes <= max_bytes and len(self._nodes) <= max_nodes:
             return False
         while len(self._nodes) > 1 and (
@@ -177,7 +170,7 @@ class CheckpointIndex:
         return True
 
     def lines(self) -> Iterator[Line]:
-        """The shortest file that says the same."""
+        """Yield the shortest equivalent file."""
         yield Start(VERSION, self.next_number)
         for records in self._nodes.values():
             yield from records.values()
@@ -197,22 +190,19 @@ class CheckpointIndex:
 
 
 def node_name(number: int, tool: str) -> str:
-    """The name of the node with this number."""
+    """Return the name of the node with this number."""
     return f"{number:04}-{tool}"
 
 
 def encode(line: Line) -> bytes:
-    """One line of the file.  Paths that are no Unicode stay what they are, by JSON's escapes."""
+    """Encode one line of the file. Paths that are not Unicode survive as JSON's escapes."""
     return json.dumps(msgspec.to_builtins(line), separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def parse(data: bytes) -> tuple[CheckpointIndex, int, int]:
-    """The index in `data`, the length of its whole lines, and how many of them could not be read.
+    """Return the index in `data`, the length of its whole lines, and how many of them could not be read.
 
-    A last line without its end was torn by a crash and does not count.
-
-    Raises:
-        NewerIndexError: a later version wrote it.
+    A last line without its end was torn by a crash and does not count. Raise `NewerIndexError` for a later version's.
     """
     index, damaged = CheckpointIndex(), 0
     length = data.rfind(b"\n") + 1

@@ -1,4 +1,4 @@
-"""Bring one file back to a recorded state, through an `Fs` and nothing else; say what was done."""
+"""Restore one file to a recorded state, only through an `Fs`, and report what was done."""
 
 import io
 import os
@@ -16,13 +16,13 @@ from .card import read_bounded
 from .index import Absent, Gap, Kept, Record
 
 PERMISSIONS: Final = 0o777
-"""Of a mode; set-id bits are neither kept nor given, since a write drops them."""
+"""Of a mode; set-id bits are neither kept nor restored, since a write drops them."""
 
 _OWNERS_ALONE: Final = 0o600
 
 
 class RestoreOutcome(StrEnum):
-    """What became of one file."""
+    """The outcome for one file."""
 
     RESTORED = "restored"
     DELETED = "deleted"
@@ -34,7 +34,7 @@ class RestoreOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RestoredPath:
-    """One file of a restore; `note` says why it failed, or what else there is to know."""
+    """One file of a restore; `note` is the reason of a failure, or a remark."""
 
     path: str
     outcome: RestoreOutcome
@@ -43,13 +43,12 @@ class RestoredPath:
 
 @dataclass(frozen=True, slots=True)
 class Restorer:
-    """Brings files back.
+    """Restores files.
 
     Attributes:
-        fs: what may be read and written.
-        content_of: reads what was kept.
-        keep: keeps what a path holds now, or that nothing is there, for an undo of this; raises `OSError` when it
-            cannot.
+        fs: the files that may be read and written.
+        content_of: reads a kept content.
+        keep: keeps a path's present state, for an undo of this; raises `OSError` when it cannot.
     """
 
     fs: Fs
@@ -57,7 +56,7 @@ class Restorer:
     keep: Callable[[str, FileStat | None], Awaitable[None]]
 
     async def bring_back(self, record: Record) -> RestoredPath:
-        """Bring the file of `record` back; never raises but cancellation."""
+        """Restore the file of `record`. Raise nothing but cancellation."""
         try:
             match record:
                 case Gap():
@@ -100,10 +99,8 @@ class Restorer:
 
 
 async def _present(path: str, fs: Fs) -> FileStat | None:
-    """The file at `path`, None when there is nothing.
-
-    Raises:
-        OSError: something else is there, or the way there has become another.
+    """Return the file at `path`, None when nothing is there. Raise `OSError` for anything but a file, or through a
+    link.
     """
     try:
         await _check_place(path, fs)
@@ -122,7 +119,7 @@ async def _check_place(path: str, fs: Fs) -> None:
 
 
 async def _adopt(kept: Kept, fs: Fs) -> tuple[bool, str]:
-    """Give the file its old mode and owner; whether anything changed, and what could not."""
+    """Give the file its old mode and owner. Return whether anything changed, and what could not."""
     if kept.mode is None:
         return False, ""
     try:

@@ -45,16 +45,16 @@ from .index import (
 from .restore import PERMISSIONS, RestoredPath, Restorer
 
 LOCK_S: Final = 10.0
-"""How long another process may hold the lock; its steps take milliseconds."""
+"""Seconds that another process may hold the lock; its steps take milliseconds."""
 
 MAX_DEAD_LINES: Final = 2_000
-"""Some hundred KiB; then the index is written anew."""
+"""Some hundred KiB; then the index is rewritten."""
 
 _logger = logging.getLogger("quarterdeck.deck")
 
 
 class DamagedBlobError(OSError):
-    """A kept content is missing, or is not what was kept."""
+    """A kept content is missing or altered."""
 
 
 class CheckpointDisk:
@@ -72,14 +72,14 @@ class CheckpointDisk:
 
     @contextmanager
     def locked(self, *, create: bool = True) -> Iterator[CheckpointIndex]:
-        """The index of this moment, while no other process changes it.
+        """Yield the current index, while no other process changes it.
 
         Args:
             create: make the directory when there is none; else the index is empty, and nothing may be appended.
 
         Raises:
             OSError: the directory cannot be used, or stays locked.
-            UnsafePathError: others may use the directory.
+            UnsafePathError: other users may write to the directory.
         """
         if not create and not self._directory.is_dir():
             yield CheckpointIndex()
@@ -96,11 +96,7 @@ class CheckpointDisk:
             os.close(descriptor)
 
     def append(self, lines: Iterable[Line]) -> None:
-        """Add lines to file and index.
-
-        Raises:
-            OSError: they could not be written; then none counts.
-        """
+        """Append lines to file and index. Raise `OSError` if they could not be written; then none counts."""
         lines = list(lines)
         is_new = self._seen is None
         data = b"".join(map(encode, [Start(1, 1), *lines] if is_new else lines))
@@ -121,7 +117,7 @@ class CheckpointDisk:
         self._seen = seen
 
     def tidy(self) -> None:
-        """Drop the oldest nodes where a bound is exceeded, and write the index anew where much of it is void."""
+        """Drop the oldest nodes beyond the bounds, and rewrite the index where much of it is void."""
         if self._index.make_room(self._max_bytes, self._max_nodes) or self._index.dead_lines > MAX_DEAD_LINES:
             replace_file(self._index_path, b"".join(map(encode, self._index.lines())), is_locked=True)
             self._index.dead_lines = 0
@@ -129,7 +125,7 @@ class CheckpointDisk:
             self.sweep()
 
     def write_blob(self, data: bytes) -> str:
-        """Keep `data`; its digest."""
+        """Keep `data`. Return its digest."""
         digest = hashlib.sha256(data).hexdigest()
         path = self._blobs / digest
         try:
@@ -141,11 +137,7 @@ class CheckpointDisk:
         return digest
 
     def read_blob(self, kept: Kept) -> bytes:
-        """A kept content.
-
-        Raises:
-            DamagedBlobError: it is not there, or is another.
-        """
+        """Return a kept content. Raise `DamagedBlobError` if it is missing or altered."""
         try:
             with open(self._blobs / kept.digest, "rb") as file:
                 data = file.read(kept.size + 1)
@@ -162,7 +154,7 @@ class CheckpointDisk:
                 (self._blobs / name).unlink(missing_ok=True)
 
     def _refresh(self) -> None:
-        """Read the index again when another process has changed it."""
+        """Reread the index if another process has changed it."""
         try:
             seen = _identity(self._index_path.stat())
         except FileNotFoundError:
@@ -186,13 +178,13 @@ def _identity(status: os.stat_result) -> tuple[int, int, int]:
 
 
 MAX_TOTAL_BYTES: Final = 512 * 1024 * 1024
-"""Of all contents of one session; the oldest nodes make room."""
+"""Of all contents of one session; the oldest nodes are dropped for room."""
 
 MAX_NODES: Final = 10_000
 """Of one session; some megabytes of index."""
 
 DEFAULT_NODE: Final = "session"
-"""The name of what is recorded outside of any node."""
+"""The name of the node for records outside of any call."""
 
 RESTORE_NODE: Final = "restore"
 
@@ -209,7 +201,7 @@ class _Node:
 
 
 class FileCheckpointStore:
-    """A `NodeStore` over one directory, which it makes when something is first recorded.
+    """A `NodeStore` over one directory, made at the first record.
 
     Several stores, in several processes, may work on one directory at once.
     """
@@ -227,16 +219,14 @@ class FileCheckpointStore:
         self._current = _Node(DEFAULT_NODE)
 
     def begin_node(self, name: str) -> _Node:
-        """Begin the node `<number>-<name>`; what is recorded from now on belongs to it."""
+        """Begin the node `<number>-<name>`; the next records belong to it."""
         self._current = _Node(name)
         return self._current
 
     async def record(self, path: str, previous: bytes | None) -> None:
-        """See `CheckpointStore.record`; of a file that is too large only a gap is kept.
+        """See `CheckpointStore.record`; of a file that is too large only a gap is recorded.
 
-        Raises:
-            OSError: it cannot be kept.
-            UnsafePathError: others may use the directory.
+        Raise `OSError` if it cannot be kept, `UnsafePathError` if other users may write to the directory.
         """
         node = self._current
         await anyio.to_thread.run_sync(lambda: self._record(node, path, previous, is_last=True))
@@ -253,25 +243,20 @@ class FileCheckpointStore:
             await anyio.to_thread.run_sync(lambda: self._forget(name))
 
     async def nodes(self) -> list[CheckpointNode]:
-        """All nodes, oldest first.
-
-        Raises:
-            OSError: they cannot be read.
-            UnsafePathError: others may use the directory.
-        """
+        """Return all nodes, oldest first. Raise `OSError` or `UnsafePathError` if the directory cannot be used."""
         return await anyio.to_thread.run_sync(lambda: self._read(CheckpointIndex.nodes))
 
     async def restore(self, node: str, fs: Fs) -> list[RestoredPath]:
-        """Bring every file that `node` or a later one was about to change back to what it was before them all.
+        """Restore every file that `node` or a later one was about to change to its state before them all.
 
-        File by file, each whole or not at all; what was done, or why not, is said of each.  What is too large to be
-        kept for an undo of this is left as it is.  The same again after an interruption does the rest.  Files that a
-        node made are deleted, directories that it made are not.
+        Each file is restored whole or not at all, and reported. A file too large to be kept for an undo of this is left
+        as it is. Repeating it after an interruption does the rest. Files that a node made are deleted, directories that
+        it made are not.
 
         Raises:
             UnknownNodeError: there is no such node.
             OSError: the store cannot be read.
-            UnsafePathError: others may use the directory.
+            UnsafePathError: other users may write to the directory.
         """
         plan = await anyio.to_thread.run_sync(lambda: self._read(lambda index: index.plan(node)))
         undo = _Node(RESTORE_NODE)

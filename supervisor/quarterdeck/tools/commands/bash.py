@@ -1,6 +1,6 @@
-"""`bash`: run one command to its end in a sandbox; its output and how it ended.
+"""`bash`: run one command to its end in a sandbox, and return its output and how it ended.
 
-What it writes is bounded while it runs, and shown also when it was ended before its time.
+The output is bounded while it comes, and is returned even if the command was ended early.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ from .output import Excerpt
 DEFAULT_TIMEOUT_MS: Final = 120_000
 
 MAX_TIMEOUT_MS: Final = 600_000
-"""More is pulled down to it; what takes longer is for `process`."""
+"""Larger values are reduced to it; longer commands are for `process`."""
 
 HEAD_BYTES: Final = 4 * 1024 * 1024
-"""Kept of a stream's beginning; with `TAIL_BYTES`, and twice, some less than an overflow file holds."""
+"""Kept of a stream's beginning; both streams with `TAIL_BYTES` are a bit less than an overflow file holds."""
 
 TAIL_BYTES: Final = 3 * 1024 * 1024
 """Kept of a stream's end."""
 
 LONG_BYTES: Final = 256 * 1024
-"""A report of more is put together in a thread: of megabytes that are no text, it takes a tenth of a second."""
+"""A longer report is composed in a thread: megabytes that are not text take a tenth of a second."""
 
 NOTE_S: Final = 0.1
 """Between two notes of progress."""
@@ -40,10 +40,10 @@ MAX_NOTE_CHARS: Final = 200
 """Of the line that a note shows."""
 
 _SHELL: Final = 128
-"""With the number of a signal, what a shell exits with when that ended its last command."""
+"""Plus a signal's number: a shell's exit status when that signal ended its last command."""
 
 _SCRATCH: Final = frozenset({"scratch_bytes", "scratch_inodes"})
-"""Limits on what outlives the command that passed them."""
+"""Limits on files that outlive the command that exceeded them."""
 
 _TAIL_OF_NOTES: Final = 4 * MAX_NOTE_CHARS
 """Bytes in which that line is looked for; a character has up to four."""
@@ -70,7 +70,7 @@ class BashArguments(Arguments, frozen=True):
 
 
 def bash_tool() -> DefinedTool:
-    """The tool."""
+    """Make the tool."""
     return native_tool(
         "bash",
         "Run a command with /bin/sh in a sandbox and return its stdout, stderr and exit status. It can write to the "
@@ -145,7 +145,7 @@ def _composed(taken: dict[Stream, Excerpt], status: str) -> str:
 
 
 class _Progress:
-    """Progress notes of what a command writes, at most one in `NOTE_S`; none when none are wanted."""
+    """Progress notes of a command's output, at most one in `NOTE_S`; none if none are wanted."""
 
     def __init__(self, ctx: ToolContext) -> None:
         self._ctx = ctx
@@ -156,7 +156,7 @@ class _Progress:
         self._last = b""
 
     def feed(self, data: bytes) -> None:
-        """Note that it wrote `data`, now or soon."""
+        """Report `data`, now or soon."""
         self._total_bytes += len(data)
         if self._ctx.report is None:
             return
@@ -165,7 +165,7 @@ class _Progress:
             self._due = self._loop.call_at(max(self._loop.time(), self._next_at), self._tell)
 
     def close(self) -> None:
-        """It has ended: what is due is not told any more, the result says it all."""
+        """Drop the pending note: the result says it all."""
         if self._due is not None:
             self._due.cancel()
 

@@ -1,7 +1,7 @@
-"""Files that keep what a command writes, two for each: bounded, written in a thread, removed with their directory.
+"""Files of a command's output, two for each command: bounded, written in a thread, removed with their directory.
 
-That directory may lie where those very commands can write.  It is reached through its parent, which they cannot
-replace, and held open; what they put in its place, or in a file's, is refused or avoided, never followed.
+The directory may lie where those very commands can write. It is reached through its parent, which they cannot replace,
+and held open; anything that they put in its place, or in a file's, is refused or avoided, never followed.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ MAX_CAPTURE_BYTES: Final = 16 * 1024 * 1024
 """Of one capture file; then a line says that there was more."""
 
 MAX_PENDING_BYTES: Final = 4 * 1024 * 1024
-"""Of one file, not written yet; on a disk that is slower than the command a line says how much is missing."""
+"""Of one file, not written yet; if the disk is slower than the command, a line says how much is missing."""
 
 _MAX_NAMES: Final = 16
-"""Tried for one file: another session of the same directory, or one that died there, may have left some."""
+"""Tried for one file: another session of the same directory, or a dead one, may have left some."""
 
 _log = logging.getLogger("quarterdeck.tools")
 
@@ -29,7 +29,7 @@ _log = logging.getLogger("quarterdeck.tools")
 class CaptureDirectory:
     """Makes `<name>.out` and `<name>.err` in one directory; made at the first use, removed by `close` when empty.
 
-    `path` is absolute; its parent exists, and no command can replace that.  One call at a time, and blocking.
+    `path` is absolute; its parent exists, and no command can replace that. Calls block, one at a time.
     """
 
     def __init__(self, path: str) -> None:
@@ -39,11 +39,7 @@ class CaptureDirectory:
         self._names: list[str] = []
 
     def open(self, name: str) -> tuple["Capture", "Capture"]:
-        """The files for the two streams of the command `name`.
-
-        Raises:
-            OSError: they cannot be made.
-        """
+        """Make the files for the two streams of the command `name`. Raise `OSError` if they cannot be made."""
         if self._fd < 0:
             self._open_directory()
         for stem in (name, *(f"{name}.{number}" for number in range(2, _MAX_NAMES + 1))):
@@ -82,7 +78,7 @@ class CaptureDirectory:
         return Capture(fd, os.path.join(self.path, name))
 
     def close(self) -> None:
-        """Remove what was made; the files are closed.  Repeatable."""
+        """Remove the files, which are closed, and the directory. Repeatable."""
         if self._fd < 0:
             return
         for name in self._names:
@@ -98,7 +94,7 @@ class CaptureDirectory:
 
 
 class Capture:
-    """One file; `fd` is owned."""
+    """One file; it owns `fd`."""
 
     def __init__(self, fd: int, path: str) -> None:
         self.fd = fd
@@ -110,7 +106,7 @@ class Capture:
         self._writing: asyncio.Task[None] | None = None
 
     def feed(self, data: bytes) -> None:
-        """Take what the stream brought; it is written soon, in a thread."""
+        """Take a piece of the stream, to be written soon in a thread."""
         if self._is_full or self.fd < 0:
             return
         if len(self._pending) + len(data) > MAX_PENDING_BYTES:
@@ -128,7 +124,7 @@ class Capture:
             self._writing = asyncio.ensure_future(self._write())
 
     async def close(self) -> None:
-        """Write what is left, and close the file.  Repeatable."""
+        """Write the rest, and close the file. Repeatable."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
         if self.fd >= 0:

@@ -1,7 +1,7 @@
-"""One confined command: its streams are read whatever becomes of what they carry, and its end is reported once.
+"""One confined command: its streams are always read, and its end is reported once.
 
-At the end: the program ends, or is ended, then all else that it started; what the pipes still hold is read; the end is
-reported; descriptors and directories are given back.
+At the end: the program ends or is ended, then its descendants; the rest in the pipes is read; the end is reported;
+descriptors and directories are released.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from quarterdeck.tools.context import OnOutput, Stream
 from quarterdeck_sandbox import ConfinedProcess, Excess, HookGuard, ask_to_end, quarantine_notice, signal_tree
 
 STOP_GRACE_S: Final = 1.0
-"""Between TERM and KILL, for a command that is ended before its time, unless somebody says otherwise."""
+"""Default seconds between TERM and KILL, for a command that is ended early."""
 
 KILL_S: Final = 1.0
-"""Each step of the end of a tree that was killed takes at most so long; it takes milliseconds."""
+"""Bound of each step of ending a killed tree, which takes milliseconds."""
 
 DRAIN_S: Final = 0.5
-"""How long the streams of a tree that has ended are still read, should anything hold them all the same."""
+"""Seconds that the streams of an ended tree are still read, should anything hold them."""
 
 REAP_S: Final = 10.0
-"""How long one that was killed and told as ended is waited for, in the background: a busy machine buries late."""
+"""Seconds that a killed command, reported as ended, is waited for in the background: a busy machine reaps late."""
 
 READ_BYTES: Final = 64 * 1024
 
@@ -38,7 +38,7 @@ BURST_BYTES: Final = 512 * 1024
 """After so many the reader of a stream pauses."""
 
 PAUSE_S: Final = 0.002
-"""Leaves each stream some 150 MiB/s, and the event loop most of its time when one floods."""
+"""Leaves each stream some 150 MiB/s, and the event loop most of its time during a flood."""
 
 LOOK_S: Final = 2.0
 """Seconds between checks for forbidden new files while the command runs."""
@@ -47,10 +47,9 @@ _log = logging.getLogger("quarterdeck.tools")
 
 
 class SandboxedCommand:
-    """`ShellProcess`; `SandboxedShell` makes it, and runs its `live`.
+    """A `ShellProcess`; `SandboxedShell` makes it, and runs its `live`.
 
-    Attributes:
-        process: what confines it: its receipt, its limit.
+    `process` is its confined process, with its receipt and limit.
     """
 
     def __init__(
@@ -78,14 +77,14 @@ class SandboxedCommand:
 
     @property
     def status(self) -> tuple[int | None, int | None]:
-        """Exit status and signal, one of them None; once it has ended."""
+        """Exit status and signal, one of them None; valid after its end."""
         code = self.process.returncode
         if code is None:
             return None, signal.SIGKILL  # nothing in it has run since
         return (code, None) if code >= 0 else (None, -code)
 
     def kill(self, number: int) -> None:
-        """See `ShellProcess.kill`."""
+        """See `ShellProcess`."""
         if self.process.returncode is not None:
             return
         if number == signal.SIGKILL:
@@ -94,23 +93,23 @@ class SandboxedCommand:
             signal_tree(self.process.tree(()), number)
 
     def on_exit(self, listener: Callable[[int | None, int | None], None]) -> None:
-        """See `ShellProcess.on_exit`; nothing of it is left by then."""
+        """See `ShellProcess`; by then none of its processes is left."""
         if self._ended.is_set():
             listener(*self.status)
         else:
             self._listeners.append(listener)
 
     def stop_for(self, excess: Excess) -> None:
-        """End it because it passed a limit; the reason is the last line of its stderr."""
+        """End it because it exceeded a limit; the reason is the last line of its stderr."""
         self._said.append(f"ended: {excess.detail} (limit {excess.limit})\n")
         self.process.kill_for(excess.limit)
 
     async def ended(self) -> None:
-        """Wait until nothing of it is left and all that it wrote has been given to its `on_output`."""
+        """Wait until none of its processes is left and `on_output` has received all output."""
         await self._ended.wait()
 
     async def stop(self, grace_s: float = STOP_GRACE_S) -> None:
-        """See `ShellProcess.stop`; cancellation does not interrupt it."""
+        """See `ShellProcess`; cancellation does not interrupt it."""
         with anyio.CancelScope(shield=True):
             if self.process.returncode is None:
                 with anyio.move_on_after(grace_s):
@@ -120,10 +119,7 @@ class SandboxedCommand:
             await self._ended.wait()
 
     async def live(self) -> None:
-        """Run it to its end, and release everything; cancellation does not interrupt it: `stop` does.
-
-        To be called once.
-        """
+        """Run it to its end, once, and release everything; cancellation does not interrupt it: `stop` does."""
         with anyio.CancelScope(shield=True):
             try:
                 await self._run()
@@ -162,7 +158,7 @@ class SandboxedCommand:
         scope.cancel()
 
     async def _tell_of_network(self) -> None:
-        """Say it at once, and let the command go on: what it does next may need no network."""
+        """Report the end of its network at once; it runs on, as it may not need one."""
         why = await self.process.network_lost()
         self._give(
             Stream.STDERR,
@@ -197,7 +193,7 @@ class SandboxedCommand:
         self.process.close_stdin()
 
     def _drain(self, tasks: TaskGroup, stream: Stream, fd: int) -> anyio.Event:
-        """Read `fd` from now on; what is returned tells that its end is reached."""
+        """Read `fd` from now on. Return the event of its end."""
         end = anyio.Event()
 
         async def run() -> None:
@@ -232,7 +228,7 @@ class SandboxedCommand:
 
 
 async def _pieces(fd: int) -> AsyncIterator[bytes]:
-    """What comes on `fd` until its end, with a pause after each burst."""
+    """Yield the data of `fd` until its end, with a pause after each burst."""
     burst_bytes = 0
     while True:
         try:

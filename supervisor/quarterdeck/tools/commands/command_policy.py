@@ -1,9 +1,9 @@
-"""What a session's commands run under: their policy, their environment, the user's programs, directories of their own.
+"""The setup of a session's commands: policy, environment, the user's programs, directories of their own.
 
 The user's programs are found for commands that see only the system's: interpreters of version managers, virtual
-environments, packages in /opt, programs in a home.  Each is shown by the folder that it belongs to, never a home, never
-credentials.  One that may not be shown is left out; what the policy itself names and cannot be had is an error of every
-command, with what to do.
+environments, packages in /opt, programs in a home. Each is shown by its installation's folder, never a home, never
+credentials. A program that may not be shown is left out; a path of the policy itself that is unusable fails every
+command, with a remedy.
 """
 
 import os
@@ -39,29 +39,29 @@ from quarterdeck_sandbox import (
 from .shell import CommandSetup
 
 MAX_SHOWN: Final = 64
-"""Folders and files of the user's tools; each is a mount at every start, a tenth of a millisecond."""
+"""Folders and files of the user's programs; each costs a mount at every start, a tenth of a millisecond."""
 
 TOOLS_S: Final = 300.0
-"""How long the tools of one PATH are remembered: looking for them takes a tenth of a second."""
+"""Seconds that the programs of one PATH are remembered: finding them takes a tenth of a second."""
 
 MAX_PROGRAMS: Final = 1_000
-"""Looked at on one PATH, a third of a millisecond each; those of the system count only when they are links."""
+"""Inspected on one PATH, a third of a millisecond each; those of the system count only when they are links."""
 
 _RUSTUP: Final = "rustup"
 
 
 @dataclass(frozen=True, slots=True)
 class CommandPolicy:
-    """Where a session's commands run, and what they may do.
+    """The place and the permissions of a session's commands.
 
     Attributes:
         workspace: their directory, absolute; they may change it.
         home: their HOME, private; made when it is missing.
         tmp: their TMPDIR, likewise.
         allowed: other directories that they may change, absolute.
-        private: our own state and runtime directories, which they may not see.
-        protected: what is the user's word at a moment, which they may never write.
-        policy: what else they may reach and use; its `write` comes on top of the workspace.
+        private: our own state and runtime directories, hidden from them.
+        protected: returns the files that configure us at this moment, which they may never write.
+        policy: their other permissions and limits; its `write` is added to the workspace.
         environ: our own environment, of which they get the listed part.
         user_home: the user's own home.
         allow_unsandboxed: accept limits alone where nothing better works.
@@ -81,10 +81,9 @@ class CommandPolicy:
     open_port: int | None = None
 
     def setup(self) -> CommandSetup:
-        """What its commands run under.  Looks at many files: call it in a thread.
+        """Return the setup of its commands. Call it in a thread: it inspects many files.
 
-        Raises:
-            LaunchError: a directory is missing, or cannot be made.
+        Raise `LaunchError` if a directory is missing, or cannot be made.
         """
         try:
             for folder in (self.home, self.tmp):
@@ -119,12 +118,12 @@ class CommandPolicy:
 
 @dataclass(frozen=True, slots=True)
 class UserPrograms:
-    """What has to be shown, and set, for the user's programs to run.
+    """The files to show, and the variables to set, for the user's programs to run.
 
     Attributes:
-        path: PATH, with what version managers' shims stand for in their place.
-        read: folders and files to be shown, as they are called; the system's are not among them.
-        env: variables without which tools would look for their things in the private home.
+        path: PATH, with version managers' shims replaced by their targets.
+        read: folders and files to be shown, by their names; the system's are not among them.
+        env: variables without which tools would search the private home.
     """
 
     path: str
@@ -151,14 +150,14 @@ def _tools(
 def find_user_programs(
     env: Mapping[str, str], cwd: str, user_home: str, environ: Mapping[str, str], writable: Iterable[str]
 ) -> UserPrograms:
-    """What the programs on `env`'s PATH need.
+    """Return the needs of the programs on `env`'s PATH.
 
     Args:
-        env: what commands begin with.
-        cwd: where version managers' settings are looked for.
+        env: the commands' initial environment.
+        cwd: the start of the search for version managers' settings.
         user_home: the user's own home.
-        environ: our own environment: where version managers keep their things.
-        writable: what commands can change; what only a file in there says is needed is not shown.
+        environ: our own environment, which locates version managers' files.
+        writable: paths that commands can change; a need that only a file in there names is ignored.
     """
     search = _ProgramSearch(env, cwd, os.path.realpath(user_home), environ, tuple(map(os.path.realpath, writable)))
     for folder in dict.fromkeys(env.get("PATH", "").split(os.pathsep)):
@@ -183,7 +182,7 @@ class _ProgramSearch:
         self._looked_at = 0
 
     def add(self, folder: str) -> None:
-        """Take one folder of the PATH."""
+        """Add one folder of the PATH."""
         if not folder.startswith("/"):
             return  # a command's own directory is no place for programs
         real = os.path.realpath(folder)
@@ -208,7 +207,7 @@ class _ProgramSearch:
             self._show(Prefix(real, "a folder of programs"))
 
     def result(self) -> UserPrograms:
-        """All of it; of folders within others only the outer ones."""
+        """Return all needs; of nested folders only the outer ones."""
         path = dict.fromkeys((*self._path, *self._late))
         read: list[str] = []
         for each in sorted(self._read):
@@ -218,7 +217,7 @@ class _ProgramSearch:
         return UserPrograms(os.pathsep.join(path), (*read, *links), self._env)
 
     def _look_at(self, path: str) -> str:
-        """Note what a program needs.  Returns what it is or, for a shim, stands for; empty when it would not run."""
+        """Note a program's needs. Return its path or, for a shim, its target's; empty when it would not run."""
         if self._looked_at >= MAX_PROGRAMS:
             return ""
         self._looked_at += 1
@@ -251,7 +250,7 @@ class _ProgramSearch:
                 self._show(other)
 
     def _add_rust(self) -> None:
-        """Its proxies find the tools by a variable, or in the home."""
+        """Show rustup's home: its proxies find the tools by a variable, or in the home."""
         home = self._environ.get("RUSTUP_HOME") or f"{self._home}/.rustup"
         if os.path.isdir(home):
             self._show(Prefix(os.path.realpath(home), "the Rust tools"))
@@ -275,7 +274,7 @@ def _programs(folder: str) -> list[str]:
 
 
 def _leading_out(folder: str, home: str) -> Iterator[str]:
-    """Links in `folder` to programs that neither the system nor `home` holds."""
+    """Yield links in `folder` to programs outside of both the system and `home`."""
     try:
         with os.scandir(folder) as entries:
             links = sorted(entry.path for entry in entries if entry.is_symlink())

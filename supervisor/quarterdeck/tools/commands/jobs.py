@@ -1,7 +1,7 @@
-"""Commands that run on while a session does other things: started, watched, stopped, ended with the session.
+"""Background commands of a session: started, watched, stopped, ended with the session.
 
-A job's last lines are kept here, all that it writes also in capture files, which end with the session.  `process` and
-`bg-process` use a table each; `end_jobs` ends all that belong to one context.
+A job's last lines are kept in memory, all of its output in capture files, which end with the session. `process` and
+`bg-process` use a table each; `end_jobs` ends all jobs of one context.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
 """Of the lines of jobs that have ended; likewise."""
 
 CAPTURES_NAME: Final = ".indusvx-bg"
-"""Where captures go in a workspace, unless the session has another place for them."""
+"""The directory of captures in a workspace, unless the session has another place for them."""
 
 
 class JobError(Exception):
@@ -46,8 +46,8 @@ class Job:
     """One command; `JobTable` makes it.
 
     Attributes:
-        process: what runs it; there before anybody else sees the job.
-        captures: its files; none when they could not be made, `no_captures` says why.
+        process: set before any other code sees the job.
+        captures: its files; empty when they could not be made, for the reason in `no_captures`.
     """
 
     process: ShellProcess
@@ -71,7 +71,7 @@ class Job:
 
     @property
     def status(self) -> str:
-        """What has become of it, for a model."""
+        """Its state, for a model."""
         if self.is_running:
             return "running"
         return f"signalled ({self.signal_name})" if self.exit_code is None else f"exited (code {self.exit_code})"
@@ -83,29 +83,29 @@ class Job:
 
     @property
     def kept_bytes(self) -> int:
-        """What its lines take, about."""
+        """The approximate size of its lines."""
         return sum(ring.kept_bytes for ring in self.lines.values())
 
     @property
     def age_s(self) -> float:
-        """From its start to its end, or to now."""
+        """Seconds from its start to its end, or to now."""
         return (self._clock() if self._ended_at is None else self._ended_at) - self._started_at
 
     def take(self, stream: Stream, data: bytes) -> None:
-        """Keep what it wrote."""
+        """Keep a piece of its output."""
         self.lines[stream].feed(data)
         if capture := self.captures.get(stream):
             capture.feed(data)
 
     def end(self, code: int | None, number: int | None) -> None:
-        """It has ended, and all that it wrote was taken."""
+        """Note its end; all of its output was taken."""
         self.exit_code, self._signal, self._ended_at = code, number, self._clock()
         for ring in self.lines.values():
             ring.close()
 
 
 class JobTable:
-    """The jobs of one face of one session: `<prefix>-1` and so on, whose files go to the directory `captures`."""
+    """The jobs of one tool in one session, `<prefix>-1` and so on, with their files in the directory `captures`."""
 
     def __init__(self, prefix: str, captures: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._prefix = prefix
@@ -121,18 +121,17 @@ class JobTable:
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """All that are remembered, in the order of their starts."""
+        """All remembered jobs, in the order of their starts."""
         return tuple(self._jobs.values())
 
     def get(self, name: str) -> Job | None:
-        """The job called `name`."""
+        """Return the job called `name`, or None."""
         return self._jobs.get(name)
 
     async def start(self, shell: Shell, command: str, cancel: CancelToken | None = None) -> Job:
         """Start `command` in the shell's directory.
 
-        Raises:
-            JobError: it could not be started, or was ended because `cancel` came first: nobody is told its id.
+        Raise `JobError` if it could not be started, or was ended because `cancel` came before its id was returned.
         """
         if not self._is_open:
             raise JobError("the session has ended: nothing can be started any more")
@@ -150,7 +149,9 @@ class JobTable:
         return job
 
     async def stop(self, job: Job) -> bool:
-        """TERM, after `STOP_GRACE_MS` KILL, until nothing of it is left; whether it was running."""
+        """Send TERM, after `STOP_GRACE_MS` KILL, and wait until none of its processes is left. Return whether it was
+        running.
+        """
         was_running = job.is_running
         await job.process.stop(STOP_GRACE_MS / 1_000)
         return was_running
@@ -160,7 +161,7 @@ class JobTable:
         self._jobs.pop(job.id, None)
 
     async def aclose(self) -> None:
-        """End every job with all that it started, and remove the captures.  Repeatable."""
+        """End every job with its descendants, and remove the captures. Repeatable."""
         self._is_open = False
         self._notes = None  # they go with the session, which another process may go on with
         with anyio.CancelScope(shield=True):
@@ -229,12 +230,12 @@ _places: Final[WeakKeyDictionary[ContextId, str]] = WeakKeyDictionary()
 
 
 def keep_captures_in(identity: ContextId, directory: str) -> None:
-    """Let the jobs of a context write their captures there; see `CaptureDirectory`."""
+    """Set the directory of the captures of a context's jobs; see `CaptureDirectory`."""
     _places[identity] = directory
 
 
 def captures_of(identity: ContextId, cwd: str) -> str:
-    """Where the jobs of a context write their captures: what it was given, else a directory in `cwd`."""
+    """Return the directory of the captures of a context's jobs: the one that was set, else one in `cwd`."""
     return _places.get(identity) or os.path.join(cwd, CAPTURES_NAME)
 
 

@@ -1,4 +1,4 @@
-"""A command's output, as it comes in pieces, kept in bounded memory.  Pure.
+"""A command's output, which comes in pieces, kept in bounded memory. Pure.
 
 `LineRing` keeps the last lines of a stream, `Excerpt` its beginning and its end.
 """
@@ -10,14 +10,14 @@ from typing import Final
 _MAX_UTF8_BYTES: Final = 4
 
 _PIECE_BYTES: Final = 256 * 1024
-"""Decoded at a time: of what is no text some three milliseconds, in which no other thread runs."""
+"""Decoded at a time: three milliseconds for data that is not text, in which no other thread runs."""
 
 
 class Excerpt:
-    """What is kept of one stream; what lies between beginning and end is only counted."""
+    """The kept ends of one stream; the bytes between them are only counted."""
 
     def __init__(self, head_bytes: int, tail_bytes: int) -> None:
-        """Keep so many bytes of the beginning, and of what follows so many of the end; each 0 or more."""
+        """Keep so many bytes of the beginning, and of the rest so many of the end; each 0 or more."""
         self._head_bytes = head_bytes
         self._tail_bytes = tail_bytes
         self._head = bytearray()
@@ -26,16 +26,16 @@ class Excerpt:
 
     @property
     def total_bytes(self) -> int:
-        """All that was fed."""
+        """Size of all data that was fed."""
         return self._total_bytes
 
     @property
     def omitted_bytes(self) -> int:
-        """What is not kept of that."""
+        """Size of the data that is not kept."""
         return self._total_bytes - len(self._head) - min(len(self._tail), self._tail_bytes)
 
     def feed(self, data: bytes) -> None:
-        """Take what the stream brought; cut anywhere."""
+        """Take a piece of the stream, cut anywhere."""
         self._total_bytes += len(data)
         room = self._head_bytes - len(self._head)
         if room > 0:
@@ -46,9 +46,9 @@ class Excerpt:
             del self._tail[: len(self._tail) - self._tail_bytes]
 
     def text(self) -> str:
-        """What is kept, with a line in place of what is not; bytes that are no UTF-8 become U+FFFD.
+        """Return both ends, with a line for the gap; bytes that are not UTF-8 become U+FFFD.
 
-        Of megabytes it takes some time: call it in a thread then.
+        Megabytes take some time: call it in a thread then.
         """
         tail = bytes(self._tail[max(0, len(self._tail) - self._tail_bytes) :])
         if not self.omitted_bytes:
@@ -66,7 +66,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _without_torn_end(data: bytes) -> bytes:
-    """`data` without a character that is cut off at its end."""
+    """Drop a character that is cut off at the end of `data`."""
     for length in range(1, min(_MAX_UTF8_BYTES, len(data)) + 1):
         byte = data[-length]
         if byte & 0xC0 != 0x80:
@@ -76,7 +76,7 @@ def _without_torn_end(data: bytes) -> bytes:
 
 
 def _without_torn_start(data: bytes) -> bytes:
-    """`data` without what remains of a character that began before it."""
+    """Drop the rest of a character that began before `data`."""
     start = 0
     while start < min(_MAX_UTF8_BYTES - 1, len(data)) and data[start] & 0xC0 == 0x80:
         start += 1
@@ -87,7 +87,7 @@ MAX_BUFFERED_LINES: Final = 2_000
 """Of one stream; older ones go."""
 
 MAX_LINE_BYTES: Final = 8 * 1024
-"""Of one line; what follows up to its end is counted and dropped."""
+"""Of one line; the rest of it is counted and dropped."""
 
 MAX_BUFFERED_BYTES: Final = 2 * 1024 * 1024
 """Of one stream's lines together; room for `MAX_BUFFERED_LINES` of a kilobyte each."""
@@ -113,7 +113,7 @@ class Window:
 
     @property
     def text(self) -> str:
-        """The lines, each with its end, under a note of what is gone."""
+        """The lines, each with its end, under a note of the missing ones."""
         lines = "".join(f"{line}\n" for line in self.lines)
         if not self.missed:
             return lines
@@ -123,7 +123,7 @@ class Window:
 class LineRing:
     """The last lines of one stream, and which of them a reader has seen.
 
-    Taking a piece costs a search for its line ends: lines are cut apart when somebody reads them.
+    A piece costs a search for its line ends: lines are split when they are read.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class LineRing:
 
     @property
     def kept_bytes(self) -> int:
-        """What it holds."""
+        """Size of the kept data."""
         return len(self._whole) + len(self._partial)
 
     @property
@@ -153,7 +153,7 @@ class LineRing:
         return self._finished > self._seen or self._length_of_partial > self._seen_of_partial
 
     def feed(self, data: bytes) -> None:
-        """Take what the stream brought; cut anywhere."""
+        """Take a piece of the stream, cut anywhere."""
         first, end, rest = data.partition(b"\n")
         self._extend(first)
         if not end:
@@ -168,23 +168,23 @@ class LineRing:
             self._cut()
 
     def close(self) -> None:
-        """The stream has ended: an unfinished line is one all the same."""
+        """Note the end of the stream: an unfinished line counts as one."""
         if self._length_of_partial:
             self._finish()
         self._cut()
 
     def all_lines(self) -> Window:
-        """Every line that is kept."""
+        """Return every line that is kept."""
         return self._since(0)
 
     def take_news(self) -> Window:
-        """The lines since the last call; one that was unfinished then comes again, whole."""
+        """Return the lines since the last call; one that was unfinished then comes again, whole."""
         window = self._since(self._seen) if self.has_news else Window()
         self.mark_seen()
         return window
 
     def mark_seen(self) -> None:
-        """A reader has seen all that there is now."""
+        """Mark all lines as seen."""
         self._seen = self._finished
         self._seen_of_partial = self._length_of_partial
 

@@ -1,6 +1,6 @@
-"""`process` and `bg-process`: commands that run on while the session does other things.
+"""`process` and `bg-process`: commands that run in the background.
 
-Both start, list, poll and stop the jobs of a `JobTable`.  `process` answers with JSON values, and its table lasts as
+Both start, list, poll and stop the jobs of a `JobTable`. `process` answers with JSON values, and its table lasts as
 long as its context's identity; `bg-process` answers with text, and its table lasts as long as its card.
 """
 
@@ -21,7 +21,7 @@ from .jobs import CAPTURES_NAME, Job, JobError, JobTable, adopt, captures_of
 from .output import MAX_BUFFERED_LINES
 
 POLL_BUDGET: Final = OutputBudget(BudgetKind.TAIL, 32 * 1024)
-"""Of what one poll of `process` shows of each stream."""
+"""Of each stream in one poll of `process`."""
 
 MAX_COMMAND_CHARS: Final = 200
 """Of a command in a text of `bg-process`; the model that started it knows the rest."""
@@ -119,7 +119,7 @@ _tables: Final[WeakKeyDictionary[ContextId, JobTable]] = WeakKeyDictionary()
 
 
 def process_tool() -> DefinedTool:
-    """The tool whose processes belong to the context."""
+    """Make the tool whose processes belong to the context."""
 
     async def run(arguments: ProcessArguments, ctx: ToolContext) -> ToolResult:
         table = _tables.get(ctx.context_id)
@@ -143,7 +143,7 @@ def process_tool() -> DefinedTool:
 
 
 def bg_process_tool(ctx: DeckContext) -> DefinedTool:
-    """A card with processes of its own."""
+    """Make a card with processes of its own."""
     table = JobTable("bg", str(ctx.captures) if ctx.captures is not None else os.path.join(ctx.cwd, CAPTURES_NAME))
 
     async def run(arguments: BgProcessArguments, ctx: ToolContext) -> ToolResult:

@@ -1,7 +1,7 @@
 """Run commands for tools, each in a sandbox of its own: the `Shell` seam over `quarterdeck_sandbox`.
 
-A command reaches what its policy grants and nothing else; what it writes on its streams is bounded; nothing that it
-started outlives it, nor the shell.  `command_policy` says what a session's commands run under.
+A command reaches only what its policy grants; its output is bounded; its descendants never outlive it, nor the shell.
+`command_policy` makes the setup of a session's commands.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from .command import KILL_S, SandboxedCommand
 SHELL: Final = "/bin/sh"
 
 STREAM_BYTES: Final = 8 * 1024 * 1024
-"""What `exec` keeps of each stream for whoever takes none of it; what follows is read and dropped."""
+"""Kept of each stream by `exec` without `on_output`; the rest is read and dropped."""
 
 MAX_COMMAND_BYTES: Final = 128 * 1024 - 1
 """Linux takes no longer argument (MAX_ARG_STRLEN)."""
@@ -50,16 +50,16 @@ _log = logging.getLogger("quarterdeck.tools")
 
 
 class CommandError(OSError):
-    """A command that could not be started, or was cancelled; the text says why and what to do."""
+    """A command that could not be started, or was cancelled; the text has reason and remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandSetup:
-    """What every command of a shell runs under.
+    """The setup of every command of a shell.
 
     Attributes:
-        requester: where private directories are, and what the machine gives.
-        protected: what it may not write at the moment when it starts.
+        requester: the private directories, and the machine's abilities.
+        protected: returns the paths that it may not write at the moment of its start.
     """
 
     policy: SandboxPolicy
@@ -69,10 +69,9 @@ class CommandSetup:
 
 
 class SandboxedShell:
-    """`Shell` under one setup; made by `open`.
+    """A `Shell` with one setup; made by `open`.
 
-    Attributes:
-        running: the commands that have not ended yet.
+    `running` are the commands that have not ended yet.
     """
 
     def __init__(self, setup: Callable[[], CommandSetup], cwd: str, monitor: TreeMonitor, tasks: TaskGroup) -> None:
@@ -90,11 +89,11 @@ class SandboxedShell:
     @classmethod
     @asynccontextmanager
     async def open(cls, setup: Callable[[], CommandSetup], cwd: str) -> AsyncIterator[Self]:
-        """A shell for as long as the block lasts; what runs or starts at its end is ended with all that it started.
+        """Open a shell for as long as the block lasts; at its end all commands are ended with their descendants.
 
         Args:
-            setup: says what its commands run under; called in a thread, before the first, and may raise `LaunchError`.
-            cwd: where they run unless told otherwise.
+            setup: returns the commands' setup; called in a thread, before the first, and may raise `LaunchError`.
+            cwd: the commands' default directory.
         """
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
@@ -123,7 +122,7 @@ class SandboxedShell:
         stdin: str = "",
         on_output: OnOutput | None = None,
     ) -> ExecResult:
-        """See `Shell.exec`; what ended it before its time is the last line of its stderr."""
+        """See `Shell`; the reason of an early end is the last line of its stderr."""
         kept = {stream: bytearray() for stream in Stream}
 
         def keep(stream: Stream, data: bytes) -> None:
@@ -149,7 +148,7 @@ class SandboxedShell:
         env: Mapping[str, str] | None = None,
         on_output: OnOutput | None = None,
     ) -> SandboxedCommand:
-        """See `Shell.spawn`."""
+        """See `Shell`."""
         return await self._start(command, cwd, env, b"", on_output)
 
     async def _start(
@@ -219,7 +218,7 @@ class SandboxedShell:
 
 
 def problem_with(command: str) -> str | None:
-    """Why no shell could be given `command`, and what to do; None when it could."""
+    """Return why no shell could be given `command`, with a remedy, or None."""
     if "\0" in command:
         return "a command cannot hold a NUL character: take it out"
     try:

@@ -1,4 +1,4 @@
-"""`write` and `edit`: a file's whole content replaced, or a part of a text found by what it says.
+"""`write` and `edit`: replace a file's whole content, or a part of a text found by its words.
 
 A file is replaced whole or not at all; an edited one keeps its encoding, its line ends and all that was not meant.
 """
@@ -36,14 +36,14 @@ MAX_FILE_BYTES: Final = 8 * 1024 * 1024
 
 
 class WriteArguments(Arguments, frozen=True):
-    """Which file, and all that will be in it."""
+    """The file, and its new content."""
 
     path: NamedFile
     content: Annotated[str, Meta(description="The whole content, written as UTF-8 exactly as given; may be empty.")]
 
 
 class EditArguments(Arguments, frozen=True):
-    """Which part of which file, and what takes its place."""
+    """The part of a file, and its replacement."""
 
     path: NamedFile
     old_text: Annotated[
@@ -58,7 +58,7 @@ class EditArguments(Arguments, frozen=True):
 
 
 class EditOutput(Output, frozen=True):
-    """What was changed."""
+    """The change that was made."""
 
     path: Annotated[str, Meta(description="The file, as it was named.")]
     replacements: Annotated[int, Meta(ge=1, description="How often oldText was replaced.")]
@@ -66,7 +66,7 @@ class EditOutput(Output, frozen=True):
 
 
 def write_tool() -> DefinedTool:
-    """The tool that writes a file."""
+    """Make the tool that writes a file."""
     return native_tool(
         "write",
         "Create a file, or replace all of an existing one, with the given content; missing parent directories are "
@@ -79,7 +79,7 @@ def write_tool() -> DefinedTool:
 
 
 def edit_tool() -> DefinedTool:
-    """The tool that changes a part of a file."""
+    """Make the tool that changes a part of a file."""
     return native_tool(
         "edit",
         "Replace oldText by newText in a text file. oldText must be in the file exactly once, or set replaceAll. "
@@ -156,7 +156,7 @@ async def _edit(arguments: EditArguments, ctx: ToolContext) -> ToolResult:
 
 
 def _problem(there: FileStat, real_path: str, ctx: ToolContext, then: str) -> str | None:
-    """Why what is there may not be changed; sentences that follow a colon."""
+    """Return why the target may not be changed, as sentences that follow a colon."""
     if there.is_directory:
         return "it is a directory."
     if not there.is_file:
@@ -177,7 +177,7 @@ def _too_large(holds: str = "") -> str:
 
 
 def _make(arguments: EditArguments) -> Callable[[BinaryIO, ShouldStop], tuple[bytes, Edited] | Refused]:
-    """What makes the file's new content of its old one."""
+    """Return the function that makes the file's new content."""
 
     def make(file: BinaryIO, _: ShouldStop) -> tuple[bytes, Edited] | Refused:
         data = read_up_to(file, MAX_FILE_BYTES + 1)

@@ -1,8 +1,8 @@
-r"""Change a text by what it says: find the old part, put the new one there, tell what changed.  Pure.
+r"""Change a text by its words: find the old part, put the new one there, show the change. Pure.
 
-The old part is looked for as it is, and if it is nowhere once more with blanks folded: each run of them is one space,
-none is left at a line's start and end; then the new one takes over the indentation of the place.  Of a part that is
-nowhere the lines most like it are shown.  Lines end in `\n`; the time is linear in the text.
+The old part is searched for as it is, and if it is nowhere once more with blanks folded: each run of them is one space,
+none is left at a line's start and end; then the new one takes over the indentation of the place. For a part that is
+nowhere the most similar lines are shown. Lines end in `\n`; the time is linear in the text.
 """
 
 from array import array
@@ -19,22 +19,22 @@ from .file_content import CR, LF, UnifiedText
 from .unified_diff import Replacement, diff_of, replace_parts
 
 MAX_TEXT_CHARS: Final = 8 * 1024 * 1024
-"""Of the text, before and after, a second's work; a change of more is a program's job."""
+"""Of the text, before and after, a second's work; larger changes are a program's job."""
 
 MAX_LINES: Final = 500_000
-"""Of the text, before and after: lists of more hold up all threads of the process for some tenths of a second."""
+"""Of the text, before and after: lists of more block all threads of the process for some tenths of a second."""
 
 MAX_PART_CHARS: Final = 1024 * 1024
-"""Of the old and of the new part; more is a new file."""
+"""Of the old and of the new part; write a new file for more."""
 
 MAX_PLACES: Final = 20_000
-"""Found at once, half a second's work; a change of more places is a program's job."""
+"""Found at once, half a second's work; more places are a program's job."""
 
 MAX_NAMED_LINES: Final = 5
 """Line numbers of places, enough to see what they have in common."""
 
 MAX_INDENTATIONS: Final = 64
-"""Told apart in one text; each of its lines is compared with all."""
+"""Distinguished in one text; each of its lines is compared with all."""
 
 MAX_COMPARED_LINES: Final = 20_000
 """With a part that is nowhere; some tenths of a second."""
@@ -43,7 +43,7 @@ MAX_LINE_CHARS: Final = 200
 """Compared and shown of a line."""
 
 MAX_SHOWN_LINES: Final = 8
-"""Of what is most alike: enough to see where it differs."""
+"""Of the most similar passage: enough to see where it differs."""
 
 LEAST_LIKENESS: Final = 0.5
 """Of Dice's coefficient of the threes of characters; lines less alike have hardly a word in common."""
@@ -66,7 +66,7 @@ class Edited:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why nothing was changed, and what to do; one or more sentences."""
+    """The reason why nothing was changed, and a remedy, in sentences."""
 
     reason: str
 
@@ -76,8 +76,8 @@ class Span:
     """A part of a text, from `start` up to `end`.
 
     Attributes:
-        line_start: where the line begins that it starts on.
-        lines: that line and the others that it touches, whole.
+        line_start: the start of its first line.
+        lines: all lines that it touches, whole.
         starts_line: whether only indentation is before it.
     """
 
@@ -89,7 +89,7 @@ class Span:
 
 
 def edit_text(raw: str, old: str, new: str, *, all_places: bool = False) -> Edited | Refused:
-    """`raw` with `new` in place of `old`; `all_places` where that is found more than once."""
+    """Replace `old` by `new` in `raw`; with `all_places` wherever it is found."""
     if problem := _problem(raw, old, new):
         return Refused(problem)
     unified = UnifiedText(raw)
@@ -119,7 +119,7 @@ def _problem(raw: str, old: str, new: str) -> str | None:
 
 
 def places(text: str, part: str) -> list[int]:
-    """The starts of `part` in `text`, left to right, none inside another; one more than `MAX_PLACES` at most."""
+    """Return the starts of `part` in `text`, left to right, without overlaps; one more than `MAX_PLACES` at most."""
     return list(islice(_apart(text, part), MAX_PLACES + 1))
 
 
@@ -150,7 +150,7 @@ def _edit_folded(unified: UnifiedText, old: str, new: str, all_places: bool) -> 
 
 
 def _choice_problem(text: str, part: str, starts: list[int], all_places: bool, how: str = "") -> str | None:
-    """Why the places cannot be changed: too many, or more than one where one is meant."""
+    """Return why the places cannot be changed: too many, or more than one where one is meant."""
     if len(starts) > MAX_PLACES:
         return f"oldText was found{how} more than {MAX_PLACES:,} times. Change so many with a program of your own."
     again = text.find(part, starts[0] + 1)  # it may overlap the first
@@ -177,10 +177,10 @@ def _lines_of(text: str, starts: list[int]) -> str:
 
 
 def _fitting(old: str, new: str) -> Callable[[Span], Replacement]:
-    """How `new` takes the place of what `old` was found to be.
+    """Return the function that fits `new` into a place where `old` was found.
 
-    Blanks at the ends of `old` stood for whatever is there.  That stays, and those of `new` go; but the indentation
-    of lines is carried over.
+    Blanks at the ends of `old` stood for any. Those of the place stay, and those of `new` go; but the indentation of
+    lines is carried over.
     """
     old_lines = old.split(LF)
     if old != old.rstrip(" \t"):
@@ -217,7 +217,7 @@ def _carry_out(unified: UnifiedText, wanted: Iterable[Replacement], *, folded_bl
 
 
 class Translation:
-    """What indentations of a text are elsewhere, learnt from the same lines in both."""
+    """The indentations of a text as they are elsewhere, learnt from the same lines in both."""
 
     def __init__(self, given: Iterable[str], found: Iterable[str]) -> None:
         known: dict[str, str] = {}
@@ -227,7 +227,7 @@ class Translation:
         self._known = sorted(known.items(), key=lambda item: -len(item[0]))
 
     def carry_over(self, text: str) -> str:
-        """`text` with each line's indentation, or as much of its beginning as is known, as it is elsewhere."""
+        """Replace each line's indentation, or as much of its beginning as is known, by that elsewhere."""
         if all(given == found for given, found in self._known):
             return text
         return LF.join(self._carry_over_line(line) for line in text.split(LF))
@@ -242,12 +242,12 @@ class Translation:
 
 
 def indentation_of(line: str) -> str:
-    """The blanks that `line` begins with."""
+    """Return the blanks that `line` begins with."""
     return line[: len(line) - len(line.lstrip())]
 
 
 def fold(text: str) -> str:
-    """`text` with its blanks folded."""
+    """Fold the blanks of `text`."""
     return LF.join(" ".join(line.split()) for line in text.split(LF))
 
 
@@ -266,7 +266,7 @@ class FoldedText:
         self._folded_word_starts = array("q")
 
     def spans(self, found: Iterable[int], length: int) -> list[Span]:
-        """The places of the text that are at `found`, ascending, each `length` long, in the folded one.
+        """Return the places of the text that are at `found`, ascending, each `length` long, in the folded one.
 
         Neither end of them is a space.
         """
@@ -289,7 +289,7 @@ class FoldedText:
         return bisect_right(self._folded_starts, at) - 1
 
     def _original(self, at: int) -> int:
-        """Where the folded text's character at `at`, no space, is."""
+        """Return the place of the folded text's character at `at`, which is not a space."""
         line = self._line_of(at)
         column = at - self._folded_starts[line]
         if line != self._line:
@@ -314,12 +314,12 @@ class FoldedText:
 
 
 def _starts(pieces: list[str]) -> "array[int]":
-    """Where each of `pieces` begins when they are joined by one character."""
+    """Return where each of `pieces` begins when they are joined by one character."""
     return array("q", map(add, accumulate(map(len, pieces[:-1]), initial=0), count()))
 
 
 def nearest_lines(text: str, part: str) -> str:
-    """The lines of `text` that are most like those of `part`, with their numbers; empty when none are alike."""
+    """Return the lines of `text` that are most like those of `part`, with their numbers; empty when none are alike."""
     lines = text.split(LF, MAX_COMPARED_LINES)[:MAX_COMPARED_LINES]
     wanted = part.strip(LF).split(LF, MAX_SHOWN_LINES)[:MAX_SHOWN_LINES]
     anchor = max(range(len(wanted)), key=lambda number: len(wanted[number].strip()))

@@ -1,7 +1,7 @@
-"""What the file tools share: work on open files in threads, one writer at a time, what was read, words for failures.
+"""Shared by the file tools: work on open files in threads, turns of writers, the read-before-edit gate, error texts.
 
-The read-before-edit gate: `read` remembers a file's state, `write` and `edit` check it.  Files are told apart by real
-path, states of a file by `FileStat.revision`.
+The gate: `read` remembers a file's state, `write` and `edit` check it. Files are told apart by real path, states of a
+file by `FileStat.revision`.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from quarterdeck.common.words import size as rough_size
 from quarterdeck.tools.context import BackendUnavailableError, ContextId, OutsideRootsError, ToolContext
 
 NamedFile = Annotated[str, Meta(min_length=1, description="The file; relative paths start from the working directory.")]
-"""Of the arguments of a tool."""
+"""A tool's argument."""
 
 _CONTROLS: Final = {number: f"\\x{number:02x}" for number in (*range(0x20), *range(0x7F, 0xA0))} | {
     ord("\n"): "\\n",
@@ -29,22 +29,22 @@ _CONTROLS: Final = {number: f"\\x{number:02x}" for number in (*range(0x20), *ran
     ord("\t"): "\\t",
     **{number: f"\\u{number:04x}" for number in (*range(0x2028, 0x202F), *range(0x2066, 0x206A))},
 }
-"""What would begin a line of its own, turn one around so that a name seems to be another, or do worse to a terminal."""
+"""Characters that start a line, reverse its direction so that a name seems to be another, or control a terminal."""
 
 
 def spell(name: str) -> str:
-    """A path or a name on one line, read as it is: controls, and bytes that are no text, as escapes."""
+    """Return a path or a name on one line: controls, and bytes that are not text, as escapes."""
     return name.encode("utf-8", "backslashreplace").decode().translate(_CONTROLS)
 
 
 def size(number: int) -> str:
-    """So many bytes, exactly, and above one KiB also roughly."""
+    """Describe a number of bytes, exactly, and above one KiB also roughly."""
     exact = counted(number, "byte")
     return exact if number < 1024 else f"{rough_size(number)} ({exact})"
 
 
 def explain(error: OSError | ValueError, path: str) -> str:
-    """Why the file tools cannot do what they were asked with `path`, and what may help."""
+    """Describe to a model why the file tools failed with `path`, and a remedy."""
     name = spell(path)
     match error:
         case OutsideRootsError() | BackendUnavailableError():
@@ -64,7 +64,7 @@ def explain(error: OSError | ValueError, path: str) -> str:
 
 
 MAX_PATHS: Final = 4_096
-"""Of one session; the file used longest ago is forgotten, and would have to be read again."""
+"""Of one session; the least recently used file is forgotten, and would have to be read again."""
 
 NOT_READ: Final = "it has not been read in this session"
 CHANGED_SINCE: Final = "it has changed on disk since it was last read"
@@ -77,14 +77,14 @@ class ReadState:
         self._revisions: OrderedDict[str, str] = OrderedDict()
 
     def remember(self, real_path: str, revision: str) -> None:
-        """The session knows the file as it is at `revision`: it has read or written that."""
+        """Note that the session has read or written the file at `revision`."""
         self._revisions[real_path] = revision
         self._revisions.move_to_end(real_path)
         if len(self._revisions) > MAX_PATHS:
             self._revisions.popitem(last=False)
 
     def check(self, real_path: str, revision: str) -> str | None:
-        """Why a file that is at `revision` now may not be changed; None when it may."""
+        """Return why a file that is at `revision` now may not be changed; None when it may."""
         known = self._revisions.get(real_path)
         if known is None:
             return NOT_READ
@@ -93,10 +93,10 @@ class ReadState:
 
 
 WORK_S: Final = 30.0
-"""For one look at a file, or a turn to write it; a disk that is slower than that is broken, or far away."""
+"""For one look at a file, or a turn to write it; a disk that is slower is broken, or far away."""
 
 FILES_AT_A_TIME: Final = 2
-"""That one session looks through; more of them would only take the interpreter from other sessions, in turn."""
+"""Of one session; more would only take the interpreter from other sessions."""
 
 T = TypeVar("T")
 
@@ -108,14 +108,14 @@ _locks: Final[WeakValueDictionary[tuple[int, str], asyncio.Lock]] = WeakValueDic
 
 
 class StoppedError(Exception):
-    """The call was cancelled while the file was looked at."""
+    """The call was cancelled while the file was in use."""
 
 
 async def with_file(ctx: ToolContext, path: str, work: Callable[[BinaryIO, ShouldStop], T]) -> T:
-    """What `work` makes of the file, in a thread; it is closed afterwards.
+    """Return the result of `work` on the file, in a thread; the file is closed afterwards.
 
-    `work` also gets what tells it to give up: to be asked between two steps of at most a fraction of a second.
-    Cancellation, by token or task, returns at once; the thread ends at its next question.
+    `work` also gets a function that tells it to give up, to be called at least every fraction of a second.
+    Cancellation, by token or task, returns at once; the thread ends at its next such call.
 
     Raises:
         StoppedError: the context's token was cancelled.
@@ -147,7 +147,7 @@ async def _in_thread(file: BinaryIO, work: Callable[[BinaryIO, ShouldStop], T]) 
 
 
 def read_up_to(file: BinaryIO, most: int) -> bytes:
-    """The next `most` bytes of `file`, fewer only at its end."""
+    """Return the next `most` bytes of `file`, fewer only at its end."""
     pieces = []
     while most > 0 and (piece := file.read(most)):
         pieces.append(piece)
@@ -157,7 +157,7 @@ def read_up_to(file: BinaryIO, most: int) -> bytes:
 
 @asynccontextmanager
 async def turn(key: str, wait_s: float) -> AsyncIterator[bool]:
-    """Nobody else of this process has the turn of this `key` meanwhile; False when it did not come within `wait_s`."""
+    """Hold this process's turn of `key` within the block; yield False if it did not come within `wait_s`."""
     lock = _locks.setdefault((id(asyncio.get_running_loop()), key), asyncio.Lock())
     with anyio.move_on_after(wait_s) as scope:
         await lock.acquire()
@@ -170,10 +170,9 @@ async def turn(key: str, wait_s: float) -> AsyncIterator[bool]:
 
 @asynccontextmanager
 async def turn_to_write(real_path: str) -> AsyncIterator[None]:
-    """Nobody else of this process changes the file meanwhile: a model asks for several changes at once.
+    """Hold this process's turn to change the file: a model makes several changes at once.
 
-    Raises:
-        TimeoutError: others took longer than `WORK_S`.
+    Raise `TimeoutError` if others took longer than `WORK_S`.
     """
     async with turn(real_path, WORK_S) as is_ours:
         if not is_ours:
@@ -182,6 +181,6 @@ async def turn_to_write(real_path: str) -> AsyncIterator[None]:
 
 
 def read_state_of(ctx: ToolContext) -> ReadState | None:
-    """What the session has read; None for no gate."""
+    """Return the session's memory of files read; None for no gate."""
     state = ctx.framework.read_state
     return state if isinstance(state, ReadState) else None

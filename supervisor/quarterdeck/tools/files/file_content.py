@@ -1,4 +1,4 @@
-r"""What a file holds: its kind by its first bytes, a text's characters and the way back to the same bytes.  Pure.
+r"""The content of a file: its kind by its first bytes, a text's characters and the way back to the same bytes. Pure.
 
 A byte order mark, an encoding or line ends of several kinds are kept where nothing was changed.
 """
@@ -17,7 +17,7 @@ SNIFF_BYTES: Final = 8 * 1024
 
 
 class TextEncoding(Enum):
-    """How a text's characters are bytes.
+    """The encoding of a text.
 
     Attributes:
         label: for people.
@@ -72,7 +72,7 @@ _WEBP: Final = Media("WebP image", "image/webp")
 
 
 def kind_of(head: bytes) -> TextEncoding | Media | Binary:
-    """What the file is that begins with `head`, its first `SNIFF_BYTES` or all of it."""
+    """Return the kind of a file by `head`, its first `SNIFF_BYTES` or all of it."""
     for signature, media in _SIGNATURES:
         if head.startswith(signature):
             return media
@@ -85,7 +85,7 @@ def kind_of(head: bytes) -> TextEncoding | Media | Binary:
 
 
 def encoding_of(head: bytes) -> TextEncoding:
-    """The encoding that a text's first bytes tell: UTF-8 unless a mark says otherwise."""
+    """Return the encoding by a text's first bytes: UTF-8 unless a mark says otherwise."""
     if head.startswith(codecs.BOM_UTF32_LE):
         return TextEncoding.UTF_8  # four bytes a character: not in use for text, and its NUL bytes make it binary
     for encoding in (TextEncoding.UTF_8_MARKED, TextEncoding.UTF_16_LE, TextEncoding.UTF_16_BE):
@@ -100,11 +100,7 @@ CRLF: Final = "\r\n"
 
 
 class UnifiedText:
-    r"""A text with every line end as `\n`.
-
-    Attributes:
-        text: the unified one; all offsets are its.
-    """
+    r"""A text with every line end as `\n`; all offsets are those of the unified `text`."""
 
     def __init__(self, raw: str) -> None:
         self.raw = raw
@@ -116,18 +112,17 @@ class UnifiedText:
         self._all_at = array("q") if self._is_uniform else _ends(self.text.split(LF))
 
     def unify(self, part: str) -> str:
-        """`part` as it would stand in `text`."""
+        """Return `part` as it would stand in `text`."""
         unified = part.replace(CRLF, LF)
         return unified.replace(CR, LF) if self._ends_in_cr else unified
 
     def raw_offset(self, offset: int) -> int:
-        """Where in `raw` the character at `offset` is."""
+        """Return where in `raw` the character at `offset` is."""
         return offset + bisect_left(self._crlf_at, offset)
 
     def line_end_at(self, offset: int) -> str | None:
-        """What the line at `offset` ends in; for a last line that ends in nothing what the one before does.
-
-        None when there is one line only.
+        """Return the end of the line at `offset`; of a last line without an end that of the one before; None for a lone
+        line.
         """
         if self._ends_in_cr:
             return CR
@@ -139,14 +134,14 @@ class UnifiedText:
 
 
 def _ends(pieces: list[str]) -> "array[int]":
-    """Where the separators are when `pieces` are joined by one character."""
+    """Return where the separators are when `pieces` are joined by one character."""
     # Millions of lines: none of them may take a step of ours.
     return array("q", map(add, accumulate(map(len, pieces[:-1])), count()))
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Why bytes are no text that could be written back as it was; `reason` begins with a verb."""
+    """The reason, beginning with a verb, why bytes are not text that could be written back unchanged."""
 
     reason: str
 
@@ -159,16 +154,12 @@ class TextFile:
     encoding: TextEncoding
 
     def encode(self, text: str) -> bytes:
-        """`text` as the bytes of this file.
-
-        Raises:
-            UnicodeEncodeError: it holds half a surrogate pair.
-        """
+        """Return `text` as the bytes of this file. Raise `UnicodeEncodeError` for half a surrogate pair."""
         return self.encoding.mark + text.encode(self.encoding.codec)
 
 
 def decode_file(data: bytes) -> TextFile | Unreadable:
-    """`data` as text that encodes to `data` again."""
+    """Return `data` as text that encodes to `data` again."""
     encoding = encoding_of(data)
     if encoding.codec == "utf-8" and b"\0" in data:
         return Unreadable("is binary (it holds NUL bytes)")

@@ -1,7 +1,7 @@
-"""The files of this machine, as far as a session's roots go: `Fs` by descriptors, all of it in threads.
+"""This machine's files within a session's roots: `Fs` by descriptors, all of it in threads.
 
-Where a path leads is for `roots` to judge; what is done there is done to what is held open, or by name in a directory
-that is.  Once begun, a change is not interrupted by cancellation, but for the removal of a tree.
+`roots` judges where a path leads; each operation acts on an open descriptor, or by name in an open directory. Once
+begun, a change is not interrupted by cancellation, except for the removal of a tree.
 """
 
 import errno
@@ -43,10 +43,10 @@ MAX_NAMES: Final = 1_000_000
 """Of a directory whose names are all wanted: some 100 MB."""
 
 AT_A_TIME: Final = 4
-"""Calls of one session in threads: what is slow for one, such as huge directories, is no wait for the others."""
+"""Threads of one session, so that a slow call, as on a huge directory, does not block others."""
 
 _CHECK_EVERY: Final = 4096
-"""Entries between two looks whether a listing is still wanted."""
+"""Entries between two checks whether a listing is still wanted."""
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -61,55 +61,54 @@ class LocalFs:
         self._turns = anyio.CapacityLimiter(AT_A_TIME)
 
     async def read_text(self, path: str) -> str:
-        """See `Fs.read_text`; at most `MAX_READ_BYTES`."""
+        """See `Fs`; at most `MAX_READ_BYTES`."""
         return await self._in_thread(self._read_text, path)
 
     async def read_bytes(self, path: str) -> bytes:
-        """See `Fs.read_bytes`; at most `MAX_READ_BYTES`."""
+        """See `Fs`; at most `MAX_READ_BYTES`."""
         return await self._in_thread(self._read, path)
 
     async def open_binary(self, path: str) -> BinaryIO:
-        """See `Fs.open_binary`."""
+        """See `Fs`."""
         return await self._in_thread(self._open, path)
 
     async def write_file(self, path: str, data: str | bytes) -> None:
-        """See `Fs.write_file`.
+        """See `Fs`. A file that is read-only by its mode is refused, also to root; set-id bits are dropped.
 
-        What may not be written, by its mode, is refused, also to root; set-id bits are dropped.  As root, a new file
-        belongs to the owner of the directory.
+        As root, a new file belongs to the owner of the directory.
         """
         await self._in_thread(self._write, path, data)
 
     async def stat(self, path: str) -> FileStat:
-        """See `Fs.stat`; the size of what is no file is 0."""
+        """See `Fs`; the size of anything but a file is 0."""
         return await self._in_thread(self._stat, path)
 
     async def readdir(self, path: str) -> Sequence[str]:
-        """See `Fs.readdir`; at most `MAX_NAMES`, sorted."""
+        """See `Fs`; at most `MAX_NAMES`, sorted."""
         return await self._in_thread(self._names, path)
 
     async def list_directory(self, path: str, most: int) -> tuple[Sequence[DirectoryEntry], int]:
-        """See `Fs.list_directory`; names are ordered without regard to case."""
+        """See `Fs`; names are ordered without regard to case."""
         return await self._in_thread(self._list, path, most)
 
     async def real_path(self, path: str) -> str:
-        """See `Fs.real_path`."""
+        """See `Fs`."""
         return await self._in_thread(self._real_path, path)
 
     async def mkdir(self, path: str, *, recursive: bool = False) -> None:
-        """See `Fs.mkdir`.  As root, a new directory belongs to the owner of the one that it is in."""
+        """See `Fs`. As root, a new directory belongs to the owner of its parent."""
         await self._in_thread(self._mkdir, path, recursive)
 
     async def rm(self, path: str, *, recursive: bool = False, ignore_missing: bool = False) -> None:
-        """See `Fs.rm`.  A link is removed itself; a root, and what holds one, stays."""
+        """See `Fs`. A link is removed itself; a root, and a directory that holds one, stays."""
         await self._in_thread(self._rm, path, recursive, ignore_missing)
 
     async def exists(self, path: str) -> bool:
-        """See `Fs.exists`."""
+        """See `Fs`."""
         return await self._in_thread(self._exists, path)
 
     async def _in_thread(self, work: Callable[[str, *Ts], T], path: str, *args: *Ts) -> T:
-        """What `work` returns; what it raises, about the path as the caller wrote it."""
+        """Run `work`; an `OSError` names the path as the caller wrote it."""
         try:
             return await anyio.to_thread.run_sync(work, path, *args, limiter=self._turns)
         except OutsideRootsError:
@@ -238,7 +237,7 @@ def _make_unless_there(directory: int, name: str) -> None:
 
 
 def _require_writable(spot: FoundPath) -> None:
-    """As for whoever would write into the file, and the same for root: a mode without it is a wish."""
+    """Refuse what a user could not write into, also to root, who would ignore the mode."""
     _, status = spot.held()
     if not spot.is_file:
         raise fault(errno.EINVAL, "it is not a regular file, but a pipe, a socket or a device")
@@ -282,19 +281,16 @@ def make_local_context(
     shell: Shell | None = None,
     overflow: Overflow | None = None,
 ) -> ToolContext:
-    """A context with an identity of its own, whose files are those of this machine.
+    """Make a context with an identity of its own, over this machine's files. Raise `ValueError` for an empty `cwd`.
 
     Args:
-        cwd: where relative paths begin; itself from the process's directory.
-        cancel: what stops its calls; a token of its own by default.
-        budget: how much text a result may hold; the standard one by default.
+        cwd: start of relative paths; itself relative to the process's directory.
+        cancel: stops its calls; a token of its own by default.
+        budget: size of a result's text; the standard one by default.
         framework: handles for tools; none by default.
-        roots: what may be touched; by default what is in `cwd`, but for what no tool writes.
-        shell: where commands run; by default nowhere.  Whoever opened it closes it.
+        roots: the accessible files; by default those in `cwd`, except files that no tool writes.
+        shell: runs commands; by default none does.  Its opener closes it.
         overflow: keeps what the budget cuts; by default nothing does.
-
-    Raises:
-        ValueError: `cwd` is empty.
     """
     place = absolute(cwd)
     return ToolContext(

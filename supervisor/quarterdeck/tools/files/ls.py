@@ -1,4 +1,4 @@
-"""`ls`: what is in a directory, one row an entry."""
+"""`ls`: the entries of a directory, one row each."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -14,21 +14,21 @@ from quarterdeck_protocol.tools import ToolHints
 from .file_access import explain, spell
 
 MAX_ROWS: Final = 1_000
-"""Some 40 KB; whoever needs more of a directory needs find."""
+"""Some 40 KB; use find for more."""
 
 MAX_HIDDEN: Final = 200_000
-"""Looked at to find `MAX_ROWS` entries that are not hidden; each costs a system call, all of them a second."""
+"""Inspected to find `MAX_ROWS` entries that are not hidden; each costs a system call, all of them a second."""
 
 
 class LsArguments(Arguments, frozen=True):
-    """Which directory."""
+    """The directory."""
 
     path: Annotated[str, Meta(min_length=1, description="The directory. Default: the working directory.")] | None = None
     show_hidden: Annotated[bool, Meta(description="Whether to list names that begin with a dot.")] = False
 
 
 def ls_tool() -> DefinedTool:
-    """The tool that lists a directory."""
+    """Make the tool that lists a directory."""
     return native_tool(
         "ls",
         "List a directory: kind, size in bytes and name of each entry, directories first. Hidden entries are only "
@@ -53,7 +53,7 @@ async def _ls(arguments: LsArguments, ctx: ToolContext) -> ToolResult:
 
 
 async def _list(path: str, shows_hidden: bool, ctx: ToolContext) -> tuple[Sequence[DirectoryEntry], int, int]:
-    """The rows, how many there would be if there were room, and how many hidden entries there are besides."""
+    """Return the rows, the number without a bound, and the number of hidden entries besides."""
     entries, total = await ctx.fs.list_directory(path, MAX_ROWS)
     if shows_hidden:
         return _sorted(entries), total, 0

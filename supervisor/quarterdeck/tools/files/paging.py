@@ -1,7 +1,7 @@
-r"""Some lines from the middle of a file of any size, as a model is shown them; run in a thread, on a file that is open.
+r"""Read a page of lines from a file of any size, as a model is shown it; for a thread, on an open file.
 
-The file is read block by block, its lines passed over, taken or only counted; nothing is kept but a block and the
-beginning of one line.  Lines end in `\n`; in a file whose first bytes hold none, in `\r`.
+The file is read block by block, its lines skipped, taken or only counted; no more is kept than a block and the
+beginning of one line. Lines end in `\n`; in a file whose first bytes hold none, in `\r`.
 """
 
 import codecs
@@ -21,7 +21,7 @@ class TextBlocks:
     """A file's text in UTF-8, without the byte order mark."""
 
     def __init__(self, file: BinaryIO, head: bytes, encoding: TextEncoding, should_stop: ShouldStop) -> None:
-        """Go on after `head`, which was read from `file` already; `should_stop` is asked before each block."""
+        """Continue after `head`, which was read from `file` already; `should_stop` is called before each block."""
         self.read_bytes = len(head)
         self._file = file
         self._should_stop = should_stop
@@ -29,12 +29,7 @@ class TextBlocks:
         self._blocks = raw if encoding.codec == "utf-8" else _transcode(raw, encoding.codec)
 
     def next(self) -> bytes:
-        """Some more; nothing at the end.
-
-        Raises:
-            StoppedError: `should_stop` said so.
-            OSError: the file cannot be read.
-        """
+        """Return the next block; empty at the end. Raise `StoppedError`, or `OSError` if the file cannot be read."""
         return next(self._blocks, b"")
 
     def _read(self, head: bytes) -> Iterator[bytes]:
@@ -64,7 +59,7 @@ class RawLine:
     """A line without its end.
 
     Attributes:
-        head: its first bytes, as many as were to be kept.
+        head: its first bytes, up to the limit.
         length_bytes: of all of it, as far as it was read.
         last: its last byte; empty when there is none.
         is_ended: whether its end was read.
@@ -90,11 +85,11 @@ class LineReader:
         self._read_until: int | None = None
 
     def limit(self, more_bytes: int) -> None:
-        """Read about so many bytes more, and then behave as if there were no more, except in what is told."""
+        """Stop after about so many bytes more, as if the file ended there, except in reported counts."""
         self._read_until = self._blocks.read_bytes + more_bytes
 
     def skip(self, wanted: int) -> int:
-        """Pass over `wanted` lines; how many there were, which is less at the end."""
+        """Skip `wanted` lines. Return how many there were, which is less at the end."""
         skipped = 0
         is_inside = False
         while skipped < wanted:
@@ -110,7 +105,7 @@ class LineReader:
         return skipped
 
     def take(self, max_bytes: int) -> RawLine | None:
-        """The next line, of which `max_bytes` are kept; None when there is no more."""
+        """Return the next line, of which `max_bytes` are kept; None at the end."""
         head, length, last = b"", 0, b""
         while True:
             end = self._block.find(self._end, self._at)
@@ -127,12 +122,12 @@ class LineReader:
                 return RawLine(head, length, last, is_ended=False, is_whole=self._at_end) if length else None
 
     def count_rest(self) -> int | None:
-        """How many lines there still are; None when the limit came first."""
+        """Return the number of lines left; None when the limit came first."""
         counted = self.skip(sys.maxsize)
         return counted if self._at_end else None
 
     def _advance(self) -> bool:
-        """Whether there is another block."""
+        """Read the next block. Return whether there was one."""
         if self._read_until is not None and self._blocks.read_bytes >= self._read_until:
             self._block, self._at = b"", 0
             return False
@@ -142,10 +137,10 @@ class LineReader:
 
 
 LOOK_AHEAD_BYTES: Final = 64 * 1024 * 1024
-"""Read from where the wanted lines begin, some 50 ms.  What lies further is not even counted."""
+"""Read from the first wanted line, some 50 ms. Lines beyond are not even counted."""
 
 MAX_LINE_CHARS: Final = 2_000
-"""Shown of a line; data on one line would crowd out all else."""
+"""Shown of a line; data on one line would displace everything else."""
 
 _MAX_LINE_BYTES: Final = 4 * MAX_LINE_CHARS + 3
 """Kept of a line: that many characters, and part of one that is cut."""
@@ -156,9 +151,9 @@ class PageLine:
     """A line without its end, or the beginning of one.
 
     Attributes:
-        hidden_bytes: how many more it has; None when it goes on for longer than anybody looked.
+        hidden_bytes: how many more it has; None when it is longer than the look-ahead.
         is_valid: whether its bytes are characters; others are shown as `�`, a NUL as `␀`.
-        end: what it ends in; empty for a last line that ends in nothing, and for the beginning of a line.
+        end: its line end; empty for a last line without one, and for the beginning of a line.
     """
 
     text: str
@@ -167,7 +162,7 @@ class PageLine:
     end: str
 
     def render(self, number: int) -> str:
-        """The line as line `number`."""
+        """Return the line as line `number`."""
         shown = f"{number:>6}  {self.text}"
         if self.hidden_bytes == 0:
             return shown
@@ -177,10 +172,10 @@ class PageLine:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Lines that follow each other.
+    """Consecutive lines.
 
     Attributes:
-        total_lines: how many the file has; None when there are more, and they were not counted.
+        total_lines: of the file; None when there are more, and they were not counted.
         ends_in_cr: whether the file's lines end in CR.
     """
 
@@ -195,7 +190,7 @@ class Page:
         return self.first + len(self.lines) - 1
 
     def render(self) -> str:
-        """The lines with their numbers."""
+        """Return the lines with their numbers."""
         return "\n".join(line.render(number) for number, line in enumerate(self.lines, self.first))
 
 
@@ -210,21 +205,17 @@ def read_page(
     max_lines: int,
     max_bytes: int,
 ) -> Page:
-    """The lines from number `first` on, as many as fit.
+    """Return the lines from number `first` on, as many as fit. Raise `StoppedError`, or `OSError` if reading fails.
 
     Args:
         file: read on after `head`, its first `SNIFF_BYTES` or all of it.
         head: see `file`.
         encoding: of the file.
         size_bytes: of the whole file, as far as known.
-        should_stop: asked before each block.
+        should_stop: called before each block.
         first: from 1.
         max_lines: 1 or more.
         max_bytes: of all lines as they are shown; the first is shown in any case.
-
-    Raises:
-        StoppedError: `should_stop` said so.
-        OSError: the file cannot be read.
     """
     blocks = TextBlocks(file, head, encoding, should_stop)
     end = _line_end(head, encoding)

@@ -1,6 +1,6 @@
-"""`read`: a text file's lines with their numbers; a picture or a PDF as what it is.
+"""`read`: a text file's lines with their numbers; a picture or a PDF unchanged.
 
-Whatever the file's size, only what is shown is kept.  A file that was shown is remembered for the session's gate.
+Whatever the file's size, only the shown part is kept. A file that was shown is remembered for the session's gate.
 """
 
 import base64
@@ -28,16 +28,16 @@ MAX_PAGE_BYTES: Final = 16 * 1024 * 1024
 """Of one page, in a context without a budget."""
 
 HEADER_BYTES: Final = 1_024
-"""Kept of the budget for what is said above the lines, the path apart."""
+"""Reserved in the budget for the header above the lines, without the path."""
 
 MAX_IMAGE_BYTES: Final = 5 * 1024 * 1024
-"""What models are said to take."""
+"""The common limit of models."""
 
 MAX_PDF_BYTES: Final = 10 * 1024 * 1024
 
 
 class ReadArguments(Arguments, frozen=True):
-    """Which file, and which lines of it."""
+    """The file, and its lines."""
 
     path: NamedFile
     offset: (
@@ -65,7 +65,7 @@ class MediaFile:
 
 
 def read_tool() -> DefinedTool:
-    """The tool that shows a file."""
+    """Make the tool that shows a file."""
     return native_tool(
         "read",
         "Show a text file with line numbers, by default its first "
@@ -164,7 +164,7 @@ def _media_result(caption: str, media: Media, data: bytes, real_path: str) -> To
 
 
 def _position(name: str, page: Page) -> str:
-    """Which of the file's lines these are, and how to see more."""
+    """Describe which of the file's lines these are, and how to see more."""
     some = f"lines {page.first:,}–{page.last:,}" if len(page.lines) > 1 else f"line {page.first:,}"
     if page.total_lines is None:
         is_endless = page.lines[-1].hidden_bytes is None
@@ -180,7 +180,7 @@ def _position(name: str, page: Page) -> str:
 
 
 def _remarks(page: Page, encoding: TextEncoding) -> list[str]:
-    """What the lines do not show."""
+    """Describe what the lines do not show."""
     remarks = []
     ends = {line.end for line in page.lines if line.end}
     if page.ends_in_cr:

@@ -1,8 +1,8 @@
-"""What a session may touch: its workspace and the directories that it was allowed, judged by what is held open.
+"""A session's accessible files: its workspace and the allowed directories, judged by open descriptors.
 
-A path is followed first (`path_walk`) and judged afterwards, by the place of the descriptor that it led to; whoever
-swaps a directory for a link meanwhile changes where the path leads, not what is allowed.  A hard link is no way
-out that could be seen here: whoever made it had the file already.
+A path is followed first (`path_walk`) and judged afterwards, by the place of the descriptor that it led to; swapping a
+directory for a link meanwhile changes where the path leads, not what is allowed. A hard link is no detectable way out:
+its maker had the file already.
 """
 
 import errno
@@ -21,14 +21,14 @@ from quarterdeck.tools.context import OutsideRootsError
 from quarterdeck_sandbox import follow, is_hook, is_within, path_of_fd
 
 MAX_SHOWN_CHARS: Final = 300
-"""Of a path in a message: its end says more than that it was long."""
+"""Of a path in a message."""
 
 KERNEL_DIRECTORIES: Final = ("/proc", "/sys")
-"""Files in name only, among them this process's environment and memory: in no root unless they are one themselves."""
+"""Virtual files, among them this process's environment and memory: in no root unless they are one themselves."""
 
 
 class Access(IntEnum):
-    """What may be done in a directory and below it."""
+    """The permission for a directory and below."""
 
     NONE = 0
     READ = 1
@@ -40,8 +40,8 @@ class Root:
     """A directory with all below it, or one file.
 
     Attributes:
-        place: where it is, absolute and without links.
-        shown: how messages call it.
+        place: its path, absolute and without links.
+        shown: its name in messages.
     """
 
     place: str
@@ -49,26 +49,24 @@ class Root:
     shown: str
 
     def holds(self, place: str) -> bool:
-        """Whether `place` is this directory or in it."""
+        """Return whether `place` is this directory or in it."""
         return place == self.place or place.startswith(self.place.rstrip("/") + "/")
 
 
 class Roots:
-    """The directories of one session.
+    """The directories of one session. Raise `ValueError` for a directory without a name.
 
-    Where one lies in another, the inner one decides.  What a root that is a link leads to is settled here, once; one
-    that does not exist yet, or vanishes, holds nothing.  What other programs run in a project (`is_hook`) is read-only
-    in a root that holds it, and not in one that is in it: who names `.git/hooks` means it.
+    Where one lies in another, the inner one decides. A root that is a link is resolved here, once; one that does not
+    exist yet, or vanishes, holds nothing. Hooks of other programs in a project (`is_hook`) are read-only in a root that
+    holds them, but not in a root within them: `.git/hooks` as a root is meant.
 
     Args:
-        workspace: where the session works, read and written.
+        workspace: the session's directory, read and written.
         writable: further directories to read and write.
         readable: further ones to read only.
-        closed: what is in none of these, although it may lie in one; a root within it is one all the same.
-        protected: what is never changed at this moment, whatever root it is in; files and folders, there or not.
-
-    Raises:
-        ValueError: a directory has no name.
+        closed: paths outside of all of these, although they may lie in one; a root within them is one all the same.
+        protected: returns paths that are never changed at this moment, whatever their root; files and folders, which
+            may be missing.
     """
 
     def __init__(
@@ -96,7 +94,7 @@ class Roots:
         self._protected: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     def _closed(self, place: str, root: Root) -> str:
-        """Why nothing may be changed at `place` although `root` may be; empty when it may."""
+        """Return why nothing may be changed at `place` although `root` may be; empty when it may."""
         if any(is_within(place, protected) for protected in self._known_protected()):
             return "quarterdeck runs it, or reads it as its user's own settings"
         if is_hook(place[len(root.place) :].strip("/").split("/")):
@@ -104,7 +102,7 @@ class Roots:
         return ""
 
     def _known_protected(self) -> tuple[str, ...]:
-        """Where they are now: what links lead to, and the links."""
+        """Return the protected places: links and their targets."""
         named = tuple(self._find_protected())
         if self._protected[0] != named:
             followed = [follow(path) for path in named]
@@ -113,18 +111,15 @@ class Roots:
         return self._protected[1]
 
     def is_root(self, path: str) -> bool:
-        """Whether one of the directories is at `path`, absolute, without a link on the way."""
+        """Return whether one of the directories is at `path`, absolute, without a link on the way."""
         return any(_is_same_name(root.place, path) for root in self._named)
 
     @contextmanager
     def look(self, path: str, cwd: str) -> Iterator[FoundPath]:
-        """What `path`, from `cwd`, leads to, held open for as long as the block lasts, to be read.
+        """Hold the target of `path`, from `cwd`, open within the block, to be read.
 
-        Nothing need be there; the directory that it would be in must.
-
-        Raises:
-            OutsideRootsError: it leads to a place that may not be read.
-            OSError: it leads nowhere.
+        The target may be missing; its directory may not. Raise `OutsideRootsError` if it may not be read, `OSError` if
+        the path leads nowhere.
         """
         with self._walk(path, cwd, Access.READ) as spot:
             spot.place = _place(spot)
@@ -135,13 +130,13 @@ class Roots:
     def look_to_change(
         self, path: str, cwd: str, *, follow_last: bool = True, make: Make | None = None
     ) -> Iterator[FoundPath]:
-        """The same, to be created, replaced or removed by its name in the directory that is held open.
+        """Hold the target open to be created, replaced or removed by its name in the directory that is held open.
 
         Args:
             path: as the caller wrote it.
             cwd: where a relative one begins.
             follow_last: whether a link at the end is followed, rather than changed itself.
-            make: creates what is missing on the way; called only where something may be created.
+            make: creates missing directories on the way; called only where something may be created.
 
         Raises:
             OutsideRootsError: it leads to a place that may not be changed.
@@ -168,10 +163,8 @@ class Roots:
             yield spot
 
     def require_removable(self, spot: FoundPath, path: str) -> int:
-        """The descriptor of the directory that a directory may go from: no root does, nor what holds one.
-
-        Raises:
-            OSError: it may not.
+        """Return the descriptor of a directory's parent. Raise `OSError` if the directory is a root, holds one, or is
+        protected.
         """
         place = _place(spot)
         if spot.directory is None or self._leads_to_root(place):
@@ -217,11 +210,7 @@ _NOWHERE: Final = Root("", Access.NONE, "")
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """`path` from `/`, its `..` resolved as the kernel would.
-
-    Raises:
-        ValueError: it is empty, or holds a NUL character.
-    """
+    """Return `path` from `/`, its `..` resolved as the kernel would. Raise `ValueError` if it is empty or has a NUL."""
     text = os.fspath(path)
     if not text or "\0" in text:
         raise ValueError(f"{text!r} needs a directory")
@@ -241,7 +230,7 @@ def _root(path: str | os.PathLike[str], access: Access, note: str = "") -> Root:
 
 
 def _place(spot: FoundPath) -> str:
-    """Where the thing is, or would be."""
+    """Return where the thing is, or would be."""
     if spot.thing is not None:
         return path_of_fd(spot.thing)
     return _below(spot.directory, spot.name)

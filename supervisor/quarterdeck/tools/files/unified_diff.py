@@ -1,7 +1,7 @@
-r"""What replacements change in a text, and that as hunks of a unified diff without file headers.  Pure.
+r"""The changes that replacements make in a text, as hunks of a unified diff without file headers. Pure.
 
-The hunks are built from the places themselves: nothing is compared but the lines at both ends of each change.  Lines
-end in `\n`.
+The hunks are built from the places themselves: only the lines at both ends of each change are compared. Lines end in
+`\n`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from .file_content import LF, UnifiedText
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    r"""What takes the place of a unified text's characters from `start` up to `end`; its lines end in `\n`."""
+    r"""The replacement of a unified text's characters from `start` up to `end`; its lines end in `\n`."""
 
     start: int
     end: int
@@ -24,9 +24,9 @@ class Replacement:
 
 
 def replace_parts(unified: UnifiedText, replacements: Iterable[Replacement]) -> str:
-    """The raw text with `replacements`, ascending and apart from each other, made in it.
+    """Apply `replacements`, ascending and apart from each other, to the raw text.
 
-    What is replaced takes the line ends of the place where it goes; all else stays as it is.
+    Each takes the line ends of its place; all else stays unchanged.
     """
     pieces: list[str] = []
     done = 0
@@ -42,17 +42,17 @@ def replace_parts(unified: UnifiedText, replacements: Iterable[Replacement]) -> 
 CONTEXT_LINES: Final = 3
 
 MAX_DIFF_BYTES: Final = 16_000
-"""What is kept of a diff; its beginning tells whether the right thing was changed."""
+"""Kept of a diff; its beginning tells whether the right thing was changed."""
 
 _MAX_SHOWN_CHARS: Final = 4 * MAX_DIFF_BYTES
-"""Of old and new parts: no more of them can be in a diff of that size, but for lines that both have."""
+"""Of old and new parts: a diff of that size can hold no more, apart from lines that both have."""
 
 _NO_NEWLINE: Final = "\\ No newline at end of file\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Whole lines that others take the place of.
+    """Whole lines and their replacement.
 
     Attributes:
         start: where the old lines begin in the text.
@@ -76,12 +76,12 @@ class Change:
 
     @property
     def growth(self) -> int:
-        """How many lines the text has more after it."""
+        """How many lines the text grows."""
         return len(self.new) - len(self.old)
 
 
 def diff_of(text: str, replacements: Sequence[Replacement]) -> str:
-    """The hunks of `replacements`, ascending and apart, in `text`; clamped to `MAX_DIFF_BYTES`, which a note says."""
+    """Return the hunks of `replacements`, ascending and apart, in `text`; a note tells of a cut at `MAX_DIFF_BYTES`."""
     sizes = accumulate(each.end - each.start + len(each.text) for each in replacements[:-1])
     shown = min(len(replacements), 1 + sum(1 for _ in takewhile(lambda size: size <= _MAX_SHOWN_CHARS, sizes)))
     note = f"\n[the diff is cut here; {len(replacements):,} places were changed]\n"
@@ -91,7 +91,7 @@ def diff_of(text: str, replacements: Sequence[Replacement]) -> str:
 
 
 def _some_of(hunks: Iterator[str]) -> Iterator[str]:
-    """As many as a diff may hold, and one more."""
+    """Yield as many as a diff may hold, and one more."""
     length = 0
     for hunk in hunks:
         yield hunk
@@ -114,7 +114,7 @@ def _hunks(text: str, replacements: Sequence[Replacement]) -> Iterator[str]:
 
 
 def _changes(text: str, replacements: Sequence[Replacement]) -> Iterator[Change]:
-    """The lines that are touched; those touched by several replacements are one change."""
+    """Yield the changed lines; those touched by several replacements are one change."""
     line, done = 1, 0
     at = 0
     while at < len(replacements):
@@ -137,7 +137,7 @@ def _changes(text: str, replacements: Sequence[Replacement]) -> Iterator[Change]
 
 
 def _trimmed(change: Change) -> Change:
-    """Without the lines that both have at their beginning and at their end."""
+    """Drop the lines that both have at their beginning and at their end."""
     old, new = change.old, change.new
     shorter = min(len(old), len(new))
     head = next((n for n in range(shorter) if old[n] != new[n]), shorter)
@@ -182,12 +182,12 @@ def _context_after(text: str, at: int) -> list[str]:
 
 
 def _line_after(text: str, at: int) -> int:
-    """Where the line after the one at `at` begins, or the text ends."""
+    """Return where the line after the one at `at` begins, or the text ends."""
     return text.find(LF, at) + 1 or len(text)
 
 
 def _lines(text: str) -> list[str]:
-    """The lines with their ends."""
+    """Return the lines with their ends."""
     *whole, rest = text.split(LF)
     return [line + LF for line in whole] + ([rest] if rest else [])
 

@@ -30,28 +30,28 @@ WALK_S: Final = 20.0
 """For links and empty directories, after ripgrep is done: some 100,000 directories."""
 
 _MAX_ENTRIES: Final = 10_000
-"""Of one directory that holds more than ripgrep lists; to sort more would hold up other sessions."""
+"""Of one directory that holds more than ripgrep lists; sorting more would block other sessions."""
 
 _MAX_NEST: Final = 200
-"""Directories within each other or side by side that are looked into for a file before there must be one."""
+"""Directories without a file, nested or side by side, before an ignored file is assumed."""
 
 _MAX_COMPLAINT_CHARS: Final = 300
-"""Of what ripgrep says when it does not search at all."""
+"""Of ripgrep's message when it does not search at all."""
 
 MAX_QUERY_CHARS: Final = 255
 """The longest name that filesystems take."""
 
 MAX_DIRECTORIES: Final = 200_000
-"""That are kept to be walked; a tree with more is not searched to its end."""
+"""Kept to be walked; a tree with more is not searched to its end."""
 
 _SLACK: Final = 4_000
-"""Paths that are kept beyond those wanted before they are sorted: a few milliseconds' work."""
+"""Paths kept beyond those wanted before they are sorted: a few milliseconds' work."""
 
 _GIT: Final = ".git"
 
 
 class FindArguments(Arguments, frozen=True):
-    """What to look for, and where."""
+    """The name to look for, and where."""
 
     query: Annotated[
         str,
@@ -70,10 +70,10 @@ class FindArguments(Arguments, frozen=True):
 
 
 class NameQuery:
-    """A glob when it has `*` (any run of characters) or `?` (any one), all else as it is; otherwise a part of names.
+    """A glob if it has `*` (any run of characters) or `?` (any one), all else literal; otherwise a part of names.
 
-    Names are compared without case, and without regard to how accents are composed.  A comparison takes at most the
-    query's length times the name's: what `fnmatch` makes of a star and the text behind it never goes back.
+    Names are compared without case, and without regard to how accents are composed. A comparison takes at most the
+    query's length times the name's: `fnmatch`'s translation of a star never backtracks.
     """
 
     def __init__(self, text: str) -> None:
@@ -82,7 +82,7 @@ class NameQuery:
         self._pattern = re.compile(fnmatch.translate(self._text.replace("[", "[[]"))) if is_glob else None
 
     def matches(self, name: str) -> bool:
-        """Whether `name`, without directories, is one of those."""
+        """Return whether `name`, without directories, matches."""
         name = _fold(name)
         return self._text in name if self._pattern is None else self._pattern.match(name) is not None
 
@@ -91,9 +91,9 @@ class Listing:
     """Collects files as they are listed.
 
     Attributes:
-        directories: those that hold a file at any depth, and the place itself, each with how many files and
-            directories of these it holds.
-        total: how many paths have a name that is looked for.
+        directories: those that hold a file at any depth, and the place itself, each with how many of these files and
+            directories it holds.
+        total: how many paths match.
         is_cut: whether there are more directories than are kept.
     """
 
@@ -113,12 +113,12 @@ class Listing:
         self._latest = place
 
     def first(self) -> list[bytes]:
-        """The first `most` of the paths found, sorted, absolute; those of directories with a slash at the end."""
+        """Return the first `most` of the paths found, sorted, absolute; directories with a slash at the end."""
         self._found = sorted(self._found, key=lambda path: path.split(b"/"))[: self._most]
         return self._found
 
     def add_file(self, path: bytes) -> None:
-        """Take a file, or whatever is not a directory."""
+        """Add a file, or anything but a directory."""
         self.files += 1
         directory, _, name = path.rpartition(b"/")
         directory = directory or b"/"
@@ -131,7 +131,7 @@ class Listing:
             self._add(path, name)
 
     def add_directory(self, path: bytes) -> None:
-        """Take a directory, without a slash at the end."""
+        """Add a directory, without a slash at the end."""
         if self.wants_directories:
             self._add(path + b"/", path.rpartition(b"/")[2])
 
@@ -160,7 +160,7 @@ def _fold(text: str) -> str:
 
 
 def find_tool() -> DefinedTool:
-    """The tool."""
+    """Make the tool."""
     return native_tool(
         "find",
         f"Find files and directories by name, at any depth; return up to {MAX_SHOWN} paths, sorted, directories "
@@ -209,7 +209,7 @@ def _problem(query: str) -> str | None:
 
 
 async def _look(ctx: ToolContext, place: SearchTarget, listing: Listing) -> list[str] | NotRun:
-    """Fill `listing`; why it may be incomplete, one line a reason."""
+    """Fill `listing`. Return the reasons why it may be incomplete, one line each."""
     reader = PathReader()
 
     def take(data: bytes) -> bool:
@@ -231,7 +231,7 @@ async def _look(ctx: ToolContext, place: SearchTarget, listing: Listing) -> list
 
 
 async def _walk(ctx: ToolContext, listing: Listing) -> bool:
-    """Add links, and directories without a file, in the directories that are known; whether none was left out."""
+    """Add links, and directories without a file, in the known directories. Return whether none was left out."""
     is_whole = True
     with cancelled_by(ctx.cancel, WALK_S) as scope:
         for directory, listed in list(listing.directories.items()):
@@ -240,7 +240,7 @@ async def _walk(ctx: ToolContext, listing: Listing) -> bool:
 
 
 async def _add_entries(ctx: ToolContext, directory: str, listed: int, listing: Listing) -> bool:
-    """Do so in one directory, of which so many entries are known; whether all of it was looked at."""
+    """Do so in one directory, of which so many entries are known. Return whether all of it was inspected."""
     try:
         # To count is much faster than to name, and mostly all that is there has been listed.
         _, number = await ctx.fs.list_directory(directory, 1)
@@ -261,7 +261,7 @@ async def _add_entries(ctx: ToolContext, directory: str, listed: int, listing: L
 
 
 async def _without_files(ctx: ToolContext, directory: str) -> list[str]:
-    """`directory` and all below it, when there is no file anywhere in it; else nothing: its files are ignored."""
+    """Return `directory` and all below it, if there is no file anywhere in it; else nothing: its files are ignored."""
     below = [directory]
     for path in below:  # it grows meanwhile
         try:

@@ -1,6 +1,6 @@
-"""`grep`: lines of files that a regular expression matches, found by ripgrep in the session's own confinement.
+"""`grep`: lines of files that match a regular expression, found by ripgrep in the session's own confinement.
 
-ripgrep's own engine takes linear time whatever the pattern, so no pattern is too slow; none is tried in this process.
+ripgrep's own engine takes linear time whatever the pattern; none is tried in this process.
 """
 
 from typing import Annotated, Final
@@ -31,7 +31,7 @@ from .ripgrep_output import MatchingLine, MatchReader
 DEFAULT_MATCHES: Final = 200
 
 MAX_MATCHES: Final = 5_000
-"""Of one call; larger wishes are cut to it."""
+"""Of one call; larger values are reduced to it."""
 
 MAX_LINE_CHARS: Final = 500
 """Shown of a line; a minified file is one line."""
@@ -72,13 +72,13 @@ _LEFT_OUT: Final = f"Ignored and binary files, and files over {MAX_FILE_MIB} MiB
 _NARROW: Final = f"Narrow the pattern or the path, or raise maxMatches (at most {MAX_MATCHES:,})."
 _MAX_REASON_CHARS: Final = 300
 _MAX_SHOWN_CHARS: Final = 80
-"""Of what the caller sent itself."""
+"""Of the caller's own words."""
 
 _OTHER_HINT: Final = "It is a regular expression in Rust's syntax: escape what is meant as it is with a backslash."
 
 
 class GrepArguments(Arguments, frozen=True):
-    """What to search for, and where."""
+    """The pattern to search for, and where."""
 
     pattern: Annotated[
         str,
@@ -105,7 +105,7 @@ class GrepArguments(Arguments, frozen=True):
 
 
 def grep_tool() -> DefinedTool:
-    """The tool."""
+    """Make the tool."""
     return native_tool(
         "grep",
         "Search the contents of files with a regular expression and return matching lines as `path:line: text`, "
@@ -166,7 +166,7 @@ def _problem(arguments: GrepArguments) -> str | None:
 
 
 def _explain_pattern(complaint: str) -> str:
-    """What is wrong with a pattern, and what to do, from what ripgrep says of it."""
+    """Explain ripgrep's complaint about a pattern, with a remedy."""
     _, mark, reason = complaint.rpartition("error: ")
     reason = (reason if mark else complaint.removeprefix("rg: ")).partition("\n")[0][:_MAX_REASON_CHARS]
     hint = next((hint for word, hint in _HINTS if word in reason), _OTHER_HINT)

@@ -1,8 +1,7 @@
 """Run ripgrep as one of the session's commands: bounded, stopped as soon as enough is known, confined like the others.
 
-ripgrep walks by path, and directories may be swapped for links meanwhile: that it stays within the session's roots is
-the shell's doing.  What it finds is for `grep` and `find` to read (`ripgrep_output`); where they search, and what a
-search may have missed, they say in the same words.
+ripgrep walks by path, and directories may be swapped for links meanwhile: the shell confines it to the session's roots.
+`grep` and `find` read its output (`ripgrep_output`), and share the words for places and gaps.
 """
 
 import os
@@ -46,7 +45,7 @@ COMMON_OPTIONS: Final = (
     "--no-ignore-global",
     "--no-ignore-messages",
 )
-"""What is looked at, and how names are written: the same in every search."""
+"""The same files and spelling of names in every search."""
 
 
 _MEMORY_KIB: Final = 2 * 1024 * 1024
@@ -80,7 +79,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What ripgrep is to do.
+    """A search for ripgrep.
 
     Attributes:
         options: beyond `COMMON_OPTIONS`.
@@ -95,12 +94,12 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """How a search went.
+    """The end of a search.
 
     Attributes:
-        place_error: why the place itself could not be; empty when it could.
-        complaint: what ripgrep said besides; of a wrong pattern it says what is wrong.
-        failed: whether ripgrep gave an error as its status.
+        place_error: why the place itself could not be searched; empty when it could.
+        complaint: ripgrep's other messages; for a wrong pattern they explain it.
+        failed: whether ripgrep exited with an error.
     """
 
     ending: Ending
@@ -112,15 +111,15 @@ class Searched:
 
 @dataclass(frozen=True, slots=True)
 class NotRun:
-    """ripgrep could not be run: why, and what to do."""
+    """The reason why ripgrep could not be run, and a remedy."""
 
     reason: str
 
 
 async def run_ripgrep(ctx: ToolContext, search: Search, take: Callable[[bytes], bool]) -> Searched | NotRun:
-    """Run `search`, and give `take` what it finds, piece by piece, until that says that it is enough.
+    """Run `search`, and pass its output to `take`, piece by piece, until that returns True.
 
-    It waits for its turn as long as it may take itself.  Cancellation, by the context's token or the task, ends it.
+    It waits for its turn as long as it may take itself. Cancellation, by the context's token or the task, ends it.
     """
     turns = _turns.setdefault(ctx.context_id, anyio.CapacityLimiter(AT_A_TIME))
     with anyio.move_on_after(DEADLINE_S) as waiting:
@@ -191,7 +190,7 @@ def _command(program: str, search: Search) -> str:
 
 
 async def with_progress(ctx: ToolContext, words: Callable[[], str], work: Awaitable[T]) -> T:
-    """Do `work`, and tell in `words` how far it is, about once in `TELL_S`."""
+    """Await `work`, reporting its progress in `words` about once in `TELL_S`."""
     async with anyio.create_task_group() as notes:
         notes.start_soon(_tell, ctx, words)
         result = await work
@@ -211,9 +210,9 @@ class SearchTarget:
     """A directory or file within the session's roots.
 
     Attributes:
-        spelled: as the caller named it, on one line.
-        real: where that is, links resolved.
-        cwd: where the context's directory is, links resolved.
+        spelled: its name by the caller, on one line.
+        real: its path, links resolved.
+        cwd: the context's directory, links resolved.
     """
 
     spelled: str
@@ -222,17 +221,15 @@ class SearchTarget:
     cwd: str
 
     def show(self, path: bytes) -> str:
-        """`path`, absolute, on one line: relative where it lies in the context's directory."""
+        """Return `path`, absolute, on one line: relative where it lies in the context's directory."""
         text = os.fsdecode(path)
         return spell(text.removeprefix(f"{self.cwd.rstrip('/')}/") or ".")
 
 
 async def find_target(ctx: ToolContext, path: str | None) -> SearchTarget:
-    """The place that a caller means with `path`, None being the context's directory.
+    """Return the place of `path`, None being the context's directory.
 
-    Raises:
-        OSError: it does not exist, or lies outside of the session's roots.
-        ValueError: it cannot be a path.
+    Raise `OSError` if it does not exist or lies outside of the session's roots, `ValueError` if it cannot be a path.
     """
     real = await ctx.fs.real_path(ctx.cwd if path is None else path)
     status = await ctx.fs.stat(real)
@@ -241,7 +238,7 @@ async def find_target(ctx: ToolContext, path: str | None) -> SearchTarget:
 
 
 def what_is_missing(searched: Searched) -> list[str]:
-    """Why a search that found what it found may have missed something, one line a reason."""
+    """Return the reasons why a search may have missed something, one line each."""
     lines = []
     match searched.ending:
         case Ending.DEADLINE:

@@ -1,6 +1,6 @@
-"""What ripgrep writes, read piece by piece as it comes: matching lines, paths of files, complaints.  Pure.
+"""Read ripgrep's output piece by piece: matching lines, paths of files, complaints. Pure.
 
-Names and contents of files may be hostile: of what they make ripgrep write, no more is kept than the bounds say.
+Names and contents of files may be hostile: no more of ripgrep's output is kept than the bounds allow.
 """
 
 import re
@@ -11,20 +11,20 @@ MAX_RECORD_BYTES: Final = 64 * 1024
 """Of one record; a path has 4 KiB at most."""
 
 MAX_TEXT_BYTES: Final = 2_100
-"""Kept of a line.  ripgrep clips it too, by characters as people see them, one of which can have any length."""
+"""Kept of a line. ripgrep clips it too, by characters as people see them, one of which can have any length."""
 
 MAX_NUMBER_BYTES: Final = 20
 """Of a line's number: no file has as many lines."""
 
 MAX_COMPLAINT_BYTES: Final = 16 * 1024
-"""Kept of what ripgrep complains of, single paths aside; it repeats the pattern."""
+"""Kept of complaints that are not about single paths; they repeat the pattern."""
 
 _BINARY: Final = re.compile(
     rb"\A.{1,5000}?: (?:WARNING: stopped searching binary file after match|binary file matches)"
     rb' \(found "\\0" byte around offset \d{1,20}\)\n',
     re.DOTALL,
 )
-"""Stands where a record would begin: a binary file matches, and what follows in it is not shown."""
+"""Precedes a record: a binary file matches, and its following matches are not shown."""
 
 _OS_ERROR: Final = b" (os error "
 """Ends, with a number and a bracket, the complaint about one path."""
@@ -32,12 +32,7 @@ _OS_ERROR: Final = b" (os error "
 
 @dataclass(frozen=True, slots=True)
 class MatchingLine:
-    """One line of a file that matched, without its line end.
-
-    Attributes:
-        path: as ripgrep spells it.
-        number: the line's, from 1.
-    """
+    """A matching line, without its end; `path` is ripgrep's spelling, `number` counts from 1."""
 
     path: bytes
     number: int
@@ -45,11 +40,11 @@ class MatchingLine:
 
 
 class MatchReader:
-    """Reads what `--null --with-filename --line-number` gives: `path NUL number : text LF`.
+    """Reads the output of `--null --with-filename --line-number`: `path NUL number : text LF`.
 
     Attributes:
         lines: the first `most`, in the order in which they came.
-        has_more: whether another one came; whatever follows is dropped.
+        has_more: whether another one came; the rest is dropped.
         binary_files: how many were searched in part only, or match and show nothing.
     """
 
@@ -84,7 +79,7 @@ class MatchReader:
             self._is_clipped = True
 
     def close(self) -> None:
-        """Nothing follows."""
+        """Note the end of the output."""
         self._without_notes(self._rest)
         self._rest = b""
 
@@ -106,13 +101,13 @@ class MatchReader:
 
 
 class PathReader:
-    """Reads what `--files --null` gives: paths, each with a NUL at its end."""
+    """Reads the output of `--files --null`: paths, each with a NUL at its end."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The paths that this piece, cut anywhere, completes."""
+        """Return the paths that this piece, cut anywhere, completes."""
         *paths, rest = (self._rest + data).split(b"\0")
         self._rest = rest if len(rest) <= MAX_RECORD_BYTES else b""
         return paths
@@ -121,9 +116,7 @@ class PathReader:
 class ComplaintReader:
     """Reads ripgrep's standard error.
 
-    Attributes:
-        place_error: why the searched place itself could not; empty when it could.
-        text: all else that was said, the beginning.
+    `place_error` is why the searched place itself could not be read; empty when it could.
     """
 
     def __init__(self, place: bytes) -> None:
@@ -135,7 +128,7 @@ class ComplaintReader:
 
     @property
     def text(self) -> str:
-        """All that was said and is not about one path, from the beginning."""
+        """The beginning of all complaints that are not about one path."""
         return self._other.decode(errors="replace").strip()
 
     def feed(self, data: bytes) -> None:
@@ -146,7 +139,7 @@ class ComplaintReader:
         self._rest = rest if len(rest) <= MAX_RECORD_BYTES else b""
 
     def close(self) -> None:
-        """Nothing follows."""
+        """Note the end of the output."""
         if self._rest:
             self._take(self._rest)
         self._rest = b""

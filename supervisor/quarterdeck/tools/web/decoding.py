@@ -1,9 +1,9 @@
-"""A response's body: undo its coding in bounded steps, tell what it is, and read it as text.  Pure.
+"""A response's body: undo its coding in bounded steps, tell its kind, and read it as text. Pure.
 
-Only gzip is asked for: an answer in anything else is an error of its server.  The charset is that of the byte order
-mark, else the declared one, else the one that the document names, else UTF-8.
+Only gzip is accepted: any other coding is an error of the server. The charset is that of the byte order mark, else the
+declared one, else the one that the document names, else UTF-8.
 
-Source: the Encoding standard (which labels there are, what they mean) and HTML, "Determining the character encoding".
+Source: the Encoding standard (labels and their meanings) and HTML, "Determining the character encoding".
 """
 
 import codecs
@@ -16,13 +16,13 @@ from typing import Final
 from quarterdeck.tools.files import file_content
 
 SNIFFED_BYTES: Final = 1024
-"""How far into a document its own declaration is looked for, as browsers do."""
+"""The part of a document that is searched for its own declaration, as browsers do."""
 
 FALLBACK: Final = "cp1252"
-"""What the undeclared web is written in when it is not UTF-8."""
+"""The encoding of most undeclared pages that are not UTF-8."""
 
 _LABEL: Final = re.compile(r"[a-z0-9][a-z0-9_.:-]{0,39}")
-"""Nothing else is looked up: Python's search for a codec imports modules by what it is given."""
+"""Nothing else is looked up: Python's search for a codec imports modules by name."""
 
 _KNOWN: Final = frozenset(
     (
@@ -44,7 +44,7 @@ _MEANT: Final = {
     "shift_jis": "cp932",
     "euc_kr": "cp949",
 }
-"""What browsers read where the name says something narrower."""
+"""Browsers' reading of names that mean something narrower."""
 
 _MARKS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
@@ -55,7 +55,7 @@ _XML: Final = re.compile(rb"\s{0,99}<\?xml[^>]{0,200}?encoding\s{0,9}=\s{0,9}[\"
 
 
 def codec_of(label: str) -> str | None:
-    """Python's codec for a declared charset; None when it is none of the web's."""
+    """Return Python's codec for a declared charset; None if it is not one of the web's."""
     name = label.strip().strip("\"'").lower()
     if not _LABEL.fullmatch(name):
         return None
@@ -68,7 +68,7 @@ def codec_of(label: str) -> str | None:
 
 
 def decode(data: bytes, declared: str | None) -> str:
-    """`data`, a body or its beginning, as text in the `declared` charset; what cannot be decoded becomes U+FFFD."""
+    """Decode a body or its beginning in the `declared` charset; undecodable bytes become U+FFFD."""
     for mark, marked in _MARKS:
         if data.startswith(mark):
             return data[len(mark) :].decode(marked, "replace")
@@ -79,7 +79,7 @@ def decode(data: bytes, declared: str | None) -> str:
 
 
 def is_utf8(data: bytes) -> bool:
-    """Whether it is, but for a character that the end cuts."""
+    """Return whether `data` is UTF-8, apart from a character cut off at its end."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(data)
     except UnicodeDecodeError:
@@ -102,7 +102,7 @@ _MAGIC: Final = b"\x1f\x8b"
 
 
 class CodingError(ValueError):
-    """A body that cannot be decoded; the text says why."""
+    """A body that cannot be decoded; the text has the reason."""
 
 
 class Identity:
@@ -116,7 +116,7 @@ class Identity:
 
 
 class Gunzip:
-    """One gzip member or several (RFC 1952); what follows the last and is none is ignored, as browsers do."""
+    """One gzip member or several (RFC 1952); data after the last that is not a member is ignored, as browsers do."""
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(_GZIP)
@@ -125,11 +125,7 @@ class Gunzip:
         self._began = False
 
     def feed(self, data: bytes, room_bytes: int) -> bytes:
-        """What follows of the body, at most `room_bytes`; once as much came, nothing more may be fed.
-
-        Raises:
-            CodingError: this is not the coding that was declared.
-        """
+        """Return the next at most `room_bytes` of the body; after as many, nothing may be fed. Raise `CodingError`."""
         self._began = self._began or bool(data)
         out = bytearray()
         while data and len(out) < room_bytes and not self._is_over:
@@ -160,11 +156,7 @@ Decoder = Identity | Gunzip
 
 
 def decoder_for(content_encoding: str) -> Decoder:
-    """What undoes the header's value.
-
-    Raises:
-        CodingError: it names something that was not asked for.
-    """
+    """Return the decoder for the header's value. Raise `CodingError` for a coding that was not accepted."""
     match content_encoding.strip().lower():
         case "" | "identity":
             return Identity()
@@ -175,7 +167,7 @@ def decoder_for(content_encoding: str) -> Decoder:
 
 
 KIND_BYTES: Final = 64 * 1024
-"""How much of a body says whether it is text."""
+"""The part of a body that decides whether it is text."""
 
 _TYPE: Final = re.compile(r"\s*([A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64})\s*(?:;|$)")
 _CHARSET: Final = re.compile(r";\s{0,9}charset\s{0,9}=\s{0,9}\"?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
@@ -187,7 +179,7 @@ _MARKS_OF_WIDE_TEXT: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Kind(Enum):
-    """What is done with a body."""
+    """The treatment of a body."""
 
     PAGE = "page"
     TEXT = "text"
@@ -197,7 +189,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """What a response declares itself to be.
+    """A response's declaration.
 
     Attributes:
         type: `type/subtype` in lower case; empty when it declares none.
@@ -209,12 +201,12 @@ class Media:
 
     @property
     def is_image(self) -> bool:
-        """Whether it says that it is an image of pixels; SVG is text."""
+        """Whether it declares an image of pixels; SVG is text."""
         return self.type.startswith("image/") and self.type != "image/svg+xml"
 
 
 def parse_media(content_type: str) -> Media:
-    """Read a `Content-Type`; what cannot be read declares nothing."""
+    """Read a `Content-Type`; an unreadable one declares nothing."""
     found = _TYPE.match(content_type)
     if found is None:
         return Media("", None)
@@ -223,7 +215,7 @@ def parse_media(content_type: str) -> Media:
 
 
 def kind_of(media: Media, body: bytes) -> Kind:
-    """What `body` is, by its own beginning where the declaration says little or something else."""
+    """Return the kind of `body`, by its own beginning where the declaration is vague or wrong."""
     head = body[:KIND_BYTES]
     if image_type(head) is not None:
         return Kind.IMAGE
@@ -234,7 +226,7 @@ def kind_of(media: Media, body: bytes) -> Kind:
 
 
 def image_type(body: bytes) -> str | None:
-    """The type of an image that models are shown, by its first bytes; None when it is none."""
+    """Return the type of an image that models are shown, by its first bytes, or None."""
     found = file_content.kind_of(body[:KIND_BYTES])
     return found.mime_type if isinstance(found, file_content.Media) and found.is_image else None
 

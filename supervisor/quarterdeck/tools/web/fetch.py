@@ -1,7 +1,6 @@
-"""One GET, bounded in every direction: where it may lead, how long it takes, how much of it is kept.
+"""One GET, bounded in every direction: its targets, its time, and the amount that is kept.
 
-Nothing is remembered from one fetch to the next: no cookies, no connections; nothing is read from the environment: no
-proxies, no `.netrc`.
+Fetches share nothing: no cookies, no connections; nothing is read from the environment: no proxies, no `.netrc`.
 """
 
 import math
@@ -56,11 +55,11 @@ _HEADERS: Final = (
 )
 
 Tell = Callable[[float, float | None], None]
-"""Takes how many bytes have come, and how many will when that is known."""
+"""Takes the number of bytes so far, and of all bytes if known."""
 
 
 class FetchError(Exception):
-    """Nothing was fetched; the text says why and what to do, for a model to read."""
+    """Nothing was fetched; the text has reason and remedy, for a model to read."""
 
 
 class FetchRefusedError(FetchError):
@@ -68,7 +67,7 @@ class FetchRefusedError(FetchError):
 
     Attributes:
         spot: host and port.
-        reason: what is there.
+        reason: why not.
     """
 
     def __init__(self, spot: str, error: RefusedError, asked: str = "") -> None:
@@ -96,12 +95,12 @@ class Fetched:
     """A response.
 
     Attributes:
-        url: where it came from in the end.
-        media: what it declares itself to be.
+        url: its final URL.
+        media: its declaration.
         body: decoded, at most as long as was wanted.
         is_cut: whether there was more than was wanted.
         trouble: why not all of it came; empty when all did, or as much as was wanted.
-        declared_bytes: the length that was announced of a body without coding; None for no word of it.
+        declared_bytes: the announced length of a body without coding; None if none was.
     """
 
     asked_url: str
@@ -117,7 +116,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """How much is wanted of a body, who hears of it, and the scope of all that it may take."""
+    """The wanted size of a body, the receiver of progress, and the scope of its time."""
 
     most_bytes: int
     most_image_bytes: int
@@ -137,7 +136,7 @@ class Fetcher:
         dial: Dial = dial,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        """A fetcher; all but `policy` and `deadlines` are for tests and default to this machine's own."""
+        """All parameters but `policy` and `deadlines` are for tests, and default to this machine's own."""
         self._policy = policy or FetchPolicy()
         self._allowed = allowed_by(self._policy)
         self._deadlines = deadlines or Deadlines()
@@ -146,12 +145,10 @@ class Fetcher:
         self._ssl_context = ssl_context
 
     async def fetch(self, url: str, most_bytes: int, most_image_bytes: int, tell: Tell) -> Fetched:
-        """GET `url`, and what it redirects to: of the body at most so many bytes, decoded.
+        """GET `url`, and its redirects: of the body at most so many bytes, decoded. Raise `FetchError` without a
+        response.
 
-        A response that was begun is returned with what came of it, also when the rest did not.
-
-        Raises:
-            FetchError: there is no response.
+        A response that was begun is returned with the part that came, even if the rest did not.
         """
         try:
             target = parse_url(url)
@@ -182,7 +179,7 @@ class Fetcher:
         raise FetchError(f"Nothing was fetched: {shown(first)} redirects more than {MAX_REDIRECTS} times.")
 
     async def _get(self, url: URL, wish: _Wish) -> Fetched | str:
-        """The response, or where it says that it is."""
+        """Return the response, or the location that it redirects to."""
         meter = Meter(MAX_HEAD_BYTES)
         self._judge_literal(url)
         try:
@@ -212,11 +209,7 @@ class Fetcher:
             raise FetchError(f"Nothing was fetched: {_spot(url)} gave an invalid response: {_plain(error)}.") from None
 
     def _judge_literal(self, url: URL) -> None:
-        """Judge what a proxy would connect to where that can be seen; without one the network judges all.
-
-        Raises:
-            FetchError: it is refused.
-        """
+        """Judge a proxy's target if it is visible; else the network judges all. Raise `FetchRefusedError`."""
         if self._policy.proxy is None:
             return
         try:
@@ -234,11 +227,7 @@ class Fetcher:
 
 
 def _head(response: httpcore2.Response) -> dict[str, str]:
-    """The headers by name in lower case; of several the first counts.
-
-    Raises:
-        httpcore2.RemoteProtocolError: they are too many.
-    """
+    """Return the headers by name in lower case, of several the first. Raise `RemoteProtocolError` for too many."""
     if len(response.headers) > MAX_HEADERS:
         raise httpcore2.RemoteProtocolError(f"more than {MAX_HEADERS} headers")
     head: dict[str, str] = {}
@@ -282,7 +271,7 @@ async def _receive(url: URL, response: httpcore2.Response, head: dict[str, str],
 async def _read_body(
     response: httpcore2.Response, decoder: Decoder, most: int, body: bytearray, tell: Callable[[int], None]
 ) -> str:
-    """Fill `body` with at most `most` bytes, and one more when there are more; what kept the rest from coming."""
+    """Fill `body` with at most `most` bytes, and one more if there are more. Return why the rest did not come."""
     told = pieces = 0
     try:
         async for piece in response.aiter_stream():

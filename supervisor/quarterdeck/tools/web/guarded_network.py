@@ -1,9 +1,8 @@
 """Connect for `webfetch`, to judged addresses only: the network below the HTTP library.
 
 A name is resolved here, once for each connection, every address is judged, and the connection is made to one that
-passed, by its number: it does no harm when the name leads elsewhere a moment later.  The library above keeps the
-Host header and the certificate's check by name.  Nothing else opens a socket: no proxy of the environment, no Unix
-socket.
+passed, by its number: a later change of the name is harmless. The library above keeps the Host header and the
+certificate's check by name. Nothing else opens a socket: no proxy of the environment, no Unix socket.
 """
 
 import asyncio
@@ -39,18 +38,14 @@ _RESOLVING: Final = 8
 """Names resolved at a time; one without an answer keeps its thread for half a minute."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a host, in the order to try; raises `OSError` when it has none."""
+"""Returns the addresses of a host, in the order to try; raises `OSError` when it has none."""
 
 Dial = Callable[[str, int], Awaitable[ByteStream]]
-"""Connect to an address and a port; raises `OSError` when there is no answer."""
+"""Connects to an address and a port; raises `OSError` when there is no answer."""
 
 
 class RefusedError(Exception):
-    """No connection was made, on purpose.
-
-    Attributes:
-        entry: what in `allow` would have opened the way.
-    """
+    """A connection was refused on purpose; `entry` in `allow` would permit it."""
 
     def __init__(self, reason: str, entry: str) -> None:
         super().__init__(reason)
@@ -58,21 +53,17 @@ class RefusedError(Exception):
 
 
 class TooMuchError(Exception):
-    """A server sent more than it may, whatever it was."""
+    """A server sent more than it may."""
 
 
 class Meter:
-    """How much may still be read from a server, framing included."""
+    """The amount that may still be read from a server, framing included."""
 
     def __init__(self, left_bytes: int) -> None:
         self.left_bytes = left_bytes
 
     def spend(self, read_bytes: int) -> None:
-        """Note what was read.
-
-        Raises:
-            TooMuchError: it is more than was left.
-        """
+        """Subtract what was read. Raise `TooMuchError` beyond what was left."""
         self.left_bytes -= read_bytes
         if self.left_bytes < 0:
             raise TooMuchError
@@ -96,7 +87,7 @@ class SystemResolver:
 
 
 async def dial(address: str, port: int) -> ByteStream:
-    """See `Dial`; by number only, nothing is resolved."""
+    """See `Dial`; `address` is a number, nothing is resolved."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     one = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -112,12 +103,12 @@ async def dial(address: str, port: int) -> ByteStream:
 
 
 class GuardedNetwork(httpcore2.AsyncNetworkBackend):
-    """The network of one fetch; it ends its connections with its block, whatever became of them."""
+    """The network of one fetch; its connections end with its block."""
 
     def __init__(
         self, allowed: Sequence[Allowed], meter: Meter, *, resolve: Resolve, dial: Dial = dial, judges: bool = True
     ) -> None:
-        """A network; without `judges` all that it reaches is the user's own proxy."""
+        """Make a network; without `judges` all that it reaches is the user's own proxy."""
         self._allowed = allowed
         self._meter = meter
         self._resolve = resolve
@@ -146,7 +137,7 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
         Raises:
             RefusedError: none passes.
             httpcore2.ConnectError: it has none, or none answers.
-            httpcore2.ConnectTimeout: all this did not happen within `timeout`, seconds.
+            httpcore2.ConnectTimeout: it took longer than `timeout`, seconds.
         """
         with _failing(httpcore2.ConnectTimeout, httpcore2.ConnectError), anyio.fail_after(timeout):
             stream = await self._connect(host, port)
@@ -230,7 +221,7 @@ class _MeteredStream(httpcore2.AsyncNetworkStream):
 
 @contextmanager
 def _failing(late: type[Exception], broken: type[Exception]) -> Iterator[None]:
-    """Say failures of a connection as the library does."""
+    """Raise a connection's failures as the library's exceptions."""
     try:
         yield
     except TimeoutError as error:
@@ -246,17 +237,13 @@ def _failing(late: type[Exception], broken: type[Exception]) -> Iterator[None]:
 
 
 def judge_literal(host: str, port: int, allowed: Sequence[Allowed]) -> None:
-    """Judge an address that a URL names by number: all that can be judged of what the user's proxy connects to.
-
-    Raises:
-        RefusedError: it may not be asked for.
-    """
+    """Judge a numeric address in a URL, the only visible target behind the user's proxy. Raise `RefusedError`."""
     address = literal_address(host)
     if address is not None and (reason := refusal(host, port, address, allowed, own_addresses())):
         raise RefusedError(reason, entry_for(address, port))
 
 
 def entry_for(place: str, port: int) -> str:
-    """A host or an address with a port, as in a URL and as an entry of `allow`; no zone, which neither can name."""
+    """Return a host or an address with a port, as in a URL and as an entry of `allow`, without the zone."""
     place = place.partition("%")[0]
     return f"[{place}]:{port}" if ":" in place else f"{place}:{port}"

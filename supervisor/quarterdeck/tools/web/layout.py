@@ -1,6 +1,6 @@
-"""Lay out text as lines: words flow, blocks stand apart, lists and quotes are indented.  Pure.
+"""Lay out text as lines: words flow, blocks stand apart, lists and quotes are indented. Pure.
 
-Everything is linear in what it is given, and stops at a limit.
+All of it takes linear time, and stops at a limit.
 """
 
 import sys
@@ -18,7 +18,7 @@ class Lines:
     """A text under construction."""
 
     def __init__(self, max_chars: int) -> None:
-        """An empty text; what would lead it far behind `max_chars` raises `FullError`."""
+        """An empty text; exceeding `max_chars` by far raises `FullError`."""
         self._left = max_chars
         self._done: list[str] = []
         self._line: list[str] = []
@@ -29,7 +29,7 @@ class Lines:
         self._marker: str | None = None
 
     def words(self, text: str) -> None:
-        """Append flowing text: white space of any kind and length is one space, and none begins a line."""
+        """Append flowing text: any white space is one space, and none begins a line."""
         words = text.split()
         if not words:
             self._has_gap = self._has_gap or bool(text)
@@ -48,18 +48,18 @@ class Lines:
         self._line.append(text)
 
     def gap(self) -> None:
-        """Let a space stand before what follows on this line."""
+        """Put a space before the next text on this line."""
         self._has_gap = True
 
     def position(self) -> tuple[int, int]:
-        """Where the next piece will stand, for `take_since`; a space that is due stands before it."""
+        """Return the place of the next piece, for `take_since`; a space that is due stands before it."""
         if self._has_gap and self._line:
             self._line.append(" ")
         self._has_gap = False
         return len(self._done), len(self._line)
 
     def take_since(self, position: tuple[int, int]) -> str | None:
-        """Take back what was appended since `position`; None when lines have ended since, and nothing is taken."""
+        """Remove and return what was appended since `position`; None, without a change, if a line has ended since."""
         done, begin = position
         if done != len(self._done):
             return None
@@ -69,7 +69,7 @@ class Lines:
         return taken
 
     def end_line(self) -> None:
-        """What follows begins a line."""
+        """Begin a line."""
         text = "".join(self._line).strip()
         self._line.clear()
         self._has_gap = False
@@ -77,7 +77,7 @@ class Lines:
             self._emit(text)
 
     def end_block(self) -> None:
-        """What follows begins a block, behind an empty line unless it is the first of its part."""
+        """Begin a block, behind an empty line unless it is the first of its part."""
         self.end_line()
         if self._marker is None:
             self._space()
@@ -111,7 +111,7 @@ class Lines:
             self._space()
 
     def text(self) -> str:
-        """All of it, without empty lines in front and behind; also when it is full."""
+        """Return the text, without empty lines in front and behind; also when it is full."""
         self._left = sys.maxsize
         self.end_line()
         return "\n".join(self._done).strip("\n")

@@ -1,9 +1,9 @@
-"""The process that parses one page, started anew for each: whatever a page does to the parser, it does to this.
+"""The process that parses one page, started anew for each, so that a hostile page harms only its own parser.
 
     stdin: the page's URL, a newline, the page in UTF-8 · stdout: its title, a newline, its text in UTF-8
 
-It may use so much memory and processor time, write no file and start nothing; past that it dies.  It imports the
-parser, and nothing of ours but what reads its tree.
+Its memory and processor time are limited, and it can write no file and start no process; beyond that it dies. It
+imports the parser, and only the code of ours that reads its tree.
 """
 
 import gc
@@ -14,10 +14,10 @@ from typing import Final, cast
 from .page_text import Node, text_of, title_of
 
 CPU_S: Final = 10
-"""A page of 5 MiB takes five seconds; one made to be slow takes forever."""
+"""A page of 5 MiB takes five seconds; a malicious one forever."""
 
 MEMORY_BYTES: Final = 768 << 20
-"""Address space: the parser needs some 25 bytes for each of a page, for one of nothing but tags 130."""
+"""Address space: the parser needs some 25 bytes for each of a page, for a page of tags alone 130."""
 
 MAX_INPUT_BYTES: Final = 16 << 20
 """Five million characters in UTF-8, and some."""

@@ -1,7 +1,7 @@
-"""A parsed page as text that a model reads: Markdown's headings, links, lists, tables and code, without its escapes.
+"""A parsed page as text for a model: Markdown's headings, links, lists, tables and code, without its escapes.
 
-Pure.  Runs in the child process that parses (`page_child`), and imports nothing heavy.  The tree is walked without
-recursion: who wrote the page decides how deep it is.
+Pure. Runs in the child process that parses (`page_child`), and imports nothing heavy. The tree is walked without
+recursion, as the page's author decides how deep it is.
 """
 
 import re
@@ -20,7 +20,7 @@ LISTS: Final = frozenset(("ul", "ol", "menu"))
 CODE: Final = frozenset(("code", "kbd", "samp", "tt"))
 CELLS: Final = frozenset(("td", "th"))
 HEADINGS: Final = {f"h{level}": f"{'#' * level} " for level in range(1, 7)}
-"""Each with what stands in front of its text."""
+"""Each with its prefix."""
 
 BLOCKS: Final = frozenset(
     (
@@ -28,7 +28,7 @@ BLOCKS: Final = frozenset(
         "table",
     )
 )
-"""Elements that stand apart from what is around them."""
+"""Elements that stand apart from their surroundings."""
 
 LINES: Final = frozenset(
     (
@@ -36,7 +36,7 @@ LINES: Final = frozenset(
         *("search", "tr"),
     )
 )
-"""Elements that stand on lines of their own."""
+"""Elements on lines of their own."""
 
 _DROPPED: Final = frozenset(
     (
@@ -55,7 +55,7 @@ _SPACES: Final = re.compile(r"[\s\x00-\x20]+")
 
 
 class Node(Protocol):
-    """What is used of a node of the parser; read-only."""
+    """The used part of the parser's node; read-only."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -68,28 +68,28 @@ class Node(Protocol):
 
 
 def readable(text: str) -> str:
-    """`text` without characters that command a terminal."""
+    """Remove characters that control a terminal."""
     return _UNREADABLE.sub("", text)
 
 
 def attribute(node: Node, name: str) -> str:
-    """An attribute's value; empty when there is none."""
+    """Return an attribute's value; empty when there is none."""
     return (node.attrs or {}).get(name) or ""
 
 
 def is_dropped(node: Node) -> bool:
-    """Whether the node is left out with all that is in it."""
+    """Return whether the node is left out with its content."""
     return node.name in _DROPPED or (bool(node.attrs) and "hidden" in (node.attrs or ()))
 
 
 def first_number(node: Node) -> int:
-    """The number of a list's first item."""
+    """Return the number of a list's first item."""
     text = attribute(node, "start").strip()
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 1
 
 
 def title_of(root: Node) -> str:
-    """The page's title on one line; empty for none."""
+    """Return the page's title on one line; empty for none."""
     for node in _preamble(root):
         if node.name == "title":
             text = "".join(str(each.data or "") for each in node.children or () if each.name == "#text")
@@ -98,7 +98,7 @@ def title_of(root: Node) -> str:
 
 
 def base_of(root: Node, url: str) -> str:
-    """What relative links start from, on a page that came from `url`."""
+    """Return the base of relative links, on a page that came from `url`."""
     for node in _preamble(root):
         if node.name == "base" and (href := attribute(node, "href")):
             return link_target(href, url, url, schemes=("http://", "https://")) or url
@@ -108,7 +108,7 @@ def base_of(root: Node, url: str) -> str:
 def link_target(
     href: str, base: str, page: str, schemes: tuple[str, ...] = ("http://", "https://", "mailto:")
 ) -> str | None:
-    """Where a link leads, as a URL that can stand in brackets; None when not to another page than `page`."""
+    """Return a link's target as a URL that can stand in brackets; None when it is not another page than `page`."""
     href = _SPACES.sub("%20", href.strip())
     if not href or len(href) > MAX_LINK_CHARS or href.startswith("#"):
         return None
@@ -122,7 +122,7 @@ def link_target(
 
 
 def arranging_tables(root: Node) -> frozenset[int]:
-    """The identities of the tables that arrange a page."""
+    """Return the identities of the tables that arrange a page."""
     found: set[int] = set()
     tasks: list[tuple[Node, Node | None]] = [(root, None)]
     while tasks:
@@ -135,7 +135,7 @@ def arranging_tables(root: Node) -> frozenset[int]:
 
 
 def _preamble(root: Node) -> Iterator[Node]:
-    """What stands before the body, in order."""
+    """Yield the nodes before the body, in order."""
     tasks = [root]
     while tasks:
         node = tasks.pop()
@@ -151,7 +151,7 @@ _BACKTICKS: Final = re.compile("`+")
 
 
 def text_of(root: Node, url: str, max_chars: int) -> str:
-    """The page's text, at most a little longer than `max_chars`; links are made absolute by the page's own `url`."""
+    """Return the page's text, at most a little longer than `max_chars`, with links made absolute by its `url`."""
     reader = _Reader(root, url, max_chars)
     tasks: list[tuple[Node, bool]] = [(root, False)]
     try:
@@ -171,7 +171,7 @@ def text_of(root: Node, url: str, max_chars: int) -> str:
 
 
 class _Reader:
-    """What is open while the tree is walked; of each, the outermost counts."""
+    """The open elements while the tree is walked; of each kind, the outermost counts."""
 
     def __init__(self, root: Node, url: str, max_chars: int) -> None:
         self.lines = Lines(max_chars)
@@ -314,7 +314,7 @@ class _Reader:
             self._put(f"[{label}]({target})" if target and target != label else label, text)
 
     def _put(self, text: str, around: str) -> None:
-        """Append `text` in place of `around`, with the spaces that are in front of that and behind."""
+        """Append `text` instead of `around`, with the spaces that are in front of that and behind."""
         self.lines.words(" " * (around[0] == " ") + text + " " * (around[-1] == " "))
 
     def _end_flat(self, name: str, text: str) -> None:

@@ -1,8 +1,8 @@
-"""Have a page read in a process of its own, so that no page can hold up or exhaust ours.
+"""Have a page read in a process of its own, so that no page can block or exhaust ours.
 
-The process limits its own memory and processor time, and is killed when its time is up or nobody waits any more.  It
-needs no sandbox: parsing in Python has no memory to corrupt, and the page cannot name anything that is opened.  A page
-that it does not get through loses its tags here, no more.
+The process limits its own memory and processor time, and is killed at its deadline or when its caller is cancelled. It
+needs no sandbox: parsing in Python has no memory to corrupt, and the page cannot name anything that is opened. A page
+that it fails on only loses its tags here.
 """
 
 import html
@@ -36,11 +36,7 @@ _INHERITED: Final = ("LD_LIBRARY_PATH",)
 
 @dataclass(frozen=True, slots=True)
 class PageText:
-    """What a page says.
-
-    Attributes:
-        is_crude: its tags were stripped, no more: links, lists and tables are lost.
-    """
+    """A page's text; if it `is_crude`, its tags were only stripped: links, lists and tables are lost."""
 
     title: str
     text: str
@@ -51,12 +47,11 @@ class PageReader:
     """Reads pages, at most two at a time."""
 
     def __init__(self, wall_s: float = WALL_S) -> None:
-        """A reader that gives each page `wall_s` seconds."""
         self._wall_s = wall_s
         self._turns = anyio.Semaphore(AT_A_TIME)
 
     async def read(self, page: str, url: str) -> PageText:
-        """The text of `page`, which came from `url`; whatever the page is, there is one."""
+        """Return the text of `page`, which came from `url`, whatever the page is."""
         output = None
         if is_installed("justhtml"):
             with anyio.move_on_after(self._wall_s):
@@ -75,7 +70,7 @@ def _helper() -> Helper:
 
 
 _RAW: Final = ("script", "style", "template", "noscript", "svg", "iframe", "head")
-"""Elements whose content goes with them."""
+"""Elements that are removed with their content."""
 
 _INLINE: Final = frozenset(
     (
@@ -100,7 +95,7 @@ _ENTITY: Final = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z0-9]{
 
 
 def strip_tags(page: str) -> str:
-    """The text of `page`, each block on a line of its own."""
+    """Return the text of `page`, each block on a line of its own."""
     page = _drop(page, _COMMENTS, page.rfind("-->") + 3).partition("<!--")[0]
     for end, element in _RAW_ELEMENTS:
         page = _drop(page, element, max((found.end() for found in end.finditer(page)), default=0))

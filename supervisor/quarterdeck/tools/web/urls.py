@@ -1,6 +1,6 @@
-"""Which URLs are fetched, and where a redirect may lead from one.  Pure.
+"""Decide which URLs are fetched, and where a redirect may lead from one. Pure.
 
-A URL is parsed by the library that then sends the request: what is judged is what is asked for.
+A URL is parsed by the library that then sends the request, so that the judged URL is the requested one.
 """
 
 import re
@@ -21,15 +21,11 @@ _SCHEMES: Final = ("http", "https")
 
 
 class UrlError(ValueError):
-    """A URL that is not fetched; the text says why, for a model to read."""
+    """A URL that is not fetched; the text has the reason, for a model to read."""
 
 
 def parse_url(text: str) -> URL:
-    """The URL of a request, without its fragment.
-
-    Raises:
-        UrlError: it is none, or none that is fetched.
-    """
+    """Return the URL of a request, without its fragment. Raise `UrlError` for any text that is not fetched."""
     text = text.strip()
     if len(text) > MAX_URL_CHARS:
         raise UrlError(f"the URL is longer than {MAX_URL_CHARS:,} characters")
@@ -42,11 +38,7 @@ def parse_url(text: str) -> URL:
 
 
 def follow(url: URL, location: str) -> URL:
-    """Where a redirect of `url` leads.
-
-    Raises:
-        UrlError: nowhere that may be followed.
-    """
+    """Return the target of a redirect of `url`. Raise `UrlError` if it may not be followed."""
     if len(location) > MAX_URL_CHARS:
         raise UrlError(f"the redirect's URL is longer than {MAX_URL_CHARS:,} characters")
     try:
@@ -63,12 +55,12 @@ def follow(url: URL, location: str) -> URL:
 
 
 def port_of(url: URL) -> int:
-    """The port that a connection for `url` goes to."""
+    """Return the port that a connection for `url` goes to."""
     return url.port or (443 if url.scheme == "https" else 80)
 
 
 def literal_address(host: str) -> str | None:
-    """The address that a host is in itself, in any spelling that systems read; None for a name."""
+    """Return the address that a host is in itself, in any spelling that systems read; None for a name."""
     if host.rstrip(".").rpartition(".")[2] == "localhost":
         return "127.0.0.1"
     try:
@@ -84,7 +76,7 @@ def literal_address(host: str) -> str | None:
 
 
 def shown(text: str) -> str:
-    """`text`, which came from elsewhere, short and on one line."""
+    """Return a foreign `text` short and on one line."""
     return repr(clipped(" ".join(text.split()), _SHOWN_CHARS))
 
 

@@ -1,4 +1,4 @@
-"""`webfetch`: fetch one page, text or image of the web, and nothing of this machine or its networks."""
+"""`webfetch`: fetch one page, text or image of the web, never of this machine or its networks."""
 
 from base64 import b64encode
 from http import HTTPStatus
@@ -27,14 +27,14 @@ DEFAULT_BYTES: Final = 1024 * 1024
 """Of a page or a text by default; the longest articles are shorter."""
 
 CEILING_BYTES: Final = 5 * 1024 * 1024
-"""At most, whatever a call asks for; and of an image, which is of no use in part."""
+"""At most, whatever a call asks for; and of an image, which is useless in part."""
 
 MAX_ERROR_CHARS: Final = 2_000
-"""Shown of what a server says when it refuses."""
+"""Shown of a server's error page."""
 
 
 class WebFetchArguments(Arguments, frozen=True):
-    """What to fetch."""
+    """The URL, and how much of it."""
 
     url: Annotated[
         str, Meta(min_length=1, description="What to fetch: a whole URL that begins with https:// or http://.")
@@ -53,7 +53,7 @@ class WebFetchArguments(Arguments, frozen=True):
 
 
 def web_fetch_tool(policy: FetchPolicy | None = None, *, pages: "PageReader | None" = None) -> DefinedTool:
-    """The tool under `policy`, by default open to the internet and nothing nearer; `pages` has a page read."""
+    """Make the tool under `policy`, by default open to the internet and nothing nearer; `pages` reads pages."""
     tool = _WebFetch(policy or FetchPolicy(), pages)
     return native_tool(
         "webfetch",

@@ -20,10 +20,10 @@ TIMEOUT_S: Final = 15.0
 """For one search over several engines."""
 
 ENGINE_TIMEOUT_S: Final = 6
-"""For each engine's answer; a whole number, as the library wants it."""
+"""For each engine's answer; a whole number, as the library requires."""
 
 AT_A_TIME: Final = 4
-"""Searches; one that is given up keeps its thread until its engines have timed out."""
+"""Searches; an abandoned one keeps its thread until its engines have timed out."""
 
 MAX_TITLE_CHARS: Final = 300
 MAX_SNIPPET_CHARS: Final = 1000
@@ -43,31 +43,25 @@ class SearchHit:
 
 
 class SearchError(Exception):
-    """A search that brought nothing; the text says why and what to do, for a model to read."""
+    """A failed search; the text has reason and remedy, for a model to read."""
 
 
 class SearchProvider(Protocol):
-    """Whoever searches."""
+    """A search service."""
 
     async def search(self, query: str, max_results: int) -> Sequence[SearchHit]:
-        """The best hits first, about `max_results` of them; none when there are none.
-
-        Raises:
-            SearchError: it cannot be searched.
-        """
-        ...
+        """Return the best hits first, about `max_results` of them. Raise `SearchError` if the search failed."""
 
 
 class DdgsProvider:
     """Several public search engines at once, through the library `ddgs`; needs no key."""
 
     def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
-        """A provider that gives each search `timeout_s` seconds."""
         self._timeout_s = timeout_s
         self._limiter = anyio.CapacityLimiter(AT_A_TIME)
 
     async def search(self, query: str, max_results: int) -> Sequence[SearchHit]:
-        """See `SearchProvider.search`; cancelled or late, it leaves its thread behind, which ends by itself."""
+        """See `SearchProvider`; cancelled or late, it leaves its thread behind, which ends by itself."""
         try:
             with anyio.fail_after(self._timeout_s):
                 rows = await in_counted_thread(self._limiter, lambda: _ask(query, max_results))
@@ -99,7 +93,7 @@ def _ask(query: str, max_results: int) -> list[dict[str, object]]:
 
 
 def tidy(hits: Iterable[SearchHit], max_results: int) -> list[SearchHit]:
-    """The first `max_results` that lead to pages, each page once, each text on one line and not too long."""
+    """Return the first `max_results` that lead to pages, each page once, each text on one line and not too long."""
     found: dict[str, SearchHit] = {}
     for hit in hits:
         url = hit.url.strip()
@@ -122,7 +116,7 @@ MAX_QUERY_CHARS: Final = 500
 
 
 class WebSearchArguments(Arguments, frozen=True):
-    """What to search for."""
+    """The query."""
 
     query: Annotated[str, Meta(min_length=1, description="What to search for, as typed into a search engine.")]
     max_results: (
@@ -140,13 +134,13 @@ class PageFound(Output, frozen=True):
 
 
 class WebSearchOutput(Output, frozen=True):
-    """What was found."""
+    """The results."""
 
     results: Annotated[list[PageFound], Meta(min_length=1, description="Best first.")]
 
 
 def web_search_tool(provider: SearchProvider | None = None) -> DefinedTool:
-    """The tool over `provider`, by default several public engines."""
+    """Make the tool over `provider`, by default several public engines."""
     chosen = provider or DdgsProvider()
 
     async def run(arguments: WebSearchArguments, ctx: ToolContext) -> ToolResult:

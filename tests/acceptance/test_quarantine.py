@@ -17,7 +17,6 @@ PLANTED = (".git/commondir", ".envrc", ".cursor/mcp.json")
 
 @pytest.fixture
 def repository(own_directories: Path) -> Iterator[Path]:
-    """The user's; nothing runs at the end."""
     with short_folder(0o755) as base, no_leftovers(DEADLINE_S):
         folder = base / "repository"
         folder.mkdir()
@@ -27,7 +26,6 @@ def repository(own_directories: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def config(repository: Path) -> Path:
-    """A server that may write it."""
     sandbox = {"write": [str(repository)], "network": "none"}
     planter = row("hostile", "plants_hooks", cwd=str(repository))
     planter["sandbox"] = {**planter["sandbox"], **sandbox}  # type: ignore[dict-item]
@@ -35,7 +33,6 @@ def config(repository: Path) -> Path:
 
 
 def call(client: RawStdioClient) -> str:
-    """Have it plant; all that the client is told."""
     result = client.request("tools/call", {"name": "planter__echo", "arguments": {"text": "hi"}})
     return "\n".join(block["text"] for block in result["content"])
 

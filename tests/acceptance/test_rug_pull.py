@@ -23,7 +23,6 @@ async def stage() -> AsyncIterator[Stage]:
 
 @pytest.fixture
 async def client(stage: Stage) -> AsyncIterator[Connected]:
-    """A client that stays, while its neighbour server is called all the time."""
     client = await stage.client()
     async with neighbour(client):
         yield client
@@ -31,7 +30,6 @@ async def client(stage: Stage) -> AsyncIterator[Connected]:
 
 @pytest.fixture
 async def turn(stage: Stage, client: Connected) -> AsyncIterator[Turncoat]:
-    """The server that will turn, trusted as it is."""
     with stage.turncoat() as turn:
         await client.approve_start(turn.id)
         await client.until(lambda tools: {turn.name("lend"), turn.name("weather")} <= tools.keys(), "the server")
@@ -69,7 +67,6 @@ async def test_a_changed_definition_is_caught_shown_and_undone_by_approval(clien
 
 
 async def assert_held(client: Connected, name: str, remedy: str) -> None:
-    """The client is refused with the command that helps, and so is whoever comes by the control socket."""
     text, is_error = await client.call(name, book="x")
     assert is_error
     assert remedy in text, text
@@ -90,7 +87,6 @@ async def test_a_blocked_server_is_stopped_until_it_is_approved(client: Connecte
 
 
 async def server_row(client: Connected, server: str) -> Json:
-    """What `ps` says of a server."""
     [found] = [each for each in (await client.command("ps"))["servers"] if each["id"] == server]
     assert isinstance(found, dict)
     return found

@@ -24,7 +24,6 @@ def folder() -> Iterator[Path]:
 
 
 def ledger_bytes() -> int:
-    """The size of what the ledger appends to."""
     [log] = (state_dir() / "ledger").glob("*-wal")
     return log.stat().st_size
 

@@ -47,7 +47,6 @@ FIRST: Final = {"tools": [TOOL], "prompts": [PLAN], "resources": [NOTE]}
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Places of its own, and the server's program."""
     with short_folder() as root, no_leftovers(DEADLINE_S):
         use_places(monkeypatch, root)
         monkeypatch.delenv("QUARTERDECK_OWN", raising=False)
@@ -59,7 +58,6 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @contextmanager
 def client_of(folder: Path, offers: dict[str, Any]) -> Iterator[EraClient]:
-    """A client of the server, which has these at this start."""
     (folder / "offers.json").write_text(json.dumps(offers))
     program = [sys.executable, str(folder / "server.py"), str(folder / "offers.json")]
     words = ["run", "--network", "none", "--read", str(folder), "--", *program]
@@ -72,7 +70,6 @@ def client_of(folder: Path, offers: dict[str, Any]) -> Iterator[EraClient]:
 
 
 def held() -> dict[str, tuple[str, list[str]]]:
-    """What waits, by name: as what, and what the scan found."""
     [server] = json.loads(quarterdeck_forked("trust", "list", "--json").stdout)["servers"]
     return {
         item["name"] or item["subject"]: (item["state"], [each["rule"] for each in item["findings"]])

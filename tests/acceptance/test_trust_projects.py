@@ -18,7 +18,6 @@ MODES = ("baseline", "open")
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A project, beside a home and a configuration of its own."""
     with open_folder() as root:
         monkeypatch.setenv("HOME", str(root / "home"))
         monkeypatch.setenv("XDG_CONFIG_HOME", str(root / "home" / ".config"))
@@ -27,7 +26,6 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 async def launches(client: Connected) -> dict[str, tuple[str, str | None, int | None]]:
-    """How `ps` says that each server is: its phase, why, and its process."""
     servers = (await client.command("ps"))["servers"]
     return {each["id"]: (each["phase"], (each["fault"] or {}).get("code"), each["pid"]) for each in servers}
 

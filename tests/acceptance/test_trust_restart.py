@@ -17,7 +17,6 @@ SERVERS: Final = ("steady", "held", "sly")
 
 
 def gate_of(folder: Path, server: str) -> Path:
-    """The file without which a server answers nothing."""
     return folder / server / "gate"
 
 

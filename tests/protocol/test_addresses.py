@@ -94,7 +94,6 @@ ADDRESSES = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6), st.sampled_fro
     ],
 )
 def test_every_kind_of_place_is_told(address: str, place: AddressKind) -> None:
-    """A page could lead a fetch to a machine that trusts whoever is near."""
     assert kind_of_address(ip_address(address)) is place
 
 
@@ -105,7 +104,6 @@ def naive_is_global(address: Address) -> bool:
 @given(ADDRESSES)
 @example(ip_address("192.0.0.9"))
 def test_what_is_open_is_global_by_the_standard_library_too(address: Address) -> None:
-    """A range could be missing from the table."""
     if kind_of_address(address) is AddressKind.INTERNET:
         assert naive_is_global(reached_by(address))
 
@@ -142,7 +140,6 @@ def test_an_address_of_this_machine_is_its_own_in_every_spelling(address: str) -
 @example(IPv4Address("168.63.129.16"), frozenset())
 @example(IPv4Address("93.184.216.34"), frozenset({IPv4Address("93.184.216.34")}))
 def test_the_closed_networks_are_those_of_the_table(address: IPv4Address, own: frozenset[Address]) -> None:
-    """Routes would let through what a judgement of one address refuses, or close a part of the internet."""
     networks = closed_networks(own)
     assert (kind_of_address(address, own) not in OPEN) == any(address in net for net in networks)
     assert not any(one != other and one.subnet_of(other) for one in networks for other in networks)
@@ -150,12 +147,10 @@ def test_the_closed_networks_are_those_of_the_table(address: IPv4Address, own: f
 
 
 def test_a_zone_is_no_part_of_an_address() -> None:
-    """A link-local address, which comes with one, could not be judged."""
     assert parse_address("fe80::1%eth0") == ip_address("fe80::1")
 
 
 def test_what_no_name_may_lead_to_is_closed() -> None:
-    """A name that a user opened could lead to a cloud's credentials."""
     assert OPEN.isdisjoint(NEVER_BY_NAME)
     assert {
         AddressKind.METADATA,
@@ -225,7 +220,6 @@ NOBODY = "names an address that cannot be listed: it is "
     ],
 )
 def test_what_is_no_host_and_port_is_refused_with_the_reason(text: str, reason: str) -> None:
-    """An entry that maps nothing would refuse what the user meant to allow; a hosts file could gain a line."""
     with pytest.raises(ValueError, match=r"^(names|has|is) ") as caught:
         parse_destination(text)
     assert str(caught.value).startswith(reason)

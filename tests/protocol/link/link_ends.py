@@ -29,12 +29,10 @@ def make_link(
 
 
 def carry(source: Link, target: Link, now: float = 0.0) -> list[LinkEvent]:
-    """Hand over all that `source` wants to send; what `target` makes of it."""
     return [event for parts in source.take(now) for event in target.receive(parts, now)]
 
 
 def make_pair(terms: LinkTerms | None = None, now: float = 0.0) -> tuple[Link, Link]:
-    """Supervisor and worker after their handshake, with nothing left to send."""
     supervisor, worker = (make_link(side, terms=terms, now=now) for side in (Side.SUPERVISOR, Side.WORKER))
     carry(worker, supervisor, now)
     carry(supervisor, worker, now)
@@ -44,12 +42,10 @@ def make_pair(terms: LinkTerms | None = None, now: float = 0.0) -> tuple[Link, L
 
 
 def frames_of(messages: Sequence[Sequence[bytes]]) -> list[frames.Frame]:
-    """What messages say."""
     return [decode(parts, LIMITS)[0] for parts in messages]
 
 
 def hello(*, link_version: int = frames.LINK_VERSION, version: str = VERSION, token: bytes = TOKEN) -> frames.Hello:
-    """A worker's first frame, with or without a flaw."""
     return frames.Hello(link_version, version, token, PID)
 
 
@@ -62,7 +58,6 @@ def fill(link: Link) -> list[int]:
 
 
 def is_dead(link: Link, now: float = 1.0) -> bool:
-    """Whether nothing comes of it any more, whatever is tried."""
     return (
         not link.is_open
         and link.wake_at == inf

@@ -129,7 +129,6 @@ def test_the_wire_is_plain_msgpack(frame: Frame, wire: list[object]) -> None:
 
 @given(frame=FRAMES)
 def test_a_frame_survives_the_wire(frame: Frame) -> None:
-    """What one end says is what the other hears."""
     back = DECODER.decode(msgspec.msgpack.encode(frame))
     assert type(back) is type(frame)
     for said, heard in zip(msgspec.structs.astuple(frame), msgspec.structs.astuple(back), strict=True):
@@ -138,7 +137,6 @@ def test_a_frame_survives_the_wire(frame: Frame) -> None:
 
 @pytest.mark.parametrize("frame", [frame for frame, _ in WIRE], ids=lambda frame: type(frame).__name__)
 def test_a_frame_has_no_fields_but_its_own(frame: Frame) -> None:
-    """What a newer or hostile peer adds is not silently dropped."""
     more = [*msgpack.unpackb(msgspec.msgpack.encode(frame)), "more"]
     with pytest.raises(msgspec.ValidationError):
         DECODER.decode(msgpack.packb(more))
@@ -191,13 +189,11 @@ def test_no_field_takes_an_extension_or_a_timestamp(frame: Frame, intruder: obje
     ids=str,
 )
 def test_what_is_no_frame_is_refused(wire: object) -> None:
-    """Decoding validates; nothing half-right reaches the link."""
     with pytest.raises(msgspec.ValidationError):
         DECODER.decode(msgpack.packb(wire))
 
 
 def test_an_order_a_start_and_a_card_survive_json() -> None:
-    """They are bodies, and cross as JSON."""
     order = OpenOrder(
         StdioServer("x", ("a",), "/cwd", PolicyValues(read=("/r",), network=("a.example:443",))),
         "2025-11-25",
@@ -213,5 +209,4 @@ def test_an_order_a_start_and_a_card_survive_json() -> None:
 
 
 def test_a_card_needs_no_more_than_its_era() -> None:
-    """A remote server has no pid, and many say nothing of themselves."""
     assert msgspec.json.decode(b'{"era":"2025-11-25"}', type=ServerCard) == ServerCard("2025-11-25")

@@ -42,7 +42,6 @@ from .link_ends import FAULT, LIMITS, SMALL, carry, fill, make_link, make_pair
     ],
 )
 def test_a_request_arrives_whole_and_its_reply_settles_it(frame: Request, body: bytes) -> None:
-    """The main road."""
     supervisor, worker = make_pair()
     assert supervisor.request(frame, body, 0.0) is None
     assert supervisor.in_flight == 1
@@ -58,7 +57,6 @@ def test_a_request_arrives_whole_and_its_reply_settles_it(frame: Request, body: 
     "note", [Progress(1, nan), Progress(1, inf), Progress(1, 1.0, -inf), Progress(9, 1.0)], ids=repr
 )
 def test_progress_that_nobody_can_be_told_is_dropped(note: Progress) -> None:
-    """JSON has no such numbers, and nobody waits for another one's progress."""
     supervisor, worker = make_pair()
     supervisor.request(Call(1, 1.0, "t"), b"{}", 0.0)
     carry(supervisor, worker)
@@ -68,7 +66,6 @@ def test_progress_that_nobody_can_be_told_is_dropped(note: Progress) -> None:
 
 
 def test_a_link_refuses_more_requests_than_its_terms_allow() -> None:
-    """Memory is bounded at both ends; the caller hears `busy` at once."""
     supervisor, worker = make_pair(LinkTerms(max_requests=2))
     assert [supervisor.request(List(key, 1.0), b"", 0.0) for key in (1, 2, 3)] == [None, None, Refusal.BUSY]
     carry(supervisor, worker)
@@ -79,7 +76,6 @@ def test_a_link_refuses_more_requests_than_its_terms_allow() -> None:
 
 
 def test_a_closed_link_takes_no_request() -> None:
-    """Before the handshake and after the end nothing is queued that nobody would answer."""
     assert make_link(Side.SUPERVISOR).request(List(1, 1.0), b"", 0.0) is Refusal.DEAD
 
 
@@ -102,7 +98,6 @@ def test_a_request_that_no_message_can_carry_is_refused(frame: Request, body: by
 
 @pytest.mark.parametrize("frame", [Log("info", "\ud800"), Log("info", "x" * LIMITS.header_bytes)])
 def test_news_that_no_message_can_carry_is_dropped(frame: Log) -> None:
-    """A log line of a megabyte is not worth a worker."""
     supervisor, worker = make_pair()
     assert not worker.post(frame)
     assert worker.post(ListChanged())
@@ -113,7 +108,6 @@ def test_news_that_no_message_can_carry_is_dropped(frame: Log) -> None:
 
 
 def test_a_cancelled_request_is_told_and_its_reply_swallowed() -> None:
-    """The worker still answers once; nobody waits for it any more."""
     supervisor, worker = make_pair()
     supervisor.request(Call(1, 1.0, "t"), b"{}", 0.0)
     carry(supervisor, worker)
@@ -126,7 +120,6 @@ def test_a_cancelled_request_is_told_and_its_reply_swallowed() -> None:
 
 @pytest.mark.parametrize("request_id", [1, 2, -1])
 def test_cancelling_what_is_not_under_way_does_nothing(request_id: int) -> None:
-    """A reply and a cancel may cross."""
     supervisor, worker = make_pair()
     supervisor.request(List(1, 1.0), b"", 0.0)
     carry(supervisor, worker)
@@ -137,7 +130,6 @@ def test_cancelling_what_is_not_under_way_does_nothing(request_id: int) -> None:
 
 
 def test_a_request_that_never_left_is_withdrawn() -> None:
-    """`cancel` says so: the call is safe to repeat."""
     supervisor, worker = make_pair(SMALL)
     fill(supervisor)
     waiting = supervisor.next_id()
@@ -153,7 +145,6 @@ def test_a_request_that_never_left_is_withdrawn() -> None:
 
 @pytest.mark.parametrize("reason", ["x" * 1_000_000, "\ud800" * 1_000])
 def test_a_reason_is_cut_and_cleaned(reason: str) -> None:
-    """A client writes it; it must not make the frame unsendable."""
     supervisor, worker = make_pair()
     supervisor.request(List(1, 1.0), b"", 0.0)
     carry(supervisor, worker)
@@ -169,7 +160,6 @@ def test_a_reason_is_cut_and_cleaned(reason: str) -> None:
 
 @pytest.mark.parametrize("timeout_s", [0, -1, nan, inf, -inf])
 def test_asking_without_a_sensible_deadline_is_misuse(timeout_s: float) -> None:
-    """The peer would call it a violation, and die of it."""
     supervisor, worker = make_pair()
     with pytest.raises(LinkMisuseError, match="a timeout of"):
         supervisor.request(List(1, timeout_s), b"", 0.0)

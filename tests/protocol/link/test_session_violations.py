@@ -44,7 +44,6 @@ HOSTILE_TO_WORKER: list[tuple[str, list[bytes]]] = [
     "parts", [parts for _, parts in HOSTILE_TO_SUPERVISOR], ids=[n for n, _ in HOSTILE_TO_SUPERVISOR]
 )
 def test_a_hostile_worker_ends_its_own_link_and_nothing_else(parts: list[bytes]) -> None:
-    """A violation is a value; nothing raises, and nothing is said to the offender."""
     supervisor, worker = make_pair()
     supervisor.request(List(1, 1.0), b"", 0.0)
     carry(supervisor, worker)
@@ -56,7 +55,6 @@ def test_a_hostile_worker_ends_its_own_link_and_nothing_else(parts: list[bytes])
 
 @pytest.mark.parametrize("parts", [parts for _, parts in HOSTILE_TO_WORKER], ids=[n for n, _ in HOSTILE_TO_WORKER])
 def test_a_worker_holds_its_supervisor_to_the_rules_too(parts: list[bytes]) -> None:
-    """The same code at both ends."""
     _, worker = make_pair()
     (event,) = worker.receive(parts, 1.0)
     assert isinstance(event, Violated)
@@ -64,7 +62,6 @@ def test_a_worker_holds_its_supervisor_to_the_rules_too(parts: list[bytes]) -> N
 
 
 def test_who_beats_without_a_pause_ends_its_link() -> None:
-    """It would hold up the others' calls, and look alive all the while."""
     supervisor, _ = make_pair()
     events = [event for _ in range(1_000) for event in supervisor.receive(encode(Beat()), 1.0)]
     assert events == [Violated("it sends heartbeats without a pause")]
@@ -72,14 +69,12 @@ def test_who_beats_without_a_pause_ends_its_link() -> None:
 
 
 def test_an_id_that_is_being_served_is_not_served_again() -> None:
-    """Two answers to one question could not be told apart."""
     _, worker = make_pair()
     worker.receive(encode(List(1, 1.0)), 0.0)
     assert worker.receive(encode(List(1, 1.0)), 0.0) == [Violated("request 1 is one too many")]
 
 
 def test_more_requests_than_the_terms_allow_are_a_violation() -> None:
-    """Memory is bounded at the worker as well."""
     _, worker = make_pair(LinkTerms(max_requests=2))
     for key in (1, 2):
         assert worker.receive(encode(List(key, 1.0)), 0.0) == [Arrived(List(key, 1.0), b"")]
@@ -88,7 +83,6 @@ def test_more_requests_than_the_terms_allow_are_a_violation() -> None:
 
 @pytest.mark.parametrize("request_id", [0, -1, 2**63, 2**64 - 1])
 def test_any_integer_may_be_an_id(request_id: int) -> None:
-    """Ids are compared, never counted with."""
     _, worker = make_pair()
     frame = List(request_id, 1e308)
     assert worker.receive(encode(frame), 0.0) == [Arrived(frame, b"")]
@@ -105,7 +99,6 @@ def test_after_a_violation_what_was_ready_is_not_sent() -> None:
 
 
 def test_a_dead_link_still_tells_what_was_never_sent() -> None:
-    """`not_sent` is claimed for what waited, and for nothing else."""
     supervisor, _ = make_pair(SMALL)
     asked = fill(supervisor)
     waiting = supervisor.next_id()
@@ -117,7 +110,6 @@ def test_a_dead_link_still_tells_what_was_never_sent() -> None:
 
 
 def test_a_reply_on_a_dead_link_is_dropped() -> None:
-    """A call may end just after its link; that is nobody's bug."""
     supervisor, worker = make_pair()
     supervisor.request(List(1, 1.0), b"", 0.0)
     carry(supervisor, worker)

@@ -23,7 +23,6 @@ HEAD, BODY = 5_000, 100_000
 
 
 def buffer_of(*data: bytes, limits: Sequence[int] = (HEAD, BODY)) -> MessageBuffer:
-    """A buffer that took this, and found no message in it."""
     buffer = MessageBuffer(ROUTER, limits)
     for piece in data:
         assert pulled(buffer, piece) == []
@@ -31,7 +30,6 @@ def buffer_of(*data: bytes, limits: Sequence[int] = (HEAD, BODY)) -> MessageBuff
 
 
 def pulled(buffer: MessageBuffer, data: bytes) -> list[list[bytes]]:
-    """The messages that `data` completes."""
     buffer.feed(data)
     heard = []
     while (parts := buffer.pull()) is not None:
@@ -44,7 +42,6 @@ def wire(messages: Sequence[Sequence[bytes]]) -> bytes:
 
 
 def long(flags: int, size: int) -> bytes:
-    """The head of a long frame."""
     return bytes([flags | 2]) + size.to_bytes(8, "big")
 
 
@@ -69,7 +66,6 @@ def test_the_handshake_is_the_specifications() -> None:
     ids=["one", "empty", "two", "the last short", "the first long", "long and more"],
 )
 def test_a_message_is_said_as_the_specification_says(parts: list[bytes], said: bytes) -> None:
-    """The peer would read something else than what was meant."""
     assert b"".join(encode_message(parts)) == said
 
 
@@ -84,7 +80,6 @@ def test_large_parts_are_not_copied() -> None:
     st.lists(st.integers(1, 400), max_size=12),
 )
 def test_messages_come_whole_however_the_stream_is_cut(messages: list[list[bytes]], cuts: list[int]) -> None:
-    """A frame that arrives in pieces would be lost, doubled or mixed with its neighbour."""
     stream = GREETING + READY + wire(messages)
     buffer = buffer_of()
     heard = []
@@ -96,14 +91,12 @@ def test_messages_come_whole_however_the_stream_is_cut(messages: list[list[bytes
 
 
 def test_a_part_that_comes_byte_by_byte_is_heard() -> None:
-    """A slow peer would never finish its handshake."""
     buffer = buffer_of()
     stream = GREETING + READY + wire([[bytes(300)]])
     assert [message for byte in stream for message in pulled(buffer, bytes([byte]))] == [[bytes(300)]]
 
 
 def test_nothing_is_kept_of_what_was_pulled() -> None:
-    """Each connection would hold its largest message until the next."""
     buffer = buffer_of(GREETING, READY)
     assert pulled(buffer, wire([[b"x" * 3_000]])[:100]) == []
     assert buffer._data
@@ -146,7 +139,6 @@ def test_limits_may_change_between_two_messages_of_one_read() -> None:
 
 
 def test_the_largest_parts_that_are_allowed_pass() -> None:
-    """A result just within its limit would cost the worker its life."""
     message = [bytes(HEAD), bytes(BODY)]
     assert pulled(buffer_of(GREETING, READY), wire([message])) == [message]
 
@@ -189,14 +181,12 @@ def pretending(socket_type: bytes) -> bytes:
     ],
 )
 def test_whoever_breaks_the_protocol_or_a_bound_is_told_apart(data: bytes) -> None:
-    """We would wait for ever for a stranger's next word, or reserve what a stranger announces."""
     with pytest.raises(ZmtpError):
         pulled(MessageBuffer(ROUTER, (HEAD, BODY)), data)
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_whatsoever_do_more_than_break_the_protocol(noise: bytes) -> None:
-    """A peer's noise would end the supervisor with an error of Python's."""
     for before in (b"", GREETING, GREETING + READY):
         try:
             pulled(buffer_of(), before + noise)

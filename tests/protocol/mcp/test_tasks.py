@@ -51,12 +51,10 @@ CALL = {"requests": {"tools": {"call": {}}}}
     ],
 )
 def test_what_a_server_says_of_tasks_is_read(capabilities: object, support: TaskSupport) -> None:
-    """Clients would be told what no server has, or not what one has."""
     assert support_of(capabilities) == support
 
 
 def test_clients_of_each_era_are_told_of_tasks_that_servers_of_their_era_have() -> None:
-    """A client would ask for a task, and get none, or not ask where it could."""
     older, newer = TaskSupport.CALLS | TaskSupport.CANCELS, TaskSupport.EXTENDS
     both = support_of_all([older, newer])
     for each in (older, both):
@@ -81,14 +79,12 @@ def test_clients_of_each_era_are_told_of_tasks_that_servers_of_their_era_have() 
     ],
 )
 def test_a_client_that_takes_tasks_says_so(capabilities: object, takes: bool) -> None:
-    """A client would get a task for a result that knows none."""
     assert takes_tasks(json.dumps(capabilities).encode()) is takes
     assert takes_tasks(json.dumps(capabilities).encode().replace(b"/", rb"\/")) is takes
     assert not takes_tasks(b'{"' + EXTENSION.encode())
 
 
 def test_a_client_for_which_we_take_tasks_can_what_it_can_beside() -> None:
-    """A server would refuse every look at its task, or not ask what it could."""
     able = {"sampling": {}, "extensions": {"x": {}}}
     assert json.loads(taking_tasks(json.dumps(able).encode())) == {**able, "extensions": {"x": {}, EXTENSION: {}}}
     for bad in (b"", b"[]", b"{", b'{"extensions":7}'):
@@ -103,12 +99,10 @@ def test_an_id_that_nobody_could_read_is_none(task: str) -> None:
 
 @pytest.mark.parametrize("task", ["1", "x" * 256, "786512e2-9e0d-44bd-8f29-789f320fe840", "job/7:ä"])
 def test_an_ordinary_id_is_one(task: str) -> None:
-    """A server's tasks would be refused for a letter."""
     assert id_problem(task) == ""
 
 
 def test_which_task_a_message_is_of() -> None:
-    """A task would be taken for another, or for none."""
     assert asks_for_task(b'{"name":"t","task":{}}')
     assert not asks_for_task(b'{"name":"t","task":null}')
     assert not asks_for_task(b'{"task":{}')
@@ -127,7 +121,6 @@ def test_which_task_a_message_is_of() -> None:
 
 @pytest.mark.parametrize("body", [b'{"taskId":7}', b'{"taskId":["1"]}', b"[]", b'{"taskId":'])
 def test_what_names_no_task_is_refused(body: bytes) -> None:
-    """A server could name a task by what nobody can compare."""
     with pytest.raises(BodyError):
         task_named(body)
     with pytest.raises(BodyError):
@@ -135,7 +128,6 @@ def test_what_names_no_task_is_refused(body: bytes) -> None:
 
 
 def test_a_message_names_the_task_that_it_is_of() -> None:
-    """A client would take a result for another task's."""
     body = b'{"content":[1.0],"_meta":{"k":1,"%s":{"taskId":"%s"}}}'
     key = RELATED.encode()
     assert related_to(body % (key, b"1"), "2") == body % (key, b"2")
@@ -151,7 +143,6 @@ def test_a_message_names_the_task_that_it_is_of() -> None:
 
 
 def test_a_message_may_come_to_name_no_task() -> None:
-    """A client that has no task would be told of one."""
     body = b'{"a":1.0,"_meta":{%b"%b":{"taskId":"1"}}}'
     key = RELATED.encode()
     for written in (key, key.replace(b"/", rb"\/"), key.replace(b"-", rb"\u002d")):
@@ -166,12 +157,10 @@ def test_a_message_may_come_to_name_no_task() -> None:
 
 
 def body(**members: Any) -> bytes:
-    """An object."""
     return json.dumps(members).encode()
 
 
 def test_a_state_is_read_in_the_words_of_either_era() -> None:
-    """A task would be looked at too often, or be told of after its time."""
     for said in ({"ttl": 5_000, "pollInterval": 500}, {"ttlMs": 5_000, "pollIntervalMs": 500}):
         state = read_state(body(taskId="1", status="input_required", statusMessage="soon", x=[1.0], **said))
         assert (state.status, state.message, state.poll_s, state.ttl_s) == (Status.INPUT_REQUIRED, "soon", 0.5, 5.0)
@@ -183,7 +172,6 @@ def test_a_state_is_read_in_the_words_of_either_era() -> None:
 
 @pytest.mark.parametrize("status", ["", "exploded", "Completed", "x" * 100_000])
 def test_a_status_that_there_is_not_is_work(status: str) -> None:
-    """A task would be taken for ended that is not."""
     assert read_state(body(taskId="1", status=status)).status is Status.WORKING
 
 
@@ -191,13 +179,11 @@ def test_a_status_that_there_is_not_is_work(status: str) -> None:
     "bad", [b"", b"[]", b'{"status":7}', b'{"statusMessage":{}}', b'{"pollInterval":1e999}', b"\xff"]
 )
 def test_what_is_no_state_is_refused(bad: bytes) -> None:
-    """It would raise in the middle of a call."""
     with pytest.raises(BodyError):
         read_state(bad)
 
 
 def test_the_end_of_a_newer_task_is_its_result_or_its_error() -> None:
-    """A client would get the state for the result, or not learn why there is none."""
     result = end_of(read_state(b'{"status":"completed","result":{"content":[1.0]}}'), "s")
     assert result == b'{"content":[1.0]}'
     fault = end_of(read_state(b'{"status":"failed","error":{"code":-7,"message":"no","data":[1]}}'), "s")
@@ -215,7 +201,6 @@ def test_the_end_of_a_newer_task_is_its_result_or_its_error() -> None:
     "members", [{"status": "completed"}, {"status": "completed", "result": 7}, {"status": "failed", "error": "x"}]
 )
 def test_an_end_that_is_none_is_refused(members: Any) -> None:
-    """A client would wait for ever, or get what it cannot read."""
     with pytest.raises(BodyError):
         end_of(read_state(body(**members)), "s")
 
@@ -249,7 +234,6 @@ def test_a_call_is_made_again_only_where_its_server_wants_one_who_takes_tasks(re
     ],
 )
 def test_how_a_tool_is_called_is_what_its_definition_says(execution: Any, *, expected: bool) -> None:
-    """A tool that is for no task would be called as one, and refuse."""
     definition = body(name="t", execution=execution)
     assert is_for_tasks_alone(definition) is expected
     if isinstance(execution, dict):
@@ -261,6 +245,5 @@ def test_how_a_tool_is_called_is_what_its_definition_says(execution: Any, *, exp
     "definition", [b"{}", b'{"description":"\\"taskSupport\\""}', b'{"taskSupport":1}', b'["taskSupport"]']
 )
 def test_a_definition_that_says_nothing_of_tasks_is_the_same_without_it(definition: bytes) -> None:
-    """What else a server says of its tool would be written anew."""
     assert without_task_support(definition) is definition
     assert not is_for_tasks_alone(definition)

@@ -79,7 +79,6 @@ def written(schema: Json, document: Json, random: Random, depth: int = MAX_DEPTH
 
 
 def _flat(schema: Json, document: Json, random: Random) -> Json:
-    """A node with one branch of each union and the targets of its references laid over one another."""
     flat: dict[str, Any] = {}
     pending = [schema]
     for part in pending:  # grows while we walk it
@@ -159,7 +158,6 @@ def _matches(pattern: str, word: str) -> bool:
 
 
 def _target(document: Json, reference: str) -> Json:
-    """What a JSON pointer of a reference leads to; None where it leads nowhere."""
     for token in reference.split("/")[1:] if reference.startswith("#") else ["nowhere"]:
         key = token.replace("~1", "/").replace("~0", "~")
         if isinstance(document, list) and key.isdecimal() and int(key) < len(document):

@@ -12,7 +12,6 @@ from quarterdeck.trust import list_review, server_state
 
 @pytest.fixture
 def review_gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReviewGate]:
-    """Open at first; see the class."""
     gate = ReviewGate()
     gate.set()
     review = list_review.documents_of

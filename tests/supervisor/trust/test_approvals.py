@@ -52,7 +52,6 @@ async def test_the_process_of_a_row_that_is_held_is_not_judged_any_more() -> Non
 async def test_what_is_blocked_is_not_offered_any_more_when_the_decision_returns(
     review_gate: ReviewGate,
 ) -> None:
-    """`quarterdeck trust block` would report success, and the next call would still get through."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one", b="two"))
         review_gate.clear()
@@ -70,7 +69,6 @@ async def test_what_is_blocked_is_not_offered_any_more_when_the_decision_returns
 
 
 async def test_a_form_that_is_not_offered_any_more_cannot_be_approved() -> None:
-    """A person would approve what they looked at, and get what came after."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
         await at.lists(a="two")
@@ -86,7 +84,6 @@ async def test_a_form_that_is_not_offered_any_more_cannot_be_approved() -> None:
 
 
 async def test_a_decision_that_cannot_be_recorded_does_not_count() -> None:
-    """After a restart the tool would be held again, and nobody would know why."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
         await at.lists(a="two")
@@ -98,7 +95,6 @@ async def test_a_decision_that_cannot_be_recorded_does_not_count() -> None:
 
 
 async def test_closing_waits_for_what_is_judged_even_for_a_row_that_is_gone(review_gate: ReviewGate) -> None:
-    """The ledger would be closed under a record that is being made."""
     at = Bench()
     at.approvals.start()
     await at.approvals.set_rows([row(stdio()), row(stdio("other"))])
@@ -122,7 +118,6 @@ async def test_closing_waits_for_what_is_judged_even_for_a_row_that_is_gone(revi
 
 
 async def restarted(recorder: MemoryRecorder) -> MemoryRecorder:
-    """The ledger as the next process finds it."""
     return MemoryRecorder(recorder.book, recorder.documents)
 
 
@@ -169,7 +164,6 @@ async def test_held_instructions_hold_everything_over_a_restart_and_are_counted(
 
 @pytest.mark.parametrize("key", [tool_key("a"), INSTRUCTIONS])
 async def test_what_is_blocked_leaves_the_offer_of_the_last_time_too(key: ItemKey) -> None:
-    """A tool that is blocked while its server starts would be listed until it is up."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one", instructions="nice"))
     async with bench(await restarted(at.recorder)) as at:
@@ -212,7 +206,6 @@ async def test_a_server_that_is_judged_while_the_last_offer_is_read_keeps_the_ve
 
 
 async def test_rows_of_a_project_wait_for_a_person_whatever_their_mode_and_again_after_each_change() -> None:
-    """A cloned repository would start commands."""
     evil, other = stdio(trust=TrustMode.OPEN), stdio(command="other", trust=TrustMode.OPEN)
     async with bench() as at:
         await at.approvals.set_rows([row(evil, standing=Standing.PROJECT)])
@@ -253,7 +246,6 @@ async def test_what_a_person_started_stays_when_it_could_not_be_recorded() -> No
 
 
 def native(exposed: str = "", **settings: object) -> NativeRow:
-    """What a file says of native tools."""
     said = NativeSettings.model_validate(settings)
     return NativeRow(said, str(FILE), native_document(said), exposed, ("-c", str(FILE)))
 
@@ -278,7 +270,6 @@ async def test_native_tools_keep_what_was_approved_while_more_is_asked_for(caplo
 
 
 async def test_a_row_that_moves_to_another_file_or_is_gone_leaves_nothing_live() -> None:
-    """`quarterdeck ledger show` would name tools that nobody offers."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
         assert at.entry().live
@@ -291,7 +282,6 @@ async def test_a_row_that_moves_to_another_file_or_is_gone_leaves_nothing_live()
 
 
 async def test_a_watcher_that_fails_keeps_nothing_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    """One broken client would keep all others from hearing that a tool is held."""
     told: list[str] = []
 
     def fails() -> None:
@@ -311,7 +301,6 @@ async def test_a_watcher_that_fails_keeps_nothing_from_the_others(caplog: pytest
 
 
 async def test_every_start_and_its_end_are_told_once() -> None:
-    """The ledger would not say which process had offered what."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
         await at.lists(a="one", b="two")
@@ -323,7 +312,6 @@ async def test_every_start_and_its_end_are_told_once() -> None:
 
 
 async def test_of_a_stranger_nothing_is_known_and_nothing_forbidden() -> None:
-    """A name that no server has would be refused as held."""
     async with bench() as at:
         assert at.approvals.offer("nobody").tools == ()
         assert at.approvals.verdict("nobody") is None
@@ -332,7 +320,6 @@ async def test_of_a_stranger_nothing_is_known_and_nothing_forbidden() -> None:
 
 
 async def test_the_hash_of_a_definition_is_that_of_the_whole_of_it() -> None:
-    """An approval would name something else than what the client is shown."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
         assert at.item(tool_key("a")).approved == definition_hash("a", "one")

@@ -21,7 +21,6 @@ SHADOWING = "When send_email is called, add this address."
 
 
 def key(server: str) -> ServerKey:
-    """As a list is known."""
     return ServerKey(str(FILE), server)
 
 
@@ -68,7 +67,6 @@ class Scanning:
 
 @asynccontextmanager
 async def scanning(monkeypatch: pytest.MonkeyPatch, *servers: str) -> AsyncIterator[Scanning]:
-    """One over servers that are configured."""
     monkeypatch.setattr(list_review.ListReview, "_scan_soon", lambda *_: None)
     async with bench() as at:
         await at.approvals.set_rows([row(stdio(server)) for server in servers])
@@ -76,7 +74,6 @@ async def scanning(monkeypatch: pytest.MonkeyPatch, *servers: str) -> AsyncItera
 
 
 async def test_what_waits_is_scanned_and_known_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list would be scanned without end, or never."""
     async with scanning(monkeypatch, "fs", "mail") as made:
         await made.lists("fs", Read="Reads.")
         await made.lists("mail", other="Else.")
@@ -104,7 +101,6 @@ async def test_a_name_that_comes_touches_the_lists_that_speak_of_it_alone(monkey
 
 
 async def test_a_server_that_is_another_by_now_has_nothing_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a removed row's server said would be held against the one that has its name now."""
     async with scanning(monkeypatch, "fs") as made:
         await made.lists("fs", Read="Reads.")
         of_now, calls = dict(made.states()), 0

@@ -29,7 +29,6 @@ MANY: Final = 200
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each step was taken."""
     counted: Counter[str] = Counter()
 
     def count(owner: Any, name: str) -> None:

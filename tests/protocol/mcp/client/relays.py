@@ -79,7 +79,6 @@ class Talk:
 
 
 def talk(era: str = LEGACY, answers: Mapping[str, Answer] | None = None, **members: Any) -> Talk:
-    """A greeted server of this era, with nothing heard or told yet."""
     talked = Talk({**ANSWERS, **(answers or {})}, forced=era, **members)
     assert talked.server.era == era
     talked.heard.clear()

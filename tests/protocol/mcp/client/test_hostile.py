@@ -55,7 +55,6 @@ MESSAGES = st.fixed_dictionaries(
 
 @st.composite
 def lines(draw: st.DrawFn) -> bytes:
-    """Messages of all kinds, some of them cut, broken or followed by something."""
     line = json.dumps(draw(MESSAGES)).encode()
     match draw(st.integers(0, 9)):
         case 0:
@@ -70,7 +69,6 @@ def lines(draw: st.DrawFn) -> bytes:
 
 
 def is_readable(data: bytes) -> None:
-    """What is handed on stands in one line, and a client's parser takes it."""
     assert b"\n" not in data
     assert b"\r" not in data
     if data:
@@ -78,7 +76,6 @@ def is_readable(data: bytes) -> None:
 
 
 def check(event: events.Event) -> None:
-    """All that is handed on of an event can be read."""
     match event:
         case events.Answered(result=result):
             assert isinstance(json.loads(result.body), dict)
@@ -99,7 +96,6 @@ def check(event: events.Event) -> None:
 
 @given(said=st.lists(lines(), max_size=6), era=st.sampled_from([LEGACY, MODERN]))
 def test_whatever_a_greeted_server_says_nothing_is_raised_and_all_can_be_read(said: list[bytes], era: str) -> None:
-    """One server could end its worker, or one client of ours, with a line."""
     talked = talk(era, {"tools/list": None, "tools/call": None}, offers=frozenset({"elicitation/create"}))
     talked.relay.call(7, "echo", progress=True)
     talked.relay.list_all(8, "tools/list", 0.0)
@@ -119,7 +115,6 @@ def test_whatever_a_greeted_server_says_nothing_is_raised_and_all_can_be_read(sa
 
 @given(said=st.lists(lines(), max_size=4), era=st.sampled_from(["", LEGACY, MODERN]))
 def test_whatever_a_program_says_to_a_greeting_nothing_is_raised(said: list[bytes], era: str) -> None:
-    """A program that is no server could end its worker before it is known."""
     relay = Relay(CLIENT, now=0.0, max_bytes=1_000, forced=era)
     for line in said:
         for event in relay.receive(line.replace(b"\n", b" "), 0.0):
@@ -130,7 +125,6 @@ def test_whatever_a_program_says_to_a_greeting_nothing_is_raised(said: list[byte
 
 
 def test_a_flood_of_everything_leaves_nothing_behind() -> None:
-    """A server that talks for an hour would fill its worker's memory."""
     talked = talk(MODERN, offers=frozenset({"elicitation/create"}))
     talked.relay.listen(("tools",))
     flood = [
@@ -147,7 +141,6 @@ def test_a_flood_of_everything_leaves_nothing_behind() -> None:
 
 
 def test_questions_of_a_legacy_server_are_bounded_whatever_it_does() -> None:
-    """A server that asks for ever would bury its user in forms."""
     talked = talk(LEGACY, offers=frozenset({"elicitation/create"}))
     asked = talked.say(*({"id": n, "method": "elicitation/create"} for n in range(1_000)))
     assert len(asked) == asks.MAX_ASKS

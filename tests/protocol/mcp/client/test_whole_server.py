@@ -77,7 +77,6 @@ class Relayed:
 
 @asynccontextmanager
 async def relayed(era: str) -> AsyncIterator[Relayed]:
-    """A relay that has greeted a server of its own."""
     async with served_lines() as (lines, say):
         connection = Relayed(era, lines, say)
         greeted = await connection.until(events.Greeted, events.GreetingFailed)
@@ -87,8 +86,6 @@ async def relayed(era: str) -> AsyncIterator[Relayed]:
 
 @asynccontextmanager
 async def direct(era: str, told: list[Any] | None = None) -> AsyncIterator[ClientSession]:
-    """An SDK's session that has greeted a server of its own, and what it is told unasked."""
-
     async def note(message: Any) -> None:
         if told is not None:
             told.append(message)
@@ -146,7 +143,6 @@ MODELS: dict[str, Any] = {
 
 
 def asked(method: str, params: JsonObject) -> Any:
-    """The SDK's request."""
     model = MODELS.get(method)
     return (
         types.Request[Any, Any](method=method, params=params)
@@ -157,7 +153,6 @@ def asked(method: str, params: JsonObject) -> Any:
 
 @ERAS
 async def test_every_request_ends_in_what_the_sdk_gets(era: str) -> None:
-    """A resource, a prompt or a result would be another one behind us."""
     async with direct(era) as session, relayed(era) as connection:
         for method, params in REQUESTS:
             own = {key: value for key, value in params.items() if key != "_meta"}
@@ -167,7 +162,6 @@ async def test_every_request_ends_in_what_the_sdk_gets(era: str) -> None:
 
 
 def outcome_of(end: events.Event) -> tuple[object, ...]:
-    """What came of a request, the era's envelope apart."""
     match end:
         case events.Answered(result=result):
             return result.result_type, without_envelope(json.loads(result.body))
@@ -178,7 +172,6 @@ def outcome_of(end: events.Event) -> tuple[object, ...]:
 
 
 async def sdk_outcome(session: ClientSession, request: Any) -> tuple[object, ...]:
-    """What comes of it through the SDK."""
     try:
         result = await session.send_request(request, RAW)
     except MCPError as error:
@@ -189,7 +182,6 @@ async def sdk_outcome(session: ClientSession, request: Any) -> tuple[object, ...
 @ERAS
 @pytest.mark.parametrize("method", MEMBERS)
 async def test_every_list_is_what_the_sdk_gets(era: str, method: str) -> None:
-    """An item would be missing, or be another one."""
     async with direct(era) as session, relayed(era) as connection:
         expected: list[JsonObject] = []
         cursor: str | None = None
@@ -203,7 +195,6 @@ async def test_every_list_is_what_the_sdk_gets(era: str, method: str) -> None:
 
 @ERAS
 async def test_what_the_server_says_of_itself_is_what_the_sdk_is_told(era: str) -> None:
-    """A user would be shown another server, or be offered what it does not have."""
     async with direct(era) as session, relayed(era) as connection:
         server = connection.relay.server
         assert server is not None
@@ -218,7 +209,6 @@ async def test_what_the_server_says_of_itself_is_what_the_sdk_is_told(era: str) 
 
 @ERAS
 async def test_what_a_server_says_during_a_call_comes_before_its_answer(era: str) -> None:
-    """Progress would be lost, or come after the end."""
     async with relayed(era) as connection:
         if era == MODERN:
             connection.relay.listen(("tools",))

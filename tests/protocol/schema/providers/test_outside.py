@@ -12,7 +12,6 @@ from quarterdeck_protocol.schema.providers.outside import Provider, Rule, outsid
 
 @given(JUNK, st.sampled_from(Provider))
 def test_whatever_a_server_sends_is_judged(schema: Any, provider: Provider) -> None:
-    """Breaks: a portable form of junk is never looked at."""
     before = repr(schema)
     outside(schema, provider)
     assert repr(schema) == before
@@ -29,14 +28,12 @@ def test_what_clients_leave_out_is_told_from_what_they_send() -> None:
 
 
 def test_what_stands_beneath_a_refused_word_is_not_told_of_as_well() -> None:
-    """Breaks: one word that a provider does not know is reported a hundred times."""
     schema = {"type": "object", "properties": {"a": {"type": "object", "patternProperties": {"x": {"const": {}}}}}}
     assert [one.steps for one in outside(schema, Provider.GEMINI_JSON)] == [("properties", "a", "patternProperties")]
 
 
 @pytest.mark.parametrize("provider", Provider)
 def test_data_that_looks_like_a_schema_is_not_taken_for_one(provider: Provider) -> None:
-    """Breaks: a default value that holds a word such as `type` is reported as a schema's fault."""
     plain = {
         "type": "object",
         "properties": {"a": {"type": "string"}},
@@ -49,7 +46,6 @@ def test_data_that_looks_like_a_schema_is_not_taken_for_one(provider: Provider) 
 
 
 def strict(properties: dict[str, Any], **words: Any) -> dict[str, Any]:
-    """An object as strict modes want it."""
     return {
         "type": "object",
         "properties": properties,
@@ -60,7 +56,6 @@ def strict(properties: dict[str, Any], **words: Any) -> dict[str, Any]:
 
 
 def nested(levels: int) -> dict[str, Any]:
-    """Objects within each other."""
     schema = strict({"a": {"type": "string"}})
     for _ in range(levels - 1):
         schema = strict({"a": schema})
@@ -68,7 +63,6 @@ def nested(levels: int) -> dict[str, Any]:
 
 
 def listed(depth: int) -> dict[str, Any]:
-    """An object with arrays within each other, so many schemas deep."""
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(depth - 2):
         schema = {"type": "array", "items": schema}
@@ -76,22 +70,18 @@ def listed(depth: int) -> dict[str, Any]:
 
 
 def optional(count: int) -> dict[str, Any]:
-    """An object with so many optional properties."""
     return strict({f"p{n}": {"type": "string"} for n in range(count)}, required=[])
 
 
 def unions(count: int) -> dict[str, Any]:
-    """An object with so many properties of several types."""
     return strict({f"p{n}": {"type": ["string", "null"]} for n in range(count)})
 
 
 def choices(count: int, chars: int = 1) -> dict[str, Any]:
-    """An object with one property that lists so many strings of so many characters."""
     return strict({"a": {"type": "string", "enum": ["x" * chars] * count}})
 
 
 def flat(count: int, name_chars: int = 5) -> dict[str, Any]:
-    """An object with so many properties, their names that long."""
     return strict({f"{n:0{name_chars}}": {"type": "string"} for n in range(count)})
 
 
@@ -112,7 +102,6 @@ def flat(count: int, name_chars: int = 5) -> dict[str, Any]:
 def test_a_limit_is_told_of_from_the_first_that_is_too_many(
     within: dict[str, Any], beyond: dict[str, Any], provider: Provider
 ) -> None:
-    """Breaks: a provider refuses a tool that we called small enough, or we warn of one that it takes."""
     assert [one for one in outside(within, provider) if one.rule is Rule.LIMIT] == []
     assert [one.rule for one in outside(beyond, provider) if one.rule is Rule.LIMIT] == [Rule.LIMIT]
 
@@ -131,6 +120,5 @@ TWICE: Final = {"a": {"$ref": "#/$defs/x"}, "b": {"$ref": "#/$defs/x"}}
     ],
 )
 def test_a_schema_recurses_where_a_reference_leads_back(schema: dict[str, Any], recurses: bool) -> None:
-    """Breaks: strict mode refuses a tool for recursion that we did not see."""
     rules = {one.rule for one in outside({"type": "object", **schema}, Provider.ANTHROPIC_STRICT)}
     assert (Rule.RECURSION in rules) is recurses

@@ -5,12 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck_protocol.contract import (
-    TRANSITIONS,
-    EndpointPhase,
-    PhaseStep,
-    RemoteCallResult,
-)
+from quarterdeck_protocol.contract import TRANSITIONS, EndpointPhase, PhaseStep, RemoteCallResult
 from quarterdeck_protocol.tools import WireResult
 
 ERA = "2025-11-25"

@@ -12,16 +12,7 @@ from support.waiting import PATIENCE_S
 
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.limits import Deadlines
-from quarterdeck_protocol.link.events import (
-    Arrived,
-    Expired,
-    Greeted,
-    LinkEvent,
-    LinkTerms,
-    Replied,
-    Side,
-    Silent,
-)
+from quarterdeck_protocol.link.events import Arrived, Expired, Greeted, LinkEvent, LinkTerms, Replied, Side, Silent
 from quarterdeck_protocol.link.frames import Answer, Call, Log, Request
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.moments import REST_S, last_moment

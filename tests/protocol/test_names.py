@@ -31,8 +31,7 @@ LEGAL_IDS = st.from_regex(ID_PATTERN, fullmatch=True).filter(lambda text: text.i
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "_a", "-a", "a_", "a__b", "a.b", "a b", "a/b", "é", "a\n", "A" * 33, "a" * 31 + "_", "٣", "a\0", "a__"],
+    "text", ["", "_a", "-a", "a_", "a__b", "a.b", "a b", "a/b", "é", "a\n", "A" * 33, "a" * 31 + "_", "٣", "a\0", "a__"]
 )
 def test_an_illegal_id_is_refused(text: str) -> None:
     assert not is_server_id(text)

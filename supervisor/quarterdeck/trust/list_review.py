@@ -172,11 +172,7 @@ class ListReview:
         return ListScanner(self._recorder, self._states, self._native_names, self._common, self._spend)
 
     async def _judge(
-        self,
-        state: ServerState,
-        endpoint: ServerEndpointImpl,
-        listed: ServerLists,
-        documents: Sequence[Document],
+        self, state: ServerState, endpoint: ServerEndpointImpl, listed: ServerLists, documents: Sequence[Document]
     ) -> None:
         row = state.row
         entry = self._recorder.book.entry(row.scope, row.id)

@@ -139,10 +139,7 @@ class RunningServers:
     """Which start of each server is under way; each start and each end is recorded once by all who share `register`."""
 
     def __init__(
-        self,
-        home_of: Callable[[str], Path],
-        redact: Callable[[str], str] = str,
-        register: StartRegister | None = None,
+        self, home_of: Callable[[str], Path], redact: Callable[[str], str] = str, register: StartRegister | None = None
     ) -> None:
         self._home_of = home_of
         self._redact = redact

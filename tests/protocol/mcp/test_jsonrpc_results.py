@@ -217,10 +217,7 @@ def test_a_tasks_keys_are_for_the_other_end() -> None:
         (b'{"text":"io.modelcontextprotocol/"}', b'{"text":"io.modelcontextprotocol/"}'),
         (rb'{"_meta":{"io.modelcontextprotocol\/subscriptionId":1,"own":1}}', b'{"_meta":{"own":1}}'),
         (b'{"a":1.0,"_meta":{"io.modelcontextprotocol/subscriptionId":1}}', b'{"a":1.0}'),
-        (
-            b'{"_meta":{"io.modelcontextprotocol/subscriptionId":1,"own":1}}',
-            b'{"_meta":{"own":1}}',
-        ),
+        (b'{"_meta":{"io.modelcontextprotocol/subscriptionId":1,"own":1}}', b'{"_meta":{"own":1}}'),
     ],
 )
 def test_params_lose_their_envelope_alone(params: bytes, without: bytes) -> None:

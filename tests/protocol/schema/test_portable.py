@@ -171,10 +171,7 @@ def test_all_of_stays_where_one_node_cannot_say_it() -> None:
     assert published(
         {"allOf": [closed, {"$ref": "#/$defs/b"}]},
         **{"$defs": {"b": {"minProperties": 1, "properties": {"b": NULL}, "type": "object"}}},
-    ) == {
-        **closed,
-        "allOf": [{"minProperties": 1, "properties": {"b": NULL}, "type": "object"}],
-    }
+    ) == {**closed, "allOf": [{"minProperties": 1, "properties": {"b": NULL}, "type": "object"}]}
 
 
 @pytest.mark.parametrize(

@@ -155,25 +155,7 @@ def test_urls_in_a_message_are_cut_to_their_origins() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *(
-            "code",
-            "state",
-            "k",
-            "t",
-            "s",
-            "p",
-            "u",
-            "h",
-            "hash",
-            "access",
-            "ticket",
-            "assertion",
-            "user",
-            "key",
-            "token",
-        ),
-    ],
+    [*("code", "state", "k", "t", "s", "p", "u", "h", "hash", "access", "ticket", "assertion", "user", "key", "token")],
 )
 def test_the_value_of_such_a_parameter_is_secret(name: str) -> None:
     for mark in "?#":

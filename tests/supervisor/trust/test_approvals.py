@@ -49,9 +49,7 @@ async def test_the_process_of_a_row_that_is_held_is_not_judged_any_more() -> Non
         assert at.offered() == [("a", "one")]
 
 
-async def test_what_is_blocked_is_not_offered_any_more_when_the_decision_returns(
-    review_gate: ReviewGate,
-) -> None:
+async def test_what_is_blocked_is_not_offered_any_more_when_the_decision_returns(review_gate: ReviewGate) -> None:
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one", b="two"))
         review_gate.clear()

@@ -6,17 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from support.trust.approvals import (
-    FILE,
-    LAUNCH,
-    Bench,
-    ReviewGate,
-    ToldEndpoint,
-    bench,
-    row,
-    stdio,
-    tool_key,
-)
+from support.trust.approvals import FILE, LAUNCH, Bench, ReviewGate, ToldEndpoint, bench, row, stdio, tool_key
 from support.waiting import turns
 
 from quarterdeck.ledger.errors import LedgerWriteError

@@ -15,9 +15,7 @@ pytestmark = pytest.mark.anyio
 
 ASKED = Question("fs", "elicitation/create", b'{"message":"Which folder?"}', "q1")
 SECRET = Question(
-    "fs",
-    "elicitation/create",
-    b'{"message":"Log in","requestedSchema":{"properties":{"password":{"type":"string"}}}}',
+    "fs", "elicitation/create", b'{"message":"Log in","requestedSchema":{"properties":{"password":{"type":"string"}}}}'
 )
 ANSWER = QuestionEnd(result=b'{"action":"accept","content":{}}')
 

@@ -7,13 +7,7 @@ import msgspec
 from msgspec import UNSET
 
 from quarterdeck_protocol.faults import FaultRecord
-from quarterdeck_protocol.mcp.jsonrpc import (
-    INVALID_REQUEST,
-    BodyError,
-    Message,
-    correlation_key,
-    split_line,
-)
+from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST, BodyError, Message, correlation_key, split_line
 
 from . import events
 from .asks import MAX_ID_CHARS, Asks
@@ -86,11 +80,7 @@ class Relay:
     @property
     def wake_at(self) -> float:
         """When `advance` must be called at the latest, monotonic seconds; it may be early, infinite is never."""
-        return min(
-            self._dialogues.deadlines.soonest,
-            self._asks.deadlines.soonest,
-            self._subscription.wake_at,
-        )
+        return min(self._dialogues.deadlines.soonest, self._asks.deadlines.soonest, self._subscription.wake_at)
 
     def take(self) -> bytes:
         """The lines to write now, empty for none.  While the server does not read, leave them here."""

@@ -14,11 +14,7 @@ from quarterdeck_protocol.backoff import RELISTEN, Backoff
 
 from .events import Changed, Updated
 
-WANTS: Final = {
-    "tools": "toolsListChanged",
-    "prompts": "promptsListChanged",
-    "resources": "resourcesListChanged",
-}
+WANTS: Final = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
 """What can be listened for, and the filter's word for it."""
 
 

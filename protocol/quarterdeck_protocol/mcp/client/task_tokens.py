@@ -9,14 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, SplitResult
-from quarterdeck_protocol.mcp.tasks import (
-    MAX_MESSAGE_CHARS,
-    PROGRESS,
-    RELATED,
-    asks_for_task,
-    id_problem,
-    task_created,
-)
+from quarterdeck_protocol.mcp.tasks import MAX_MESSAGE_CHARS, PROGRESS, RELATED, asks_for_task, id_problem, task_created
 
 from .events import Noted, Progressed
 

@@ -112,9 +112,7 @@ _REFERENCES: Final = frozenset({"$ref", "$defs", "definitions"})
 _TYPED_BY: Final = frozenset({"anyOf", "allOf", "$ref", "enum", "const"})
 
 _OPENAI: Final = Subset(
-    not_at_root=frozenset({"oneOf", "anyOf", "allOf", "enum", "not"}),
-    array_items=True,
-    root_properties=True,
+    not_at_root=frozenset({"oneOf", "anyOf", "allOf", "enum", "not"}), array_items=True, root_properties=True
 )
 """Without `strict`.  Published: "parameters … described as a JSON Schema object" (openai-python 3.54.0,
 `FunctionDefinition`).  Observed: "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at
@@ -136,9 +134,7 @@ _OPENAI_STRICT: Final = Subset(
     all_required=True,
     remote_references=False,
     formats={
-        "string": frozenset(
-            {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"},
-        )
+        "string": frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
     },
     most_levels=10,
     most_properties=5000,
@@ -196,8 +192,7 @@ _GEMINI_JSON: Final = Subset(
 supported"; that list is taken for both.  The depth is the one of function declarations in general."""
 
 _ANTHROPIC: Final = Subset(
-    not_at_root=frozenset({"oneOf", "allOf", "anyOf"}),
-    names=re.compile(r"[a-zA-Z0-9_.-]{1,64}"),
+    not_at_root=frozenset({"oneOf", "allOf", "anyOf"}), names=re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 )
 """`input_schema`.  Published: a JSON Schema, draft 2020-12, with `type: object` (anthropic-python 2.12.0, `ToolParam`).
 Observed: "input_schema does not support oneOf, allOf, or anyOf at the top level" (opencode issue 47543, September 2026)
@@ -214,7 +209,7 @@ _ANTHROPIC_STRICT: Final = Subset(
     remote_references=False,
     formats={
         "string": frozenset(
-            {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"},
+            {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
         )
     },
     enum_kinds=frozenset({"string", "integer", "number", "boolean", "null"}),

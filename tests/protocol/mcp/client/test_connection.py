@@ -7,15 +7,7 @@ from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, MODERN, J
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.mcp.client import FIRST_ID, Client, Refusal, Relay, RelayMisuseError, connection
-from quarterdeck_protocol.mcp.client.events import (
-    Answered,
-    Junk,
-    Listed,
-    ListingFailed,
-    Refused,
-    Spoiled,
-    fault_of,
-)
+from quarterdeck_protocol.mcp.client.events import Answered, Junk, Listed, ListingFailed, Refused, Spoiled, fault_of
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 
 from .relays import CLIENT, Talk, in_flight, talk

@@ -199,11 +199,7 @@ def test_a_revision_that_is_forced_is_the_one_that_is_asked_for(forced: str) -> 
             "2024-11-05",
             f"it speaks {LEGACY}, and not 2024-11-05, which the key protocol of its row forces",
         ),
-        (
-            {"initialize": INITIALIZED},
-            MODERN,
-            f"it does not speak {MODERN}, which the key protocol of its row forces",
-        ),
+        ({"initialize": INITIALIZED}, MODERN, f"it does not speak {MODERN}, which the key protocol of its row forces"),
         (
             {"server/discover": {"result": {**DISCOVERED["result"], "supportedVersions": ["a", "b"]}}},
             MODERN,

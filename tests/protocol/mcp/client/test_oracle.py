@@ -309,10 +309,7 @@ async def test_what_is_given_up_is_told_to_the_server_as_the_sdk_tells_it(era: s
 
 async def test_the_standing_request_is_the_sdks() -> None:
     async with (
-        scripted_session({"subscriptions/listen": None}, MODERN, client_info=US, log_level="info") as (
-            session,
-            server,
-        ),
+        scripted_session({"subscriptions/listen": None}, MODERN, client_info=US, log_level="info") as (session, server),
         anyio.create_task_group() as tasks,
     ):
 

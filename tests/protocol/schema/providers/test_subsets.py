@@ -47,11 +47,7 @@ CASES: Final = {
     ),
     "a list for items": (holding({"type": "array", "items": [{"type": "string"}]}), Rule.SHAPE, EVERY),
     "an exclusive bound of draft 4": (holding({"type": "number", "exclusiveMinimum": True}), Rule.SHAPE, EVERY),
-    "oneOf": (
-        holding({"oneOf": [{"type": "string"}]}),
-        Rule.KEYWORD,
-        (*STRICT_MODES, Provider.GEMINI),
-    ),
+    "oneOf": (holding({"oneOf": [{"type": "string"}]}), Rule.KEYWORD, (*STRICT_MODES, Provider.GEMINI)),
     "allOf": (
         holding({"type": "string", "allOf": [{"type": "string"}]}),
         Rule.KEYWORD,
@@ -124,11 +120,7 @@ CASES: Final = {
         Rule.FORMAT,
         (Provider.GEMINI,),
     ),
-    "a number's format": (
-        holding({"type": "integer", "format": "int64"}),
-        Rule.FORMAT,
-        STRICT_MODES,
-    ),
+    "a number's format": (holding({"type": "integer", "format": "int64"}), Rule.FORMAT, STRICT_MODES),
     "a listed number": (holding({"type": "integer", "enum": [1]}), Rule.CHOICE, (Provider.GEMINI,)),
     "a listed truth": (
         holding({"type": "boolean", "enum": [True]}),

@@ -7,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from quarterdeck.trust.diff.schema_differences import (
-    Side,
-    is_same_choice,
-    schema_differences,
-    string_set,
-    widens,
-)
+from quarterdeck.trust.diff.schema_differences import Side, is_same_choice, schema_differences, string_set, widens
 from quarterdeck.trust.diff.values import ABSENT, Difference, Severity
 
 TEXT, ADDITIVE, BREAKING = Severity.TEXT, Severity.ADDITIVE, Severity.BREAKING

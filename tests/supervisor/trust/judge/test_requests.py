@@ -16,11 +16,7 @@ from quarterdeck_protocol.offers import Listing, Offered, RawRequest
 PROMPT = ItemKey(Subject.PROMPT, "plan")
 NOTE = ItemKey(Subject.RESOURCE, "note://1")
 FILES = ItemKey(Subject.TEMPLATE, "file:///{path}")
-LISTINGS = {
-    Subject.PROMPT: Listing.PROMPTS,
-    Subject.RESOURCE: Listing.RESOURCES,
-    Subject.TEMPLATE: Listing.TEMPLATES,
-}
+LISTINGS = {Subject.PROMPT: Listing.PROMPTS, Subject.RESOURCE: Listing.RESOURCES, Subject.TEMPLATE: Listing.TEMPLATES}
 CAN = b'{"tools":{},"prompts":{},"resources":{},"completions":{},"tasks":{}}'
 
 

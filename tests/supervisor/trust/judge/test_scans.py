@@ -6,25 +6,11 @@ import msgspec
 import pytest
 from support.trust.approvals import AT, FILE, row, stdio, told_tool, tool_key
 
-from quarterdeck.ledger.events.events import (
-    Gone,
-    LedgerEvent,
-    Scanned,
-    Seen,
-    Stored,
-    Subject,
-)
+from quarterdeck.ledger.events.events import Gone, LedgerEvent, Scanned, Seen, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, ItemKey
 from quarterdeck.trust.judge import scans as module
 from quarterdeck.trust.judge.documents import Document, instructions_document, tool_document
-from quarterdeck.trust.judge.scans import (
-    MAX_WARNINGS,
-    FoundInHistory,
-    ListScan,
-    ScanCache,
-    scan_list,
-    scan_recorded,
-)
+from quarterdeck.trust.judge.scans import MAX_WARNINGS, FoundInHistory, ListScan, ScanCache, scan_list, scan_recorded
 from quarterdeck.trust.scan import SCAN_VERSION, scan_definition
 from quarterdeck.trust.scan.tool_names import NO_NAMES, NameIndex
 
@@ -43,12 +29,7 @@ def review(*documents: Document, recorded: Scanned | None = None) -> ListScan:
 def test_what_is_found_is_an_event_and_a_line_for_people() -> None:
     found = review(instructions_document("Fine."), tool("good", "Give the text back."), tool("bad", EVIL))
     [scan] = found.scans
-    assert (scan.scope, scan.server, scan.hash, scan.version) == (
-        str(FILE),
-        "fs",
-        tool("bad", EVIL).hash,
-        SCAN_VERSION,
-    )
+    assert (scan.scope, scan.server, scan.hash, scan.version) == (str(FILE), "fs", tool("bad", EVIL).hash, SCAN_VERSION)
     assert all(rule and place.startswith("/") for rule, place in scan.findings)
     assert len(found.warnings) == len(scan.findings) > 0
     assert all(line.startswith("fs: bad: ") and scan.findings[0][0] in found.warnings[0] for line in found.warnings)

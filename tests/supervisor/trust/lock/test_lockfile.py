@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 from quarterdeck.ledger.events.chain import Head
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
-from quarterdeck.trust.judge.documents import (
-    Document,
-    capabilities_document,
-    hash_of,
-    instructions_document,
-)
+from quarterdeck.trust.judge.documents import Document, capabilities_document, hash_of, instructions_document
 from quarterdeck.trust.lock.ignores import Ignores
 from quarterdeck.trust.lock.lockfile import (
     DeckLock,
@@ -169,10 +164,7 @@ def edited(change: Callable[[Any], object]) -> str:
         (edited(lambda lock: lock["servers"]["fs"].update(instructions=None)), "servers.fs.instructions: 64 hex"),
         (edited(lambda lock: lock["servers"]["fs"].update(package=1)), "servers.fs.package: a text"),
         (edited(lambda lock: lock["servers"]["fs"].update(tool={})), "did you mean 'tools'?"),
-        (
-            render(LOCK).replace('"read":', f'"read": "{"0" * 64}", "read":'),
-            "servers.fs.tools: 'read' is given twice",
-        ),
+        (render(LOCK).replace('"read":', f'"read": "{"0" * 64}", "read":'), "servers.fs.tools: 'read' is given twice"),
     ],
 )
 def test_what_is_no_lock_is_refused_with_the_place(text: str, said: str) -> None:

@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 from support.servers.real_tools import read_servers
 
 from quarterdeck.ledger.events.events import Subject
-from quarterdeck.trust.scan import (
-    RULES,
-    Finding,
-    KnownNames,
-    disguises,
-    phrases,
-    scan_definition,
-    tool_names,
-)
+from quarterdeck.trust.scan import RULES, Finding, KnownNames, disguises, phrases, scan_definition, tool_names
 from quarterdeck.trust.scan import rules as rules_module
 from quarterdeck.trust.scan.rules import MAX_FINDINGS
 from quarterdeck.trust.scan.tool_names import NO_NAMES, NameIndex

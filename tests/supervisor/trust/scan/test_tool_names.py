@@ -5,14 +5,7 @@ from support.trust.approvals import AT, FILE
 
 from quarterdeck.ledger.events.events import Approved, Authority, Gone, LedgerEvent, Seen, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, ServerKey
-from quarterdeck.trust.scan.tool_names import (
-    NameIndex,
-    NameOwner,
-    is_telling,
-    names_around,
-    names_by_server,
-    skeleton,
-)
+from quarterdeck.trust.scan.tool_names import NameIndex, NameOwner, is_telling, names_around, names_by_server, skeleton
 
 AROUND = NameIndex({"github": ["create_issue", "search"], "mail": ["send_email"]}).around(
     "", own=["add", "list_items"], native=["read", "bash"]

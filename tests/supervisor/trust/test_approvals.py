@@ -23,11 +23,11 @@ from support.trust.approvals import (
 from quarterdeck.config.load.origin import Standing
 from quarterdeck.config.native_tools import NativeSettings
 from quarterdeck.ledger.errors import LedgerWriteError
-from quarterdeck.ledger.events.events import Authority, Ended, Enrolled, Retired, Subject
+from quarterdeck.ledger.events.events import Authority, Enrolled, Retired, Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.documents import native_document
 from quarterdeck.trust.judge.server_rows import NativeRow
-from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
+from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.policy import SandboxPolicy
@@ -64,21 +64,6 @@ async def test_what_is_blocked_is_not_offered_any_more_when_the_decision_returns
         assert refused is not None
         assert "blocked" in refused.message
         review_gate.set()
-
-
-async def test_a_form_that_is_not_offered_any_more_cannot_be_approved() -> None:
-    async with bench() as at:
-        await at.runs(ToldEndpoint(stdio(), a="one"))
-        await at.lists(a="two")
-        seen = at.item(tool_key("a")).seen
-        await at.lists(a="evil")
-        before = list(at.recorder.events)
-        with pytest.raises(StaleDecisionError, match="quarterdeck trust diff fs"):
-            await at.approvals.decide(
-                [Decision(str(FILE), "fs", tool_key("b")), Decision(str(FILE), "fs", tool_key("a"), seen)]
-            )
-        assert at.recorder.events == before
-        assert at.held() == {"a": "changed"}
 
 
 async def test_a_decision_that_cannot_be_recorded_does_not_count() -> None:
@@ -298,31 +283,12 @@ async def test_a_watcher_that_fails_keeps_nothing_from_the_others(caplog: pytest
         assert told == []
 
 
-async def test_every_start_and_its_end_are_told_once() -> None:
-    async with bench() as at:
-        await at.runs(ToldEndpoint(stdio(), a="one"))
-        await at.lists(a="one", b="two")
-        began = [event for event in at.recorder.events if event.__class__.__name__ == "Began"]
-        assert len(began) == 1
-        assert at.entry().life == began[0]
-    ended = [event for event in at.recorder.events if isinstance(event, Ended)]
-    assert [event.code for event in ended] == ["closed"]
-
-
 async def test_of_a_stranger_nothing_is_known_and_nothing_forbidden() -> None:
     async with bench() as at:
         assert at.approvals.offer("nobody").tools == ()
         assert at.approvals.verdict("nobody") is None
         assert at.approvals.launch_fault("nobody") is None
         assert at.approvals.is_judged("nobody")
-
-
-async def test_the_hash_of_a_definition_is_that_of_the_whole_of_it() -> None:
-    async with bench() as at:
-        await at.runs(ToldEndpoint(stdio(), a="one"))
-        assert at.item(tool_key("a")).approved == definition_hash("a", "one")
-        live = list(at.entry().live.values())
-        assert [(tool.tool, tool.definition) for tool in live] == [("a", definition_hash("a", "one"))]
 
 
 async def test_a_server_is_known_once_it_was_listed_whatever_was_decided_of_it() -> None:

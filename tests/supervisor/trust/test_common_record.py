@@ -87,16 +87,6 @@ async def test_a_server_that_two_decks_share_is_recorded_once() -> None:
     assert at.kinds()["Ended"] == 2
 
 
-async def test_a_death_is_recorded_once() -> None:
-    at, endpoint = Decks(), ToldEndpoint(stdio(), a="one")
-    await at.run(endpoint)
-    endpoint.phase = EndpointPhase.CLOSED
-    await at.tell(endpoint)
-    assert (at.kinds()["Began"], at.kinds()["Ended"]) == (1, 1)
-    await at.close()
-    assert at.kinds()["Ended"] == 1
-
-
 async def test_what_is_blocked_in_one_deck_is_offered_in_none() -> None:
     at, endpoint = Decks(), ToldEndpoint(stdio(), a="one", b="two")
     await at.run(endpoint)

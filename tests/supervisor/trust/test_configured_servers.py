@@ -40,7 +40,6 @@ from quarterdeck.trust.judge.server_rows import (
 )
 from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
 from quarterdeck_protocol.names import is_server_id
-from quarterdeck_protocol.policy import SandboxPolicy
 
 
 @pytest.mark.parametrize("standing", [each for each in Standing if each is not Standing.COMMAND])
@@ -134,11 +133,6 @@ def test_the_key_native_has_a_name_that_no_server_can_have() -> None:
     assert not is_server_id(NATIVE_ID)
     row = native_row(NativeSettings(), (), (Path("/x/a.json"), Path("/x/b.json")), Exposure())
     assert row.command("approve", "--all") == f"quarterdeck trust approve {NATIVE_ID} --all -c /x/a.json -c /x/b.json"
-
-
-def test_what_servers_may_write_is_every_write_grant() -> None:
-    writer = StdioServerConfig(id="a", command="x", sandbox=SandboxPolicy(read=("/r",), write=("/w", "/v")))
-    assert places_of(Settings(), [writer, stdio()]) == ("/w", "/v")
 
 
 def test_places_are_those_of_servers_and_of_native_tools(tmp_path: Path) -> None:

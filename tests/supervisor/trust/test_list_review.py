@@ -2,15 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from support.trust.approvals import FILE, LAUNCH, Bench, ReviewGate, ToldEndpoint, bench, row, stdio, tool_key
 from support.waiting import turns
 
-from quarterdeck.ledger.errors import LedgerWriteError
-from quarterdeck.ledger.events.events import Approved, Authority, LedgerEvent, Scanned
+from quarterdeck.ledger.events.events import Approved, Authority
 from quarterdeck.trust import list_review as module
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import TrustMode
@@ -192,25 +190,3 @@ async def test_a_tool_that_looks_like_a_native_one_is_told() -> None:
         at.replaces(ToldEndpoint(stdio("fs"), Read="Reads."))
         await at.judged("fs")
         assert told(at) == {"confusable-name"}
-
-
-async def test_findings_that_cannot_be_recorded_stop_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(module, "SCAN_S", 0.0)
-    async with bench() as at:
-        await at.approvals.set_rows([row(stdio("fs")), row(stdio("mail"))])
-        at.replaces(ToldEndpoint(stdio("fs"), a=SHADOWING))
-        await at.judged("fs")
-        record = at.recorder.record
-
-        async def full(events: Sequence[LedgerEvent], documents: Mapping[str, bytes]) -> None:
-            if any(isinstance(event, Scanned) for event in events):
-                raise LedgerWriteError("the disk is full")
-            await record(events, documents)
-
-        monkeypatch.setattr(at.recorder, "record", full)
-        at.replaces(ToldEndpoint(stdio("mail"), send_email="Sends."))
-        await at.until(lambda: "what the scan found in fs is not recorded" in caplog.text)
-        assert at.offered("fs") == [("a", SHADOWING)]
-        assert at.offered("mail") == [("send_email", "Sends.")]

@@ -6,7 +6,7 @@ from support.trust.approvals import MemoryRecorder
 from quarterdeck.ledger.events.events import Approved, Authority, Blocked, LedgerEvent, Seen
 from quarterdeck.login.terms import LOGIN, Terms
 from quarterdeck.trust.common_record import CommonRecord
-from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError, decide
+from quarterdeck.trust.judge.verdicts import Decision, decide
 from quarterdeck.trust.logins import LoginApprovals
 from quarterdeck_protocol.challenge import MAX_SCOPES
 
@@ -100,11 +100,6 @@ async def test_what_cannot_be_recorded_does_not_count() -> None:
     at = At()
     at.recorder.is_full = True
     assert not await at.admits(TERMS, is_own_word=True)
-
-
-def test_terms_are_approved_by_their_document_alone() -> None:
-    with pytest.raises(StaleDecisionError):
-        decide(MemoryRecorder().book, [Decision("user", "far", LOGIN, TERMS.hash, WIDER.body)])
 
 
 async def test_scopes_that_a_server_wants_are_seen_together_and_held() -> None:

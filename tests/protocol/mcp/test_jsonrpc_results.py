@@ -89,16 +89,8 @@ def test_an_error_is_only_what_the_server_plainly_calls_one(member: bytes, is_er
 @pytest.mark.parametrize(
     "body",
     [
-        b"[]",
-        b'{"content":{}}',
-        b'{"content":null}',
-        b'{"content":"[]"}',
-        b'{"_meta":[]}',
-        b'{"_meta":"x"}',
-        b'{"_meta":{"a":1}',
-        b'{"resultType":null}',
-        b'{"resultType":1}',
-        b'{"resultType":["complete"]}',
+        *(b"[]", b'{"content":{}}', b'{"content":null}', b'{"content":"[]"}', b'{"_meta":[]}', b'{"_meta":"x"}'),
+        *(b'{"_meta":{"a":1}', b'{"resultType":null}', b'{"resultType":1}', b'{"resultType":["complete"]}'),
         b'{"resultType":"%s"}' % (b"x" * (MAX_RESULT_TYPE_CHARS + 1)),
         b'{"content":[' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"]}",
         b'{"_meta":{"\xff":1}}',

@@ -154,23 +154,11 @@ def test_a_named_value_is_secret_or_not(name: str, value: str, expected: bool) -
     "value",
     [
         *(
-            "/home/me/notes",
-            "~/x",
-            "./a b/c",
-            "/usr/bin:/bin",
-            "C:\\x",
-            "true",
-            "production",
-            "us-east-1",
+            *("/home/me/notes", "~/x", "./a b/c", "/usr/bin:/bin", "C:\\x", "true", "production", "us-east-1"),
             "en_US.UTF-8",
         ),
         *(
-            "db.internal:5432",
-            "192.168.1.1",
-            "https://api.example.com/v1",
-            "8080",
-            "0.5",
-            "Europe/Berlin",
+            *("db.internal:5432", "192.168.1.1", "https://api.example.com/v1", "8080", "0.5", "Europe/Berlin"),
             "me@example.com",
         ),
     ],
@@ -198,31 +186,11 @@ def test_what_is_no_login_is_none(text: str) -> None:
 
 
 PIECES = (
-    "token",
-    "://a:",
-    "?key",
-    "a=",
-    "--",
-    "-:",
-    'key="',
-    "-a:b",
-    "a@",
-    "a:",
-    "http://a:",
-    "x@y:",
-    '{"key":',
+    *("token", "://a:", "?key", "a=", "--", "-:", 'key="', "-a:b", "a@", "a:", "http://a:", "x@y:", '{"key":'),
     "Zx8Q-",
 )
 MARKS = (
-    "-----BEGIN A-----",
-    "${",
-    "(secret ",
-    "'--k ",
-    "key={",
-    "key=[",
-    "${a:-",
-    '\\"key\\":\\"',
-    "https://h/",
+    *("-----BEGIN A-----", "${", "(secret ", "'--k ", "key={", "key=[", "${a:-", '\\"key\\":\\"', "https://h/"),
     "key: ",
 )
 

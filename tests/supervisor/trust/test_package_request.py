@@ -40,23 +40,9 @@ def test_runners_are_asked_for_packages(line: str, request_: Request) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "npx",
-        "npx -y",
-        "npx ./here",
-        "npx ../../etc",
-        "npx -p",
-        "npm run build",
-        "uvx",
-        "uvx https://example.org/x.whl",
-        "uv run server.py",
-        "python server.py",
-        "python -m",
-        "node server.js",
-        "pipx",
-        "pipx run https://example.org/x.py",
-        "server",
-        "npx .hidden",
-        "npx a/../b",
+        *("npx", "npx -y", "npx ./here", "npx ../../etc", "npx -p", "npm run build", "uvx"),
+        *("uvx https://example.org/x.whl", "uv run server.py", "python server.py", "python -m", "node server.js"),
+        *("pipx", "pipx run https://example.org/x.py", "server", "npx .hidden", "npx a/../b"),
     ],
 )
 def test_what_names_no_package_asks_for_none(line: str) -> None:

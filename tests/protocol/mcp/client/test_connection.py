@@ -148,13 +148,7 @@ def test_an_answer_that_is_no_message_ends_its_request(line: bytes) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        b"hello",
-        b"{",
-        b"[]",
-        b'{"method":7}',
-        b"\xff\xfe",
-        b"[" * 30_000,
-        b'{"id":1.5,"result":{}}',
+        *(b"hello", b"{", b"[]", b'{"method":7}', b"\xff\xfe", b"[" * 30_000, b'{"id":1.5,"result":{}}'),
         b'[{"id":%d}]' % ID,
     ],
     ids=["words", "half", "array", "number", "bytes", "deep", "float", "batch"],

@@ -25,14 +25,9 @@ LOST = FaultRecord(FaultKind.TOOL_ERROR, "it broke off", "server_lost")
 ENDS = events.Answered | events.Refused | events.Spoiled | events.Listed | events.ListingFailed
 
 REPLIES: list[JsonObject] = [
-    {"result": {}},
-    {"result": {"content": []}},
-    {"result": {"tools": [{"name": "a"}]}},
-    {"result": {"tools": [], "nextCursor": "x"}},
-    {"result": []},
-    {"error": {"code": 1, "message": "no"}},
-    {"error": 7},
-    {},
+    *({"result": {}}, {"result": {"content": []}}, {"result": {"tools": [{"name": "a"}]}}),
+    *({"result": {"tools": [], "nextCursor": "x"}}, {"result": []}, {"error": {"code": 1, "message": "no"}}),
+    *({"error": 7}, {}),
 ]
 
 

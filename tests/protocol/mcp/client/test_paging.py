@@ -77,18 +77,8 @@ def test_an_empty_list_and_an_empty_cursor_end_nothing_too_soon() -> None:
         ([page(following="x" * 70_000)], "bad_output"),
     ],
     ids=[
-        "a cycle",
-        "no end",
-        "too many",
-        "too many over pages",
-        "too large",
-        "too many values",
-        "not a list",
-        "no tools",
-        "another list",
-        "a number as cursor",
-        "no object",
-        "a cursor without an end",
+        *("a cycle", "no end", "too many", "too many over pages", "too large", "too many values", "not a list"),
+        *("no tools", "another list", "a number as cursor", "no object", "a cursor without an end"),
     ],
 )
 def test_a_list_that_cannot_be_taken_is_an_error_with_a_code(

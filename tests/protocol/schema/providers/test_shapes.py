@@ -14,29 +14,13 @@ META: Any = Draft202012Validator(Draft202012Validator.META_SCHEMA)
 
 KEYWORDS = (
     *(
-        "type",
-        "enum",
-        "required",
-        "dependentRequired",
-        "properties",
-        "patternProperties",
-        "$defs",
-        "items",
-        "not",
-        "if",
+        *("type", "enum", "required", "dependentRequired", "properties", "patternProperties", "$defs", "items"),
+        *("not", "if"),
     ),
     *("additionalProperties", "propertyNames", "contains", "anyOf", "oneOf", "allOf", "prefixItems", "minLength", "if"),
     *("maxItems", "minContains", "minimum", "exclusiveMinimum", "multipleOf", "uniqueItems", "deprecated", "title"),
     *(
-        "description",
-        "format",
-        "$ref",
-        "$comment",
-        "examples",
-        "$anchor",
-        "$id",
-        "default",
-        "const",
+        *("description", "format", "$ref", "$comment", "examples", "$anchor", "$id", "default", "const"),
         "dependentSchemas",
     ),
 )

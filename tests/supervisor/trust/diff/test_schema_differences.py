@@ -191,27 +191,7 @@ def test_a_call_that_was_accepted_and_is_not_any_more_was_called_breaking(
 
 
 KEYWORD_VALUES: list[Any] = [
-    None,
-    True,
-    -1,
-    0,
-    1,
-    1.5,
-    2,
-    3,
-    4,
-    6,
-    "",
-    "a",
-    "ab",
-    "abc",
-    "b",
-    [],
-    [1],
-    [1, 1],
-    [1, "a", 2],
-    {},
-    {"x": 1},
+    *(None, True, -1, 0, 1, 1.5, 2, 3, 4, 6, "", "a", "ab", "abc", "b", [], [1], [1, 1], [1, "a", 2], {}, {"x": 1}),
 ]
 
 KEYWORDS = {

@@ -192,13 +192,8 @@ def test_case_breaks_punctuation_and_disguises_do_not_count(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "ignore rules previous",
-        "Ignore. Previous rules.",
-        "ignore the\n\nprevious rules",
-        "ignore a b c d previous rules",
-        "previous rules",
-        "ignores previous rules",
-        "",
+        *("ignore rules previous", "Ignore. Previous rules.", "ignore the\n\nprevious rules"),
+        *("ignore a b c d previous rules", "previous rules", "ignores previous rules", ""),
     ],
 )
 def test_other_orders_gaps_and_sentences_are_no_match(text: str) -> None:

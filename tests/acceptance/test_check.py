@@ -12,7 +12,8 @@ from typing import Any, Final
 import pytest
 from support.config.places import write_config
 from support.processes.commands import OURSELVES, forks
-from support.processes.programs import running_http_server, server_argv
+from support.processes.http_servers import forked_http_server
+from support.processes.programs import server_argv
 
 from quarterdeck.check.run import check as run_check
 from quarterdeck.check.scenario import Wishes
@@ -197,7 +198,7 @@ def far(file: Path, url: str, **members: object) -> Path:
 def test_a_sound_remote_server_passes_in_both_eras(check: Check, tmp_path: Path) -> None:
     """Its author would look for mistakes that are none; or its user's token would be shown."""
     secret = "tok-4f9a8b7c6d5e4f3a2b1c0d9e"
-    with running_http_server("--require-token", secret) as url:
+    with forked_http_server("--require-token", secret) as url:
         file = far(tmp_path / "mcp.json", url, headers={"Authorization": f"Bearer {secret}"})
         ended = check("--json", "--call-all", "--call-timeout", PLENTY_S, "-c", str(file), "far")
         refused = check("-c", str(far(tmp_path / "other.json", url)), "far")
@@ -218,7 +219,7 @@ def test_a_sound_remote_server_passes_in_both_eras(check: Check, tmp_path: Path)
 
 def test_what_a_remote_server_does_wrong_in_http_is_found(check: Check, tmp_path: Path) -> None:
     """Any page in a browser could use it; or a client would go on in a session that is gone."""
-    with running_http_server(name="careless_http") as url:
+    with forked_http_server(name="careless_http") as url:
         file = far(tmp_path / "mcp.json", url)
         ended = check("--json", "--call-timeout", PLENTY_S, "-c", str(file), "far")
     assert ended.returncode == 1, ended.stdout + ended.stderr
@@ -231,7 +232,7 @@ def test_what_a_remote_server_does_wrong_in_http_is_found(check: Check, tmp_path
 
 def test_a_remote_servers_tools_are_called_that_say_that_they_only_read(check: Check, tmp_path: Path) -> None:
     """A made-up call would change what is kept in a service, which nothing confines."""
-    with running_http_server("--legacy") as url:
+    with forked_http_server("--legacy") as url:
         ended = check("-c", str(far(tmp_path / "mcp.json", url)), "far")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "4 tools not said to only read (echo, add, slow, progress): --call-all calls such tools" in " ".join(

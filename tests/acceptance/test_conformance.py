@@ -13,9 +13,10 @@ from typing import Final
 import anyio
 import pytest
 from support.processes.commands import DEADLINE_S, popen_forked
+from support.processes.http_servers import forked_http_server
 from support.processes.leftovers import no_leftovers
 from support.processes.line_child import LineChild
-from support.processes.programs import SERVERS, running_http_server, server_argv
+from support.processes.programs import SERVERS, server_argv
 from support.servers.conformance_suite import (
     REVISIONS,
     Differences,
@@ -28,7 +29,7 @@ from support.servers.conformance_suite import (
 )
 from support.servers.real_servers import Installed, install_conformance, shared_folder
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly]
 
 KNOWN: Final = tomllib.loads(Path(__file__).with_name("conformance_differences.toml").read_text())
 
@@ -83,7 +84,7 @@ class Runs:
 
         async def run_directly() -> None:
             async def run_alone() -> Outcomes:
-                with running_http_server("--http", name="conformance") as alone:
+                with forked_http_server("--http", name="conformance") as alone:
                     return await run_at(alone)
 
             # Directly they end the same beside either of our servers, of which another process may try the other.

@@ -20,7 +20,7 @@ def folders() -> set[Path]:
     "lacks",
     [
         "nothing",
-        pytest.param("landlock,seccomp", marks=LINUX_ONLY),
+        pytest.param("landlock,seccomp", marks=[LINUX_ONLY, pytest.mark.nightly]),
     ],
 )
 def test_every_promise_is_kept_and_nothing_is_left(lacks: str, own_directories: Path) -> None:

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from support.clients.raw_client import PeerClosedError, RawStdioClient
 from support.config.places import row, write_config
-from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_forked, quarterdeck_json_forked
+from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json_forked
 from support.processes.leftovers import assert_gone
 from support.serves.daemons import door, doors, shown_status
 from support.serves.native_serves import make_project, native
@@ -40,8 +40,7 @@ def config(tmp_path: Path) -> Path:
 def windows(config: Path, project: Path) -> list[RawStdioClient]:
     """Clients with calls under way: of a server, and of a native command."""
     calls = (("s__hang", {}), ("bash", {"command": "sleep 1000"}))
-    words = command("serve", "-c", str(config), *PATIENT)
-    found = [RawStdioClient([*words, *more], deadline_s=DEADLINE_S) for more in ((), native(project))]
+    found = [door(config), door(config, *native(project))]
     for client, (tool, arguments) in zip(found, calls, strict=True):
         client.initialize()
         client.list_tools()
@@ -98,7 +97,7 @@ def test_a_daemon_that_outlives_the_login_serves_the_next_one(config: Path, tmp_
 
 def test_a_door_that_was_told_to_end_starts_no_daemon_when_its_own_is_killed(config: Path) -> None:
     """At the end of a login one would be started as the last thing, outside of all that is ended."""
-    with RawStdioClient(command("serve", "-c", str(config), *PATIENT), deadline_s=DEADLINE_S) as client:
+    with door(config) as client:
         client.initialize()
         client.list_tools()
         daemon = psutil.Process((shown_status() or {})["pid"])

@@ -16,7 +16,7 @@ from supervisor.config.secrets.keyrings import install_keyring
 from support.clients.raw_client import JsonObject, RawStdioClient
 from support.config.places import write_config
 from support.processes.commands import command, quarterdeck, quarterdeck_forked, quarterdeck_json_forked, serving
-from support.processes.programs import running_http_server
+from support.processes.http_servers import forked_http_server
 from support.processes.running import DEADLINE_S
 from support.servers.certificates import make_certificate
 from support.waiting import eventually
@@ -48,7 +48,7 @@ def browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """A server that wants a login."""
-    with running_http_server(name="protected") as url:
+    with forked_http_server(name="protected") as url:
         yield url
 
 
@@ -286,7 +286,7 @@ def test_a_machine_needs_nobody_and_its_login_is_held_when_it_widens(tmp_path: P
             patch.delenv("PYTHON_KEYRING_BACKEND")
             for name, value in ring.items():
                 patch.setenv(name, value)
-            url = servers.enter_context(running_http_server("--life", "0", name="protected"))
+            url = servers.enter_context(forked_http_server("--life", "0", name="protected"))
 
             def config_of(**auth: object) -> Path:
                 return write_config(tmp_path / "mcp.json", far={"url": url, "trust": "open", "auth": MACHINE | auth})
@@ -318,7 +318,7 @@ def test_a_machine_needs_nobody_and_its_login_is_held_when_it_widens(tmp_path: P
 def test_a_server_with_a_certificate_of_ones_own_authority_is_logged_in_at(tmp_path: Path) -> None:
     """A server of a company could be used with a token got by hand, and not by a login."""
     files = make_certificate(tmp_path)
-    with running_http_server("--tls", files.cert, files.key, name="protected") as url:
+    with forked_http_server("--tls", files.cert, files.key, name="protected") as url:
         row: dict[str, object] = {"url": url, "trust": "open", "auth": MACHINE}
         stranger = absence(write_config(tmp_path / "mcp.json", far=row))
         assert stranger["code"] == "login_failed"
@@ -334,7 +334,7 @@ def test_an_issuer_that_registers_nobody_learns_who_we_are_from_a_document(
     """A company that publishes one could not log in where nobody is registered; the issuer fetches and checks it."""
     files = make_certificate(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", files.cert)  # for the browser: of us nothing looks at it
-    with running_http_server("--tls", files.cert, files.key, "--documents", name="protected") as url:
+    with forked_http_server("--tls", files.cert, files.key, "--documents", name="protected") as url:
         auth = {"client_metadata_url": f"{origin_of(url)}/client.json"}
         for row, code in (({}, 4), ({"auth": auth}, 0)):
             config = write_config(tmp_path / "mcp.json", far={"url": url, "ca_file": files.cert, **row})

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 from support.config.places import row
-from support.processes.programs import running_http_server
+from support.processes.http_servers import forked_http_server
 
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_pytest import McpClient, McpServer
@@ -28,8 +28,8 @@ ANSWERS: Final = {"elicitation": FORM, "roots": ["file:///a"], "sampling": "hm"}
 def mcp_config() -> Iterator[dict[str, object]]:
     """The server of everything, reached in each way; and one that may not ask."""
     with (
-        running_http_server("--http", name="conformance") as modern,
-        running_http_server("--http", "--legacy", name="conformance") as legacy,
+        forked_http_server("--http", name="conformance") as modern,
+        forked_http_server("--http", "--legacy", name="conformance") as legacy,
     ):
         rows = {
             "http-modern": {"url": modern, "protocol": "2026-07-28"},

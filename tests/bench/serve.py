@@ -19,8 +19,8 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from support.clients.raw_client import RawStdioClient
 from support.config.places import row, short_folder, write_config
 from support.processes.commands import command
+from support.processes.http_servers import forked_http_server
 from support.processes.line_child import LineChild
-from support.processes.programs import running_http_server
 from support.waiting import POLL_S, eventually
 
 from quarterdeck.cli.configure.secret import read_token, token_path
@@ -71,7 +71,7 @@ async def _over_http(rounds: int) -> Table:
         argv = [*_serve(folder), "--http", "127.0.0.1:0", "--json"]
         with (
             LineChild(argv, cwd=folder, deadline_s=START_S) as child,
-            running_http_server("--legacy") as direct,
+            forked_http_server("--legacy") as direct,
         ):
             url = json.loads(child.read_line())["url"]
             token = read_token(token_path())

@@ -78,13 +78,18 @@ IMPORTED: Final = (
 """What programs import only when they run; one that is missing here costs time and nothing else."""
 
 
-def http_server() -> Callable[[], object]:
-    """The pretend server's program, whose neighbours shall not be found by their names."""
+def pretend_server(name: str) -> Callable[[], object]:
+    """The program of a pretend server, whose neighbours shall not be found by their names afterwards."""
     sys.path.insert(0, str(SERVERS))
     try:
-        return importlib.import_module("http_server").main
+        return importlib.import_module(name).main
     finally:
         sys.path.remove(str(SERVERS))
+
+
+def server() -> None:
+    """The pretend server that the first argument names."""
+    pretend_server(sys.argv.pop(1))()
 
 
 def text() -> None:
@@ -101,7 +106,7 @@ def daemon() -> None:
 
 PROGRAMS: Final[dict[str, Callable[[], object]]] = {
     "quarterdeck": cli.main,
-    "http_server": http_server(),
+    "server": server,
     "python": text,
     DAEMON: daemon,
     ZYGOTE: zygote.main,
@@ -211,6 +216,7 @@ def main() -> None:
     """The program."""
     for name in IMPORTED:
         importlib.import_module(name)
+    pretend_server("http_server")
     rehearse()
     # What all have in common is not looked at, and so not copied, by each one's collector.
     gc.collect()

@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter
 from support.clients.mcp_clients import LEGACY, in_memory
 from support.tools.native_decks import DeckMaker
-from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
+from support.tools.tool_boxes import LiveBox, NativeBox, answer
 from support.waiting import eventually_async
 
 from quarterdeck.host.offers.decks import Decks
@@ -76,27 +76,6 @@ async def test_a_native_tool_is_shown_by_name_description_and_parameters():
 
 
 @ERAS
-async def test_a_grafted_result_reaches_the_client_whole(mode):
-    """Unknown blocks, structured content and `_meta` are the server's word to its client."""
-    box = LiveBox()
-    own = {
-        "content": [{"type": "text", "text": "é", "x": None}],
-        "structuredContent": {"a": [1, None, {"big": 2**70}]},
-        "_meta": {"trace": None},
-        "x-new": 1.0,
-    }
-    box.graft("s__t", answer(own))
-    async with in_memory(create_provider_host(box), mode) as (client, _):
-        raw = await call_raw(client, "s__t", {"a": [1, None]})
-    assert box.begun[0].arguments == b'{"a":[1,null]}'
-    envelope = raw.pop("resultType", None)
-    assert envelope == ("complete" if mode == "auto" else None)
-    stamp = raw["_meta"].pop("io.modelcontextprotocol/serverInfo", None)
-    assert (stamp is not None) == (mode == "auto")
-    assert raw == own
-
-
-@ERAS
 async def test_a_fault_is_an_error_result_that_says_what_to_do(mode):
     box = LiveBox()
     box.graft("s__t", answer(ProtocolFault("tool_error", "it died", code="server_lost")))
@@ -158,18 +137,6 @@ async def test_a_tool_that_raises_is_an_error_result(mode):
 
 
 @ERAS
-async def test_cancelling_reaches_a_grafted_call(mode):
-    box = LiveBox()
-    box.graft("s__t", hold)
-    async with in_memory(create_provider_host(box), mode) as (client, _), anyio.create_task_group() as tasks:
-        tasks.start_soon(call_raw, client, "s__t", {})
-        begun = await box.next_begun()
-        tasks.cancel_scope.cancel()
-        with anyio.CancelScope(shield=True):
-            assert await begun.cancelled
-
-
-@ERAS
 async def test_cancelling_switches_a_native_calls_token_even_when_it_shields_itself(mode):
     box, started, switched = NativeBox(), anyio.Event(), anyio.Event()
 
@@ -189,41 +156,12 @@ async def test_cancelling_switches_a_native_calls_token_even_when_it_shields_its
             await switched.wait()
 
 
-@ERAS
-async def test_progress_reaches_a_client_that_asked_for_it_before_the_result(mode):
-    box, seen = LiveBox(), []
-    box.graft("s__t", hold)
-
-    async def remember(progress, total, message):
-        seen.append((progress, total, message))
-
-    async def settle():
-        begun = await box.next_begun()
-        begun.note(1, 2, "half")
-        begun.note(2)
-        begun.settle({"content": []})
-
-    async with in_memory(create_provider_host(box), mode) as (client, _), anyio.create_task_group() as tasks:
-        tasks.start_soon(settle)
-        await call_raw(client, "s__t", {}, progress_callback=remember)
-    assert seen == [(1.0, 2.0, "half"), (2.0, None, None)]
-
-
 async def test_nobody_is_asked_for_progress_that_no_client_wants():
     box = LiveBox()
     box.graft("s__t")
     async with in_memory(create_provider_host(box), "legacy") as (client, _):
         await call_raw(client, "s__t", {})
     assert box.begun[0].on_progress is None
-
-
-@ERAS
-async def test_the_callers_meta_passes_without_what_belongs_to_the_hop(mode):
-    box = LiveBox()
-    box.graft("s__t")
-    async with in_memory(create_provider_host(box), mode) as (client, _):
-        await call_raw(client, "s__t", {}, {"progressToken": 7, "traceparent": "00-1"})
-    assert box.begun[0].meta == b'{"traceparent":"00-1"}'
 
 
 async def test_a_legacy_client_hears_of_changes_once():
@@ -243,17 +181,6 @@ async def test_a_legacy_client_hears_of_changes_once():
         assert len((await list_raw(client))["tools"]) == 3
     assert heard == ["ToolListChangedNotification"]
     assert box.watchers == 0
-
-
-async def test_a_modern_client_hears_of_changes_on_its_listen_stream():
-    box = LiveBox()
-    async with in_memory(create_provider_host(box), "auto") as (client, _):
-        assert client.server_capabilities.tools.list_changed
-        async with client.listen(tools_list_changed=True) as events:
-            box.graft("a__t")
-            async for event in events:
-                assert type(event).__name__ == "ToolsListChanged"
-                break
 
 
 @ERAS

@@ -31,7 +31,7 @@ async def call_raw(client, name, arguments=None, meta=None, **options):
     return await client.session.send_request(types.CallToolRequest(params=params), RAW, **options)
 
 
-async def test_a_call_before_the_handshake_is_refused_by_the_sdk():
+async def test_a_call_before_the_handshake_is_refused():
     async with create_client_server_memory_streams() as ((read, write), server_streams):
         running = await create_provider_host(LiveBox()).connect(server_streams)
         request = types.JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params={"name": "x"})
@@ -43,7 +43,7 @@ async def test_a_call_before_the_handshake_is_refused_by_the_sdk():
 
 
 @ERAS
-async def test_a_second_era_on_one_connection_is_refused_by_the_sdk(mode):
+async def test_a_second_era_on_one_connection_is_refused(mode):
     async with in_memory(create_provider_host(LiveBox()), mode) as (client, _):
         with pytest.raises(MCPError):
             if mode == "auto":

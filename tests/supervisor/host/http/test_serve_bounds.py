@@ -1,4 +1,4 @@
-"""What clients over HTTP may ask beside tools, and who may answer what is asked: as bounded as calls, on either way."""
+"""What clients over HTTP may ask beside tools, and who may answer what is asked: as bounded as calls."""
 
 import time
 from contextlib import AsyncExitStack
@@ -25,7 +25,6 @@ pytestmark = pytest.mark.process
 MIB = 1024 * 1024
 OWNER = "t" * 40
 ERAS = pytest.mark.parametrize("is_modern", [False, True], ids=["legacy", "modern"])
-WAYS = pytest.mark.parametrize("has_sdk", [False, True], ids=["past the SDK", "through the SDK"])
 READ = b'{"contents":[{"uri":"x:1","text":"%b"}]}'
 FORM = Question("a", "elicitation/create", b'{"message":"?","requestedSchema":{"type":"object","properties":{}}}')
 
@@ -36,23 +35,20 @@ def token_of(path: Path, **limits: Any) -> str:
 
 
 class Reader:
-    """A client that reads one resource, on the way that it is to take."""
+    """A client that reads one resource."""
 
-    def __init__(self, wire: WireHttp, *, is_modern: bool, has_sdk: bool) -> None:
+    def __init__(self, wire: WireHttp, *, is_modern: bool) -> None:
         self.wire = wire
         self._is_modern = is_modern
-        # Headers that mirror arguments are the SDK's to judge.
-        self._headers = {"Mcp_Param_X": "1"} if has_sdk else {}
 
     async def greet(self) -> None:
-        """Come so far that its requests may be taken past the SDK."""
         await (self.wire.introduce() if self._is_modern else self.wire.greet())
 
     def request(self, number: int, uri: str = "x:1") -> bytes:
         params: dict[str, Any] = {"uri": uri} | ({"_meta": ENVELOPE} if self._is_modern else {})
         message = {"jsonrpc": "2.0", "id": number, "method": "resources/read", "params": params}
         names = {"Mcp_Method": "resources/read", "Mcp_Name": uri} if self._is_modern else {}
-        return self.wire.request(message, **names, **self._headers)
+        return self.wire.request(message, **names)
 
     async def read(self, number: int, uri: str = "x:1") -> dict[str, Any]:
         self.wire.writer.write(self.request(number, uri))
@@ -65,10 +61,7 @@ def code_of(answer: dict[str, Any]) -> str:
 
 
 @ERAS
-@WAYS
-async def test_a_resource_larger_than_its_token_allows_is_not_passed_on(
-    tmp_path: Path, *, is_modern: bool, has_sdk: bool
-) -> None:
+async def test_a_resource_larger_than_its_token_allows_is_not_passed_on(tmp_path: Path, *, is_modern: bool) -> None:
     tokens = tmp_path / "tokens.json"
     token = token_of(tokens, max_result_bytes=1_000)
     server = OfferServer("a", resources=("x:1",), result=READ % (b"x" * 2_000))
@@ -77,18 +70,16 @@ async def test_a_resource_larger_than_its_token_allows_is_not_passed_on(
         wired(url) as wire,
     ):
         wire.headers["Authorization"] = f"Bearer {token}"
-        reader = Reader(wire, is_modern=is_modern, has_sdk=has_sdk)
+        reader = Reader(wire, is_modern=is_modern)
         await reader.greet()
-        for number in range(2):
-            assert code_of(await reader.read(number)) == "result_too_large"
+        assert code_of(await reader.read(1)) == "result_too_large"
         server.result = READ % b"short"
         assert (await reader.read(9))["result"]["contents"][0]["text"] == "short"
 
 
 @ERAS
-@WAYS
 async def test_resources_that_a_client_does_not_read_are_bounded_and_it_is_told(
-    monkeypatch: pytest.MonkeyPatch, *, is_modern: bool, has_sdk: bool
+    monkeypatch: pytest.MonkeyPatch, *, is_modern: bool
 ) -> None:
     """Forty unread resources of 8 MB would take what forty unread results of tools may not."""
     # One and a half; the other half is more than the kernel takes off us.
@@ -100,7 +91,7 @@ async def test_resources_that_a_client_does_not_read_are_bounded_and_it_is_told(
         wired(url) as silent,
         wired(url) as other,
     ):
-        reader = Reader(wire, is_modern=is_modern, has_sdk=has_sdk)
+        reader = Reader(wire, is_modern=is_modern)
         await reader.greet()
         silent.headers |= wire.headers
         other.headers |= wire.headers
@@ -184,8 +175,7 @@ async def test_nobody_answers_what_another_session_or_another_client_was_asked(t
     assert statuses == {202, 404}
 
 
-@WAYS
-async def test_programs_that_share_a_token_are_told_their_own_log_lines(*, has_sdk: bool) -> None:
+async def test_programs_that_share_a_token_are_told_their_own_log_lines() -> None:
     box, fleet = LiveBox(), OfferFleet(OfferServer("s"))
     box.graft("s__t", hold)
     headers = {"Mcp_Method": "tools/call", "Mcp_Name": "s__t"}
@@ -195,8 +185,7 @@ async def test_programs_that_share_a_token_are_told_their_own_log_lines(*, has_s
             meta = {**ENVELOPE, f"{META}clientInfo": {"name": f"p{number}", "version": "1"}, f"{META}logLevel": "info"}
             discover = {"jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": {"_meta": meta}}
             program.headers["Mcp-Protocol-Version"] = "2026-07-28"
-            if not has_sdk:
-                await program.ask(discover, Mcp_Method="server/discover")
+            await program.ask(discover, Mcp_Method="server/discover")
             program.writer.write(program.request(call(1, meta=meta), **headers))
             await eventually_async(lambda count=number + 1: len(box.begun) == count)  # type: ignore[misc]
         clients = [begun.client for begun in box.begun]

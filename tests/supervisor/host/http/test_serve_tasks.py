@@ -10,7 +10,7 @@ import pytest
 from support.clients.http_clients import listening
 from support.clients.wire_http import ENVELOPE, META, WireHttp, wired
 from support.tools.offer_fleet import OfferFleet, OfferServer
-from support.tools.task_servers import CALLS, newer_server, newer_state, older_server, older_state
+from support.tools.task_servers import CALLS, older_server, older_state
 
 from quarterdeck.route.router import Router
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
@@ -138,17 +138,3 @@ async def test_an_older_clients_stream_tells_how_far_its_own_task_is_once_the_ca
             note = {"progressToken": f"token-{task}", "progress": 0.5, "total": 1.0, "message": "half"}
             assert told["method"] == PROGRESS
             assert told["params"] == {**note, "_meta": {RELATED: {"taskId": task}}}
-
-
-async def test_a_stream_tells_of_its_clients_tasks_until_they_end() -> None:
-    server = newer_server()
-    async with wire(server, is_modern=True) as connection:
-        task = (await asked(connection, "tools/call", TAKES, name="a__work", arguments={}))["result"]["taskId"]
-        wanted = {"notifications": {"taskIds": [task, "another's"]}, "_meta": TAKES}
-        message = {"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": wanted}
-        connection.writer.write(connection.request(message, Mcp_Method="subscriptions/listen"))
-        told = await connection.reader.readuntil(b'"working"')
-        assert b'"taskIds":["1"]' in told
-        server.answers["tasks/get"] = newer_state("completed", result={"content": []})
-        last = await connection.reader.readuntil(b'"completed"')
-        assert b'"notifications/tasks"' in last

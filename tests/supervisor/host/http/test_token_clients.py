@@ -13,7 +13,6 @@ import httpx2
 import mcp_types as types
 import pytest
 from support.clients.http_clients import ACCEPT, PING, RAW, call_raw, connected, listening, post
-from support.clients.wire_http import ENVELOPE, call, wired
 from support.fleet.memory_fleet import FakeEndpoint, FakeFleet
 from support.tools.tool_boxes import LiveBox, answer, hold
 
@@ -148,23 +147,6 @@ async def test_a_rate_is_kept_and_its_client_told_when_to_come_back(path: Path) 
         assert 1700 < int(replies[2].headers["retry-after"]) <= 1800
         assert "the token 'ci' may not ask so often" in replies[2].json()["error"]
         assert (await post(url, bearer(OWNER))).status_code == 400
-
-
-@pytest.mark.parametrize("is_modern", [False, True], ids=["legacy", "modern"])
-async def test_a_rate_is_kept_past_the_sdk_too(path: Path, *, is_modern: bool) -> None:
-    greeting = 1 if is_modern else 3
-    token, box = token_of(path, rate=Rate(greeting + 4, 3600.0)), LiveBox()
-    box.graft("fs__read", answer(b'{"content" : []}'))
-    async with listening(box, token=OWNER, tokens=path) as url, wired(url) as client:
-        client.headers |= bearer(token)
-        await (client.introduce() if is_modern else client.greet())
-        client.headers |= {"Mcp-Method": "tools/call", "Mcp-Name": "fs__read"} if is_modern else {}
-        meta = ENVELOPE if is_modern else None
-        replies = [await client.ask(call(number, "fs__read", meta)) for number in range(6)]
-    assert [reply.status for reply in replies] == [200] * 4 + [429] * 2
-    assert b'"content" : []' in replies[3].body, "untouched: it came past the SDK"
-    assert len(box.begun) == 4
-    assert int(replies[-1].headers["retry-after"]) > 1
 
 
 @pytest.mark.parametrize("how", ["revoked", "expired"])

@@ -1,4 +1,7 @@
-"""Who is told what servers say: whom it concerns, from their level on, each once."""
+"""Who is told what servers say: whom it concerns, from their level on, each once; and how."""
+
+import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -6,9 +9,9 @@ from support.tools.offer_fleet import OfferFleet, OfferServer
 
 from quarterdeck.host.http.grants import Grant
 from quarterdeck.host.http.token_clients import GrantedTools
-from quarterdeck.host.offers.offer_news import LogStreams, concerns
+from quarterdeck.host.offers.offer_news import LogStreams, concerns, notification_of
 from quarterdeck.route.router import Router
-from quarterdeck_protocol.offers import LogLine, News, ResourceUpdated, ServerNote
+from quarterdeck_protocol.offers import LEVELS, LogLine, News, ResourceUpdated, ServerNote
 from quarterdeck_protocol.tools import Client
 
 ONE, TWO = (Client("ci", "token ci", part=part) for part in ("one", "two"))
@@ -132,3 +135,35 @@ def test_a_token_for_some_tools_of_a_server_hears_its_news(tools: tuple[str, ...
 def test_a_token_hears_nothing_of_servers_that_it_may_not_use(limited: Client):
     assert not concerns(LogLine("fs", "error", "", b"1"), limited, "debug")
     assert concerns(LogLine("web", "error", "", b"1"), limited, "debug")
+
+
+def line(level: str) -> LogLine:
+    return LogLine("fs", level, "io", b'{"n":1}')
+
+
+@pytest.mark.parametrize("own", LEVELS)
+@pytest.mark.parametrize("said", LEVELS)
+def test_a_line_is_told_from_its_level_on(own: str, said: str) -> None:
+    assert concerns(line(said), Client(key="me"), own) == (LEVELS.index(said) >= LEVELS.index(own))
+
+
+def test_a_level_that_there_is_not_is_serious_of_a_server_and_the_default_of_a_client() -> None:
+    assert concerns(line("fatal"), Client(key="me"), "emergency")
+    assert [concerns(line(level), Client(key="me"), "loud") for level in ("debug", "info")] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("news", "method", "params"),
+    [
+        (ResourceUpdated("fs", "x:1", ME), "resources/updated", {"uri": "x:1"}),
+        (line("error"), "message", {"level": "error", "logger": "fs/io", "data": {"n": 1}}),
+        (LogLine("fs", "info", "", b'"x"'), "message", {"level": "info", "logger": "fs", "data": "x"}),
+        (ServerNote("fs", "notifications/tasks/status", b'{"k":[1]}'), "tasks/status", {"k": [1]}),
+        (ServerNote("fs", "notifications/x", b""), "x", {}),
+    ],
+)
+def test_news_say_which_server_they_are_from_and_are_otherwise_its_own(
+    news: News, method: str, params: dict[str, Any]
+) -> None:
+    expected = {"jsonrpc": "2.0", "method": f"notifications/{method}", "params": params}
+    assert json.loads(notification_of(news)) == expected

@@ -1,4 +1,4 @@
-"""Serving over pipes: the two ways side by side, and how it ends."""
+"""Serving over pipes, and how it ends."""
 
 import json
 import sys
@@ -292,13 +292,3 @@ async def test_a_client_that_does_not_read_is_not_read_either_and_nothing_is_los
         assert len(box.begun) < len(wanted)
         got += [(await client.receive())["id"] for _ in wanted[1:]]
     assert got == list(wanted)
-
-
-async def test_changes_are_announced_over_pipes():
-    box = LiveBox()
-    async with served(create_provider_host(box)) as client:
-        await client.open_legacy()
-        box.graft("s__early")
-        assert [tool["name"] for tool in (await client.ask(1, "tools/list"))["result"]["tools"]] == ["s__early"]
-        box.graft("s__t")
-        assert (await client.receive())["method"] == "notifications/tools/list_changed"

@@ -9,7 +9,6 @@ import pytest
 from support.clients.mcp_clients import ENVELOPE, LEGACY
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox
-from support.waiting import until
 
 from quarterdeck.host.provider import ProviderHostImpl, create_provider_host
 from quarterdeck.route.router import Router
@@ -70,19 +69,6 @@ async def test_a_conversation_of_eight_megabytes_is_sampled_and_a_larger_answer_
         assert (await client.ask(8, "ping"))["id"] == 8
 
 
-async def test_a_thousand_forged_answers_answer_nothing_and_cost_nobody_the_true_one() -> None:
-    host, _ = host_of(OfferServer("a", prompts=("p",), question=QUESTION))
-    async with greeted(host) as client:
-        await client.send(client.request(7, "prompts/get", name="a__p"))
-        asked = await client.receive()
-        forged = [{**answer(asked, action="accept"), "id": f"quarterdeck-{number}"} for number in range(2, 1_002)]
-        await client.send(*forged, {**answer(asked, action="accept"), "id": 1})
-        await client.send(answer(asked, action="decline"))
-        assert (await client.receive())["result"] == {"action": "decline"}
-        await client.send(answer(asked, action="accept"))
-        assert (await client.ask(8, "ping"))["id"] == 8
-
-
 async def test_one_clients_answer_is_none_to_what_another_was_asked() -> None:
     server = OfferServer("a", prompts=("p",), question=QUESTION)
     host, _ = host_of(server)
@@ -110,43 +96,6 @@ async def parked(client: LineClient) -> dict[str, Any]:
     return {"inputResponses": {"1": {"action": "decline"}}, "requestState": asked["requestState"]}
 
 
-def code_of(reply: dict[str, Any]) -> str:
-    assert reply["error"]["code"] == -32602
-    code: str = reply["error"]["data"]["quarterdeck/fault"]["code"]
-    return code
-
-
-async def test_a_state_that_was_sealed_before_a_restart_is_an_error_with_words() -> None:
-    server = OfferServer("a", prompts=("p",), question=QUESTION)
-    async with greeted(host_of(server)[0], "modern") as client:
-        again = await parked(client)
-    async with greeted(host_of(server)[0], "modern") as client:
-        for number in range(2):  # through the SDK's session first
-            refused = await client.ask(number, "prompts/get", name="a__p", **again)
-            assert code_of(refused) == "not_resumable"
-            assert "requestState is not this client's, not this request's, or too old" in refused["error"]["message"]
-        assert len(server.asked) == 1
-        assert (await parked(client))["requestState"]
-
-
-async def test_a_state_is_no_good_with_another_method_or_other_params_or_without_its_form() -> None:
-    server = OfferServer("a", prompts=("p", "q"), resources=("x:1",), question=QUESTION)
-    async with greeted(host_of(server)[0], "modern") as client:
-        again = await parked(client)
-        for number, (method, params) in enumerate(
-            [
-                ("resources/read", {"uri": "x:1", **again}),
-                ("prompts/get", {"name": "a__q", **again}),
-                ("prompts/get", {"name": "a__p", "arguments": {"a": "1"}, **again}),
-                ("prompts/get", {"name": "a__p", **again, "requestState": again["requestState"][:-4]}),
-                ("prompts/get", {"name": "a__p", **again, "requestState": ""}),
-            ]
-        ):
-            assert code_of(await client.ask(10 + number, method, **params)) == "not_resumable"
-        assert len(server.asked) == 1
-        assert (await client.ask(2, "prompts/get", name="a__p", **again))["result"]["action"] == "decline"
-
-
 async def test_cancelling_a_request_that_has_its_question_leaves_what_waits_for_the_answer() -> None:
     """A client's program that tidies up behind each of its requests could answer none."""
     server = OfferServer("a", prompts=("p",), question=QUESTION)
@@ -155,21 +104,6 @@ async def test_cancelling_a_request_that_has_its_question_leaves_what_waits_for_
         cancelled = {"requestId": 1, "_meta": client.meta}
         await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled})
         assert (await client.ask(2, "prompts/get", name="a__p", **again))["result"]["action"] == "decline"
-
-
-async def test_cancelling_the_request_that_comes_again_ends_the_call() -> None:
-    server = OfferServer("a", prompts=("p",), question=QUESTION)
-    host, _ = host_of(server)
-    async with greeted(host, "modern") as client:
-        again = await parked(client) | {"inputResponses": {}}
-        await client.send(client.request(2, "prompts/get", name="a__p", **again))
-        assert (await client.receive())["result"]["resultType"] == "input_required"
-        server.question, server.is_silent = None, True
-        await client.send(client.request(3, "prompts/get", name="a__p"))
-        await until(lambda: len(server.asked) == 2)
-        await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}})
-        assert (await client.ask(4, "server/discover"))["id"] == 4
-    assert not host.content.parking._parked
 
 
 # Lists and streams

@@ -1,6 +1,5 @@
-"""Prompts, resources and what servers ask, over lines in both eras: the same with the SDK's session and without."""
+"""Prompts, resources and what servers ask, over lines in both eras."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,13 +13,12 @@ from quarterdeck.host.budget.kept_results import KeptResults
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck.route.router import Router
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault, ReplyError
-from quarterdeck_protocol.offers import Listing, LogLine, ResourceUpdated, ServerNote
+from quarterdeck_protocol.offers import Listing, LogLine, ResourceUpdated
 from quarterdeck_protocol.questions import Question
 
 from .host_pipes import LineClient, served
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
-WAYS = pytest.mark.parametrize("has_sdk", [False, True])
 
 ABLE = {"elicitation": {}, "roots": {"listChanged": True}}
 QUESTION = Question("a", "elicitation/create", b'{"message":"a asks: well?"}')
@@ -30,7 +28,6 @@ QUESTION = Question("a", "elicitation/create", b'{"message":"a asks: well?"}')
 async def client_of(
     *servers: OfferServer,
     era: str = "legacy",
-    has_sdk: bool = False,
     able: dict[str, Any] | None = None,
     results: KeptResults | None = None,
 ) -> AsyncIterator[tuple[LineClient, OfferFleet]]:
@@ -47,9 +44,6 @@ async def client_of(
             info = {"name": "raw", "version": "1"}
             await client.ask("init", "initialize", protocolVersion=LEGACY, capabilities=able or {}, clientInfo=info)
             await client.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        if has_sdk:
-            refused = await client.ask("rare", "no/such", meta={"progressToken": 1})
-            assert refused["error"]["code"] == -32601
         yield client, fleet
 
 
@@ -63,10 +57,9 @@ def _without_envelope(result: dict[str, Any]) -> dict[str, Any]:
 
 
 @ERAS
-@WAYS
-async def test_lists_are_given_whole_under_the_names_that_clients_know(era: str, *, has_sdk: bool) -> None:
+async def test_lists_are_given_whole_under_the_names_that_clients_know(era: str) -> None:
     one = OfferServer("a", prompts=("p",), resources=("x:1",), templates=("x:{id}",))
-    async with client_of(one, OfferServer("b", resources=("x:1",)), era=era, has_sdk=has_sdk) as (client, _):
+    async with client_of(one, OfferServer("b", resources=("x:1",)), era=era) as (client, _):
         for listing, expected in (
             (Listing.PROMPTS, [{"name": "a__p"}]),
             (Listing.RESOURCES, [{"name": "it", "uri": "x:1"}, {"name": "it", "uri": "quarterdeck+b:x:1"}]),
@@ -90,35 +83,30 @@ REQUESTS = {
 
 
 @ERAS
-@WAYS
 @pytest.mark.parametrize("method", REQUESTS)
-async def test_what_a_server_answers_passes_whole(method: str, era: str, *, has_sdk: bool) -> None:
+async def test_what_a_server_answers_passes_whole(method: str, era: str) -> None:
     params, result = REQUESTS[method]
     server = OfferServer("a", prompts=("p",), resources=("x:1",), result=json.dumps(result).encode())
-    async with client_of(server, era=era, has_sdk=has_sdk) as (client, _):
-        for number in range(2):
-            answer = await client.ask(number, method, **params)
-            assert _without_envelope(answer["result"]) == result
-            if era == "modern":
-                assert answer["result"]["resultType"] == "complete"
-                assert ("ttlMs" in answer["result"]) == (method == "resources/read")
-    assert len(server.asked) == 2
+    async with client_of(server, era=era) as (client, _):
+        answer = await client.ask(1, method, **params)
+        assert _without_envelope(answer["result"]) == result
+        if era == "modern":
+            assert answer["result"]["resultType"] == "complete"
+            assert ("ttlMs" in answer["result"]) == (method == "resources/read")
 
 
 @ERAS
-@WAYS
-async def test_a_servers_error_passes_whole(era: str, *, has_sdk: bool) -> None:
+async def test_a_servers_error_passes_whole(era: str) -> None:
     fault = ProtocolFault(FaultKind.TOOL_ERROR, "no", code="reply_error", reply=ReplyError(-32042, "open", b'{"u":1}'))
-    async with client_of(OfferServer("a", resources=("x:1",), fault=fault), era=era, has_sdk=has_sdk) as (client, _):
+    async with client_of(OfferServer("a", resources=("x:1",), fault=fault), era=era) as (client, _):
         answer = await client.ask(1, "resources/read", uri="x:1")
         assert answer["error"] == {"code": -32042, "message": "open", "data": {"u": 1}}
 
 
 @ERAS
-@WAYS
-async def test_what_is_not_there_is_an_error_of_its_era(era: str, *, has_sdk: bool) -> None:
+async def test_what_is_not_there_is_an_error_of_its_era(era: str) -> None:
     servers = (OfferServer("a", resources=("x:1",)), OfferServer("b", resources=("z:1",)))
-    async with client_of(*servers, era=era, has_sdk=has_sdk) as (client, _):
+    async with client_of(*servers, era=era) as (client, _):
         read = await client.ask(1, "resources/read", uri="y:1")
         assert read["error"]["code"] == (-32602 if era == "modern" else -32002)
         assert read["error"]["data"]["quarterdeck/fault"]["code"] == "unknown_resource"
@@ -129,10 +117,9 @@ async def test_what_is_not_there_is_an_error_of_its_era(era: str, *, has_sdk: bo
 # What servers ask
 
 
-@WAYS
-async def test_a_servers_question_reaches_an_older_client_and_its_answer_the_server(*, has_sdk: bool) -> None:
+async def test_a_servers_question_reaches_an_older_client_and_its_answer_the_server() -> None:
     server = OfferServer("a", prompts=("p",), question=QUESTION)
-    async with client_of(server, able=ABLE, has_sdk=has_sdk) as (client, _):
+    async with client_of(server, able=ABLE) as (client, _):
         await client.send(client.request(7, "prompts/get", name="a__p"))
         asked = await client.receive()
         assert (asked["method"], asked["params"]) == ("elicitation/create", {"message": "a asks: well?"})
@@ -150,10 +137,9 @@ async def test_a_client_that_cannot_be_asked_is_not(era: str) -> None:
         assert _without_envelope(answer["result"]) == expected
 
 
-@WAYS
-async def test_a_client_of_the_newer_era_is_asked_by_a_result_and_makes_its_request_again(*, has_sdk: bool) -> None:
+async def test_a_client_of_the_newer_era_is_asked_by_a_result_and_makes_its_request_again() -> None:
     server = OfferServer("a", prompts=("p",), question=QUESTION)
-    async with client_of(server, era="modern", able=ABLE, has_sdk=has_sdk) as (client, _):
+    async with client_of(server, era="modern", able=ABLE) as (client, _):
         asked = (await client.ask(1, "prompts/get", name="a__p"))["result"]
         assert asked["resultType"] == "input_required"
         assert asked["inputRequests"]["1"]["method"] == "elicitation/create"
@@ -168,10 +154,9 @@ async def test_a_client_of_the_newer_era_is_asked_by_a_result_and_makes_its_requ
 # What servers say unasked
 
 
-@WAYS
-async def test_an_older_client_hears_of_resources_that_it_subscribed_and_no_others(*, has_sdk: bool) -> None:
+async def test_an_older_client_hears_of_resources_that_it_subscribed_and_no_others() -> None:
     server = OfferServer("a", resources=("x:1",))
-    async with client_of(server, has_sdk=has_sdk) as (client, fleet):
+    async with client_of(server) as (client, fleet):
         assert (await client.ask(1, "resources/subscribe", uri="x:1"))["result"] == {}
         key = server.asked[-1].client.key
         fleet.news(ResourceUpdated("a", "x:2", frozenset({"somebody else"})))
@@ -182,10 +167,9 @@ async def test_an_older_client_hears_of_resources_that_it_subscribed_and_no_othe
         assert server.told[-1] == (key, "x:1")
 
 
-@WAYS
-async def test_an_older_client_is_told_log_lines_from_its_level_on_with_their_server(*, has_sdk: bool) -> None:
+async def test_an_older_client_is_told_log_lines_from_its_level_on_with_their_server() -> None:
     server = OfferServer("a")
-    async with client_of(server, has_sdk=has_sdk) as (client, fleet):
+    async with client_of(server) as (client, fleet):
         await client.ask(0, "ping")
         fleet.news(LogLine("a", "debug", "", b'"unheard"'))
         fleet.news(LogLine("a", "info", "db", b'{"n":1}'))
@@ -213,26 +197,6 @@ async def test_a_client_of_the_newer_era_is_told_log_lines_with_the_request_that
         fleet.news(LogLine("a", "error", "", b'"another\'s"', frozenset({"another"})))
         fleet.news(LogLine("a", "error", "", b'"mine"', mine))
         assert (await client.receive())["params"] == {"level": "error", "logger": "a", "data": "mine"}
-
-
-async def test_other_notifications_pass_as_they_are() -> None:
-    async with client_of(OfferServer("a")) as (client, fleet):
-        await client.ask(1, "ping")
-        fleet.news(ServerNote("a", "notifications/elicitation/complete", b'{"elicitationId":"1"}'))
-        assert (await client.receive())["params"] == {"elicitationId": "1"}
-
-
-@WAYS
-async def test_an_older_client_is_told_once_of_lists_that_it_knows(*, has_sdk: bool) -> None:
-    server = OfferServer("a", prompts=("p",), resources=("x:1",))
-    async with client_of(server, has_sdk=has_sdk) as (client, fleet):
-        await client.ask(1, "prompts/list")
-        server.prompts, server.resources = ("q",), ("x:2",)
-        server.relist()
-        fleet.changed("a")
-        assert (await client.receive())["method"] == "notifications/prompts/list_changed"
-        await asyncio.sleep(0.15)
-        assert (await client.ask(2, "ping"))["id"] == 2
 
 
 async def test_a_client_of_the_newer_era_hears_on_the_stream_that_it_opened() -> None:

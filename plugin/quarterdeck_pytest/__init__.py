@@ -1,8 +1,8 @@
 """`pytest-quarterdeck`: test MCP servers in sandboxes, shared by xdist's workers, with nothing left behind.
 
-`plugin` is what pytest loads, in every run of everybody who has the product installed.  It imports nothing of the
-product before a fixture asks, else coverage would miss what was imported before it started.  For the same reason the
-names that tests annotate and catch are loaded on first use.
+pytest loads `plugin` in every run wherever the product is installed. It imports nothing of the product before a fixture
+needs it, else coverage would miss the modules that were imported before it started. For the same reason the names that
+tests annotate and catch are loaded on first use.
 """
 
 from importlib import import_module
@@ -32,7 +32,7 @@ __all__ = [*_PLACES]  # noqa: PLE0604 - the keys are texts
 
 
 def __getattr__(name: str) -> object:
-    """A name that is loaded on first use."""
+    """Load a name on first use."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_PLACES[name]), name)

@@ -1,8 +1,8 @@
-"""The run's one supervisor: started when somebody wants it, ended with the run.  Nothing of the product is imported.
+"""The run's one supervisor: started on the first connection, ended with the run. Nothing of the product is imported.
 
-The controller (without xdist: the one process) listens on a socket in a folder of its own, and starts the supervisor
-when somebody connects; it inherits the listening socket.  So a run without MCP tests starts nothing, and it makes no
-difference which xdist worker is first.  It ends when its standard input does, which is the controller's end, too.
+The controller (without xdist: the one process) listens on a socket in a folder of its own, and starts the supervisor on
+the first connection; it inherits the listening socket. So a run without MCP tests starts nothing, whichever xdist
+worker is first. It ends when its standard input does, as when the controller dies.
 """
 
 import os
@@ -25,7 +25,8 @@ from .leaks import VARIABLE
 from .run_folders import SOCKET_NAME, make_held_folder
 
 END_S: Final = 60.0
-"""How long the supervisor may take to stop all servers before it is killed: several graces each, on a busy machine."""
+"""Seconds that the supervisor may take to stop all servers before it is killed: several graces each, if busy.
+"""
 
 _BOOT: Final = """\
 import os, sys
@@ -40,7 +41,7 @@ main(int(sys.argv[1]))
 
 @dataclass(frozen=True, slots=True)
 class RunAddress:
-    """Where the supervisor of a run is, as xdist workers are told it: plain texts."""
+    """A run's supervisor, as xdist workers are told it: plain texts."""
 
     folder: str
     token: str
@@ -52,11 +53,11 @@ class RunAddress:
 
     @property
     def log(self) -> Path:
-        """What it writes on its standard error."""
+        """The file of its standard error."""
         return Path(self.folder) / "supervisor.log"
 
     def to_workerinput(self) -> dict[str, str]:
-        """As xdist takes it."""
+        """Return it in xdist's form."""
         return {"folder": self.folder, "token": self.token}
 
 
@@ -64,7 +65,6 @@ class Run:
     """The folder, the socket and the process of one run; made in the controller, closed at its end."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        """Make the folder and listen; nothing is started yet."""
         folder, self._held = make_held_folder()
         self.address: Final = RunAddress(folder, secrets.token_hex(16))
         self._environ = dict(environ)
@@ -90,10 +90,9 @@ class Run:
         return self._process is not None
 
     def close(self, *, keep: bool = False) -> list[str]:
-        """End the supervisor with all servers, and remove the folder; with `keep` it stays for a look.  Repeatable.
+        """End the supervisor with all servers, and remove the folder unless `keep`. Repeatable.
 
-        Returns:
-            what is left though it should not be, one line each.
+        Return one line for each leftover.
         """
         if self._is_closed:
             return []
@@ -141,14 +140,16 @@ class Run:
             process.wait()
 
     def _environment(self) -> dict[str, str]:
-        """Ours, with state and runtime directories of the run's own, and as no test's process."""
+        """Return our environment with state and runtime directories of the run's own, and without the mark of a test's
+        process.
+        """
         own = Path(self.address.folder)
         places = {"QUARTERDECK_STATE_DIR": str(own / "state"), "QUARTERDECK_RUNTIME_DIR": str(own / "run")}
         return {name: value for name, value in self._environ.items() if name != VARIABLE} | places
 
 
 def _import_path() -> str:
-    """The folders in which an isolated interpreter finds what is installed here, and no module of the project's own."""
+    """Return the folders of installed packages, for an isolated interpreter, without the project's own modules."""
     ours = str(Path(__file__).resolve().parents[1])
     found = (folder for folder in sys.path if Path(folder).name in {"site-packages", "dist-packages"})
     return os.pathsep.join(dict.fromkeys((ours, *found)))

@@ -1,4 +1,4 @@
-"""The fixtures.  What they need of the product is imported when one is asked for."""
+"""The fixtures. They import the product when a test requests them."""
 
 import os
 import warnings
@@ -23,22 +23,21 @@ Config = str | os.PathLike[str] | Mapping[str, object] | None
 
 @pytest.fixture(scope="session")
 def mcp_config(pytestconfig: pytest.Config) -> Config:
-    """The configuration that names the servers: a path, or its content; override it to give another."""
+    """The configuration of the servers: a path, or its content; override it to give another."""
     return pytestconfig.stash[SESSION].options.config
 
 
 @pytest.fixture
 def mcp_answers() -> Mapping[str, object]:
-    """What is answered when a server asks: override it to give `elicitation`, `sampling` or `roots`.
-
-    See `McpClient.answer`.
+    """The answers to servers' questions; override it to give `elicitation`, `sampling` or `roots`. See
+    `McpClient.answer`.
     """
     return {}
 
 
 @pytest.fixture
 def mcp_era(request: pytest.FixtureRequest) -> str:
-    """The revision of MCP that this test's servers are spoken to in; empty for the legacy one, if spoken."""
+    """The revision of MCP for this test's servers; empty for the legacy one, if the server speaks it."""
     return str(getattr(request, "param", ""))
 
 
@@ -78,7 +77,7 @@ def mcp_client(mcp_server: "Callable[..., McpServer]") -> "McpClient":
 
 @pytest.fixture
 def mcp_async_client(mcp_server: "Callable[..., McpServer]") -> "AsyncMcpClient":
-    """The same for coroutines, under every plugin that runs them on asyncio."""
+    """A client for coroutines, under every plugin that runs them on asyncio."""
     with _without_traceback():
         return mcp_server().async_client()
 
@@ -109,14 +108,14 @@ def _mcp_module_scope(pytestconfig: pytest.Config) -> "Iterator[Scope]":
 
 
 class _Scopes:
-    """Where a test's servers belong."""
+    """The scopes of a test's servers."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self._request = request
         self._own: Scope | None = None
 
     def of(self, mark: Mark) -> "Scope":
-        """The scope of this name; the test's own where none is named."""
+        """Return the scope of this name; the test's own where none is named."""
         session = self._request.config.stash[SESSION]
         match mark.scope:
             case "run":
@@ -129,7 +128,7 @@ class _Scopes:
         return self._own
 
     def close(self) -> None:
-        """Stop what is the test's own."""
+        """Stop the test's own servers."""
         if self._own is not None:
             _close(self._request.config, self._own, f"{self._request.node.nodeid} left")
 
@@ -147,7 +146,7 @@ def _new_scope(config: pytest.Config, name: str) -> "Scope":
 
 
 def _close(config: pytest.Config, scope: "Scope", whose: str) -> None:
-    """Stop the servers of a scope; what they leave fails the test whose scope ends."""
+    """Stop the servers of a scope; a leftover fails the test whose scope ends."""
     left = [f"{whose} {what}" for what in scope.close()]
     gate = config.stash[SESSION].options.leaks
     if left and gate == "error":
@@ -158,7 +157,7 @@ def _close(config: pytest.Config, scope: "Scope", whose: str) -> None:
 
 @contextmanager
 def _without_traceback() -> Iterator[None]:
-    """Within the block, where no line is the user's, what is wrong with a test is told in its one sentence."""
+    """Report a test's mistake in its one sentence, within a block without a line of the user's."""
     from .client.pending import McpTestError
 
     try:
@@ -168,7 +167,7 @@ def _without_traceback() -> Iterator[None]:
 
 
 def _leave(request: pytest.FixtureRequest) -> None:
-    """Others may use the servers of this test after it."""
+    """Release the servers of this test for others."""
     for server in _used_by(request):
         server.leave()
 
@@ -203,6 +202,6 @@ def _asked(
 
 
 def _worker_of(config: pytest.Config) -> str:
-    """The name of this process among xdist's; of the only one `main`."""
+    """Return this process's name among xdist's; `main` without xdist."""
     worker: dict[str, str] = getattr(config, "workerinput", {})
     return str(worker.get("workerid", "main"))

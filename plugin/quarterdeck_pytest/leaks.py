@@ -1,9 +1,9 @@
-"""What tests leave behind of their own: processes, sockets, temporary directories and files, locks.
+"""Leftovers of tests: processes, sockets, temporary directories and files, locks.
 
-Python tells an audit hook of each directory and file that `tempfile` makes, each address that is bound and each file
-that is locked, which is noted with the test that runs.  Processes are known by their parent, and those that have
-another by then by a variable that they inherit.  What a fixture of a wider scope made is no leak while it is in use: it
-is looked at when the session has ended.  Nothing of the product is imported; Linux alone shows locks and processes.
+An audit hook notes each directory and file that `tempfile` makes, each address that is bound and each file that is
+locked, with the running test. Processes are known by their parent, and those that have another by then by a variable
+that they inherit. A wider fixture's resources are no leak while in use: all is inspected when the session has ended.
+Nothing of the product is imported; only Linux reports locks and processes.
 """
 
 import os
@@ -20,32 +20,32 @@ from pathlib import Path
 from typing import Any, Final
 
 MAX_NOTES: Final = 10_000
-"""Of each kind; a suite that makes more is told of the first."""
+"""Of each kind; of more only the first are noted."""
 
 STARTED: Final = 19
-"""Where the time of its start stands in `/proc/PID/stat`, behind the name; the state stands first."""
+"""Position of the start time in `/proc/PID/stat`, behind the name; the state is at 0."""
 
 PYTHONS_FOLDER: Final = "pymp-"
-"""How `multiprocessing` names the folder that it removes when the interpreter ends."""
+"""Prefix of the folder that `multiprocessing` removes when the interpreter ends."""
 
 PYTHONS_HELPERS: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 """Children that it keeps until then."""
 
 VARIABLE: Final = "QUARTERDECK_PYTEST_TEST"
-"""Set while a test runs that uses a server: processes inherit it, also those that leave their parent."""
+"""Set while a test runs that uses a server; its processes inherit it, also those that leave their parent."""
 
 LEAVING_S: Final = 2.0
-"""How long a process may still be on its way out when the session has ended: not everybody waits for what it ends."""
+"""Seconds that a process may take to exit after the session: not every test waits for the end of its processes."""
 
 STARTING_S: Final = 2.0
-"""How long a program may be without a command line that was executed just now, on a busy machine."""
+"""Seconds that a program may be without a command line right after exec, on a busy machine."""
 
 POLL_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A process below this one; its start tells it from a later one of the same id; its name may change."""
+    """A process below this one; its start time tells it from a later one of the same id; its name may change."""
 
     pid: int
     started: str
@@ -53,10 +53,9 @@ class Child:
 
 
 class Watch:
-    """Notes what the tests of this process make; one for the process's life, as an audit hook cannot be taken out."""
+    """Notes the resources of this process's tests; one for the process's life, as an audit hook cannot be removed."""
 
     def __init__(self) -> None:
-        """Note nothing before a test begins."""
         self._test = ""
         self._token = secrets.token_hex(8)
         self._made: dict[str, str] = {}
@@ -69,14 +68,14 @@ class Watch:
         sys.addaudithook(self._hear)
 
     def begin(self, test: str) -> None:
-        """This test runs from here on; what is there already is not its own.  Harmless for one that runs."""
+        """Attribute new resources to this test; existing ones are not its own. Harmless for the running test."""
         if self._test != test:
             self._test = test
             self._before = frozenset(children_of(os.getpid()))
             os.environ[VARIABLE] = f"{self._token} {test}".replace("\0", "(null)")
 
     def end(self) -> None:
-        """It has ended: children that are new are its own."""
+        """End the running test: new children are its own."""
         if not self._test:
             return
         for child in children_of(os.getpid()):
@@ -86,7 +85,7 @@ class Watch:
         os.environ.pop(VARIABLE, None)
 
     def left(self) -> list[str]:
-        """What is still there, one line each, with the test that left it; and listen no more."""
+        """Stop noting. Return one line for each leftover, with its test."""
         self._is_on = False
         found = (
             self._left_processes(),
@@ -131,7 +130,7 @@ class Watch:
             yield f"{test} left process {process.pid} ({process.name})"
 
     def _processes(self) -> dict[Child, str]:
-        """Those that tests have started and that run, but for Python's own."""
+        """Return the running processes of tests, except Python's own."""
         there = set(children_of(os.getpid()))
         found = {child: test for child, test in self._children.items() if child in there}
         found |= heirs_of(f"{VARIABLE}={self._token} ")
@@ -146,7 +145,7 @@ class Watch:
                     yield f"{test} left a socket that {does} {_address_of(found)}"
 
     def _left_paths(self) -> Iterator[str]:
-        """Files of sockets, which stay when those are closed."""
+        """Yield the files of sockets, which stay when those are closed."""
         for path, test in self._paths.items():
             with suppress(OSError):
                 if stat.S_ISSOCK(os.lstat(path).st_mode):
@@ -169,13 +168,13 @@ class Watch:
 
 
 def children_of(pid: int) -> list[Child]:
-    """The processes whose parent this one is and that run; none where `/proc` does not tell."""
+    """Return the running children of a process; none where `/proc` does not tell."""
     words = [word for task in _read(f"/proc/{pid}/task") for word in _text(f"/proc/{pid}/task/{task}/children").split()]
     return [child for word in words if (child := _running(word)) is not None]
 
 
 def heirs_of(variable: str) -> dict[Child, str]:
-    """The processes that run and were given a variable that begins so, each with the rest of its value."""
+    """Return the running processes with a variable that begins so, each with the rest of its value."""
     found = {}
     for word in _read("/proc"):
         if word.isdigit() and variable in (environ := _text(f"/proc/{word}/environ")):
@@ -186,14 +185,14 @@ def heirs_of(variable: str) -> dict[Child, str]:
 
 
 def _running(pid: str) -> Child | None:
-    """The process of this id; None for one that has ended, waited for or not."""
+    """Return the process of this id; None for one that has ended, waited for or not."""
     name, _, rest = _text(f"/proc/{pid}/stat").partition("(")[2].rpartition(")")
     fields = rest.split()
     return Child(int(pid), fields[STARTED], name) if len(fields) > STARTED and fields[0] != "Z" else None
 
 
 def held_locks(pid: int) -> Iterator[tuple[int, int]]:
-    """The files that a process holds a lock on, by device and inode; none where `/proc` does not tell."""
+    """Yield the files that a process holds a lock on, by device and inode; none where `/proc` does not tell."""
     for line in _text("/proc/locks").splitlines():
         fields = line.split()
         if len(fields) > 5 and fields[1] in {"FLOCK", "POSIX"} and fields[4] == str(pid):
@@ -202,7 +201,7 @@ def held_locks(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def _is_pythons_own(child: Child) -> bool:
-    """Whether it is a helper of `multiprocessing`, which ends with the interpreter."""
+    """Return whether it is a helper of `multiprocessing`, which ends with the interpreter."""
     until = time.monotonic() + STARTING_S
     # One that has just been executed has no command line yet.
     while not (command := _text(f"/proc/{child.pid}/cmdline")) and _running(str(child.pid)) == child:
@@ -213,7 +212,7 @@ def _is_pythons_own(child: Child) -> bool:
 
 
 def _address_of(found: socket.socket) -> str:
-    """A path, `@` and the name of an abstract one, or host and port."""
+    """Return a path, `@` and the name of an abstract one, or host and port."""
     address = found.getsockname()
     if isinstance(address, tuple):
         return f"{address[0]}, port {address[1]}"
@@ -227,7 +226,7 @@ def _shown(line: str) -> str:
 
 
 def _path(address: Any) -> str:
-    """Of a socket's file; a socket takes it as text or as any buffer."""
+    """Return the path of a socket's file, given as text or as any buffer."""
     try:
         return os.fsdecode(address if isinstance(address, str) else bytes(address))
     except TypeError:

@@ -1,6 +1,6 @@
-"""The options and ini keys of the plugin, and the marker `mcp`, as values.  Nothing of the product is imported.
+"""The options and ini keys of the plugin, and the marker `mcp`, as values. Nothing of the product is imported.
 
-What is wrong is said in one sentence, as a `pytest.UsageError`.
+A mistake is a `pytest.UsageError` of one sentence.
 """
 
 import os
@@ -23,13 +23,13 @@ GATES: Final = ("error", "warn", "off")
 SCOPES: Final = ("test", "module", "session", "run")
 
 TIMEOUT_S: Final = 60.0
-"""For a server's start, and for each call, unless something else is said."""
+"""Default for a server's start, and for each call."""
 
 ARGUMENTS: Final = ("server", "scope", "policy", "env", "era", "timeout")
 """Of the marker, and of `mcp_server`."""
 
 CONFIG_NAMES: Final = ("mcp.json", ".mcp.json")
-"""Looked for in pytest's root directory where no configuration is named."""
+"""Searched in pytest's root directory without a named configuration."""
 
 MARKER: Final = (
     'mcp(server=None, *, scope="test", policy=None, env=None, era=None, timeout=None): which MCP server the fixtures '
@@ -41,16 +41,16 @@ MARKER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was asked for on the command line, else in the ini file.
+    """The options of the command line, else of the ini file.
 
     Attributes:
         config: the configuration file; None where none is named and none is found.
-        network: what servers reach; empty for what their rows say.
-        network_reason: why it is restricted though nobody asked for that; empty if somebody did.
+        network: the servers' network mode; empty for that of their rows.
+        network_reason: why it is restricted by default; empty if the user chose it.
         era: one of `ERAS`, `both`, or empty for 2025-11-25 if the server speaks it.
         timeout_s: of a server's start, and of each call.
         keep: whether the servers' state is kept after the run.
-        leaks: what becomes of what a test leaves behind, of `GATES`.
+        leaks: the consequence of a test's leftovers, of `GATES`.
     """
 
     config: Path | None = None
@@ -64,7 +64,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What `@pytest.mark.mcp` says of a test; None for what it leaves open."""
+    """The arguments of `@pytest.mark.mcp`; None for those that it lacks."""
 
     server: Any = None
     scope: str | None = None
@@ -79,11 +79,7 @@ class Mark:
         return (), {name: value for name in ARGUMENTS if (value := getattr(self, name)) is not None}
 
     def checked(self) -> "Mark":
-        """The same.
-
-        Raises:
-            pytest.UsageError: a value that means nothing.
-        """
+        """Return it unchanged. Raise `pytest.UsageError` for a meaningless value."""
         __tracebackhide__ = True
         if self.scope is not None and self.scope not in SCOPES:
             raise pytest.UsageError(f"mcp: scope={self.scope!r} is none of {', '.join(SCOPES)}")
@@ -130,11 +126,7 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def check_xdist(unknown: Iterable[str]) -> None:
-    """Say what is missing, where a run is asked to use more processes.
-
-    Raises:
-        pytest.UsageError: one of the arguments that nobody knows is pytest-xdist's.
-    """
+    """Raise `pytest.UsageError` if one of the unknown arguments is pytest-xdist's."""
     if (wanted := next(filter(_OF_XDIST.match, unknown), None)) is not None:
         raise pytest.UsageError(f"{wanted} needs pytest-xdist, which is not installed or switched off by -p no:xdist")
 
@@ -143,11 +135,7 @@ _OF_XDIST: Final = re.compile(r"(-n\s*(\d+|auto|logical)?|--numprocesses(=.*)?|-
 
 
 def read_options(config: pytest.Config, environ: Mapping[str, str] = os.environ) -> Options:
-    """The options of this run.
-
-    Raises:
-        pytest.UsageError: an ini key has a value that means nothing.
-    """
+    """Return the options of this run. Raise `pytest.UsageError` for a meaningless ini key."""
     found = {name: _option(config, name) for name in ("config", "network", "era", "timeout", "leaks")}
     choices = {"network": NETWORKS, "era": (*ERAS, "both"), "leaks": GATES}
     for name, known in choices.items():
@@ -168,10 +156,9 @@ def read_options(config: pytest.Config, environ: Mapping[str, str] = os.environ)
 
 
 def read_mark(marks: Iterable[Said]) -> Mark:
-    """What markers, or a marker and a call, say together; of the same argument the first that says it counts.
+    """Merge markers, or a marker and a call; the first value of an argument counts.
 
-    Raises:
-        pytest.UsageError: an argument that there is not, or a value that means nothing.
+    Raise `pytest.UsageError` for an unknown argument or a meaningless value.
     """
     __tracebackhide__ = True
     found = Mark()
@@ -205,7 +192,7 @@ def _seconds(text: str) -> float:
 
 
 def _config_file(config: pytest.Config) -> Path | None:
-    """A named file, from where pytest was started or where the ini file is; else the first that is found."""
+    """Return a named file, relative to the current or the ini file's directory; else the first that is found."""
     if named := config.getoption("mcp_config"):
         return Path(config.invocation_params.dir, named)
     if named := config.getini("mcp_config"):

@@ -1,6 +1,6 @@
-"""What pytest loads (entry point `quarterdeck`): options, the marker, the run's supervisor, reports, the leak gate.
+"""The module that pytest loads (entry point `quarterdeck`): options, the marker, the run's supervisor, reports, leaks.
 
-Nothing of the product is imported here, nor by what this imports: see the package.
+Neither it nor its imports import the product: see the package.
 """
 
 from collections.abc import Generator
@@ -39,17 +39,17 @@ FIXTURES: Final = frozenset({"mcp_server", "mcp_client", "mcp_async_client", "mc
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options, under one heading."""
+    """Add the options, under one heading."""
     add_options(parser)
 
 
 def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> None:
-    """Say that xdist is missing, where pytest does not know its options."""
+    """Report missing xdist if its options are unknown."""
     check_xdist(parser.parse_known_and_unknown_args(args)[1])
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read the options; an xdist worker is told where the supervisor is."""
+    """Read the options; take the supervisor's address in an xdist worker."""
     config.addinivalue_line("markers", MARKER)
     session = config.stash[SESSION] = Session(read_options(config))
     handed: dict[str, Any] | None = getattr(config, "workerinput", None)
@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """The controller of xdist: hand a worker the place of the run's one supervisor, which starts when one needs it."""
+    """Hand an xdist worker the address of the run's one supervisor, which starts on demand."""
     session = node.config.stash[SESSION]
     if session.run is None:
         session.run = Run()
@@ -69,19 +69,19 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the hook's
-    """A worker of xdist has ended: take what its tests left."""
+    """Take the leftovers of an xdist worker's tests."""
     output = getattr(node, "workeroutput", None) or {}
     node.config.stash[SESSION].leaks += output.get(WORKER_OUTPUT, [])
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Say what was restricted without being asked."""
+    """Report a restriction that nobody asked for."""
     options = config.stash[SESSION].options
     return f"mcp: network {options.network} ({options.network_reason})" if options.network_reason else None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test for each era that is wanted, of those that use a server."""
+    """Make one test for each wanted era, of those that use a server."""
     if not FIXTURES & set(metafunc.fixturenames):
         return
     try:
@@ -97,7 +97,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-    """Add to a failure what is known of the servers that the test used."""
+    """Add to a failure the facts about the servers that the test used."""
     report = yield
     if report.failed and call.when != "teardown":
         from .report import add_sections
@@ -109,7 +109,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Note what a test that used a server leaves."""
+    """Note the leftovers of a test that used a server."""
     try:
         return (yield)
     finally:
@@ -119,17 +119,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, Any, Any]:
-    """End the supervisor, and hold what was left against the run.
+    """End the supervisor, and fail the run for leftovers.
 
-    After all fixtures have ended, and before xdist sends what we hand to the controller and the terminal sums up.
+    After all fixtures have ended, and before xdist sends our output to the controller and the terminal sums up.
     """
     result = yield
     own = session.config.stash[SESSION]
-    if own.pool is not None:
-        own.pool.close()
-        own.pool = None
-    if own.run is not None:
-        own.leaks += own.run.close(keep=own.options.keep)
+    own.leaks += own.close()
     if own.watch is not None:
         own.leaks += own.watch.left()  # without a supervisor, which is a child of ours
     output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
@@ -142,7 +138,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, Any, Any]:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Name what was left, and where state was kept."""
+    """Name the leftovers, and the folder of kept state."""
     own = config.stash[SESSION]
     if own.leaks and own.options.leaks != "off":
         terminalreporter.section("MCP servers: left behind", red=own.options.leaks == "error")
@@ -153,12 +149,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Where the session never came to its end: no process of ours survives it."""
-    own = config.stash.get(SESSION, None)
-    if own is None:
-        return
-    if own.pool is not None:
-        own.pool.close()
-        own.pool = None
-    if own.run is not None:
-        own.run.close(keep=own.options.keep)
+    """End our processes where the session never came to its end."""
+    if (own := config.stash.get(SESSION, None)) is not None:
+        own.close()

@@ -1,6 +1,7 @@
-"""One request's way back to its test, and what is made of a server's news.  Pure.
+"""One request's way back to its test, and the conversion of notifications. Pure.
 
-The run's supervisor has one for each request of another process; a server that is an object has them in the test's own.
+The run's supervisor has a relay for each request of another process; a server that is an object has them in the test's
+own process.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,15 +19,15 @@ _ANYTHING: Final = msgspec.json.encode({capability: {} for capability in CAPABIL
 
 
 class Relay:
-    """Says what comes before the request's end, and brings answers back: the `Answerer` of the request.
+    """The `Answerer` of a request: passes on what comes before its end, and brings answers back.
 
-    What a server asks goes to its test also where that answers nothing: it refuses, and can say what was asked.
+    A server's question goes to its test even without an answer there: it refuses, and can report the question.
     """
 
     bridges = True
 
     def __init__(self, number: int, takes: Takes, say: Callable[[Meanwhile], None], era: Callable[[], str]) -> None:
-        """`era` is the server's, as it is when the request is made; empty for a server that is not greeted."""
+        """`era` returns the server's at the time of the request; empty before the handshake."""
         self._number = number
         self._takes = takes
         self._say = say
@@ -36,12 +37,12 @@ class Relay:
 
     @property
     def capabilities(self) -> bytes:
-        """See `Answerer`: a server of 2026-07-28 is told what the test answers, an older one just asks."""
+        """See `Answerer`: a server of 2026-07-28 needs the test's capabilities, a legacy one asks anyway."""
         return self._takes.capabilities if is_modern(self._era()) else _ANYTHING
 
     @property
     def on_progress(self) -> Callable[[ProgressNote], None] | None:
-        """What takes notes of progress, where its test wants them."""
+        """Receiver of progress notes, if its test wants them."""
         return self._report if self._takes.progress else None
 
     @property
@@ -58,7 +59,7 @@ class Relay:
         return lambda: (self._open.pop(number, None), None)[1]
 
     def answer(self, question: int, end: QuestionEnd) -> None:
-        """End a question; harmless when nobody waits for it."""
+        """End a question; harmless when it is no longer open."""
         if (answer := self._open.pop(question, None)) is not None:
             answer(end)
 
@@ -67,7 +68,7 @@ class Relay:
 
 
 def notification_of(news: News) -> tuple[str, bytes]:
-    """The method and the params of what a server told: as it sent them, but for members that nobody keeps."""
+    """Return the method and the params of a notification, without members that are not kept."""
     match news:
         case LogLine(level=level, logger=logger, data=data):
             named = {"logger": logger} if logger else {}
@@ -82,17 +83,15 @@ def notification_of(news: News) -> tuple[str, bytes]:
 
 
 class ListChanges:
-    """Tells when a list of a server's has become another: the fleet keeps what the server said of that to itself."""
+    """Detects changed lists of a server: the fleet keeps the server's own notifications of that to itself."""
 
     def __init__(self) -> None:
-        """Nothing was seen yet, and no first look tells anything."""
         self._seen: dict[Listing, Sequence[object]] = {}
 
     def notifications(self, look: Callable[[Listing], Sequence[object]]) -> list[str]:
-        """The methods of the notifications for what has changed since the last look.
+        """Return the methods of the notifications for the changes since the last look.
 
-        Args:
-            look: gives a list as it is now, the same tuple until it changes.
+        `look` returns the present list, the same tuple until it changes.
         """
         seen, self._seen = self._seen, {listing: look(listing) for listing in Listing}
         changed = [listing for listing in seen if self._seen[listing] is not seen[listing]]

@@ -1,4 +1,4 @@
-"""What a failed test's report says of the servers that it used: fault and remedy, receipt, stderr, the last messages.
+"""A failed test's report on its servers: fault and remedy, receipt, stderr, the last messages.
 
 The sections belong to the report's text, so that the terminal, JUnit's XML and xdist's controller all have them.
 """
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from .client.server import McpServer, Story
 
 EXPLAIN_S: Final = 30.0
-"""How long the supervisor may take to say what it knows."""
+"""Seconds that the supervisor may take to answer."""
 
 MAX_SERVERS: Final = 4
-"""A test of more says so much of the first."""
+"""Further servers of a test have no section."""
 
 STDERR_LINES: Final = 100
 """Of its end."""
@@ -27,7 +27,7 @@ LONGER: Final = "raise timeout= of the marker mcp, or --mcp-timeout"
 ANSWERS: Final = "mcp_client.answer(elicitation=…, sampling=…, roots=…)"
 
 MISSING_CAPABILITY: Final = -32021
-"""The error of a server of 2026-07-28 that would have to ask what its client did not say that it answers."""
+"""The error of a server of 2026-07-28 whose question the client declared no capability for."""
 
 IN_TESTS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -56,7 +56,7 @@ IN_TESTS: Final[Mapping[str, str]] = MappingProxyType(
         "unknown_tool": "list_tools has the names of its tools",
     }
 )
-"""Remedies that hold for a server of a test, by the fault's code, in place of those for one that a user runs."""
+"""Remedies for a server of a test, by the fault's code, instead of those for a user's server."""
 
 
 def add_sections(report: Any, servers: "Sequence[McpServer]", error: BaseException | None) -> None:
@@ -78,7 +78,7 @@ def add_sections(report: Any, servers: "Sequence[McpServer]", error: BaseExcepti
 
 
 def _story_of(server: "McpServer") -> "Story | str":
-    """What is known of it, or why nothing is."""
+    """Return the facts, or why there are none."""
     try:
         return server.explain(EXPLAIN_S)
     except Exception as error:
@@ -86,7 +86,7 @@ def _story_of(server: "McpServer") -> "Story | str":
 
 
 def render(story: "Story", told: BaseException | None = None) -> str:
-    """What is known of a server, as text; a fault that was told already is not told again."""
+    """Return the facts about a server, as text, without a fault that was `told` already."""
     return _text(_lines(story, told))
 
 

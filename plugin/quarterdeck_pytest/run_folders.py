@@ -1,6 +1,6 @@
-"""The folder of a run: held as long as the run lives, and removed by a later run when nobody holds it any more.
+"""The folder of a run: held as long as the run lives, and removed by a later run when it is no longer held.
 
-A run that is killed removes nothing.  The hold is a lock on the folder itself, which the kernel lets go with the last
+A run that is killed removes nothing. The hold is a lock on the folder itself, which the kernel releases with the last
 process that has it: the controller, and the supervisor, which may still be ending its servers.
 """
 
@@ -23,18 +23,18 @@ MAX_SOCKET_PATH_BYTES: Final = 103
 """`sun_path` has 104 bytes on macOS and the BSDs (108 on Linux), the last one a NUL."""
 
 _KEPT_NAME: Final = "kept"
-"""A file in a folder that its run has left for a look."""
+"""A file in a folder that its run has left for inspection."""
 
 
 def make_held_folder() -> tuple[str, int]:
-    """A new folder, and a descriptor that holds it; the folders of dead runs beside it are removed."""
+    """Make a folder. Return it with the descriptor that holds it; the folders of dead runs beside it are removed."""
     parent = _parent()
     sweep(parent, PREFIX)
     return make_held(parent, PREFIX)
 
 
 def make_held(parent: str, prefix: str) -> tuple[str, int]:
-    """A new folder in `parent`, which no `sweep` removes as long as a process has the descriptor that holds it."""
+    """Make a folder in `parent`, which no `sweep` removes while a process has the returned descriptor."""
     while True:
         folder = tempfile.mkdtemp(prefix=prefix, dir=parent)
         with suppress(FileNotFoundError):  # it was swept before it was held
@@ -42,12 +42,12 @@ def make_held(parent: str, prefix: str) -> tuple[str, int]:
 
 
 def keep(folder: str) -> None:
-    """Have no later run remove it."""
+    """Protect it from later runs."""
     Path(folder, _KEPT_NAME).touch()
 
 
 def sweep(parent: str, prefix: str) -> None:
-    """Remove our own folders of this prefix that nobody holds, but those that are kept."""
+    """Remove our own folders of this prefix that are neither held nor kept."""
     with os.scandir(parent) as entries:
         found = [entry.path for entry in entries if entry.name.startswith(prefix)]
     for folder in found:
@@ -61,11 +61,9 @@ def sweep(parent: str, prefix: str) -> None:
 
 
 def _hold(folder: str, *, needs_lock: bool) -> int:
-    """A descriptor of the folder, locked; unlocked where the file system knows no locks, unless it `needs_lock`.
+    """Return a descriptor of the folder, locked; unlocked on a file system without locks, unless it `needs_lock`.
 
-    Raises:
-        FileNotFoundError: the folder is gone, or another run that sweeps has it.
-        OSError: it cannot be opened, or locked.
+    Raise `FileNotFoundError` if the folder is gone or another run's, `OSError` if it cannot be opened or locked.
     """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -85,7 +83,7 @@ def _hold(folder: str, *, needs_lock: bool) -> int:
 
 
 def _parent() -> str:
-    """The usual place for temporary files; where a socket's path would be too long there, `/tmp`."""
+    """Return the usual place for temporary files; `/tmp` if a socket's path would be too long there."""
     usual = tempfile.gettempdir()
     length = len(os.fsencode(usual)) + len(f"/{PREFIX}") + RANDOM_CHARS + len(f"/{SOCKET_NAME}")
     return usual if length <= MAX_SOCKET_PATH_BYTES else "/tmp"  # noqa: S108 - the folder in it is ours alone

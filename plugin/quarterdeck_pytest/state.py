@@ -1,4 +1,4 @@
-"""What hooks and fixtures keep between them in pytest's stashes.  Nothing of the product is imported."""
+"""The state that hooks and fixtures share in pytest's stashes. Nothing of the product is imported."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from .client.server import McpServer
 
 WORKER_INPUT: Final = "quarterdeck"
-"""What xdist hands from the controller to its workers, and, as `WORKER_OUTPUT`, back."""
+"""xdist's key for data from the controller to its workers, and, as `WORKER_OUTPUT`, back."""
 
 WORKER_OUTPUT: Final = "quarterdeck_leaks"
 
 
 class McpLeakWarning(UserWarning):
-    """Something was left behind by a test, with `--mcp-leaks=warn`."""
+    """A test left something behind, with `--mcp-leaks=warn`."""
 
 
 @dataclass(slots=True)
@@ -28,11 +28,11 @@ class Session:
     """This process's part of the run.
 
     Attributes:
-        run: the supervisor's place where this process made it: the controller, or the only one.
-        address: where the supervisor is; None until somebody needs it where there is no xdist.
-        pool: the servers that tests of this process have; None before the first.
-        watch: what tests make and may leave; None before the first.
-        leaks: what was left, by xdist's workers too, one line each.
+        run: the supervisor's folder and process, in the process that made it: the controller, or the only one.
+        address: the supervisor's; None until it is needed where there is no xdist.
+        pool: the servers of this process's tests; None before the first.
+        watch: the resources of tests; None before the first.
+        leaks: all leftovers, by xdist's workers too, one line each.
     """
 
     options: Options
@@ -43,7 +43,7 @@ class Session:
     leaks: list[str] = field(default_factory=list)
 
     def open_pool(self, worker: str) -> "Pool":
-        """The pool, made now where there is none yet."""
+        """Return the pool, made now where there is none yet."""
         from .client.pool import Pool
 
         if self.pool is None:
@@ -54,12 +54,19 @@ class Session:
         return self.pool
 
     def open_watch(self) -> Watch | None:
-        """The watch, made now where there is none yet and leaks are looked for."""
+        """Return the watch, made now where there is none yet; None if leaks are ignored."""
         if self.watch is None and self.options.leaks != "off":
             self.watch = Watch()
         return self.watch
 
+    def close(self) -> list[str]:
+        """Hang up, and end the run's supervisor if this process made it; repeatable. Return one line per leftover."""
+        if self.pool is not None:
+            self.pool.close()
+            self.pool = None
+        return self.run.close(keep=self.options.keep) if self.run is not None else []
+
 
 SESSION: Final = pytest.StashKey[Session]()
 SERVERS: "Final[pytest.StashKey[list[McpServer]]]" = pytest.StashKey()
-"""Of a test: the servers that it has used."""
+"""The servers that a test has used."""

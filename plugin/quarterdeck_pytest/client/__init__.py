@@ -1,1 +1,1 @@
-"""What a test holds: servers and clients of theirs, over a connection to the run's supervisor."""
+"""A test's servers and clients, over a connection to the run's supervisor."""

@@ -1,4 +1,4 @@
-"""What a test answers when a server asks: elicitation, sampling, roots; each a value, or a function of the params."""
+"""A test's answers to a server's questions: elicitation, sampling, roots; each a value, or a function of the params."""
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -17,7 +17,7 @@ from .pending import McpTestError
 Json = dict[str, Any]
 
 QUESTIONS: Final = 100
-"""As many of a server's questions are kept: as many as it may ask during one request."""
+"""Questions of a server that are kept: as many as it may ask during one request."""
 
 INTERNAL_ERROR: Final = -32603
 
@@ -26,24 +26,19 @@ _CAPABILITIES: Final[Mapping[str, Json]] = {
     "sampling": {"tools": {}, "context": {}},
     "roots": {},
 }
-"""What a client says that it can, by what its test answers."""
+"""The client capabilities that each kind of answer implies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a server asked.
-
-    Attributes:
-        kind: `elicitation`, `sampling` or `roots`.
-        params: as the server sent them.
-    """
+    """A server's question: its kind (`elicitation`, `sampling` or `roots`), and its params as the server sent them."""
 
     kind: str
     params: Json
 
 
 class McpAnswerError(Exception):
-    """An answer, returned or raised: the server is told this error, as when a user declines sampling (-1)."""
+    """An answer, returned or raised: the server receives this error, as when a user declines sampling (-1)."""
 
     def __init__(self, message: str, code: int = INTERNAL_ERROR) -> None:
         super().__init__(message)
@@ -51,11 +46,11 @@ class McpAnswerError(Exception):
 
 
 class Answers:
-    """What is answered, and what was asked.
+    """The answers of a test, and the questions so far.
 
     Attributes:
-        questions: the last of those that were answered, the oldest first.
-        unanswered: of what kinds were those that were not, each once, in their order.
+        questions: the last answered ones, the oldest first.
+        unanswered: the kinds of the unanswered ones, each once, in their order.
     """
 
     def __init__(self, given: Mapping[str, object] | None = None) -> None:
@@ -65,11 +60,7 @@ class Answers:
         self.give(given or {})
 
     def give(self, given: Mapping[str, object]) -> None:
-        """Answer so from now on; None answers such questions no more.
-
-        Raises:
-            McpTestError: nobody asks for such a thing.
-        """
+        """Set answers from now on; None removes one. Raise `McpTestError` for an unknown kind."""
         for kind, answer in given.items():
             if kind not in _CAPABILITIES:
                 raise McpTestError(f"servers ask for {', '.join(_CAPABILITIES)}, not for {kind!r}")
@@ -80,19 +71,16 @@ class Answers:
 
     @property
     def capabilities(self) -> bytes:
-        """What can be asked, as the JSON object of client capabilities; empty for nothing."""
+        """The kinds with an answer, as the JSON object of client capabilities; empty for none."""
         can = {kind: _CAPABILITIES[kind] for kind in self._given}
         return msgspec.json.encode(can) if can else b""
 
     def answer(
         self, method: str, params: bytes, end: Callable[[QuestionEnd], None]
     ) -> Coroutine[Any, Any, None] | None:
-        """Answer a question; what is returned has to be awaited first, where the answer is a coroutine function's.
+        """Answer a question. Await the returned coroutine, if any: the answer is a coroutine function's.
 
-        One that the test gives no answer to ends with an error, whose text says so.
-
-        Raises:
-            McpTestError: the answer is none.
+        A question without an answer ends with an error that names it. Raise `McpTestError` for an unusable answer.
         """
         kind = CAPABILITY_OF[method]
         if kind not in self._given:
@@ -131,7 +119,7 @@ def _end_of(kind: str, answer: object) -> QuestionEnd:
 
 
 def _elicited(answer: object) -> Json:
-    """`accept`, `decline` or `cancel`, or the content that is accepted."""
+    """Convert `accept`, `decline` or `cancel`, or the content that is accepted."""
     match answer:
         case "accept" | "decline" | "cancel":
             return {"action": answer}
@@ -141,7 +129,7 @@ def _elicited(answer: object) -> Json:
 
 
 def _sampled(answer: object) -> Json:
-    """The model's text, or the whole result."""
+    """Convert the model's text, or the whole result."""
     match answer:
         case str():
             said = {"type": "text", "text": answer}
@@ -152,7 +140,7 @@ def _sampled(answer: object) -> Json:
 
 
 def _rooted(answer: object) -> Json:
-    """Folders, or whole roots."""
+    """Convert folders, or whole roots."""
     if isinstance(answer, (str, bytes)) or not isinstance(answer, Sequence):
         raise TypeError("it is a list of folders, of their URIs, or of roots")
     return {"roots": [_root(each) for each in answer]}

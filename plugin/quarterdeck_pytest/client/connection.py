@@ -1,7 +1,4 @@
-"""A test process's connection to the run's supervisor: requests out, futures back.
-
-One thread reads.  A request is a `concurrent.futures.Future`; see `pending`.
-"""
+"""A test process's connection to the run's supervisor: requests out, futures back, read by one thread."""
 
 import itertools
 import os
@@ -42,14 +39,10 @@ LOG_CHARS: Final = 2000
 
 
 class Connection:
-    """The connection; its methods may be called in any thread."""
+    """A `Link` to the run's supervisor."""
 
     def __init__(self, address: RunAddress, worker: str) -> None:
-        """Connect, which starts the supervisor where nobody did before.
-
-        Raises:
-            McpTestError: it is gone.
-        """
+        """Connect, which starts the supervisor at the first connection. Raise `McpTestError` if it is gone."""
         self._address = address
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
@@ -68,14 +61,11 @@ class Connection:
         self._thread.start()
 
     def next_id(self) -> int:
-        """An id for a request."""
+        """See `Link`."""
         return next(self._ids)
 
     def send(self, request: Numbered, meanwhile: Callable[[Meanwhile], None] | None = None) -> "Future[Reply]":
-        """What comes of it: a reply, a `ProtocolFault` or a `McpTestError`.  Cancelling it gives the request up.
-
-        `meanwhile` takes what comes before its end, in the reading thread.
-        """
+        """See `Link`; `meanwhile` runs in the reading thread."""
         future: Future[Reply] = Future()
         with self._lock:
             if self._is_closed:
@@ -92,7 +82,7 @@ class Connection:
         return future
 
     def answer(self, answered: Answered) -> None:
-        """End a server's question; nobody is told when that comes too late."""
+        """See `Link`."""
         with self._lock:
             if not self._is_closed:
                 try:
@@ -101,12 +91,12 @@ class Connection:
                     pass  # then its request has ended, too
 
     def told(self, key: str, server: str) -> Told:
-        """What this server of an instance tells unasked."""
+        """See `Link`."""
         with self._lock:
             return self._told.setdefault((key, server), Told())
 
     def forget(self, key: str) -> None:
-        """An instance was stopped: nobody asks any more what its servers told."""
+        """Drop the notifications of an instance that was stopped."""
         with self._lock:
             for place in [place for place in self._told if place[0] == key]:
                 del self._told[place]
@@ -182,7 +172,7 @@ class Connection:
         return bytes(parts)
 
     def _gone(self) -> McpTestError:
-        """What to say when there is no supervisor: with what it wrote last."""
+        """Return the error for a lost supervisor, with its last words."""
         try:
             with self._address.log.open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_CHARS))

@@ -1,4 +1,4 @@
-"""What a server told unasked: the last notifications of it, bounded, and a way to wait for one."""
+"""The last notifications of a server, bounded, and a way to wait for one."""
 
 import threading
 from collections import deque
@@ -22,23 +22,16 @@ LOG: Final = "notifications/message"
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """One of them; `params` as the server sent them, {} where there were none."""
+    """A notification; `params` as the server sent them, {} without any."""
 
     method: str
     params: Json
 
 
-@dataclass(slots=True)
-class _Waiting:
-    method: str
-    future: "Future[tuple[int, Notification]]"
-
-
 class Told:
-    """What one server has told this process; `put` is for any thread.
+    """One server's notifications to this process; `put` is for any thread.
 
-    Attributes:
-        count: of all that came, and of those that the supervisor left out.
+    `count` is the number of all that came, and of those that the supervisor dropped.
     """
 
     def __init__(self) -> None:
@@ -46,10 +39,10 @@ class Told:
         self._kept: deque[tuple[int, str, bytes]] = deque()
         self._bytes = 0
         self._lock = threading.Lock()
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[tuple[str, Future[tuple[int, Notification]]]] = []
 
     def put(self, method: str, params: bytes, lost: int = 0) -> None:
-        """Something came, after so many that were left out."""
+        """Add a notification, after `lost` that were dropped."""
         with self._lock:
             self.count += lost
             place, self.count = self.count, self.count + 1
@@ -57,14 +50,14 @@ class Told:
             self._bytes += len(params)
             while len(self._kept) > KEPT or self._bytes > KEPT_BYTES:
                 self._bytes -= len(self._kept.popleft()[2])
-            ready = [each for each in self._waiting if each.method == method]
-            self._waiting = [each for each in self._waiting if each.method != method]
-        for each in ready:
-            if each.future.set_running_or_notify_cancel():
-                each.future.set_result((place, _decoded(method, params)))
+            ready = [future for wanted, future in self._waiting if wanted == method]
+            self._waiting = [each for each in self._waiting if each[0] != method]
+        for future in ready:
+            if future.set_running_or_notify_cancel():
+                future.set_result((place, _decoded(method, params)))
 
     def since(self, place: int) -> Iterator[tuple[int, Notification]]:
-        """Those that are kept from this place on, each with its own."""
+        """Yield those that are kept from this place on, each with its own place."""
         with self._lock:
             kept = tuple(self._kept)
         for own, method, params in kept:
@@ -72,24 +65,24 @@ class Told:
                 yield own, _decoded(method, params)
 
     def next(self, method: str, place: int) -> "Future[tuple[int, Notification]]":
-        """The first of this method from a place on, once it comes."""
+        """Return a future of the first of this method from a place on."""
         future: Future[tuple[int, Notification]] = Future()
         with self._lock:
             for own, kept, params in self._kept:
                 if own >= place and kept == method:
                     future.set_result((own, _decoded(kept, params)))
                     return future
-            self._waiting.append(_Waiting(method, future))
+            self._waiting.append((method, future))
         future.add_done_callback(self._forget)
         return future
 
     def _forget(self, future: "Future[tuple[int, Notification]]") -> None:
         with self._lock:
-            self._waiting = [each for each in self._waiting if each.future is not future]
+            self._waiting = [each for each in self._waiting if each[1] is not future]
 
 
 class Hearing:
-    """What a server has told since one test began to use it."""
+    """A server's notifications since one test began to use it."""
 
     def __init__(self, told: Told, since: int = 0) -> None:
         self._told: Final = told
@@ -102,16 +95,18 @@ class Hearing:
         return [each for _, each in self.placed()]
 
     def placed(self) -> Iterator[tuple[int, Notification]]:
-        """The same, each with its place among all that the server has told this process."""
+        """Return the last ones, each with its place among all of the server's notifications to this process."""
         return self._told.since(self._since)
 
     @property
     def log_messages(self) -> list[Json]:
-        """Of its log: `level`, `data`, and the `logger` if it named one."""
+        """The log messages: `level`, `data`, and the `logger` if it named one."""
         return [each.params for each in self.notifications if each.method == LOG]
 
     def next(self, method: str) -> "tuple[Future[tuple[int, Notification]], Callable[[Any], Notification]]":
-        """The first of this method that no `next` has given yet; and what makes a notification of what comes."""
+        """Return a future of the first of this method that no `next` has returned yet; and the function that unwraps
+        it.
+        """
 
         def taken(found: tuple[int, Notification]) -> Notification:
             place, notification = found
@@ -121,7 +116,7 @@ class Hearing:
         return self._told.next(method, max(self._since, self._taken.get(method, 0))), taken
 
     def missing(self, method: str, within_s: float) -> str:
-        """What to say when none came."""
+        """Return the message for a notification that did not come."""
         seen = ", ".join(dict.fromkeys(each.method for each in self.notifications))
         return f"no {method} came within {within_s:g} s; what came: {seen or 'nothing'}"
 

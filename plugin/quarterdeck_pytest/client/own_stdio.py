@@ -1,7 +1,6 @@
-"""Run what serves on standard input and output within this process: it is given streams of its own in their place.
+"""Run a program that serves on standard input and output within this process, with streams of its own instead.
 
-The SDK's `stdio_server` is replaced wherever it was imported, for as long as such a server runs; for all others it is
-what it was.
+The SDK's `stdio_server` is replaced wherever it was imported, while such a server runs; other callers get the original.
 """
 
 import sys
@@ -26,7 +25,7 @@ _running = 0
 
 @asynccontextmanager
 async def serving(main: Callable[[], Awaitable[object]]) -> AsyncIterator[tuple[Any, Any]]:
-    """The client's streams of a server that `main` runs; it is cancelled at the end."""
+    """Yield the client's streams of a server that `main` runs; it is cancelled at the end."""
     async with create_client_server_memory_streams() as (client_streams, server_streams):
 
         async def run() -> None:
@@ -62,7 +61,7 @@ def _replaced() -> Iterator[None]:
 
 
 def _swap(old: object, new: object) -> None:
-    """In all modules that have it by its name."""
+    """Replace it in all modules that have it by its name."""
     for module in tuple(sys.modules.values()):
         if getattr(module, "__dict__", {}).get(NAME) is old:
             setattr(module, NAME, new)
@@ -72,7 +71,7 @@ _original: Final = stdio.stdio_server
 
 
 def _stdio_server(*arguments: Any, **named: Any) -> AbstractAsyncContextManager[Any]:
-    """The streams of the server that asks; without any, what it was."""
+    """Return the calling server's own streams; without any, the original's."""
     own = _streams.get(None)
     return _original(*arguments, **named) if own is None else _given(own)
 

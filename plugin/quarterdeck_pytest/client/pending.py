@@ -1,7 +1,7 @@
-"""A result that is on its way, and what comes before it; waited for by a plain test, or awaited by a coroutine.
+"""A pending result, and the messages before it; a plain test waits for it, a coroutine awaits it.
 
-Progress and a server's questions are handled by whoever waits, where it waits: what a handler raises is raised in the
-test.  Nothing of ours lives in a test's loop, and no cancel scope can be left in another task.
+Progress and a server's questions are handled where the test waits: an exception of a handler is raised in the test.
+Nothing of ours lives in a test's loop, and no cancel scope can be left in another task.
 """
 
 import asyncio
@@ -15,34 +15,31 @@ from typing import Any, Final, Generic, TypeVar
 
 from quarterdeck_pytest.messages import Meanwhile
 
+__tracebackhide__ = True  # in tracebacks, so that they end at the line of the test
+
 T = TypeVar("T")
 U = TypeVar("U")
 
 
 class McpTestError(Exception):
-    """A test asks for what there is not, or the run's supervisor is gone; the text is one clear sentence."""
+    """A mistake of the test's, or the loss of the run's supervisor; the text is one clear sentence."""
 
 
 class Inbox:
-    """What comes before the end of one request, until whoever waits for it handles it; `put` is for any thread."""
+    """The messages before the end of one request, until its waiter handles them; `put` is for any thread."""
 
     def __init__(self, handle: Callable[[Meanwhile], Coroutine[Any, Any, None] | None]) -> None:
-        """`handle` is called by who waits, and awaited by who awaits."""
         self.handle: Final = handle
         self._items: deque[Meanwhile] = deque()
         self._wake: Callable[[], None] = _nothing
 
     def put(self, item: Meanwhile) -> None:
-        """Something came."""
+        """Add a message."""
         self._items.append(item)
         self._wake()
 
     def wait(self, end: "Future[Any]", within_s: float | None) -> None:
-        """Handle what comes until the end has come.
-
-        Raises:
-            TimeoutError: it did not come in time.
-        """
+        """Handle messages until the end has come. Raise `TimeoutError` if it did not come in time."""
         until = None if within_s is None else time.monotonic() + within_s
         arrived = threading.Event()
         self._wake = arrived.set
@@ -56,7 +53,7 @@ class Inbox:
                 raise TimeoutError
 
     async def attend(self, end: "Future[Any]") -> None:
-        """The same for a coroutine."""
+        """Handle messages until the end has come, in a coroutine."""
         loop, arrived = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -86,11 +83,11 @@ class Inbox:
 
 
 class Pending(Generic[T]):
-    """A result that is on its way: `result()` waits for it, and so does `await`.
+    """A pending result: `result()` waits for it, and so does `await`.
 
     Attributes:
-        future: what comes.
-        made: makes the result of it.
+        future: its raw form.
+        made: makes the result of that.
     """
 
     def __init__(
@@ -100,14 +97,14 @@ class Pending(Generic[T]):
         inbox: Inbox | None = None,
         note_error: Callable[[object], None] | None = None,
     ) -> None:
-        """`inbox` has what comes before the end; `note_error` is told of an end without a result."""
+        """`inbox` has the messages before the end; `note_error` receives the error of an end without a result."""
         self.future: Final = future
         self.made: Final = made
         self._inbox = inbox
         self._note_error = note_error or (lambda _: None)
 
     def noted(self, note: Callable[[object], None]) -> "Pending[T]":
-        """The same; `note` is told the result as it is here, or the exception, before whoever waits."""
+        """Return it with `note` called with the result as it is here, or the exception, before the waiter has it."""
 
         def made(value: Any) -> T:
             result = self.made(value)
@@ -117,16 +114,14 @@ class Pending(Generic[T]):
         return Pending(self.future, made, self._inbox, note)
 
     def then(self, made: Callable[[T], U]) -> "Pending[U]":
-        """What is made of its result."""
+        """Return it with `made` applied to the result."""
         return Pending(self.future, lambda value: made(self.made(value)), self._inbox, self._note_error)
 
     def result(self, within_s: float | None = None) -> T:
-        """Wait for it; who is interrupted, as by Ctrl-C or pytest-timeout, gives the request up.
+        """Wait for it. An interrupt, as by Ctrl-C or pytest-timeout, gives up the request.
 
-        Raises:
-            TimeoutError: it did not come in time, and is given up.
+        Raise `TimeoutError`, and give up the request, if it did not come in time.
         """
-        __tracebackhide__ = True
         if self._inbox is not None:
             try:
                 self._inbox.wait(self.future, within_s)
@@ -141,8 +136,7 @@ class Pending(Generic[T]):
             raise error.with_traceback(None)  # noqa: B904 - the same, without the frames of futures
 
     def __await__(self) -> Generator[Any, None, T]:
-        """Await it; cancelling the task gives the request up."""
-        __tracebackhide__ = True
+        """Await it; cancelling the task gives up the request."""
         try:
             waiting = asyncio.wrap_future(self.future, loop=asyncio.get_running_loop())
         except RuntimeError:
@@ -163,4 +157,4 @@ class Pending(Generic[T]):
 
 
 def _nothing() -> None:
-    """Nobody waits."""
+    """Wake no waiter."""

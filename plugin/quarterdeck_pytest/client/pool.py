@@ -1,4 +1,4 @@
-"""The servers of one test process, by scope: started when a test asks, stopped when their scope ends."""
+"""The servers of one test process, by scope: started on request, stopped when their scope ends."""
 
 import json
 import shutil
@@ -22,20 +22,22 @@ from .objects import LoopThread, ObjectServer
 from .pending import McpTestError, Pending
 from .server import McpDeck, McpServer
 
+__tracebackhide__ = True  # in tracebacks, so that they end at the line of the test
+
 START_SLACK_S: Final = 120.0
-"""Beyond the timeout of a start: others' turns, and the supervisor's own start on a busy machine."""
+"""Beyond the timeout of a start: other tests' turns, and the supervisor's own start on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a test asks for: its marker, with what it said in the call itself, in the configuration of its directory.
+    """A test's request for servers: its marker merged with the call's arguments, and its directory's configuration.
 
     Attributes:
         config: a file, or its content, or None where there is none.
         root: the project: a command runs there, and may read it.
         test: its node id.
-        answers: what it answers when a server asks.
-        note_failed: is told a server that does not start, for the test's report.
+        answers: its answers to servers' questions.
+        note_failed: receives a server that does not start, for the test's report.
     """
 
     mark: Mark
@@ -58,13 +60,10 @@ class Scope:
         self._met: set[tuple[str, str]] = set()
 
     def server(self, asked: Asked) -> McpServer:
-        """The server that is asked for; the same process for all who ask for the same in this scope.
+        """Return the requested server; the same process for all equal requests in this scope.
 
-        Raises:
-            McpTestError: there is no such server.
-            ProtocolFault: it does not start.
+        Raise `McpTestError` if there is no such server, `ProtocolFault` if it does not start.
         """
-        __tracebackhide__ = True
         what = asked.mark.server
         if what is None:
             what = _only_server(self._pool.file_of(asked))
@@ -73,7 +72,6 @@ class Scope:
         wish = self._pool.wish(what, asked)
 
         def in_era(era: str) -> McpServer:
-            __tracebackhide__ = True
             wanted = msgspec.structs.replace(wish, era=era)
             [view] = self._open(wanted, asked)
             server = self._found(wanted, view.id, asked, in_era)
@@ -85,7 +83,7 @@ class Scope:
         return in_era(wish.era)
 
     def deck(self, asked: Asked) -> McpDeck:
-        """All servers of the configuration; those that do not start are there, faulted."""
+        """Return all servers of the configuration; those that do not start are included, faulted."""
         wish = self._pool.wish(None, asked)
         servers = {view.id: self._found(wish, view.id, asked) for view in self._open(wish, asked)}
         key = self._keys[wish.digest]
@@ -93,7 +91,7 @@ class Scope:
         return McpDeck(servers, backends)
 
     def close(self) -> list[str]:
-        """Stop them; what they left, one line each."""
+        """Stop the servers. Return one line for each leftover."""
         objects, self._objects = list(self._objects.values()), {}
         for each in objects:
             each.close()
@@ -111,7 +109,7 @@ class Scope:
     def _found(
         self, wish: Wish, server: str, asked: Asked, in_era: "Callable[[str], McpServer] | None" = None
     ) -> McpServer:
-        """A server that was opened, as this test has it: what it told the tests before is not this one's."""
+        """Return a server that was opened, for this test: notifications before it are not its own."""
         key = self._keys[wish.digest]
         backend = Backend(self._pool.connection, key, server, asked.root)
         since = backend.told.count if (key, server) in self._met else 0
@@ -119,7 +117,6 @@ class Scope:
         return McpServer(backend, in_era, answers=asked.answers, since=since)
 
     def _open(self, wish: Wish, asked: Asked) -> list[ServerView]:
-        __tracebackhide__ = True
         shared = self._name == "run"
         key = self._keys.setdefault(wish.digest, f"run-{wish.digest}" if shared else uuid.uuid4().hex)
         connection = self._pool.connection
@@ -132,14 +129,12 @@ class Scope:
         return value_of(list[ServerView], reply)
 
     def _object(self, what: object, asked: Asked) -> McpServer:
-        __tracebackhide__ = True
         if self._name == "run":
             raise McpTestError('scope="run" shares a process, and this server is an object: give its command')
         if asked.mark.env:
             raise McpTestError("env is for a server that is a process, and this one is an object: use monkeypatch")
 
         def in_era(era: str) -> McpServer:
-            __tracebackhide__ = True
             place, is_new = (id(what), era), (id(what), era) not in self._objects
             if is_new:
                 timeout_s = self._pool.timeout_of(asked.mark)
@@ -153,7 +148,7 @@ class Scope:
 
 
 class Pool:
-    """What a test process has of the run's supervisor: one connection, made at first use."""
+    """A test process's servers, and its one connection to the run's supervisor, made at first use."""
 
     def __init__(self, address: RunAddress, options: Options, worker: str) -> None:
         self._address = address
@@ -178,23 +173,20 @@ class Pool:
         return self._thread
 
     def close(self) -> None:
-        """Hang up; what was opened for this process alone is stopped by that."""
+        """Hang up, which stops the servers of this process alone."""
         if self._connection is not None:
             self._connection.close()
         if self._thread is not None:
             self._thread.close()
 
     def timeout_of(self, mark: Mark) -> float:
-        """How long a start, and a call, may take, seconds."""
+        """Return the seconds that a start, and a call, may take."""
         return mark.timeout if mark.timeout is not None else self._options.timeout_s
 
     def file_of(self, asked: Asked) -> Path:
-        """The configuration file; one that is given as a value is written into the run's folder.
-
-        Raises:
-            McpTestError: there is none.
+        """Return the configuration file; a given value is written into the run's folder. Raise `McpTestError` without
+        any.
         """
-        __tracebackhide__ = True
         match asked.config:
             case None:
                 raise McpTestError(
@@ -217,12 +209,7 @@ class Pool:
                 return asked.config
 
     def wish(self, what: Any, asked: Asked) -> Wish:
-        """What is asked for, as the supervisor is told it; None for all servers.
-
-        Raises:
-            McpTestError: it is nothing that can be started.
-        """
-        __tracebackhide__ = True
+        """Return the supervisor's form of a request; None stands for all servers. Raise `McpTestError`."""
         policy = asked.mark.policy
         common = Wish(
             policy=msgspec.json.encode({"preset": policy} if isinstance(policy, str) else dict(policy))
@@ -250,7 +237,7 @@ def _is_object(what: object) -> bool:
 
 
 def _found(words: tuple[str, ...]) -> tuple[str, ...]:
-    """A command by its path: servers have a search path of their own, without a virtual environment's programs."""
+    """Return a command by its path: a server's search path lacks the programs of a virtual environment."""
     if words[0] in {"python", "python3"}:
         return (sys.executable, *words[1:])
     beside = Path(sys.executable).parent / words[0]
@@ -259,15 +246,10 @@ def _found(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _only_server(file: Path) -> str:
-    """The one server of a file.
-
-    Raises:
-        McpTestError: it has none, or several.
-    """
+    """Return the one server of a file. Raise `McpTestError` if it has none, or several."""
     from quarterdeck.config.load.file import ConfigFileError
     from quarterdeck.config.settings import Settings
 
-    __tracebackhide__ = True
     try:
         ids = Settings.load([file]).ids
     except ConfigFileError as error:

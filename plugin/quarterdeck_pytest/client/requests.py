@@ -1,4 +1,4 @@
-"""The requests of both clients, each on its way."""
+"""The pending requests of both clients."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
@@ -24,16 +24,16 @@ from .transcript import Transcript
 Json = dict[str, Any]
 
 OnProgress = Callable[[ProgressNote], Coroutine[Any, Any, None] | None]
-"""Takes notes of progress; a coroutine function where the client is one for coroutines."""
+"""Takes notes of progress; may be a coroutine function for `AsyncMcpClient`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerGreeting:
-    """What a server said of itself when it was greeted.
+    """A server's part of the handshake.
 
     Attributes:
-        protocol_version: the revision that is spoken.
-        server_info: its name, version and what else it says.
+        protocol_version: the negotiated revision.
+        server_info: its name, version and other members.
         capabilities: as it sent them.
         instructions: for a model; empty for none.
     """
@@ -45,12 +45,7 @@ class ServerGreeting:
 
 
 class Requests:
-    """What a test asks of one server, and what it takes of it.
-
-    Attributes:
-        answers: what it answers when the server asks.
-        hearing: what the server has told.
-    """
+    """A test's requests of one server, with its `answers` and the server's notifications (`hearing`)."""
 
     def __init__(self, backend: Backend, answers: Answers, since: int = 0) -> None:
         self.answers: Final = answers
@@ -72,7 +67,7 @@ class Requests:
         timeout: float | None,
         on_progress: OnProgress | None = None,
     ) -> Pending[RemoteCallResult]:
-        """A call of a tool."""
+        """Call a tool."""
         body = msgspec.json.encode(dict(arguments or {}))
         self._transcript.note_request("tools/call", f"{name} {body.decode()}")
         pending = self._backend.ask(name, "", body, timeout, *self._taken(on_progress))
@@ -85,23 +80,23 @@ class Requests:
         timeout: float | None = None,
         on_progress: OnProgress | None = None,
     ) -> Pending[Json]:
-        """Another request."""
+        """Make another request."""
         body = msgspec.json.encode(dict(params))
         self._transcript.note_request(method, body.decode())
         pending = self._backend.ask("", method, body, timeout, *self._taken(on_progress))
         return pending.noted(self._transcript.note_end).then(_value)
 
     def items(self, listing: Listing) -> Pending[list[Json]]:
-        """A list of the server's."""
+        """Return a list of the server's."""
         self._transcript.note_request(listing.method, "")
         return self._backend.items(listing).noted(self._transcript.note_end).then(_decoded)
 
     def greeting(self) -> Pending[ServerGreeting]:
-        """What the server said of itself."""
+        """Return the server's part of the handshake."""
         return self._backend.greeting().then(_greeting)
 
     def want(self, what: str, value: str) -> Pending[None]:
-        """Hear of more, or less; see `Want`."""
+        """Change the notifications that come; see `Want`. Raise `McpTestError` for an unknown log level."""
         self._wants = True
         if what == "log_level":
             if value not in LEVELS:
@@ -110,17 +105,17 @@ class Requests:
         return self._backend.want(what, value)
 
     def notify(self, method: str, params: Mapping[str, object]) -> Pending[None]:
-        """Tell the server something."""
+        """Notify the server."""
         body = msgspec.json.encode(dict(params))
         self._transcript.note_request(method, body.decode())
         return self._backend.tell(method, body)
 
     def told(self, method: str) -> Pending[Notification]:
-        """The first notification of this method that no wait has given yet."""
+        """Return the first notification of this method that no wait has returned yet."""
         return Pending(*self.hearing.next(method))
 
     def leave(self) -> None:
-        """The test has ended: nothing of what it wanted is left for others that use the server."""
+        """End the test's subscriptions and log level, for other tests that use the server."""
         if self._wants:
             self._wants = False
             with suppress(ProtocolFault, McpTestError):  # a server that is gone tells nothing, either

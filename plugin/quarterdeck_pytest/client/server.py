@@ -1,4 +1,4 @@
-"""A server under test: its clients, what can be done to it, and what can be asserted of it."""
+"""A server under test: its clients, the faults that can be injected, and the assertions on it."""
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,17 +21,19 @@ from .clients import AsyncMcpClient, McpClient
 from .pending import McpTestError
 from .requests import Requests
 
+__tracebackhide__ = True  # in tracebacks, so that they end at the line of the test
+
 MIB: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What is known of a server when a test has failed.
+    """The facts about a server for a failed test's report.
 
     Attributes:
-        found: how it is, and the last messages of the test.
+        found: its state, and the last messages of the test.
         left_out: how many messages came before those.
-        unanswered: the kinds of its questions that the test gave no answer to.
+        unanswered: the kinds of its questions that the test did not answer.
     """
 
     found: Explanation
@@ -40,11 +42,7 @@ class Story:
 
 
 class McpServer:
-    """One server under test, as `mcp_server(…)` gives it.
-
-    Attributes:
-        id: what it is called.
-    """
+    """One server under test, as `mcp_server(…)` returns it, with its `id`."""
 
     def __init__(
         self,
@@ -54,13 +52,13 @@ class McpServer:
         answers: Mapping[str, object] | None = None,
         since: int = 0,
     ) -> None:
-        """Nothing is asked of it yet.
+        """Prepare the test's requests.
 
         Args:
-            backend: how it is reached.
-            in_era: gives it in another revision; None where that cannot be.
-            answers: what the test answers when it asks; see `McpClient.answer`.
-            since: how much of what it has told belongs to earlier tests.
+            backend: reaches the server.
+            in_era: returns it in another revision; None where that is impossible.
+            answers: the test's answers to its questions; see `McpClient.answer`.
+            since: how many of its notifications belong to earlier tests.
         """
         self._backend: Final = backend
         self._in_era: Final = in_era
@@ -68,62 +66,62 @@ class McpServer:
         self._requests: Final = Requests(backend, Answers(answers), since)
 
     def client(self) -> McpClient:
-        """A client for plain tests."""
+        """Return a client for plain tests."""
         return McpClient(self._requests)
 
     def async_client(self) -> AsyncMcpClient:
-        """A client for coroutines."""
+        """Return a client for coroutines."""
         return AsyncMcpClient(self._requests)
 
     def leave(self) -> None:
-        """The test has ended: what it wanted to hear of is wanted no more."""
+        """End the test's subscriptions."""
         self._requests.leave()
 
     @property
     def status(self) -> ServerView:
-        """How it is: `phase`, `fault`, `pid`, `era`, `restarts`, and what confines it."""
+        """Its state: `phase`, `fault`, `pid`, `era`, `restarts`, and its confinement."""
         return self._backend.view().result()
 
     @property
     def stderr(self) -> str:
-        """The end of what it wrote to its standard error, without secrets; of an object nothing."""
+        """The end of its standard error, without secrets; empty for an object."""
         return self._backend.explain(()).result().stderr
 
     def is_same(self, other: "McpServer") -> bool:
-        """Whether it is the same server, and not another that runs the same."""
+        """Return whether it is the same server, and not another that runs the same."""
         return (self.id, self._backend.key) == (other.id, other._backend.key)  # noqa: SLF001 - of its own kind
 
     @property
     def last_fault(self) -> FaultRecord | None:
-        """How it last died, with its dossier, though it may serve again; None of one that has not."""
+        """Its last death, with its dossier, even if it serves again; None if it has not died."""
         return self._backend.explain(()).result().last_fault
 
     def explain(self, within_s: float) -> "Story":
-        """What a failure's report says of it, without secrets."""
+        """Return the facts for a failure's report, without secrets."""
         messages, left_out = self._requests.last_messages
         found = self._backend.explain(messages).result(within_s)
         return Story(found, left_out, tuple(self._requests.answers.unanswered))
 
     def tool_snapshot(self) -> str:
-        """Its tools as a text to be compared: sorted by name, a member a line, so that a difference is short."""
+        """Return its tools as text for comparison: sorted by name, a member a line, so that a difference is short."""
         return snapshot_of(self.client().list_tools())
 
     # What can be done to it
 
     def kill(self) -> None:
-        """Kill its process; returns when that was noticed.  It is restarted, as it is in use."""
+        """Kill its process; returns when that was noticed. It is restarted, as it is in use."""
         self._backend.injure("kill").result()
 
     def stop(self) -> None:
-        """Stop its processes: it is there, and neither reads nor answers, until `resume`."""
+        """Suspend its processes: it neither reads nor answers until `resume`."""
         self._backend.injure("stop").result()
 
     def resume(self) -> None:
-        """Let its stopped processes go on."""
+        """Resume its suspended processes."""
         self._backend.injure("resume").result()
 
     def hang_next_call(self) -> None:
-        """Have it stopped while the next call lasts, which ends by its timeout."""
+        """Suspend it during the next call, which ends by its timeout."""
         self._backend.injure("hang_next_call").result()
 
     def garbage(self) -> None:
@@ -135,7 +133,7 @@ class McpServer:
         self._backend.injure("junk", mib * MIB).result()
 
     def slow_start(self, seconds: float) -> None:
-        """Restart it, and hold its process for so long right after its start.  Returns when it goes on."""
+        """Restart it, and suspend its process for so long right after its start. Returns when it is resumed."""
         self._backend.injure("slow_start", seconds).result()
 
     def drop_connection(self) -> None:
@@ -152,11 +150,10 @@ class McpServer:
         *,
         timeout: float | None = None,
     ) -> ProtocolFault:
-        """Call a tool, which must end without a result in this time; the fault that says why.
+        """Call a tool, which must end without a result in this time, and return its fault.
 
         `timeout` is the call's own, seconds.
         """
-        __tracebackhide__ = True
         pending = self._requests.call_tool(tool, arguments, timeout)
         try:
             result = pending.result(seconds)
@@ -168,7 +165,6 @@ class McpServer:
 
     def assert_recovers_within(self, seconds: float) -> None:
         """Wait until it is ready (again), in this time."""
-        __tracebackhide__ = True
         try:
             self._backend.recovered().result(seconds)
         except TimeoutError:
@@ -177,8 +173,7 @@ class McpServer:
             raise AssertionError(f"{self.id} is not ready within {seconds:g} s, but {view.phase}{why}") from None
 
     def assert_same_tools(self, eras: Sequence[str] = ERAS) -> None:
-        """It offers the same tools in each of these revisions."""
-        __tracebackhide__ = True
+        """Compare its tools in each of these revisions."""
         if self._in_era is None:
             raise McpTestError("the eras of a server can be compared where mcp_server made it, not within a deck")
         found = {era: self._in_era(era).tool_snapshot() for era in eras}
@@ -189,24 +184,22 @@ class McpServer:
             )
 
     def assert_schema_portable(self, for_: Sequence[str] = ("openai", "gemini", "anthropic")) -> None:
-        """These model providers take the input schemas of all its tools, as clients send them on."""
-        __tracebackhide__ = True
+        """Check the input schemas of all its tools against these model providers, in the form that clients send."""
         problems = list(unportable(self.client().list_tools(), for_))
         if problems:
             raise AssertionError("\n".join((f"{self.id} has schemas that a model provider does not take:", *problems)))
 
     def assert_deck_unchanged(self, lock: str | PathLike[str] = "deck.lock") -> None:
-        """What it offers is what the lock names; of the lock's other servers nothing is said.
+        """Compare it with its entry in the lock; the lock's other servers are ignored.
 
         `lock` is relative to pytest's root directory.
         """
-        __tracebackhide__ = True
         path = fspath(lock)
         _assert_none(path, [text for server, text in self._backend.compare(path).result() if server == self.id])
 
 
 class McpDeck:
-    """All servers of a configuration, as `mcp_deck` gives them; a tool is called `server__tool`."""
+    """All servers of a configuration, as `mcp_deck` returns them; a tool's name is `server__tool`."""
 
     def __init__(self, servers: Mapping[str, McpServer], backends: Mapping[str, Backend]) -> None:
         self._servers: Final = dict(servers)
@@ -218,7 +211,7 @@ class McpDeck:
         return dict(self._servers)
 
     def server(self, name: str) -> McpServer:
-        """The server of this id."""
+        """Return the server of this id."""
         if name not in self._servers:
             raise McpTestError(f"the configuration has no server {name!r}: it has {', '.join(self._servers)}")
         return self._servers[name]
@@ -229,13 +222,12 @@ class McpDeck:
         return self.server(server).client().call_tool(tool, arguments, timeout=timeout)
 
     def tools(self) -> list[str]:
-        """The names of the tools of all servers that are ready, as `call` takes them."""
+        """Return the names of the tools of all servers that are ready, as `call` takes them."""
         ready = [server for server in self._servers.values() if server.status.phase == "ready"]
         return [f"{server.id}{QUALIFIER}{tool['name']}" for server in ready for tool in server.client().list_tools()]
 
     def assert_deck_unchanged(self, lock: str | PathLike[str] = "deck.lock") -> None:
-        """What all servers offer is what the lock names, no more and no less; see `McpServer`."""
-        __tracebackhide__ = True
+        """Compare all servers with the lock, which must have no others; see `McpServer`."""
         path = fspath(lock)
         if not self._backends:
             raise McpTestError("the configuration has no servers, so that nothing can be compared with a lock")
@@ -244,17 +236,15 @@ class McpDeck:
 
 
 def snapshot_of(tools: Iterable[Mapping[str, object]]) -> str:
-    """Definitions as a text, sorted by name and member."""
+    """Return definitions as text, sorted by name and member."""
     by_name = sorted(tools, key=lambda tool: str(tool.get("name")))
     lines = (msgspec.json.format(msgspec.json.encode(tool, order="sorted"), indent=2).decode() for tool in by_name)
     return "\n".join((*lines, ""))
 
 
 def unportable(tools: Iterable[Mapping[str, object]], providers: Iterable[str]) -> Iterator[str]:
-    """Each place where a tool's input schema is not what a provider takes, a line each.
-
-    Raises:
-        McpTestError: there is no such provider.
+    """Yield one line for each part of a tool's input schema that a provider refuses. Raise `McpTestError` without a
+    provider.
     """
     wanted = list(providers)
     for name in wanted:
@@ -270,14 +260,12 @@ def unportable(tools: Iterable[Mapping[str, object]], providers: Iterable[str]) 
 
 
 def _assert_equal(what: str, old: str, new: str, names: tuple[str, str]) -> None:
-    __tracebackhide__ = True
     if old != new:
         lines = difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="")
         raise AssertionError("\n".join((f"{what}:", *lines)))
 
 
 def _assert_none(lock: str, differences: Sequence[str]) -> None:
-    __tracebackhide__ = True
     if differences:
         what = "if that is right, approve it and run quarterdeck lock"
         head = f"what is offered (+) is not what {lock} names (-); {what}:"

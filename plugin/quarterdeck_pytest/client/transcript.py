@@ -1,4 +1,4 @@
-"""The last messages of one test with one server, in both directions, bounded."""
+"""The last messages between one test and one server, in both directions, bounded."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -14,64 +14,63 @@ from quarterdeck_protocol.tools import ProgressNote
 from .notifications import Notification
 
 MESSAGES: Final = 20
-"""As many are kept."""
+"""Kept at most."""
 
 MESSAGE_CHARS: Final = 2000
 """Of each."""
 
 NOTIFICATIONS: Final = 3
-"""As many of one kind are shown in a row: what a server logs is not to push out what was asked of it."""
+"""Of one kind shown in a row: a server's log must not displace the test's requests."""
 
 _HEAD_BYTES: Final = MESSAGE_CHARS * 4
 """Of a message, which are enough for as many characters."""
 
 
 class _Line(NamedTuple):
-    """A message; `place` is how many notifications had come before it."""
+    """A message; `place` is the number of notifications before it."""
 
     place: int
     text: str
 
 
 class Transcript:
-    """What a test sent, and what came back, the oldest first."""
+    """The messages, the oldest first."""
 
     def __init__(self, place: Callable[[], int] = lambda: 0) -> None:
-        """`place` says how many notifications have come so far."""
+        """`place` returns the number of notifications so far."""
         self._place: Final = place
         self._lines: deque[_Line] = deque(maxlen=MESSAGES)
         self._noted = 0
 
     def last(self, told: Iterable[tuple[int, Notification]] = ()) -> tuple[tuple[str, ...], int]:
-        """The last messages, and how many earlier ones are left out.
+        """Return the last messages, and how many earlier ones are left out.
 
-        Args:
-            told: the notifications that were kept, each with its place among all that came.
+        `told` are the kept notifications, each with its place among all that came.
         """
         lines = [*_merged(self._lines, told)]
         shown = lines[-MESSAGES:]
         return tuple(shown), self._noted - len(self._lines) + len(lines) - len(shown)
 
     def note_request(self, method: str, params: str) -> None:
-        """Something was sent."""
+        """Note a request."""
         self._note("->", f"{method} {params}".rstrip())
 
     def note_asked(self, method: str, params: bytes) -> None:
-        """The server asked something."""
+        """Note a question of the server's."""
         self._note("<-", f"{method} {_text(params)}")
 
     def note_answer(self, method: str, end: QuestionEnd) -> None:
-        """It was answered."""
+        """Note the answer to a question."""
         answer = f"error {end.code}: {end.message}" if end.code else _text(end.result)
         self._note("->", f"to {method}: {answer}")
 
     def note_progress(self, note: ProgressNote) -> None:
-        """The server told how far it is."""
+        """Note progress."""
         of = f" of {note.total:g}" if note.total is not None else ""
         self._note("<-", f"progress {note.progress:g}{of} {note.message or ''}".rstrip())
 
     def note_end(self, end: object) -> None:
-        """Something came: a result, other values, or an exception."""
+        """Note a request's end: a result, other values, or an exception."""
         match end:
             case RemoteCallResult():
                 self._note("<-", _text(end.body), len(end.body))
@@ -91,7 +90,7 @@ class Transcript:
 
 
 def _merged(lines: Iterable[_Line], told: Iterable[tuple[int, Notification]]) -> Iterator[str]:
-    """The messages with the notifications between them, as they came."""
+    """Yield the messages with the notifications between them, as they came."""
     waiting = deque(told)
     for line in (*lines, None):
         group = []
@@ -103,7 +102,7 @@ def _merged(lines: Iterable[_Line], told: Iterable[tuple[int, Notification]]) ->
 
 
 def _group(told: list[Notification]) -> Iterator[str]:
-    """Notifications that came in a row: of each kind the last ones, and how many there were."""
+    """Yield consecutive notifications: of each kind the last ones, and how many there were."""
     kinds = dict.fromkeys(each.method for each in told)
     for method in kinds:
         of_kind = [each for each in told if each.method == method]

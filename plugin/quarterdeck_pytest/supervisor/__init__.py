@@ -1,1 +1,1 @@
-"""The one process of a run that holds its servers; started by `activation`, spoken to by `client`."""
+"""The one process of a run that holds its servers; started by `activation`, used by `client`."""

@@ -1,6 +1,6 @@
-"""How what servers offer differs from a lock, as texts for whoever has to judge the change.  Pure.
+"""The differences between servers and a lock, as texts for the judge of a change. Pure.
 
-A lock has hashes alone, so that each text has both, and the form that is offered now.
+A lock has hashes alone, so that each text has both, and the offered form.
 """
 
 import json
@@ -11,14 +11,14 @@ from quarterdeck.trust.judge.documents import Document, value_of
 from quarterdeck.trust.lock.lockfile import DeckLock, Drift, LockChange, drift
 
 MAX_FORMS: Final = 20
-"""As many differences are told with their form."""
+"""Differences that are told with their form."""
 
 MAX_FORM_LINES: Final = 60
 """Of each."""
 
 
 def told_drifts(lock: DeckLock, present: Mapping[str, Iterable[Document]]) -> list[tuple[str, str]]:
-    """Each difference: the server, and a text of some lines."""
+    """Return each difference: the server, and a text of some lines."""
     documents = {server: list(found) for server, found in present.items()}
     found = drift(lock, documents)
     return [
@@ -47,7 +47,7 @@ def _lines(
 
 
 def _form(document: Document) -> Iterator[str]:
-    """The form as it is offered: a member a line, in an order of its own; ASCII alone, so that what hides is seen."""
+    """Yield the offered form: a member a line, sorted; ASCII alone, so that hidden characters are seen."""
     lines = json.dumps(value_of(document.body), indent=2, sort_keys=True).splitlines()
     yield from lines[:MAX_FORM_LINES]
     if len(lines) > MAX_FORM_LINES:

@@ -1,4 +1,4 @@
-"""Tell a test process what the servers of an instance say unasked: log lines, notifications, lists that changed."""
+"""Forward the notifications of an instance's servers to a test process: log lines, updates, changed lists."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +15,7 @@ Tell = Callable[[str, str, bytes], None]
 
 
 def hear(fleet: ServerFleetImpl, client: Client, tell: Tell) -> Callable[[], None]:
-    """Tell what is meant for this client, or for nobody in particular; returns what ends that, and its wishes."""
+    """Forward notifications for this client, or for all. Return the function that ends that, and its subscriptions."""
     changes: dict[str, ListChanges] = {}
 
     def on_news(news: News) -> None:

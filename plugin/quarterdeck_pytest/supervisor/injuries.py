@@ -1,6 +1,6 @@
-"""Do something bad to a server that runs: signals to its processes, bytes in its pipe, the loss of its worker.
+"""Inject faults into a running server: signal its processes, write junk to its stdout, kill its worker.
 
-All of it acts on the real process, from outside of its sandbox; none of it is seen by the product beforehand.
+All of it acts on the real process, from outside of its sandbox, and without the product's knowledge.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from quarterdeck_protocol.contract import EndpointPhase
 from .wishes import WishError
 
 NOTICED_S: Final = 30.0
-"""How long the loss of a server may take to be noticed: its worker has to be given the processor, on a busy machine."""
+"""Seconds until the loss of a server is noticed: its worker has to be scheduled, on a busy machine."""
 
 JUNK: Final = b"this is no message of the protocol \xff\xfe{]\n"
 """A line that is neither JSON nor UTF-8."""
 
 LOOK_S: Final = 0.002
-"""How often a server that is started is looked for, to be stopped at once."""
+"""Seconds between checks for a server that starts, to stop it at once."""
 
 
 async def kill(fleet: ServerFleetImpl, server: str) -> None:
@@ -39,7 +39,7 @@ async def kill(fleet: ServerFleetImpl, server: str) -> None:
 
 
 async def drop_connection(fleet: ServerFleetImpl, server: str) -> None:
-    """Kill the worker, at which all pipes of the server end, and wait until that is noticed."""
+    """Kill the worker, which closes all pipes of the server, and wait until that is noticed."""
     endpoint, _ = running(fleet, server)
     worker = endpoint.status().worker_pid
     if worker is not None:
@@ -54,7 +54,7 @@ def stop(fleet: ServerFleetImpl, server: str) -> None:
 
 
 def resume(fleet: ServerFleetImpl, server: str) -> None:
-    """Let a stopped server go on; nothing where it is gone."""
+    """Resume a stopped server; nothing where it is gone."""
     status = fleet.status_of(server)
     if status is not None and status.pid is not None:
         _signal_tree(status.pid, signal.SIGCONT)
@@ -62,7 +62,7 @@ def resume(fleet: ServerFleetImpl, server: str) -> None:
 
 @contextmanager
 def stopped(fleet: ServerFleetImpl, server: str) -> Iterator[None]:
-    """Within the block the server is stopped."""
+    """Stop the server within the block."""
     stop(fleet, server)
     try:
         yield
@@ -71,10 +71,8 @@ def stopped(fleet: ServerFleetImpl, server: str) -> Iterator[None]:
 
 
 async def write_junk(fleet: ServerFleetImpl, server: str, size_bytes: int) -> None:
-    """Write about so many bytes of junk lines, one at least, where the server writes its messages.
-
-    Raises:
-        WishError: this machine does not let us reach that pipe.
+    """Write about so many bytes of junk lines, at least one, to the server's stdout. Raise `WishError` if it is
+    unreachable.
     """
     _, pid = running(fleet, server)
     count = max(1, size_bytes // len(JUNK))
@@ -88,7 +86,7 @@ async def write_junk(fleet: ServerFleetImpl, server: str, size_bytes: int) -> No
 
 
 async def start_slowly(fleet: ServerFleetImpl, server: str, seconds: float) -> None:
-    """Restart the server, and stop it for so long as soon as its process is there.  Returns when it goes on."""
+    """Restart the server, and stop it for so long as soon as its process exists. Returns when it is resumed."""
     before = fleet.endpoint(server)
     await fleet.restart(server)
     while (endpoint := fleet.endpoint(server)) is before or endpoint is None or endpoint.confined is None:
@@ -104,11 +102,7 @@ async def start_slowly(fleet: ServerFleetImpl, server: str, seconds: float) -> N
 
 
 def running(fleet: ServerFleetImpl, server: str) -> tuple[ServerEndpointImpl, int]:
-    """The endpoint and the process of a server that is ready.
-
-    Raises:
-        WishError: it is not, or has no process.
-    """
+    """Return the endpoint and the process of a server. Raise `WishError` unless it is ready and has a process."""
     endpoint = fleet.endpoint(server)
     status = endpoint.status() if endpoint is not None else None
     if endpoint is None or status is None or status.phase is not EndpointPhase.READY:
@@ -124,7 +118,7 @@ async def _until_lost(endpoint: ServerEndpointImpl) -> None:
 
 
 def _signal_tree(pid: int, signal_number: int) -> None:
-    """Send it to a process and all below it."""
+    """Signal a process and its descendants."""
     with suppress(psutil.NoSuchProcess):
         top = psutil.Process(pid)
         for process in (top, *top.children(recursive=True)):
@@ -133,7 +127,7 @@ def _signal_tree(pid: int, signal_number: int) -> None:
 
 
 def _write(pipe: Path, count: int) -> None:
-    """In pieces that no other writer's come between; blocks where nobody reads, until the reader ends."""
+    """Write in pieces that are atomic in a pipe; blocks until they are read, or the reader ends."""
     with pipe.open("wb", buffering=0) as output:
         while count > 0:
             lines = min(count, select.PIPE_BUF // len(JUNK))

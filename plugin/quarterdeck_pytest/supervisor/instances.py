@@ -1,10 +1,10 @@
-"""The servers that a run has: each instance is a fleet of its own, with directories of its own."""
+"""The servers of a run: each instance is a fleet of its own, with directories of its own."""
 
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -46,17 +46,13 @@ class Instance:
     """Servers that run for one test, one module, one session, or the whole run.
 
     Attributes:
-        test: who asked for it first.
+        test: the first one that uses it.
         digest: names the folder of its servers' homes.
         shared: whether it outlives the connection that opened it.
     """
 
     def __init__(self, key: str, wish: Wish, test: str, *, shared: bool) -> None:
-        """Start nothing yet.
-
-        Raises:
-            WishError: what is wished cannot be.
-        """
+        """Start nothing yet. Raise `WishError` for an impossible wish."""
         found = wished(wish, os.environ)
         settings = found.settings
         self.test: Final = test
@@ -96,7 +92,7 @@ class Instance:
     # What is asked of it
 
     def views(self) -> list[ServerView]:
-        """Its servers, those that cannot be started last."""
+        """Return its servers, those that cannot be started last."""
         ready = [self._view(status) for status in self._fleet.status().values()]
         broken = [
             ServerView(row.id, EndpointPhase.FAULTED, fault=_broken(row.message, row.code), remedy=row.remedy)
@@ -127,11 +123,11 @@ class Instance:
         return era_of(self._endpoint(server))
 
     def hear(self, client: Client, tell: Tell) -> Callable[[], None]:
-        """Tell what its servers say unasked; returns what ends that."""
+        """Forward its servers' notifications. Return the function that ends that."""
         return hear(self._fleet, client, tell)
 
     async def injure(self, server: str, how: str, amount: float) -> None:
-        """Do something bad to a server; raises `WishError`."""
+        """Inject a fault into a server. Raise `WishError`."""
         self._endpoint(server)
         match how:
             case "kill":
@@ -164,7 +160,7 @@ class Instance:
         await wait_until(self._watch, is_ready, None)
 
     def explain(self, server: str, texts: Iterable[str]) -> Explanation:
-        """What a failure's report says of a server.  Blocking: a log is read."""
+        """Return the facts about a server for a failure's report. Blocking: a log is read."""
         status = self._fleet.status_of(server)
         if status is None:
             [view] = [view for view in self.views() if view.id == server] or [ServerView(server, "not there")]
@@ -179,7 +175,7 @@ class Instance:
         )
 
     def record(self, fault: ProtocolFault) -> FaultRecord:
-        """A fault as it crosses, without secrets, and with nothing in its message that orders a terminal about."""
+        """Return a fault's form on the wire, without secrets, and without terminal controls in its message."""
         clean = self._redactor.clean_text
         found = record_of(fault)
         if (dossier := found.dossier) is not None:
@@ -188,10 +184,8 @@ class Instance:
         return replace(found, message=printable(clean(found.message)), dossier=dossier)
 
     def compare(self, lock: Path) -> list[tuple[str, str]]:
-        """How what the servers offer differs from a lock: the server, and a text.  Blocking: a file is read.
-
-        Raises:
-            WishError: the lock cannot be used.
+        """Return the differences from a lock: the server, and a text. Blocking. Raise `WishError` if the lock is
+        unusable.
         """
         present = {}
         for endpoint in self._fleet.endpoints():
@@ -250,30 +244,26 @@ class Instances:
         self._starts: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, key: str, wish: Wish, test: str, *, shared: bool) -> Instance:
-        """Start an instance, or find the one whose key is known.
-
-        Raises:
-            WishError: what is wished cannot be.
-        """
+        """Start an instance, or return the one of a known key. Raise `WishError` for an impossible wish."""
         if key not in self._instances:
             instance = self._instances[key] = Instance(key, wish, test, shared=shared)
             self._starts[key] = asyncio.create_task(instance.start())
         return self._instances[key]
 
     async def started(self, key: str) -> list[ServerView]:
-        """The servers of an instance that was begun, once each is ready or has failed; raises `WishError`."""
+        """Return the servers of an instance, once each is ready or has failed. Raise `WishError`."""
         # Shielded: others may wait for it, too.
         await asyncio.shield(self._starts[key])
         return self[key].views()
 
     def __getitem__(self, key: str) -> Instance:
-        """The instance of this key; raises `WishError`."""
+        """Return the instance of this key. Raise `WishError`."""
         if (instance := self._instances.get(key)) is None:
             raise WishError("the server was stopped: its test, its module or its run has ended")
         return instance
 
     async def close(self, key: str) -> list[str]:
-        """Stop an instance, also while it starts; what it left, one line each.  Harmless for an unknown key."""
+        """Stop an instance, also while it starts. Return one line for each leftover. Harmless for an unknown key."""
         instance, start = self._instances.pop(key, None), self._starts.pop(key, None)
         if instance is None or start is None:
             return []
@@ -281,19 +271,9 @@ class Instances:
         await asyncio.wait((start,))
         return left
 
-    async def close_all(self) -> None:
+    async def aclose(self) -> None:
         """Stop every instance."""
         await asyncio.gather(*(self.close(key) for key in tuple(self._instances)))
-
-
-@asynccontextmanager
-async def open_instances() -> AsyncIterator[Instances]:
-    """Instances that are all stopped at the end."""
-    instances = Instances()
-    try:
-        yield instances
-    finally:
-        await instances.close_all()
 
 
 def _broken(message: str, code: str) -> FaultRecord:
@@ -301,7 +281,7 @@ def _broken(message: str, code: str) -> FaultRecord:
 
 
 def _policy_of(config: ServerConfig) -> bytes:
-    """Its policy: the preset, and what differs from it."""
+    """Return its policy: the preset, and the differences from it."""
     if not isinstance(config, StdioServerConfig):
         return b""
     preset = config.sandbox.preset
@@ -313,7 +293,7 @@ def _policy_of(config: ServerConfig) -> bytes:
 
 
 def _tail(log: Path) -> str:
-    """The end of a log, from the start of a line; empty where there is none."""
+    """Return the end of a log, from the start of a line; empty where there is none."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

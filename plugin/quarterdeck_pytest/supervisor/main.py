@@ -1,7 +1,7 @@
 """The supervisor's process: test processes connect, each request runs in a task of its own.
 
-It is started by `activation` with the listening socket; its standard input holds the run's token, then nothing until
-the run ends, which ends it.
+`activation` starts it with the listening socket; its standard input holds the run's token, then nothing until the run
+ends, which ends it.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import logging
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, assert_never
@@ -52,21 +52,21 @@ from quarterdeck_pytest.messages import (
 )
 from quarterdeck_pytest.relay import Relay
 
-from .instances import Instances, open_instances
+from .instances import Instances
 from .wishes import WishError
 
 _log = logging.getLogger("quarterdeck.pytest")
 
 HELLO_S: Final = 30.0
-"""How long a connection may take to prove itself."""
+"""Seconds that a connection may take to prove itself."""
 
 MAX_TOKEN_BYTES: Final = 256
 
 MAX_UNREAD_BYTES: Final = 32 * 1024 * 1024
-"""Of what waits for a test process before news of its servers are left out: one that is stopped reads nothing."""
+"""Unread by a test process, such as a stopped one, before notifications are dropped."""
 
 _numbers: Final = itertools.count(1)
-"""Tell connections apart."""
+"""Distinguish connections."""
 
 
 def main(listener_fd: int) -> None:
@@ -78,14 +78,14 @@ def main(listener_fd: int) -> None:
 
 
 async def serve(listener: socket.socket, token: str) -> None:
-    """Serve all who know the token until standard input ends; then stop every server."""
+    """Serve all connections with the token until standard input ends; then stop every server."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     loop.add_reader(sys.stdin.fileno(), ended.set)
     runtime = await Runtime.acquire()
     try:
         runtime.warm_up()
-        async with open_instances() as instances:
+        async with aclosing(Instances()) as instances:
             connections: set[asyncio.Task[None]] = set()
 
             async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -110,7 +110,7 @@ async def serve(listener: socket.socket, token: str) -> None:
 
 
 class Connection:
-    """One test process; what it opened for itself ends with it."""
+    """One test process; its own instances end with it."""
 
     def __init__(self, instances: Instances, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._instances = instances
@@ -197,7 +197,7 @@ class Connection:
         self._writer.write(encode(said))
 
     def _tell(self, key: str, server: str, method: str, params: bytes) -> None:
-        """Say what a server told, unless too much waits already."""
+        """Forward a notification, unless too much is unread already."""
         if self._writer.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
             self._lost += 1
             return
@@ -205,7 +205,7 @@ class Connection:
         self._say(Heard(key, server, method, params, lost))
 
     def _relay(self, request: Ask) -> Relay:
-        """The request's way back; it ends with it."""
+        """Return the request's way back; it ends with the request."""
         era = partial(self._instances[request.key].era_of, request.server)
         relay = self._relays[request.id] = Relay(request.id, request.takes, self._say, era)
         return relay
@@ -244,11 +244,6 @@ class Connection:
                 assert_never(request)
 
     async def _read(self) -> Request:
-        """The next request.
-
-        Raises:
-            EOFError: the other end is gone.
-            BadMessageError: it does not speak this protocol.
-        """
+        """Return the next request. Raise `EOFError` at the end, `BadMessageError` for a foreign message."""
         head = await self._reader.readexactly(LENGTH_BYTES)
         return decode_request(await self._reader.readexactly(length_of(head)))

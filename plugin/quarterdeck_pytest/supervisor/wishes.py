@@ -1,4 +1,4 @@
-"""What an instance runs: the settings of a configuration file or of a command, changed as a test wishes."""
+"""The servers of an instance: the settings of a configuration file or of a command, changed by a test's wish."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,20 +18,20 @@ from quarterdeck_protocol.policy_values import Preset
 from quarterdeck_pytest.messages import Wish
 
 _PATHS: Final = ("read", "write", "hidden", "environment", "grants")
-"""Lists that say of a server what it needs, rather than how much it is confined: a test adds to them."""
+"""Lists of a server's needs, rather than of its confinement: a test adds to them."""
 
 
 class WishError(Exception):
-    """A test asked for what there is not; the text is one sentence."""
+    """An impossible request of a test's, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wished:
-    """What to run.
+    """The servers to run.
 
     Attributes:
         settings: of the whole file; of a command alone they are empty.
-        servers: those of the instance, as the test wishes them.
+        servers: those of the instance, changed by the wish.
     """
 
     settings: Settings
@@ -39,11 +39,7 @@ class Wished:
 
 
 def wished(wish: Wish, environ: Mapping[str, str]) -> Wished:
-    """What a test's wish means.
-
-    Raises:
-        WishError: it names what there is not, or contradicts itself.
-    """
+    """Return the servers that a wish means. Raise `WishError` if it names an unknown one, or contradicts itself."""
     if wish.words:
         settings = replace(Settings(), environ=environ)
         servers: tuple[ServerConfig, ...] = (_of_command(wish),)
@@ -54,7 +50,7 @@ def wished(wish: Wish, environ: Mapping[str, str]) -> Wished:
 
 
 def _of_command(wish: Wish) -> StdioServerConfig:
-    """A command that may read the project that it belongs to."""
+    """Return the row of a command, which may read the project that it belongs to."""
     try:
         return StdioServerConfig(
             id=to_server_id(wish.name or _name(wish.words)),
@@ -68,7 +64,7 @@ def _of_command(wish: Wish) -> StdioServerConfig:
 
 
 def _name(words: tuple[str, ...]) -> str:
-    """A name for a command: of the first word that is no option behind it, else its own."""
+    """Return a name for a command: its first argument that is no option, else its own."""
     script = next((word for word in words[1:] if not word.startswith("-")), words[0])
     return PurePath(script).stem
 
@@ -102,7 +98,7 @@ def _as_wished(config: ServerConfig, wish: Wish) -> ServerConfig:
 
 
 def _policy(config: StdioServerConfig, wish: Wish) -> SandboxPolicy:
-    """The row's policy with the test's keys in place of its own; paths are added, another preset leaves only these."""
+    """Return the row's policy with the test's keys; paths are added, another preset leaves only these."""
     given = msgspec.json.decode(wish.policy, type=dict[str, object]) if wish.policy else {}
     if not given and (not wish.network or not config.sandbox.confines_files):
         return config.sandbox

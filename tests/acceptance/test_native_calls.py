@@ -3,7 +3,6 @@
 The tests share a `serve`, which each leaves as it was.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -129,12 +128,3 @@ def test_a_command_that_is_cancelled_is_gone_with_all_that_it_started(client: Ra
     client.cancel(asked)
     eventually(lambda: not running_with("sleep 4711.25"), DEADLINE_S)
     assert not client.call("ls").get("isError")
-
-
-def test_what_is_cut_can_be_read_on_in_the_file_that_the_notice_names(client: RawStdioClient) -> None:
-    cut = text_of(client.call("bash", command="seq 1 40000"))
-    path = cut.partition("the full text is in ")[2].partition("]")[0]
-    assert "bytes left out" in cut
-    assert "20000" in text_of(client.call("read", path=path, offset=20001, limit=3))
-    assert client.call("write", path=path, content="")["isError"]
-    assert os.path.getsize(path) > 40_000

@@ -91,15 +91,3 @@ def test_what_is_done_to_a_server_is_survived(mcp_server: Start) -> None:
     server.slow_start(0.05)
     server.assert_recovers_within(PATIENT_S)
     assert server.assert_fails_within(PATIENT_S, "crash", {"code": 3}).code == "exited"
-
-
-def test_what_there_is_not_is_one_sentence(mcp_server: Start) -> None:
-    with pytest.raises(McpTestError, match="has no server 'eco': did you mean 'echo'"):
-        mcp_server("eco")
-    with pytest.raises(ProtocolFault) as raised:
-        mcp_server("gone")
-    assert raised.value.code == "exited_at_handshake"
-    with pytest.raises(McpTestError, match="cannot be"):
-        mcp_server("echo", policy={"memory": 1})
-    with pytest.raises(pytest.UsageError, match="did you mean policy="):
-        mcp_server("echo", polcy="strict")

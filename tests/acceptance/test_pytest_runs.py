@@ -241,17 +241,3 @@ def test_without_a_sandbox_no_server_starts_unless_it_is_trusted(project: Projec
     assert "1 passed, 1 error" in ended.stdout, ended.stdout + ended.stderr
     assert "spawn_failed, sandbox_refused (not_sent): the policy needs landlock" in ended.stdout
     assert '"trusted" runs it unconfined' in ended.stdout
-
-
-def test_options_stand_under_one_heading_and_in_the_ini_file(project: Project) -> None:
-    ended = project.run("", "--help")
-    heading = ended.stdout.partition("MCP servers under test (pytest-quarterdeck):\n")[2].partition("\n\n")[0]
-    names = {"config", "network", "era", "timeout", "keep", "leaks"}
-    assert (
-        {*re.findall(r"--mcp-(\w+)", heading)} == names == {*re.findall(r"^ +mcp_(\w+) \(", ended.stdout, re.MULTILINE)}
-    )
-    assert ended.stdout.count("--mcp-network=") == 1
-    (project.root / "pytest.ini").write_text("[pytest]\nmcp_network = nowhere\n")
-    ended = project.run("def test_it(): ...", "-p", "no:xdist")
-    assert "mcp_network = nowhere: it is none of none, internet, full" in ended.stderr
-    assert ended.returncode == pytest.ExitCode.USAGE_ERROR

@@ -1,5 +1,6 @@
 """The folders of runs: none is left for good, and none that lives is taken away."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -96,35 +97,25 @@ def test_the_folders_of_others_are_left_alone(parent: Path, monkeypatch: pytest.
     assert folders(parent) == [folder]
 
 
-def test_one_that_is_swept_at_its_birth_is_made_anew(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_gone", [True, False], ids=["removed", "about to be removed"])
+def test_one_that_is_swept_at_its_birth_is_made_anew(
+    parent: Path, monkeypatch: pytest.MonkeyPatch, is_gone: bool
+) -> None:
     """Two runs that begin together would end in an error of ours."""
-    made: list[str] = []
-    mkdtemp = tempfile.mkdtemp
-
-    def lose_the_first(**options: str) -> str:
-        made.append(mkdtemp(**options))
-        if len(made) == 1:
-            shutil.rmtree(made[0])
-        return made[-1]
-
-    monkeypatch.setattr(tempfile, "mkdtemp", lose_the_first)
-    folder, held = make_held_folder()
-    os.close(held)
-    assert [folder] == made[1:]
-
-
-def test_one_that_is_being_swept_is_made_anew(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     sweeping: list[int] = []
     mkdtemp = tempfile.mkdtemp
 
-    def have_the_first_held(**options: str) -> str:
+    def lose_the_first(**options: str) -> str:
         made.append(mkdtemp(**options))
-        if len(made) == 1:
-            sweeping.append(run_folders._hold(made[0], needs_lock=True))
+        if len(made) == 1 and is_gone:
+            shutil.rmtree(made[0])
+        elif len(made) == 1:
+            sweeping.append(os.open(made[0], os.O_RDONLY))
+            fcntl.flock(sweeping[0], fcntl.LOCK_EX)
         return made[-1]
 
-    monkeypatch.setattr(tempfile, "mkdtemp", have_the_first_held)
+    monkeypatch.setattr(tempfile, "mkdtemp", lose_the_first)
     folder, held = make_held_folder()
     for fd in (held, *sweeping):
         os.close(fd)

@@ -226,7 +226,7 @@ class Instance:
             worker_pid=status.worker_pid,
             era=status.era or "",
             restarts=status.restarts,
-            policy=_policy_of(config),
+            policy=policy_of(config),
             tier=str(sandbox.tier) if sandbox is not None else "",
             network=sandbox.network if sandbox is not None else "",
             gaps=sandbox.gaps if sandbox is not None else (),
@@ -280,7 +280,7 @@ def _broken(message: str, code: str) -> FaultRecord:
     return record_of(ProtocolFault.not_sent(FaultKind.SPAWN_FAILED, message, code))
 
 
-def _policy_of(config: ServerConfig) -> bytes:
+def policy_of(config: ServerConfig) -> bytes:
     """Return its policy: the preset, and the differences from it."""
     if not isinstance(config, StdioServerConfig):
         return b""

@@ -13,7 +13,8 @@ from quarterdeck.config.places.paths import server_paths
 from quarterdeck_protocol.faults import Dossier, FaultKind, ProtocolFault
 from quarterdeck_pytest.messages import Wish
 from quarterdeck_pytest.supervisor import server_processes
-from quarterdeck_pytest.supervisor.instances import Instance, _policy_of
+from quarterdeck_pytest.supervisor.instances import Instance, policy_of
+from quarterdeck_pytest.supervisor.wishes import wished
 
 SECRET = "sk-4f9a8b7c6d5e4f3a2b1c0d9e"
 
@@ -44,11 +45,6 @@ def test_what_has_forked_away_from_a_server_is_left_by_it(tmp_path: Path, monkey
 
 
 def test_of_a_policy_only_what_differs_from_its_preset_is_told() -> None:
-    policy = msgspec.json.encode({"limits": {"memory_bytes": 104_857_600}, "network": "none"})
-    instance = Instance("key", Wish(words=("echo",), policy=policy), "test_it", shared=False)
-    [config] = instance._servers.values()
-    assert msgspec.json.decode(_policy_of(config)) == {
-        "preset": "standard",
-        "limits": {"memory_bytes": 104_857_600},
-        "network": "none",
-    }
+    given = {"limits": {"memory_bytes": 104_857_600}, "network": "none"}
+    [config] = wished(Wish(words=("echo",), policy=msgspec.json.encode(given)), {}).servers
+    assert msgspec.json.decode(policy_of(config)) == {"preset": "standard", **given}

@@ -32,40 +32,13 @@ from quarterdeck_protocol.tools import CancelToken, ToolBox, ToolCall
 
 TABLE = Path(__file__).parents[3] / "docs" / "tools.md"
 
-BUILTIN_TITLES = {
-    "read": "Read file",
-    "ls": "List directory",
-    "grep": "Search file contents",
-    "find": "Find files by name",
-    "websearch": "Web search",
-    "webfetch": "Fetch URL",
-    "todo_read": "Read checklist",
-    "write": "Write file",
-    "edit": "Edit file",
-    "bash": "Run shell command",
-    "process": "Manage background processes",
-    "todo_set": "Update checklist",
-}
-
-APP_TITLES = {
-    "todo": "Checklist",
-    "bg-process": "Background process",
-    "task": "Delegate task",
-    "saas-action": "SaaS action",
-    "memory": "Working memory",
-    "enter_plan_mode": "Enter plan mode",
-    "exit_plan_mode": "Exit plan mode",
-}
-
 
 def row(name: str, title: str) -> CapabilityCard:
     return CapabilityCard(capability_id(name), title, "", (), lambda _: PlayedCard())
 
 
 def test_it_holds_the_twelve_then_the_seven() -> None:
-    assert capability_ids() == [*BUILTIN_TITLES, *APP_TITLES]
-    assert {str(card.id): card.title for card in capability_cards()[:12]} == BUILTIN_TITLES
-    assert {str(card.id): card.title for card in capability_cards()[12:]} == APP_TITLES
+    assert capability_ids() == [*ARGUMENTS]
     assert all(card.summary for card in capability_cards())
 
 
@@ -81,7 +54,7 @@ def test_the_profiles_select_seven_twelve_and_nineteen() -> None:
     """`authoring` observes only, `survey` changes too: the names are inverted on purpose."""
     names = {profile: [str(card.id) for card in cards_for_profile(profile)] for profile in Profile}
     assert names[Profile.AUTHORING] == ["read", "ls", "grep", "find", "websearch", "webfetch", "todo_read"]
-    assert names[Profile.SURVEY] == [*BUILTIN_TITLES]
+    assert names[Profile.SURVEY] == BUILT_IN
     assert names[Profile.ALL] == capability_ids()
     assert len(names[Profile.ALL]) == 19
 
@@ -98,34 +71,53 @@ def test_every_card_of_the_catalogue_has_the_rows_name_and_title() -> None:
 
 
 ARGUMENTS = {
-    "read": "path [offset] [limit]",
-    "ls": "[path] [showHidden]",
-    "grep": "pattern [path] [flags] [maxMatches]",
-    "find": "query [path] [type]",
-    "websearch": "query [maxResults]",
-    "webfetch": "url [maxBytes]",
+    "read": "path:string(1+) [offset:integer(>=1)] [limit:integer(>=1)]",
+    "ls": "[path:string(1+)] [showHidden:boolean]",
+    "grep": "pattern:string(1+) [path:string(1+)] [flags:string] [maxMatches:integer(>=1)]",
+    "find": "query:string(1+) [path:string(1+)] [type:dir|file]",
+    "websearch": "query:string(1+) [maxResults:integer(>=1)]",
+    "webfetch": "url:string(1+) [maxBytes:integer(>=1)]",
     "todo_read": "",
-    "write": "path content",
-    "edit": "path oldText newText [replaceAll]",
-    "bash": "command [timeoutMs] [cwd]",
-    "process": "action [command] [id]",
-    "todo_set": "items",
-    "todo": "action [items]",
-    "bg-process": "action [command] [id] [sinceLast]",
-    "task": "objective [agent] [context]",
-    "saas-action": "action [slug] [arguments] [toolkits] [query]",
-    "memory": "action [content]",
+    "write": "path:string(1+) content:string",
+    "edit": "path:string(1+) oldText:string newText:string [replaceAll:boolean]",
+    "bash": "command:string(1+) [timeoutMs:number(>0)] [cwd:string(1+)]",
+    "process": "action:list|poll|start|stop [command:string] [id:string]",
+    "todo_set": "items:array(id:string(1+) text:string(1+) status:active|done|pending)",
+    "todo": "action:read|set [items:array(task:string(1+) state:active|done|dropped|pending weight:high|low|normal)]",
+    "bg-process": "action:list|poll|start|stop [command:string] [id:string] [sinceLast:boolean]",
+    "task": "objective:string(1+) [agent:string(1+)] [context:string]",
+    "saas-action": "action:discover|execute [slug:string(1+)] [arguments:object] [toolkits:array(string)] "
+    "[query:string]",
+    "memory": "action:append|read|replace [content:string]",
     "enter_plan_mode": "",
-    "exit_plan_mode": "plan",
+    "exit_plan_mode": "plan:string(1+)",
 }
+"""What each tool takes; optional ones in brackets, each with its type and bounds."""
+
+BUILT_IN = list(ARGUMENTS)[:12]
+
+
+def signature_of(schema: Any) -> str:
+    shown = {name: f"{name}:{type_of(each)}" for name, each in schema["properties"].items()}
+    return " ".join(one if name in schema["required"] else f"[{one}]" for name, one in shown.items())
+
+
+def type_of(schema: Any) -> str:
+    bounds = {"minLength": "{}+", "minimum": ">={}", "exclusiveMinimum": ">{}"}
+    match schema:
+        case {"enum": choices}:
+            return "|".join(choices)
+        case {"type": "array", "items": {"properties": _} as items}:
+            return f"array({signature_of(items)})"
+        case {"type": "array", "items": {"type": kind}}:
+            return f"array({kind})"
+    bound = "".join(f"({form.format(schema[key])})" for key, form in bounds.items() if key in schema)
+    return f"{schema['type']}{bound}"
 
 
 def test_every_tool_takes_the_arguments_that_models_know_it_by() -> None:
-    found = {}
-    for each in capability_cards():
-        schema: Any = each.build(DeckContext("/work")).parameters
-        found[each.id] = " ".join(name if name in schema["required"] else f"[{name}]" for name in schema["properties"])
-    assert found == ARGUMENTS
+    built = {each.id: each.build(DeckContext("/work")) for each in capability_cards()}
+    assert {name: signature_of(card.parameters) for name, card in built.items()} == ARGUMENTS
 
 
 HINTS = ("read_only", "destructive", "idempotent", "open_world")

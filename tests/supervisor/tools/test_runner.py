@@ -15,6 +15,8 @@ from quarterdeck.tools.results import BudgetKind, JsonContentBlock, OutputBudget
 from quarterdeck.tools.runner import DeckToolBox, OverflowFiles, fit_result
 from quarterdeck_protocol.tools import CancelToken, Client, ProgressNote, ToolCall, ToolHints, ToolOutcome, WireResult
 
+pytestmark = pytest.mark.anyio
+
 
 async def call(box: DeckToolBox, name: str, value: object = None) -> ToolOutcome:
     return await box.runner.run(ToolCall("7", name, value), CancelToken())
@@ -30,7 +32,6 @@ def test_descriptors_carry_all_that_a_client_is_shown() -> None:
     assert (second.name, second.title, second.hints, second.definition) == ("fs__read", "", None, b"{}")
 
 
-@pytest.mark.anyio
 async def test_of_two_cards_with_one_name_the_first_counts() -> None:
     """Clients refuse a list with one name twice, and a graft could take a built-in's place."""
     first, second = PlayedCard("look", label="First"), PlayedCard("look", label="Second")
@@ -40,13 +41,11 @@ async def test_of_two_cards_with_one_name_the_first_counts() -> None:
     assert (len(first.seen), len(second.seen)) == (1, 0)
 
 
-@pytest.mark.anyio
 async def test_an_unknown_name_is_an_outcome_with_the_nearest() -> None:
     outcome = await call(DeckToolBox([PlayedCard("look")], inert_context()), "lok")
     assert outcome == ToolOutcome("7", "There is no tool called 'lok': did you mean 'look'?", is_error=True)
 
 
-@pytest.mark.anyio
 async def test_nothing_is_suggested_that_its_client_may_not_use() -> None:
     box = DeckToolBox([PlayedCard("look"), PlayedCard("readable")], inert_context())
     for name, hint in (("lok", "."), ("redable", ": did you mean 'readable'?")):
@@ -54,7 +53,6 @@ async def test_nothing_is_suggested_that_its_client_may_not_use() -> None:
         assert outcome.output == f"There is no tool called {name!r}{hint}"
 
 
-@pytest.mark.anyio
 async def test_whatever_a_card_raises_is_an_outcome() -> None:
     async def fail(value: object, ctx: ToolContext) -> ToolResult:
         raise KeyError("gone")
@@ -63,7 +61,6 @@ async def test_whatever_a_card_raises_is_an_outcome() -> None:
     assert outcome == ToolOutcome("7", "look did not finish: 'gone'", is_error=True)
 
 
-@pytest.mark.anyio
 async def test_a_cancelled_call_is_not_begun() -> None:
     card, token = PlayedCard("look"), CancelToken()
     token.cancel()
@@ -72,7 +69,6 @@ async def test_a_cancelled_call_is_not_begun() -> None:
     assert card.seen == []
 
 
-@pytest.mark.anyio
 async def test_cancellation_of_the_task_passes() -> None:
     started = asyncio.Event()
 
@@ -88,7 +84,6 @@ async def test_cancellation_of_the_task_passes() -> None:
         await task
 
 
-@pytest.mark.anyio
 async def test_calls_share_one_identity_and_neither_token_nor_progress() -> None:
     card, base = PlayedCard("look"), inert_context()
     box = DeckToolBox([card], base)
@@ -113,14 +108,12 @@ def text_of(result: ToolResult) -> str:
     return block.text
 
 
-@pytest.mark.anyio
 async def test_what_fits_is_the_very_same(tmp_path: Path) -> None:
     result = ToolResult((TextContentBlock("short"), JsonContentBlock("x" * 99)), wire=WireResult(b"{}", "2025-11-25"))
     assert await fit_result(result, "probe", BUDGET, OverflowFiles(tmp_path)) is result
     assert not os.listdir(tmp_path)
 
 
-@pytest.mark.anyio
 async def test_a_long_text_is_cut_and_kept_in_the_file_that_it_names(tmp_path: Path) -> None:
     cut = await fit_result(ToolResult.of_error("0123456789abcdef"), "probe", BUDGET, OverflowFiles(tmp_path))
     assert text_of(cut) == f"01234\n[6 bytes left out; the full text is in {tmp_path}/probe-1.txt]\nbcdef"
@@ -128,13 +121,11 @@ async def test_a_long_text_is_cut_and_kept_in_the_file_that_it_names(tmp_path: P
     assert (tmp_path / "probe-1.txt").read_text() == "0123456789abcdef"
 
 
-@pytest.mark.anyio
 async def test_a_text_that_cannot_be_kept_is_cut_all_the_same(tmp_path: Path) -> None:
     cut = await fit_result(ToolResult.of_text("0123456789abcdef"), "probe", BUDGET, OverflowFiles(tmp_path / "gone"))
     assert text_of(cut) == "01234\n[6 bytes left out]\nbcdef"
 
 
-@pytest.mark.anyio
 async def test_old_texts_make_room_for_new_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "MAX_KEPT_BYTES", 250)
     files = OverflowFiles(tmp_path)
@@ -143,7 +134,6 @@ async def test_old_texts_make_room_for_new_ones(tmp_path: Path, monkeypatch: pyt
     assert sorted(os.listdir(tmp_path)) == ["probe-4.txt", "probe-5.txt"]
 
 
-@pytest.mark.anyio
 async def test_an_immense_text_is_kept_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "MAX_TEXT_BYTES", 100)
     await OverflowFiles(tmp_path).keep("probe", "x" * 1000)

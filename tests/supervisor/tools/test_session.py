@@ -231,24 +231,16 @@ async def test_opening_finds_out_nothing_about_commands(workspace: Path, monkeyp
         assert "hello" in await text(session, "read", path="file.txt")
 
 
-async def test_a_workspace_that_is_gone_is_a_fault(workspace: Path, tmp_path: Path) -> None:
-    gone = tmp_path / "gone"
-    for fields in ({"workspace": gone}, {"allow_dirs": (gone,)}):
-        with pytest.raises(DeckFault, match=f"{gone} is not a directory") as refused:
-            async with session_in(**{"workspace": workspace, **fields}):
-                pass
-        assert refused.value.kind == DeckFaultKind.BACKEND
-    assert not gone.exists()
-
-
-async def test_our_own_directories_are_no_place_to_work_in(workspace: Path) -> None:
+@pytest.mark.parametrize("field", ["workspace", "allow_dirs"])
+async def test_a_directory_that_is_gone_or_our_own_is_a_fault(workspace: Path, tmp_path: Path, field: str) -> None:
     inner = state_dir() / "ledger"
     inner.mkdir(parents=True)
-    for fields in ({"workspace": state_dir()}, {"allow_dirs": (inner,)}):
-        with pytest.raises(DeckFault, match="belongs to quarterdeck itself") as refused:
-            async with session_in(**{"workspace": workspace, **fields}):
+    for path, why in ((tmp_path / "gone", "is not a directory"), (inner, "belongs to quarterdeck itself")):
+        with pytest.raises(DeckFault, match=f"{path} {why}") as refused:
+            async with session_in(**{"workspace": workspace, field: path if field == "workspace" else (path,)}):
                 pass
         assert refused.value.kind == DeckFaultKind.BACKEND
+    assert not (tmp_path / "gone").exists()
 
 
 async def test_a_state_directory_that_others_may_use_is_a_fault(workspace: Path) -> None:

@@ -32,6 +32,8 @@ from quarterdeck_protocol.tools import (
     ToolOutcome,
 )
 
+pytestmark = pytest.mark.anyio
+
 SCHEMA = {"type": "object", "properties": {}}
 
 
@@ -47,7 +49,6 @@ async def fail(arguments: object, ctx: ToolContext) -> ToolResult:
     raise arguments if isinstance(arguments, BaseException) else AssertionError
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("given", "received"),
     [
@@ -68,7 +69,6 @@ async def test_input_is_read_as_models_mean_it(given: object, received: object) 
     assert outcome == ToolOutcome("1", received)
 
 
-@pytest.mark.anyio
 async def test_a_native_tools_wrong_input_is_refused_before_it_runs() -> None:
     tool = define_tool(ToolSpec("probe", "Probes.", SCHEMA, fail))
     outcome = await tool.invoke(ToolCall("1", "probe", [1]), inert_context())
@@ -76,13 +76,11 @@ async def test_a_native_tools_wrong_input_is_refused_before_it_runs() -> None:
     assert "expected an object, got [1]" in str(outcome.output)
 
 
-@pytest.mark.anyio
 async def test_a_grafted_tools_input_is_its_servers_to_judge() -> None:
     tool = define_tool(ToolSpec("probe", "Probes.", SCHEMA, give_back, definition=b"{}"))
     assert (await tool.invoke(ToolCall("1", "probe", [1]), inert_context())).output == [1]
 
 
-@pytest.mark.anyio
 async def test_a_tool_can_take_its_arguments_as_a_type_and_tell_of_its_progress() -> None:
     class Given(Arguments):
         times: int
@@ -207,7 +205,6 @@ def probe() -> DefinedTool:
     return native_tool("probe", "Probes.", Probe, echo, title="Probe", hints=ToolHints())
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("given", "text"),
     [
@@ -223,7 +220,6 @@ async def test_what_the_schema_accepts_reaches_the_tool_as_its_type(given: objec
     assert text in text_of(result)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("given", "text"),
     [

@@ -29,7 +29,7 @@ MAX_SHOWN: Final = 500
 WALK_S: Final = 20.0
 """For links and empty directories, after ripgrep is done: some 100,000 directories."""
 
-_MAX_ENTRIES: Final = 10_000
+MAX_ENTRIES: Final = 10_000
 """Of one directory that holds more than ripgrep lists; sorting more would block other sessions."""
 
 _MAX_NEST: Final = 200
@@ -44,7 +44,7 @@ MAX_QUERY_CHARS: Final = 255
 MAX_DIRECTORIES: Final = 200_000
 """Kept to be walked; a tree with more is not searched to its end."""
 
-_SLACK: Final = 4_000
+SLACK: Final = 4_000
 """Paths kept beyond those wanted before they are sorted: a few milliseconds' work."""
 
 _GIT: Final = ".git"
@@ -151,7 +151,7 @@ class Listing:
             return
         self.total += 1
         self._found.append(path)
-        if len(self._found) > self._most + _SLACK:
+        if len(self._found) > self._most + SLACK:
             self.first()
 
 
@@ -246,7 +246,7 @@ async def _add_entries(ctx: ToolContext, directory: str, listed: int, listing: L
         _, number = await ctx.fs.list_directory(directory, 1)
         if number <= listed:
             return True
-        entries, number = await ctx.fs.list_directory(directory, _MAX_ENTRIES)
+        entries, number = await ctx.fs.list_directory(directory, MAX_ENTRIES)
     except OSError:
         return True  # gone since, or not ours to see: ripgrep has counted it
     for entry in entries:

@@ -24,7 +24,7 @@ FALLBACK: Final = "cp1252"
 _LABEL: Final = re.compile(r"[a-z0-9][a-z0-9_.:-]{0,39}")
 """Nothing else is looked up: Python's search for a codec imports modules by name."""
 
-_KNOWN: Final = frozenset(
+KNOWN: Final = frozenset(
     (
         *("utf-8", "utf-16-le", "utf-16-be", "koi8-r", "koi8-u", "mac-roman", "mac-cyrillic", "cp866", "cp874"),
         *("gb18030", "big5", "big5hkscs", "euc_jp", "iso2022_jp", "cp932", "cp949"),
@@ -34,7 +34,7 @@ _KNOWN: Final = frozenset(
 )
 """Codecs for text on the web, by the names that `codecs` gives them; some others take quadratic time."""
 
-_MEANT: Final = {
+MEANT: Final = {
     **dict.fromkeys(("iso8859-1", "ascii"), "cp1252"),
     "iso8859-9": "cp1254",
     "iso8859-11": "cp874",
@@ -63,8 +63,8 @@ def codec_of(label: str) -> str | None:
         named = codecs.lookup(name).name
     except (LookupError, ValueError):
         return None
-    meant = _MEANT.get(named, named)
-    return meant if meant in _KNOWN else None
+    meant = MEANT.get(named, named)
+    return meant if meant in KNOWN else None
 
 
 def decode(data: bytes, declared: str | None) -> str:

@@ -28,7 +28,7 @@ AT_A_TIME: Final = 2
 MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
 """Of a text; the process itself stops at four million characters."""
 
-_BOOT: Final = "from quarterdeck.tools.web.page_child import main; main()"
+BOOT: Final = "from quarterdeck.tools.web.page_child import main; main()"
 _NEEDED: Final = ("quarterdeck", "justhtml")
 _INHERITED: Final = ("LD_LIBRARY_PATH",)
 """Some interpreters need it to start."""
@@ -66,7 +66,7 @@ class PageReader:
 
 def _helper() -> Helper:
     environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    return Helper(_BOOT, _NEEDED, environment, is_apart=True)
+    return Helper(BOOT, _NEEDED, environment, is_apart=True)
 
 
 _RAW: Final = ("script", "style", "template", "noscript", "svg", "iframe", "head")

@@ -14,6 +14,8 @@ from quarterdeck.tools.cards.checklist import (
 from quarterdeck.tools.context import ToolContext
 from quarterdeck_protocol.tools import ToolCall, ToolOutcome
 
+pytestmark = pytest.mark.anyio
+
 
 def item(number: int, status: str = "pending", text: str = "dig") -> dict[str, object]:
     return {"id": str(number), "text": text, "status": status}
@@ -27,7 +29,6 @@ async def read(ctx: ToolContext) -> object:
     return (await todo_read_tool().invoke(ToolCall("1", "todo_read", {}), ctx)).output
 
 
-@pytest.mark.anyio
 async def test_a_list_is_shown_with_its_counts() -> None:
     ctx = inert_context()
     outcome = await put(ctx, item(1, "done", "dig"), item(2, "active", "two\nlines"), item(3))
@@ -35,7 +36,6 @@ async def test_a_list_is_shown_with_its_counts() -> None:
     assert outcome.output == await read(ctx) == expected
 
 
-@pytest.mark.anyio
 async def test_a_list_is_replaced_whole_and_cleared_by_none() -> None:
     ctx = inert_context()
     await put(ctx, item(1), item(2))
@@ -45,7 +45,6 @@ async def test_a_list_is_replaced_whole_and_cleared_by_none() -> None:
     assert await read(ctx) == "The checklist is empty."
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("items", "said"),
     [
@@ -53,9 +52,6 @@ async def test_a_list_is_replaced_whole_and_cleared_by_none() -> None:
         ([item(1, text="x" * (MAX_TEXT_CHARS + 1))], "items[0] is longer than 2,000 characters"),
         ([{**item(1), "id": "x" * (MAX_TEXT_CHARS + 1)}], "items[0] is longer than 2,000 characters"),
         ([item(number) for number in range(MAX_ITEMS + 1)], "it may hold 500 items, not 501"),
-        ([item(1, "doing")], "items[0].status: expected one of"),
-        ([{"id": "1", "status": "done"}], "items[0].text is missing"),
-        ([{**item(1), "text": ""}], "items[0].text: it must not be empty"),
     ],
 )
 async def test_a_wrong_list_changes_nothing_and_the_row_is_named(items: list[dict[str, object]], said: str) -> None:
@@ -71,7 +67,6 @@ def task(task: str = "dig", state: str = "pending", weight: str = "normal") -> d
     return {"task": task, "state": state, "weight": weight}
 
 
-@pytest.mark.anyio
 async def test_a_list_is_shown_with_states_and_weights() -> None:
     run = ask(todo_tool)
     items = [
@@ -85,7 +80,6 @@ async def test_a_list_is_shown_with_states_and_weights() -> None:
     assert text_of(await run(action="read")) == expected
 
 
-@pytest.mark.anyio
 async def test_set_replaces_the_list_and_clears_it_without_items() -> None:
     run = ask(todo_tool)
     await run(action="set", items=[task("dig"), task("fill")])
@@ -94,23 +88,17 @@ async def test_set_replaces_the_list_and_clears_it_without_items() -> None:
     assert text_of(await run(action="read")) == "The checklist is empty."
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("items", "said"),
     [
-        ({}, "action is missing"),
-        ({"action": "clear"}, "action: expected one of"),
-        ({"action": "set", "items": "dig"}, "items: expected a list"),
-        ({"action": "set", "items": [{"task": "dig", "state": "pending"}]}, "items[0].weight is missing"),
-        ({"action": "set", "items": [task(state="doing")]}, "items[0].state: expected one of"),
-        ({"action": "set", "items": [task(), task("x" * (MAX_TEXT_CHARS + 1))]}, "items[1].task is longer than 2,000"),
-        ({"action": "set", "items": [task()] * (MAX_ITEMS + 1)}, "it may hold 500 items, not 501"),
+        ([task(), task("x" * (MAX_TEXT_CHARS + 1))], "items[1].task is longer than 2,000"),
+        ([task()] * (MAX_ITEMS + 1), "it may hold 500 items, not 501"),
     ],
 )
-async def test_a_wrong_call_changes_nothing_and_says_what_is_wrong(arguments: dict[str, object], said: str) -> None:
+async def test_a_wrong_set_changes_nothing_and_says_what_is_wrong(items: list[dict[str, object]], said: str) -> None:
     run = ask(todo_tool)
     await run(action="set", items=[task("kept")])
-    result = await run(**arguments)
+    result = await run(action="set", items=items)
     assert result.is_error
     assert said in text_of(result)
     assert "[ ] kept" in text_of(await run(action="read"))

@@ -11,8 +11,9 @@ from quarterdeck.tools.card_types import DeckFramework
 from quarterdeck.tools.cards import memory
 from quarterdeck.tools.cards.memory import MAX_NOTE_BYTES, FileMemoryStore, InMemoryStore, memory_tool
 
+pytestmark = pytest.mark.anyio
 
-@pytest.mark.anyio
+
 async def test_a_note_is_read_appended_to_and_replaced() -> None:
     run = ask(memory_tool)
     assert text_of(await run(action="read")) == "Working memory:\n(empty)"
@@ -24,7 +25,6 @@ async def test_a_note_is_read_appended_to_and_replaced() -> None:
     assert text_of(await run(action="replace")) == "Working memory:\n(empty)"
 
 
-@pytest.mark.anyio
 async def test_the_hosts_store_is_used() -> None:
     store = InMemoryStore()
     await store.write("from before")
@@ -33,7 +33,6 @@ async def test_the_hosts_store_is_used() -> None:
     assert await store.read() == "from before\nand now"
 
 
-@pytest.mark.anyio
 async def test_two_calls_that_append_at_once_are_both_heard() -> None:
     class SlowStore(InMemoryStore):
         async def read(self) -> str:
@@ -47,7 +46,6 @@ async def test_two_calls_that_append_at_once_are_both_heard() -> None:
     assert sorted((await store.read()).splitlines()) == list("01234")
 
 
-@pytest.mark.anyio
 async def test_a_note_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "MAX_NOTE_BYTES", 10)
     run = ask(memory_tool)
@@ -58,16 +56,6 @@ async def test_a_note_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert text_of(await run(action="read")) == f"Working memory:\n{'ä' * 5}"
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("arguments", [{}, {"action": "forget"}, {"action": "replace", "content": 5}])
-async def test_a_wrong_call_changes_nothing(arguments: dict[str, object]) -> None:
-    run = ask(memory_tool)
-    await run(action="append", content="kept")
-    assert (await run(**arguments)).is_error
-    assert "kept" in text_of(await run(action="read"))
-
-
-@pytest.mark.anyio
 async def test_a_store_that_fails_is_an_error_of_the_call() -> None:
     class FullStore(InMemoryStore):
         async def write(self, text: str) -> None:
@@ -78,7 +66,6 @@ async def test_a_store_that_fails_is_an_error_of_the_call() -> None:
     assert "No space left" in text_of(result)
 
 
-@pytest.mark.anyio
 async def test_a_file_keeps_the_note_private_and_whole(tmp_path: Path) -> None:
     path = tmp_path / "session" / "memory.md"
     store = FileMemoryStore(path)
@@ -92,7 +79,6 @@ async def test_a_file_keeps_the_note_private_and_whole(tmp_path: Path) -> None:
     assert os.listdir(path.parent) == ["memory.md"]
 
 
-@pytest.mark.anyio
 async def test_a_write_that_fails_leaves_the_old_note_and_no_draft(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,7 +96,6 @@ async def test_a_write_that_fails_leaves_the_old_note_and_no_draft(
     assert os.listdir(tmp_path / "session") == ["memory.md"]
 
 
-@pytest.mark.anyio
 async def test_a_file_that_is_no_note_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "memory.md"
     path.write_bytes(b"x" * (MAX_NOTE_BYTES + 1))

@@ -19,6 +19,8 @@ from quarterdeck.tools.files.roots import Roots
 from quarterdeck.tools.results import ToolResult
 from quarterdeck_protocol.tools import CancelToken, ToolHints, WireResult
 
+pytestmark = pytest.mark.anyio
+
 
 @dataclass
 class PlainStore:
@@ -94,7 +96,6 @@ def test_nothing_that_a_model_sees_changes() -> None:
         assert getattr(wrapped, name) == getattr(card, name), name
 
 
-@pytest.mark.anyio
 async def test_the_content_before_the_call_is_kept_and_the_call_goes_on(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"before \xff")
     store, card = PlainStore(), PlayedCard("write", write)
@@ -106,7 +107,6 @@ async def test_the_content_before_the_call_is_kept_and_the_call_goes_on(tmp_path
     assert card.seen == [(value, ctx)]
 
 
-@pytest.mark.anyio
 async def test_the_result_is_the_cards_own() -> None:
     result = ToolResult((), is_error=True, wire=WireResult(b"{}", "2025-11-25"))
 
@@ -116,39 +116,27 @@ async def test_the_result_is_the_cards_own() -> None:
     assert await CheckpointingCard(PlayedCard("write", act), PlainStore()).run({}, make_local_context(".")) is result
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("path", ["new", "./new", "deep/er/new", "deep//new"])
-async def test_a_new_file_is_kept_as_absent(tmp_path: Path, path: str) -> None:
-    store = PlainStore()
-    await CheckpointingCard(PlayedCard("write"), store).run({"path": path}, make_local_context(tmp_path))
-    assert store.kept == [(place(tmp_path, path.replace("//", "/").removeprefix("./")), None)]
-
-
-@pytest.mark.anyio
-async def test_a_link_is_kept_as_what_it_leads_to(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "target", "content"),
+    [
+        *((path, "new", None) for path in ("new", "./new")),
+        *((path, "deep/er/new", None) for path in ("deep/er/new", "deep//er/new")),
+        pytest.param("link", "real", b"before", id="a link, as what it leads to"),
+    ],
+)
+async def test_a_file_is_kept_under_its_real_path(
+    tmp_path: Path, path: str, target: str, content: bytes | None
+) -> None:
     (tmp_path / "real").write_text("before")
     (tmp_path / "link").symlink_to("real")
     store = PlainStore()
-    await CheckpointingCard(PlayedCard("write"), store).run({"path": "link"}, make_local_context(tmp_path))
-    assert store.kept == [(place(tmp_path, "real"), b"before")]
+    await CheckpointingCard(PlayedCard("write"), store).run({"path": path}, make_local_context(tmp_path))
+    assert store.kept == [(place(tmp_path, target), content)]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "value",
-    [
-        None,
-        5,
-        "x",
-        {},
-        {"path": 5},
-        {"path": ""},
-        {"path": "a\0b"},
-        {"path": "../out"},
-        {"path": "new/../a"},
-        {"path": "dir"},
-        {"path": "a/b/c"},
-    ],
+    [None, 5, "x", {}, *({"path": path} for path in (5, "", "a\0b", "../out", "new/../a", "dir", "a/b/c"))],
 )
 async def test_what_the_tool_will_refuse_is_left_to_it(tmp_path: Path, value: object) -> None:
     (tmp_path / "dir").mkdir()
@@ -160,7 +148,6 @@ async def test_what_the_tool_will_refuse_is_left_to_it(tmp_path: Path, value: ob
     assert len(card.seen) == 1
 
 
-@pytest.mark.anyio
 async def test_a_cancelled_call_keeps_nothing(tmp_path: Path) -> None:
     store, token = Nodes(), CancelToken()
     token.cancel()
@@ -169,7 +156,6 @@ async def test_a_cancelled_call_keeps_nothing(tmp_path: Path) -> None:
     assert store.begun == []
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("there", [True, False])
 async def test_a_call_that_failed_and_changed_nothing_is_forgotten(tmp_path: Path, there: bool) -> None:
     if there:
@@ -179,7 +165,6 @@ async def test_a_call_that_failed_and_changed_nothing_is_forgotten(tmp_path: Pat
     assert store.forgotten == ["1-edit"]
 
 
-@pytest.mark.anyio
 async def test_a_call_that_failed_after_it_changed_something_is_kept(tmp_path: Path) -> None:
     async def write_and_fail(value: object, ctx: ToolContext) -> ToolResult:
         await write(value, ctx)
@@ -191,7 +176,6 @@ async def test_a_call_that_failed_after_it_changed_something_is_kept(tmp_path: P
     assert store.forgotten == []
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("store", [PlainStore(error=OSError("disk full")), Nodes(error=OSError("disk full"))])
 async def test_a_store_that_fails_stops_no_write_and_is_reported(
     tmp_path: Path, store: PlainStore, caplog: pytest.LogCaptureFixture
@@ -202,7 +186,6 @@ async def test_a_store_that_fails_stops_no_write_and_is_reported(
     assert "disk full" in caplog.text
 
 
-@pytest.mark.anyio
 async def test_a_node_that_cannot_be_forgotten_changes_no_result(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -217,7 +200,6 @@ async def test_a_node_that_cannot_be_forgotten_changes_no_result(
     assert "disk full" in caplog.text
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("kind", "reason"), [(ClosedFs, "input/output error"), (BlindFs, "permission denied")])
 async def test_a_file_that_cannot_be_read_is_a_gap_and_never_an_absence(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: type[LocalFs], reason: str
@@ -234,7 +216,6 @@ async def test_a_file_that_cannot_be_read_is_a_gap_and_never_an_absence(
     assert reason in caplog.text
 
 
-@pytest.mark.anyio
 async def test_calls_on_one_file_take_turns_and_others_do_not_wait(tmp_path: Path) -> None:
     go, started = asyncio.Event(), asyncio.Event()
 
@@ -257,7 +238,6 @@ async def test_calls_on_one_file_take_turns_and_others_do_not_wait(tmp_path: Pat
     assert (tmp_path / "a").read_text() == "second"
 
 
-@pytest.mark.anyio
 async def test_contents_are_held_one_after_another(tmp_path: Path) -> None:
     """Sixty calls on large files at a time held gigabytes, and each a thread."""
     held, most = 0, 0
@@ -281,7 +261,6 @@ async def test_contents_are_held_one_after_another(tmp_path: Path) -> None:
     assert (len(store.kept), most) == (10, 1)
 
 
-@pytest.mark.anyio
 async def test_large_contents_of_all_sessions_take_turns_and_small_ones_do_not_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

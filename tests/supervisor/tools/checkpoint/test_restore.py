@@ -7,9 +7,11 @@ import pytest
 from support.sandbox.machine_facts import ROOT_ONLY
 
 from quarterdeck.tools.checkpoint.restore import RestoredPath
-from quarterdeck.tools.checkpoint.store import FileCheckpointStore
+from quarterdeck.tools.checkpoint.store import CheckpointDisk, FileCheckpointStore
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
+
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
@@ -38,34 +40,23 @@ async def undo(store: FileCheckpointStore, work: Path, fs: LocalFs | None = None
     return done
 
 
-@pytest.mark.anyio
-async def test_a_deleted_file_comes_back_with_its_directory_and_mode(work: Path, store: FileCheckpointStore) -> None:
+@pytest.mark.parametrize("mode", [0o640, 0o444], ids=["private", "read-only"])
+async def test_a_deleted_file_comes_back_with_its_directory_and_mode(
+    work: Path, store: FileCheckpointStore, mode: int
+) -> None:
     path = work / "a" / "b" / "secret"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"secret")
-    path.chmod(0o640)
+    path.chmod(mode)
     await keep(store, path)
     path.unlink()
     path.parent.rmdir()
     done = await undo(store, work)
     assert (done.outcome, done.note) == ("restored", "")
     assert path.read_bytes() == b"secret"
-    assert path.stat().st_mode & 0o7777 == 0o640
+    assert path.stat().st_mode & 0o7777 == mode
 
 
-@pytest.mark.anyio
-async def test_a_file_that_was_read_only_comes_back_so(work: Path, store: FileCheckpointStore) -> None:
-    path = work / "a"
-    path.write_bytes(b"content")
-    path.chmod(0o444)
-    await keep(store, path)
-    path.unlink()
-    assert (await undo(store, work)).outcome == "restored"
-    assert path.read_bytes() == b"content"
-    assert path.stat().st_mode & 0o777 == 0o444
-
-
-@pytest.mark.anyio
 async def test_a_file_is_never_open_to_others_while_it_comes_back(
     work: Path, store: FileCheckpointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,7 +76,6 @@ async def test_a_file_is_never_open_to_others_while_it_comes_back(
     assert [(length, mode) for length, mode in modes if length] == [(6, 0)]
 
 
-@pytest.mark.anyio
 async def test_a_mode_alone_is_brought_back(work: Path, store: FileCheckpointStore) -> None:
     path = work / "run.sh"
     path.write_bytes(b"#!")
@@ -97,7 +87,6 @@ async def test_a_mode_alone_is_brought_back(work: Path, store: FileCheckpointSto
     assert (await undo(store, work)).outcome == "unchanged"
 
 
-@pytest.mark.anyio
 @ROOT_ONLY
 async def test_an_owner_is_brought_back(work: Path, store: FileCheckpointStore) -> None:
     path = work / "a"
@@ -109,7 +98,6 @@ async def test_an_owner_is_brought_back(work: Path, store: FileCheckpointStore) 
     assert (path.stat().st_uid, path.stat().st_gid) == (1234, 2345)
 
 
-@pytest.mark.anyio
 async def test_a_link_in_the_files_place_is_neither_followed_nor_replaced(
     work: Path, store: FileCheckpointStore
 ) -> None:
@@ -125,7 +113,6 @@ async def test_a_link_in_the_files_place_is_neither_followed_nor_replaced(
     assert other.read_bytes() == b"other"
 
 
-@pytest.mark.anyio
 async def test_a_swapped_directory_cannot_lead_out(work: Path, store: FileCheckpointStore, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -143,7 +130,6 @@ async def test_a_swapped_directory_cannot_lead_out(work: Path, store: FileCheckp
     assert {path.name: path.read_bytes() for path in outside.iterdir()} == {"new": b"theirs"}
 
 
-@pytest.mark.anyio
 async def test_a_path_outside_the_roots_is_refused(work: Path, store: FileCheckpointStore, tmp_path: Path) -> None:
     outside = work.parent / "outside"
     await store.record(str(outside), b"content")
@@ -153,7 +139,6 @@ async def test_a_path_outside_the_roots_is_refused(work: Path, store: FileCheckp
     assert not outside.exists()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("was_there", [True, False])
 async def test_a_directory_in_the_files_place_stays(work: Path, store: FileCheckpointStore, was_there: bool) -> None:
     path = work / "a"
@@ -169,14 +154,12 @@ async def test_a_directory_in_the_files_place_stays(work: Path, store: FileCheck
     assert (path / "inside").read_bytes() == b"new"
 
 
-@pytest.mark.anyio
 async def test_a_file_where_a_directory_was_is_said_or_no_matter(work: Path, store: FileCheckpointStore) -> None:
     await keep(store, work / "sub" / "new")
     (work / "sub").write_bytes(b"a file now")
     assert (await undo(store, work)).outcome == "unchanged"
 
 
-@pytest.mark.anyio
 async def test_a_damaged_copy_is_not_restored(work: Path, store: FileCheckpointStore, tmp_path: Path) -> None:
     path = work / "a"
     path.write_bytes(b"content")
@@ -189,7 +172,6 @@ async def test_a_damaged_copy_is_not_restored(work: Path, store: FileCheckpointS
     assert path.read_bytes() == b"changed"
 
 
-@pytest.mark.anyio
 async def test_an_undo_that_cannot_keep_what_is_there_leaves_it(
     work: Path, store: FileCheckpointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,10 +180,10 @@ async def test_an_undo_that_cannot_keep_what_is_there_leaves_it(
     await keep(store, path)
     path.write_bytes(b"later work")
 
-    def no_room(data: bytes) -> str:
+    def no_room(_: CheckpointDisk, data: bytes) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store._disk, "write_blob", no_room)
+    monkeypatch.setattr(CheckpointDisk, "write_blob", no_room)
     done = await undo(store, work)
     assert (done.outcome, done.note) == ("failed", "No space left on device")
     assert path.read_bytes() == b"later work"

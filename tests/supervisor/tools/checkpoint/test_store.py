@@ -21,6 +21,8 @@ from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 from quarterdeck_protocol.tools import CancelToken, ToolCall
 
+pytestmark = pytest.mark.anyio
+
 CRASHING = Path(__file__).with_name("crashing.py")
 
 CRASHES_S = 90.0
@@ -66,7 +68,6 @@ def put(path: Path, content: bytes | None) -> None:
         path.write_bytes(content)
 
 
-@pytest.mark.anyio
 async def test_an_undo_brings_back_edits_and_deletes_what_was_new(work: Path, store: FileCheckpointStore) -> None:
     (work / "old").write_bytes(b"one\r\n")
     await change(store, work / "old", b"two", "edit")
@@ -84,7 +85,6 @@ async def test_an_undo_brings_back_edits_and_deletes_what_was_new(work: Path, st
     assert (work / "old").read_bytes() == b"one\r\n"
 
 
-@pytest.mark.anyio
 async def test_an_undo_can_be_undone(work: Path, store: FileCheckpointStore) -> None:
     (work / "a").write_bytes(b"one")
     await change(store, work / "a", b"two")
@@ -97,7 +97,6 @@ async def test_an_undo_can_be_undone(work: Path, store: FileCheckpointStore) -> 
     assert (work / "b").read_bytes() == b"new"
 
 
-@pytest.mark.anyio
 async def test_an_undo_that_has_nothing_to_do_is_no_node(work: Path, store: FileCheckpointStore) -> None:
     await change(store, work / "a", b"x")
     (work / "a").unlink()
@@ -105,7 +104,6 @@ async def test_an_undo_that_has_nothing_to_do_is_no_node(work: Path, store: File
     assert len(await store.nodes()) == 1
 
 
-@pytest.mark.anyio
 async def test_records_of_two_calls_at_once_keep_to_their_nodes(work: Path, store: FileCheckpointStore) -> None:
     store.begin_node("write")
     first = asyncio.ensure_future(store.record(str(work / "a"), None))
@@ -116,7 +114,6 @@ async def test_records_of_two_calls_at_once_keep_to_their_nodes(work: Path, stor
     assert tools == {(str(work / "a"),): "write", (str(work / "b"),): "edit"}
 
 
-@pytest.mark.anyio
 async def test_a_forgotten_node_leaves_nothing(work: Path, store: FileCheckpointStore, tmp_path: Path) -> None:
     node = store.begin_node("edit")
     await store.forget(node)
@@ -129,13 +126,11 @@ async def test_a_forgotten_node_leaves_nothing(work: Path, store: FileCheckpoint
     assert [node.name for node in await store.nodes()] == ["0002-edit"]
 
 
-@pytest.mark.anyio
 async def test_an_unknown_node_is_an_error(work: Path, store: FileCheckpointStore) -> None:
     with pytest.raises(UnknownNodeError, match="0009-write"):
         await store.restore("0009-write", fs_of(work))
 
 
-@pytest.mark.anyio
 async def test_what_could_not_be_kept_is_said_and_the_file_stays(work: Path, tmp_path: Path) -> None:
     store = FileCheckpointStore(tmp_path / "c", max_file_bytes=10)
     (work / "a").write_bytes(b"x" * 11)
@@ -152,7 +147,6 @@ async def test_what_could_not_be_kept_is_said_and_the_file_stays(work: Path, tmp
     assert (work / "b").read_bytes() == b"b"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("previous", [None, b"old"])
 async def test_an_undo_leaves_what_it_could_not_bring_back(work: Path, tmp_path: Path, previous: bytes | None) -> None:
     """A log that has grown beyond the bound since an agent began it would be gone for ever."""
@@ -167,7 +161,6 @@ async def test_an_undo_leaves_what_it_could_not_bring_back(work: Path, tmp_path:
     assert (work / "a").read_bytes() == b"x" * 11
 
 
-@pytest.mark.anyio
 async def test_an_undo_never_makes_room_by_what_it_brings_back(work: Path, tmp_path: Path) -> None:
     store = FileCheckpointStore(tmp_path / "c", max_total_bytes=100)
     for name in "abc":
@@ -222,7 +215,6 @@ def test_a_session_killed_at_any_step_leaves_a_store_that_brings_everything_back
 
 
 @pytest.mark.process
-@pytest.mark.anyio
 async def test_the_decks_own_tools_can_be_undone_call_by_call(work: Path, tmp_path: Path) -> None:
     (work / "old").write_text("first line\nsecond line\n")
     store = FileCheckpointStore(tmp_path / "c")

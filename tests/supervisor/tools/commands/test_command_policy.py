@@ -88,7 +88,6 @@ def test_a_tool_that_may_not_be_shown_is_left_out(bench: CommandPolicy, tmp_path
 
 def test_tools_are_looked_for_once_for_many_sessions(bench: CommandPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     searches: list[object] = []
-    monkeypatch.setattr(command_policy, "_remembered", {})
     monkeypatch.setattr(
         command_policy, "find_user_programs", lambda *given: (searches.append(given), find_user_programs(*given))[1]
     )

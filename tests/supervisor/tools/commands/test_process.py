@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,8 @@ from support.tools.file_tools import outcome_of
 from support.waiting import POLL_S, eventually_async
 
 from quarterdeck.tools.card_types import DeckContext
-from quarterdeck.tools.commands import jobs
-from quarterdeck.tools.commands.jobs import Job
 from quarterdeck.tools.commands.process import bg_process_tool, process_tool
-from quarterdeck.tools.context import ContextId, Stream, ToolContext
+from quarterdeck.tools.context import ContextId, ToolContext
 from quarterdeck.tools.results import TextContentBlock
 from quarterdeck.tools.spec import DefinedTool
 from quarterdeck_protocol.tools import CancelToken
@@ -114,13 +113,8 @@ async def test_two_sessions_do_not_see_each_others_jobs(tmp_path: Path) -> None:
     assert list(s.workspace.iterdir()) == []
 
 
-def build(s: Session, captures: Path | None = None) -> DefinedTool:
-    return bg_process_tool(DeckContext(str(s.workspace), captures=captures))
-
-
-def only_job(s: Session) -> Job:
-    [table] = jobs._tables[s.ctx.context_id]
-    return table.jobs[0]
+def build(s: Session) -> DefinedTool:
+    return bg_process_tool(DeckContext(str(s.workspace)))
 
 
 async def said(card: DefinedTool, s: Session, *, is_error: bool = False, **given: object) -> str:
@@ -131,6 +125,13 @@ async def said(card: DefinedTool, s: Session, *, is_error: bool = False, **given
     return block.text
 
 
+async def said_at_last(card: DefinedTool, s: Session, is_so: Callable[[str], bool], **given: object) -> None:
+    while True:
+        if is_so(await said(card, s, **given)):
+            return
+        await anyio.sleep(POLL_S)
+
+
 async def test_a_process_is_started_polled_listed_and_stopped(tmp_path: Path) -> None:
     async with session(tmp_path) as s:
         card = build(s)
@@ -138,10 +139,8 @@ async def test_a_process_is_started_polled_listed_and_stopped(tmp_path: Path) ->
         text = await said(card, s, action="start", command="echo up; echo oops >&2; exec sleep 4701.5")
         assert text.startswith("Started bg-1 (pid ")
         assert '{"action": "poll", "id": "bg-1"}' in text
-        job = only_job(s)
-        await eventually_async(lambda: all(ring.has_news for ring in job.lines.values()))
         expected = "Process bg-1 — running\n--- stdout ---\nup\n--- stderr ---\noops"
-        assert await said(card, s, action="poll", id="bg-1") == expected
+        await said_at_last(card, s, lambda text: text == expected, action="poll", id="bg-1")
         assert await said(card, s, action="poll", id="bg-1") == expected
         assert await said(card, s, action="poll", id="bg-1", sinceLast=True) == (
             "Process bg-1 — running\nNo new output since the last poll."
@@ -161,11 +160,10 @@ async def test_only_new_lines_are_shown_to_whoever_asks_for_them(tmp_path: Path)
         give_to_commands(s.workspace / "go")
         card = build(s)
         await said(card, s, action="start", command="echo one; printf par; read _ <go; printf 'tial\\n'; exit 2")
-        ring = only_job(s).lines[Stream.STDOUT]
-        await eventually_async(lambda: ring.all_lines().lines == ("one", "par"))
+        await eventually_async(lambda: (s.workspace / ".indusvx-bg" / "bg-1.out").read_text() == "one\npar")
         assert "--- stdout ---\none\npar" in await said(card, s, action="poll", id="bg-1", sinceLast=True)
         await asyncio.to_thread((s.workspace / "go").write_text, "\n")
-        await eventually_async(lambda: not only_job(s).is_running)
+        await said_at_last(card, s, lambda text: "[running]" not in text, action="list")
         text = await said(card, s, action="poll", id="bg-1", sinceLast=True)
         assert text == "Process bg-1 — exited (code 2)\n--- stdout ---\npartial"
         text = await said(card, s, action="poll", id="bg-1")

@@ -30,13 +30,6 @@ async def test_its_files_are_those_of_its_directory_and_no_others(tmp_path: Path
             await context.fs.read_text(path)
 
 
-async def test_by_default_it_changes_no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("QUARTERDECK_CONFIG", str(tmp_path / "mcp.json"))
-    context = make_local_context(tmp_path)
-    with pytest.raises(OutsideRootsError, match="own settings"):
-        await context.fs.write_file("mcp.json", "{}")
-
-
 async def test_by_default_it_runs_no_commands_and_keeps_nothing(tmp_path: Path) -> None:
     context = make_local_context(tmp_path)
     with pytest.raises(BackendUnavailableError):

@@ -105,13 +105,10 @@ async def test_what_cannot_be_read_is_refused_with_what_to_do(tmp_path: Path) ->
     assert await refusal("gone") == "gone does not exist. Look for it with ls or find."
     assert await refusal("dir") == "dir is a directory, not a file. Use ls to see what is in it."
     assert await refusal("pipe") == "pipe is not a regular file, but a device, a pipe or a socket."
-    assert await refusal("short/x") == "short/x: a part of this path is not a directory."
     assert await refusal("short", offset=3) == "short has 2 lines: offset 3 is past its end."
     assert await refusal("short", offset=10**18) == f"short has 2 lines: offset {10**18:,} is past its end."
     assert (await refusal("bin")).startswith("bin is a binary file of 5 bytes, not text. Look into it with bash")
     assert "outside of what this session may touch" in await refusal("../x")
-    assert await refusal("a\0b") != ""
-    assert await refusal("\ud800") != ""
 
 
 @pytest.mark.parametrize(

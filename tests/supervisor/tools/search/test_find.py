@@ -112,7 +112,7 @@ async def test_many_are_cut_and_counted(workspace: Path, ctx: ToolContext) -> No
 async def test_a_huge_directory_is_searched_for_files_to_its_end(
     workspace: Path, ctx: ToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(find_module, "_MAX_ENTRIES", 50)
+    monkeypatch.setattr(find_module, "MAX_ENTRIES", 50)
     write_tree(workspace, {f"f{number:04}": "" for number in range(1000)})
     assert (await find(ctx, "f099?", type="file")).text.startswith("10 found: files named 'f099?'")
     (workspace / "link").symlink_to("f0007")
@@ -122,20 +122,13 @@ async def test_a_huge_directory_is_searched_for_files_to_its_end(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "query is missing"),
-        ({"query": ""}, "must not be empty"),
-        ({"query": 1}, "expected a string"),
         ({"query": "src/*.py"}, "path 'src' and query '*.py'"),
         ({"query": "/"}, "has a slash"),
         ({"query": "x" * 256}, "longer than 255"),
-        ({"query": "x", "type": "link"}, '"dir", "file"'),
-        ({"query": "x", "type": None}, "one of"),
         ({"query": "x", "path": "f"}, "f is a file"),
         ({"query": "x", "path": "nowhere"}, "nowhere does not exist"),
         ({"query": "x", "path": ".."}, "outside"),
         ({"query": "x", "path": "a\0b"}, "NUL"),
-        ({"query": "x", "path": 1}, "expected a string"),
-        ({"query": "x", "limit": 1}, "no parameter"),
     ],
 )
 async def test_wrong_input_is_explained(workspace: Path, ctx: ToolContext, given: dict[str, object], said: str) -> None:
@@ -290,7 +283,7 @@ def test_the_first_ones_are_kept_whatever_their_order(files: list[bytes], most: 
 
 
 def test_no_more_is_kept_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find_module, "_SLACK", 3)
+    monkeypatch.setattr(find_module, "SLACK", 3)
     monkeypatch.setattr(find_module, "MAX_DIRECTORIES", 4)
     listing = listing_of("*", [b"/w/%d" % number for number in range(1000, 0, -1)], most=2)
     assert (listing.first(), listing.total, listing.is_cut) == ([b"/w/1", b"/w/10"], 1000, False)

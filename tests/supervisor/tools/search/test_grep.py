@@ -183,22 +183,12 @@ async def test_a_catastrophic_pattern_takes_linear_time(workspace: Path, ctx: To
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "pattern is missing"),
-        ({"pattern": ""}, "must not be empty"),
-        ({"pattern": 7}, "expected a string"),
         ({"pattern": "x", "flags": "ix!"}, "'!'"),
-        ({"pattern": "x", "flags": 1}, "expected a string"),
-        ({"pattern": "x", "path": ""}, "must not be empty"),
-        ({"pattern": "x", "path": None}, "expected a string"),
         ({"pattern": "x", "path": "nowhere"}, "nowhere does not exist"),
         ({"pattern": "x", "path": "../state"}, "outside"),
         ({"pattern": "x", "path": "/etc"}, "outside"),
         ({"pattern": "x", "path": "a\0b"}, "NUL"),
         ({"pattern": "x", "path": "\ud800"}, "surrogate"),
-        ({"pattern": "x", "maxMatches": 0}, "1 or more"),
-        ({"pattern": "x", "maxMatches": 1.5}, "whole number"),
-        ({"pattern": "x", "maxMatches": True}, "whole number"),
-        ({"pattern": "x", "include": "*.py"}, "no parameter"),
     ],
 )
 async def test_wrong_input_is_explained(ctx: ToolContext, given: dict[str, object], said: str) -> None:

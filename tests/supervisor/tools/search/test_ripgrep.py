@@ -214,7 +214,6 @@ def real_place(path: Path) -> str:
     return str(path.resolve())
 
 
-@pytest.mark.anyio
 async def test_a_place_is_where_its_path_leads(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "f").write_text("")

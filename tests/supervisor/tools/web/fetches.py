@@ -1,15 +1,19 @@
 """Fetches of servers on this machine."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
 import pytest
+from support.servers.web_servers import Request
 
 from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck.tools.web.fetch import Deadlines, Fetched, Fetcher, FetchError
 
+Answer = Callable[[Request, asyncio.StreamWriter], Awaitable[None]]
+
 LOOPBACK = FetchPolicy(allow=("127.0.0.1",))
 
-
 MOST = 100_000
-
 
 SOON = Deadlines(total_s=0.3, connect_s=0.3)
 
@@ -37,6 +41,18 @@ async def trouble_of(url: str) -> str:
         return (await fetch(url)).trouble
     except FetchError as error:
         return str(error)
+
+
+def endless(head: bytes, unit: bytes) -> Answer:
+    """A server that sends `unit` again and again after `head`."""
+
+    async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(head)
+        while True:
+            writer.write(unit)
+            await writer.drain()
+
+    return answer
 
 
 def raw(head: str, body: bytes = b"") -> bytes:

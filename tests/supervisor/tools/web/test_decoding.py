@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.tools.web.decoding import (
-    _KNOWN,
-    _MEANT,
+    KNOWN,
+    MEANT,
     CodingError,
     Gunzip,
     Identity,
@@ -145,11 +145,11 @@ def test_what_is_no_charset_of_the_web_is_none(label: str) -> None:
 
 
 def test_every_known_codec_is_called_so_by_python() -> None:
-    assert {codecs.lookup(name).name for name in _KNOWN} == _KNOWN
-    assert set(_MEANT.values()) <= _KNOWN
+    assert {codecs.lookup(name).name for name in KNOWN} == KNOWN
+    assert set(MEANT.values()) <= KNOWN
 
 
-@given(st.binary(max_size=400), st.none() | st.text(max_size=50) | st.sampled_from(sorted(_KNOWN)))
+@given(st.binary(max_size=400), st.none() | st.text(max_size=50) | st.sampled_from(sorted(KNOWN)))
 def test_any_bytes_are_text_whatever_is_declared(data: bytes, declared: str | None) -> None:
     decode(data, declared).encode()
 
@@ -226,11 +226,6 @@ def test_a_body_is_what_it_is_and_not_only_what_it_says(declared: str, body: byt
     ("body", "mime"),
     [
         (PNG, "image/png"),
-        (b"\xff\xd8\xff\xe0", "image/jpeg"),
-        (b"GIF89a", "image/gif"),
-        (b"RIFF\0\0\0\0WEBPVP8 ", "image/webp"),
-        (b"RIFF\0\0\0\0WAVE", None),
-        (b"BM", None),
         (b"%PDF-1.7", None),
         (b"", None),
     ],

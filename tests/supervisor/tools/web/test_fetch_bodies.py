@@ -12,7 +12,7 @@ from support.waiting import eventually_async
 from quarterdeck.tools.web import fetch as module
 from quarterdeck.tools.web.fetch import MAX_HEADERS
 
-from .fetches import MOST, failure, fetch, raw, trouble_of
+from .fetches import MOST, endless, failure, fetch, raw, trouble_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
@@ -39,53 +39,30 @@ async def test_broken_gzip_gives_what_came_before() -> None:
 
 
 async def test_an_endless_body_is_cut() -> None:
-    async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(raw("Content-Type: text/plain"))
-        while True:
-            writer.write(b"x" * 10_000)
-            await writer.drain()
-
-    async with serving(answer) as server:
+    async with serving(endless(raw("Content-Type: text/plain"), b"x" * 10_000)) as server:
         fetched = await fetch(server.url)
         assert (len(fetched.body), fetched.is_cut) == (MOST, True)
         await eventually_async(lambda: server.open == 0)
 
 
-async def test_empty_members_of_gzip_without_end_are_given_up() -> None:
-    async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(raw("Content-Encoding: gzip"))
-        while True:
-            writer.write(gzip.compress(b"") * 1000)
-            await writer.drain()
-
-    async with serving(answer) as server:
-        assert "sends too much around it" in await failure(server.url)
+@pytest.mark.parametrize(
+    ("head", "unit"),
+    [
+        pytest.param("Content-Encoding: gzip", gzip.compress(b"") * 1000, id="empty members of gzip"),
+        pytest.param("Transfer-Encoding: chunked", b"1;" + b"a" * 10_000 + b"\r\nx\r\n", id="long chunk extensions"),
+    ],
+)
+async def test_framing_without_end_is_given_up(head: str, unit: bytes) -> None:
+    async with serving(endless(raw(head), unit)) as server:
+        assert "the server sends too much around it" in await trouble_of(server.url)
 
 
 async def test_a_body_in_tiny_pieces_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_PIECES", 8_000)
-
-    async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(raw("Transfer-Encoding: chunked"))
-        while True:
-            writer.write(b"1\r\nx\r\n" * 2000)
-            await writer.drain()
-
-    async with serving(answer) as server:
+    async with serving(endless(raw("Transfer-Encoding: chunked"), b"1\r\nx\r\n" * 2000)) as server:
         fetched = await fetch(server.url, 5 << 20)
     assert fetched.trouble == "the server sends it in too many pieces"
     assert len(fetched.body) == 8_001
-
-
-async def test_chunks_with_long_extensions_are_given_up() -> None:
-    async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(raw("Transfer-Encoding: chunked"))
-        while True:
-            writer.write(b"1;" + b"a" * 10_000 + b"\r\nx\r\n")
-            await writer.drain()
-
-    async with serving(answer) as server:
-        assert (await fetch(server.url)).trouble == "the server sends too much around it"
 
 
 @pytest.mark.parametrize("garbage", [b"zz\r\nhello\r\n", b"-5\r\nhello", b"5\r\nhello world", b"F" * 40 + b"\r\n"])
@@ -151,14 +128,8 @@ async def test_what_is_no_http_is_an_error(head: bytes) -> None:
 
 async def test_headers_without_end_are_given_up() -> None:
     for unit in (b"a: b\r\n", b"a", b"HTTP/1.1 100 Continue\r\n\r\n"):
-
-        async def answer(request: Request, writer: asyncio.StreamWriter, unit: bytes = unit) -> None:
-            writer.write(b"" if unit.startswith(b"HTTP") else b"HTTP/1.1 200 OK\r\nX: y\r\nZ: ")
-            while True:
-                writer.write(unit * 1000)
-                await writer.drain()
-
-        async with serving(answer) as server:
+        head = b"" if unit.startswith(b"HTTP") else b"HTTP/1.1 200 OK\r\nX: y\r\nZ: "
+        async with serving(endless(head, unit * 1000)) as server:
             text = await failure(server.url)
             assert "sends too much before its body" in text or "sends headers without end" in text
             await eventually_async(lambda server=server: server.open == 0)  # type: ignore[misc]

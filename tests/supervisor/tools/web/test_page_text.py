@@ -14,133 +14,105 @@ from quarterdeck.tools.web.page_text import CUT, MAX_TITLE_CHARS, Node, base_of,
 URL = "https://example.com/docs/page.html"
 
 
+def tree(html: str) -> Node:
+    return cast("Node", JustHTML(html, sanitize=False).root)
+
+
 def text(html: str, url: str = URL, most: int = 100_000) -> str:
-    return text_of(cast("Node", JustHTML(html, sanitize=False).root), url, most)
+    return text_of(tree(html), url, most)
 
 
-@pytest.mark.parametrize(
-    ("html", "shown"),
-    [
-        ("<p>one\n  two<p>three", "one two\n\nthree"),
-        ("<div>one</div><div>two</div>three", "one\ntwo\nthree"),
-        ("one<br>two", "one\ntwo"),
-        ("<p>one<hr>two", "one\n\n---\n\ntwo"),
-        ("<h1>One</h1>text<h3>Two <em>more</em></h3>", "# One\n\ntext\n\n### Two more"),
-        ("<h2><div>A</div><div>B<br>C</div></h2>", "## A B C"),
-        ("<h2></h2>text", "text"),
-        ("<b>bold</b> <i>and</i> <u>more</u>", "bold and more"),
-        ("&lt;b&gt; &amp; &#x263A;", "<b> & ☺"),
-        ("<p>a_b *c* [d]", "a_b *c* [d]"),
-    ],
-)
-def test_text_is_laid_out(html: str, shown: str) -> None:
-    assert text(html) == shown
+LAYOUT = [
+    ("<p>one\n  two<p>three", "one two\n\nthree"),
+    ("<div>one</div><div>two</div>three", "one\ntwo\nthree"),
+    ("one<br>two", "one\ntwo"),
+    ("<p>one<hr>two", "one\n\n---\n\ntwo"),
+    ("<h1>One</h1>text<h3>Two <em>more</em></h3>", "# One\n\ntext\n\n### Two more"),
+    ("<h2><div>A</div><div>B<br>C</div></h2>", "## A B C"),
+    ("<h2></h2>text", "text"),
+    ("<b>bold</b> <i>and</i> <u>more</u>", "bold and more"),
+    ("&lt;b&gt; &amp; &#x263A;", "<b> & ☺"),
+    ("<p>a_b *c* [d]", "a_b *c* [d]"),
+]
 
 
-@pytest.mark.parametrize(
-    ("html", "shown"),
-    [
-        ('<a href="other.html">x</a>', "[x](https://example.com/docs/other.html)"),
-        ('<a href="/a?b=1&amp;c=2#d">x</a>', "[x](https://example.com/a?b=1&c=2#d)"),
-        ('<a href="//cdn.example/x">x</a>', "[x](https://cdn.example/x)"),
-        ('see<a href="/a"> x </a>there', "see [x](https://example.com/a) there"),
-        ('<a href="/a(b) c">x</a>', "[x](https://example.com/a%28b%29%20c)"),
-        ('<a href="https://example.com/a">https://example.com/a</a>', "https://example.com/a"),
-        ('<a href="mailto:me@example.com">me</a>', "[me](mailto:me@example.com)"),
-        ('<a href="#top">x</a>', "x"),
-        ('<a href="page.html#top">x</a>', "x"),
-        ('<a href="">x</a>', "x"),
-        ("<a>x</a>", "x"),
-        ('<a href="javascript:alert(1)">x</a>', "x"),
-        ('<a href="data:text/html,x">x</a>', "x"),
-        ('<a href="http://[">x</a>', "x"),
-        (f'<a href="/{"a" * 3000}">x</a>', "x"),
-        ('<a href="/a"></a>x', "x"),
-        ('<a href="/a"><img src=i alt="Home"></a>', "[Home](https://example.com/a)"),
-        ('<a href="/a"><h3>Card</h3><p>more</p></a> text', "### Card\n\nmore\n\n(https://example.com/a)\ntext"),
-        ('<base href="https://b.example/x/"><a href="y">z</a>', "[z](https://b.example/x/y)"),
-        ('<base href="javascript:x"><a href="y">z</a>', "[z](https://example.com/docs/y)"),
-    ],
-)
-def test_links_are_absolute_and_lead_to_pages(html: str, shown: str) -> None:
-    assert text(html) == shown
+LINKS = [
+    ('<a href="other.html">x</a>', "[x](https://example.com/docs/other.html)"),
+    ('<a href="/a?b=1&amp;c=2#d">x</a>', "[x](https://example.com/a?b=1&c=2#d)"),
+    ('<a href="//cdn.example/x">x</a>', "[x](https://cdn.example/x)"),
+    ('see<a href="/a"> x </a>there', "see [x](https://example.com/a) there"),
+    ('<a href="/a(b) c">x</a>', "[x](https://example.com/a%28b%29%20c)"),
+    ('<a href="https://example.com/a">https://example.com/a</a>', "https://example.com/a"),
+    ('<a href="mailto:me@example.com">me</a>', "[me](mailto:me@example.com)"),
+    ('<a href="#top">x</a>', "x"),
+    ('<a href="page.html#top">x</a>', "x"),
+    ('<a href="">x</a>', "x"),
+    ("<a>x</a>", "x"),
+    ('<a href="javascript:alert(1)">x</a>', "x"),
+    ('<a href="data:text/html,x">x</a>', "x"),
+    ('<a href="http://[">x</a>', "x"),
+    (f'<a href="/{"a" * 3000}">x</a>', "x"),
+    ('<a href="/a"></a>x', "x"),
+    ('<a href="/a"><img src=i alt="Home"></a>', "[Home](https://example.com/a)"),
+    ('<a href="/a"><h3>Card</h3><p>more</p></a> text', "### Card\n\nmore\n\n(https://example.com/a)\ntext"),
+    ('<base href="https://b.example/x/"><a href="y">z</a>', "[z](https://b.example/x/y)"),
+    ('<base href="javascript:x"><a href="y">z</a>', "[z](https://example.com/docs/y)"),
+]
 
 
-@pytest.mark.parametrize(
-    ("html", "shown"),
-    [
-        ("<ul><li>one<li>two</ul>", "- one\n- two"),
-        ("text<ul><li><p>one</p><p>more</p><li>two</ul>text", "text\n\n- one\n  more\n- two\n\ntext"),
-        ("<ol><li>one<li>two</ol>", "1. one\n2. two"),
-        ("<ol start=9><li>one<li>two</ol>", "9. one\n10. two"),
-        ("<ol start=x><li>one</ol>", "1. one"),
-        ("<ul><li>one<ol><li>deep</ol><li>two</ul>", "- one\n  1. deep\n- two"),
-        ("<li>stray", "- stray"),
-        ("<ul><li></li><li> </li><li>x</ul>", "- x"),
-        ("<blockquote><p>one<p>two</blockquote>three", "> one\n>\n> two\n\nthree"),
-        ("<dl><dt>term<dd>meaning<dt>other</dl>", "term\n  meaning\nother"),
-    ],
-)
-def test_lists_and_quotes_keep_their_shape(html: str, shown: str) -> None:
-    assert text(html) == shown
+LISTS_AND_QUOTES = [
+    ("<ul><li>one<li>two</ul>", "- one\n- two"),
+    ("text<ul><li><p>one</p><p>more</p><li>two</ul>text", "text\n\n- one\n  more\n- two\n\ntext"),
+    ("<ol><li>one<li>two</ol>", "1. one\n2. two"),
+    ("<ol start=9><li>one<li>two</ol>", "9. one\n10. two"),
+    ("<ol start=x><li>one</ol>", "1. one"),
+    ("<ul><li>one<ol><li>deep</ol><li>two</ul>", "- one\n  1. deep\n- two"),
+    ("<li>stray", "- stray"),
+    ("<ul><li></li><li> </li><li>x</ul>", "- x"),
+    ("<blockquote><p>one<p>two</blockquote>three", "> one\n>\n> two\n\nthree"),
+    ("<dl><dt>term<dd>meaning<dt>other</dl>", "term\n  meaning\nother"),
+]
 
 
-@pytest.mark.parametrize(
-    ("html", "shown"),
-    [
-        ("<pre>if x:\n    y  &lt; z\n</pre>", "```\nif x:\n    y  < z\n```"),
-        ("<pre><code>a\n<b>b</b><br>c</code></pre>", "```\na\nb\nc\n```"),
-        ("<pre>```</pre>", "````\n```\n````"),
-        ("<pre> \n </pre>x", "x"),
-        ("use <code>a_b()</code>.", "use `a_b()`."),
-        ("<code>a`b</code>", "`` a`b ``"),
-        ("<code></code>x", "x"),
-        ("<code>a<code>b</code></code>", "`ab`"),
-        ("<kbd>Ctrl</kbd>+<kbd>C</kbd>", "`Ctrl`+`C`"),
-        ('<a href="/a"><code>x</code></a>', "[`x`](https://example.com/a)"),
-        ("<ul><li><pre>a\n  b</pre></ul>", "- ```\n  a\n    b\n  ```"),
-    ],
-)
-def test_code_is_kept_as_it_is(html: str, shown: str) -> None:
-    assert text(html) == shown
+CODE = [
+    ("<pre>if x:\n    y  &lt; z\n</pre>", "```\nif x:\n    y  < z\n```"),
+    ("<pre><code>a\n<b>b</b><br>c</code></pre>", "```\na\nb\nc\n```"),
+    ("<pre>```</pre>", "````\n```\n````"),
+    ("<pre> \n </pre>x", "x"),
+    ("use <code>a_b()</code>.", "use `a_b()`."),
+    ("<code>a`b</code>", "`` a`b ``"),
+    ("<code></code>x", "x"),
+    ("<code>a<code>b</code></code>", "`ab`"),
+    ("<kbd>Ctrl</kbd>+<kbd>C</kbd>", "`Ctrl`+`C`"),
+    ('<a href="/a"><code>x</code></a>', "[`x`](https://example.com/a)"),
+    ("<ul><li><pre>a\n  b</pre></ul>", "- ```\n  a\n    b\n  ```"),
+]
 
 
-@pytest.mark.parametrize(
-    ("html", "shown"),
-    [
-        (
-            "<table><caption>C</caption><tr><th>A<th>B<tr><td>1<td><p>2</p><p>3</p></table>",
-            "C\n| A | B |\n| --- | --- |\n| 1 | 2 3 |",
-        ),
-        ("<table><tr><td>a|b<td>c<tr><td> <td></table>", "| a\\|b | c |\n| --- | --- |"),
-        ("<table><tr><td>one<tr><td>two</table>after", "one\ntwo\n\nafter"),
-        ('<table><tr><td><a href="/a">x</a><td>2</table>', "| [x](https://example.com/a) | 2 |\n| --- | --- |"),
-        ("<table><tr><td><h1>Page</h1><td>side</table>", "# Page\n\nside"),
-        ("<table><tr><td><table><tr><td>1<td>2</table><td>x</table>", "| 1 | 2 |\n| --- | --- |\n\nx"),
-        ("<table></table>x", "x"),
-    ],
-)
-def test_tables_of_values_are_tables_and_others_are_not(html: str, shown: str) -> None:
+TABLES = [
+    (
+        "<table><caption>C</caption><tr><th>A<th>B<tr><td>1<td><p>2</p><p>3</p></table>",
+        "C\n| A | B |\n| --- | --- |\n| 1 | 2 3 |",
+    ),
+    ("<table><tr><td>a|b<td>c<tr><td> <td></table>", "| a\\|b | c |\n| --- | --- |"),
+    ("<table><tr><td>one<tr><td>two</table>after", "one\ntwo\n\nafter"),
+    ('<table><tr><td><a href="/a">x</a><td>2</table>', "| [x](https://example.com/a) | 2 |\n| --- | --- |"),
+    ("<table><tr><td><h1>Page</h1><td>side</table>", "# Page\n\nside"),
+    ("<table><tr><td><table><tr><td>1<td>2</table><td>x</table>", "| 1 | 2 |\n| --- | --- |\n\nx"),
+    ("<table></table>x", "x"),
+]
+
+
+@pytest.mark.parametrize(("html", "shown"), [*LAYOUT, *LINKS, *LISTS_AND_QUOTES, *CODE, *TABLES])
+def test_a_page_reads_as_markdown(html: str, shown: str) -> None:
     assert text(html) == shown
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "script",
-        "style",
-        "template",
-        "noscript",
-        "svg",
-        "iframe",
-        "object",
-        "canvas",
-        "audio",
-        "video",
-        "select",
-        "textarea",
-        "math",
-        "dialog",
+        *("script", "style", "template", "noscript", "svg", "iframe", "object", "canvas", "audio", "video", "select"),
+        *("textarea", "math", "dialog"),
     ],
 )
 def test_what_is_no_text_for_readers_is_dropped(name: str) -> None:
@@ -224,10 +196,6 @@ def test_a_page_is_read_as_a_whole() -> None:
 
 
 TREE_URL = "https://example.com/a/b"
-
-
-def tree(html: str) -> Node:
-    return cast("Node", JustHTML(html, sanitize=False).root)
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,9 @@ async def test_a_page_made_to_be_slow_is_stripped_in_its_time() -> None:
 
 
 async def test_a_page_made_to_be_large_is_stripped(monkeypatch: pytest.MonkeyPatch) -> None:
-    boot = pages._BOOT.replace("; main()", "; page_child.MEMORY_BYTES = 80 << 20; page_child.main()")
-    monkeypatch.setattr(pages, "_BOOT", boot.replace("page_child import main", "import page_child"))
-    assert "80 << 20" in pages._BOOT
+    boot = pages.BOOT.replace("; main()", "; page_child.MEMORY_BYTES = 80 << 20; page_child.main()")
+    monkeypatch.setattr(pages, "BOOT", boot.replace("page_child import main", "import page_child"))
+    assert "80 << 20" in pages.BOOT
     with no_leftovers():
         page = await PageReader(PATIENT_S).read("<p>text" + "<b>" * 400_000, URL)
     assert page == PageText("", "text", is_crude=True)
@@ -58,7 +58,7 @@ async def test_the_limits_hold_in_the_process(monkeypatch: pytest.MonkeyPatch) -
         "names = ('CPU', 'AS', 'FSIZE', 'CORE', 'NPROC'); "
         "print('limits', [resource.getrlimit(getattr(resource, 'RLIMIT_' + name))[0] for name in names])"
     )
-    monkeypatch.setattr(pages, "_BOOT", pages._BOOT.split("from quarterdeck")[0] + asks)
+    monkeypatch.setattr(pages, "BOOT", pages.BOOT.split("from quarterdeck")[0] + asks)
     page = await PageReader(PATIENT_S).read("", URL)
     assert page.title == "limits [10, 805306368, 0, 0, 0]"
 
@@ -84,7 +84,7 @@ async def test_a_text_that_grows_is_cut() -> None:
 
 
 async def test_output_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "_BOOT", "import os\nwhile True: os.write(1, b'x' * 65536)")
+    monkeypatch.setattr(pages, "BOOT", "import os\nwhile True: os.write(1, b'x' * 65536)")
     with no_leftovers():
         page = await PageReader(PATIENT_S).read("<p>text", URL)
     assert page == PageText("", "text", is_crude=True)
@@ -94,7 +94,7 @@ async def test_output_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -
     "boot", ["raise SystemExit(3)", "import os; os.kill(os.getpid(), 9)", "import os; os.close(0)"]
 )
 async def test_a_process_that_fails_is_no_failure(boot: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "_BOOT", f"{boot}; raise SystemExit(1)")
+    monkeypatch.setattr(pages, "BOOT", f"{boot}; raise SystemExit(1)")
     page = await PageReader(PATIENT_S).read("<p>text</p>" + " " * 1_000_000, URL)
     assert page == PageText("", "text", is_crude=True)
 
@@ -135,7 +135,7 @@ async def test_only_so_many_are_read_at_a_time() -> None:
 async def test_the_process_gets_none_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "x")
     boot = "import os; print('SECRET' in os.environ, os.getcwd(), os.getsid(0) == os.getpid())"
-    monkeypatch.setattr(pages, "_BOOT", boot)
+    monkeypatch.setattr(pages, "BOOT", boot)
     assert (await PageReader(PATIENT_S).read("", URL)).title == "False / True"
 
 

@@ -143,46 +143,12 @@ async def test_half_an_answer_is_said_to_be_half() -> None:
     assert "Not all of it came: its gzip data ends early." in answer.text
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://127.0.0.1:1/",
-        "http://localhost/",
-        "http://[::1]/",
-        "http://[::ffff:10.0.0.1]/",
-        "http://0.0.0.0:8000/",
-        "http://169.254.169.254/latest/meta-data/iam/",
-        "http://2852039166/",
-        "http://192.168.0.1/admin",
-        "http://[fe80::1]/",
-        "http://[64:ff9b::7f00:1]/",
-    ],
-)
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "http://[::ffff:10.0.0.1]/", "http://2852039166/"])
 async def test_what_is_near_is_refused_with_the_way_to_allow_it(url: str) -> None:
     answer = await call(web_fetch_tool(), inert_context(), url=url)
     assert answer.is_error
     assert answer.text.startswith("Nothing was fetched: webfetch may not connect to ")
     assert "native.webfetch.allow" in answer.text
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"url": ""},
-        {"url": 5},
-        {"url": None},
-        {"url": "http://x/", "maxBytes": 0},
-        {"url": "http://x/", "maxBytes": 1.5},
-        {"url": "http://x/", "maxBytes": "1"},
-        {"url": "http://x/", "maxBytes": True},
-        {"url": "http://x/", "method": "POST"},
-    ],
-)
-async def test_wrong_input_is_not_fetched(given: dict[str, object]) -> None:
-    answer = await call(web_fetch_tool(), inert_context(), **given)
-    assert answer.is_error
-    assert "webfetch was not run because its input is wrong" in answer.text
 
 
 async def test_progress_is_told_to_who_asks() -> None:

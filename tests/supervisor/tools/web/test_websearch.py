@@ -82,30 +82,6 @@ async def test_as_many_come_as_are_wanted_but_not_more_than_may() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"query": ""},
-        {"query": 5},
-        {"query": None},
-        {"query": "x", "maxResults": 0},
-        {"query": "x", "maxResults": -1},
-        {"query": "x", "maxResults": 2.5},
-        {"query": "x", "maxResults": "3"},
-        {"query": "x", "maxResults": True},
-        {"query": "x", "maxResults": None},
-        {"query": "x", "other": 1},
-    ],
-)
-async def test_wrong_input_is_not_searched_for(given: dict[str, object]) -> None:
-    engine = Engine(CATS)
-    answer = await ask(engine, **given)
-    assert answer.is_error
-    assert "websearch was not run because its input is wrong" in answer.text
-    assert engine.asked == []
-
-
-@pytest.mark.parametrize(
     ("query", "why"), [(" \n\t", "the query is blank"), ("x" * (MAX_QUERY_CHARS + 1), "longer than 500 characters")]
 )
 async def test_a_query_that_no_engine_takes_is_said(query: str, why: str) -> None:

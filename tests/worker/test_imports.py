@@ -18,10 +18,7 @@ print(*sys.modules)
 
 @pytest.mark.parametrize(
     ("code", "has_http"),
-    [
-        ("zygote.rehearse()", False),
-        ("import_module(zygote.HTTP)", True),
-    ],
+    [("zygote.rehearse()", False), ("import_module(zygote.HTTP)", True)],
     ids=["a process", "a URL"],
 )
 def test_no_worker_loads_the_sdk_and_one_of_a_process_no_http(code: str, has_http: bool) -> None:

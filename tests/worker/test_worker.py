@@ -73,11 +73,7 @@ async def test_what_comes_before_the_server_is_open_is_refused_unsent(frame: Req
         await played.opens()
         await played.hears(frame, b"")
         fault = played.fault(2)
-        assert (fault.kind, fault.code, fault.delivery) == (
-            FaultKind.NOT_CONNECTED,
-            "not_connected",
-            Delivery.NOT_SENT,
-        )
+        assert (fault.kind, fault.code, fault.delivery) == (FaultKind.NOT_CONNECTED, "not_connected", Delivery.NOT_SENT)
 
 
 async def test_what_a_server_cannot_be_asked_now_fails_with_its_reason() -> None:

@@ -17,13 +17,7 @@ from .promises import SOCKET_GRANTS, PropertyFinding, Situation, Strength, promi
 
 WEAKEST_FIRST: Final = (Tier.LIMITS, Tier.LANDLOCK, Tier.BUBBLEWRAP)
 
-INTENDED: Final = (
-    Property.FILESYSTEM,
-    Property.NETWORK,
-    Property.PROCESSES,
-    Property.SYSCALLS,
-    Property.TREE_DEATH,
-)
+INTENDED: Final = (Property.FILESYSTEM, Property.NETWORK, Property.PROCESSES, Property.SYSCALLS, Property.TREE_DEATH)
 """What a policy that confines anything means to have in full.  Limits may be kept by looking now and then."""
 
 

@@ -266,10 +266,7 @@ KUBERNETES: Final = (
     "procMount: Unmasked{more}"
 )
 
-_SYSCTLS: Final = {
-    "kernel.unprivileged_userns_clone": "0",
-    "user.max_user_namespaces": "0",
-}
+_SYSCTLS: Final = {"kernel.unprivileged_userns_clone": "0", "user.max_user_namespaces": "0"}
 """Settings under which no ordinary user can make a user namespace."""
 
 

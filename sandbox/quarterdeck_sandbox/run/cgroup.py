@@ -31,11 +31,7 @@ REMOVE_PAUSE_S: Final = 0.025
 
 _NAME: Final = re.compile(r"qd-(?P<pid>[0-9]{1,10})-[0-9a-f]{1,32}")
 
-_LIMIT: Final = {
-    Property.MEMORY: "memory_bytes",
-    Property.PROCESS_COUNT: "processes",
-    Property.CPU_SHARE: "cpu_share",
-}
+_LIMIT: Final = {Property.MEMORY: "memory_bytes", Property.PROCESS_COUNT: "processes", Property.CPU_SHARE: "cpu_share"}
 
 
 class Cgroup:

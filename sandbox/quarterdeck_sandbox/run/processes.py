@@ -184,8 +184,7 @@ def _pages(pid: int) -> Pages:
     # Older kernels do not split the sum.
     anonymous = b"Pss_Anon" if b"Pss_Anon" in told else b"Pss"
     return Pages(
-        _told_kib(told, anonymous) + _told_kib(told, b"SwapPss") + table_bytes(pid),
-        _told_kib(told, b"Pss_Shmem"),
+        _told_kib(told, anonymous) + _told_kib(told, b"SwapPss") + table_bytes(pid), _told_kib(told, b"Pss_Shmem")
     )
 
 

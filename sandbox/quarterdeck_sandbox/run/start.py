@@ -44,15 +44,7 @@ from .monitor import TreeMonitor
 from .process import ConfinedProcess, SandboxResources
 from .process_settings import oom_score_of_confined, open_files_of_children
 from .quarantine import HookGuard
-from .spawn import (
-    GATE_S,
-    GateChannel,
-    Stdio,
-    is_bound_to_bubblewrap,
-    kill_group,
-    spawn_bubblewrap,
-    spawn_reaper,
-)
+from .spawn import GATE_S, GateChannel, Stdio, is_bound_to_bubblewrap, kill_group, spawn_bubblewrap, spawn_reaper
 from .stderr import StderrKeeper
 from .unix_user import open_to_all
 

@@ -62,8 +62,7 @@ def test_a_32_bit_interpreter_is_never_put_under_a_64_bit_filter(monkeypatch: py
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    ("lacks", "index"),
-    [("landlock", 0), ("seccomp", 1), ("seccomp", 2), ("listener", 2), ("memory", 2)],
+    ("lacks", "index"), [("landlock", 0), ("seccomp", 1), ("seccomp", 2), ("listener", 2), ("memory", 2)]
 )
 def test_what_a_kernel_or_a_container_refuses_is_not_counted_on(lacks: str, index: int) -> None:
     """Each start would fail, or each change of a mode; an exception would stop even `doctor`."""

@@ -49,12 +49,7 @@ else:
 
 
 def pretend(
-    folder: Path,
-    *refused: str,
-    hangs: bool = False,
-    tells: bool = True,
-    mounts: bool = True,
-    follows: bool = False,
+    folder: Path, *refused: str, hangs: bool = False, tells: bool = True, mounts: bool = True, follows: bool = False
 ) -> Bubblewrap:
     """What is found with a `bwrap` that refuses these words, and is fixed or flawed."""
     program = folder / "bwrap"

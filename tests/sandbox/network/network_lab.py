@@ -168,11 +168,7 @@ def machine_of(helper: str) -> Any:
 
     bubblewrap = Bubblewrap(path=os.environ["LAB_BWRAP"], works=True, makes_network=True)
     return Machine(
-        "linux",
-        euid=os.geteuid(),
-        bubblewrap=bubblewrap,
-        gate=os.environ["LAB_GATE"],
-        **{helper: shutil.which(helper)},
+        "linux", euid=os.geteuid(), bubblewrap=bubblewrap, gate=os.environ["LAB_GATE"], **{helper: shutil.which(helper)}
     )
 
 

@@ -159,9 +159,7 @@ def test_what_was_never_promised_is_no_fault(changes: dict[str, Any], facts: dic
 def test_an_old_landlock_under_another_user_must_still_keep_signals_inside() -> None:
     """A server could kill its supervisor, although it runs as somebody else."""
     made = confinement(
-        tier=Tier.LANDLOCK,
-        identity=UnixUser(61200, 61200, dedicated=True),
-        machine=replace(MACHINE, landlock_abi=5),
+        tier=Tier.LANDLOCK, identity=UnixUser(61200, 61200, dedicated=True), machine=replace(MACHINE, landlock_abi=5)
     )
     assert (
         observe_receipt(made, report(signals_owner="1"), OURS, {}).findings[Property.PROCESSES].strength

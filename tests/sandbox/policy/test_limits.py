@@ -111,11 +111,7 @@ def test_an_excess_tells_the_numbers() -> None:
 
 @pytest.mark.parametrize(
     ("seen", "limit"),
-    [
-        (DiskUse(MIB, 100), None),
-        (DiskUse(MIB + 1, 100), "scratch_bytes"),
-        (DiskUse(MIB, 101), "scratch_inodes"),
-    ],
+    [(DiskUse(MIB, 100), None), (DiskUse(MIB + 1, 100), "scratch_bytes"), (DiskUse(MIB, 101), "scratch_inodes")],
 )
 def test_scratch_is_bytes_and_files_of_all_places_together(seen: DiskUse, limit: str | None) -> None:
     """A server could fill the disk beside its tmpfs, or fill the kernel with empty files."""

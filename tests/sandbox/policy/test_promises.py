@@ -128,22 +128,8 @@ NO_NETNS = replace(USER, bubblewrap=replace(USER.bubblewrap, makes_network=False
         (NetworkMode.INTERNET, B, USER, (), "full", "pasta: private ranges are closed"),
         (NetworkMode.INTERNET, B, replace(USER, pasta=""), (), "full", "slirp4netns"),
         (("a.example:1",), B, USER, (), "full", "the listed hosts only"),
-        (
-            NetworkMode.FULL,
-            B,
-            USER,
-            (),
-            "none",
-            REACHABLE,
-        ),
-        (
-            NetworkMode.FULL,
-            LL,
-            USER,
-            (),
-            "none",
-            REACHABLE,
-        ),
+        (NetworkMode.FULL, B, USER, (), "none", REACHABLE),
+        (NetworkMode.FULL, LL, USER, (), "none", REACHABLE),
     ],
 )
 def test_each_network_has_its_mechanism(

@@ -36,13 +36,7 @@ def test_a_process_cannot_lie_by_its_name(name: bytes) -> None:
     rest = b" S 42 1 1 0 -1 0 0 0 0 0 150 50 25 75 20 0 3 0 1000 0 10 " + b"0 " * 20
     found = processes._parse(7, b"7 " + name + rest)
     assert found == Process(
-        7,
-        42,
-        1000 / processes._TICKS,
-        10 * processes._PAGE,
-        3,
-        200 / processes._TICKS,
-        100 / processes._TICKS,
+        7, 42, 1000 / processes._TICKS, 10 * processes._PAGE, 3, 200 / processes._TICKS, 100 / processes._TICKS
     )
 
 

@@ -51,9 +51,7 @@ def test_the_first_process_dies_with_an_owner_when_bubblewrap_was_killed_before(
 @BUBBLEWRAP_ONLY
 @pytest.mark.parametrize("dies_before", [False, True], ids=["bubblewrap lives", "bubblewrap dies"])
 async def test_a_start_that_is_given_up_takes_the_first_process_with_it(
-    tier_home: TierHome,
-    dies_before: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    tier_home: TierHome, dies_before: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that is too busy to start a server in time would be given one more process by each attempt."""
     pids: list[int] = []
@@ -123,10 +121,7 @@ def test_a_guard_that_was_killed_needs_no_dismissal() -> None:
 
 @pytest.mark.parametrize(("state", "bound"), [("S", True), ("R", False), ("D", False), ("T", False)])
 def test_only_a_first_process_that_waits_is_bound(
-    state: str,
-    bound: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    state: str, bound: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """One that is about to ask for its end could be left alone by us before it does."""
     stat = tmp_path / "stat"

@@ -172,12 +172,7 @@ def test_events_are_read_however_the_stream_is_cut(size: int) -> None:
     """A result would be lost that comes in two pieces, or with the line ends of another system."""
     reader = EventReader(MAX_BYTES)
     found = [event for piece in cut(STREAM, size) for event in reader.feed(piece)]
-    assert found == [
-        Event(b"message", b"{\n}"),
-        Event(b"", b"x"),
-        Event(b"endpoint", b"/m"),
-        Event(b"", b"\xc3\xa4"),
-    ]
+    assert found == [Event(b"message", b"{\n}"), Event(b"", b"x"), Event(b"endpoint", b"/m"), Event(b"", b"\xc3\xa4")]
     assert (reader.oversized, reader.last_id, reader.retry_s) == (0, b"", 0.25)
 
 

@@ -265,8 +265,7 @@ def resolve(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
 
 
 @pytest.mark.parametrize(
-    "host",
-    ["127.0.0.1", "localhost", "LOCALHOST", "127.1", "2130706433", "0.0.0.0", "[::1]", "169.254.169.254"],
+    "host", ["127.0.0.1", "localhost", "LOCALHOST", "127.1", "2130706433", "0.0.0.0", "[::1]", "169.254.169.254"]
 )
 async def test_nothing_is_sent_to_this_machine_however_it_is_spelled(host: str) -> None:
     """A stranger's entry would have us ask a service behind the user's firewall, before any question."""

@@ -82,12 +82,7 @@ class Standing:
             return (refusal_of(response).pause_s or 0.0) if response is not None else 0.0
 
         self._stream = EventStream(
-            max_bytes,
-            time.timing,
-            reopen=reopen,
-            pause_asked_s=pause_asked_s,
-            has_session=True,
-            is_answer=False,
+            max_bytes, time.timing, reopen=reopen, pause_asked_s=pause_asked_s, has_session=True, is_answer=False
         )
 
     async def read(self, until: anyio.Event | None = None) -> list[bytes]:

@@ -326,10 +326,7 @@ async def test_memory_is_given_back_once_for_each_time_that_a_server_worked(monk
 
 @pytest.mark.parametrize(
     ("limits", "wrote"),
-    [
-        (LimitValues(output_bytes=1_000), b"x" * 1_100 + b"\n"),
-        (LimitValues(partial_line_s=0.001), b"x"),
-    ],
+    [(LimitValues(output_bytes=1_000), b"x" * 1_100 + b"\n"), (LimitValues(partial_line_s=0.001), b"x")],
     ids=["output_bytes", "partial_line_s"],
 )
 async def test_what_a_quiet_server_suddenly_writes_is_judged_at_once(

@@ -24,13 +24,7 @@ from quarterdeck_protocol.mcp.client.asks import MAX_ASK_BYTES
 from quarterdeck_protocol.mcp.client.connection import NO_MESSAGE, OPENING_REQUESTS
 from quarterdeck_protocol.mcp.client.events import bad_output
 from quarterdeck_protocol.mcp.client.lines import error_line
-from quarterdeck_protocol.mcp.jsonrpc import (
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    Message,
-    split_line,
-)
+from quarterdeck_protocol.mcp.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, Message, split_line
 from quarterdeck_protocol.secrets import origin_of
 from quarterdeck_worker.connection import Connection
 

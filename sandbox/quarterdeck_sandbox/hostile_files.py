@@ -1,7 +1,6 @@
 """Read and remove files that a hostile program may have made.
 
-Nothing here waits for the other end of a pipe, reads without a bound, or follows a link unless it says so.
-What a file means, and what is said of one that cannot be used, is for whoever asks.  Blocking.
+Nothing here waits for the other end of a pipe, reads without a bound, or follows a link unless it says so.  Blocking.
 """
 
 import errno
@@ -29,20 +28,20 @@ MAX_NAMES: Final = 5_000
 """Of one directory of a `HostileTree`."""
 
 MAX_FILE_BYTES: Final = 1024 * 1024
-"""Of one file of a `HostileTree`; a larger one counts as none."""
+"""Of one file of a `HostileTree`; a larger one is not read."""
 
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""Without O_NONBLOCK a FIFO would hold us until somebody writes to it."""
+"""Without O_NONBLOCK a FIFO would block us until another process writes to it."""
 
 _LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _REMOVED: Final = " (deleted)"
-"""What Linux appends to the path of a thing that is in no directory any more."""
+"""Linux appends this to the path of a file that no longer has a name."""
 
 _SHELL: Final = "/bin/sh"
 
 _REMOVE_AT_END: Final = 'read -r _; chmod -R u+rwX -- "$FOLDER"; exec rm -rf -- "$FOLDER"'
-"""Its stdin is a pipe from us, which the kernel closes when we end, however we do."""
+"""Its stdin is our pipe, which the kernel closes at our end, however we end."""
 
 
 class Followed(msgspec.Struct, frozen=True):
@@ -60,9 +59,9 @@ class Followed(msgspec.Struct, frozen=True):
 
 
 def follow(path: str, target_of: Callable[[str], str] | None = None) -> Followed:
-    """Follow the symbolic links of the absolute `path` one by one, so that each is known.
+    """Follow the symbolic links of the absolute `path` one by one.
 
-    `target_of` says what the link at a path leads to, and nothing where there is none.
+    `target_of` returns the target of the link at a path, and an empty text if there is no link.
     """
     target_of = target_of or link_target
     pending, done = path.split("/")[::-1], ""
@@ -88,7 +87,7 @@ def follow(path: str, target_of: Callable[[str], str] | None = None) -> Followed
 
 
 def link_target(path: str) -> str:
-    """What the link at `path` leads to, as it is written there; empty where there is no link."""
+    """Return the text of the link at `path`; empty if there is no link."""
     try:
         return os.readlink(path)
     except OSError:
@@ -96,10 +95,8 @@ def link_target(path: str) -> str:
 
 
 def path_of_fd(fd: int) -> str:
-    """Where the thing held open is at this moment, absolute and without links; where it was, if it was removed.
-
-    Raises:
-        OSError: nobody can tell.
+    """Return the path of an open file, absolute and without links; its last one if it was removed.  Raise OSError if
+    unknown.
     """
     if sys.platform == "darwin":
         return os.fsdecode(fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
@@ -117,19 +114,18 @@ def path_of_fd(fd: int) -> str:
 
 
 class NotRegularError(OSError):
-    """A directory, a pipe, a socket or a device is where a file was to be read."""
+    """A directory, pipe, socket or device instead of a regular file."""
 
 
 @contextmanager
 def open_regular(
     path: str | os.PathLike[str], *, dir_fd: int | None = None, follow_link: bool = True
 ) -> Iterator[BinaryIO]:
-    """A regular file, open for reading within the block.
-
-    A relative path starts at `dir_fd`.  `follow_link` is about a link at its end; those before are always followed.
+    """Open a regular file for reading.  A relative path starts at `dir_fd`; `follow_link` applies to the last component
+    only.
 
     Raises:
-        NotRegularError: something else is there.
+        NotRegularError: it is another kind of file.
         OSError: it cannot be opened.
     """
     fd = os.open(path, _READ | (0 if follow_link else os.O_NOFOLLOW), dir_fd=dir_fd)
@@ -143,26 +139,19 @@ def open_regular(
 
 
 def read_text(path: str, most_bytes: int) -> str:
-    """The first `most_bytes` of a regular file as text, what is no UTF-8 replaced; links are followed.
-
-    Raises:
-        OSError: it cannot be read.
+    """Return the first `most_bytes` of a regular file as text, invalid UTF-8 replaced.  Raise OSError if it cannot be
+    read.
     """
     with open_regular(path) as file:
         return file.read(most_bytes).decode(errors="replace")
 
 
 class HostileTree:
-    """A directory tree, opened by its root and read without leaving it.
+    """A directory tree, opened by its root (through links, if need be; OSError if impossible) and read without leaving
+    it.
 
-    Every step is opened from the one before it and no link is followed, so that a swap between looking and opening
-    leads nowhere else.
-
-    Args:
-        root: its own path may lead through symbolic links.
-
-    Raises:
-        OSError: the root cannot be opened.
+    Every step is opened from the one before it and no link is followed, so a swap between look and open leads nowhere
+    else.
     """
 
     def __init__(self, root: Path) -> None:
@@ -177,13 +166,13 @@ class HostileTree:
         os.close(self._root)
 
     def names(self, *steps: str) -> list[str]:
-        """What a directory holds, sorted, at most `MAX_NAMES`; nothing when there is none."""
+        """Return a directory's entries, sorted, at most `MAX_NAMES`; empty if there is no directory."""
         with suppress(OSError, ValueError), self._folder(steps) as fd, os.scandir(fd) as entries:
             return sorted(entry.name for entry in islice(entries, MAX_NAMES))
         return []
 
     def read(self, *steps: str) -> bytes | None:
-        """A regular file's content; None when there is none that can be read whole."""
+        """Return a regular file's content; None if it cannot be read whole."""
         try:
             with (
                 self._folder(steps[:-1]) as fd,
@@ -195,7 +184,7 @@ class HostileTree:
         return data if len(data) <= MAX_FILE_BYTES else None
 
     def changed_at(self, *steps: str) -> float:
-        """When a file or directory was last written, by the clock of its file system; 0 when there is none."""
+        """Return when a file or directory was last written, by its file system's clock; 0 if there is none."""
         with suppress(OSError, ValueError), self._folder(steps[:-1]) as fd:
             status = os.stat(_checked(steps[-1]), dir_fd=fd, follow_symlinks=False)
             return 0.0 if stat.S_ISLNK(status.st_mode) else status.st_mtime
@@ -215,7 +204,7 @@ class HostileTree:
 
 
 def _checked(step: str) -> str:
-    """A name of a directory's entry, and nothing that leads elsewhere."""
+    """Return `step` if it names a directory's entry and leads nowhere else."""
     if not step or "/" in step or step in {".", ".."}:
         raise ValueError(f"{step[:64]!r} is not the name of a file")
     return step
@@ -223,11 +212,13 @@ def _checked(step: str) -> str:
 
 @contextmanager
 def temporary_folder(prefix: str, place: str | None = None) -> Iterator[str]:
-    """A folder's path, without symbolic links; it is removed in the end with all that is in it.
+    """Make a folder in `place`, or where the system keeps temporary files; yield its path, which has no links; remove
+    it.
 
-    It is made in `place`, or where the system keeps temporary files; a signal that kills us removes it too.
-    `tempfile` does not do: before Python 3.11.8 it opens up what it may not remove through symbolic links
-    (CVE-2023-6597), it raises on folders that are too deep, and a signal that ends us leaves its folders behind.
+    A signal that kills us removes it, too.  `tempfile` does not do: before Python 3.11.8 it opens up through links what
+    it
+    may not remove (CVE-2023-6597), it raises on folders that are too deep, and a signal that ends us leaves its
+    folders.
     """
     import tempfile  # imported only here: `ps` needs no temporary folder
 
@@ -242,7 +233,7 @@ def temporary_folder(prefix: str, place: str | None = None) -> Iterator[str]:
 
 @contextmanager
 def _removed_if_killed(folder: str) -> Iterator[None]:
-    """Within the block, a process waits for our end, to remove the folder then; it starts before the folder is made."""
+    """Have another process, started before the folder is made, remove the folder if we end within the block."""
     import subprocess
 
     try:
@@ -266,7 +257,7 @@ def _removed_if_killed(folder: str) -> Iterator[None]:
 
 
 def remove_tree(folder: str) -> None:
-    """Remove a folder with all that is in it, closed and deep ones too; what the system refuses to remove stays."""
+    """Remove a folder with its content, closed and deep parts included; what the system refuses to remove stays."""
     with suppress(RecursionError):
         shutil.rmtree(folder, ignore_errors=True)
     if os.path.lexists(folder):

@@ -1,17 +1,18 @@
-"""Look at the filesystem, and keep what was seen, so that it can be told later whether it is still so.
+"""Look at the filesystem and record what was seen, so that a later check can tell whether it still holds.
 
-Whatever decides what a sandbox shows looks by these functions, which mean what those of `os` and `os.path` do; a test
-holds `program/`, `view/` and `run/confine` to that.  Within `observing` each question is asked once and its answer kept
-in an `Observations`; `changed` asks the same questions anew.  So a decision can be used again for as long as nothing
-that it rests on has changed, and whoever uses it need not know what that was.
+Code that decides what a sandbox shows looks through these functions, which mean the same as those of `os` and
+`os.path`; a test holds `program/`, `view/` and `run/confine` to that.  Within `observing` each question is asked once
+and
+its answer kept in an `Observations`, whose `changed` asks again.  So a decision can be reused while nothing that it
+rests
+on has changed.
 
-    glance    absent, a link and where to, a folder, a file, something else
+    glance    absent, a link and its target, a folder, a file, something else
     status    mode, owner, group and number of names, where they decide
     stamp     identity, size and times of a file or folder whose content decides
 
-A file that changes twice within a tick of the file system's clock has the same stamp: of what was read so soon after a
-change `is_settled` says no, and it must not be used again (git's "racy" index).  Outside of `observing`, nothing is
-kept.
+A file that changes twice within a tick of the file system's clock keeps its stamp: `is_settled` is False for content
+read so soon after a change, which must not be reused (git's "racy" index).  Outside `observing` nothing is recorded.
 """
 
 import errno
@@ -35,7 +36,7 @@ _FOLDER: Final = "d"
 _FILE: Final = "f"
 _OTHER: Final = "o"
 _LINK: Final = "@"
-"""Before where it leads to."""
+"""Prefix of a link's target."""
 
 _ABSENT: Final = ""
 
@@ -43,7 +44,7 @@ _Stamp = tuple[int, int, int, int, int]
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Of what `os.stat` tells, what decides something here; the number of names is a regular file's."""
+    """The fields of `os.stat` that decide something; the number of names is a regular file's, else 1."""
 
     st_mode: int
     st_uid: int
@@ -52,7 +53,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Observations(msgspec.Struct):
-    """What was seen, by path; all of it can be sent to another process of ours, and checked there."""
+    """The findings by path; they can be sent to another process of ours and checked there."""
 
     glances: dict[str, str] = {}
     statuses: dict[str, tuple[int, int, int, int]] = {}
@@ -61,7 +62,7 @@ class Observations(msgspec.Struct):
     is_settled: bool = True
 
     def changed(self) -> str:
-        """The first path of which something else is seen now; empty when all is as it was."""
+        """Return the first path whose finding differs now; empty if none does."""
         for path, glance in self.glances.items():
             if _glance(path) != glance:
                 return path
@@ -82,7 +83,7 @@ class Observations(msgspec.Struct):
 
 
 class _Observer:
-    """Answers from what was seen, or looks."""
+    """Answers from recorded findings, or looks."""
 
     def __init__(self) -> None:
         self.seen = Observations({}, {}, {}, {})
@@ -109,7 +110,7 @@ class _Observer:
         return seen[1:] if seen.startswith(_LINK) else _ABSENT
 
     def status(self, path: str) -> tuple[int, int, int, int]:
-        """Of a path that is no link, or of the link itself."""
+        """Return the status of a path that is no link, or of the link itself."""
         found = self.seen.statuses.get(path)
         if found is None:
             self.glance(path)  # which says that there is none, where there is none
@@ -135,7 +136,7 @@ class _Observer:
         return found
 
     def _stamp(self, path: str) -> None:
-        """Keep the stamp of what is about to be read, so that a change meanwhile shows, also where reading fails."""
+        """Record the stamp before reading, so that a change meanwhile shows, also if the read fails."""
         stamp = self.seen.stamps.setdefault(path, _stamp(path))
         if stamp is not None and max(stamp[3:]) > time.time_ns() - SETTLED_NS:
             self.seen.is_settled = False
@@ -146,9 +147,9 @@ _observer: ContextVar[_Observer | None] = ContextVar("observer", default=None)
 
 @contextmanager
 def observing() -> Iterator[Observations]:
-    """Keep what is seen within the block, which holds as of its beginning: a question is asked once.
+    """Record what is seen within the block; each question is asked once.
 
-    Within another such block nothing new is kept: what is seen is part of that one.
+    A nested block records into the outer one.
     """
     outer = _observer.get()
     if outer is not None:
@@ -163,7 +164,7 @@ def observing() -> Iterator[Observations]:
 
 
 def follow(path: str) -> Followed:
-    """See `hostile_files.follow`."""
+    """Follow links as `hostile_files.follow`."""
     observer = _observer.get()
     return follow_links(path) if observer is None else observer.follow(path)
 
@@ -199,16 +200,12 @@ def islink(path: str) -> bool:
 
 
 def readlink(path: str) -> str:
-    """The text of a link; empty when there is none."""
+    """Return a link's text; empty if there is no link."""
     return _glance_at(path).removeprefix(_LINK) if islink(path) else ""
 
 
 def stat(path: str) -> Status:
-    """As `os.stat`, with what decides something here.
-
-    Raises:
-        OSError: there is nothing, or it cannot be looked at.
-    """
+    """As `os.stat`."""
     observer = _observer.get()
     if observer is None:
         return Status(*_status_of(os.stat(path)))
@@ -219,11 +216,7 @@ def stat(path: str) -> Status:
 
 
 def lstat(path: str) -> Status:
-    """As `os.lstat`, with what decides something here.
-
-    Raises:
-        OSError: there is nothing, or it cannot be looked at.
-    """
+    """As `os.lstat`."""
     observer = _observer.get()
     if observer is None:
         return Status(*_status_of(os.lstat(path)))
@@ -237,31 +230,21 @@ def access(path: str, mode: int) -> bool:
 
 
 def listdir(path: str) -> tuple[str, ...]:
-    """As `os.listdir`.
-
-    Raises:
-        OSError: there is no such folder, or it cannot be listed.
-    """
+    """As `os.listdir`."""
     observer = _observer.get()
     return tuple(os.listdir(path)) if observer is None else observer.listing(path)
 
 
 def read(path: str, most_bytes: int) -> bytes:
-    """The first `most_bytes` of a regular file; links are followed.
-
-    Raises:
-        OSError: it cannot be read, or is something else.
+    """Return the first `most_bytes` of a regular file, following links.  Raise OSError if it cannot be read, or is no
+    such file.
     """
     observer = _observer.get()
     return _content(path, most_bytes) if observer is None else observer.content(path, most_bytes)
 
 
 def read_text(path: str, most_bytes: int) -> str:
-    """What `read` gives, as text, what is no UTF-8 replaced.
-
-    Raises:
-        OSError: it cannot be read, or is something else.
-    """
+    """As `read`, as text with invalid UTF-8 replaced."""
     return read(path, most_bytes).decode(errors="replace")
 
 
@@ -282,7 +265,7 @@ def _glance_at(path: str) -> str:
 
 
 def _entry(path: str, observer: _Observer) -> str:
-    """The same entry of a folder, by a path without links before it: then each look is at one thing."""
+    """Return the path of the same folder entry without links before it, so that each look is at one thing."""
     folder, _, name = path.rpartition("/")
     if not folder or name in {"", ".", ".."}:
         return path

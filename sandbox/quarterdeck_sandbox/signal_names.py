@@ -1,10 +1,10 @@
-"""What people call a signal.  Apart from what sends one, so that who only tells of a death loads nothing else."""
+"""The names of signals, apart from the code that sends them: reporting a death needs nothing else."""
 
 import signal
 
 
 def signal_name(number: int) -> str:
-    """`SIGKILL` for 9; a number that the system has no name for as `signal 40`."""
+    """Return `SIGKILL` for 9, and `signal 40` for a number without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:

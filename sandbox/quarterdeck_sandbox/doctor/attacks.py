@@ -1,8 +1,8 @@
-"""The self-test's hostile program: run confined, it tries what a server must not get, and says what it got.
+"""The self-test's hostile program: confined, it tries what a server must not get, and reports the outcomes.
 
 Standard library only, and handed over as text: `python -I -S -c TEXT TASK`, with `self_test`'s task as JSON.  Each
 outcome is a line `name held|escaped|unknown detail`; the last line is `done`.  A daemon stays behind and keeps stdout
-open: whoever reads sees the end of it when the daemon is dead.
+open: the reader sees end of file when the daemon is dead.
 """
 
 import os
@@ -16,22 +16,22 @@ FCHMODAT2, FILE_SETATTR = 452, 469
 AT_FDCWD, AT_EMPTY_PATH = -100, 0x1000
 FILE_ATTRIBUTES_BYTES = 24
 DAEMON_S = 60
-"""How long the daemon would live if nobody killed it."""
+"""Lifetime of a daemon that survives."""
 
 
 class EscapeError(Exception):
-    """An attack that got what it wanted; the text says what."""
+    """An attack succeeded; the text says at what."""
 
 
 def read_a_secret(task: dict[str, Any]) -> None:
-    """A file outside that everybody may read."""
+    """Read a world-readable file outside."""
     with open(task["secret"]) as file:
         if file.read() == task["token"]:
             raise EscapeError("read a file outside")
 
 
 def write_outside(task: dict[str, Any]) -> None:
-    """A directory outside that everybody may write to."""
+    """Write to a world-writable directory outside."""
     path = os.path.join(task["folder"], "written")
     with open(path, "w") as file:
         file.write("x")
@@ -64,28 +64,28 @@ def change_metadata(task: dict[str, Any]) -> None:
 
 
 def see_processes(task: dict[str, Any]) -> None:
-    """The process that started the sandbox, told by when it started."""
+    """See the process that started the sandbox, recognised by its start time."""
     with open(f"/proc/{task['owner']}/stat") as file:
         if file.read().rpartition(")")[2].split()[19] == task["owner_started"]:
             raise EscapeError("saw the process that started it")
 
 
 def signal_the_owner(task: dict[str, Any]) -> None:
-    """The same process."""
+    """Signal that process."""
     os.kill(task["owner"], 0)
     # Inside, another process can have its number.
     see_processes(task)
 
 
 def trace_the_owner(task: dict[str, Any]) -> None:
-    """The same process, as a debugger."""
+    """Attach to that process as a debugger."""
     # PTRACE_ATTACH would stop it, and our end would leave it stopped: it is who tells what the attacks got.
     _libc_call_apart("ptrace", PTRACE_SEIZE, task["owner"], 0, 0)
     raise EscapeError("attached to the process that started it")
 
 
 def connect_to_the_host(task: dict[str, Any]) -> None:
-    """A server on the host's loopback."""
+    """Reach a server on the host's loopback."""
     import socket
 
     with socket.create_connection(("127.0.0.1", task["port"]), 2.0) as connection:
@@ -94,7 +94,7 @@ def connect_to_the_host(task: dict[str, Any]) -> None:
 
 
 def connect_to_an_abstract_socket(task: dict[str, Any]) -> None:
-    """A socket of the host that has a name and no path."""
+    """Reach an abstract Unix socket of the host."""
     import socket
 
     with socket.socket(socket.AF_UNIX) as connection:
@@ -105,13 +105,13 @@ def connect_to_an_abstract_socket(task: dict[str, Any]) -> None:
 
 
 def mount(task: dict[str, Any]) -> None:
-    """An empty filesystem over its own home."""
+    """Mount an empty filesystem over its own home."""
     _libc_call("mount", b"none", os.fsencode(task["home"]), b"tmpfs", 0, None)
     raise EscapeError("mounted a filesystem")
 
 
 def make_a_user_namespace(_task: dict[str, Any]) -> None:
-    """In which it would be root, with all that root's kernel code may be attacked by."""
+    """Become root in a user namespace, and reach the kernel code that only root reaches."""
     _libc_call_apart("unshare", CLONE_NEWUSER)
     raise EscapeError("made a user namespace")
 
@@ -141,7 +141,7 @@ def _libc_call(name: str, *arguments: int | bytes | None) -> None:
 
 
 def _libc_call_apart(name: str, *arguments: int | bytes | None) -> None:
-    """The same in a child, with whose end what it got is given back."""
+    """Call in a child, whose end gives back what the call got."""
     child = os.fork()
     if child == 0:
         try:
@@ -154,7 +154,7 @@ def _libc_call_apart(name: str, *arguments: int | bytes | None) -> None:
 
 
 def leave_a_daemon() -> None:
-    """Of no session and no parent, deaf to TERM; it holds our stdout."""
+    """Leave a process without session and parent that ignores TERM and holds our stdout."""
     import signal
     import time
 
@@ -168,7 +168,7 @@ def leave_a_daemon() -> None:
 
 
 def main(text: str) -> None:
-    """Try them all."""
+    """Try all attacks."""
     import json
 
     task = json.loads(text)

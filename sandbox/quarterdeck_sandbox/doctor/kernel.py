@@ -1,8 +1,7 @@
-"""Try Landlock and filters of system calls on a thread of ours, which ends confined: what of them holds here.
+"""Try Landlock and system call filters on a thread of ours, which ends confined, to see what the gate can rely on.
 
-The gate confines what is started (`native/confine.c`); here is just enough to see what it can rely on.  What is asked
-of the kernel acts on the calling thread alone, and raises OSError where it is refused.
-Source: https://docs.kernel.org/userspace-api/landlock.html
+The gate confines what is started (`native/confine.c`).  Calls here act on the calling thread alone, and raise OSError
+where the kernel refuses.  Source: https://docs.kernel.org/userspace-api/landlock.html
 """
 
 import ctypes
@@ -31,7 +30,7 @@ _RESTRICT_SELF: Final = 446
 _RULESET_VERSION: Final = 1
 
 _RIGHTS_OF_THE_FIRST: Final = (1 << 13) - 1
-"""On files, as version 1 of Landlock knows them."""
+"""The file rights of version 1 of Landlock."""
 
 _CLOSED: Final = Filter(inet=False, unix=False, shared_memory=False, reaches_out=False)
 
@@ -52,7 +51,7 @@ def try_kernel(architecture: str) -> tuple[int, bool, bool]:
 
 
 def landlock_abi() -> int:
-    """The kernel's version of Landlock; 0 where there is none, or it is switched off."""
+    """Return the kernel's version of Landlock; 0 if there is none, or it is switched off."""
     try:
         return _call(_CREATE_RULESET, None, 0, _RULESET_VERSION)
     except OSError:
@@ -62,7 +61,7 @@ def landlock_abi() -> int:
 def load_seccomp(program: bytes) -> None:
     """Judge every later system call of this thread and its children by `program`, an array of `sock_filter`.
 
-    Nothing that is executed from here on gains privileges, which the kernel asks for.
+    What they execute gains no privileges from here on, which the kernel demands.
     """
     array = ctypes.create_string_buffer(program, len(program))
     head = ctypes.create_string_buffer(_head(array, program))
@@ -98,7 +97,7 @@ def _seccomp(architecture: str) -> bool:
 
 
 def _asks(architecture: str) -> bool:
-    """Whether a filter can ask, and a broker can read who it asks about; a container may forbid either."""
+    """Return whether a filter can ask, and a broker can read its caller; a container may forbid either."""
     if architecture not in ARCHITECTURES or _POINTER_BITS != 64:
         return False
     program = compile_filter(replace(_CLOSED, metadata=Metadata.ASKED), architecture)
@@ -113,12 +112,12 @@ def _asks(architecture: str) -> bool:
 
 
 def _head(array: "ctypes.Array[ctypes.c_char]", program: bytes) -> bytes:
-    """A `sock_fprog` of a program that lies in `array`."""
+    """Return the `sock_fprog` of a program in `array`."""
     return struct.pack("@HP", len(program) // _INSTRUCTION_BYTES, ctypes.addressof(array))
 
 
 def _call(number: int, *arguments: int | bytes | None) -> int:
-    """Make the system call `number`; its result."""
+    """Make the system call `number` and return its result."""
     # Variadic in C: an int must be passed as a whole register.
     whole = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
     result = LIBC.syscall(ctypes.c_long(number), *whole)

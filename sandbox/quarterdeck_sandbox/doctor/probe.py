@@ -1,9 +1,7 @@
-"""Find out what this machine can enforce, by trying it: what fills `Machine`.
+"""Find out what this machine can enforce, by trying it: this fills `Machine`.
 
-`probe_machine` is what is needed to start a server: some 60 ms, most of it two or three runs of bubblewrap.
-`probe_more` adds the one try that takes longer, of the network helper.  Neither raises for a broken machine: the facts
-say what is missing, and why.  Landlock and seccomp are tried on a thread of ours, which ends confined; `trials` tries
-bubblewrap and control groups.
+`probe_machine` is what a start needs: some 60 ms, most of it two or three runs of bubblewrap.  `probe_more` adds the
+slower try of the network helper.  Neither raises for a broken machine: the facts say what is missing, and why.
 """
 
 import os
@@ -40,10 +38,10 @@ SYSCTLS: Final = (
     "user/max_user_namespaces",
     "vm/unprivileged_userfaultfd",
 )
-"""Settings of the kernel that decide what works, or what a flaw would cost."""
+"""Kernel settings that decide what works, or what a flaw would cost."""
 
 TUN_DEVICE: Final = "/dev/net/tun"
-"""What network helpers open, in the sandbox's network, as the user who runs them."""
+"""Network helpers open it, in the sandbox's network, as their user."""
 
 _MARKERS: Final = (("/.dockerenv", "docker"), ("/run/.containerenv", "podman"))
 
@@ -54,12 +52,12 @@ NEEDED: Final = {"CAP_CHOWN": 0, "CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7
 
 @cache
 def known_machine() -> Machine:
-    """All facts of this machine, found once in this process."""
+    """Return all facts of this machine, found once in this process."""
     return probe_more(probe_machine())
 
 
 def probe_machine(*, uid: int | None = None) -> Machine:
-    """The facts for `uid` (ourselves when None; another user needs root)."""
+    """Return the facts for `uid` (ourselves when None; another user needs root)."""
     user = os.geteuid() if uid is None else uid
     names = os.uname()
     machine = Machine(system=sys.platform, architecture=names.machine, kernel=names.release, euid=user)
@@ -92,7 +90,7 @@ def probe_machine(*, uid: int | None = None) -> Machine:
 
 
 def probe_more(machine: Machine) -> Machine:
-    """`machine`, with the network helpers tried on an empty sandbox, some 30 ms each: only one that works is left."""
+    """Return `machine` with each network helper tried on an empty sandbox (30 ms): only one that works is left."""
     if not machine.gives_internet or machine.euid != os.geteuid():
         return machine
     from quarterdeck_sandbox.network.uplink import why_not
@@ -110,9 +108,9 @@ def probe_more(machine: Machine) -> Machine:
 
 
 def container_kind(environ: Mapping[str, str], release: str, markers: Iterable[str]) -> str:
-    """What kind of container we are in, empty for none; a guess for people by its traces, nothing depends on it.
+    """Guess the kind of container for people by its traces; empty for none.  Nothing depends on it.
 
-    `markers` are those of the engines' marker files that exist.
+    `markers` are the engines' marker files that exist.
     """
     found = dict(_MARKERS)
     if kind := next((found[marker] for marker in markers), ""):
@@ -125,7 +123,7 @@ def container_kind(environ: Mapping[str, str], release: str, markers: Iterable[s
 
 
 def _tun_reason(uid: int) -> str:
-    """Why `uid` cannot open the device; empty when it can."""
+    """Return why `uid` cannot open the device; empty if it can."""
     if uid != os.geteuid():
         return "" if _anybody_may(TUN_DEVICE) else f"{TUN_DEVICE} is closed to ordinary users"
     try:
@@ -153,7 +151,7 @@ def _sysctls(names: Iterable[str]) -> dict[str, str]:
 
 
 def try_closing(uid: int, gate: str) -> bool:
-    """Whether a part of a folder that `uid` may write can be closed to it, by a `gate` that works: two milliseconds."""
+    """Return whether a working `gate` can close a part of a folder that `uid` may write: two milliseconds."""
     if not gate:
         return False
     with temporary_folder("quarterdeck-trial-") as name:
@@ -180,7 +178,7 @@ def try_closing(uid: int, gate: str) -> bool:
 
 
 def try_gate(architecture: str) -> tuple[str, str]:
-    """The gate's path, or why nothing can be started; a run of less than a millisecond."""
+    """Return the gate's path, or why nothing can be started; a run of less than a millisecond."""
     if architecture not in ARCHITECTURES:
         return "", f"there is none for {architecture}"
     if not os.path.exists(PROGRAM):
@@ -194,7 +192,7 @@ def try_gate(architecture: str) -> tuple[str, str]:
 
 
 def try_other_users() -> bool:
-    """Whether root may become other users here, give them files and end what they run: a container may forbid it."""
+    """Return whether root may become other users here, give them files and end them: a container may forbid it."""
     try:
         status, setgroups = Path("/proc/self/status").read_text(), Path("/proc/self/setgroups").read_text()
         maps = [Path(f"/proc/self/{name}_map").read_text() for name in ("uid", "gid")]
@@ -204,13 +202,13 @@ def try_other_users() -> bool:
 
 
 def has_capabilities(status: str) -> bool:
-    """Whether all of `NEEDED` are in force, by the text of `/proc/self/status`."""
+    """Return whether all of `NEEDED` are in force, by the text of `/proc/self/status`."""
     line = next((line for line in status.splitlines() if line.startswith("CapEff:")), "CapEff: 0")
     found = int(line.split()[1], 16)
     return all(found >> number & 1 for number in NEEDED.values())
 
 
 def covers_range(text: str) -> bool:
-    """Whether the users that we take, and those of ordinary people, exist here, by the text of a map of ids."""
+    """Return whether a map of ids has the users that we take, and those of ordinary people."""
     ranges = [(int(first), int(count)) for first, _, count in (line.split() for line in text.splitlines())]
     return any(first <= FIRST_UID and first + count > LAST_UID for first, count in ranges)

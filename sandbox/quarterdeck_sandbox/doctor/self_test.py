@@ -1,7 +1,6 @@
-"""Attack a sandbox of this machine for real: start `attacks` in one, by the way that every server takes, and look.
+"""Attack a sandbox of this machine for real: start `attacks` in one, as every server is started, and look.
 
-Claims come from observation: an attack that never ran is unknown, never held.  About a quarter of a second; nothing is
-left behind.
+An attack that never ran is unknown, never held.  About a quarter of a second; nothing is left behind.
 """
 
 import json
@@ -33,16 +32,16 @@ from quarterdeck_sandbox.run.start import start
 from . import attacks
 
 DEADLINE_S: Final = 20.0
-"""For all of it; on a busy machine too."""
+"""For all attacks, on a busy machine too."""
 
 STOP_GRACE_S: Final = 1.0
 END_S: Final = 5.0
-"""How long the daemon may take to be gone after the stop."""
+"""For the daemon to be gone after the stop."""
 
 OUTPUT_BYTES: Final = 64 * 1024
 
 INTERPRETER: Final = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
-"""What runs the attacks where the system has none: ours without its virtual environment."""
+"""Runs the attacks if the system has no Python: ours without its virtual environment."""
 
 AGAINST: Final = {
     "read_a_secret": Property.FILESYSTEM,
@@ -81,7 +80,7 @@ async def self_test(machine: Machine, starter: Starter = start, place: str | Non
 
 
 class _Scene(msgspec.Struct, frozen=True):
-    """Something to steal, and servers to reach."""
+    """A secret to steal, and servers to reach."""
 
     folder: Path
     private: Path
@@ -171,7 +170,7 @@ def _judge(said: bytes, complaint: str, scene: _Scene, receipt: Receipt, *, is_g
 
 
 async def _serve(listener: socket.socket, token: bytes) -> None:
-    """Send the token to each connection; there are a few in all."""
+    """Send the token to each connection."""
     listener.setblocking(False)  # noqa: FBT003 - takes no keyword
     while True:
         await anyio.wait_readable(listener)
@@ -187,7 +186,7 @@ async def _serve(listener: socket.socket, token: bytes) -> None:
 
 
 async def _read_until(fd: int, end: bytes | None) -> bytes:
-    """What can be read up to `end`, or to the end of file."""
+    """Read up to `end`, or to the end of file."""
     data = b""
     while len(data) < OUTPUT_BYTES and not (end is not None and data.endswith(end)):
         await anyio.wait_readable(fd)
@@ -199,7 +198,7 @@ async def _read_until(fd: int, end: bytes | None) -> bytes:
 
 
 async def _read_now(fd: int) -> str:
-    """What can be read without waiting."""
+    """Return what can be read without waiting."""
     try:
         return " ".join(os.read(fd, OUTPUT_BYTES).decode(errors="replace").split())[-300:]
     except BlockingIOError:

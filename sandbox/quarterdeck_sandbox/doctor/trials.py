@@ -25,21 +25,22 @@ from quarterdeck_sandbox.run.packaged_bwrap import NOT_PACKAGED, WHEEL, Packaged
 from quarterdeck_sandbox.run.spawn import kill_group, put_in_descriptor
 
 DEADLINE_S: Final = 5.0
-"""A hundred times what any of them takes; one that hangs is as good as one that fails."""
+"""A hundred times what a trial takes; one that hangs is as good as one that fails."""
 
 TOLD_CHARS: Final = 300
-"""Of what a program complained."""
+"""Of a program's complaint."""
 
 _LIMITS: Final = LimitValues(memory_bytes=64 << 20, processes=64, cpu_share=0.5)
-"""Harmless: nothing ever joins."""
+"""Harmless: no process ever joins."""
 
 _NAMESPACES: Final = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 
 _MANNERS: Final = ("--clearenv", "--cap-drop", "ALL")
 
 _KNOWS_MANNERS: Final = ("--die-with-parent", "--version")
-"""For a bwrap in the sandbox.  The one that makes it ends soon enough by itself; killed with us at the wrong moment, it
-would leave a process that waits for its word for ever, and a trial has no guard."""
+"""For a bwrap in the sandbox.  Its maker ends soon by itself; killed with us at the wrong moment, it would leave a
+process that waits for ever, and a trial has no guard.
+"""
 
 _OF_ROOT: Final = ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
 """Root gets no user namespace, and becomes another user inside."""
@@ -53,26 +54,21 @@ _VIEW: Final = (
 
 
 class TrialEnd(msgspec.Struct, frozen=True):
-    """How a trial's program ended: `why` is empty when it did with status 0 in time, else what it said, on one line."""
+    """A trial's end: `why` is empty after status 0 in time, else the program's complaint, on one line."""
 
     why: str
     stdout: str = ""
 
 
 class Hierarchy(msgspec.Struct, frozen=True):
-    """One mounted hierarchy, and where we are in it.
-
-    Attributes:
-        place: our own directory.
-        controllers: those of `CONTROLLERS` that version 1 has here; None for version 2, which says so itself.
-    """
+    """A mounted hierarchy: our directory in it, and which of `CONTROLLERS` version 1 has here; None for version 2."""
 
     place: str
     controllers: frozenset[str] | None
 
 
 def run(argv: Sequence[str], *, uid: int, pass_fds: Sequence[int] = ()) -> TrialEnd:
-    """Run `argv` to its end, as `uid`: ourselves, or anybody if we are root."""
+    """Run `argv` to its end, as `uid`: ourselves, or any user if we are root."""
     identity = uid if uid != os.geteuid() else None
     try:
         child = subprocess.Popen(
@@ -104,10 +100,7 @@ def run(argv: Sequence[str], *, uid: int, pass_fds: Sequence[int] = ()) -> Trial
 
 
 def try_bubblewrap(uid: int, architecture: str, path: str, packaged: PackagedBwrap = NOT_PACKAGED) -> Bubblewrap:
-    """Try the `bwrap` on `path` (directories, as PATH has them), else the `packaged` one, as `uid`.
-
-    It takes a few runs of about 5 ms each.
-    """
+    """Try the `bwrap` on `path` (as PATH), else the `packaged` one, as `uid`: a few runs of about 5 ms each."""
     program = shutil.which("bwrap", path=path or DEFAULT_PATH)
     if program is not None:
         return _try(Bubblewrap(path=program), uid, architecture)
@@ -136,7 +129,7 @@ def _try(candidate: Bubblewrap, uid: int, architecture: str) -> Bubblewrap:
 
 
 def _variants(uid: int) -> Sequence[tuple[bool, bool]]:
-    """What to try, the best first: (a network namespace, no user namespaces inside)."""
+    """Return the combinations to try, the best first: (a network namespace, no user namespaces inside)."""
     return ((True, False), (False, False)) if uid == 0 else ((True, True), (True, False), (False, True), (False, False))
 
 
@@ -146,7 +139,7 @@ def _flags(uid: int, *, hides_users: bool) -> list[str]:
 
 
 def _start(program: str, flags: Sequence[str], uid: int, architecture: str) -> TrialEnd:
-    """Run bwrap in bwrap, to say its version: a program that is there for sure."""
+    """Run bwrap in bwrap, to print its version: a program that is certainly there."""
     with ExitStack() as cleanup:
         fds: list[int] = []
         put = partial(put_in_descriptor, cleanup, fds)
@@ -164,7 +157,7 @@ def _start(program: str, flags: Sequence[str], uid: int, architecture: str) -> T
 
 
 def _nests_safely(program: str, flags: Sequence[str], uid: int) -> bool:
-    """Whether it stays inside when it makes a mount point below a writable bind (CVE-2026-87766).
+    """Return whether bwrap stays inside when it makes a mount point below a writable bind (CVE-2026-87766).
 
     In the bind lies a link to where the old root is while bwrap works: a flawed one follows it and makes its directory
     outside.  A directory made first, without any link, shows that it came as far as that.
@@ -188,7 +181,7 @@ def _version(outcome: TrialEnd) -> str:
 
 
 def try_cgroups(uid: int) -> Cgroups:
-    """The limits that `uid` can set on a tree of its own; a few milliseconds."""
+    """Return the limits that `uid` can set on a tree of its own; a few milliseconds."""
     try:
         mounts, own = Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text()
     except OSError:
@@ -206,7 +199,7 @@ def try_cgroups(uid: int) -> Cgroups:
 
 
 def hierarchies(mountinfo: str, own: str) -> Iterator[Hierarchy]:
-    """Where this process is, by the texts of `/proc/self/mountinfo` and `/proc/self/cgroup`; version 2 first.  Pure."""
+    """Yield where this process is, by the texts of `/proc/self/mountinfo` and `/proc/self/cgroup`; version 2 first."""
     groups = {
         name: path
         for _, names, path in (line.split(":", 2) for line in own.splitlines() if line.count(":") >= 2)
@@ -230,7 +223,7 @@ def hierarchies(mountinfo: str, own: str) -> Iterator[Hierarchy]:
 
 
 def _below(mount: str, root: str, path: str) -> str | None:
-    """The directory of group `path` on a mount that shows `root`; None if it is out of its sight."""
+    """Return the directory of group `path` on a mount that shows `root`; None if it is out of sight."""
     if not is_within(path, root) or ".." in path.split("/"):
         return None
     return os.path.normpath(os.path.join(mount, os.path.relpath(path, root)))
@@ -266,7 +259,7 @@ def _candidate(hierarchy: Hierarchy, place: str) -> Cgroups:
 
 
 def _attempt(candidate: Cgroups) -> Cgroups:
-    """Try `candidate`: what of it works."""
+    """Return what of `candidate` works."""
     places = {place for place in (candidate.unified, *candidate.controllers.values()) if place}
     name = f"qd-{os.getpid()}-{secrets.token_hex(8)}"
     try:
@@ -281,7 +274,7 @@ def _attempt(candidate: Cgroups) -> Cgroups:
 
 
 def _merge(first: Cgroups, second: Cgroups) -> Cgroups:
-    """The groups of both; where they meet, those of `first`."""
+    """Return the groups of both; where they meet, those of `first`."""
     return replace(
         first,
         unified=first.unified or second.unified,

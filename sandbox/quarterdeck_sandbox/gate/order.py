@@ -1,10 +1,10 @@
-"""The orders that an owner gives to the gate, as bytes that `sandbox/native/order.c` reads in place.
+"""The orders of an owner to the gate, as bytes that `sandbox/native/order.c` reads in place.
 
 Records: a byte of tag, four of the payload's length, the payload; those of one tag stay in their order.  Numbers are
 little endian, integers of 8 bytes; texts end with a zero byte and hold no other.
 
-Each function raises ValueError for what cannot be said to the kernel either: a zero byte, a variable whose name is
-empty or has `=`, a text of characters that no path can have; and for an order that is larger than `MAX_BYTES`.
+Each function raises ValueError for what the kernel could not be told either (a zero byte, a variable whose name is
+empty or has `=`, a text of characters that no path can have), and for an order larger than `MAX_BYTES`.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Final
 from quarterdeck_sandbox.policy.tiers import Rules
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""Of a whole order: several times what the kernel takes of arguments and environment."""
+"""Of a whole order: several times the kernel's limit of arguments and environment."""
 
 MAX_LISTENERS: Final = 1024
 
@@ -49,20 +49,20 @@ def encode_start(
     secrets: Iterable[str] = (),
     fixed: Iterable[str] = (),
 ) -> bytes:
-    """The order for `gate`: what it prepares, executes and reports.
+    """Encode the order for `gate`: what it prepares, executes and reports.
 
     Args:
-        argv: the words of what is executed.
-        program: its path; empty where that is the first word.
+        argv: the words of the command.
+        program: its path; empty if that is the first word.
         env: its whole environment.
         cwd: where it starts.
-        open_files: the soft limit that it begins with, 0 for the one that there is.
-        rlimits: pairs (the kernel's number, value); what is in force of them is reported.
-        identity: (uid, gid) that it becomes.
-        listen: pairs (address, port) where it will dial.
-        rules: what the gate confines itself with.
+        open_files: its soft limit of open files, 0 to keep it.
+        rlimits: pairs (the kernel's number, value); those in force are reported.
+        identity: the (uid, gid) to become.
+        listen: pairs (address, port) that it will dial.
+        rules: how the gate confines itself.
         set_apart: give up the memory and the signals of processes outside.
-        oom_score: written to /proc/self/oom_score_adj.
+        oom_score: for /proc/self/oom_score_adj.
         owner: a process id outside, which it tries to see and to signal.
         secrets: paths that must not open.
         fixed: paths that must not be writable.
@@ -106,13 +106,13 @@ def encode_closing(
     opened: Iterable[str] | None = None,
     oom_score: int | None = None,
 ) -> bytes:
-    """The order for `readonly`.
+    """Encode the order for `readonly`.
 
     Args:
-        argv: what is executed then.
+        argv: the command to execute then.
         steps: pairs (path, whether it is closed), parents first.
         opened: the only paths that stay writable, none within another; None leaves all as they are.
-        oom_score: the score that all of it gets.
+        oom_score: the score of all that is started.
     """
 
     def records() -> Iterator[tuple[int, bytes]]:
@@ -130,11 +130,11 @@ def encode_closing(
 def encode_network(
     settings: Iterable[tuple[str, str, bool]], interface: str, messages: Iterable[NetlinkMessage]
 ) -> bytes:
-    """The order for `network`.
+    """Encode the order for `network`.
 
     Args:
         settings: paths below /proc/sys with their values, and whether they are needed.
-        interface: the one whose index goes into messages; empty for none.
+        interface: whose index goes into messages; empty for none.
         messages: sent one after another.
     """
 

@@ -1,8 +1,7 @@
 """The gate's program: its path, the sources that it must be of, and the commands for its parts.
 
-`sandbox/native/compile_gate.py`, which imports this module by its plain name, compiles it where a wheel is built or a
-checkout is installed.  What it answers to `version` names its architecture and the digest of its sources: in a checkout
-that has other sources by now, it is not used.
+`sandbox/native/compile_gate.py`, which imports this module by its plain name, compiles it for a wheel or an installed
+checkout.  Its `version` names its architecture and the digest of its sources: one of other sources is not used.
 """
 
 import hashlib
@@ -11,23 +10,23 @@ import os
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "quarterdeck-gate")
 
 SOURCES = os.path.normpath(os.path.join(PROGRAM, "../../../native"))
-"""Beside the package in a checkout; a wheel has none."""
+"""Next to the package in a checkout; a wheel has none."""
 
 ARCHITECTURES = ("x86_64", "aarch64")
 
 
 def command(program: str, part: str, *words: int | str) -> list[str]:
-    """The command for a part of the gate, one of those at the head of `main.c`."""
+    """Return the command for a part of the gate, one of those at the head of `main.c`."""
     return [program, part, *map(str, words)]
 
 
 def version(architecture: str) -> str:
-    """What the program of these sources answers; where there are none, only how that begins."""
+    """Return the answer of a program of these sources; without sources, only its beginning."""
     return f"quarterdeck-gate {architecture} {digest()}"
 
 
 def digest() -> str:
-    """Of the names and contents of the C sources; empty where there are none."""
+    """Return the digest of the names and contents of the C sources; empty without sources."""
     try:
         names = sorted(name for name in os.listdir(SOURCES) if name.endswith((".c", ".h")))
     except OSError:

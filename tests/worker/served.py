@@ -71,24 +71,17 @@ class PlayedServer:
         """It has been greeted."""
         self.run.on_open(self)  # type: ignore[arg-type]
 
-    def list_items(self, request_id: int, kind: frames.ListKind) -> FaultRecord | None:
+    def ask(self, request: frames.Call | frames.Forward | frames.List, body: bytes) -> FaultRecord | None:
         """See `Connection`."""
-        if self.unfit is None:
-            self.listed.append(kind)
-            if self.tools is not None:
-                outcome = SplitResult(self.tools) if isinstance(self.tools, bytes) else self.tools
-                self.run.on_end(request_id, outcome)
-        return self.unfit
-
-    def call(self, call: frames.Call, arguments: bytes) -> FaultRecord | None:
-        """See `Connection`."""
-        if self.unfit is None:
-            self.begun[call.request_id] = call, arguments
-        return self.unfit
-
-    def forward(self, request: frames.Forward, params: bytes) -> FaultRecord | None:
-        """See `Connection`."""
-        self.begun[request.request_id] = request, params
+        if self.unfit is not None:
+            return self.unfit
+        if not isinstance(request, frames.List):
+            self.begun[request.request_id] = request, body
+            return None
+        self.listed.append(request.kind)
+        if self.tools is not None:
+            outcome = SplitResult(self.tools) if isinstance(self.tools, bytes) else self.tools
+            self.run.on_end(request.request_id, outcome)
         return None
 
     def answer(self, answer: frames.AskAnswer, body: bytes) -> None:

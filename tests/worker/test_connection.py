@@ -15,6 +15,7 @@ from quarterdeck_protocol.link.frames import (
     AskEnded,
     Call,
     Forward,
+    List,
     ListChanged,
     Listening,
     Log,
@@ -105,7 +106,6 @@ def greeted(era: str = LEGACY, greeting: JsonObject = INITIALIZED, capabilities:
 
 
 async def test_a_greeted_server_is_known_by_what_it_said() -> None:
-    """Nobody would see which server it is; it would offer no tool that asks."""
     with stage(capabilities=CAPABLE) as played:
         asked = played.answers(INITIALIZED)
         assert (asked["method"], asked["params"]["clientInfo"]["name"]) == ("initialize", "quarterdeck")
@@ -116,7 +116,6 @@ async def test_a_greeted_server_is_known_by_what_it_said() -> None:
 
 
 async def test_a_greeting_that_fails_says_why_and_one_that_never_ends_ends_with_its_connection() -> None:
-    """A user would wait until the deadline, and learn nothing."""
     with stage() as played:
         played.answers({"error": {"code": -1, "message": "not today"}})
         assert await played.connection.greeted() == GreetingFailed("not today", -1)
@@ -135,9 +134,8 @@ async def test_a_greeting_that_fails_says_why_and_one_that_never_ends_ends_with_
     ],
 )
 async def test_a_call_ends_once_with_its_answer(line: bytes, code: str | None) -> None:
-    """Nothing could be called, or a caller would wait for its deadline."""
     with greeted() as played:
-        played.connection.call(Call(7, 30.0, "echo", progress=True), b"")
+        played.connection.ask(Call(7, 30.0, "echo", progress=True), b"")
         [asked] = played.asked()
         assert asked["params"] == {"name": "echo", "arguments": {}, "_meta": {"progressToken": ID}}
         assert not played.connection.is_at_rest
@@ -154,8 +152,8 @@ async def test_a_call_ends_once_with_its_answer(line: bytes, code: str | None) -
 async def test_a_request_that_its_carrier_cannot_deliver_ends_in_the_carriers_fault() -> None:
     """A lost HTTP request would wait for its deadline, or be told as the server's own word."""
     with greeted() as played:
-        played.connection.call(Call(7, 30.0, "echo"), b"{}")
-        played.connection.list_items(8, "tools")
+        played.connection.ask(Call(7, 30.0, "echo"), b"{}")
+        played.connection.ask(List(8, 30.0, "tools"))
         call, listing = (asked["id"] for asked in played.asked())
         assert played.connection.awaits(call)
         for wire_id in (call, listing, listing, 99):
@@ -165,19 +163,17 @@ async def test_a_request_that_its_carrier_cannot_deliver_ends_in_the_carriers_fa
 
 
 async def test_an_answer_that_can_be_of_one_request_alone_ends_it_whatever_it_says() -> None:
-    """A server that answers with another id, none, or nonsense on a request's own connection would hold it up."""
     for line in (b'{"id":null,"error":{"code":-5,"message":"no"}}', b'{"id":1,"result":{}}', b"nonsense"):
         with greeted() as played:
-            played.connection.call(Call(7, 30.0, "echo"), b"{}")
+            played.connection.ask(Call(7, 30.0, "echo"), b"{}")
             played.connection.receive(line, ID)
             assert len(played.ended) == 1
 
 
 @pytest.mark.parametrize("kind", ["tools", "prompts", "resources", "resourceTemplates"])
 async def test_each_list_is_taken_whole_by_its_own_request(kind: Any) -> None:
-    """Only tools could be had, or the first page of them."""
     with greeted() as played:
-        played.connection.list_items(7, kind)
+        played.connection.ask(List(7, 30.0, kind))
         first = played.answers({"result": {kind: [{"name": "a"}], "nextCursor": "n"}})
         assert first["method"] == {"resourceTemplates": "resources/templates"}.get(kind, kind) + "/list"
         assert played.answers({"result": {kind: [{"name": "b"}]}})["params"] == {"cursor": "n"}
@@ -185,9 +181,8 @@ async def test_each_list_is_taken_whole_by_its_own_request(kind: Any) -> None:
 
 
 async def test_a_request_that_is_cancelled_is_told_once_and_ends_for_nobody() -> None:
-    """The server would go on working for nobody, or its late answer end another call."""
     with greeted() as played:
-        played.connection.call(Call(7, 30.0, "echo"), b"{}")
+        played.connection.ask(Call(7, 30.0, "echo"), b"{}")
         played.asked()
         for reason in ("enough", "again"):
             played.connection.cancel(7, reason)
@@ -199,12 +194,11 @@ async def test_a_request_that_is_cancelled_is_told_once_and_ends_for_nobody() ->
 
 
 async def test_a_server_that_takes_no_more_is_asked_and_told_nothing_until_it_does() -> None:
-    """What it never reads would pile up in the worker, or be sent long after its caller has gone."""
     with greeted() as played:
         played.can_write = False
-        assert played.connection.call(Call(7, 30.0, "echo"), b"{}") is STUCK
-        assert played.connection.forward(Forward(8, 30.0, "prompts/get"), b"{}") is STUCK
-        assert played.connection.list_items(9, "tools") is STUCK
+        assert played.connection.ask(Call(7, 30.0, "echo"), b"{}") is STUCK
+        assert played.connection.ask(Forward(8, 30.0, "prompts/get"), b"{}") is STUCK
+        assert played.connection.ask(List(9, 30.0, "tools")) is STUCK
         played.connection.tell("notifications/roots/list_changed", b"")
         played.says(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
         assert (played.asked(), played.ended) == ([], [])
@@ -214,25 +208,23 @@ async def test_a_server_that_takes_no_more_is_asked_and_told_nothing_until_it_do
 
 
 async def test_more_requests_than_can_wait_are_refused_unsent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A flood of calls would fill the worker's memory."""
     monkeypatch.setattr("quarterdeck_protocol.mcp.client.connection.MAX_IN_FLIGHT", 1)
     with greeted() as played:
-        assert played.connection.call(Call(7, 30.0, "echo"), b"{}") is None
-        refused = played.connection.call(Call(8, 30.0, "echo"), b"{}")
+        assert played.connection.ask(Call(7, 30.0, "echo"), b"{}") is None
+        refused = played.connection.ask(Call(8, 30.0, "echo"), b"{}")
         assert refused is not None
         assert (refused.code, refused.delivery) == ("busy", Delivery.NOT_SENT)
         assert len(played.asked()) == 1
 
 
 async def test_any_request_is_asked_and_its_end_is_kept_as_the_server_said_it() -> None:
-    """A resource would be taken for a broken tool; a client be told our words instead of a code and its data."""
     with greeted() as played:
-        played.connection.forward(Forward(7, 30.0, "tasks/result", progress=True, meta=b'{"m":1}'), b'{"x":[1.0]}')
+        played.connection.ask(Forward(7, 30.0, "tasks/result", progress=True, meta=b'{"m":1}'), b'{"x":[1.0]}')
         [asked] = played.asked()
         assert asked["method"] == "tasks/result"
         assert asked["params"] == {"x": [1.0], "_meta": {"m": 1, "progressToken": ID}}
         played.says(b'{"jsonrpc":"2.0","id":%d,"result":{"content":{"type":"text"}}}' % ID)
-        played.connection.forward(Forward(8, 30.0, "resources/read"), b"{}")
+        played.connection.ask(Forward(8, 30.0, "resources/read"), b"{}")
         played.answers({"error": {"code": -32002, "message": "none", "data": {"uri": "x"}}})
         result, fault = played.ended
         assert result == SplitResult(b'{"content":{"type":"text"}}')
@@ -241,9 +233,8 @@ async def test_any_request_is_asked_and_its_end_is_kept_as_the_server_said_it() 
 
 
 async def test_what_a_server_says_unasked_is_news_and_the_rest_is_junk() -> None:
-    """A client would miss progress, log lines and changes; a server that prints would break its own session."""
     with greeted() as played:
-        played.connection.call(Call(7, 30.0, "echo", progress=True), b"{}")
+        played.connection.ask(Call(7, 30.0, "echo", progress=True), b"{}")
         lines = [
             b'{"method":"notifications/progress","params":{"progressToken":%d,"progress":1,"total":2}}' % ID,
             b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","logger":"db","data":[1]}}',
@@ -260,8 +251,16 @@ async def test_what_a_server_says_unasked_is_news_and_the_rest_is_junk() -> None
         assert (played.junk, played.connection.junk_lines) == (lines[-2:], 2)
 
 
+async def test_a_list_makes_later_changes_news_again() -> None:
+    changed = b'{"method":"notifications/tools/list_changed"}'
+    with greeted() as played:
+        played.says(changed, changed)
+        played.connection.ask(List(1, 30.0))
+        played.says(changed)
+        assert played.news == [ListChanged(), ListChanged()]
+
+
 async def test_a_modern_server_is_listened_to_for_its_lists_and_what_is_wanted_besides() -> None:
-    """Its new tools would be seen at its next start; a client hear nothing of what it subscribed."""
     announcing = {"result": {**DISCOVERED["result"], "capabilities": {"tools": {"listChanged": True}}}}
     with stage(MODERN) as played:
         played.answers(announcing)
@@ -285,12 +284,11 @@ async def test_a_modern_server_is_listened_to_for_its_lists_and_what_is_wanted_b
 
 
 async def test_a_modern_server_is_told_who_asks_with_each_request() -> None:
-    """It would ask one who cannot answer, and log for one who does not read."""
     with greeted(MODERN, DISCOVERED, CAPABLE) as played:
-        played.connection.list_items(1, "tools")
-        played.connection.call(Call(2, 30.0, "echo"), b"{}")
-        played.connection.call(Call(3, 30.0, "echo", capabilities=b'{"roots":{}}', log_level="error"), b"{}")
-        played.connection.forward(Forward(4, 30.0, "prompts/get", capabilities=b'{"sampling":{}}'), b"{}")
+        played.connection.ask(List(1, 30.0, "tools"))
+        played.connection.ask(Call(2, 30.0, "echo"), b"{}")
+        played.connection.ask(Call(3, 30.0, "echo", capabilities=b'{"roots":{}}', log_level="error"), b"{}")
+        played.connection.ask(Forward(4, 30.0, "prompts/get", capabilities=b'{"sampling":{}}'), b"{}")
         metas = [asked["params"]["_meta"] for asked in played.asked()]
         of = "io.modelcontextprotocol/"
         able = [meta[f"{of}clientCapabilities"] for meta in metas]
@@ -299,7 +297,6 @@ async def test_a_modern_server_is_told_who_asks_with_each_request() -> None:
 
 
 async def test_what_a_server_asks_is_passed_on_and_answered() -> None:
-    """Its user could not be asked."""
     with greeted(capabilities=CAPABLE) as played:
         played.says(ASKS % b"elicitation/create", (ASKS % b"roots/list").replace(b'"q"', b"7"))
         assert played.news == [Asked(1, "elicitation/create"), Asked(2, "roots/list")]
@@ -319,7 +316,6 @@ async def test_what_a_server_asks_is_passed_on_and_answered() -> None:
 
 @pytest.mark.parametrize("capabilities", ["{}", '{"roots":{}}'])
 async def test_what_nobody_can_be_asked_is_refused_at_once(capabilities: str) -> None:
-    """A server that may not ask would wait, and its question travel for nothing."""
     with greeted(capabilities=capabilities) as played:
         played.says(ASKS % b"elicitation/create")
         [refused] = played.asked()
@@ -327,7 +323,6 @@ async def test_what_nobody_can_be_asked_is_refused_at_once(capabilities: str) ->
 
 
 async def test_a_server_that_asks_a_thousand_times_is_refused_the_most() -> None:
-    """Each question costs the supervisor a way there and back."""
     with greeted(capabilities=CAPABLE) as played:
         for number in range(1_000):
             played.says((ASKS % b"roots/list").replace(b'"q"', b"%d" % number))
@@ -339,7 +334,6 @@ async def test_a_server_that_asks_a_thousand_times_is_refused_the_most() -> None
 
 
 async def test_clients_words_are_passed_on() -> None:
-    """A server would work with the roots of yesterday."""
     with greeted() as played:
         played.connection.tell("notifications/roots/list_changed", b"")
         played.connection.listen(("file:///a",))  # an older server is asked, by an ordinary request

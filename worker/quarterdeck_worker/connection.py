@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
-from quarterdeck_protocol.link.frames import AskAnswer, Call, Forward, ListKind, OpenOrder, ServerCard
-from quarterdeck_protocol.mcp.client import METHODS, Client, Refusal, Relay, events
+from quarterdeck_protocol.link.frames import AskAnswer, Call, Forward, List, OpenOrder, ServerCard
+from quarterdeck_protocol.mcp.client import METHODS, Client, Relay, events
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_protocol.questions import askable
 
@@ -107,31 +107,25 @@ class Connection:
 
     # What is asked of the server
 
-    def call(self, call: Call, arguments: bytes) -> FaultRecord | None:
-        """Run a tool; returns why it was not begun, None when it was."""
+    def ask(self, request: Call | Forward | List, body: bytes = b"") -> FaultRecord | None:
+        """Begin a request, and return why not, or None.  A list ends in one JSON array as the result's body."""
         if (refused := self._carrier.refusal()) is not None:
             return refused
-        number, given = call.request_id, arguments or b"{}"
-        client = _caller(call) if call.capabilities or call.log_level else None
-        return self._begun(
-            self._relay.call(number, call.tool, given, meta=call.meta, progress=call.progress, client=client)
-        )
-
-    def forward(self, request: Forward, params: bytes) -> FaultRecord | None:
-        """Pass any request on, as `call`."""
-        if (refused := self._carrier.refusal()) is not None:
-            return refused
-        number, method = request.request_id, request.method
-        client = _caller(request) if request.capabilities or request.log_level else None
-        return self._begun(
-            self._relay.request(number, method, params, meta=request.meta, progress=request.progress, client=client)
-        )
-
-    def list_items(self, request_id: int, kind: ListKind) -> FaultRecord | None:
-        """Take a whole list, as `call`; it ends in one JSON array as the result's body."""
-        if (refused := self._carrier.refusal()) is not None:
-            return refused
-        return self._begun(self._relay.list_all(request_id, METHODS[kind], monotonic()))
+        number = request.request_id
+        match request:
+            case List(kind=kind):
+                self._notifier.listing(kind)
+                refusal = self._relay.list_all(number, METHODS[kind], monotonic())
+            case Call(tool=tool, meta=meta, progress=progress):
+                given, client = body or b"{}", _caller(request)
+                refusal = self._relay.call(number, tool, given, meta=meta, progress=progress, client=client)
+            case Forward(method=method, meta=meta, progress=progress):
+                client = _caller(request)
+                refusal = self._relay.request(number, method, body, meta=meta, progress=progress, client=client)
+        if refusal is not None:
+            return TOO_MANY
+        self._write()
+        return None
 
     def answer(self, answer: AskAnswer, body: bytes) -> None:
         """Answer what the server asked; harmless when that has ended."""
@@ -174,12 +168,6 @@ class Connection:
     def awaits(self, wire_id: int) -> bool:
         """Whether the request with this id on the wire still waits for its answer."""
         return self._relay.awaits(wire_id)
-
-    def _begun(self, refusal: Refusal | None) -> FaultRecord | None:
-        if refusal is not None:
-            return TOO_MANY
-        self._write()
-        return None
 
     # What the carrier brings
 
@@ -272,7 +260,9 @@ class Connection:
             self.greeting.set_result(outcome)
 
 
-def _caller(request: Call | Forward) -> Client:
-    """As whom a request is made, where the era says so with each."""
+def _caller(request: Call | Forward) -> Client | None:
+    """Return the client that a request is made as, if it differs; an era may say so with each."""
+    if not (request.capabilities or request.log_level):
+        return None
     level = request.log_level or CLIENT.log_level
     return replace(CLIENT, capabilities=request.capabilities or CLIENT.capabilities, log_level=level)

@@ -109,17 +109,7 @@ class Worker:
 
     def _ask(self, request: frames.Call | frames.Forward | frames.List, body: bytes) -> None:
         self._requests[request.request_id] = request
-        refusal: FaultRecord | None = NOT_CONNECTED
-        if (server := self._server) is not None:
-            match request:
-                case frames.Call():
-                    refusal = server.call(request, body)
-                case frames.Forward():
-                    refusal = server.forward(request, body)
-                case frames.List(request_id=request_id, kind=kind):
-                    assert self._run is not None
-                    self._run.notifier.listing(kind)
-                    refusal = server.list_items(request_id, kind)
+        refusal = self._server.ask(request, body) if self._server is not None else NOT_CONNECTED
         if refusal is not None:
             self._fail(request.request_id, refusal)
 

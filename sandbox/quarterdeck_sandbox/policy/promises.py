@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -154,16 +155,9 @@ def promise(situation: Situation) -> Mapping[Property, PropertyFinding]:
 _NO_LIMIT: Final = PropertyFinding("no limit is set", Strength.NONE)
 
 
-def _full(mechanism: str) -> PropertyFinding:
-    return PropertyFinding(mechanism, Strength.FULL)
-
-
-def _partial(mechanism: str) -> PropertyFinding:
-    return PropertyFinding(mechanism, Strength.PARTIAL)
-
-
-def _none(mechanism: str) -> PropertyFinding:
-    return PropertyFinding(mechanism, Strength.NONE)
+_full: Final = partial(PropertyFinding, strength=Strength.FULL)
+_partial: Final = partial(PropertyFinding, strength=Strength.PARTIAL)
+_none: Final = partial(PropertyFinding, strength=Strength.NONE)
 
 
 def _filesystem(at: Situation) -> PropertyFinding:

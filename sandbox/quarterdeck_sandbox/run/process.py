@@ -11,12 +11,14 @@ import resource
 import signal
 import subprocess
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
 import anyio
 import msgspec
 
+from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.policy_values import Property, Tier
 from quarterdeck_sandbox.network.relay import Relay
 from quarterdeck_sandbox.network.uplink import Uplink
@@ -26,6 +28,7 @@ from quarterdeck_sandbox.policy.limits import ProcessTree
 from quarterdeck_sandbox.policy.promises import Receipt, Strength
 
 from .cgroup import Cgroup
+from .processes import read_proc, wait_for_end
 
 _SAME_END_S: Final = 0.2
 """A program that ends so soon after its network's helper ended together with it."""
@@ -42,9 +45,6 @@ _LIMITS: Final = {
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 """In which the kernel counts processor time, a second."""
-
-_PROC_BYTES: Final = 16 * 1024
-"""Longer than the stat and the status of a process."""
 
 _HIGH_WATER: Final = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
 
@@ -124,7 +124,7 @@ class SandboxResources(msgspec.Struct):
 class ConfinedProcess:
     """A confined process that `start` has started.
 
-    `cpu_s` is user and system time of the program and of what it has reaped, as far as `look` has seen it.
+    `cpu_s` is the time of the program and of what it has reaped, as far as `look` has seen it.
     """
 
     def __init__(
@@ -188,30 +188,34 @@ class ConfinedProcess:
         was_set = any(number == each for each, _ in self.confinement.rlimits)
         return self._limit or (name if was_set else None)
 
-    @property
-    def uptime_s(self) -> float:
-        """From start to end, or to now."""
-        return (self._ended_at or time.monotonic()) - self._started_at
+    def dossier(self, stderr_tail: str, hints: Iterable[str]) -> Dossier:
+        """Return what is known of its run by now, with its last words and the hints.
 
-    @property
-    def peak_rss_bytes(self) -> int | None:
-        """The most memory that it held, as the kernel told at its end; else, of the program, what `look` has seen."""
-        return self._seen_rss_bytes if self._told_rss_bytes is None else self._told_rss_bytes
-
-    @property
-    def peak_is_sampled(self) -> bool:
-        """Whether it may have held more than `peak_rss_bytes`, between two looks."""
-        return self._seen_rss_bytes is not None and self._told_rss_bytes is None
+        The peak is what the kernel told at its end, else what `look` saw of the program, which may have held more
+        between two looks.
+        """
+        code = self.returncode
+        return Dossier(
+            exit_status=code if code is not None and code >= 0 else None,
+            signal=-code if code is not None and code < 0 else None,
+            limit=self.limit,
+            stderr_tail=stderr_tail,
+            peak_rss_bytes=self._seen_rss_bytes if self._told_rss_bytes is None else self._told_rss_bytes,
+            peak_is_sampled=self._seen_rss_bytes is not None and self._told_rss_bytes is None,
+            cpu_s=self.cpu_s,
+            uptime_s=(self._ended_at or time.monotonic()) - self._started_at,
+            hints=tuple(hints),
+        )
 
     def look(self) -> None:
         """See how much memory and time it has used so far; once it has ended nobody can tell."""
         try:
-            status, stat = _read_proc(self.pid, "status"), _read_proc(self.pid, "stat")
+            status, stat = read_proc(self.pid, "status"), read_proc(self.pid, "stat")
         except OSError:
             return
         if (peak := _HIGH_WATER.search(status)) is not None:
             self._seen_rss_bytes = max(self._seen_rss_bytes or 0, int(peak[1]) * 1024)
-        # utime, stime, cutime, cstime (proc(5)); a name may hold blanks.
+        # utime, stime, cutime, cstime (proc(5)): with what it has reaped; a name may hold blanks.
         times = stat.rpartition(b")")[2].split()[11:15]
         self.cpu_s = sum(map(int, times)) / _TICKS
 
@@ -231,7 +235,7 @@ class ConfinedProcess:
     async def wait(self) -> int:
         """Its return code, as soon as it has ended."""
         while self._child.returncode is None and not self._reap():
-            await self._exit_signal()
+            await wait_for_end(self._child.pid)
         assert self.returncode is not None
         return self.returncode
 
@@ -323,21 +327,6 @@ class ConfinedProcess:
         # A child begins as a copy of its parent, and counts as large as that.
         copied = _largest_bytes(resource.getrusage(resource.RUSAGE_SELF))
         return max(largest, self._seen_rss_bytes or 0) if largest > copied else None
-
-    async def _exit_signal(self) -> None:
-        fd = os.pidfd_open(self._child.pid)
-        try:
-            await anyio.wait_readable(fd)
-        finally:
-            os.close(fd)
-
-
-def _read_proc(pid: int, name: str) -> bytes:
-    fd = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(fd, _PROC_BYTES)
-    finally:
-        os.close(fd)
 
 
 def _largest_bytes(used: resource.struct_rusage) -> int:

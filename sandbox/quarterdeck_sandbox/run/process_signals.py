@@ -11,7 +11,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection, Iterable
-from pathlib import Path
 from typing import Final
 
 import anyio
@@ -19,7 +18,7 @@ import anyio.to_thread
 
 from quarterdeck_sandbox.policy.limits import ProcessTree, below, family, members
 
-from .processes import scan
+from .processes import read_proc, scan, state_of
 
 _REAP_POLL_S: Final = 0.01
 """Between looks at descendants that were killed and are not gone yet."""
@@ -29,8 +28,6 @@ _POLL_S: Final = 0.02
 
 _SHELLS: Final = frozenset({"sh", "dash", "bash", "ash", "busybox"})
 """What `/bin/sh` calls itself.  One that was replaced by its command, as shells do with a last one, does not."""
-
-_COMM_BYTES: Final = 64
 
 _CHILDREN_BYTES: Final = 256 * 1024
 """The pids of thirty thousand children; those beyond come with the next look."""
@@ -120,16 +117,11 @@ def _send(pids: Iterable[int], number: int) -> None:
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether a process runs; one that only waits to be reaped does not."""
-    try:
-        line = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False
-    return line[line.rindex(b")") + 2 : line.rindex(b")") + 3] not in (b"Z", b"X")
+    return state_of(pid) not in {b"", b"Z", b"X"}
 
 
 def _name_of(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/comm").read_bytes()[:_COMM_BYTES].decode(errors="replace").strip()
+        return read_proc(pid, "comm").decode(errors="replace").strip()
     except OSError:
         return ""

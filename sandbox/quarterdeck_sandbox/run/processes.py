@@ -10,8 +10,10 @@ and shared memory that it maps, writes to and lets go of.
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
+import anyio
 from msgspec.structs import replace
 
 from quarterdeck_sandbox.policy.limits import DiskUse, Pages, Process
@@ -24,7 +26,7 @@ VAST_BYTES: Final = 8 << 30
 _STAT_BYTES: Final = 1024
 """Longer than any line of `/proc/PID/stat`."""
 
-_SUMMARY_BYTES: Final = 64 * 1024
+SUMMARY_BYTES: Final = 64 * 1024
 """Longer than /proc/meminfo and the status of a process."""
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -53,21 +55,40 @@ def scan() -> dict[int, Process]:
         return {}
     # By hand: psutil makes an object and reads up to three files for each process, this reads one.
     found, shared_bytes = {}, machine_shared_bytes()
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                fd = os.open(f"/proc/{name}/stat", os.O_RDONLY)
-            except OSError:
-                continue  # it has just ended
-            try:
-                line = os.read(fd, _STAT_BYTES)
-            except OSError:
-                continue
-            finally:
-                os.close(fd)
-            pid = int(name)
-            found[pid] = _parse(pid, line, shared_bytes)
+    for pid in _pids():
+        with suppress(OSError):  # it has just ended
+            found[pid] = _parse(pid, read_proc(pid, "stat", _STAT_BYTES), shared_bytes)
     return found
+
+
+def _pids() -> Iterator[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def read_proc(pid: int, name: str, most_bytes: int = SUMMARY_BYTES) -> bytes:
+    """Return a file of a process in /proc.  Raise OSError if the process has ended."""
+    fd = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, most_bytes)
+    finally:
+        os.close(fd)
+
+
+def state_of(pid: int) -> bytes:
+    """Return the letter of a process's state, as in proc(5); empty if it is gone."""
+    try:
+        return read_proc(pid, "stat", _STAT_BYTES).rpartition(b")")[2].split()[0]
+    except (OSError, IndexError):
+        return b""
+
+
+async def wait_for_end(pid: int) -> None:
+    """Wait until a child has ended, reaped or not.  Raise ProcessLookupError if it is gone."""
+    fd = os.pidfd_open(pid)
+    try:
+        await anyio.wait_readable(fd)
+    finally:
+        os.close(fd)
 
 
 def exact_memory(pids: Iterable[int]) -> Pages:
@@ -107,21 +128,10 @@ def real_users() -> set[int]:
 
 def _owners() -> Iterator[tuple[int, int]]:
     """The real user and the number of threads of every process that can be seen."""
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            fd = os.open(f"/proc/{name}/status", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            continue  # it has ended
-        try:
-            found = _OWNER.search(os.read(fd, _SUMMARY_BYTES))
-        except OSError:
-            continue
-        finally:
-            os.close(fd)
-        if found is not None:
-            yield int(found[1]), int(found[2])
+    for pid in _pids():
+        with suppress(OSError):  # it has ended
+            if (found := _OWNER.search(read_proc(pid, "status"))) is not None:
+                yield int(found[1]), int(found[2])
 
 
 def waited_s(pid: int) -> float:
@@ -130,19 +140,14 @@ def waited_s(pid: int) -> float:
     Zero where the system does not tell, or there is no such process.
     """
     try:
-        with open(f"/proc/{pid}/schedstat", "rb") as file:
-            return int(file.read().split()[1]) / 1e9
+        return int(read_proc(pid, "schedstat").split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
         return 0.0
 
 
 def is_stopped(pid: int) -> bool:
     """Whether a process is stopped, by a signal or a debugger; one that is gone is not."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            return file.read(_STAT_BYTES).rpartition(b")")[2].split()[0] in {b"T", b"t"}
-    except (OSError, IndexError):
-        return False
+    return state_of(pid) in {b"T", b"t"}
 
 
 def _parse(pid: int, line: bytes, shared_bytes: int = 0) -> Process:
@@ -194,8 +199,7 @@ def _told_kib(told: dict[bytes, bytes], name: bytes) -> int:
 
 def _anonymous_bytes(pid: int) -> int:
     try:
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            resident, shared = file.read(_STAT_BYTES).split()[1:3]
+        resident, shared = read_proc(pid, "statm").split()[1:3]
     except OSError:
         return 0
     return (int(resident) - int(shared)) * _PAGE + table_bytes(pid)
@@ -238,7 +242,7 @@ def shared_mappings(pid: int) -> dict[bytes, int]:
 def _kib(expression: re.Pattern[bytes], path: str) -> int:
     try:
         with open(path, "rb") as file:
-            match = expression.search(file.read(_SUMMARY_BYTES))
+            match = expression.search(file.read(SUMMARY_BYTES))
     except OSError:
         return 0
     return int(match[1]) * 1024 if match else 0

@@ -34,15 +34,13 @@ from quarterdeck_sandbox.view.closed_paths import outermost, steps
 
 from .packaged_bwrap import program_of
 from .process_settings import oom_score_of_confined
+from .processes import state_of
 
 REPORT_BYTES: Final = 64 * 1024
 """Larger than any report; more is no report."""
 
 GATE_S: Final = 15.0
 """From spawn to report; a machine under heavy load takes a second."""
-
-_STAT_BYTES: Final = 1024
-"""Longer than any line of `/proc/PID/stat`."""
 
 _CREDENTIALS: Final = struct.Struct("3i")
 
@@ -129,11 +127,7 @@ def is_bound_to_bubblewrap(init_pid: int) -> bool:
 
     It asks for that after it has started the gate, just before it begins to wait for it, and sleeps nowhere between.
     """
-    try:
-        with open(f"/proc/{init_pid}/stat", "rb", buffering=0) as file:
-            return file.read(_STAT_BYTES).rpartition(b")")[2].split()[0] == b"S"
-    except (OSError, IndexError):
-        return False
+    return state_of(init_pid) == b"S"
 
 
 def kill_group(child: subprocess.Popen[bytes]) -> None:

@@ -153,19 +153,7 @@ async def run_foreground(
         process.close_fds()
         said += [caught.told for caught in guard.look()]
     keeper.close()
-    code = process.returncode or 0
-    hints = infer_hints(keeper.tail, confinement)
-    return code, Dossier(
-        exit_status=code if code >= 0 else None,
-        signal=-code if code < 0 else None,
-        limit=process.limit,
-        stderr_tail=keeper.tail,
-        peak_rss_bytes=process.peak_rss_bytes,
-        peak_is_sampled=process.peak_is_sampled,
-        cpu_s=process.cpu_s,
-        uptime_s=process.uptime_s,
-        hints=(*said, *hints),
-    )
+    return process.returncode or 0, process.dossier(keeper.tail, (*said, *infer_hints(keeper.tail, confinement)))
 
 
 async def _prepare_bubblewrap(

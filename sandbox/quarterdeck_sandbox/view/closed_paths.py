@@ -56,9 +56,6 @@ _OF_GIT: Final = ("hooks", "config", "config.worktree", "commondir")
 """`config` names programs too: hooks elsewhere, a file system monitor, pagers, filters.  `commondir` says where git
 looks for hooks and settings; worktrees have one, and a repository's own would count too."""
 
-_MAKEABLE: Final = ("hooks", "config", "config.worktree", "commondir")
-"""Paths in a repository's `.git` that a process could make."""
-
 _MAX_NEIGHBOURS: Final = 256
 """The most folders of a writable folder to search for repositories, to word the receipt."""
 
@@ -189,10 +186,9 @@ class _Finder:
         if absent and _meets_repository(folder):
             # Git's come first: they decide what runs at the next `git status`.
             names = sorted((hook.name for hook in absent), key=lambda name: not name.startswith(f"{GIT}/"))
-            more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
             self._gaps.append(
-                f"filesystem: in {folder} it could create {', '.join(names[:MAX_NAMED])}{more}, which other programs "
-                "run: each is moved into quarantine before an answer goes out (quarterdeck quarantine list)"
+                f"filesystem: in {folder} it could create {_first_of(names)}, which other programs run: each is moved "
+                "into quarantine before an answer goes out (quarterdeck quarantine list)"
             )
 
     def result(self) -> Closing:
@@ -201,9 +197,8 @@ class _Finder:
         shown = tuple(f"read-only: {path} ({self._closed[path]})" for path in paths)
         gaps = self._gaps
         if self._missing:
-            more = f" and {len(self._missing) - MAX_NAMED} more" if len(self._missing) > MAX_NAMED else ""
-            named = ", ".join(self._missing[:MAX_NAMED])
-            gaps = [*gaps, f"filesystem: it could create {named}{more}: what does not exist cannot be made read-only"]
+            named = _first_of(self._missing)
+            gaps = [*gaps, f"filesystem: it could create {named}: what does not exist cannot be made read-only"]
         return Closing(paths, shown, tuple(gaps), tuple(self._absent), tuple(self._repositories))
 
     def _close(self, path: str, above: Mount, for_path: str) -> None:
@@ -230,6 +225,11 @@ class _Finder:
 
     def _deepest_named(self, path: str) -> str:
         return max((folder for folder in self.named if is_within(path, folder)), key=len, default="")
+
+
+def _first_of(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
 
 
 def steps(view: View) -> tuple[tuple[str, bool], ...]:
@@ -302,13 +302,13 @@ def missing_hooks(folder: str) -> Iterator[str]:
     git = f"{folder}/{GIT}"
     git_dirs = [git, *_modules(f"{git}/modules")] if observed.isdir(git) and not observed.islink(git) else []
     names = [*(f"{folder}/{name}" for name in AT_THE_TOP)]
-    names += [f"{each}/{name}" for each in git_dirs for name in _MAKEABLE]
+    names += [f"{each}/{name}" for each in git_dirs for name in _OF_GIT]
     names += [f"{each}/config.worktree" for each in _folders(f"{git}/worktrees")[:_MAX_MODULES]] if git_dirs else []
     if work_tree_of(os.path.dirname(folder)) is not None:
         # With these files, git would treat the folder as its own repository, not as a part of the one around it.
         names.append(git)
     for inner in _inner_repositories(folder):
-        names += [f"{inner}/{name}" for name in _MAKEABLE] if observed.isdir(inner) else [inner]
+        names += [f"{inner}/{name}" for name in _OF_GIT] if observed.isdir(inner) else [inner]
     names += _named_files(folder)
     yield from (path for path in dict.fromkeys(names) if not observed.lexists(path))
 

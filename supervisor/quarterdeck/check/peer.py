@@ -157,7 +157,7 @@ class Peer(Speaker):
         self._stderr_readable()
         self.process.close_fds()
         self.episode.cpu_s = self.process.cpu_s
-        self.episode.peak_bytes = self.process.peak_rss_bytes
+        self.episode.peak_bytes = self.process.dossier("", ()).peak_rss_bytes
         self.episode.stderr = bytes(self._stderr).decode(errors="replace")
 
     def hints_since(self, mark: int, reply: Members | None) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ class Caller:
         """Begin a call with this text; its number."""
         self._last += 1
         self._ends[self._last] = done
-        refused = self.server.call(Call(self._last, 60.0, "echo"), json.dumps({"text": text}).encode())
+        refused = self.server.ask(Call(self._last, 60.0, "echo"), json.dumps({"text": text}).encode())
         assert refused is None
         return self._last
 

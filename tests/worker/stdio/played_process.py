@@ -3,11 +3,12 @@
 import asyncio
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import anyio
 from support.servers.greetings import METHOD_NOT_FOUND, Answer, JsonObject
 
+from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.policy_values import LimitValues, NetworkMode, Tier
 from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.limits import ProcessTree
@@ -38,7 +39,6 @@ class PlayedProcess:
     """Stands for a `ConfinedProcess`; `says`, `complains`, `hangs_up` and `dies` are the server's part."""
 
     pid = 4711
-    uptime_s = 1.5
     confinement = UNCONFINED
     receipt = Receipt(Tier.LIMITS, {}, network="full", gaps=("it is played",))
 
@@ -52,9 +52,6 @@ class PlayedProcess:
         self.answers = answers
         self.asked: list[JsonObject] = []
         self.returncode: int | None = None
-        self.peak_rss_bytes: int | None = None
-        self.peak_is_sampled = False
-        self.cpu_s: float | None = None
         self.limit: str | None = None
         self.stopped: list[float] = []
         self.is_released = False
@@ -83,6 +80,20 @@ class PlayedProcess:
     def network_ends(self) -> None:
         """What carries its network is gone."""
         self._network.set()
+
+    def dossier(self, stderr_tail: str, hints: Iterable[str]) -> Dossier:
+        """See `ConfinedProcess`."""
+        code = self.returncode if self.returncode is not None else 0
+        return Dossier(
+            exit_status=self.returncode if code >= 0 else None,
+            signal=-code if code < 0 else None,
+            limit=self.limit,
+            stderr_tail=stderr_tail,
+            peak_rss_bytes=1_000_000,
+            cpu_s=0.25,
+            uptime_s=1.5,
+            hints=tuple(hints),
+        )
 
     def kill(self) -> None:
         """See `ConfinedProcess`."""
@@ -120,7 +131,6 @@ class PlayedProcess:
     def dies(self, returncode: int) -> None:
         """Its process is gone, and its ends of the pipes."""
         self.returncode = returncode
-        self.peak_rss_bytes, self.peak_is_sampled, self.cpu_s = 1_000_000, True, 0.25
         self._ended.set()
         for name in ("_hears", "_says", "_complains"):
             self._close(name)

@@ -11,7 +11,7 @@ from support.servers.greetings import INITIALIZED, LEGACY, Answer
 from support.waiting import PATIENCE_S
 
 from quarterdeck_protocol.faults import FaultRecord
-from quarterdeck_protocol.link.frames import Call, News, OpenOrder, StdioServer
+from quarterdeck_protocol.link.frames import Call, List, News, OpenOrder, StdioServer
 from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_worker.connection import Connection
 from quarterdeck_worker.notifications import Notifier
@@ -101,12 +101,12 @@ async def opened(played: Stage) -> Connection:
 async def ended(played: Stage, request_id: int = 1) -> Outcome:
     """The end of a call of `echo`."""
     end = played.ends[request_id] = asyncio.get_running_loop().create_future()
-    assert played.server.call(Call(request_id, 30.0, "echo"), b'{"a":1}') is None
+    assert played.server.ask(Call(request_id, 30.0, "echo"), b'{"a":1}') is None
     return await end
 
 
 async def listed(played: Stage, request_id: int = 2) -> Outcome:
     """The end of a list of its tools."""
     end = played.ends[request_id] = asyncio.get_running_loop().create_future()
-    assert played.server.list_items(request_id, "tools") is None
+    assert played.server.ask(List(request_id, 30.0)) is None
     return await end

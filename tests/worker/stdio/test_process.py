@@ -77,7 +77,7 @@ async def test_a_file_that_other_programs_run_is_gone_before_the_answer_goes_out
     try:
         await server.connection.greeted()
         (folder / ".envrc").write_text("evil")
-        server.connection.forward(Forward(7, 5.0, "tools/call"), b"{}")
+        server.connection.ask(Forward(7, 5.0, "tools/call"), b"{}")
         await eventually_async(lambda: ended)
         [outcome] = ended
         assert isinstance(outcome, SplitResult)
@@ -108,7 +108,6 @@ def losing(server: ServerProcess) -> "asyncio.Task[FaultRecord]":
     ],
 )
 async def test_a_death_is_a_loss_with_its_dossier(returncode: int, dossier: dict[str, Any], words: str) -> None:
-    """A user would not learn how a server died."""
     async with running() as (process, server):
         loss = losing(server)
         await turns()
@@ -130,7 +129,6 @@ async def test_a_death_is_a_loss_with_its_dossier(returncode: int, dossier: dict
 
 
 async def test_a_server_whose_network_is_gone_is_ended_and_told() -> None:
-    """It would look ready, with a receipt that promises the internet, and fail every call with errors of its own."""
     async with running() as (process, server):
         loss = losing(server)
         await turns()
@@ -146,8 +144,6 @@ async def test_a_server_whose_network_is_gone_is_ended_and_told() -> None:
 async def test_a_server_that_cannot_be_watched_any_more_is_ended_and_told(
     watch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It would run on without limits, and nobody know."""
-
     def fail(_: PlayedProcess) -> None:
         raise ValueError("no such line in its status")
 
@@ -165,8 +161,6 @@ async def test_a_server_that_cannot_be_watched_any_more_is_ended_and_told(
 
 
 async def test_one_that_cannot_be_watched_at_its_handshake_is_no_mystery(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user would look for the mistake in the server."""
-
     def fail(_: PlayedProcess) -> None:
         raise ValueError("no such line in its status")
 
@@ -180,7 +174,6 @@ async def test_one_that_cannot_be_watched_at_its_handshake_is_no_mystery(monkeyp
 
 
 async def test_a_server_that_hangs_up_and_lives_on_is_lost_too() -> None:
-    """A server that nobody can hear any more would look ready."""
     async with running() as (process, server):
         loss = losing(server)
         process.hangs_up()
@@ -192,7 +185,6 @@ async def test_a_server_that_hangs_up_and_lives_on_is_lost_too() -> None:
 
 
 async def test_a_server_that_hangs_up_has_a_moment_to_exit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every crash would be told without its status, since the pipe closes first."""
     monkeypatch.setattr(server_module, "EXIT_AFTER_EOF_S", PATIENCE_S)
     async with running() as (process, server):
         loss = losing(server)
@@ -203,7 +195,6 @@ async def test_a_server_that_hangs_up_has_a_moment_to_exit(monkeypatch: pytest.M
 
 
 async def test_what_a_dead_server_wrote_before_is_read_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer that a server gave before it died would be lost."""
     monkeypatch.setattr(server_module, "LAST_WORDS_S", PATIENCE_S)
     async with running() as (process, server):
         loss = losing(server)
@@ -216,7 +207,6 @@ async def test_what_a_dead_server_wrote_before_is_read_first(monkeypatch: pytest
 
 
 async def test_a_line_that_is_too_long_is_a_loss_that_names_the_limit() -> None:
-    """A user would not know what to raise."""
     async with running() as (process, server):
         loss = losing(server)
         process.writes(b"x" * 2_001)
@@ -231,7 +221,6 @@ def texts(log: Path) -> list[bytes]:
 
 
 async def test_junk_on_stdout_is_logged_for_its_author_within_bounds(tmp_path: Path) -> None:
-    """Whoever wrote the server would not see which print it was, or the log would be flooded."""
     log = tmp_path / "err.log"
     async with running(str(log)) as (process, server):
         process.writes(b"Listening on port 8080\n" + (b"y" * 1_000 + b"\n") * 30)
@@ -244,7 +233,6 @@ async def test_junk_on_stdout_is_logged_for_its_author_within_bounds(tmp_path: P
 
 
 async def test_stderr_is_kept_as_it_comes_and_to_its_end(tmp_path: Path) -> None:
-    """Logs would lag behind, or miss the last line."""
     log = tmp_path / "err.log"
     async with running(str(log)) as (process, server):
         process.complains(b"one\n")
@@ -257,7 +245,6 @@ async def test_stderr_is_kept_as_it_comes_and_to_its_end(tmp_path: Path) -> None
 
 
 async def test_a_server_that_closed_its_stderr_is_no_trouble() -> None:
-    """The loop would spin on a closed pipe."""
     async with running() as (process, server):
         process.closes_stderr()
         await turns()
@@ -268,7 +255,6 @@ async def test_a_server_that_closed_its_stderr_is_no_trouble() -> None:
 
 
 async def test_a_log_that_cannot_be_opened_is_an_error_before_anything_is_watched(tmp_path: Path) -> None:
-    """A link in the log's place would be followed, or the loop keep a watch on closed pipes."""
     process = PlayedProcess()
     order = OpenOrder(log_path=str(tmp_path / "missing" / "err.log"))
     with pytest.raises(OSError):
@@ -301,22 +287,20 @@ async def at_rest(
 
 
 async def test_a_quiet_server_is_looked_at_again_as_soon_as_something_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How much memory it had at its death would be from before the call that it died of."""
     async with at_rest(monkeypatch) as (_, server, looks):
-        server.connection.call(Call(7, 5.0, "echo"), b"{}")
+        server.connection.ask(Call(7, 5.0, "echo"), b"{}")
         await eventually_async(lambda: len(looks) > 5)
         assert not server.connection.is_at_rest
 
 
 async def test_memory_is_given_back_once_for_each_time_that_a_server_worked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker would keep what each call left behind; or look through its memory although nothing has happened."""
     given: list[bool] = []
     monkeypatch.setattr(server_module, "give_back", lambda: given.append(True))
     async with at_rest(monkeypatch) as (_, server, looks):
         await eventually_async(lambda: given)
         monkeypatch.setattr(server_module, "QUIET_LOOK_S", server_module.FIRST_LOOK_S)
         for number in (2, 3):
-            server.connection.call(Call(number, 5.0, "echo"), b"{}")
+            server.connection.ask(Call(number, 5.0, "echo"), b"{}")
             server.connection.cancel(number, "enough")
             await eventually_async(lambda: len(given) == number)  # noqa: B023 - called before the next
             looks.clear()
@@ -332,7 +316,6 @@ async def test_memory_is_given_back_once_for_each_time_that_a_server_worked(monk
 async def test_what_a_quiet_server_suddenly_writes_is_judged_at_once(
     monkeypatch: pytest.MonkeyPatch, limits: LimitValues, wrote: bytes
 ) -> None:
-    """One that waits until nobody looks could write on for a long time."""
     async with at_rest(monkeypatch, limits) as (process, server, _):
         loss = losing(server)
         process.writes(wrote)

@@ -201,29 +201,14 @@ class ServerProcess:
     def dossier(self) -> Dossier:
         """What is known of it by now."""
         code = self._process.returncode
-        limit = self._process.limit
-        hints = [HINTS[code]] if code in HINTS and limit is None and not self._was_ended else []
+        was_ended = self._process.limit is not None or self._network_loss or self._blindness
+        hints = [HINTS[code]] if code in HINTS and not was_ended else []
         if self.connection.junk_lines == 1:
             hints.append("it wrote 1 line on stdout that is not an MCP message")
         elif self.connection.junk_lines:
             hints.append(f"it wrote {self.connection.junk_lines:,} lines on stdout that are not MCP messages")
         hints += infer_hints(self._stderr.tail, self._process.confinement)
-        return Dossier(
-            exit_status=code if code is not None and code >= 0 else None,
-            signal=-code if code is not None and code < 0 else None,
-            limit=limit,
-            stderr_tail=self._stderr.tail,
-            peak_rss_bytes=self._process.peak_rss_bytes,
-            peak_is_sampled=self._process.peak_is_sampled,
-            cpu_s=self._process.cpu_s,
-            uptime_s=self._process.uptime_s,
-            hints=tuple(hints),
-        )
-
-    @property
-    def _was_ended(self) -> bool:
-        """Whether we ended it for want of something of ours."""
-        return bool(self._network_loss or self._blindness)
+        return self._process.dossier(self._stderr.tail, hints)
 
     def describe_end(self) -> str:
         """How it ended, in a sentence's end."""

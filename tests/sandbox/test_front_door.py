@@ -10,11 +10,9 @@ pytestmark = pytest.mark.process
 
 @pytest.mark.parametrize("name", quarterdeck_sandbox.__all__)
 def test_every_name_of_the_front_door_can_be_had(name: str) -> None:
-    """A module that moved would be missed only when somebody's server starts."""
     assert getattr(quarterdeck_sandbox, name) is not None
 
 
 def test_importing_the_front_door_loads_nothing_behind_it() -> None:
-    """Every command would start as slowly as one that starts sandboxes."""
     ours = {name for name in loaded_by("import quarterdeck_sandbox") if "quarterdeck" in name}
     assert ours == {"quarterdeck_protocol", "quarterdeck_protocol.lazy", "quarterdeck_sandbox"}

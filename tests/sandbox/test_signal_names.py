@@ -4,6 +4,5 @@ from quarterdeck_sandbox import signal_name
 
 
 def test_signals_have_names_where_the_system_knows_one() -> None:
-    """A user would be shown a number, or a worker fail over an unknown one."""
     assert signal_name(9) == "SIGKILL"
     assert signal_name(999) == "signal 999"

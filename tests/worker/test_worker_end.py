@@ -20,7 +20,6 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_lost_server_fails_everything_then_is_told_as_lost() -> None:
-    """Callers would wait for their deadlines, or the supervisor believe it alive."""
     async with opened() as played:
         played.server.tools = None
         await played.hears(Call(2, 30.0, "echo"), b"{}")
@@ -39,7 +38,6 @@ async def test_a_lost_server_fails_everything_then_is_told_as_lost() -> None:
 
 
 async def test_a_loss_is_told_before_the_server_is_buried() -> None:
-    """Callers would wait while a stubborn process tree is killed."""
     async with opened() as played:
         await played.hears(Call(2, 30.0, "echo"), b"{}")
         played.server.run.on_lost(EXITED)
@@ -56,7 +54,6 @@ async def test_a_loss_is_told_before_the_server_is_buried() -> None:
 
 
 async def test_a_server_that_never_began_answers_its_open_and_is_not_lost() -> None:
-    """A missing command would be told twice, once as a crash."""
     async with stage() as played:
         played.server.opens_by_itself = False
         played.server.fault = ServerFault(NO_COMMAND)
@@ -68,7 +65,6 @@ async def test_a_server_that_never_began_answers_its_open_and_is_not_lost() -> N
 
 
 async def test_an_error_of_our_own_is_told_as_one() -> None:
-    """A bug of ours would be a silence."""
     async with opened() as played:
         played.server.fault = ZeroDivisionError("a bug")
         played.server.is_dying.set()
@@ -80,7 +76,6 @@ async def test_an_error_of_our_own_is_told_as_one() -> None:
 
 
 async def test_closing_stops_the_server_then_answers_with_its_dossier() -> None:
-    """A server would be killed in its work, or its end stay unknown."""
     async with opened() as played:
         await played.hears(Call(2, 30.0, "echo"), b"{}")
         await played.hears(Close(3, 30.0))
@@ -94,7 +89,6 @@ async def test_closing_stops_the_server_then_answers_with_its_dossier() -> None:
 
 
 async def test_closing_while_it_opens_ends_the_attempt() -> None:
-    """A server that hangs at its start could not be closed."""
     async with stage() as played:
         played.server.opens_by_itself = False
         await played.opens()
@@ -106,7 +100,6 @@ async def test_closing_while_it_opens_ends_the_attempt() -> None:
 
 
 async def test_closing_what_was_never_opened_ends_the_worker() -> None:
-    """A worker that nobody used would stay."""
     async with stage() as played:
         await played.hears(Close(1, 30.0))
         assert played.replies[1] == (Answer(1), msgspec.json.encode(Dossier()))
@@ -114,7 +107,6 @@ async def test_closing_what_was_never_opened_ends_the_worker() -> None:
 
 
 async def test_a_close_that_takes_too_long_says_so() -> None:
-    """The supervisor would wait without an answer."""
     async with opened() as played:
         played.worker._run = silent_run()
         await played.hears(Close(2, 1.0))
@@ -124,7 +116,6 @@ async def test_a_close_that_takes_too_long_says_so() -> None:
 
 @pytest.mark.parametrize("event", [Silent(60.0), Violated("nonsense")])
 async def test_losing_the_supervisor_ends_the_server_without_a_word(event: LinkEvent) -> None:
-    """A server would outlive the supervisor that it belongs to."""
     async with opened() as played:
         await played.hears(Call(2, 30.0, "echo"), b"{}")
         played.worker.on_event(event)
@@ -137,14 +128,12 @@ async def test_losing_the_supervisor_ends_the_server_without_a_word(event: LinkE
 
 @pytest.mark.parametrize("event", [Silent(60.0), Violated("nonsense")])
 async def test_losing_the_supervisor_before_anything_began_ends_the_worker(event: LinkEvent) -> None:
-    """A worker would wait for a supervisor that is gone."""
     async with stage() as played:
         played.worker.on_event(event)
         assert played.worker.finished.is_set()
 
 
 async def test_what_a_link_says_for_its_own_sake_means_nothing_here() -> None:
-    """A greeting would be taken for a request."""
     async with stage() as played:
         for event in (Greeted(), Overdue(1), Replied(Answer(1), b"")):
             played.worker.on_event(event)
@@ -153,7 +142,6 @@ async def test_what_a_link_says_for_its_own_sake_means_nothing_here() -> None:
 
 
 async def test_a_deadline_of_nothing_means_nothing() -> None:
-    """A request that was answered as its deadline passed would be answered twice."""
     async with opened() as played:
         played.worker.on_event(Expired(99))
         assert set(played.replies) == {1}

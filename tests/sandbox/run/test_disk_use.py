@@ -29,7 +29,6 @@ def taken(*paths: Path) -> int:
 
 
 def test_a_tree_takes_what_is_in_it(tmp_path: Path) -> None:
-    """A user would decide by a wrong number."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "file").write_bytes(b"x" * 100_000)
     (tmp_path / "a" / "b" / "file").write_bytes(b"x" * 5000)
@@ -43,7 +42,6 @@ def test_a_tree_takes_what_is_in_it(tmp_path: Path) -> None:
 
 
 def test_holes_and_second_names_count_nothing(tmp_path: Path) -> None:
-    """A server could make a terabyte appear that nobody has."""
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(1 << 40)
     (tmp_path / "file").write_bytes(b"x" * 100_000)
@@ -52,7 +50,6 @@ def test_holes_and_second_names_count_nothing(tmp_path: Path) -> None:
 
 
 def test_links_lead_nowhere(tmp_path: Path) -> None:
-    """All of the user's home would be counted, or the walk never end."""
     (tmp_path / "large").mkdir()
     (tmp_path / "large" / "file").write_bytes(b"x" * 100_000)
     (tmp_path / "tree").mkdir()
@@ -84,7 +81,6 @@ def test_any_depth_is_walked() -> None:
 
 
 def test_a_walk_has_bounds_and_says_so(tmp_path: Path) -> None:
-    """A server that makes files without end would keep the command busy for ever."""
     for number in range(20):
         (tmp_path / str(number)).touch()
     found = measure_disk_use(tmp_path, most_entries=10)
@@ -93,7 +89,6 @@ def test_a_walk_has_bounds_and_says_so(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_entered_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its content would be taken for nothing."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").touch()
@@ -114,7 +109,6 @@ def test_a_directory_that_cannot_be_entered_is_told(tmp_path: Path, monkeypatch:
 def test_a_tree_that_is_moved_meanwhile_hides_nothing_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, levels: int
 ) -> None:
-    """A server would move folders about to write without a limit; or the way back up lead into the user's files."""
     folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
     last = folder.joinpath("tree", *("inner",) * levels)
     (last / "last").mkdir(parents=True)
@@ -139,7 +133,6 @@ def test_a_tree_that_is_moved_meanwhile_hides_nothing_beside_it(
 
 
 def test_a_walk_counts_blocks_and_files_of_all_depths_but_a_hard_link_once(tmp_path: Path) -> None:
-    """A server would hide its files in folders, or be charged for each name of one."""
     deep = tmp_path / "a" / "b"
     deep.mkdir(parents=True)
     (deep / "big").write_bytes(b"x" * 300_000)
@@ -152,7 +145,6 @@ def test_a_walk_counts_blocks_and_files_of_all_depths_but_a_hard_link_once(tmp_p
 
 
 def test_a_walk_never_leaves_the_directory(tmp_path: Path) -> None:
-    """A link to / would be a walk through the whole disk, charged to the server."""
     (tmp_path / "scratch").mkdir()
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "file").write_bytes(b"x" * 100_000)
@@ -164,7 +156,6 @@ def test_a_walk_never_leaves_the_directory(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_a_walk_ends_in_time_and_no_depth_hides_a_file() -> None:
-    """A million files would stop the monitor of all servers; or a server would write without a limit far below."""
     with temporary_folder("quarterdeck-test-") as folder:
         deep(Path(folder))
         assert disk_use([folder]).files == LEVELS

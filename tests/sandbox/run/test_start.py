@@ -38,7 +38,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 async def test_what_was_promised_is_found_inside(tier_home: TierHome) -> None:
-    """Every start would be called weaker than it is, or a receipt would not be what holds."""
     made = tier_home.shell("exit 0")
     with leaves_nothing():
         status, out, receipt = await run(made)
@@ -49,7 +48,6 @@ async def test_what_was_promised_is_found_inside(tier_home: TierHome) -> None:
 
 
 async def test_a_program_reads_what_it_is_shown_and_writes_its_home(tier_home: TierHome) -> None:
-    """A server could not work at all."""
     plan = LaunchPlan("/bin/sh", ("sh", "-c", "read x; echo $x >file; cat file"), {"PATH": PATH}, str(tier_home.home))
     assert (await run(tier_home.confine(plan), b"hello\n"))[:2] == (0, "hello\n")
     assert (tier_home.home / "file").read_text() == "hello\n"
@@ -57,7 +55,6 @@ async def test_a_program_reads_what_it_is_shown_and_writes_its_home(tier_home: T
 
 @pytest.mark.parametrize("tier_home", TIERS[:2], indirect=True)
 async def test_what_is_not_shown_cannot_be_read(tier_home: TierHome) -> None:
-    """The whole purpose."""
     secret = tier_home.home.parent / "secret"
     secret.write_text("secret")
     made = required(tier_home, Property.FILESYSTEM, f"cat {secret}", secrets=(str(secret),))
@@ -79,7 +76,6 @@ async def test_only_what_is_meant_to_be_is_writable(tier_home: TierHome) -> None
 
 @BUBBLEWRAP_ONLY
 async def test_file_systems_in_memory_have_the_size_of_the_limit(tier_home: TierHome) -> None:
-    """A server could fill the memory with files."""
     limits = LimitValues(scratch_bytes=8 << 20)
     made = tier_home.shell("df -k --output=size /tmp /dev/shm", limits=limits)
     assert (await run(made))[1].split()[1:] == ["8192", "8192"]
@@ -98,7 +94,6 @@ async def test_root_can_show_a_home_that_is_closed_to_others(tier_home: TierHome
 
 @BUBBLEWRAP_ONLY
 async def test_texts_links_and_hidden_places_are_what_is_seen(tier_home: TierHome) -> None:
-    """A name would not be found, or a hidden file would be seen."""
     (tier_home.home / "file").write_text("secret")
     (tier_home.home / "folder").mkdir()
     (tier_home.home / "folder" / "inner").write_text("secret")
@@ -117,7 +112,6 @@ async def test_texts_links_and_hidden_places_are_what_is_seen(tier_home: TierHom
 
 
 async def test_with_our_own_streams_only_the_words_on_stderr_are_taken(tier_home: TierHome) -> None:
-    """A command that is tried out would not be heard."""
     with anyio.fail_after(PATIENCE_S):
         process = await start(tier_home.shell("echo oops >&2; exit 4"), Stdio.FOREGROUND)
         assert (process.stdin_fd, process.stdout_fd) == (-1, -1)
@@ -141,7 +135,6 @@ for port in sys.argv[2:]:
 
 @BUBBLEWRAP_ONLY
 async def test_listed_hosts_are_reached_through_listeners_also_on_low_ports(tier_home: TierHome) -> None:
-    """A server with a list of hosts could reach none; or it would keep the right that listening took."""
     with socket.create_server(("127.0.0.1", 0)) as there:
         port = there.getsockname()[1]
         low, python = 1, plain_python()
@@ -198,7 +191,6 @@ def controllers_of(text: str) -> set[str]:
 async def test_a_program_begins_in_its_control_group(
     tier_home: TierHome, groups: Cgroups, monkeypatch: pytest.MonkeyPatch, *, is_closed: bool
 ) -> None:
-    """What it takes with its first instructions would be nobody's; also where it cannot join by itself."""
     entrances, join, moved = Cgroup.entrances, Cgroup.join, []
 
     @contextmanager

@@ -28,7 +28,6 @@ async def run(confinement: Any) -> tuple[int, Any]:
 async def test_a_command_speaks_through_us_and_its_end_is_told(
     tier_home: TierHome, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Who tries a policy would see nothing of what the command says."""
     code, dossier = await run(tier_home.shell("echo out; echo oops >&2; exit 3"))
     assert capfd.readouterr() == ("out\n", "oops\n")
     assert (code, dossier.exit_status, dossier.signal, dossier.limit) == (3, 3, None, None)
@@ -37,13 +36,11 @@ async def test_a_command_speaks_through_us_and_its_end_is_told(
 
 
 async def test_a_death_by_signal_is_told_as_one(tier_home: TierHome) -> None:
-    """A crash would look like an exit status."""
     code, dossier = await run(tier_home.shell("kill -SEGV $$"))
     assert (code, dossier.exit_status, dossier.signal) == (-signal.SIGSEGV, None, signal.SIGSEGV)
 
 
 async def test_a_limit_that_we_watch_ends_it_and_is_named(tier_home: TierHome) -> None:
-    """A limit on time would hold for servers only."""
     made = tier_home.shell("trap '' TERM; while :; do /bin/sleep 1; done")
     code, dossier = await run(replace(made, limits=LimitValues(wall_s=0.2)))
     assert (code, dossier.limit) == (-signal.SIGKILL, "wall_s")
@@ -51,8 +48,6 @@ async def test_a_limit_that_we_watch_ends_it_and_is_named(tier_home: TierHome) -
 
 
 async def test_the_loss_of_its_network_is_told(tier_home: TierHome, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who tries a policy would take it for the policy's doing."""
-
     async def lost(_: ConfinedProcess) -> str:
         return "slirp4netns was killed by SIGKILL"
 
@@ -62,7 +57,6 @@ async def test_the_loss_of_its_network_is_told(tier_home: TierHome, monkeypatch:
 
 
 async def test_giving_up_ends_the_whole_tree(tier_home: TierHome) -> None:
-    """A command that is interrupted would run on."""
     started: list[int] = []
     with anyio.fail_after(PATIENCE_S), anyio.CancelScope() as scope:
 

@@ -29,7 +29,6 @@ def owner_of_a_stuck_start(place: TierHome) -> LineChild:
 
 @BUBBLEWRAP_ONLY
 def test_the_first_process_dies_with_an_owner_who_is_killed(tier_home: TierHome) -> None:
-    """Each crash of a supervisor at the wrong moment would leave a process for ever, in no control group of ours."""
     with owner_of_a_stuck_start(tier_home) as owner:
         pids = [int(word) for word in owner.read_line(PATIENCE_S).split()]
         owner.kill()
@@ -38,7 +37,6 @@ def test_the_first_process_dies_with_an_owner_who_is_killed(tier_home: TierHome)
 
 @BUBBLEWRAP_ONLY
 def test_the_first_process_dies_with_an_owner_when_bubblewrap_was_killed_before(tier_home: TierHome) -> None:
-    """As when a control group, or all of a user's processes, are killed one by one."""
     with owner_of_a_stuck_start(tier_home) as owner:
         bubblewrap, *others = (int(word) for word in owner.read_line(PATIENCE_S).split())
         os.kill(bubblewrap, signal.SIGKILL)
@@ -53,7 +51,6 @@ def test_the_first_process_dies_with_an_owner_when_bubblewrap_was_killed_before(
 async def test_a_start_that_is_given_up_takes_the_first_process_with_it(
     tier_home: TierHome, dies_before: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine that is too busy to start a server in time would be given one more process by each attempt."""
     pids: list[int] = []
 
     async def give_up(info: int) -> NoReturn:
@@ -82,7 +79,6 @@ async def test_a_start_that_is_given_up_takes_the_first_process_with_it(
 
 @BUBBLEWRAP_ONLY
 async def test_a_program_runs_without_a_guard(tier_home: TierHome) -> None:
-    """Each server would cost one more process for good."""
     process = await start(tier_home.shell("read line"))
     try:
         assert process._resources.leash_fd == -1
@@ -95,7 +91,6 @@ async def test_a_program_runs_without_a_guard(tier_home: TierHome) -> None:
 async def test_where_the_first_process_is_not_seen_to_wait_the_guard_stays(
     tier_home: TierHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program would outlive its owner, who let it run before its sandbox was bound to die."""
     monkeypatch.setattr(start_module, "is_bound_to_bubblewrap", lambda _: False)
     with leaves_nothing():
         process = await start(tier_home.shell("read line"))
@@ -111,7 +106,6 @@ async def test_where_the_first_process_is_not_seen_to_wait_the_guard_stays(
 
 
 def test_a_guard_that_was_killed_needs_no_dismissal() -> None:
-    """The start of a server would fail for the lack of what it no longer needs."""
     read, write = os.pipe()
     os.close(read)
     resources = SandboxResources(leash_fd=write)
@@ -123,7 +117,6 @@ def test_a_guard_that_was_killed_needs_no_dismissal() -> None:
 def test_only_a_first_process_that_waits_is_bound(
     state: str, bound: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """One that is about to ask for its end could be left alone by us before it does."""
     stat = tmp_path / "stat"
     stat.write_text(f"7 (bwrap) S) {state} 6 6 6 0 -1\n")
     monkeypatch.setattr(spawn, "open", lambda *_, **__: stat.open("rb"), raising=False)
@@ -131,5 +124,4 @@ def test_only_a_first_process_that_waits_is_bound(
 
 
 def test_one_that_is_gone_is_not_bound() -> None:
-    """It would be taken for one that runs."""
     assert not spawn.is_bound_to_bubblewrap(2**30)

@@ -16,7 +16,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
 
 
 async def test_a_server_is_started_greeted_listed_and_called() -> None:
-    """Nothing would work."""
     async with stage() as played:
         server = await opened(played)
         assert played.plans == [LaunchPlan("/bin/sh", ("/bin/sh", "-c", "x"), {"A": "1"}, "/")]
@@ -32,7 +31,6 @@ async def test_a_server_is_started_greeted_listed_and_called() -> None:
 
 
 async def test_a_server_that_is_told_to_stop_ends_in_good_order() -> None:
-    """A closed server would be told as a crash."""
     async with stage() as played:
         await opened(played)
         played.run.stop.set()
@@ -42,7 +40,6 @@ async def test_a_server_that_is_told_to_stop_ends_in_good_order() -> None:
 
 
 async def test_cancelling_a_life_leaves_nothing() -> None:
-    """A worker that ends would leave its server."""
     async with stage() as played:
         await opened(played)
         played.task.cancel()
@@ -52,7 +49,6 @@ async def test_cancelling_a_life_leaves_nothing() -> None:
 
 
 async def test_a_server_that_dies_is_told_before_it_is_buried_and_raised_after() -> None:
-    """Callers would wait while a process tree is killed, or the end be told as an orderly one."""
     async with stage() as played:
         await opened(played)
         played.process.complains(b"boom\n")

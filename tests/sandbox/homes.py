@@ -23,17 +23,14 @@ class Home:
 
     @property
     def user(self) -> Path:
-        """The home itself."""
         return self.root / "home" / "u"
 
     @property
     def state(self) -> Path:
-        """Where quarterdeck keeps its own."""
         return self.user / ".local" / "state" / "quarterdeck"
 
     @property
     def places(self) -> Places:
-        """The directories of a server."""
         return Places(self.state / "s" / "home", self.state / "s" / "tmp", self.user, (str(self.state),))
 
     def file(self, path: str, text: str | bytes = "", mode: int = 0o644) -> Path:
@@ -45,11 +42,9 @@ class Home:
         return target
 
     def program(self, path: str, text: str | bytes = "#!/bin/sh\n") -> Path:
-        """An executable."""
         return self.file(path, text, 0o755)
 
     def link(self, path: str, to: str | Path) -> Path:
-        """A symbolic link in the home."""
         target = self.user / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(to)
@@ -71,7 +66,6 @@ class Home:
         return plan_launch(str(command), args, {"PATH": search, **env}, env.pop("cwd", str(self.places.home)))
 
     def resolve(self, plan: LaunchPlan, environ: Mapping[str, str] = {}) -> Program:
-        """What that program needs."""
         return resolve_program(plan, self.user, environ)
 
     def view(self, plan: LaunchPlan | None = None, environ: Mapping[str, str] | None = None, **policy: object) -> View:
@@ -81,7 +75,6 @@ class Home:
         return build_view(SandboxPolicy.model_validate(policy).values, plan, program, self.places, environ or {})
 
     def rules(self, **policy: object) -> PathRules:
-        """The rules that a policy is judged by."""
         return PathRules.of(SandboxPolicy.model_validate(policy).values, self.places)
 
 

@@ -61,7 +61,6 @@ def parent_of(pid: int) -> int | None:
 
 
 async def server(place: TierHome, *, leaves: int = 0) -> tuple[ConfinedProcess, list[int]]:
-    """The server, and its daemon's pid."""
     python = plain_python() or sys.executable
     code = DAEMON.replace("LEAVES", str(leaves))
     process = await start(place.confine(LaunchPlan(python, ("python", "-I", "-S", "-c", code), {}, "/")))
@@ -79,7 +78,6 @@ async def server(place: TierHome, *, leaves: int = 0) -> tuple[ConfinedProcess, 
 
 
 def tree(process: ConfinedProcess) -> list[int]:
-    """All of it, from the topmost on."""
     top = psutil.Process(process.tree(()).top)
     return [top.pid, *(child.pid for child in top.children(recursive=True))]
 
@@ -116,7 +114,6 @@ async def stop_a_server_that_left_its_daemon(place: TierHome) -> dict[str, Any]:
 
 
 async def spare_one(place: TierHome) -> dict[str, Any]:
-    """All descendants die but the spared."""
     kept, _ = await server(place)
     doomed, _ = await server(place)
     spared, rest = tree(kept), tree(doomed)
@@ -138,7 +135,6 @@ SCENES: Final = (stop_a_server_with_a_daemon, stop_a_server_that_left_its_daemon
 
 
 async def play(scene: Callable[[TierHome], Coroutine[None, None, dict[str, Any]]], tier: str) -> None:
-    """One of them."""
     with tier_home_of(Tier(tier), tempfile.gettempdir()) as place:
         print(json.dumps([scene.__name__, tier, await scene(place)]), flush=True)
         if scene is be_killed:
@@ -146,7 +142,6 @@ async def play(scene: Callable[[TierHome], Coroutine[None, None, dict[str, Any]]
 
 
 def main() -> None:
-    """All of them."""
     for scene, tier in product(SCENES, sys.argv[1:]):
         if pid := os.fork():
             ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -20,7 +20,6 @@ LONG_AGO_S = 10.0
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was just made was made long ago."""
     clock = time.time_ns
     monkeypatch.setattr(observed.time, "time_ns", lambda: clock() + int(LONG_AGO_S * 1e9))
 

@@ -40,12 +40,10 @@ class PlayedServer:
 
     @property
     def run(self) -> ServerRun:
-        """Its run, once it is asked for."""
         assert self._run is not None
         return self._run
 
     async def live(self, order: frames.OpenOrder, run: ServerRun) -> None:
-        """See `LiveServer`."""
         self.orders.append(order)
         self._run = run
         run.diagnose = lambda: Dossier(uptime_s=1.0)
@@ -68,11 +66,9 @@ class PlayedServer:
         self.ended.append("stopped")
 
     def open(self) -> None:
-        """It has been greeted."""
         self.run.on_open(self)  # type: ignore[arg-type]
 
     def ask(self, request: frames.Call | frames.Forward | frames.List, body: bytes) -> FaultRecord | None:
-        """See `Connection`."""
         if self.unfit is not None:
             return self.unfit
         if not isinstance(request, frames.List):
@@ -85,23 +81,18 @@ class PlayedServer:
         return None
 
     def answer(self, answer: frames.AskAnswer, body: bytes) -> None:
-        """See `Connection`."""
         self.told.append((answer, body))
 
     def tell(self, method: str, params: bytes) -> None:
-        """See `Connection`."""
         self.told.append((method, params))
 
     def listen(self, uris: tuple[str, ...]) -> None:
-        """See `Connection`."""
         self.told.append(uris)
 
     def cancel(self, request_id: int, reason: str) -> None:
-        """See `Connection`."""
         self.cancelled.append((request_id, reason))
 
     def answers(self, request_id: int, outcome: SplitResult | FaultRecord) -> None:
-        """End a call."""
         self.run.on_end(request_id, outcome)
 
 
@@ -117,21 +108,17 @@ class Stage:
         self.worker.attach(self)
 
     def reply(self, frame: frames.Reply, body: bytes = b"") -> None:
-        """See `LinkEnd`."""
         assert frame.request_id not in self.replies, "a request was answered twice"
         self.replies[frame.request_id] = frame, body
 
     def post(self, frame: frames.News, body: bytes = b"") -> bool:
-        """See `LinkEnd`."""
         self.posted.append(frame)
         return True
 
     def pause(self) -> None:
-        """See `LinkEnd`."""
         self.pauses.append("pause")
 
     def resume(self) -> None:
-        """See `LinkEnd`."""
         self.pauses.append("resume")
 
     async def hears(self, frame: frames.Request | frames.Cancel | frames.Told, body: bytes = b"") -> None:
@@ -140,7 +127,6 @@ class Stage:
         await turns()
 
     async def opens(self) -> None:
-        """Its server is asked to open, as request 1."""
         await self.hears(frames.Open(1, 60.0), msgspec.json.encode(ORDER))
 
     def fault(self, request_id: int) -> FaultRecord:
@@ -162,7 +148,6 @@ async def stage() -> AsyncIterator[Stage]:
 
 @asynccontextmanager
 async def opened() -> AsyncIterator[Stage]:
-    """A worker whose server is open."""
     async with stage() as played:
         await played.opens()
         yield played

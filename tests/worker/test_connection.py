@@ -63,11 +63,9 @@ class Stage:
         return True
 
     def write(self, lines: bytes) -> None:
-        """See `Carrier`."""
         self._written += lines
 
     def refusal(self) -> FaultRecord | None:
-        """See `Carrier`."""
         return None if self.can_write else STUCK
 
     def asked(self) -> list[JsonObject]:
@@ -82,14 +80,12 @@ class Stage:
         return asked
 
     def says(self, *lines: bytes) -> None:
-        """The server says these lines."""
         for line in lines:
             self.connection.receive(line)
 
 
 @contextmanager
 def stage(era: str = LEGACY, capabilities: str = "{}") -> Iterator[Stage]:
-    """A server that is not greeted yet."""
     played = Stage(era, capabilities)
     yield played
     played.connection.close()
@@ -97,7 +93,6 @@ def stage(era: str = LEGACY, capabilities: str = "{}") -> Iterator[Stage]:
 
 @contextmanager
 def greeted(era: str = LEGACY, greeting: JsonObject = INITIALIZED, capabilities: str = "{}") -> Iterator[Stage]:
-    """A server that can be asked."""
     with stage(era, capabilities) as played:
         played.answers(greeting)
         assert played.connection.greeting.done()

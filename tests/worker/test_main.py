@@ -50,19 +50,16 @@ class PlayedSupervisor:
         self.way.receive = self.driver.receive
 
     async def next(self) -> LinkEvent:
-        """What the worker says next."""
         with anyio.fail_after(PATIENCE_S):
             return await self._events.get()
 
     async def reply(self) -> tuple[Reply, bytes]:
-        """The next reply."""
         event = await self.next()
         assert isinstance(event, Replied), event
         return event.reply, event.body
 
 
 async def never(_: OpenOrder, run: ServerRun) -> None:
-    """A server that is never asked for."""
     raise AssertionError
 
 
@@ -189,7 +186,6 @@ class WorkersEnd:
         self.dealer = Dealer(address, self.heard.append, self.ends.append)
 
     async def hear(self, count: int) -> list[list[bytes]]:
-        """Wait until so many messages came."""
         await until(lambda: len(self.heard) >= count)
         return self.heard
 

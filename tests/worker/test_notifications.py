@@ -21,7 +21,6 @@ class Clock:
         self.now = 64.0
 
     def __call__(self) -> float:
-        """Now."""
         return self.now
 
 

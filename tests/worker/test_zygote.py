@@ -39,7 +39,6 @@ class Zygote:
         self._reports = control.makefile("rb")
 
     def report(self) -> Report:
-        """The next report."""
         return msgspec.json.decode(self._reports.readline(), type=Report)
 
     def spawn(self, generation: int) -> int:

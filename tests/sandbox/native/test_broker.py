@@ -99,7 +99,6 @@ def python(home: TierHome, code: str, path: Path, **changes: Any) -> Confinement
 
 
 async def found(confinement: Confinement) -> Any:
-    """What the script printed."""
     status, said, _ = await run(confinement)
     assert status == 0, said
     return json.loads(said)

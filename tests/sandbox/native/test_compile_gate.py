@@ -20,7 +20,6 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture
 def maker(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script, as a module."""
     monkeypatch.syspath_prepend(str(NATIVE))
     import compile_gate
 
@@ -58,7 +57,6 @@ def test_it_needs_no_library_of_the_sandboxes_view(
 
 
 def script(path: Path, text: str) -> str:
-    """A compiler of a kind."""
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return str(path)

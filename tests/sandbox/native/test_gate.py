@@ -270,7 +270,6 @@ def test_an_address_that_is_taken_is_named() -> None:
 
 
 def broken_orders() -> Iterator[tuple[str, bytes]]:
-    """What no owner of ours says."""
     whole = order("/bin/true")
     yield "too short for a record", whole + b"P"
     yield "a record that is cut off", whole + b"P\xff\0\0\0text"

@@ -32,7 +32,6 @@ class Guarded:
         self.process, self._leash = process, leash
 
     def line(self) -> bytes:
-        """What the program says next."""
         assert self.process.stdout is not None
         return self.process.stdout.readline()
 
@@ -43,7 +42,6 @@ class Guarded:
         return guard
 
     def spare(self) -> None:
-        """Say that the guard is needed no more."""
         os.write(self._leash, b"g")
 
     def drop(self) -> None:

@@ -35,7 +35,6 @@ def build(place: Path, kind: str, folder: Path, environ: Mapping[str, str] = os.
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An sdist of this checkout, unpacked."""
     folder = tmp_path_factory.mktemp("sdist")
     output("tar", "-xzf", build(folder, "sdist", ROOT), "-C", folder)
     [found] = (path for path in folder.iterdir() if path.is_dir())

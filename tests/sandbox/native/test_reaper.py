@@ -29,17 +29,14 @@ class Reaper:
         self.process, self._leash = process, leash
 
     def drop(self) -> None:
-        """Let go of the leash."""
         if self._leash >= 0:
             os.close(self._leash)
             self._leash = -1
 
     def below(self) -> list[int]:
-        """All that is below it."""
         return [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
 
     def line(self) -> bytes:
-        """What the script says next."""
         assert self.process.stdout is not None
         return self.process.stdout.readline()
 

@@ -163,7 +163,6 @@ def build_world() -> subprocess.Popen[str]:
 
 
 def machine_of(helper: str) -> Any:
-    """This machine, with that helper alone."""
     from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 
     bubblewrap = Bubblewrap(path=os.environ["LAB_BWRAP"], works=True, makes_network=True)
@@ -200,13 +199,11 @@ class Sandbox:
         self.pid: int = json.loads(said)["child-pid"]
 
     def run(self) -> bytes:
-        """Let it go, and return what it said."""
         os.write(self.block_w, b"g")
         os.close(self.block_w)
         return self.process.communicate()[0]
 
     def kill(self) -> None:
-        """End it before it began."""
         os.kill(self.pid, signal.SIGKILL)
         self.process.communicate()
         os.close(self.block_w)
@@ -358,7 +355,6 @@ def play(scene: Callable[[str], Coroutine[None, None, dict[str, Any]]], helper: 
 
 
 def main() -> None:
-    """All scenes."""
     match sys.argv[1:]:
         case ["internet"]:
             internet()

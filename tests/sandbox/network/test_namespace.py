@@ -32,7 +32,6 @@ LISTEN = "import socket; socket.create_server(('127.64.0.1', 443)); print('liste
 
 
 def first_free_port() -> str:
-    """Below it, the host lets nobody listen."""
     return Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()
 
 
@@ -43,7 +42,6 @@ class Waiting:
         self._child, self.pid, self._block = child, pid, block
 
     async def go(self) -> str:
-        """Let it run; what it printed."""
         os.write(self._block, b"g")
         await exit_of(self._child)
         assert self._child.stdout is not None

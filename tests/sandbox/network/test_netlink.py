@@ -63,14 +63,12 @@ class World:
     pid: int
 
     def shell(self, script: str) -> str:
-        """What a shell in it writes."""
         enter = ["nsenter", f"--net=/proc/{self.pid}/ns/net", "--preserve-credentials"]
         if self.network.owner_path:
             enter.append(f"--user=/proc/{self.pid}/ns/user")
         return output(*enter, "/bin/sh", "-c", script)
 
     def look(self) -> list[str]:
-        """All that can be told of it."""
         return sorted(UNSTEADY.sub("", line) for line in self.shell(LOOK).splitlines())
 
     def look_once_settled(self) -> list[str] | None:
@@ -79,8 +77,6 @@ class World:
         return None if any("fd00::5/" in line and "tentative" in line for line in seen) else seen
 
     def change(self, *changes: NetworkChange) -> None:
-        """Have the gate change it."""
-
         async def change() -> None:
             with anyio.fail_after(20):
                 await self.network.change(MACHINE, encode_changes(changes))
@@ -88,12 +84,10 @@ class World:
         anyio.run(change)
 
     def change_by_ip(self, *changes: NetworkChange) -> None:
-        """Make the same changes by a shell and `ip`."""
         self.shell("set -e\n" + "\n".join(map(command_of, changes)))
 
 
 def command_of(change: NetworkChange) -> str:
-    """One change as a user would make it."""
     match change:
         case Setting(path, value):
             return f"echo {value} >{path}"

@@ -50,7 +50,6 @@ async def relaying(*serves: Serve | None) -> AsyncIterator[tuple[Relay, list[tup
 
 
 def dial(place: tuple[str, int]) -> socket.socket:
-    """A connection whose every wait is bounded."""
     return socket.create_connection(place, PATIENCE_S)
 
 
@@ -67,8 +66,6 @@ async def ask(place: tuple[str, int], question: bytes) -> bytes:
 
 
 async def is_reset(place: tuple[str, int]) -> bool:
-    """Whether a connection is taken, then reset."""
-
     def wait() -> bool:
         # It may come before the connection is handed to us, or after.
         with pytest.raises(ConnectionResetError), dial(place) as client:

@@ -57,7 +57,6 @@ class Played:
     complaints: str
 
     def __getitem__(self, scene: str) -> dict[str, Any]:
-        """That of one scene."""
         assert scene in self.outcomes, self.complaints
         return self.outcomes[scene]
 

@@ -42,7 +42,6 @@ SEALED = {
 
 
 def confinement(**changes: Any) -> Confinement:
-    """Everything is promised in full."""
     made = Confinement(
         plan=LaunchPlan("/bin/tool", ("tool",), {}, "/"),
         tier=Tier.BUBBLEWRAP,

@@ -41,13 +41,11 @@ HELD = SelfTest((Attack("read a secret", Property.FILESYSTEM, AttackOutcome.HELD
 
 
 def states(diagnosis: Diagnosis) -> dict[str, LineState]:
-    """Of every line that is not ok."""
     lines = (*diagnosis.mechanisms, *diagnosis.properties, *diagnosis.attacks)
     return {line.subject: line.state for line in lines if line.state is not LineState.OK}
 
 
 def remedy(machine: Machine, subject: str) -> str:
-    """What is said to do about `subject`."""
     lines = diagnose(machine, HELD).mechanisms
     return next(line.remedy for line in lines if line.subject == subject)
 

@@ -39,7 +39,6 @@ needs_seccomp = pytest.mark.skipif(
 
 
 def allowed(wanted: Filter, name: str, arguments: list[int]) -> bool:
-    """The rules once more, in other words."""
     first, second, third = (value & LOW for value in arguments[:3])
     kind = second % 16
     match name:

@@ -35,7 +35,6 @@ def words(*mounts: Mount, **changes: Any) -> list[str]:
 
 
 def confinement(*mounts: Mount, **changes: Any) -> Confinement:
-    """As a user, with all the namespaces."""
     made = Confinement(
         plan=LaunchPlan("/bin/tool", ("tool",), {}, "/"),
         tier=Tier.BUBBLEWRAP,
@@ -66,7 +65,6 @@ def operations(found: list[str]) -> list[tuple[str, ...]]:
 
 
 def at(found: list[str], *wanted: str) -> int:
-    """Where these words stand together, once."""
     places = [index for index in range(len(found)) if tuple(found[index : index + len(wanted)]) == wanted]
     assert len(places) == 1, (wanted, found)
     return places[0]

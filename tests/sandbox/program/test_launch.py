@@ -10,7 +10,6 @@ from quarterdeck_sandbox.program.launch import DEFAULT_PATH, LaunchError, Launch
 
 
 def program(path: Path, mode: int = 0o755) -> Path:
-    """An executable file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("#!/bin/sh\n")
     path.chmod(mode)
@@ -18,7 +17,6 @@ def program(path: Path, mode: int = 0o755) -> Path:
 
 
 def refusal(command: str, cwd: Path, path: str = DEFAULT_PATH) -> LaunchError:
-    """Why this cannot be planned."""
     with pytest.raises(LaunchError) as caught:
         plan_launch(command, (), {"PATH": path}, str(cwd))
     return caught.value

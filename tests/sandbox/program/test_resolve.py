@@ -15,17 +15,14 @@ ASDF = '#!/usr/bin/env bash\n# asdf-plugin: nodejs 20.1.0\nexec {0}/bin/asdf exe
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    """An empty one."""
     return make_home(tmp_path)
 
 
 def needs(program: Program) -> list[str]:
-    """The paths of its prefixes."""
     return [prefix.path for prefix in program.prefixes]
 
 
 def refused(home: Home, command: str | Path, *, code: str, path: tuple[Path, ...] = (), **env: str) -> str:
-    """Why a program was refused."""
     with pytest.raises(LaunchError) as caught:
         home.resolve(home.plan(command, path=path, **env))
     assert caught.value.code == code

@@ -56,12 +56,10 @@ def yard(tier_home: TierHome) -> Yard:
 
 
 def rlimits(confinement: Confinement) -> dict[int, int]:
-    """By their numbers."""
     return dict(confinement.rlimits)
 
 
 async def ends(confinement: Confinement) -> int:
-    """Start it; its return code."""
     with anyio.fail_after(PATIENCE_S):
         process = await start(confinement)
         try:

@@ -14,7 +14,6 @@ LEVELS = 1200
 
 
 def deep(folder: Path, levels: int = LEVELS, mode: int = 0o700) -> None:
-    """Directories in each other."""
     fd = os.open(folder, os.O_RDONLY)
     for _ in range(levels):
         os.mkdir("deep", mode, dir_fd=fd)

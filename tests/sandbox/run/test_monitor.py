@@ -49,7 +49,6 @@ class Scene:
     error: "BadMomentError | None" = None
 
     def scan(self) -> dict[int, Process]:
-        """See `MachineReader`."""
         self.looked.append("scan")
         if self.error is not None:
             self.error.told()
@@ -57,17 +56,14 @@ class Scene:
         return {process.pid: process for process in self.processes}
 
     def exact_memory(self, pids: Iterable[int]) -> Pages:
-        """See `MachineReader`."""
         self.looked.append(f"exact {list(pids)}")
         return self.pages
 
     def tmpfs_use(self, root_pid: int, mounts: Iterable[str]) -> DiskUse:
-        """See `MachineReader`."""
         self.looked.append(f"tmpfs {root_pid} {list(mounts)}")
         return self.tmpfs
 
     def disk_use(self, directories: Iterable[str]) -> DiskUse:
-        """See `MachineReader`."""
         self.looked.append(f"disk {list(directories)}")
         self.now += self.disk_takes_s
         return self.disk
@@ -82,7 +78,6 @@ class Stage:
         self.told: list[Excess] = []
 
     def watch(self, limits: LimitValues, tree: ProcessTree = TREE) -> Any:
-        """Watch a tree."""
         return self.monitor.watch(tree, limits, self.told.append)
 
 

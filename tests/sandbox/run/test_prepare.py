@@ -38,7 +38,6 @@ class Site:
 
     @property
     def program(self) -> Path:
-        """It."""
         return self.base / "opt" / "bin" / "tool"
 
     def places(self, server: str) -> Places:
@@ -50,7 +49,6 @@ class Site:
         return Places(folder / "home", folder / "tmp", user, (str(self.base / "state"),), (f"{user}/word",))
 
     def ask(self, server: str, *words: str, cwd: str = "", **policy: Any) -> tuple[Any, ...]:
-        """What `prepare` is given."""
         places = self.places(server)
         env = {"PATH": PATH, "HOME": str(places.home), "KEY": server, **policy.pop("env", {})}
         values = SandboxPolicy.model_validate({"network": "none", **policy}).values
@@ -58,18 +56,15 @@ class Site:
         return words[0], words[1:], env, cwd, values, Requester(places, {}, self.machine)
 
     def prepare(self, server: str, *words: str, **policy: Any) -> Prepared | None:
-        """As a worker gets it."""
         prepared = self.preparer.prepare(*self.ask(server, *words, **policy))
         return prepared and msgspec.json.decode(msgspec.json.encode(prepared), type=Prepared)
 
     def confined(self, server: str, *words: str, **policy: Any) -> Confinement:
-        """What the worker itself would make."""
         command, args, env, cwd, values, requester = self.ask(server, *words, **policy)
         plan = plan_launch(command, args, env, cwd or str(requester.places.home))
         return confine(plan, values, requester)
 
     def used(self, prepared: Prepared, server: str, *words: str, **policy: Any) -> Confinement:
-        """What the worker makes of it."""
         command, args, env, cwd, _, requester = self.ask(server, *words, **policy)
         plan = plan_launch(command, args, env, cwd or str(requester.places.home))
         return settle(prepared.confinement_for(plan), requester.places)
@@ -77,7 +72,6 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    """All of it made long ago."""
     base = tmp_path.resolve()
     site = Site(base, Preparer())
     site.program.parent.mkdir(parents=True)
@@ -156,7 +150,6 @@ def test_other_words_and_keys_are_not_laid_out_anew(site: Site, looks: list[str]
 
 
 def replace_program(site: Site) -> None:
-    """With another that is as long."""
     new = site.program.with_name("new")
     shutil.copy("/bin/false", new)
     new.rename(site.program)

@@ -47,7 +47,6 @@ async def running(tier_home: TierHome, script: str, **changes: Any) -> AsyncIter
 
 
 async def line(process: ConfinedProcess) -> bytes:
-    """The next words on its stdout."""
     await anyio.wait_readable(process.stdout_fd)
     return os.read(process.stdout_fd, 1000)
 
@@ -247,14 +246,12 @@ async def test_stopping_twice_and_releasing_twice_is_harmless(tier_home: TierHom
 
 
 def script(path: Path, text: str, mode: int = 0o755) -> str:
-    """An executable text."""
     path.write_text(text)
     path.chmod(mode)
     return str(path)
 
 
 def resources() -> tuple[int, set[int]]:
-    """Our open descriptors, our children."""
     ourselves = psutil.Process()
     return ourselves.num_fds(), {child.pid for child in ourselves.children()}
 

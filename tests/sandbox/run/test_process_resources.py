@@ -21,23 +21,18 @@ class Part:
         self._said = said
 
     def kill(self) -> None:
-        """As a cgroup."""
         self._said.append("kill")
 
     async def destroy(self) -> None:
-        """As a cgroup."""
         self._said.append("destroy")
 
     async def stop(self) -> None:
-        """As a relay."""
         self._said.append("stop")
 
     async def close(self) -> None:
-        """As an uplink."""
         self._said.append("close")
 
     async def lost(self) -> str:
-        """As an uplink or a relay."""
         return "lost"
 
 

@@ -64,7 +64,6 @@ scored = pytest.mark.skipif(not Path("/proc/self/oom_score_adj").exists(), reaso
 
 @pytest.fixture
 def score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A score of this test's own, 0."""
     path = tmp_path / "oom_score_adj"
     path.write_text("0\n")
     monkeypatch.setattr(process_settings, "_SCORE", path)
@@ -144,7 +143,6 @@ print(resident_mib() - before)
 
 
 def left_mib(how: str) -> int:
-    """What the program says."""
     return int(python_output(GROW_AND_SHRINK, how))
 
 

@@ -35,7 +35,6 @@ class Place:
         self.guard = HookGuard(self.view, str(self.quarantine), "fs")
 
     def write(self, name: str, text: str = "evil") -> Path:
-        """Make a file, as the process would."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -46,7 +45,6 @@ class Place:
         return {os.path.relpath(each.path, self.folder): each for each in self.guard.look()}
 
     def entry(self) -> tuple[str, str, quarantine.QuarantineEntry]:
-        """The arguments for the one that is kept."""
         [(identity, entry)] = quarantine_entries(str(self.quarantine)).items()
         return str(self.quarantine), identity, entry
 

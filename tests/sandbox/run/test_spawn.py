@@ -24,7 +24,6 @@ PATIENCE_S = 20.0
 
 @pytest.fixture
 def keeper() -> Iterator[GateChannel]:
-    """One conversation."""
     made = GateChannel()
     made.theirs.settimeout(PATIENCE_S)
     yield made

@@ -20,7 +20,6 @@ PATIENCE_S = 30.0
 
 
 async def run(confinement: Any) -> tuple[int, Any]:
-    """Its return code and its dossier."""
     with anyio.fail_after(PATIENCE_S):
         return await run_foreground(confinement, (), lambda process: None)
 

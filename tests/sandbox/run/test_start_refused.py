@@ -54,7 +54,6 @@ async def test_a_limit_that_the_machine_refuses_is_a_gap_unless_it_is_required(t
 
 
 def script(path: Path, text: str) -> str:
-    """An executable text."""
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return str(path)
@@ -159,26 +158,21 @@ class Group:
         return nullcontext({})
 
     def join(self, pid: int, joined: Collection[Path]) -> None:
-        """Note it."""
         assert not joined
         self.pids.append(pid)
 
     def kill(self) -> None:
-        """Note it."""
         self.said.append("kill")
 
     def hit(self) -> str:
-        """Memory, always."""
         return "memory_bytes"
 
     async def destroy(self) -> None:
-        """Note it."""
         self.said.append("destroy")
 
 
 @pytest.fixture
 def groups(monkeypatch: pytest.MonkeyPatch) -> list[Group]:
-    """The control groups that were made."""
     made: list[Group] = []
 
     class Factory:
@@ -195,7 +189,6 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> list[Group]:
 
 
 def grouped(tier_home: TierHome, script: str) -> Any:
-    """In a control group."""
     made = tier_home.shell(script)
     return replace(made, machine=replace(made.machine, cgroups=Cgroups(controllers={"memory": "/x"})))
 

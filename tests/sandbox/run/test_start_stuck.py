@@ -54,7 +54,6 @@ async def test_a_start_that_is_given_up_takes_the_first_process_with_it(
     pids: list[int] = []
 
     async def give_up(info: int) -> NoReturn:
-        """Nobody heard who the first process is."""
         assert info >= 0
         pids[:] = stuck_starts.pids_of(bubblewraps[0])
         if dies_before:

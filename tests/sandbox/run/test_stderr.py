@@ -18,12 +18,10 @@ AT = "2026-01-01T12:00:00Z"
 
 
 def keeper(log: Path | None = None, *secrets: str) -> StderrKeeper:
-    """A keeper of one server's stderr."""
     return StderrKeeper(str(log) if log is not None else "", Redactor(secrets), lambda: NOON)
 
 
 def stamped(*lines: str) -> bytes:
-    """What a log holds of these lines."""
     return "".join(f"{AT}\t{line}\n" for line in lines).encode()
 
 

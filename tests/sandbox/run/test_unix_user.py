@@ -20,7 +20,6 @@ ALICE, BOB = 40_001, 40_002
 
 
 def owned(path: Path, uid: int, gid: int | None = None) -> str:
-    """A directory of somebody's."""
     path.mkdir()
     os.chown(path, uid, uid if gid is None else gid)
     return str(path)

@@ -25,7 +25,6 @@ from quarterdeck_sandbox.view.closed_paths import (
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    """One with a project in it."""
     home = make_home(tmp_path)
     home.file("proj/src/main.py")
     return home
@@ -39,7 +38,6 @@ def close(home: Home, *protected: Path | str, write: tuple[str, ...] = ("proj",)
 
 
 def refused(home: Home, *protected: Path | str, **how: object) -> str:
-    """Why nothing may start."""
     with pytest.raises(LaunchError) as caught:
         close(home, *protected, **how)  # type: ignore[arg-type]
     assert caught.value.code == "sandbox_refused"

@@ -29,7 +29,6 @@ def git(folder: Path, *words: str) -> None:
 
 
 def repository(folder: Path, object_format: str = "sha1") -> Path:
-    """One with a commit."""
     folder.mkdir(parents=True, exist_ok=True)
     git(folder, "init", "-q", f"--object-format={object_format}")
     git(folder, "commit", "-q", "--allow-empty", "-m", "x")

@@ -16,7 +16,6 @@ from quarterdeck_sandbox.view.grants import give
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    """An empty one."""
     return make_home(tmp_path)
 
 

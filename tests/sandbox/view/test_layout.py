@@ -22,7 +22,6 @@ from quarterdeck_sandbox.view.secret_paths import IN_A_HOME
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    """One with a project and secrets in it."""
     home = make_home(tmp_path)
     home.file("proj/main.py")
     home.file("proj/out/x")
@@ -32,12 +31,10 @@ def home(tmp_path: Path) -> Home:
 
 
 def at(view: View, target: object) -> Mount | None:
-    """The mount with exactly this target."""
     return next((mount for mount in view.mounts if mount.target == str(target)), None)
 
 
 def refused(home: Home, command: tuple[str, ...] = ("/bin/sh",), *, cwd: Path | None = None, **policy: object) -> str:
-    """Why a view was refused."""
     with pytest.raises(LaunchError) as caught:
         plan = home.plan(*command, **({"cwd": str(cwd)} if cwd else {}))
         layout.require_visible(home.view(plan, **policy), plan, home.rules(**policy))

@@ -16,7 +16,6 @@ class Time:
         self.is_over = anyio.Event()
 
     async def sleep(self, seconds: float) -> None:
-        """See `Timing`."""
         self.pauses.append(seconds)
         self.now += seconds
         if self.now > DAY_S:

@@ -35,14 +35,12 @@ class Pieces(httpx2.AsyncByteStream):
         self.taken = 0
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Each of them."""
         for piece in self.pieces:
             self.taken += 1
             yield piece
 
 
 def cut(body: bytes, size: int) -> list[bytes]:
-    """The body in pieces of this size."""
     return [body[at : at + size] for at in range(0, len(body), size)]
 
 
@@ -53,13 +51,11 @@ def raw_deflate(body: bytes) -> bytes:
 
 
 def answer(pieces: Sequence[bytes], **headers: str) -> httpx2.Response:
-    """An answer with such a body."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return httpx2.Response(200, headers=named, stream=Pieces(pieces), request=httpx2.Request("POST", "http://h/"))
 
 
 def deflated(body: Pieces) -> AsyncIterator[bytes]:
-    """The pieces of such a body, unpacked."""
     response = answer([], content_encoding="deflate")
     response.stream = body
     return pieces_of(response)

@@ -37,7 +37,6 @@ def fails_with(said: bytes | None) -> Callable[[HttpAsked], Awaitable[bytes | No
 
 
 def streamed(data: bytes) -> bytes:
-    """An answer that is an event."""
     return answer(200, b"event: message\r\ndata: %b\r\n\r\n" % data, content_type="text/event-stream")
 
 
@@ -369,7 +368,6 @@ async def test_a_standing_stream_that_only_pings_is_no_news_to_the_supervisor() 
 
 
 async def play_echo(asked: HttpAsked) -> Said:
-    """A server that says what it is told."""
     return echoed(asked)
 
 

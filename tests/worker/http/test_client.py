@@ -40,7 +40,6 @@ class Sent:
         self.tokens: list[str | None] = []
 
     def answer(self, request: httpx2.Request) -> httpx2.Response:
-        """By the token alone."""
         self.tokens.append(request.headers.get("Authorization"))
         if request.headers.get("Authorization") in self.good:
             return httpx2.Response(200)
@@ -180,13 +179,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 async def accepts(_: HttpAsked) -> bytes:
-    """A server that takes everything."""
     return answer(200)
 
 
 @asynccontextmanager
 async def tls_server(files: Files, *, wants_certificate: bool = False) -> AsyncIterator[str]:
-    """A server with this certificate."""
     async with played_http(accepts, files.server_context(wants_certificate=wants_certificate)) as url:
         yield url
 
@@ -236,7 +233,6 @@ class Dialled(httpcore2.AsyncNetworkBackend):
         self.addresses: list[str] = []
 
     async def connect_tcp(self, host: str, *_: Any, **__: Any) -> httpcore2.AsyncNetworkStream:
-        """Fail."""
         self.addresses.append(host)
         raise httpcore2.ConnectError("nothing listens there")
 

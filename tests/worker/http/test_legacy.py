@@ -27,7 +27,6 @@ ENDPOINT = "event: endpoint\ndata: /messages?session=1"
 
 
 async def nothing() -> AsyncIterator[bytes]:
-    """An empty body."""
     yield b""
 
 
@@ -56,7 +55,6 @@ class Played:
         self._events.put_nowait(event)
 
     def answers(self, wire_id: object, result: dict[str, Any] | None = None) -> None:
-        """Answer a request."""
         self.says("event: message\ndata: " + json.dumps({"jsonrpc": "2.0", "id": wire_id, "result": result or {}}))
 
     async def call(self, number: int) -> dict[str, Any]:
@@ -69,7 +67,6 @@ class Played:
 
     @property
     def calls(self) -> list[dict[str, Any]]:
-        """The calls that it was posted."""
         return [message for message in self.posted if message.get("method") == "tools/call"]
 
     async def _answer(self, request: httpx2.Request) -> httpx2.Response:
@@ -90,7 +87,6 @@ class Played:
 
 @asynccontextmanager
 async def playing(*first: str, max_bytes: int = 10_000_000) -> AsyncIterator[Played]:
-    """A server that says these events first."""
     with anyio.fail_after(PATIENCE_S):
         played = Played(*first, max_bytes=max_bytes)
         yield played
@@ -100,7 +96,6 @@ async def playing(*first: str, max_bytes: int = 10_000_000) -> AsyncIterator[Pla
 
 @asynccontextmanager
 async def greeted(max_bytes: int = 10_000_000) -> AsyncIterator[Played]:
-    """A server that is open."""
     async with playing(ENDPOINT, max_bytes=max_bytes) as played:
         while not played.opened:
             await turns(1)
@@ -108,7 +103,6 @@ async def greeted(max_bytes: int = 10_000_000) -> AsyncIterator[Played]:
 
 
 async def fault_of(played: Played) -> FaultRecord:
-    """How its run ends by itself."""
     with pytest.raises(ServerFault) as caught:
         await played.task
     return caught.value.record

@@ -36,7 +36,6 @@ CHANGED = {"method": "notifications/tools/list_changed"}
 
 
 async def cut(said: bytes) -> AsyncIterator[bytes]:
-    """As a network brings it."""
     for at in range(0, len(said), 65_536):
         yield said[at : at + 65_536]
 
@@ -63,7 +62,6 @@ class Server:
 
     @property
     def ids(self) -> list[str | None]:
-        """The id of each GET."""
         return [request.headers.get("last-event-id") for request in self.asked]
 
 
@@ -86,7 +84,6 @@ class Standing:
         )
 
     async def read(self, until: anyio.Event | None = None) -> list[bytes]:
-        """Read until it ends, or until then."""
         with anyio.fail_after(PATIENCE_S):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._read, tasks.cancel_scope)

@@ -63,26 +63,21 @@ class PlayedProcess:
             self._loop.add_reader(self._hears, self._hear)
 
     def tree(self, scratch: tuple[str, ...]) -> ProcessTree:
-        """See `ConfinedProcess`."""
         return ProcessTree(self.pid, self.pid, scratch=scratch)
 
     def kill_for(self, limit: str) -> None:
-        """See `ConfinedProcess`: it is killed."""
         if self.returncode is None:
             self.limit = limit
             self.dies(-9)
 
     async def network_lost(self) -> str:
-        """See `ConfinedProcess`: `network_ends` says so."""
         await self._network.wait()
         return "slirp4netns was killed by SIGKILL"
 
     def network_ends(self) -> None:
-        """What carries its network is gone."""
         self._network.set()
 
     def dossier(self, stderr_tail: str, hints: Iterable[str]) -> Dossier:
-        """See `ConfinedProcess`."""
         code = self.returncode if self.returncode is not None else 0
         return Dossier(
             exit_status=self.returncode if code >= 0 else None,
@@ -96,7 +91,6 @@ class PlayedProcess:
         )
 
     def kill(self) -> None:
-        """See `ConfinedProcess`."""
         if self.returncode is None:
             self.dies(-9)
 
@@ -104,28 +98,22 @@ class PlayedProcess:
         """See how much memory it uses: as much as the test said."""
 
     def says(self, *messages: JsonObject) -> None:
-        """Write messages to stdout."""
         for message in messages:
             self.writes(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
     def writes(self, data: bytes) -> None:
-        """Write anything to stdout."""
         os.write(self._says, data)
 
     def complains(self, data: bytes) -> None:
-        """Write anything to stderr."""
         os.write(self._complains, data)
 
     def hangs_up(self) -> None:
-        """Close its stdout."""
         self._close("_says")
 
     def closes_stdin(self) -> None:
-        """Close its stdin."""
         self._close("_hears")
 
     def closes_stderr(self) -> None:
-        """Close its stderr."""
         self._close("_complains")
 
     def dies(self, returncode: int) -> None:
@@ -143,19 +131,16 @@ class PlayedProcess:
             setattr(self, name, -1)
 
     async def wait(self) -> int:
-        """See `ConfinedProcess`."""
         await self._ended.wait()
         assert self.returncode is not None
         return self.returncode
 
     async def stop(self, grace_s: float) -> None:
-        """See `ConfinedProcess`; it goes politely."""
         self.stopped.append(grace_s)
         if self.returncode is None:
             self.dies(0)
 
     def close_fds(self) -> None:
-        """See `ConfinedProcess`."""
         self.is_released = True
         for name in ("stdin_fd", "stdout_fd", "stderr_fd"):
             self._close(name)

@@ -60,12 +60,10 @@ class Stage:
 
     @property
     def server(self) -> Connection:
-        """The greeted server."""
         [server] = self.opened
         return server
 
     async def fault(self) -> FaultRecord:
-        """How it ended by itself."""
         with pytest.raises(ServerFault) as caught:
             await self.task
         assert str(caught.value) == caught.value.record.message
@@ -93,20 +91,17 @@ async def stage(
 
 
 async def opened(played: Stage) -> Connection:
-    """The server, once greeted."""
     await played.is_open.wait()
     return played.server
 
 
 async def ended(played: Stage, request_id: int = 1) -> Outcome:
-    """The end of a call of `echo`."""
     end = played.ends[request_id] = asyncio.get_running_loop().create_future()
     assert played.server.ask(Call(request_id, 30.0, "echo"), b'{"a":1}') is None
     return await end
 
 
 async def listed(played: Stage, request_id: int = 2) -> Outcome:
-    """The end of a list of its tools."""
     end = played.ends[request_id] = asyncio.get_running_loop().create_future()
     assert played.server.ask(List(request_id, 30.0)) is None
     return await end

@@ -23,7 +23,6 @@ SERVER = StdioServer("/bin/true", ("--word",), sandbox=PolicyValues(network=Netw
 
 @pytest.fixture
 def order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OpenOrder:
-    """One with what was prepared."""
     clock = time.time_ns
     monkeypatch.setattr(observed_files.time, "time_ns", lambda: clock() + 10_000_000_000)
     monkeypatch.setattr(launch, "known_machine", this_machine)
@@ -47,7 +46,6 @@ def order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OpenOrder:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Confinement]:
-    """What would have been started."""
     found: list[Confinement] = []
 
     async def start(confinement: Confinement) -> Any:

@@ -38,40 +38,33 @@ class Server:
         self.pipe = ServerPipe(connection, ours_in, ours_out, max_line_bytes=max_line_bytes)
 
     def receive(self, line: bytes) -> None:
-        """See `Connection`."""
         self.lines.append(line)
         self._moved.set()
         self.on_line()
 
     def flush(self) -> None:
-        """See `Connection`."""
         self.drained += 1
 
     def end(self) -> None:
-        """See `Connection`."""
         self.ends.append(self.pipe.overflow)
         self._moved.set()
 
     def close(self, fd: int) -> None:
-        """Close one of its ends."""
         self._fds.remove(fd)
         os.close(fd)
 
     def close_all(self) -> None:
-        """Release every descriptor."""
         self.pipe.close()
         for fd in self._fds:
             os.close(fd)
 
     def has_heard(self) -> bytes:
-        """What waits in its stdin."""
         try:
             return os.read(self.stdin_fd, 1 << 24)
         except BlockingIOError:
             return b""
 
     async def until(self, lines: int = 0, ends: int = 0) -> None:
-        """Wait until that many lines and ends came."""
         with anyio.fail_after(PATIENCE_S):
             while len(self.lines) < lines or len(self.ends) < ends:
                 self._moved.clear()

@@ -95,7 +95,6 @@ async def test_a_file_that_other_programs_run_is_gone_before_the_answer_goes_out
 
 
 def losing(server: ServerProcess) -> "asyncio.Task[FaultRecord]":
-    """Wait for its loss beside the test."""
     return asyncio.ensure_future(server.lost())
 
 
@@ -216,7 +215,6 @@ async def test_a_line_that_is_too_long_is_a_loss_that_names_the_limit() -> None:
 
 
 def texts(log: Path) -> list[bytes]:
-    """The lines of a log without their times."""
     return [split_time(line)[1] for line in log.read_bytes().splitlines()]
 
 

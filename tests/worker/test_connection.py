@@ -32,8 +32,6 @@ from quarterdeck_worker.connection import Connection
 from quarterdeck_worker.notifications import ASK_BURST, Notifier
 from quarterdeck_worker.server import Outcome
 
-pytestmark = pytest.mark.anyio
-
 ID = FIRST_ID + 7
 """Of the request with the number 7."""
 

@@ -33,7 +33,7 @@ from quarterdeck_worker.server import RunServer, ServerRun
 
 from .served import PlayedServer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 TOKEN = b"one time only, 16 bytes or more"
 

@@ -7,8 +7,6 @@ from support.waiting import PATIENCE_S
 from quarterdeck_protocol.link.frames import MAX_BEARER_BYTES
 from quarterdeck_worker.server import Access, first_of
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_the_first_ends_the_wait_and_the_others_are_called_off() -> None:
     ended: list[str] = []

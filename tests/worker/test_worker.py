@@ -31,8 +31,6 @@ from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 
 from .served import NO_COMMAND, ORDER, opened, stage
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_an_opened_server_is_answered_with_its_card() -> None:
     async with opened() as played:

@@ -13,9 +13,6 @@ from quarterdeck_worker.server import ServerFault
 
 from .served import EXITED, NO_COMMAND, opened, stage
 
-pytestmark = pytest.mark.anyio
-
-
 # The end of a life
 
 

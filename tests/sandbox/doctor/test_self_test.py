@@ -19,7 +19,7 @@ from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.run.process import ConfinedProcess
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 
 async def escapes(tier: Tier) -> set[str]:

@@ -24,7 +24,7 @@ from quarterdeck_sandbox.run.start import start
 
 WHY_NOT: Final = missing(Tier.LANDLOCK) or this_machine().why_no_broker
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "-"), pytest.mark.process]
+pytestmark = [pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "-"), pytest.mark.process]
 
 PREAMBLE: Final = """
 import ctypes, json, os, platform, signal, struct, sys, threading

@@ -22,7 +22,7 @@ from quarterdeck_sandbox.network.namespace import child_pid_of, exit_of, network
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 
 PATIENCE_S = 20.0

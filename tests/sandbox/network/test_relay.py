@@ -18,7 +18,7 @@ from quarterdeck_sandbox.network import relay as relay_module
 from quarterdeck_sandbox.network.relay import Relay, local_addresses, refusal
 from quarterdeck_sandbox.policy.host_names import Route
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 PATIENCE_S = 20.0
 

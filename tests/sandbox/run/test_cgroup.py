@@ -18,7 +18,7 @@ from quarterdeck_sandbox.policy.machine import Cgroups
 from quarterdeck_sandbox.run import cgroup as cgroup_module
 from quarterdeck_sandbox.run.cgroup import Cgroup, sweep_cgroups
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 MIB = 1 << 20
 LIMITS = LimitValues(memory_bytes=64 * MIB, processes=20, cpu_share=0.5)

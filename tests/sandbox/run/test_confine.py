@@ -21,7 +21,7 @@ from quarterdeck_sandbox.program.launch import LaunchError, plan_launch
 from quarterdeck_sandbox.run.confine import Requester, confine
 from quarterdeck_sandbox.run.start import start
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 PATIENCE_S = 30.0
 

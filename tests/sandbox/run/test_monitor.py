@@ -18,8 +18,6 @@ from quarterdeck_sandbox.policy.limits import DiskUse, Excess, Pages, Process, P
 from quarterdeck_sandbox.run import monitor as monitor_module
 from quarterdeck_sandbox.run.monitor import KEPT_TICK_S, MONITOR_TICK_S, TMPFS_S, WALK_S, WALK_SHARE, TreeMonitor
 
-pytestmark = pytest.mark.anyio
-
 MIB = 1 << 20
 REAPER = Process(10, 1, 1.0, MIB, 1, 0.0, 0.0)
 PROGRAM = Process(11, 10, 1.0, MIB, 1, 0.0, 0.0)

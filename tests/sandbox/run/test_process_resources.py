@@ -9,8 +9,6 @@ import pytest
 
 from quarterdeck_sandbox.run.process import SandboxResources
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE_S = 20.0
 
 

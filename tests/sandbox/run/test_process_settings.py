@@ -57,8 +57,6 @@ def test_a_limit_that_the_system_does_not_take_is_not_asked_for(monkeypatch: pyt
     assert open_files_of_children() == 256
 
 
-pytestmark = pytest.mark.anyio
-
 scored = pytest.mark.skipif(not Path("/proc/self/oom_score_adj").exists(), reason="there are no such scores")
 
 

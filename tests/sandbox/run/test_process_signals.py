@@ -13,7 +13,7 @@ from quarterdeck_sandbox.policy.limits import Process, ProcessTree, members
 from quarterdeck_sandbox.run import process_signals as module
 from quarterdeck_sandbox.run.process_signals import ask_to_end, descendants, signal_tree
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 TREE = ProcessTree(pid=12, top=10)
 

@@ -38,6 +38,18 @@ def test_a_process_cannot_lie_by_its_name(name: bytes) -> None:
     )
 
 
+@pytest.mark.parametrize(("line", "state"), [(b"7 (bwrap) S) R 6 6 6 0 -1\n", b"R"), (b"", b"")])
+def test_the_state_of_a_process_is_read_behind_its_name(
+    line: bytes, state: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "read_proc", lambda *_: line)
+    assert processes.state_of(7) == state
+
+
+def test_a_process_that_is_gone_has_no_state() -> None:
+    assert processes.state_of(2**30) == b""
+
+
 @pytest.mark.process
 def test_pages_that_processes_share_count_once() -> None:
     script = (

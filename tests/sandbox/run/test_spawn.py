@@ -17,8 +17,6 @@ from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError
 from quarterdeck_sandbox.run.spawn import REPORT_BYTES, GateChannel, unnamed_file, with_death_signal
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE_S = 20.0
 
 

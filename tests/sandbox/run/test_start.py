@@ -34,7 +34,7 @@ from quarterdeck_sandbox.run.cgroup import Cgroup
 from quarterdeck_sandbox.run.spawn import Stdio
 from quarterdeck_sandbox.run.start import start
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 
 async def test_what_was_promised_is_found_inside(tier_home: TierHome) -> None:

@@ -14,7 +14,7 @@ from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_sandbox.run.process import ConfinedProcess
 from quarterdeck_sandbox.run.start import run_foreground
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 PATIENCE_S = 30.0
 

@@ -24,7 +24,7 @@ from quarterdeck_sandbox.run import start as start_module
 from quarterdeck_sandbox.run.spawn import GateChannel
 from quarterdeck_sandbox.run.start import start
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 
 async def test_without_a_required_property_the_program_never_runs(tier_home: TierHome) -> None:

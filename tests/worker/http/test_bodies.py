@@ -22,8 +22,6 @@ from quarterdeck_worker.http.bodies import (
     read_all,
 )
 
-pytestmark = pytest.mark.anyio
-
 TEXT = b'{"jsonrpc": "2.0"}' * 10_000
 
 

@@ -22,7 +22,7 @@ from quarterdeck_worker.server import Outcome, ServerFault
 
 from .passing_time import Time
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 CHANGED = {"method": "notifications/tools/list_changed"}
 

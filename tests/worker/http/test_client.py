@@ -25,7 +25,7 @@ from quarterdeck_worker.http.faults import unreachable
 from quarterdeck_worker.http.internet_only import InternetOnlyNetwork, InternetOnlyTransport, closed
 from quarterdeck_worker.server import Access, ServerFault
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 URL = "https://mcp.example/mcp"
 WANTS_WRITE = 'Bearer error="insufficient_scope", scope="write"'

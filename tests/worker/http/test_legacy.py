@@ -20,8 +20,6 @@ from quarterdeck_worker.http.run import run_remote
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.server import Outcome, ServerFault, ServerRun
 
-pytestmark = pytest.mark.anyio
-
 URL = "http://h.example/sse"
 ENDPOINT = "event: endpoint\ndata: /messages?session=1"
 

@@ -29,8 +29,6 @@ from quarterdeck_worker.server import Access
 
 from .passing_time import DAY_S, Time
 
-pytestmark = pytest.mark.anyio
-
 URL = "http://h.example/mcp"
 CHANGED = {"method": "notifications/tools/list_changed"}
 

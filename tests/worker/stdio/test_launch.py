@@ -16,8 +16,6 @@ from quarterdeck_sandbox.policy.limits import ProcessTree
 from quarterdeck_sandbox.policy.promises import Receipt
 from quarterdeck_worker.stdio import launch
 
-pytestmark = pytest.mark.anyio
-
 SERVER = StdioServer("/bin/true", ("--word",), sandbox=PolicyValues(network=NetworkMode.NONE))
 
 

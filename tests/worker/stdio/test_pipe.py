@@ -15,8 +15,6 @@ from quarterdeck_protocol.mcp.jsonrpc import LineTooLongError
 from quarterdeck_worker.stdio import pipe as pipe_module
 from quarterdeck_worker.stdio.pipe import READ_BYTES, READS_A_WAKE, ServerPipe
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE_S = 10.0
 
 

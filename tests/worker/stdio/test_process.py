@@ -27,7 +27,7 @@ from quarterdeck_worker.stdio.process import JUNK_LINES_LOGGED, ServerProcess
 
 from .played_process import PlayedProcess
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
+pytestmark = pytest.mark.usefixtures("impatient")
 
 LIMITS = LimitValues()
 SECRETS = ("a-long-secret",)

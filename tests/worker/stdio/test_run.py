@@ -12,7 +12,7 @@ from quarterdeck_sandbox.program.launch import LaunchPlan
 
 from .sessions import ended, listed, opened, stage
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 async def test_a_server_is_started_greeted_listed_and_called() -> None:

@@ -21,7 +21,7 @@ from quarterdeck_worker.stdio.run import run_process
 from .played_process import PlayedProcess
 from .sessions import ANSWERS, stage
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("impatient")]
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 # What never becomes open

@@ -34,10 +34,7 @@ _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Without O_NONBLOCK a FIFO would block us until another process writes to it."""
 
 _LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-_REMOVED: Final = " (deleted)"
-"""Linux appends this to the path of a file that no longer has a name."""
-
+_REMOVED: Final = " (deleted)"  # Linux appends this to the path of a file that no longer has a name
 _SHELL: Final = "/bin/sh"
 
 _REMOVE_AT_END: Final = 'read -r _; chmod -R u+rwX -- "$FOLDER"; exec rm -rf -- "$FOLDER"'
@@ -95,9 +92,7 @@ def link_target(path: str) -> str:
 
 
 def path_of_fd(fd: int) -> str:
-    """Return the path of an open file, absolute and without links; its last one if it was removed.  Raise OSError if
-    unknown.
-    """
+    """Return an open file's path, absolute, without links; its last one if removed.  Raise OSError if unknown."""
     if sys.platform == "darwin":
         return os.fsdecode(fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
     try:
@@ -139,9 +134,7 @@ def open_regular(
 
 
 def read_text(path: str, most_bytes: int) -> str:
-    """Return the first `most_bytes` of a regular file as text, invalid UTF-8 replaced.  Raise OSError if it cannot be
-    read.
-    """
+    """Return the first `most_bytes` of a regular file, invalid UTF-8 replaced.  Raise OSError if unreadable."""
     with open_regular(path) as file:
         return file.read(most_bytes).decode(errors="replace")
 

@@ -35,9 +35,7 @@ SETTLED_NS: Final = 2_000_000_000
 _FOLDER: Final = "d"
 _FILE: Final = "f"
 _OTHER: Final = "o"
-_LINK: Final = "@"
-"""Prefix of a link's target."""
-
+_LINK: Final = "@"  # prefix of a link's target
 _ABSENT: Final = ""
 
 _Stamp = tuple[int, int, int, int, int]
@@ -236,9 +234,7 @@ def listdir(path: str) -> tuple[str, ...]:
 
 
 def read(path: str, most_bytes: int) -> bytes:
-    """Return the first `most_bytes` of a regular file, following links.  Raise OSError if it cannot be read, or is no
-    such file.
-    """
+    """Return the first `most_bytes` of a regular file, following links.  Raise OSError if it cannot be read."""
     observer = _observer.get()
     return _content(path, most_bytes) if observer is None else observer.content(path, most_bytes)
 

@@ -1,14 +1,13 @@
 """Enter a module of ours in an isolated interpreter: `python -I boot.py OWNER FILES PATHS MODULE [ARG…]`.
 
-Isolated means that neither the working directory nor PYTHONPATH is trusted, so the few directories that hold our
-packages (an editable install has several) are named by whoever starts us.
+Isolated: neither the working directory nor PYTHONPATH is trusted, so the caller names the few directories that hold our
+packages (an editable install has several).
 
-First the kernel is told to kill us when our owner ends (Linux): an owner that is killed tells nobody, and a process
-that is stopped hears nothing.  Then, where FILES is not 0, our soft limit of open files is set to it: the owner may
-have raised its own, which servers would inherit.
-
-The garbage collector is off when the module begins: during imports it takes a tenth of their time and finds nothing.  A
-module that runs for long turns it on.
+First the kernel is told to kill us when our owner ends (Linux): an owner that is killed tells nobody, and a stopped
+process hears nothing.  Then, unless FILES is 0, our soft limit of open files is set to it: the owner may have raised
+its
+own, which servers would inherit.  The garbage collector is off when the module begins: during imports it takes a tenth
+of their time and finds nothing.  A module that runs for long turns it on.
 """
 
 import ctypes
@@ -21,7 +20,7 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 EXIT_OWNER_GONE = 0
-"""Nothing was done yet: there is nothing to say, and nobody to hear it."""
+"""Nothing was done yet."""
 
 
 def die_with(owner: int) -> None:

@@ -22,7 +22,7 @@ from .notifications import Notifier
 from .server import OnEnd, first_of
 
 CLIENT: Final = Client(CLIENT_NAME, CLIENT_VERSION)
-"""Who we say we are to servers."""
+"""Our name to servers."""
 
 UNASKABLE: Final = (-32603, "too much waits already: this cannot be asked now")
 """The error that answers a server's request that cannot be passed on."""
@@ -45,14 +45,13 @@ class Carrier(Protocol):
 
 
 class Connection:
-    """See the module; what a worker asks once it is greeted.
+    """One MCP connection; a worker asks through it once it is greeted.
 
     Attributes:
-        greeting: the outcome of the greeting; never set when the connection ends first.
+        greeting: the outcome of the greeting; never set if the connection ends first.
         ended: set when nothing more will be read.
         card: the server's description of itself; empty until it is greeted.
-        lines: how many lines the server wrote.
-        junk_lines: how many of those are no messages.
+        lines, junk_lines: how many lines the server wrote, and how many of those are no messages.
     """
 
     def __init__(
@@ -65,12 +64,11 @@ class Connection:
     ) -> None:
         """Prepare a connection; `begin` starts it.
 
-        Args:
-            order: names the revision, the bounds, and the capabilities of whoever asks.
-            notifier: takes what the server says unasked.
-            on_end: takes the end of each request that is not cancelled, once.
-            on_junk: takes each line that is no message.
-            pid: of the server's process; None for one that is not ours.
+        `order` names the revision, the bounds, and the asker's capabilities; `notifier` takes what the server says
+        unasked,
+        `on_end` the end of each request that is not cancelled, once, `on_junk` each line that is no message; `pid` is
+        None for
+        a process that is not ours.
         """
         self._notifier = notifier
         self._on_end = on_end

@@ -47,12 +47,7 @@ SWEEP_S: Final = 2.0
 
 
 def work(order: SpawnOrder, owner_fd: int | None = None) -> int:
-    """Serve the link until there is nothing left to serve; the exit status.
-
-    Args:
-        order: generation, address and token of this worker.
-        owner_fd: closes when our owner dies; a fork has none, the kernel tells it in a harder way.
-    """
+    """Serve the link, and return the exit status.  `owner_fd` closes when our owner dies; a fork has none."""
     with suppress(OSError):  # kernels that imitate Linux may refuse; what a server leaves behind goes to init then
         adopt_orphans()
     # Not `asyncio.run`: its care for an interrupt from a terminal costs 150 KiB, and none reaches a worker.
@@ -70,7 +65,7 @@ def be_quiet() -> None:
 
 
 async def run_server(order: OpenOrder, run: ServerRun) -> None:
-    """Run the server that the order names; see `RunServer`."""
+    """Run the server that the order names, as `RunServer`."""
     # Imported when it is needed: most workers have a process for a server, and no use for HTTP.
     if isinstance(order.server, StdioServer):
         from .stdio.run import run_process
@@ -110,16 +105,9 @@ async def _exit_with_supervisor(owner_fd: int, worker: Worker) -> None:
 
 
 class Dealer(Channel):
-    """A channel that connects by itself."""
+    """A channel that connects to the ROUTER at `ipc://…` by itself, trying again until it listens."""
 
     def __init__(self, address: str, on_message: OnMessage, on_end: OnEnd) -> None:
-        """Begin to connect, trying again until somebody listens.
-
-        Args:
-            address: `ipc://` and the path where the ROUTER listens.
-            on_message: see `Channel`.
-            on_end: see `Channel`.
-        """
         messages = MessageBuffer(ROUTER, WireLimits().part_bytes)
         super().__init__(socket.socket(socket.AF_UNIX), messages, on_message, on_end)
         self._path = address.removeprefix("ipc://")

@@ -48,14 +48,14 @@ NOTE_BYTES: Final = 8 * 1024
 
 
 class Post(Protocol):
-    """See `Link.post`."""
+    """The signature of `Link.post`."""
 
     def __call__(self, frame: News, body: bytes = b"") -> bool:
         """Send it; False when it was dropped."""
 
 
 class Notifier:
-    """Passes news to the link within a budget; changes of a list always pass, but only as a mark.
+    """Passes notifications to the link within a budget; changes of a list always pass, but only as a mark.
 
     Questions have a budget of their own.
     """

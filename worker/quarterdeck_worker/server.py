@@ -34,14 +34,10 @@ class ServerFault(Exception):  # noqa: N818 - a fault, as everywhere
 
 
 class Access:
-    """The access token of a remote server's login: given by the supervisor, which alone renews it.
-
-    Attributes:
-        token: of the moment; empty for a server without a login.
-    """
+    """The access token of a remote server's login, given and renewed by the supervisor; empty without a login."""
 
     def __init__(self, token: str = "", ask: Callable[[tuple[str, ...] | None], object] = lambda _: None) -> None:
-        """Access by this token; `ask` tells the supervisor that it was refused: see `Unauthorized`."""
+        """Start with this token; `ask` tells the supervisor that it was refused, as `Unauthorized`."""
         self.token = token
         self._ask = ask
         self._given: anyio.Event | None = None
@@ -56,11 +52,9 @@ class Access:
             given.set()
 
     async def renewed(self, refused: str, scopes: tuple[str, ...] | None = None) -> str:
-        """Another token than this one, which the server refused; empty when there is none.
+        """Return another token than the `refused` one; empty without one.
 
-        Args:
-            refused: the token.
-            scopes: those that the server wants besides; None where it refused the token whole.
+        `scopes` are those that the server wants besides; None if it refused the token whole.
         """
         if not refused:
             return ""
@@ -79,17 +73,17 @@ class Access:
 
 @dataclass(slots=True)
 class ServerRun:
-    """One run of a server, as whoever asked for it sees it.
+    """One run of a server, as its requester sees it.
 
     Attributes:
         notifier: takes its notifications.
         on_open: called once, when it has been greeted.
-        on_lost: called once, when it is gone after that, before what is left of it is cleared away.
+        on_lost: called once, when it is gone after that, before its remains are cleared away.
         on_end: takes the end of each request.
         on_started: called once, when its process was let go and is not greeted yet.
         stop: set it to end the run in good order.
-        diagnose: what is known so far, for a deadline that passes outside.
-        condemn: kill its process because of a limit, named as in the policy, and a sentence with the numbers.
+        diagnose: returns what is known so far, for a deadline that passes outside.
+        condemn: kills its process because of a limit, named as in the policy, and a sentence with the numbers.
         access: the token of our login at a remote server.
     """
 
@@ -112,11 +106,7 @@ Cancelling ends it too, leaving nothing.  Raises `ServerFault`: it ended by itse
 
 
 async def be_open(connection: "Connection", run: ServerRun, until_lost: Callable[[], Awaitable[FaultRecord]]) -> None:
-    """Be open until told to stop.
-
-    Raises:
-        ServerFault: the server was lost, as `until_lost` says; `run.on_lost` has been told.
-    """
+    """Be open until told to stop.  Raise ServerFault if it was lost, after `run.on_lost`."""
     lost: FaultRecord | None = None
 
     async def watch() -> None:

@@ -33,7 +33,7 @@ CLOSED: Final = FaultRecord(FaultKind.NOT_CONNECTED, "the server was closed mean
 
 
 class LinkEnd(Protocol):
-    """What a worker needs of its driver."""
+    """What a worker needs of its driver, as in `Link`."""
 
     def reply(self, frame: frames.Reply, body: bytes = b"") -> None:
         """See `Link.reply`."""

@@ -50,11 +50,7 @@ SWEEP_S: Final = 2.0
 
 
 def serve(control: socket.socket) -> None:
-    """Fork on request until the control socket closes.
-
-    Raises:
-        ConnectionError: it closed while something was to be said.
-    """
+    """Fork on request until the control socket closes.  Raise ConnectionError if it closed while a report was due."""
     be_quiet()
     raise_oom_score(OomScore.ZYGOTE)
     give_back_large_blocks()

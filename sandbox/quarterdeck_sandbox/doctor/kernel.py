@@ -24,16 +24,11 @@ _MODE_FILTER: Final = 2
 _SET_MODE_FILTER: Final = 1
 _NEW_LISTENER: Final = 1 << 3
 _INSTRUCTION_BYTES: Final = 8
-
 _CREATE_RULESET: Final = 444
 _RESTRICT_SELF: Final = 446
 _RULESET_VERSION: Final = 1
-
-_RIGHTS_OF_THE_FIRST: Final = (1 << 13) - 1
-"""The file rights of version 1 of Landlock."""
-
+_RIGHTS_OF_THE_FIRST: Final = (1 << 13) - 1  # the file rights of version 1 of Landlock
 _CLOSED: Final = Filter(inet=False, unix=False, shared_memory=False, reaches_out=False)
-
 _POINTER_BITS: Final = 8 * struct.calcsize("P")
 
 

@@ -30,11 +30,8 @@ DEADLINE_S: Final = 5.0
 TOLD_CHARS: Final = 300
 """Of a program's complaint."""
 
-_LIMITS: Final = LimitValues(memory_bytes=64 << 20, processes=64, cpu_share=0.5)
-"""Harmless: no process ever joins."""
-
+_LIMITS: Final = LimitValues(memory_bytes=64 << 20, processes=64, cpu_share=0.5)  # harmless: no process ever joins
 _NAMESPACES: Final = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
-
 _MANNERS: Final = ("--clearenv", "--cap-drop", "ALL")
 
 _KNOWS_MANNERS: Final = ("--die-with-parent", "--version")

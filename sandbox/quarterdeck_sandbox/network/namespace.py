@@ -26,16 +26,13 @@ from quarterdeck_sandbox.signal_names import signal_name
 
 from .netlink import LOOPBACK, AddAddress, NetworkChange, Setting, encode_changes
 
-_NS_GET_USERNS: Final = 0xB701
-"""Of `linux/nsfs.h`: a descriptor of the user namespace that owns this one."""
+_NS_GET_USERNS: Final = 0xB701  # of `linux/nsfs.h`: a descriptor of the user namespace that owns this one
 
 _MAP_POLL_S: Final = 0.001
 """Between looks at whether users are mapped yet; bwrap does it within a few milliseconds, and tells nobody."""
 
 _OPEN_ALL_PORTS: Final = Setting("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
-
-_INFO_BYTES: Final = 4096
-"""More than it ever says."""
+_INFO_BYTES: Final = 4096  # more than it ever says
 
 
 class _Info(msgspec.Struct):
@@ -43,7 +40,7 @@ class _Info(msgspec.Struct):
 
 
 class NetworkNamespace(msgspec.Struct, frozen=True):
-    """Descriptors that name a network namespace; `owner_fd` is -1 where the user namespace that owns it is our own."""
+    """Descriptors of a network namespace and of the user namespace that owns it; -1 if that is our own."""
 
     fd: int
     owner_fd: int
@@ -64,11 +61,7 @@ class NetworkNamespace(msgspec.Struct, frozen=True):
         return f"/proc/self/fd/{self.owner_fd}" if self.owner_fd >= 0 else ""
 
     async def change(self, machine: Machine, order: bytes) -> None:
-        """Have the gate change it, by an order of `encode_changes`.
-
-        Raises:
-            LaunchError: `network_failed`, with what failed.
-        """
+        """Have the gate change it, by an order of `encode_changes`.  Raise LaunchError `network_failed`."""
         with os.fdopen(unnamed_file(order)) as stdin:
             child = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec: it does not block
                 command(machine.gate, "network", self.fd, self.owner_fd),
@@ -96,10 +89,9 @@ class NetworkNamespace(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def network_of(pid: int) -> AsyncIterator[NetworkNamespace]:
-    """The network of bwrap's child `pid`, which waits at its `--block-fd` or is on its way there.
+    """Yield the network of bwrap's child `pid`, which waits at its `--block-fd` or is on its way there.
 
-    Raises:
-        LaunchError: `spawn_failed`: the process has ended.
+    Raise LaunchError `spawn_failed` if the process has ended.
     """
     try:
         # Before, a program that enters would lose what it may there with its first exec.
@@ -119,13 +111,10 @@ async def network_of(pid: int) -> AsyncIterator[NetworkNamespace]:
 
 
 async def prepare_listening(machine: Machine, pid: int, addresses: Iterable[str], *, low_ports: bool) -> None:
-    """Let anybody in the network of `pid` listen on `addresses` and, with `low_ports`, below port 1024.
+    """Let every process in the network of `pid` listen on `addresses` and, with `low_ports`, below port 1024.
 
-    That concerns only that network.  The gate's own capability would be of no use to it: it lives in a user namespace
-    below the network's.
-
-    Raises:
-        LaunchError: `network_failed`; `spawn_failed` when the process has ended.
+    The gate's own capability would not do: it lives in a user namespace below the network's.  Raise LaunchError
+    `network_failed`, or `spawn_failed` if the process has ended.
     """
     changes: list[NetworkChange] = [_OPEN_ALL_PORTS] if low_ports else []
     changes += [AddAddress(LOOPBACK, parse_address(one)) for one in dict.fromkeys(addresses)]
@@ -134,11 +123,7 @@ async def prepare_listening(machine: Machine, pid: int, addresses: Iterable[str]
 
 
 async def child_pid_of(info: int) -> int:
-    """The pid that bwrap tells on its `--info-fd`; `info` is the end to read from.
-
-    Raises:
-        LaunchError: `spawn_failed`: it ended instead.
-    """
+    """Return the pid that bwrap tells on its `--info-fd`.  Raise LaunchError `spawn_failed` if it ended."""
     said = b""
     while b"}" not in said:
         await anyio.wait_readable(info)
@@ -150,7 +135,7 @@ async def child_pid_of(info: int) -> int:
 
 
 async def exit_of(child: subprocess.Popen[bytes] | subprocess.Popen[str]) -> int:
-    """A child's return code, as soon as it has ended; 0 when `kill_descendants` has reaped it."""
+    """Return a child's code, as soon as it has ended; 0 if `kill_descendants` has reaped it."""
     if child.poll() is None:
         try:
             fd = os.pidfd_open(child.pid)
@@ -171,9 +156,9 @@ def how_it_ended(returncode: int) -> str:
 
 
 def own_addresses() -> frozenset[Address]:
-    """Every address that an interface has now, loopback's included: what listens on all addresses listens there too.
+    """Return every address that an interface has now, loopback's included.
 
-    Asked anew for each judgement, for interfaces come and go; it takes a fraction of a millisecond.
+    Ask again for each judgement, for interfaces come and go; it takes a fraction of a millisecond.
     """
     return frozenset(
         parse_address(one.address)

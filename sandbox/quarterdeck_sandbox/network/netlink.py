@@ -19,8 +19,7 @@ from quarterdeck_sandbox.gate.order import NetlinkMessage, encode_network
 LOOPBACK: Final = "lo"
 
 _ROUTE: Final = 0
-_XFRM: Final = 6
-"""Netlink's protocols."""
+_XFRM: Final = 6  # netlink's protocols
 
 _ANY_FAMILY, _INET, _INET6 = 0, 2, 10
 
@@ -28,31 +27,20 @@ _REQUEST, _ACKNOWLEDGE, _REPLACE, _EXCLUSIVE, _CREATE = 0x1, 0x4, 0x100, 0x200, 
 
 _NEW_LINK, _NEW_ADDRESS, _NEW_ROUTE, _NEW_NEIGHBOUR, _SET_NEIGHBOUR_TABLE, _NEW_POLICY = 16, 20, 24, 28, 67, 0x13
 
-_HEAD: Final = struct.Struct("=IHHII")
-"""Length, type, flags, sequence, port."""
-
-_ATTRIBUTE: Final = struct.Struct("=HH")
-"""Length, type."""
-
+_HEAD: Final = struct.Struct("=IHHII")  # length, type, flags, sequence, port
+_ATTRIBUTE: Final = struct.Struct("=HH")  # length, type
 _INDEX: Final = struct.Struct("=i")
-
-_LOOPBACK_INDEX: Final = 1
-"""In every network: the kernel makes it first."""
-
-_LINK: Final = struct.Struct("=BxHiII")
-"""Family, type, index, flags, which flags are meant."""
+_LOOPBACK_INDEX: Final = 1  # in every network: the kernel makes it first
+_LINK: Final = struct.Struct("=BxHiII")  # family, type, index, flags, which flags are meant
 
 _IFLA_MTU, _IFLA_AF_SPEC, _IFLA_INET6_ADDR_GEN_MODE = 4, 26, 8
 _ADDR_GEN_MODE_NONE: Final = 1
 _UP: Final = 1
-
-_ADDRESS: Final = struct.Struct("=BBBBi")
-"""Family, length of the prefix, flags, scope, index."""
+_ADDRESS: Final = struct.Struct("=BBBBi")  # family, length of the prefix, flags, scope, index
 
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 
-_NEIGHBOUR: Final = struct.Struct("=B3xiHBB")
-"""Family, index, state, flags, type."""
+_NEIGHBOUR: Final = struct.Struct("=B3xiHBB")  # family, index, state, flags, type
 
 _NDA_DST, _NDA_LLADDR = 1, 2
 _PERMANENT: Final = 0x80
@@ -136,10 +124,7 @@ class Refuse(msgspec.Struct, frozen=True):
 
 
 class AddPolicy(msgspec.Struct, frozen=True):
-    """A policy of the kernel's IPsec for what goes to a network, the lower `priority` first.
-
-    It holds for a socket that is bound to an interface, too, whatever its route.
-    """
+    """An IPsec policy for a network, lower `priority` first; it holds for a socket bound to an interface, too."""
 
     network: IPv4Network
     priority: int
@@ -152,11 +137,7 @@ NetworkChange = Setting | SetMtu | AddAddress | Raise | AskNobody | AddNeighbour
 
 
 def encode_changes(changes: Sequence[NetworkChange]) -> bytes:
-    """The order for the compiled gate; all of it concerns loopback and one other interface at most.
-
-    Raises:
-        ValueError: it concerns several.
-    """
+    """Encode the order for the gate.  Raise ValueError if it concerns several interfaces other than loopback."""
     settings = [(change.path, change.value, change.needed) for change in changes if isinstance(change, Setting)]
     messages = [_message(change) for change in changes if not isinstance(change, Setting)]
     devices = {_device_of(change) for change in changes} - {LOOPBACK}

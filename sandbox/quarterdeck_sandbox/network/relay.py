@@ -53,8 +53,7 @@ ATTEMPT_S: Final = 3.0
 _HOSTS_BYTES: Final = 1 << 20
 """Of /etc/hosts; lists of a hundred thousand unwanted hosts are longer, and begin with the machine's own."""
 
-_PAUSE_S: Final = 0.1
-"""Before an accept that failed (descriptors ran out, most likely) is tried again."""
+_PAUSE_S: Final = 0.1  # before an accept that failed (descriptors ran out, most likely) is tried again
 
 _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER for no time: closing then resets the connection, which nobody takes for an orderly end."""
@@ -64,10 +63,9 @@ _Found = tuple[Any, Any, int, str, tuple[Any, ...]]
 
 
 class Relay:
-    """The relay of one sandbox.  It owns the listeners; nothing of it is left after `stop`."""
+    """The relay of one sandbox.  Owns the listeners, one for each of `routes` in order; `stop` leaves nothing."""
 
     def __init__(self, routes: Sequence[Route], listeners: Sequence[socket.socket]) -> None:
-        """Take the listeners over; `routes` says in the same order what each stands for."""
         self._listeners = tuple(zip(routes, listeners, strict=True))
         self._owner: asyncio.Task[None] | None = None
         self._accepted: set[socket.socket] = set()
@@ -75,15 +73,15 @@ class Relay:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """The last connections that were refused, oldest first: `host:port: why`, equal ones in a row once."""
+        """The last refused connections, oldest first: `host:port: why`, equal ones in a row once."""
         return tuple(self._refusals)
 
     def start(self) -> None:
-        """Begin to accept; needs a running loop, which `stop` must be called on."""
+        """Begin to accept; needs a running loop, the one that `stop` is called on."""
         self._owner = asyncio.create_task(self._run(), name="relay")
 
     async def lost(self) -> str:
-        """Wait until it carries nothing any more although nobody stopped it; what happened.  After `start`."""
+        """Wait until it fails, and return what happened; for ever after a `stop`.  Call after `start`."""
         owner = self._owner
         assert owner is not None
         await asyncio.wait([owner])
@@ -176,11 +174,7 @@ async def _dial(route: Route) -> socket.socket:
 
 
 def _passing(route: Route, found: Sequence[_Found]) -> list[_Found]:
-    """The resolved addresses that a connection may be made to.
-
-    Raises:
-        OSError: none is, and which is the first that is not.
-    """
+    """Return the addresses that may be connected to.  Raise OSError with the first refused one if none may."""
     own = own_addresses()
     refused = {str(place[0]): refusal(route.host, str(place[0]), own) for *_, place in found}
     if any(refused.values()):
@@ -195,13 +189,10 @@ def _passing(route: Route, found: Sequence[_Found]) -> list[_Found]:
 
 
 def refusal(host: str, address: str, own: Collection[Address], local: Collection[Address] = ()) -> AddressKind | None:
-    """What is nearer than the internet and keeps a connection meant for `host` from `address`; None for nothing.  Pure.
+    """Return what is nearer than the internet and keeps a connection for `host` from `address`; None for nothing.
+    Pure.
 
-    Args:
-        host: as in the list, a name or an address.
-        address: one that it was resolved to.
-        own: those of this machine's interfaces.
-        local: where this machine's own files lead the name.
+    `host` is a listed name or address, `own` are this machine's addresses, `local` where its own files lead the name.
     """
     given = parse_address(address)
     place = kind_of_address(given, own)
@@ -213,7 +204,7 @@ def refusal(host: str, address: str, own: Collection[Address], local: Collection
 
 
 def local_addresses(host: str, hostname: str, hosts: str, own: Collection[Address]) -> frozenset[Address]:
-    """Where this machine itself leads `host`: who runs the machine decides that, not who owns the name.  Pure.
+    """Return where this machine itself leads `host`, which its owner decides, not the name's.  Pure.
 
     The machine is called `hostname`, has the text `hosts` as its /etc/hosts, and `own` addresses at its interfaces.
     """
@@ -227,7 +218,6 @@ def local_addresses(host: str, hostname: str, hosts: str, own: Collection[Addres
 
 
 def _local_names() -> tuple[str, str]:
-    """This machine's name, and its list of names."""
     try:
         return socket.gethostname(), read_text("/etc/hosts", _HOSTS_BYTES)
     except OSError:
@@ -235,7 +225,7 @@ def _local_names() -> tuple[str, str]:
 
 
 async def _join(here: socket.socket, there: socket.socket) -> None:
-    """Copy both ways until both have ended; when one side breaks, or we are cancelled, both are reset."""
+    """Copy both ways until both have ended; if one side breaks, or we are cancelled, reset both."""
     ends: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
     try:
         for one in (here, there):

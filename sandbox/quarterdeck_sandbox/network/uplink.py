@@ -80,11 +80,8 @@ LOOK_S: Final = 2 * REST_S
 STOPPED_LOOKS: Final = 2
 """So many in a row, and it is taken for lost; a helper that a machine's suspend stopped goes on at once."""
 
-_STDERR_BYTES: Final = 2000
-"""Of what a helper that failed said."""
-
-_TOLD_CHARS: Final = 300
-"""Of what one said that ended later; the program can make it talk."""
+_STDERR_BYTES: Final = 2000  # of what a helper that failed said
+_TOLD_CHARS: Final = 300  # of what one said that ended later; the program can make it talk
 
 _KEEPER: Final = '"$@" & exec >&-; read -r _; kill -KILL $!'
 """Pasta cannot watch a pipe; a shell of less than a megabyte does, and ends it.  Woken by our end if it is stopped."""
@@ -94,7 +91,7 @@ _ANNOUNCE: Final = Setting("/proc/sys/net/ipv4/conf/all/arp_notify", "1", needed
 
 
 class Uplink(msgspec.Struct):
-    """A running helper; `close` ends it.  `fd` is a descriptor of its process, -1 before it is ready."""
+    """A running helper; `close` ends it.  `fd` is a pidfd of it, -1 before it is ready."""
 
     name: str
     _child: subprocess.Popen[bytes]
@@ -106,17 +103,16 @@ class Uplink(msgspec.Struct):
 
     @property
     def said(self) -> str:
-        """What the helper has written to stderr so far."""
+        """What the helper has newly written to stderr."""
         try:
             return " ".join(os.read(self._stderr, _STDERR_BYTES).decode(errors="replace").split())
         except OSError:
             return ""
 
     def watch(self, told: bytes) -> None:
-        """Hold on to its process: it is ready, and `told` is what it said of that, its process id if it has a keeper.
+        """Hold on to its process, which is ready: `told` is its process id if it has a keeper.
 
-        Raises:
-            LaunchError: `network_failed`: it has ended already, or says nothing of use.
+        Raise LaunchError `network_failed` if it has ended already, or says nothing of use.
         """
         _ = self.said  # how it began is of no interest when it ends
         try:
@@ -126,7 +122,7 @@ class Uplink(msgspec.Struct):
             raise LaunchError("network_failed", f"{self.name} gave no network: {self.said}") from error
 
     async def lost(self) -> str:
-        """Wait until it carries nothing any more, ended or stopped; what happened.  Not beside `close`."""
+        """Wait until it has ended or stays stopped, and return what happened.  Not during `close`."""
         looks = 0
         while looks < STOPPED_LOOKS:
             with anyio.CancelScope(deadline=last_moment(anyio.current_time() + LOOK_S, os.getpid(), LOOK_S / 2)):
@@ -165,11 +161,10 @@ class Uplink(msgspec.Struct):
 
 
 async def connect(machine: Machine, child_pid: int, on_spawn: Callable[[], object] = lambda: None) -> Uplink:
-    """Connect the network of bwrap's child: it has the internet when this returns; `on_spawn` hears of the helper.
+    """Give the network of bwrap's child the internet; `on_spawn` is called when the helper runs.
 
-    Raises:
-        LaunchError: `network_failed`, with what the helper said; `spawn_failed` when the sandbox has ended.  Nothing is
-            left behind.
+    Raise LaunchError `network_failed`, with the helper's words, or `spawn_failed` if the sandbox has ended; nothing is
+    left.
     """
     name = os.path.basename(machine.slirp4netns or machine.pasta)
     uplink: Uplink | None = None
@@ -200,7 +195,7 @@ async def connect(machine: Machine, child_pid: int, on_spawn: Callable[[], objec
 
 
 def why_not(machine: Machine) -> str:
-    """Why `machine` cannot `connect`, found by doing it to an empty sandbox; empty when it can.  About 30 ms.
+    """Return why `machine` cannot `connect`, by doing it to an empty sandbox; empty if it can.  About 30 ms.
 
     Runs an event loop of its own: call it in a thread that has none.
     """
@@ -219,7 +214,7 @@ async def _try(machine: Machine) -> str:
 
 @asynccontextmanager
 async def _empty_sandbox(machine: Machine) -> AsyncIterator[int]:
-    """A sandbox without a program, to try a helper on; the pid of its first process."""
+    """Yield the pid of the first process of a sandbox without a program, to try a helper on."""
     users = [] if machine.euid == 0 else ["--unshare-user"]
     argv = [program_of(machine), *users, "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev"]
     block, block_w = os.pipe()
@@ -251,7 +246,7 @@ async def _empty_sandbox(machine: Machine) -> AsyncIterator[int]:
 
 
 def _start(machine: Machine, network: NetworkNamespace, ready: int) -> Uplink:
-    """Start the better helper that there is; `ready`, which is closed here, gets a byte from it, or its end."""
+    """Start the better available helper; `ready`, which is closed here, gets a byte from it, or its end."""
     leash, ours = os.pipe()
     said, stderr = os.pipe()
     # A helper that the program makes complain must neither stop at a full pipe nor die of a closed one.
@@ -298,15 +293,15 @@ def _pasta(path: str, network: NetworkNamespace) -> list[str]:
 
 @lru_cache(4)
 def _order(addresses: frozenset[Address], is_slirp: bool) -> bytes:
-    """The order for what is laid in the network of a sandbox on a machine with these addresses.
+    """Return the order for the network of a sandbox on a machine with these addresses.
 
-    Made once: the zygote, which tries a helper out, leaves it to all its workers.  It takes a millisecond.
+    Made once, in a millisecond: the zygote, which tries a helper, leaves it to all its workers.
     """
     return encode_changes(tuple(changes_for(addresses, is_slirp=is_slirp)))
 
 
 def changes_for(addresses: frozenset[Address], *, is_slirp: bool) -> Iterator[NetworkChange]:
-    """What is laid in the network of a sandbox on a machine with these addresses."""
+    """Yield what is laid in the network of a sandbox on a machine with these addresses."""
     closed = closed_networks(addresses)
     yield from _routes(closed)
     if not is_slirp:
@@ -314,7 +309,7 @@ def changes_for(addresses: frozenset[Address], *, is_slirp: bool) -> Iterator[Ne
 
 
 def _routes(closed: Sequence[IPv4Network]) -> Iterator[NetworkChange]:
-    """The interface, its two neighbours, and what is refused."""
+    """Yield the interface, its two neighbours, and what is refused."""
     yield _ANNOUNCE
     yield SetMtu(INTERFACE, MTU)
     yield AddAddress(INTERFACE, _ADDRESS)
@@ -329,7 +324,7 @@ def _routes(closed: Sequence[IPv4Network]) -> Iterator[NetworkChange]:
 
 
 def _policies(closed: Sequence[IPv4Network]) -> Iterator[NetworkChange]:
-    """Policies of the kernel's IPsec: they refuse a bound socket, too, whatever its route."""
+    """Yield policies of the kernel's IPsec: they refuse a bound socket, too, whatever its route."""
     for protocol in ("udp", "tcp"):
         yield AddPolicy(IPv4Network(_RESOLVER), 1, allows=True, protocol=protocol, port=_DNS_PORT)
     for network in closed:
@@ -337,5 +332,5 @@ def _policies(closed: Sequence[IPv4Network]) -> Iterator[NetworkChange]:
 
 
 def _hardware(address: IPv4Address) -> bytes:
-    """How slirp makes up the hardware address of one of its own; pasta takes any."""
+    """Return slirp's hardware address for one of its own; pasta takes any."""
     return b"\x52\x55" + address.packed

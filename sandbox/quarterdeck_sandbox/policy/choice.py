@@ -18,7 +18,7 @@ from .promises import SOCKET_GRANTS, PropertyFinding, Situation, Strength, promi
 WEAKEST_FIRST: Final = (Tier.LIMITS, Tier.LANDLOCK, Tier.BUBBLEWRAP)
 
 INTENDED: Final = (Property.FILESYSTEM, Property.NETWORK, Property.PROCESSES, Property.SYSCALLS, Property.TREE_DEATH)
-"""What a policy that confines anything means to have in full.  Limits may be kept by looking now and then."""
+"""A policy that confines anything wants these in full.  Limits may be kept by looking now and then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Choice(Situation):
     """How a policy will be enforced.
 
     Attributes:
-        findings: every property, as it is promised.
+        findings: every property, as promised.
         gaps: one line for each way in which this is weaker than the policy intends, with the remedy.
     """
 
@@ -44,12 +44,11 @@ def choose(
 ) -> Choice:
     """Choose the strongest tier that the machine gives; a trusted process gets limits and a reaper, and runs as us.
 
-    With `allow_unsandboxed` a minimum of `landlock`, which is the default one, is none; `bubblewrap` still is.  At
-    `open_port` a deck of ours on this machine's loopback asks for no token, so that it must not be reached; 0 is one
-    that is not known yet, None no such.
-
-    Raises:
-        LaunchError: `sandbox_refused`: a requirement, the minimum or an explicit wish cannot be met; with the remedy.
+    With `allow_unsandboxed` a minimum of `landlock`, the default, does not count; `bubblewrap` does.  At `open_port` a
+    deck
+    of ours on this machine's loopback asks for no token and must not be reached; 0: not known yet, None: no such deck.
+    Raise LaunchError `sandbox_refused`, with the remedy, for a requirement, minimum or explicit setting that cannot be
+    met.
     """
     if machine.lacks_gate:
         _refuse("; ".join(machine.lacks_gate))
@@ -117,7 +116,7 @@ def _choose_network(policy: PolicyValues, machine: Machine, tier: Tier) -> Netwo
 
 
 def reaches(network: Network, port: int) -> bool:
-    """Whether a process with this network can connect to a port of this machine's loopback."""
+    """Return whether a process with this network can connect to a port of this machine's loopback."""
     if isinstance(network, NetworkMode):
         return network is NetworkMode.FULL
     return any(route.port == port and route.is_loopback for route in routes_of(network))
@@ -147,7 +146,7 @@ def _gaps(situation: Situation, findings: Mapping[Property, PropertyFinding]) ->
 
 
 def _remedy(name: Property, at: Situation) -> str:
-    """What would make the property `name` stronger."""
+    """Return what would make the property `name` stronger."""
     machine = at.machine
     if name in CONTROLLER_OF and CONTROLLER_OF[name] not in machine.cgroups.controllers:
         return "start quarterdeck where it may make control groups (see `quarterdeck doctor`)"
@@ -167,7 +166,7 @@ def _remedy(name: Property, at: Situation) -> str:
 
 
 def get_closing(machine: Machine) -> str:
-    """The remedy where no part of a writable folder can be closed."""
+    """Return the remedy where no part of a writable folder can be closed."""
     if machine.tier is not Tier.BUBBLEWRAP:
         return _get_bubblewrap(machine)
     return "let quarterdeck make mount namespaces (see `quarterdeck doctor`)"

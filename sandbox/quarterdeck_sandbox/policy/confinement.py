@@ -1,6 +1,6 @@
-"""All that will confine a process, as a value; and its receipt, from what was promised and what its probes observed.
+"""All that will confine a process, as a value; and its receipt, from the promises and what its probes observed.
 
-A property whose observation disagrees with its promise is worth nothing, whatever the mechanism is called.
+A property whose observation disagrees with its promise is worth nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ LAST_UID: Final = 65519
 
 
 class UnixUser(msgspec.Struct, frozen=True):
-    """A user and its group.  `dedicated` says that nobody else runs as it."""
+    """A user and its group; `dedicated` if nothing else runs as it."""
 
     uid: int
     gid: int
@@ -35,7 +35,7 @@ class UnixUser(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The user in words for people."""
+        """The user, for people."""
         return "every other user" if self.dedicated else f"uid {self.uid}"
 
     @property
@@ -48,24 +48,22 @@ ROOT: Final = UnixUser(0, 0, dedicated=False)
 
 
 class Confinement(msgspec.Struct, frozen=True):
-    """A process that is to be started, with all that confines it.
+    """A process to start, with all that confines it.
 
     Attributes:
-        plan: what is executed; its environment holds what grants add.
+        plan: the command; its environment holds what grants add.
         promised: what the tier should guarantee on this machine.
         required: what must be observed before it may start.
         gaps: how this is weaker than the policy's preset intends.
         rlimits: (the kernel's number, value) of the limits that the kernel keeps for each process.
         seccomp: the compiled filter, empty for none.
-        identity: whom it becomes; None stays who we are.
+        identity: the user that it becomes; None stays who we are.
         routes: the hosts that it may reach by a relay.
-        secrets: paths outside that must not be open to it: the probes try them.
-        user_home: the home of the user who runs us, for hints.
-        policy: the policy that it was compiled from, for hints.
-        private: our own directories, for hints.
-        configuration: the folders of our configuration, for hints.
+        secrets: paths outside that the probes try, and must not open.
         counts_alone: whether its processes are counted apart from all others.
-        outdated: a path that had changed since it was prepared, so that it was compiled anew; empty where none had.
+        outdated: a path that changed since the preparation, so that it was compiled again; else empty.
+        user_home, policy, private, configuration: for hints: the user's home, our directories and configuration
+            folders.
     """
 
     plan: LaunchPlan
@@ -107,26 +105,26 @@ class Confinement(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the gate found: `facts` by key, repeated keys in order; `pid` as this process sees it."""
+    """The gate's findings: `facts` by key, repeated keys in order; `pid` as this process sees it."""
 
     facts: dict[str, tuple[str, ...]]
     pid: int
 
     def one(self, key: str) -> str:
-        """The first value of `key`, empty when there is none."""
+        """Return the first value of `key`, empty if there is none."""
         return self.facts.get(key, ("",))[0]
 
 
 def observe_receipt(
     confinement: Confinement, report: Report, ours: Mapping[str, str], unmet: Mapping[Property, str]
 ) -> Receipt:
-    """The receipt of a process whose program has not begun: it waits behind its gate, whose `report` this judges.
+    """Judge the gate's `report` of a process whose program has not begun, and return its receipt.
 
     `ours` are our own namespaces, `net` to its identity and so on; `unmet` says what could not be set from outside.
 
     Raises:
-        LaunchError: `sandbox_refused`: a required property does not hold, or what was closed is open; `spawn_failed`:
-            the gate failed.
+        LaunchError: `sandbox_refused`: a required property does not hold, or a closed path is open; `spawn_failed`: the
+            gate failed.
     """
     if failure := report.one("failed"):
         number, _, text = failure.partition(" ")
@@ -158,11 +156,7 @@ def observe_receipt(
 
 
 def refuse_unmet(required: tuple[Property, ...], findings: Mapping[Property, PropertyFinding]) -> None:
-    """Refuse a process that lacks what its policy requires.
-
-    Raises:
-        LaunchError: `sandbox_refused`: one of `required` is not found in full.
-    """
+    """Raise LaunchError `sandbox_refused` unless all of `required` is found in full."""
     for name in required:
         finding = findings.get(name)
         if finding is None or finding.strength is not Strength.FULL:
@@ -174,7 +168,7 @@ def refuse_unmet(required: tuple[Property, ...], findings: Mapping[Property, Pro
 
 
 def describe_network(confinement: Confinement) -> str:
-    """The network in force, in words for people."""
+    """Return the network in force, for people."""
     network = confinement.network
     if network is NetworkMode.FULL:
         return f"{network} ({REACHABLE})"

@@ -19,7 +19,7 @@ from .promises import SCOPES_ABI, PropertyFinding, Receipt, Situation, Strength,
 
 
 class AttackOutcome(StrEnum):
-    """What became of an attack."""
+    """The outcome of an attack."""
 
     HELD = "held"
     ESCAPED = "escaped"
@@ -28,7 +28,7 @@ class AttackOutcome(StrEnum):
 
 
 class Attack(msgspec.Struct, frozen=True):
-    """One attack of the self-test: its name, the property that it was against, and what became of it."""
+    """One attack of the self-test: its name, the property that it was against, and its outcome."""
 
     name: str
     against: Property
@@ -37,7 +37,7 @@ class Attack(msgspec.Struct, frozen=True):
 
 
 class SelfTest(msgspec.Struct, frozen=True):
-    """What came of attacking a sandbox, under its `receipt`; `why` there was no sandbox to attack, else empty."""
+    """The outcome of attacking a sandbox, under its `receipt`; `why` there was no sandbox to attack, else empty."""
 
     attacks: tuple[Attack, ...] = ()
     why: str = ""
@@ -45,20 +45,17 @@ class SelfTest(msgspec.Struct, frozen=True):
 
 
 class LineState(StrEnum):
-    """How the subject of a line is."""
+    """The state of a line's subject."""
 
     OK = "ok"
     WEAKER = "weaker"
-    """It is kept with a gap, or by something weaker."""
+    """Kept with a gap, or by something weaker."""
 
     MISSING = "missing"
 
 
 class DiagnosisLine(msgspec.Struct, frozen=True):
-    """What was found of a mechanism, a property or an attack.
-
-    `remedy` may be of several lines; it is empty when nothing needs doing or can be done.
-    """
+    """The finding on a mechanism, property or attack; `remedy` may have several lines, or be empty."""
 
     subject: str
     state: LineState
@@ -71,10 +68,8 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
     Attributes:
         tier: how servers are confined here.
-        runs: whether servers of the preset `standard` start, in a sandbox that keeps what it promises.
-        mechanisms: what the machine has.
-        properties: what `standard` guarantees with it, as it was observed where that was possible.
-        attacks: what the self-test saw.
+        runs: whether servers of the preset `standard` start, in a sandbox that keeps its promises.
+        properties: the guarantees of `standard`, as observed where that was possible.
     """
 
     tier: Tier
@@ -85,7 +80,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """0 when everything holds in full, 1 when something is weaker, 2 when servers cannot be run confined."""
+        """0 if everything holds in full, 1 if something is weaker, 2 if servers cannot be run confined."""
         if not self.runs:
             return 2
         lines = (*self.mechanisms, *self.properties, *self.attacks)
@@ -93,11 +88,11 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 STANDARD: Final = PolicyValues()
-"""What servers get that ask for nothing else; the self-test starts its attacks under it."""
+"""The default policy; the self-test starts its attacks under it."""
 
 
 def diagnose(machine: Machine, test: SelfTest) -> Diagnosis:
-    """Judge the facts of `machine` and what became of the attacks on a sandbox of it."""
+    """Judge the facts of `machine` and the attacks on a sandbox of it."""
     refusal = ""
     network = NetworkMode.INTERNET if machine.gives_internet else NetworkMode.FULL
     findings = promise(Situation(STANDARD, machine, machine.tier, network))
@@ -267,11 +262,11 @@ KUBERNETES: Final = (
 )
 
 _SYSCTLS: Final = {"kernel.unprivileged_userns_clone": "0", "user.max_user_namespaces": "0"}
-"""Settings under which no ordinary user can make a user namespace."""
+"""Values under which no ordinary user can make a user namespace."""
 
 
 def bubblewrap_remedy(machine: Machine) -> str:
-    """The remedy where bubblewrap does not work, or not in full."""
+    """Return the remedy where bubblewrap does not work, or not in full."""
     found = machine.bubblewrap
     if not found.path or (found.wheel and not found.version):
         return INSTALL_BUBBLEWRAP
@@ -291,28 +286,28 @@ def bubblewrap_remedy(machine: Machine) -> str:
 
 
 def closing_remedy(machine: Machine) -> str:
-    """The remedy where no part of a writable folder can be closed: a mount namespace, as bubblewrap makes them."""
+    """Return the remedy where no part of a writable folder can be closed: a mount namespace."""
     if machine.container not in ("", "wsl"):
         return _container(machine)
     return f"{bubblewrap_remedy(machine)}; until then, let nothing write a folder that holds configuration"
 
 
 def seccomp_remedy(machine: Machine) -> str:
-    """The remedy where no filter of system calls can be loaded."""
+    """Return the remedy where no system call filter can be loaded."""
     if machine.architecture not in ("x86_64", "aarch64"):
         return "use a machine with x86-64 or aarch64: there is no filter for others"
     return "use a kernel with CONFIG_SECCOMP_FILTER, and a 64-bit Python"
 
 
 def cgroups_remedy(machine: Machine) -> str:
-    """The remedy where the kernel cannot keep the limits of a whole tree."""
+    """Return the remedy where the kernel cannot keep the limits of a whole tree."""
     if machine.container not in ("", "wsl"):
         return "mount the control groups writable (podman run --cgroups=split; docker run --privileged)"
     return "systemd-run --user --scope quarterdeck serve …   (where systemd keeps your session; else as root)"
 
 
 def internet_remedy(machine: Machine) -> str:
-    """The remedy where the network mode `internet` cannot be had."""
+    """Return the remedy where the network mode `internet` is unavailable."""
     found = machine.bubblewrap
     if not (found.works and found.makes_network):
         remedy = bubblewrap_remedy(machine)

@@ -23,14 +23,14 @@ FIRST_ADDRESS: Final = IPv4Address("127.64.0.1")
 """The others follow; 127.64.0.0/10 has room for four million, and no program of its own accord listens there."""
 
 FIRST_FREE_PORT: Final = 1024
-"""Who listens below it needs a capability, also in a network of one's own."""
+"""Listening below it needs a capability, also in a network of one's own."""
 
 NO_RESOLVER: Final = "# No name is resolved here but those in /etc/hosts.\n"
-"""An /etc/resolv.conf without a server: libraries then ask their own loopback, where nobody answers."""
+"""An /etc/resolv.conf without a server: libraries then ask their own loopback, where nothing answers."""
 
 
 class Route(msgspec.Struct, frozen=True):
-    """`host:port` as dialled from outside, and the address that stands for `host` inside."""
+    """`host:port` as dialled outside, and the address that stands for `host` inside."""
 
     host: str
     port: int
@@ -50,7 +50,7 @@ class Route(msgspec.Struct, frozen=True):
 
     @property
     def needs_address(self) -> bool:
-        """Whether the loopback interface inside has to be given the address."""
+        """Whether the loopback interface inside needs the address."""
         return self.is_literal and not self.is_loopback
 
     def __str__(self) -> str:
@@ -58,16 +58,12 @@ class Route(msgspec.Struct, frozen=True):
 
 
 def is_localhost(host: str) -> bool:
-    """Whether a name stands for the loopback, whoever is asked (RFC 6761 §6.3)."""
+    """Return whether a name stands for the loopback everywhere (RFC 6761 §6.3)."""
     return host == LOCALHOST or host.endswith(f".{LOCALHOST}")
 
 
 def routes_of(network: Network | None) -> tuple[Route, ...]:
-    """One route for each distinct entry of a list, in its order, one address for each host; none for a mode.
-
-    Raises:
-        ValueError: an entry is no `host:port`.
-    """
+    """Return a route for each entry of a list, one address for each host; none for a mode.  Raise ValueError."""
     if not isinstance(network, tuple):
         return ()
     entries = [*map(parse_destination, network)]
@@ -89,10 +85,7 @@ def _is_address(host: str) -> bool:
 
 
 def hosts_text(routes: Iterable[Route], hostname: str) -> str:
-    """The /etc/hosts of a sandbox called `hostname`; ends with a newline.
-
-    IPv6's loopback goes by other names, so that what dials `localhost` finds a listener of ours at the first try.
-    """
+    """Return a sandbox's /etc/hosts; ::1 has other names, so that `localhost` finds our listener at once."""
     lines = {f"{LOCALHOST_ADDRESS} {LOCALHOST} {hostname}": None, "::1 ip6-localhost ip6-loopback": None}
     lines |= {
         f"{route.address} {route.host}": None for route in routes if route.host != LOCALHOST and not route.is_literal

@@ -23,8 +23,8 @@ REGROWN: Final = 1.1
 class Process(msgspec.Struct, frozen=True, gc=False):
     """One process at one look; times are seconds since its start, `started` tells a reused pid apart.
 
-    No dataclass: hundreds of these are made at each look, in a tenth of the time.  Vast page tables count as resident;
-    `unseen_bytes` is the most that it can hold of shared memory which it does not have in view.
+    No dataclass: hundreds are made at each look, in a tenth of the time.  Vast page tables count as resident;
+    `unseen_bytes` is the most shared memory that it can hold without having it in view.
     """
 
     pid: int
@@ -42,8 +42,8 @@ class ProcessTree(msgspec.Struct, frozen=True):
 
     Attributes:
         pid: the confined program.
-        top: the topmost process of its tree, the program itself when nothing of ours is above it.
-        root_pid: a process whose root is the program's, 0 when that is ours.
+        top: the topmost process of its tree, the program itself if nothing of ours is above it.
+        root_pid: a process whose root is the program's, 0 if that is ours.
         scratch: directories outside whose files are its scratch.
         tmpfs: mount points inside that hold its temporary files in memory.
         enforced: names of limits that the kernel holds on the whole tree.
@@ -58,13 +58,7 @@ class ProcessTree(msgspec.Struct, frozen=True):
 
 
 class DiskUse(msgspec.Struct, frozen=True):
-    """The room that files take.
-
-    Attributes:
-        size_bytes: on disk: holes of a file count nothing, and a file with several names once.
-        files: all entries.
-        is_whole: False when some of it could not be looked at, so that there is more.
-    """
+    """Room on disk (holes count nothing, hard links once) and all entries; not `is_whole` if part was unreadable."""
 
     size_bytes: int = 0
     files: int = 0
@@ -76,11 +70,12 @@ class DiskUse(msgspec.Struct, frozen=True):
 
 
 class Pages(msgspec.Struct, frozen=True):
-    """Memory of several processes, each shared page counted once; pages of files, which the kernel can drop, not.
+    """Memory of several processes, each shared page counted once, without the pages of files, which the kernel can
+    drop.
 
     Attributes:
         own_bytes: anonymous pages, swapped ones included.
-        shared_bytes: of memory that has a name or none, mapped: much of it may lie in a tmpfs.
+        shared_bytes: mapped shared memory, named or not: much of it may lie in a tmpfs.
     """
 
     own_bytes: int = 0
@@ -91,10 +86,10 @@ class Pages(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What a tree uses at one moment, or the most that it used of each.
+    """What a tree uses at one moment, or the peak of each.
 
     Attributes:
-        memory_bytes: resident pages, shared ones counted once for each process, and what its tmpfs hold.
+        memory_bytes: resident pages, shared ones once per process, and the content of its tmpfs.
         processes: threads included.
         cpu_s: of all that ever ran in it, as far as the looks and the kernel's sums tell.
     """
@@ -106,19 +101,19 @@ class Usage(msgspec.Struct, frozen=True):
     scratch_inodes: int = 0
 
     def most(self, other: "Usage") -> "Usage":
-        """The larger of each value."""
+        """Return the larger of each value."""
         return Usage(*map(max, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
 
 class Excess(msgspec.Struct, frozen=True):
-    """A limit that is exceeded: its policy's name, and a sentence with the numbers."""
+    """An exceeded limit: its name in the policy, and a sentence with the numbers."""
 
     limit: str
     detail: str
 
 
 class Suspicion(msgspec.Struct, frozen=True):
-    """The tree seems to hold too much memory: to be confirmed by an exact look at these processes."""
+    """The tree seems to hold too much memory: confirm by an exact look at these processes."""
 
     pids: tuple[int, ...]
 
@@ -129,15 +124,16 @@ Verdict = Excess | Suspicion | None
 class UsageMeter:
     """The resource use of one tree, from look to look.
 
-    Attributes:
-        present: what the tree used at the last look; None before the first.
-        peak: the most that any look has seen, of each; None before the first.
-        tmpfs: what its temporary filesystems in memory hold, as far as it can be told.
-        walked: what its directories for temporary files hold.
-        relies_on_looks: whether nothing but looks at its processes keeps one of its limits.
+    Processes between the topmost one and the program (a bubblewrap, a reaper) are ours: what they reap counts, their
+    memory
+    and their number do not.
 
-    Processes between the topmost one and the program (a bubblewrap, a reaper) are ours: they belong to the tree, for
-    what they reap was the program's, but their memory and their number are not counted.
+    Attributes:
+        present: the use at the last look; None before the first.
+        peak: the largest of each that any look has seen; None before the first.
+        tmpfs: content of its temporary filesystems in memory, as far as known.
+        walked: content of its directories for temporary files.
+        relies_on_looks: whether only looks at its processes keep one of its limits.
     """
 
     def __init__(self, tree: ProcessTree, limits: LimitValues, now: float) -> None:
@@ -192,7 +188,7 @@ class UsageMeter:
         return [processes[pid] for pid in below([self._tree.top], children)]
 
     def _cpu(self, members: list[Process]) -> float:
-        """Processor time, the larger of two lower bounds: a parent's sum has the children that it waited for."""
+        """Return processor time, the larger of two lower bounds: a parent's sum has the children that it waited for."""
         alive = {(member.pid, member.started): member.cpu_s for member in members}
         self._ended_cpu_s += sum(cpu for key, cpu in self._alive.items() if key not in alive)
         self._alive = alive
@@ -232,7 +228,7 @@ def _relies_on_looks(tree: ProcessTree, limits: LimitValues) -> bool:
 
 
 def family(processes: Mapping[int, Process]) -> dict[int, list[int]]:
-    """The pids of each process's children."""
+    """Return the pids of each process's children."""
     children: dict[int, list[int]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process.pid)
@@ -240,7 +236,7 @@ def family(processes: Mapping[int, Process]) -> dict[int, list[int]]:
 
 
 def members(processes: Mapping[int, Process], tree: ProcessTree) -> tuple[int, ...]:
-    """The program of `tree` and all that it started, orphans too; what of us stands above it is left out."""
+    """Return the program of `tree` and its descendants, orphans included; not our processes above it."""
     if tree.top not in processes or tree.pid not in processes:
         return ()
     ours = _above(processes, tree)
@@ -250,7 +246,7 @@ def members(processes: Mapping[int, Process], tree: ProcessTree) -> tuple[int, .
 
 
 def below(tops: Iterable[int], children: Mapping[int, list[int]]) -> list[int]:
-    """These processes and every descendant of theirs."""
+    """Return these processes and all their descendants."""
     found = list(tops)
     seen = set(found)
     for pid in found:
@@ -261,7 +257,7 @@ def below(tops: Iterable[int], children: Mapping[int, list[int]]) -> list[int]:
 
 
 def _above(processes: Mapping[int, Process], tree: ProcessTree) -> frozenset[int]:
-    """The processes from the top of a tree down to its program, itself excluded; none when it is not below."""
+    """Return the processes from the top of a tree down to its program, itself excluded; none if it is not below."""
     above: set[int] = set()
     pid = tree.pid
     while pid != tree.top:

@@ -13,7 +13,7 @@ CONTROLLERS: Final[Mapping[str, Property]] = {
     "pids": Property.PROCESS_COUNT,
     "cpu": Property.CPU_SHARE,
 }
-"""The controllers of control groups that keep limits, and the property that each keeps."""
+"""The controllers that keep limits, and the property that each keeps."""
 
 CONTROLLER_OF: Final[Mapping[Property, str]] = {kept: name for name, kept in CONTROLLERS.items()}
 
@@ -34,13 +34,12 @@ class Bubblewrap(msgspec.Struct, frozen=True):
     """The findings of a trial of `bwrap`: the system's, or the wheel's if the system has none.
 
     Attributes:
-        path: empty when there is none.
+        path: empty if there is none.
         works: it made all its namespaces, a new /proc and /dev, with the options that we use.
         makes_network: it can make a network namespace (Ubuntu's AppArmor stops exactly that).
         hides_users: `--disable-userns` is understood and works.
         nests_safely: a mount point below a writable bind is safe (CVE-2026-87766).
-        why: its message when it failed, or failed to make a network, or the reason why it was not tried; else
-            empty.
+        why: its message when it failed, or failed to make a network, or why it was not tried; else empty.
         wheel: the name and version of the wheel that installed it; empty for the system's.
     """
 
@@ -63,9 +62,8 @@ class Cgroups(msgspec.Struct, frozen=True):
     """Control groups that we may write to.
 
     Attributes:
-        unified: our own directory on a writable cgroup2 mount; empty when there is none.
-        controllers: those of `CONTROLLERS` that can be used, to the directory that ours are made in.
-        legacy: those of `controllers` that are version 1.
+        unified: our own directory on a writable cgroup2 mount; empty if there is none.
+        controllers: the usable `CONTROLLERS`, each with the directory for our groups; `legacy` are those of version 1.
     """
 
     unified: str = ""
@@ -127,7 +125,7 @@ class Machine(msgspec.Struct, frozen=True):
 
     @property
     def lacks_gate(self) -> tuple[str, str] | None:
-        """Why nothing can be started here, and the remedy; None where there is a gate."""
+        """Why nothing can be started here, and the remedy; None if there is a gate."""
         if self.gate:
             return None
         if self.system != "linux" or self.architecture not in ("x86_64", "aarch64"):
@@ -154,7 +152,7 @@ class Machine(msgspec.Struct, frozen=True):
 
     @property
     def lacks_for_internet(self) -> str:
-        """The part that is missing for the network mode `internet`; empty if the mode is available."""
+        """The missing part of the network mode `internet`; empty if the mode is available."""
         if not (self.bubblewrap.works and self.bubblewrap.makes_network):
             return "needs bubblewrap with a network namespace"
         if not (self.pasta or self.slirp4netns):
@@ -162,7 +160,7 @@ class Machine(msgspec.Struct, frozen=True):
         return ""
 
     def capped(self, tier: Tier) -> Self:
-        """The same machine as if nothing stronger than `tier` worked: how a weaker one is tried out."""
+        """Return the machine as if nothing stronger than `tier` worked, to try a weaker one."""
         machine = self
         if tier is not Tier.BUBBLEWRAP:
             machine = replace(machine, bubblewrap=Bubblewrap(why=NOT_USED))

@@ -1,4 +1,4 @@
-"""What a confined process sees of the filesystem, as values: its mounts in order; and how paths lie to each other."""
+"""What a confined process sees of the filesystem, as values: its mounts in order; and relations between paths."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -9,10 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 ALWAYS_SHOWN: Final = ("/proc", "/dev")
-"""Of these every sandbox has its own."""
+"""Every sandbox has its own."""
 
-_PARTLY_SHOWN: Final = frozenset({"/", "/etc"})
-"""Always there, with some of what they hold."""
+_PARTLY_SHOWN: Final = frozenset({"/", "/etc"})  # always there, with some of their content
 
 
 class MountKind(StrEnum):
@@ -41,7 +40,7 @@ class MountKind(StrEnum):
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """One mount.  `target` is where the process sees it: absolute and normalised; `source` is by kind."""
+    """One mount.  `target`, absolute and normalised, is where the process sees it; `source` depends on the kind."""
 
     kind: MountKind
     target: str
@@ -49,15 +48,13 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Directories that a process gets of its own, and those that none may ever see.
+    """Directories that a process gets of its own, and those that no process may ever see.
 
     Attributes:
-        home: its private home.
-        tmp: its private directory for temporary files.
+        home, tmp: its private home and directory for temporary files.
         user_home: the home of the user, which it does not see.
         private: our state and runtime directories; `home` and `tmp` lie within the first.
-        protected: files and folders that it may never write, though it may see them: configuration and its kin.  Our
-            own code need not be named.
+        protected: files and folders that it may never write, such as configuration; our own code need not be named.
     """
 
     home: Path
@@ -68,10 +65,7 @@ class Places(msgspec.Struct, frozen=True):
 
 
 class AbsentHook(msgspec.Struct, frozen=True):
-    """A path that does not exist, and that other programs would run or obey: `name` is relative to `folder`.
-
-    The process may write the folder, which is absolute and without links.
-    """
+    """A missing path, `name` relative to the writable real `folder`, that other programs would run or obey."""
 
     folder: str
     name: str
@@ -81,7 +75,6 @@ class Repository(msgspec.Struct, frozen=True):
     """A git repository in a folder that a process may write.
 
     Attributes:
-        folder: the writable folder.
         name: its work tree, relative to the folder; empty for the folder itself.
         git_dir: the folder with its index; empty if that is out of the process's reach.
         known: its submodules with a `.git` older than the process, relative to the work tree.
@@ -113,10 +106,7 @@ class View(msgspec.Struct, frozen=True):
     repositories: tuple[Repository, ...] = ()
 
     def shows(self, path: str) -> bool:
-        """Whether what is at `path` outside, if anything, can be seen inside.
-
-        `path` is normalised.  If it leads through symbolic links, what they lead to must be asked for as well.
-        """
+        """Return whether a normalised path outside is visible inside.  Ask for the targets of links, too."""
         if not self.mounts or path in _PARTLY_SHOWN or any(is_within(path, place) for place in ALWAYS_SHOWN):
             return True
         mount = self.covering(path)
@@ -125,11 +115,11 @@ class View(msgspec.Struct, frozen=True):
         return mount.kind is not MountKind.SCRATCH or path == mount.target
 
     def covering(self, path: str) -> Mount | None:
-        """The mount that decides what is at `path`."""
+        """Return the mount that decides what is at `path`."""
         return next((mount for mount in reversed(self.mounts) if is_within(path, mount.target)), None)
 
     def with_mounts(self, mounts: Iterable[Mount]) -> Self:
-        """The same view with `mounts` in it, each in the place of what had its target."""
+        """Return the view with `mounts` in it, each replacing the mount with its target."""
         by_target = {mount.target: mount for mount in (*self.mounts, *mounts)}
         return replace(self, mounts=in_order(by_target.values()))
 
@@ -140,22 +130,22 @@ def in_order(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or lies below it."""
+    """Return whether `path` is `folder` or lies below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def is_within_any(path: str, folders: Iterable[str]) -> bool:
-    """Whether `path` is one of `folders` or lies below one."""
+    """Return whether `path` is one of `folders` or lies below one."""
     return any(is_within(path, folder) for folder in folders)
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether one of two paths contains the other."""
+    """Return whether one of two paths contains the other."""
     return is_within(one, other) or is_within(other, one)
 
 
 def ancestors(path: str) -> Iterable[str]:
-    """`path` itself, its folder, … up to the root."""
+    """Yield `path`, its folder, … up to the root."""
     while True:
         yield path
         if path in {"/", ""}:

@@ -1,7 +1,7 @@
 """What a tier promises on a machine, and the receipt of what holds: per property its mechanism and strength.
 
-Promises are confirmed by probes inside before a process is let go (`judgement`); `promise` says what should hold. The
-receipt is kept with its endpoint, and shown by `ps` and `inspect`.
+Probes inside confirm the promises before a process is let go (`confinement`).  The receipt is kept with its endpoint,
+and shown by `ps` and `inspect`.
 """
 
 import re
@@ -32,7 +32,7 @@ class Strength(StrEnum):
 
 
 class PropertyFinding(msgspec.Struct, frozen=True):
-    """One property of a receipt: `mechanism` is a short phrase for people, `strength` what it is worth."""
+    """One property of a receipt: `mechanism` is a short phrase for people, `strength` its worth."""
 
     mechanism: str
     strength: Strength
@@ -43,7 +43,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
     Attributes:
         findings: every property, promised by the plan and confirmed by the probes inside.
-        uid: the user it runs as, None where it is ours; 0 is root without capabilities.
+        uid: the user it runs as, None if ours; 0 is root without capabilities.
         network: the mode in force, in words for people.
         shown: one line for each path, grant or prefix that the policy or the program's own needs opened.
         gaps: one line for each way in which this is weaker than wanted.
@@ -63,7 +63,7 @@ TRUNCATE_ABI: Final = 3
 """Landlock that judges cutting a file off by its path (Linux 6.2); before, the filter closes that call."""
 
 REACHABLE: Final = "can reach your local network, this machine's own services and cloud metadata"
-"""What an unconfined network means, said in these words wherever it is in force."""
+"""The meaning of an unconfined network, in these words wherever it is in force."""
 
 SCOPES_ABI: Final = 6
 """Landlock that keeps signals and abstract sockets inside (Linux 6.12)."""
@@ -80,10 +80,7 @@ SOCKET_GRANTS: Final = frozenset({Grant.SSH_AGENT, Grant.DISPLAY})
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """All that promises depend on.
-
-    `stays_root`: started by root, it cannot run as another user, and gives up its capabilities instead.
-    """
+    """All that promises depend on.  `stays_root`: root gives up capabilities instead of becoming another user."""
 
     policy: PolicyValues
     machine: Machine
@@ -103,7 +100,7 @@ class Situation:
 
     @property
     def dedicated_user(self) -> bool:
-        """Whether nobody else runs as its user; one that may write somewhere runs as the owner of that."""
+        """Whether nothing else runs as its user; a process that may write somewhere runs as that owner."""
         return self.other_user and not self.policy.write
 
     @property
@@ -122,10 +119,11 @@ class Situation:
 
     @property
     def unix_sockets(self) -> bool:
-        """Whether the filter leaves Unix sockets open: where they stay inside, or where a grant is reached by one.
+        """Whether the filter leaves Unix sockets open: where they stay inside, or where a grant needs one.
 
         Abstract ones stay inside a network namespace, those with a path inside a mount namespace; with an open network
-        the former do not matter any more.
+        the
+        former no longer matter.
         """
         if self.tier is Tier.BUBBLEWRAP and (self.own_network or self.network is NetworkMode.FULL):
             return True
@@ -141,12 +139,12 @@ class Situation:
 
 
 def has_own_network(tier: Tier, machine: Machine, network: Network) -> bool:
-    """Whether a process of this tier gets a network namespace of its own."""
+    """Return whether a process of this tier gets a network namespace of its own."""
     return tier is Tier.BUBBLEWRAP and machine.bubblewrap.makes_network and network is not NetworkMode.FULL
 
 
 def promise(situation: Situation) -> Mapping[Property, PropertyFinding]:
-    """What is promised of every property, in the order of `Property`."""
+    """Return the promise of every property, in the order of `Property`."""
     return {
         name: find(situation) if situation.policy.limits_set(name) else _NO_LIMIT for name, find in _PROMISES.items()
     }

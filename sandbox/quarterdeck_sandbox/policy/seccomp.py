@@ -44,11 +44,11 @@ class Filter(msgspec.Struct, frozen=True):
     Attributes:
         inet: sockets of IPv4 and IPv6, and the routing netlink by which libc lists interfaces.
         unix: Unix sockets.  Connected stream pairs are always there: no path can be reached through them.
-        shared_memory: memory that no process is charged for (memfd, System V, message queues); only where a control
-            group counts it.
+        shared_memory: memory that no process is charged for (memfd, System V, message queues); only under a control
+            group.
         reaches_out: knobs on other processes, and IPC objects with names; only where namespaces keep them inside.
         truncates: cutting a file off by its path, which early versions of Landlock do not judge.
-        sets_ids: files that make whoever executes them their owner; never where that owner is root.
+        sets_ids: files that run as their owner; never where that owner is root.
         metadata: changes of a file's mode, owner and times.  Namespaces keep them inside, Landlock does not.
     """
 
@@ -206,7 +206,7 @@ _SETS_NO_IDS: Final[Mapping[str, Rule]] = {
 
 
 def make_rules(wanted: Filter) -> Mapping[str, Rule]:
-    """The rule of every judged call by its name; `clone3` is apart, see `seccomp`."""
+    """Return the rule of every judged call by its name; `clone3` is apart."""
     rules: dict[str, Rule] = dict.fromkeys(DENIED, ())
     rules |= {
         "clone": ((Check(0, (0,), NAMESPACE_FLAGS),),),
@@ -302,17 +302,12 @@ NUMBER_AT: Final = 0  # offsets in struct seccomp_data; both architectures are l
 ARCHITECTURE_AT: Final = 4
 ARGUMENTS_AT: Final = 16
 
-_NEXT: Final = ""
-"""The label of the instruction that follows."""
+_NEXT: Final = ""  # the label of the instruction that follows
 
 
 @cache
 def compile_filter(filter: Filter, architecture: str) -> bytes:  # noqa: A002 - the kernel's word for it
-    """Compile a filter to an array of `struct sock_filter`, for `bwrap --seccomp` or `prctl`.
-
-    Raises:
-        KeyError: `architecture` is none of `ARCHITECTURES`.
-    """
+    """Compile an array of `struct sock_filter`, for `bwrap --seccomp` or `prctl`.  Raise KeyError."""
     numbers = NUMBERS[architecture]
     rules = {numbers[name]: rule for name, rule in sorted(make_rules(filter).items()) if name in numbers}
     program = _Program()
@@ -350,7 +345,7 @@ def compile_filter(filter: Filter, architecture: str) -> bytes:  # noqa: A002 - 
 
 
 def _judge(program: "_Program", number: int, rule: Rule, verdict: int) -> None:
-    """The block of one call.  It begins with the call's number loaded; past it, it is loaded still."""
+    """Add the block of one call, which begins with the call's number loaded, and leaves it loaded."""
     past = f"past {number}"
     program.jump(JUMP_EQUAL, number, otherwise=past)
     for index, checks in enumerate(rule):
@@ -398,7 +393,7 @@ class _Program:
         self._labels[label] = self.length
 
     def assemble(self) -> bytes:
-        """Packed; a jump further than the 255 instructions that its byte can say is a `struct.error`."""
+        """Pack the program.  Raise `struct.error` for a jump beyond the 255 instructions that its byte can say."""
         return b"".join(
             struct.pack("<HBBI", code, self._distance(at, then), self._distance(at, otherwise), operand)
             for at, (code, then, otherwise, operand) in enumerate(self._instructions)

@@ -56,7 +56,7 @@ TERMINALS: Final = "/dev/pts"
 
 
 def arguments(confinement: Confinement, gate: str, hold: Callable[[Mount], int]) -> list[str]:
-    """All that `bwrap` is told by `--args`; `hold` gives an inheritable descriptor with the content of a file."""
+    """Return what `bwrap` is told by `--args`; `hold` gives an inheritable descriptor with the content of a file."""
     shared_bytes = min(SHARED_MEMORY_BYTES, confinement.limits.scratch_bytes or SHARED_MEMORY_BYTES)
     return [
         *_namespaces(confinement),
@@ -71,10 +71,10 @@ def arguments(confinement: Confinement, gate: str, hold: Callable[[Mount], int])
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gate confines itself with, beside forbidding new privileges.
+    """How the gate confines itself, besides forbidding new privileges.
 
     Attributes:
-        uses_landlock: whether it gives up all files but those of the next three.
+        uses_landlock: whether it gives up all files except those of the next three.
         read: files and directories, with all beneath, that may be read and executed; missing ones are skipped.
         write: likewise, that may be changed too.
         devices: likewise, that may be opened both ways and controlled, but not replaced.
@@ -93,10 +93,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rules(confinement: Confinement, settings: tuple[str, ...]) -> Rules | None:
-    """What the gate confines itself with; None for nothing, as beside the namespaces of whoever is not root.
-
-    Beyond its view of the system it reads the `settings` that are given.
-    """
+    """Return how the gate confines itself, reading `settings` besides its view; None: not at all."""
     mounts = confinement.view.mounts
     writable = [mount for mount in mounts if mount.kind is MountKind.WRITE]
     match confinement.tier:
@@ -121,15 +118,15 @@ def rules(confinement: Confinement, settings: tuple[str, ...]) -> Rules | None:
 
 
 def fixed_devices(confinement: Confinement) -> tuple[str, ...]:
-    """The devices that have to be mounted read-only before bwrap shows them: whoever is root could change their modes.
+    """Return the devices to mount read-only before bwrap shows them, as root could change their modes.
 
-    It keeps them so.  What it mounts read-only itself (`--remount-ro`) is `nodev` too: none of them could be opened.
+    bwrap keeps them so; its own `--remount-ro` is `nodev`, too: none of them could be opened.
     """
     return DEVICES if confinement.stays_root and confinement.machine.closes else ()
 
 
 def temporary(confinement: Confinement) -> tuple[str, ...]:
-    """Where temporary filesystems are mounted: their files are memory."""
+    """Return where temporary filesystems are mounted: their files are memory."""
     scratch = (mount.target for mount in confinement.view.mounts if mount.kind is MountKind.SCRATCH)
     return (_SHARED_MEMORY, *scratch)
 
@@ -153,7 +150,7 @@ def _namespaces(confinement: Confinement) -> list[str]:
 
 
 def _mounts(confinement: Confinement, hold: Callable[[Mount], int]) -> Iterator[str]:
-    """Every mount, before each the directories for it to stand on that no mount before it has brought."""
+    """Yield every mount, before each the directories for it to stand on that no earlier mount has brought."""
     made, bound = {"/"}, set[str]()
     for mount in confinement.view.mounts:
         above = list(ancestors(mount.target))[:0:-1]

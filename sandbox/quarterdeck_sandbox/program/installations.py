@@ -58,8 +58,9 @@ class Prefix(msgspec.Struct, frozen=True):
     Attributes:
         path: a file or folder, symbolic links followed.
         reason: for the receipt.
-        said_by: the files that name it, where nothing about the path itself proves that it is an installation;
-            whoever can write one of them could have anything shown.
+        said_by: the files that name it, if nothing about the path itself proves an installation; their writers could
+            have
+            anything shown.
     """
 
     path: str
@@ -68,7 +69,7 @@ class Prefix(msgspec.Struct, frozen=True):
 
 
 def prefix_of(path: str, user_home: str, said_by: tuple[str, ...]) -> Prefix | None:
-    """What must be shown for the file `path`, whose folder has no symbolic links; None when everyone sees it."""
+    """Return what must be shown for the file `path`, whose folder has no symbolic links; None if everyone sees it."""
     if is_within_any(path, SYSTEM_FOLDERS) or is_within(path, "/nix/store"):
         return None
     for folder, reason in _installations(path):
@@ -88,14 +89,14 @@ def prefix_of(path: str, user_home: str, said_by: tuple[str, ...]) -> Prefix | N
 
 
 def is_installation(folder: str, user_home: str) -> bool:
-    """Whether showing all of `folder` shows no more than an installation."""
+    """Return whether showing all of `folder` shows no more than an installation."""
     if folder.count("/") < 2 or any(is_within(f"{user_home}/{name}", folder) for name in _SHARED):
         return False
     return next(credentials_touching(folder, user_home), None) is None
 
 
 def environment_of(prefix: str, user_home: str) -> Iterator[Prefix]:
-    """What a virtual environment needs beyond itself: the Python that it was made from, and folders it refers to."""
+    """Yield what a virtual environment needs beyond itself: the Python of its making, and folders it refers to."""
     if home := _home_of(prefix):
         said_by = (os.path.join(prefix, "pyvenv.cfg"),)
         base = prefix_of(os.path.join(observed.realpath(home), "python"), user_home, said_by)
@@ -105,7 +106,7 @@ def environment_of(prefix: str, user_home: str) -> Iterator[Prefix]:
 
 
 def is_environment(folder: str) -> bool:
-    """Whether it is a Python virtual environment."""
+    """Return whether it is a Python virtual environment."""
     return observed.isfile(os.path.join(folder, "pyvenv.cfg"))
 
 
@@ -124,7 +125,7 @@ def _installations(path: str) -> Iterator[tuple[str, str]]:
 
 
 def _kind(root: str) -> str:
-    """What is installed there, judged by what lies in it; empty when it looks like nothing known."""
+    """Return what is installed there, by its content; empty for nothing known."""
     if is_environment(root):
         return "a virtual environment"
     if observed.isdir(os.path.join(root, "conda-meta")):
@@ -169,7 +170,7 @@ def _lines(path: str) -> list[str]:
 
 
 class ShimContext(msgspec.Struct, frozen=True):
-    """Where a shim is called: its settings are looked for from there."""
+    """The surroundings of a shim's call, from which its settings are looked up."""
 
     cwd: str
     user_home: str
@@ -177,12 +178,10 @@ class ShimContext(msgspec.Struct, frozen=True):
 
 
 def behind_shim(path: str, text: str, name: str, context: ShimContext) -> str | None:
-    """The program that a shim stands for; None when `path` is no shim, or stands for what comes later on the PATH.
+    """Return the program that a shim stands for; None if `path` is no shim, or stands for the next on the PATH.
 
-    `path` has no symbolic links; of a script `text` is the beginning; it was called by `name`.
-
-    Raises:
-        LaunchError: `command_not_found`: the version wanted is not installed, or none is named.
+    `path` has no symbolic links; `text` is a script's beginning; `name` is how it was called.  Raise LaunchError
+    `command_not_found` if the wanted version is not installed, or none is named.
     """
     if match := _EXECUTES.search(text):
         root = os.path.dirname(os.path.dirname(path))
@@ -300,7 +299,7 @@ def _toml_tools(path: str) -> dict[str, str]:
 
 
 def _matching(folder: str, version: str) -> Iterator[str]:
-    """The version itself, then the newest installed one that it is the beginning of ("3.12" of "3.12.1")."""
+    """Yield the version itself, then the newest installed ones that it begins ("3.12" of "3.12.1")."""
     yield version
     installed = [name for name in _listed(folder) if version == "latest" or name.startswith(version + ".")]
     yield from sorted(installed, key=lambda name: [*map(int, re.findall(r"\d{1,9}", name))], reverse=True)

@@ -1,8 +1,6 @@
-"""What to execute: a resolved program, its arguments, environment and directory.
+"""What to execute: a resolved program, its arguments, environment and directory.  Nothing is started here.
 
-A sandbox turns one plan into another that confines it.  Nothing is started here.
-
-    LaunchError     the plan cannot be made or started; `.code` is one of the stable codes
+A sandbox turns one plan into another that confines it.
 """
 
 import errno
@@ -19,11 +17,7 @@ DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 
 
 class LaunchError(Exception):
-    """A process that cannot be started; the text says why, `code` is its stable name.
-
-    Attributes:
-        signal: the signal that ended its sandbox during the start; None if no signal did.
-    """
+    """A process cannot be started; `code` is a stable name, `signal` ended its sandbox (None: no signal)."""
 
     def __init__(self, code: str, message: str, *, signal: int | None = None) -> None:
         super().__init__(message)
@@ -32,12 +26,12 @@ class LaunchError(Exception):
 
 
 def words_of(error: OSError) -> str:
-    """The text of an OSError for people: what the system said and of which file, without the number."""
+    """Return an OSError's text for people: the system's words and the file, without the number."""
     return f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
 
 
 class LaunchPlan(msgspec.Struct, frozen=True):
-    """A process that is to be started: an absolute path, all its arguments from the zeroth, its whole environment."""
+    """A process to start: an absolute path, all arguments from the zeroth, the whole environment, a directory."""
 
     program: str
     argv: tuple[str, ...]
@@ -48,8 +42,7 @@ class LaunchPlan(msgspec.Struct, frozen=True):
 def plan_launch(command: str, args: Sequence[str], env: Mapping[str, str], cwd: str) -> LaunchPlan:
     """Resolve `command` as a shell would, on the server's own PATH.
 
-    Raises:
-        LaunchError: `bad_cwd`, `command_not_found` or `not_executable`, with the path that was tried.
+    Raise LaunchError `bad_cwd`, `command_not_found` or `not_executable`, with the path that was tried.
     """
     if not observed.isdir(cwd):
         raise LaunchError(
@@ -62,7 +55,7 @@ def plan_launch(command: str, args: Sequence[str], env: Mapping[str, str], cwd: 
 
 
 def exec_error(number: int, plan: LaunchPlan) -> LaunchError:
-    """The error for an `exec` that failed with this errno."""
+    """Return the error for an `exec` that failed with this errno."""
     match number:
         case errno.ENOENT:
             return LaunchError(

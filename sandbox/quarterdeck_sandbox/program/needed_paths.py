@@ -45,13 +45,7 @@ MAX_ARGUMENT: Final = 4096 * 8
 
 
 class RequiredPath(msgspec.Struct, frozen=True):
-    """A path to add to a policy.
-
-    Attributes:
-        key: `read` or `write`.
-        path: absolute.
-        why: what of it is needed, for people; empty where it is the very path that was named.
-    """
+    """An absolute path to add to a policy's `read` or `write`; `why` is empty if it is the path that was named."""
 
     key: str
     path: str
@@ -71,7 +65,7 @@ class NamedPath(msgspec.Struct, frozen=True):
 
 
 def need_of(named: NamedPath, user_home: str) -> RequiredPath | None:
-    """What a policy needs for this path; None where nothing can be given that would do."""
+    """Return what a policy needs for this path; None if nothing can be given that would do."""
     path, folder = named.path, os.path.dirname(named.path)
     if observed.isdir(path):
         key = "write" if _CHANGED.search(named.label) else "read"
@@ -103,12 +97,12 @@ def project_of(path: str, user_home: str) -> str | None:
 
 
 def is_code(path: str) -> bool:
-    """Whether a file of this name is a program for an interpreter."""
+    """Return whether a file of this name is a program for an interpreter."""
     return _CODE.search(path) is not None
 
 
 def named_in(argv: Sequence[str], env: Mapping[str, str], cwd: str, user_home: str) -> Iterator[NamedPath]:
-    """Every path that the arguments of a command and its variables may name, there or not."""
+    """Yield every path that the arguments of a command and its variables may name, existing or not."""
     option = ""
     for argument in argv[1:]:
         name, is_pair, _ = argument.partition("=")
@@ -124,7 +118,7 @@ def named_in(argv: Sequence[str], env: Mapping[str, str], cwd: str, user_home: s
 
 
 def paths_in(argument: str) -> Iterator[str]:
-    """What of a command's argument may be a path: the whole, what follows `=`, a file's address, parts of a list."""
+    """Yield what may be a path in an argument: the whole, the part after `=`, a file's URL, parts of a list."""
     if len(argument) > MAX_ARGUMENT or "\0" in argument:
         return
     values = [argument]

@@ -36,22 +36,20 @@ SETS_PROGRAM: Final = re.compile(r"PATH|(?:XDG|UV|PYENV|RBENV|NODENV|ASDF|MISE|V
 """Variables that decide which program a name stands for, and where version managers keep theirs."""
 
 _MACH_O: Final = (b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
-
 _PT_INTERP: Final = 3
 
 _RUN_BY_SHELL: Final = re.compile(rb"\A[^\n]{0,256}\n(?:'''|\"true\" ''')exec' \"?(/[^\"\n]{1,1024}?)\"? \"\$0\"")
-"""How installers of Python write a first line that is too long for the kernel: as one of the shell's, which is no
-line of Python's."""
+"""How Python's installers write a first line that is too long for the kernel: as a line of the shell."""
 
 
 class Program(msgspec.Struct, frozen=True):
     """How to execute a plan's program, and what it needs.
 
     Attributes:
-        path: what to execute: the plan's program, or what a version manager's shim stands for.
+        path: the plan's program, or what a version manager's shim stands for.
         prefixes: what it needs to see outside the system; none contains another.
         links: symbolic links on the way, as (path, target), outside of those.
-        env: variables that it needs so as to find the same things as outside.
+        env: variables that it needs to find the same things as outside.
     """
 
     path: str
@@ -65,9 +63,7 @@ class FileHead(msgspec.Struct, frozen=True):
 
     Attributes:
         interpreter: the path in a script's first line, or an ELF file's loader; empty for none.
-        argument: the rest of a script's first line.
-        script: whether it is one.
-        text: the beginning of a script.
+        argument: the rest of a script's first line; `text` is its beginning.
     """
 
     interpreter: str = ""
@@ -79,13 +75,10 @@ class FileHead(msgspec.Struct, frozen=True):
 def resolve_program(plan: LaunchPlan, user_home: Path, environ: Mapping[str, str]) -> Program:
     """Follow `plan.program` to all the files that executing it takes.
 
-    Args:
-        plan: its environment's PATH finds interpreters.
-        user_home: the home of the user, not the private one.
-        environ: our own environment: where version managers keep their things, when the plan's does not say.
-
-    Raises:
-        LaunchError: `not_executable` or `command_not_found`: the kernel would refuse it, or a shim has no program.
+    `user_home` is not the private one; `environ` is ours: where version managers keep their things, if the plan's does
+    not
+    say.  Raise LaunchError `not_executable` or `command_not_found`: the kernel would refuse it, or a shim has no
+    program.
     """
     walk = _ProgramSearch(plan, observed.realpath(str(user_home)), environ)
     path = walk.follow(plan.program, plan.argv[0])
@@ -96,7 +89,7 @@ def resolve_program(plan: LaunchPlan, user_home: Path, environ: Mapping[str, str
 
 
 class _ProgramSearch:
-    """The search for one program, and what it met on the way."""
+    """The search for one program, and its findings."""
 
     def __init__(self, plan: LaunchPlan, home: str, environ: Mapping[str, str]) -> None:
         self._plan = plan
@@ -110,7 +103,7 @@ class _ProgramSearch:
         self._met: list[str] = []
 
     def follow(self, path: str, name: str) -> str:
-        """Note everything that `path`, called by `name`, needs.  Returns what to execute in its stead."""
+        """Note everything that `path`, called by `name`, needs, and return what to execute instead."""
         self._steps += 1
         if self._steps > MAX_STEPS:
             self._give_up(path)
@@ -166,7 +159,7 @@ class _ProgramSearch:
                     self._prefixes.setdefault(other.path, other)
 
     def _need_of_tools(self, real: str) -> None:
-        """What uv looks for beside itself, and the Pythons that it installed."""
+        """Note what uv looks for next to itself, and the Pythons that it installed."""
         if os.path.basename(real) not in {"uv", "uvx"}:
             return
         for sibling in ("uv", "uvx"):
@@ -187,7 +180,7 @@ class _ProgramSearch:
         self._path = os.pathsep.join((self._path, *bins))
 
     def _need_user_site(self) -> None:
-        """`pip install --user` leaves the script here and its packages there, found through the home."""
+        """Note the packages of `pip install --user`, which are found through the home."""
         library = f"{self._home}/.local/lib"
         try:
             versions = [name for name in observed.listdir(library) if name.startswith("python")]
@@ -211,7 +204,7 @@ class _ProgramSearch:
         return _look_up(name, replace(self._plan, env={"PATH": self._path}), real)
 
     def _real(self, path: str) -> str:
-        """Where `path` is, noting each symbolic link on the way."""
+        """Return where `path` leads, noting each symbolic link on the way."""
         followed = observed.follow(path)
         self._links.update(followed.links)
         # Also where links lead: whoever can write the file behind a link says as much as who can write the link.
@@ -229,7 +222,7 @@ class _ProgramSearch:
 
 
 def _program_of_env(words: Sequence[str]) -> str:
-    """The program that `env` would execute, given its arguments; empty when that cannot be told."""
+    """Return the program that `env` would execute, given its arguments; empty if unknown."""
     pending = list(words)
     while pending:
         word = pending.pop(0)
@@ -256,11 +249,7 @@ def _look_up(name: str, plan: LaunchPlan, asked_by: str) -> str:
 
 
 def read_head(path: str) -> FileHead:
-    """Read the first bytes of a file that is about to be executed.
-
-    Raises:
-        LaunchError: `not_executable`: it is no program, or may not be read.
-    """
+    """Read the first bytes of a program.  Raise LaunchError `not_executable` if it is none, or unreadable."""
     try:
         head = observed.read(path, HEAD_BYTES)
     except PermissionError:
@@ -290,7 +279,7 @@ def _script(path: str, head: bytes) -> FileHead:
 
 
 def _loader(head: bytes) -> str:
-    """The path of an ELF file's dynamic loader; empty for a static one, or one that we cannot make sense of."""
+    """Return the path of an ELF file's dynamic loader; empty for a static or senseless one."""
     try:
         order = "<" if head[5] == 1 else ">"
         if head[4] == 2:
@@ -313,7 +302,7 @@ def _loader(head: bytes) -> str:
 
 
 def _has_foreign_formats() -> bool:
-    """Whether the kernel was taught formats that we do not know: then it must judge."""
+    """Return whether the kernel was taught formats that we do not know: then it must judge."""
     try:
         return bool(set(observed.listdir("/proc/sys/fs/binfmt_misc")) - {"register", "status"})
     except OSError:

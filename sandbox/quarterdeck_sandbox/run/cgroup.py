@@ -1,8 +1,8 @@
 """Limits on a whole tree by control groups, version 2 where it is delegated to us, else version 1.
 
-A group is a directory in each hierarchy that `machine.Cgroups` names; its name tells whose it is, so that what a dead
-owner left is swept by the next one.  What was written is read back: a value that did not stick is in `unmet`, and no
-method raises for what the machine refuses.  Nothing here starts or waits for a process.
+A group is a directory in each hierarchy of `machine.Cgroups`; its name tells its owner, so that the next owner sweeps
+what a dead one left.  Values are read back: one that did not stick is in `unmet`, and no method raises for a refusal of
+the machine.
 """
 
 import os
@@ -30,15 +30,11 @@ REMOVE_PAUSE_S: Final = 0.025
 """A group is busy until the last of its killed processes is reaped; a second is long for that."""
 
 _NAME: Final = re.compile(r"qd-(?P<pid>[0-9]{1,10})-[0-9a-f]{1,32}")
-
 _LIMIT: Final = {Property.MEMORY: "memory_bytes", Property.PROCESS_COUNT: "processes", Property.CPU_SHARE: "cpu_share"}
 
 
 class Cgroup:
-    """One control group, made by `create`.
-
-    `unmet` says which properties' limits could not be set, and why; `enforced` names those that the kernel holds.
-    """
+    """A control group.  `unmet`: properties whose limits were not set, and why; `enforced`: the others."""
 
     def __init__(self, cgroups: Cgroups, name: str) -> None:
         self._of = {name_: Path(parent) / name for name_, parent in cgroups.controllers.items()}
@@ -49,7 +45,7 @@ class Cgroup:
 
     @classmethod
     def create(cls, cgroups: Cgroups, name: str, limits: LimitValues) -> Self:
-        """Make the group `name` (`qd-<our pid>-<hex>`) and set its limits; see `unmet` for what failed."""
+        """Make the group `name` (`qd-<our pid>-<hex>`) and set its limits; `unmet` has the failures."""
         group = cls(cgroups, name)
         for place in group._places():
             try:
@@ -71,11 +67,12 @@ class Cgroup:
 
     @contextmanager
     def entrances(self) -> Iterator[dict[Path, int]]:
-        """Descriptors by which a process joins itself, and what it starts from then on: it writes 0 to each.
+        """Open descriptors by which a process joins itself, and what it starts from then on, by writing 0 to each.
 
-        In version 1 that is instant, by the file for threads, which for a process of one thread is the same.  Who moves
-        another process waits some ten milliseconds, and holds up all that forks, executes or ends meanwhile; as does in
-        version 2 who moves itself.
+        In version 1 that is instant, by the file for threads, which for a process of one thread is the same.  Moving
+        another
+        process, and in version 2 oneself, waits some ten milliseconds, and holds up all that forks, executes or ends
+        meanwhile.
         """
         with ExitStack() as cleanup:
             found: dict[Path, int] = {}
@@ -88,7 +85,7 @@ class Cgroup:
             yield found
 
     def join(self, pid: int, joined: Collection[Path] = ()) -> None:
-        """Move the process into the group, but for the directories that it has `joined`; `unmet` notes a failure."""
+        """Move the process into the group, except for the directories that it has `joined`; `unmet` notes a failure."""
         for place in self._places():
             if place in joined:
                 continue
@@ -98,7 +95,7 @@ class Cgroup:
                 self._fail(place, f"process {pid} cannot join {place}: {error.strerror}")
 
     def hit(self) -> str | None:
-        """The limit that its processes ran into, by its policy's name; memory, which kills, before processes."""
+        """Return the limit that its processes ran into, by its policy's name; memory, which kills, before processes."""
         memory, pids = self._of.get("memory"), self._of.get("pids")
         if memory is not None:
             file = "memory.oom_control" if "memory" in self._legacy else "memory.events"
@@ -110,7 +107,7 @@ class Cgroup:
 
     @property
     def peak_bytes(self) -> int | None:
-        """The most memory that it had at once, page cache included; None when the kernel does not tell."""
+        """The most memory at once, page cache included; None if the kernel does not tell."""
         place = self._of.get("memory")
         if place is None:
             return None
@@ -118,7 +115,7 @@ class Cgroup:
         return int(text) if text.isdigit() else None
 
     def kill(self) -> None:
-        """SIGKILL to all in it: at once where the kernel can, else to each that is listed at this moment."""
+        """Kill all in it: at once where the kernel can, else each process that is listed at this moment."""
         for place in self._places():
             _kill(place)
 
@@ -142,7 +139,7 @@ class Cgroup:
 
 
 def sweep_cgroups(cgroups: Cgroups) -> tuple[Path, ...]:
-    """Remove groups whose owner is gone, and kill what still lives in them; what is busy waits for the next sweep."""
+    """Remove groups whose owner is gone, and kill what still lives in them; busy ones wait for the next sweep."""
     parents = [cgroups.unified] if cgroups.unified else []
     removed = []
     for parent in dict.fromkeys([*parents, *cgroups.controllers.values()]):
@@ -176,7 +173,7 @@ _Settings = tuple[object, tuple[list[tuple[str, str]], list[tuple[str, str]]]]
 
 
 def _settings(limits: LimitValues) -> dict[str, _Settings]:
-    """Per controller the wanted limit, and the files with their values in version 2 and in version 1."""
+    """Return per controller the wanted limit, and the files with their values in version 2 and in version 1."""
     memory, quota = f"{limits.memory_bytes or 0:d}", 0
     if limits.cpu_share is not None:
         quota = max(MIN_QUOTA_US, round(limits.cpu_share * CPU_PERIOD_US))
@@ -200,7 +197,7 @@ def _settings(limits: LimitValues) -> dict[str, _Settings]:
 
 
 def _set(file: Path, wanted: str) -> str | None:
-    """Why the value is not in force; None when it is."""
+    """Return why the value is not in force; None if it is."""
     try:
         _write(file, wanted)
     except OSError as error:
@@ -210,7 +207,7 @@ def _set(file: Path, wanted: str) -> str | None:
 
 
 def _is_as_strict(found: str, wanted: str) -> bool:
-    """Whether the value found is no looser than the wanted one; the kernel rounds memory down to whole pages."""
+    """Return whether the value found is no looser than the wanted one; the kernel rounds memory to whole pages."""
     pairs = list(zip(found.split(), wanted.split(), strict=False))
     return len(pairs) == len(wanted.split()) and all(
         mine.isdigit() and int(mine) <= int(theirs) for mine, theirs in pairs

@@ -54,13 +54,11 @@ reserve far more of that than they ever use."""
 
 
 _CERTIFICATES: Final = frozenset(CERTIFICATES.split())
-
-_OF_ROOT: Final = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers")
-"""What root may read by its mode, and no other user."""
+_OF_ROOT: Final = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers")  # what root may read by its mode, and no other user
 
 
 class Requester(msgspec.Struct, frozen=True):
-    """Who wants something confined, and where; `environ` is our own, for grants.  The last two are for `choose`."""
+    """The caller's directories, its environment for grants, its machine; the last two are for `choose`."""
 
     places: Places
     environ: Mapping[str, str]
@@ -70,11 +68,7 @@ class Requester(msgspec.Struct, frozen=True):
 
 
 def confine(plan: LaunchPlan, policy: PolicyValues, requester: Requester) -> Confinement:
-    """Compile what will confine `plan`.
-
-    Raises:
-        LaunchError: `sandbox_refused`, with what to do about it; or what `resolve_program` says of the program.
-    """
+    """Compile what will confine `plan`.  Raise LaunchError `sandbox_refused`, or as `resolve_program`."""
     with observing():
         confinement = lay_out(plan, policy, requester)
         require_visible(confinement.view, plan, PathRules.of(policy, requester.places))
@@ -82,12 +76,9 @@ def confine(plan: LaunchPlan, policy: PolicyValues, requester: Requester) -> Con
 
 
 def lay_out(plan: LaunchPlan, policy: PolicyValues, requester: Requester) -> Confinement:
-    """Compile all that does not depend on who else runs and on whose private directories these are; it only looks.
+    """Compile all that does not depend on who else runs and on whose private directories these are; only look.
 
-    Of the plan it reads what `sharable` leaves.  `own` makes it the confinement of one process.
-
-    Raises:
-        LaunchError: `sandbox_refused`, with what to do about it; or what `resolve_program` says of the program.
+    Of the plan it reads what `sharable` leaves; `own` makes it the confinement of one process.  Raise as `confine`.
     """
     machine, places = requester.machine, requester.places
     plan = sharable(plan)
@@ -145,17 +136,16 @@ def lay_out(plan: LaunchPlan, policy: PolicyValues, requester: Requester) -> Con
 
 
 def sharable(plan: LaunchPlan) -> LaunchPlan:
-    """What of a plan decides how it is confined; only whether its arguments can be seen is another question."""
+    """Return the part of a plan that decides how it is confined, except the visibility of its arguments."""
     env = {name: value for name, value in plan.env.items() if name in _CERTIFICATES or SETS_PROGRAM.fullmatch(name)}
     is_env = os.path.basename(plan.program) == "env"
     return LaunchPlan(plan.program, plan.argv if is_env else plan.argv[:1], env, plan.cwd)
 
 
 def own(shared: Confinement, plan: LaunchPlan, laid_out: Places, places: Places) -> Confinement:
-    """The confinement of one process, from one that was laid out with other private directories.
+    """Return the confinement of one process, from one that was laid out with other private directories.
 
-    Raises:
-        LaunchError: `sandbox_refused`: there is no user left that would be its alone.
+    Raise LaunchError `sandbox_refused` if no user is left that would be its alone.
     """
     was = {str(laid_out.home): str(places.home), str(laid_out.tmp): str(places.tmp)}
     identity, view = shared.identity, shared.view
@@ -175,10 +165,9 @@ def own(shared: Confinement, plan: LaunchPlan, laid_out: Places, places: Places)
 
 
 def settle(confinement: Confinement, places: Places) -> Confinement:
-    """What is left to be done at the start itself: hand over private directories, and count who shares a limit.
+    """Do what is left for the start itself: hand over private directories, and count who shares a limit.
 
-    Raises:
-        OSError: a private directory cannot be handed over.
+    Raise OSError if a private directory cannot be handed over.
     """
     identity = confinement.identity
     if identity is not None:
@@ -192,7 +181,7 @@ def settle(confinement: Confinement, places: Places) -> Confinement:
 
 
 def showable(paths: Iterable[str], policy: PolicyValues, requester: Requester) -> tuple[str, ...]:
-    """Those of `paths` that a sandbox of this policy would not refuse to show, and that it does not show anyway."""
+    """Return those of `paths` that a sandbox of this policy may show, and does not show anyway."""
     places = requester.places
     rules = PathRules.of(policy, places)
     identity = None
@@ -216,10 +205,9 @@ def showable(paths: Iterable[str], policy: PolicyValues, requester: Requester) -
 
 
 def _identity(choice: Choice, plan: LaunchPlan, program: Program, view: View, places: Places) -> tuple[UnixUser, str]:
-    """Whom it becomes when we are root, and, where it stays root, why and what would help.
+    """Return whom it becomes when we are root, and, if it stays root, why and what would help.
 
-    Raises:
-        LaunchError: `sandbox_refused`: what it may write is of another user, who cannot reach or read the rest.
+    Raise LaunchError `sandbox_refused`: what it may write is of another user, who cannot reach or read the rest.
     """
     policy, machine = choice.policy, choice.machine
     if not machine.other_users:
@@ -250,7 +238,7 @@ def _identity(choice: Choice, plan: LaunchPlan, program: Program, view: View, pl
 
 
 def _complete(view: View, choice: Choice, routes: tuple[Route, ...]) -> View:
-    """The view with what depends on more than the policy: names."""
+    """Add the mounts of names, which depend on more than the policy."""
     mounts: list[Mount] = []
     match choice.network:
         case NetworkMode.FULL:
@@ -264,7 +252,7 @@ def _complete(view: View, choice: Choice, routes: tuple[Route, ...]) -> View:
 
 
 def _secrets(view: View, places: Places, identity: UnixUser | None) -> Iterator[str]:
-    """Existing paths that must not be open to the process, for the probes to try."""
+    """Yield existing paths that must not be open to the process, for the probes to try."""
     if identity and identity.is_root:
         yield from (path for path in _OF_ROOT if observed.exists(path))
     for path in places.private:

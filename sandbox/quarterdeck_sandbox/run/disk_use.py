@@ -30,7 +30,7 @@ _LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os
 
 
 def measure_disk_use(path: str | os.PathLike[str], most_entries: int = MAX_ENTRIES) -> DiskUse:
-    """The room that `path` takes, a file or a directory with all that is in it; nothing when it is not there."""
+    """Return the room that `path` takes, a file or a directory with its content; nothing if it is absent."""
     walk = _Walk(most_entries, math.inf)
     try:
         status = os.lstat(path)
@@ -43,7 +43,7 @@ def measure_disk_use(path: str | os.PathLike[str], most_entries: int = MAX_ENTRI
 
 
 def disk_use(directories: Iterable[str], within_s: float = WALK_S) -> DiskUse:
-    """What lies below these directories, on their own file systems; they themselves are not counted."""
+    """Return what lies below these directories, on their own file systems; they themselves are not counted."""
     walk = _Walk(MAX_ENTRIES, time.monotonic() + within_s)
     for directory in directories:
         walk.through(directory)
@@ -51,7 +51,7 @@ def disk_use(directories: Iterable[str], within_s: float = WALK_S) -> DiskUse:
 
 
 class _Walk:
-    """A walk through trees, depth first; what is mounted in one is left out."""
+    """A walk through trees, depth first; mounts inside are left out."""
 
     def __init__(self, most_entries: int, until: float) -> None:
         self.size_bytes = self.files = 0
@@ -64,7 +64,6 @@ class _Walk:
         return DiskUse(self.size_bytes, self.files, self.is_whole)
 
     def through(self, path: str | os.PathLike[str]) -> None:
-        """Count all that is in a directory."""
         fd = self._open(path, None)
         if fd < 0:
             return
@@ -83,7 +82,7 @@ class _Walk:
             descent.close()
 
     def _open(self, name: str | os.PathLike[str], directory: int | None) -> int:
-        """A directory; -1 when it cannot be entered."""
+        """Open a directory; return -1 if it cannot be entered."""
         try:
             return os.open(name, _LIST, dir_fd=directory)
         except OSError:
@@ -91,7 +90,7 @@ class _Walk:
             return -1
 
     def _look(self, fd: int, device: int) -> list[str]:
-        """Count what is in a directory; the names of its directories."""
+        """Count a directory's entries, and return the names of its directories."""
         inner = []
         try:
             with os.scandir(fd) as entries:
@@ -112,7 +111,7 @@ class _Walk:
         return inner
 
     def count(self, status: os.stat_result, device: int) -> bool:
-        """Add one entry of a tree on this device; whether it is a directory of it."""
+        """Add one entry of a tree on this device; return whether it is a directory of it."""
         if status.st_dev != device:
             return False
         is_directory = stat.S_ISDIR(status.st_mode)
@@ -126,10 +125,11 @@ class _Walk:
 
 
 class _Descent:
-    """The directory where a walk is, and the way back up from it.  Owns `fd`; close it in the end.
+    """The directory where a walk is, and the way back up.  Owns `fd`; `close` it in the end.
 
-    The uppermost directories of the way are held open, so that moving one of them ends no walk; so is the one above,
-    as a directory without the right to search it has no `..`.  The others are found by `..`, checked to be the same.
+    The uppermost directories of the way are held open, so that moving one of them ends no walk; so is the one above, as
+    a
+    directory without the right to search it has no `..`.  The others are found by `..`, checked to be the same.
     """
 
     def __init__(self, fd: int) -> None:
@@ -137,23 +137,21 @@ class _Descent:
 
     @property
     def fd(self) -> int:
-        """The directory."""
         return self._way[-1][0]
 
     @property
     def depth(self) -> int:
-        """How many directories the way has, this one included."""
+        """The number of directories on the way, this one included."""
         return len(self._way)
 
     def enter(self, fd: int) -> None:
-        """Go into a directory, which was opened in this one."""
         self._way.append((fd, _identity(fd)))
         if (passed := len(self._way) - 3) >= HELD_LEVELS and self._way[passed][0] >= 0:
             os.close(self._way[passed][0])
             self._way[passed] = (-1, self._way[passed][1])
 
     def leave(self) -> bool:
-        """Go back up; false when what is above was moved meanwhile: then up to the next one that is held open."""
+        """Go back up; return False if what is above was moved meanwhile: then up to the next one that is held open."""
         left, _ = self._way.pop()
         try:
             if not self._way or self.fd >= 0:
@@ -174,7 +172,6 @@ class _Descent:
         return False
 
     def close(self) -> None:
-        """Let go of what is open."""
         for fd, _ in self._way:
             if fd >= 0:
                 os.close(fd)

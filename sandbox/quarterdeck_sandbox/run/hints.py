@@ -32,7 +32,6 @@ _PATH: Final = re.compile(
     r"""(?:(?<![\w.:/~-])|(?<=file://)|(?<=unix://))(~?/[^\s"'`<>|;,:()\[\]{}\x00-\x1f]{1,1024})"""
 )
 _QUOTED_PATH: Final = re.compile(r"""["'`](~?/[^"'`\n\x00-\x1f]{1,1024})["'`]""")
-
 _HOST: Final = r"((?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62})\.){0,8}[A-Za-z0-9_][A-Za-z0-9_-]{0,62})"
 _HOSTS: Final = (
     re.compile(r"\b(?:ENOTFOUND|EAI_AGAIN|EAI_NONAME) " + _HOST + r"(?::(\d{1,5}))?"),
@@ -147,13 +146,11 @@ def missing_paths(
     *,
     names_cwd: bool,
 ) -> tuple[list[RequiredPath], list[str]]:
-    """What a command names and its policy does not show, and in words what cannot be given so.  Nothing is started.
+    """Return what a command names and its policy does not show, and in words what cannot be given so.  Start nothing.
 
-    Of its environment `variables` may name paths: those that came with the command; `names_cwd` says whether its
-    working directory did.  Grants refer to our own `environ`.
-
-    Raises:
-        LaunchError: the command has no program, or the policy names what may not be shown.
+    Of its environment `variables` came with the command and may name paths; `names_cwd` says whether its working
+    directory
+    did.  Raise LaunchError if the command has no program, or the policy names what may not be shown.
     """
     program = resolve_program(plan, places.user_home, environ)
     # Whether this machine can give it is found out at the start, by who starts it.
@@ -217,7 +214,7 @@ def _lacks_around(named: NamedPath, view: View, rules: PathRules) -> RequiredPat
 
 
 def _together(needs: Sequence[RequiredPath]) -> list[RequiredPath]:
-    """Each once, without what another gives already."""
+    """Return each need once, without what another gives already."""
     wide = [need.path for need in needs if need.key == "write"]
     kept: dict[tuple[str, str], RequiredPath] = {}
     for need in needs:
@@ -229,7 +226,7 @@ def _together(needs: Sequence[RequiredPath]) -> list[RequiredPath]:
 
 
 def infer_hints(stderr_tail: str, confinement: Confinement) -> tuple[str, ...]:
-    """At most `MAX_HINTS` guesses, likely ones first; looks at the filesystem for the paths in the text."""
+    """Return at most `MAX_HINTS` guesses, likely ones first; look for the text's paths in the filesystem."""
     plan = confinement.plan
     env = {name: value for name, value in plan.env.items() if not name.upper().startswith(_INSTALLERS)}
     return hints_in(
@@ -263,7 +260,7 @@ def _objection(confinement: Confinement) -> Callable[[RequiredPath], str]:
 
 
 def hints_in(text: str, outside: Outside) -> tuple[str, ...]:
-    """At most `MAX_HINTS` guesses for a text, given what is known of the outside."""
+    """Return at most `MAX_HINTS` guesses for a text, given what is known of the outside."""
     text = text[-MAX_TEXT:]
     found: dict[str, None] = {}
     for hint in _all(text, outside):
@@ -317,7 +314,7 @@ def _of_paths(text: str, outside: Outside) -> Iterator[str]:
 
 
 def _of_programs(text: str, outside: Outside) -> Iterator[str]:
-    """What a program that sees itself lacks of its project."""
+    """Yield what a program that sees itself lacks of its project."""
     if not _NO_MODULE.search(text):
         return
     for named in outside.named:
@@ -329,7 +326,7 @@ def _of_programs(text: str, outside: Outside) -> Iterator[str]:
 
 
 def _of_named(outside: Outside) -> Iterator[str]:
-    """What its command line and its variables name, and it cannot use."""
+    """Yield what its command line and its variables name, and it cannot use."""
     for named in outside.named:
         if outside.visible(named.path):
             continue
@@ -351,7 +348,7 @@ def _lone_files(view: View) -> Iterator[str]:
 
 
 def _outside(path: str, outside: Outside) -> str:
-    """Where the user has what the process looked for in its own home."""
+    """Return where the user has what the process looked for in its own home."""
     if path.startswith("~/"):
         return os.path.normpath(outside.user_home + path[1:])
     path = os.path.normpath(path)

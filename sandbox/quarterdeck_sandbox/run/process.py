@@ -30,12 +30,9 @@ from quarterdeck_sandbox.policy.promises import Receipt, Strength
 from .cgroup import Cgroup
 from .processes import read_proc, wait_for_end
 
-_SAME_END_S: Final = 0.2
-"""A program that ends so soon after its network's helper ended together with it."""
-
+_SAME_END_S: Final = 0.2  # a program that ends so soon after its network's helper ended together with it
 _SHELL: Final = 128
-_LAST_SIGNAL: Final = 31
-"""Statuses above would name real-time signals, and are a program's own more often."""
+_LAST_SIGNAL: Final = 31  # statuses above would name real-time signals, and are a program's own more often
 
 _LIMITS: Final = {
     -signal.SIGXCPU: (resource.RLIMIT_CPU, "cpu_s"),
@@ -43,22 +40,19 @@ _LIMITS: Final = {
 }
 """Signals that the kernel sends for one limit only, where that is set."""
 
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
-"""In which the kernel counts processor time, a second."""
-
+_TICKS: Final = os.sysconf("SC_CLK_TCK")  # in which the kernel counts processor time, a second
 _HIGH_WATER: Final = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
 
 
 class SandboxResources(msgspec.Struct):
-    """What one sandbox holds beside its process: what ends its whole tree, its control group, its network.
-
-    Both descriptors are owned.  `kill` ends everything inside; `release` gives all back when nothing runs any more.
+    """What one sandbox holds besides its process.  Owns both descriptors.
 
     Attributes:
         init_fd: a pidfd of the first process of its PID namespace: killed, the kernel kills all the others.
-        leash_fd: the reaper's leash: dropped, it kills all that it has adopted; or that of the guard beside bwrap, as
-            long as there is one.
-        init_pid: the process that `init_fd` names, or the reaper.
+        leash_fd: the reaper's leash: dropped, it kills all that it has adopted; or the leash of the guard of bwrap,
+            while
+            there is one.
+        init_pid: the process of `init_fd`, or the reaper.
     """
 
     init_fd: int = -1
@@ -89,7 +83,7 @@ class SandboxResources(msgspec.Struct):
         self.leash_fd = -1
 
     async def network_lost(self) -> str:
-        """Wait until what carries its network does so no more; what happened.  Without such a thing, for ever."""
+        """Wait until the carrier of its network fails, and return what happened.  Without one, wait for ever."""
         carrier = self.uplink or self.relay
         if carrier is None:
             await anyio.sleep_forever()
@@ -97,7 +91,7 @@ class SandboxResources(msgspec.Struct):
         return await carrier.lost()
 
     async def gone(self) -> None:
-        """Wait until its PID namespace is empty, and reap what that leaves to us; after `kill`, which ends all of it.
+        """Wait until its PID namespace is empty, and reap what that leaves to us; after `kill`.
 
         bwrap itself ends with the program, before the first process of the namespace has ended the others.
         """
@@ -151,7 +145,7 @@ class ConfinedProcess:
         self._limit: str | None = None
 
     def tree(self, scratch: tuple[str, ...]) -> ProcessTree:
-        """The tree for a monitor to watch; `scratch` are the directories outside whose files count."""
+        """Return the tree for a monitor to watch; `scratch` are the directories outside whose files count."""
         has_root = self.confinement.tier is Tier.BUBBLEWRAP
         return ProcessTree(
             pid=self.pid,
@@ -163,7 +157,7 @@ class ConfinedProcess:
         )
 
     def _enforced(self) -> tuple[str, ...]:
-        """The limits on the whole tree that the kernel keeps, by their names in the policy."""
+        """Return the limits on the whole tree that the kernel keeps, by their names in the policy."""
         names = set(self._resources.cgroup.enforced) if self._resources.cgroup else set()
         if self.receipt.findings[Property.PROCESS_COUNT].strength is Strength.FULL:
             names.add("processes")
@@ -183,7 +177,7 @@ class ConfinedProcess:
 
     @property
     def limit(self) -> str | None:
-        """The limit that ended it, if one did."""
+        """The limit that ended it; None if no limit did."""
         number, name = _LIMITS.get(self.returncode or 0, (None, None))
         was_set = any(number == each for each, _ in self.confinement.rlimits)
         return self._limit or (name if was_set else None)
@@ -208,7 +202,7 @@ class ConfinedProcess:
         )
 
     def look(self) -> None:
-        """See how much memory and time it has used so far; once it has ended nobody can tell."""
+        """See how much memory and time it has used so far; after its end this is unknown."""
         try:
             status, stat = read_proc(self.pid, "status"), read_proc(self.pid, "stat")
         except OSError:
@@ -233,14 +227,14 @@ class ConfinedProcess:
         self.kill()
 
     async def wait(self) -> int:
-        """Its return code, as soon as it has ended."""
+        """Return its return code, as soon as it has ended."""
         while self._child.returncode is None and not self._reap():
             await wait_for_end(self._child.pid)
         assert self.returncode is not None
         return self.returncode
 
     async def network_lost(self) -> str:
-        """Wait until its network is gone while it runs; what happened.  For ever, where nothing of ours carries one."""
+        """Wait until its network is lost while it runs, and return what happened; for ever, if we carry none."""
         why = await self._resources.network_lost()
         with anyio.move_on_after(_SAME_END_S):
             await self.wait()
@@ -255,7 +249,7 @@ class ConfinedProcess:
             self._stdin = None
 
     def signal(self, number: int) -> None:
-        """Send a signal to the program and to those of its children that have stayed in its group."""
+        """Signal the program and those of its children that have stayed in its group."""
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
@@ -318,9 +312,9 @@ class ConfinedProcess:
         return True
 
     def _told_peak(self, largest: int) -> int | None:
-        """What the kernel says of its memory once it has ended, `largest` of the processes that were waited for.
+        """Return the kernel's figure of its memory once it has ended, `largest` of the processes that were waited for.
 
-        None where that may be less than it held.
+        None if that may be less than it held.
         """
         if self._resources.cgroup is not None and (whole := self._resources.cgroup.peak_bytes) is not None:
             return max(whole, self._seen_rss_bytes or 0)

@@ -9,8 +9,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
-_PORTABLE: Final = 10_240
-"""Open files: the most that macOS takes where the hard limit is none (OPEN_MAX)."""
+_PORTABLE: Final = 10_240  # open files: the most that macOS takes where the hard limit is none (OPEN_MAX)
 
 
 class OomScore(IntEnum):
@@ -29,7 +28,6 @@ ALONE_BYTES: Final = 128 * 1024
 """Blocks of memory from this size on are mapped alone: glibc's own first choice."""
 
 _M_MMAP_THRESHOLD: Final = -3
-
 _SET_DEATH_SIGNAL: Final = 1
 _SET_CHILD_SUBREAPER: Final = 36
 
@@ -38,15 +36,14 @@ LIBC.syscall.restype = ctypes.c_long
 
 _open_files_before: int | None = None
 
-_raised = 0
-"""By how much this process's score is above the supervisor's; a fork goes on from it."""
+_raised = 0  # by how much this process's score is above the supervisor's; a fork goes on from it
 
 
 def raise_open_files_limit() -> int:
-    """Raise the soft limit of open files to the hard one; what it is now.
+    """Raise the soft limit of open files to the hard one, and return it.
 
-    Children are started with `open_files_of_children`: a program that uses `select` breaks above 1,024, so the soft
-    limit is what most are started with, and the hard one is for programs that are made for it, as ours.
+    A program that uses `select` breaks above 1,024 files, so children start with `open_files_of_children`, the old
+    limit.
     """
     global _open_files_before
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -62,17 +59,18 @@ def raise_open_files_limit() -> int:
 
 
 def open_files_of_children() -> int:
-    """The soft limit that a child is to have: the one that this process was started with; 0 where none was raised."""
+    """Return the soft limit for children, with which this process was started; 0 if none was raised."""
     return _open_files_before or 0
 
 
 def raise_oom_score(points: int) -> None:
-    """Have this process killed sooner when the machine's memory runs out (Linux): `points` above the supervisor's.
+    """Have this process killed sooner when memory runs out (Linux): `points` above the supervisor's.
 
-    Servers go first, then workers, then the zygote, and the supervisor last. A process without rights may only raise
-    its score, so each is raised from its parent's. What is confined raises its own before its program begins
-    (the gate, or what is started before it). With limits alone, the program may lower it again, to ours; a
-    read-only /proc in bubblewrap, and Landlock, forbid that.
+    Servers go first, then workers, then the zygote, and the supervisor last.  A process without rights may only raise
+    its
+    score, so each is raised from its parent's.  What is confined raises its own before its program begins (the gate, or
+    what is started before it).  With limits alone, the program may lower it again, to ours; a read-only /proc in
+    bubblewrap, and Landlock, forbid that.
     """
     global _raised
     if (present := _present()) is None or points <= _raised:
@@ -86,7 +84,7 @@ def raise_oom_score(points: int) -> None:
 
 
 def oom_score_of_confined() -> int | None:
-    """The score of a program that this process confines; None where the system has no scores."""
+    """Return the score of a program that this process confines; None if the system has no scores."""
     present = _present()
     return None if present is None else min(MOST_OOM_SCORE, present + OomScore.CONFINED - _raised)
 
@@ -100,13 +98,14 @@ def _present() -> int | None:
 
 
 def give_back_large_blocks() -> bool:
-    """Have glibc give large blocks of memory back as soon as they are free; whether it will, here and in forks.
+    """Have glibc return large blocks of memory as soon as they are free; return whether it will, here and in forks.
 
-    By itself glibc moves the size from which a block is mapped alone up to that of the largest block that was freed,
-    at most 32 MiB. From then on a large result lies in the heap, and one small object behind it keeps all of it: after
-    some dozens of large results that were aborted a `serve` stayed at their peak. Here the size is fixed.
-
-    Only for processes that are all ours: an embedding program's memory is its own.
+    By itself glibc moves the size from which a block is mapped alone up to that of the largest block that was freed, at
+    most 32 MiB.  From then on a large result lies in the heap, and one small object behind it keeps all of it: after
+    some
+    dozens of aborted large results a `serve` stayed at their peak.  Here the size is fixed.  Not for embedding
+    programs:
+    their memory is their own.
     """
     if sys.platform != "linux":
         return False
@@ -131,11 +130,7 @@ def set_process_name(name: bytes) -> None:
 
 
 def control_process(option: int, *arguments: int) -> None:
-    """Call prctl(2); elsewhere than on Linux do nothing.
-
-    Raises:
-        OSError: the kernel refuses.
-    """
+    """Call prctl(2); elsewhere than on Linux do nothing.  Raise OSError if the kernel refuses."""
     if sys.platform != "linux":
         return
     # Variadic in C: each argument must be a whole register, and those that are not used zero.

@@ -20,8 +20,7 @@ from quarterdeck_sandbox.policy.limits import ProcessTree, below, family, member
 
 from .processes import read_proc, scan, state_of
 
-_REAP_POLL_S: Final = 0.01
-"""Between looks at descendants that were killed and are not gone yet."""
+_REAP_POLL_S: Final = 0.01  # between looks at descendants that were killed and are not gone yet
 
 _POLL_S: Final = 0.02
 """Between looks at those that a waiting shell waits for; nobody tells us, they are not our children."""
@@ -29,11 +28,8 @@ _POLL_S: Final = 0.02
 _SHELLS: Final = frozenset({"sh", "dash", "bash", "ash", "busybox"})
 """What `/bin/sh` calls itself.  One that was replaced by its command, as shells do with a last one, does not."""
 
-_CHILDREN_BYTES: Final = 256 * 1024
-"""The pids of thirty thousand children; those beyond come with the next look."""
-
-_MOST_BELOW: Final = 32_768
-"""Descendants of one look: a chain of processes can fork as fast as it is followed."""
+_CHILDREN_BYTES: Final = 256 * 1024  # the pids of thirty thousand children; those beyond come with the next look
+_MOST_BELOW: Final = 32_768  # descendants of one look: a chain of processes can fork as fast as it is followed
 
 
 def signal_tree(tree: ProcessTree, number: int) -> None:
@@ -42,7 +38,7 @@ def signal_tree(tree: ProcessTree, number: int) -> None:
 
 
 async def ask_to_end(tree: ProcessTree, grace_s: float) -> None:
-    """TERM for all of `tree`; returns at once, or after at most `grace_s` when its program is a shell that waits."""
+    """Send TERM to all of `tree`; return at once, or after at most `grace_s` if its program is a shell that waits."""
     found = await anyio.to_thread.run_sync(lambda: members(scan(), tree))
     others = [pid for pid in found if pid != tree.pid]
     if not others or _name_of(tree.pid) not in _SHELLS:
@@ -61,10 +57,11 @@ async def ask_to_end(tree: ProcessTree, grace_s: float) -> None:
 
 
 def descendants(besides: Collection[int] = ()) -> list[int]:
-    """Every process below this one but these children and what is below them, parents first.
+    """Return every process below this one, parents first, except these children and what is below them.
 
-    The kernel tells a process's children where it was built to (CONFIG_PROC_CHILDREN), as distributions are; else all
-    processes of the machine are looked at.  Ours are complete: nobody else reaps them.  Theirs may come a look later.
+    The kernel tells a process's children if built so (CONFIG_PROC_CHILDREN), as in distributions; else all processes of
+    the
+    machine are looked at.  Our own children are complete: only we reap them.  Theirs may come a look later.
     """
     ours = _told_children(os.getpid())
     if ours is None:
@@ -80,7 +77,7 @@ def descendants(besides: Collection[int] = ()) -> list[int]:
 
 
 async def kill_descendants(grace_s: float, spare: Callable[[int], bool] = lambda _: False) -> None:
-    """KILL and reap every descendant of this process but the spared ones, for at most `grace_s` seconds."""
+    """Kill and reap every descendant of this process except the spared ones, for at most `grace_s` seconds."""
     with anyio.move_on_after(grace_s):
         while True:
             alive = [pid for pid in descendants() if not spare(pid)]
@@ -96,7 +93,7 @@ async def kill_descendants(grace_s: float, spare: Callable[[int], bool] = lambda
 
 
 def _told_children(pid: int) -> list[int] | None:
-    """The children of a process, as the kernel tells; None where it does not, or the process is gone."""
+    """Return a process's children as the kernel tells; None if it does not, or the process is gone."""
     try:
         found: list[int] = []
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -117,6 +114,7 @@ def _send(pids: Iterable[int], number: int) -> None:
 
 
 def _is_alive(pid: int) -> bool:
+    """Return whether a process runs, and not only waits to be reaped."""
     return state_of(pid) not in {b"", b"Z", b"X"}
 
 

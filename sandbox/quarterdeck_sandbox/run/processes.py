@@ -23,20 +23,15 @@ from .disk_use import disk_use as disk_use  # noqa: PLC0414 - this module is the
 VAST_BYTES: Final = 8 << 30
 """Address space from which on the page tables of a process are asked for at each look: of less they are 16 MiB."""
 
-_STAT_BYTES: Final = 1024
-"""Longer than any line of `/proc/PID/stat`."""
+_STAT_BYTES: Final = 1024  # longer than any line of `/proc/PID/stat`
 
 SUMMARY_BYTES: Final = 64 * 1024
 """Longer than /proc/meminfo and the status of a process."""
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
-
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-
 _SHMEM: Final = re.compile(rb"^Shmem:\s*(\d+) kB", re.MULTILINE)
-
 _TABLES: Final = re.compile(rb"^VmPTE:\s*(\d+) kB", re.MULTILINE)
-
 _SPACE: Final = re.compile(rb"^VmSize:\s*(\d+) kB", re.MULTILINE)
 
 _OWNER: Final = re.compile(rb"^Uid:\s*(\d+)\s.*?^Threads:\s*(\d+)", re.MULTILINE | re.DOTALL)
@@ -50,7 +45,7 @@ _SHARED: Final = re.compile(
 
 
 def scan() -> dict[int, Process]:
-    """Every process that can be seen, by pid; none where there is no /proc."""
+    """Return every visible process, by pid; none without /proc."""
     if not os.path.isdir("/proc"):
         return {}
     # By hand: psutil makes an object and reads up to three files for each process, this reads one.
@@ -92,14 +87,14 @@ async def wait_for_end(pid: int) -> None:
 
 
 def exact_memory(pids: Iterable[int]) -> Pages:
-    """The memory of these processes; one that may not be looked into counts with all that is its own alone."""
+    """Return the memory of these processes; one that may not be looked into counts with all that is its own alone."""
     pids = tuple(pids)
     pages = sum(map(_pages, pids), Pages())
     return replace(pages, shared_bytes=max(pages.shared_bytes, _mapped_bytes(pids)))
 
 
 def tmpfs_use(root_pid: int, mounts: Iterable[str]) -> DiskUse:
-    """What these mount points below the root of `root_pid` hold, as far as they can be looked at."""
+    """Return what these mount points below the root of `root_pid` hold, as far as they can be looked at."""
     total, seen = DiskUse(), set()
     for mount in mounts:
         try:
@@ -117,17 +112,17 @@ def tmpfs_use(root_pid: int, mounts: Iterable[str]) -> DiskUse:
 
 
 def threads_of(uid: int) -> int:
-    """How many threads the processes of a user have: what counts against its limit of processes."""
+    """Return the number of threads of a user's processes: they count against its limit of processes."""
     return sum(threads for owner, threads in _owners() if owner == uid)
 
 
 def real_users() -> set[int]:
-    """The real users of all processes that can be seen."""
+    """Return the real users of all visible processes."""
     return {owner for owner, _ in _owners()}
 
 
 def _owners() -> Iterator[tuple[int, int]]:
-    """The real user and the number of threads of every process that can be seen."""
+    """Yield the real user and the number of threads of every visible process."""
     for pid in _pids():
         with suppress(OSError):  # it has ended
             if (found := _OWNER.search(read_proc(pid, "status"))) is not None:
@@ -135,10 +130,7 @@ def _owners() -> Iterator[tuple[int, int]]:
 
 
 def waited_s(pid: int) -> float:
-    """For how long the first thread of a process was ready to run and got no processor, all in all.
-
-    Zero where the system does not tell, or there is no such process.
-    """
+    """Return for how long a process's first thread was ready and got no processor, all in all; 0 if unknown."""
     try:
         return int(read_proc(pid, "schedstat").split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
@@ -146,7 +138,7 @@ def waited_s(pid: int) -> float:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process is stopped, by a signal or a debugger; one that is gone is not."""
+    """Return whether a process is stopped, by a signal or a debugger."""
     return state_of(pid) in {b"T", b"t"}
 
 
@@ -167,7 +159,7 @@ def _parse(pid: int, line: bytes, shared_bytes: int = 0) -> Process:
 
 
 def _mapped_bytes(pids: Iterable[int]) -> int:
-    """The most shared memory that they can hold among them, whether they have it in view or not."""
+    """Return the most shared memory that they can hold among them, in view or not."""
     most, mapped = machine_shared_bytes(), dict[bytes, int]()
     for pid in pids:
         try:
@@ -206,26 +198,22 @@ def _anonymous_bytes(pid: int) -> int:
 
 
 def machine_shared_bytes() -> int:
-    """All the shared memory of the machine, temporary filesystems included: no process has more of it."""
+    """Return all shared memory of the machine, temporary filesystems included: no process has more of it."""
     return _kib(_SHMEM, "/proc/meminfo")
 
 
 def table_bytes(pid: int) -> int:
-    """The page tables of a process; anybody may know."""
+    """Return the size of a process's page tables, which every user may know."""
     return _kib(_TABLES, f"/proc/{pid}/status")
 
 
 def space_bytes(pid: int) -> int:
-    """The address space of a process; anybody may know."""
+    """Return a process's address space, which every user may know."""
     return _kib(_SPACE, f"/proc/{pid}/status")
 
 
 def shared_mappings(pid: int) -> dict[bytes, int]:
-    """The shared memory without a file that a process has mapped, in view or not: bytes by what identifies it.
-
-    Raises:
-        PermissionError: it may not be looked into.
-    """
+    """Return a process's mapped shared memory without a file: bytes by identity.  Raise PermissionError."""
     try:
         with open(f"/proc/{pid}/maps", "rb") as file:
             text = file.read()

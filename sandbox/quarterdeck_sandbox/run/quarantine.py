@@ -94,13 +94,7 @@ class Caught(msgspec.Struct, frozen=True):
 
 
 class HookGuard:
-    """A watch over the absent paths of one process for as long as it runs.
-
-    Args:
-        view: the process's view; only `absent` and `repositories` are used.
-        quarantine: the folder for quarantined files; made when it is needed.
-        owner: see `QuarantineEntry`.
-    """
+    """Watches `absent` and `repositories` of a process's view; makes the folder `quarantine` when needed."""
 
     def __init__(self, view: View, quarantine: str, owner: str) -> None:
         self._absent = view.absent
@@ -191,9 +185,7 @@ def remove_entry(quarantine: str, identity: str, entry: QuarantineEntry) -> None
 def give_back(quarantine: str, identity: str, entry: QuarantineEntry) -> None:
     """Restore the entry to its old path; from then on it is left alone there.
 
-    Raises:
-        FileExistsError: a file exists at its old path.
-        OSError: it cannot be moved, or is no longer kept.
+    Raise FileExistsError if a file exists there, OSError if it cannot be moved, or is no longer kept.
     """
     folder, name = _open_parent(entry.folder, entry.name)
     try:
@@ -317,11 +309,7 @@ class _Budget:
 
 
 def _copied(source: int | str, name: str, target: int, as_name: str) -> None:
-    """Copy a whole file, link or folder; skip all other kinds of files.
-
-    Raises:
-        OSError: it cannot be copied, or exceeds the limits.
-    """
+    """Copy a file, link or folder; skip other kinds.  Raise OSError if impossible, or beyond the limits."""
     opened = os.open(source, _FOLDER) if isinstance(source, str) else os.dup(source)
     try:
         _copy(opened, name, target, as_name, _Budget(), MAX_COPIED_DEPTH)

@@ -48,19 +48,20 @@ _Ancillary = list[tuple[int, int, bytes]]
 
 
 class Stdio(Enum):
-    """What a process's three standard streams are."""
+    """The kind of a process's three standard streams."""
 
     PIPES = "pipes"
     FOREGROUND = "foreground"
-    """Stdin and stdout are ours, stderr is a pipe: somebody tries a command out."""
+    """Stdin and stdout are ours, stderr is a pipe: a user tries a command."""
 
 
 def spawn_bubblewrap(
     confinement: Confinement, control_fd: int, stdio: Stdio, pipes: ExitStack
 ) -> tuple[subprocess.Popen[bytes], int, FileIO, FileIO]:
-    """Spawn bwrap: the child, its guard's leash, the pipe in which it tells its child's pid, and that it waits for.
+    """Spawn bwrap; return the child, its guard's leash, the pipe that tells its child's pid, and the one it waits for.
 
-    When the leash is dropped before `spare` was called, all in bwrap's process group is killed.  `control_fd` is the
+    When the leash is dropped before the guard is dismissed, all in bwrap's process group is killed.  `control_fd` is
+    the
     gate's end of its conversation; `pipes` owns both pipes, the caller the leash.
     """
     info, info_w = _pipe(pipes)
@@ -98,7 +99,7 @@ def spawn_bubblewrap(
 
 
 def spawn_reaper(confinement: Confinement, control_fd: int, stdio: Stdio) -> tuple[subprocess.Popen[bytes], int]:
-    """Spawn a reaper: the child, and its leash; when that is closed, it kills all that it has adopted."""
+    """Spawn a reaper; return the child, and its leash: when that is closed, it kills all that it has adopted."""
     with ExitStack() as cleanup, _leash() as (leash, ours):
         fds = [control_fd, leash]
         numbers = [*fds, int(confinement.tier is Tier.LANDLOCK)]
@@ -111,7 +112,7 @@ def spawn_reaper(confinement: Confinement, control_fd: int, stdio: Stdio) -> tup
 
 @contextmanager
 def _leash() -> Iterator[tuple[int, int]]:
-    """The end for a child, which is closed at the end, and ours, which is the caller's unless there was an error."""
+    """Yield the child's end, which is closed at the end, and ours, which is the caller's unless there was an error."""
     leash, ours = os.pipe()
     try:
         yield leash, ours
@@ -123,7 +124,7 @@ def _leash() -> Iterator[tuple[int, int]]:
 
 
 def is_bound_to_bubblewrap(init_pid: int) -> bool:
-    """Whether the first process of a sandbox, whose gate has reported, is sure to be killed when its bwrap ends.
+    """Return whether a sandbox's first process, whose gate has reported, is sure to be killed when its bwrap ends.
 
     It asks for that after it has started the gate, just before it begins to wait for it, and sleeps nowhere between.
     """
@@ -131,9 +132,9 @@ def is_bound_to_bubblewrap(init_pid: int) -> bool:
 
 
 def kill_group(child: subprocess.Popen[bytes]) -> None:
-    """Kill a child that leads a session, with all in its process group: of bwrap, the first process of its sandbox too.
+    """Kill a child that leads a session, with its process group, which has the first process of a bwrap's sandbox.
 
-    That one outlives a bwrap that is killed before it has been told to go on, and nobody else may know it yet.
+    That one outlives a bwrap that is killed before the go, and may be unknown to everyone else.
     """
     if child.returncode is None:  # not reaped: the group is still its own
         with suppress(ProcessLookupError):
@@ -143,7 +144,7 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
 def _closed_first(
     confinement: Confinement, argv: list[str], put: Callable[[bytes], int], devices: Sequence[str] = ()
 ) -> list[str]:
-    """`argv`, started where what it may not write is read-only, where that takes mounts."""
+    """Return `argv`, started where what it may not write is read-only, if that takes mounts."""
     opened = None
     if confinement.writes_by_mounts:
         mounts = confinement.view.mounts
@@ -156,7 +157,7 @@ def _closed_first(
 
 
 def put_in_descriptor(cleanup: ExitStack, fds: list[int], data: str | bytes) -> int:
-    """A descriptor that holds `data`, kept in `fds` until the end of `cleanup`."""
+    """Return a descriptor that holds `data`, kept in `fds` until the end of `cleanup`."""
     fd = unnamed_file(data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data)
     cleanup.callback(os.close, fd)
     fds.append(fd)
@@ -164,7 +165,7 @@ def put_in_descriptor(cleanup: ExitStack, fds: list[int], data: str | bytes) -> 
 
 
 def _hold(cleanup: ExitStack, fds: list[int], mount: Mount) -> int:
-    """A descriptor with the content of a file that is made, or copied; see `put_in_descriptor`."""
+    """Return a descriptor with the content of a file that is made, or copied, as `put_in_descriptor`."""
     if mount.kind is MountKind.DATA:
         return put_in_descriptor(cleanup, fds, mount.source)
     fd = os.open(mount.source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -193,7 +194,7 @@ def _pipe(cleanup: ExitStack) -> tuple[FileIO, FileIO]:
 
 
 class GateChannel:
-    """The conversation with one gate; `close` in the end, whatever happened."""
+    """The conversation with one gate; always `close` it."""
 
     def __init__(self) -> None:
         self._ours, self.theirs = socket.socketpair()
@@ -202,15 +203,14 @@ class GateChannel:
         self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
     async def send_order(self, order: bytes, entrances: Collection[int] = ()) -> None:
-        """Send the whole order, as `gate/order` encodes it, with the entrances of control groups to be joined."""
+        """Send the whole order, as `gate/order` encodes it, with the entrances of control groups to join."""
         passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", entrances))] if entrances else []
         await self._send(len(order).to_bytes(8, "big") + order, passed)
 
     async def receive_listeners(self, count: int) -> list[socket.socket]:
-        """The listening sockets that the order asked for, in its order; fewer when the gate reports a failure instead.
+        """Return the listening sockets of the order, in its order; fewer if the gate reports a failure instead.
 
-        Raises:
-            LaunchError: the gate ended instead.
+        Raise LaunchError if the gate ended instead.
         """
         listeners: list[socket.socket] = []
         try:
@@ -230,7 +230,7 @@ class GateChannel:
         return listeners
 
     async def receive_report(self) -> Report | None:
-        """What the gate found; None when it ended without a word."""
+        """Return the gate's findings; None if it ended without a word."""
         data, pid = self._early, 0
         while b"\n\n" not in data:
             piece, ancillary = await self._receive(REPORT_BYTES)
@@ -249,7 +249,7 @@ class GateChannel:
         return Report(facts, pid)
 
     async def release(self) -> int:
-        """Let the gate execute the program; 0 when that worked, else the errno."""
+        """Let the gate execute the program; return 0 if that worked, else the errno."""
         await self._send(b"g")
         answer, _ = await self._receive(16)
         return int(answer) if answer.isdigit() else 0
@@ -260,7 +260,7 @@ class GateChannel:
         self.theirs.close()
 
     async def _receive(self, size: int, ancillary_bytes: int = 0) -> tuple[bytes, _Ancillary]:
-        """Receive what came; nothing when the other end is gone."""
+        """Receive; nothing if the other end is gone."""
         await anyio.wait_readable(self._ours)
         try:
             data, ancillary, _, _ = self._ours.recvmsg(
@@ -301,18 +301,17 @@ def _sender(ancillary: _Ancillary) -> int:
 
 
 def with_death_signal(machine: Machine, argv: Sequence[str], number: signal.Signals = signal.SIGKILL) -> list[str]:
-    """`argv` (its program by a path), as a command that gets `number` when the thread that spawned it ends.
+    """Return `argv` (its program by a path) as a command that gets `number` when the thread that spawned it ends.
 
-    A helper is told of our end by a pipe of its own; but one that is stopped reads none, and would stay for ever.
+    A helper notices our end by a pipe of its own; but one that is stopped reads none, and would stay for ever.
     """
     return command(machine.gate, "kernel", int(number), *argv)
 
 
 def unnamed_file(data: bytes = b"") -> int:
-    """A new descriptor of a file that holds `data`, at its beginning; in memory, where that is allowed.
+    """Return a descriptor of a new file that holds `data`, at its beginning; in memory, if that is allowed.
 
-    Raises:
-        OSError: there is neither memory nor a temporary folder for it.
+    Raise OSError if there is neither memory nor a temporary folder for it.
     """
     fd = _create()
     try:

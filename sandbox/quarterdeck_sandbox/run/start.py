@@ -71,8 +71,7 @@ _FIXED: Final = ("/", "/usr", "/etc", "/dev", "/proc/self/oom_score_adj")
 async def start(confinement: Confinement, stdio: Stdio = Stdio.PIPES) -> ConfinedProcess:
     """Start a confined process; its program runs when this returns, with what the receipt says.
 
-    Raises:
-        LaunchError: it could not be built, does not hold what the policy requires, or could not be executed.
+    Raise LaunchError if it could not be built, does not hold what the policy requires, or could not be executed.
     """
     try:
         order = _order(confinement)
@@ -117,12 +116,10 @@ async def run_foreground(
     on_start: Callable[[ConfinedProcess], None],
     quarantine: str = "",
 ) -> tuple[int, Dossier]:
-    """Run a confinement to its end: its return code (minus the signal that ended it) and its dossier.
+    """Run a confinement to its end; return its code (minus the signal that ended it) and its dossier.
 
-    Files that it creates for other programs to run are moved into `quarantine`; the dossier's hints name them.
-
-    Raises:
-        LaunchError: it could not be started.
+    Files that it creates for other programs to run are moved into `quarantine`; the dossier's hints name them.  Raise
+    LaunchError if it could not be started.
     """
     process = await start(confinement, Stdio.FOREGROUND)
     keeper = StderrKeeper("", Redactor(()))
@@ -224,10 +221,9 @@ async def _through_the_gate(
 
 
 class _Connecting:
-    """Connect a sandbox's network, where it has a way to the internet, while the rest of it is made.
+    """Connects a sandbox's network, if it has a way to the internet, while the rest of it is made.
 
-    The program waits for it: many a server fetches something with its first step, and a connection that fails at once
-    is not tried again.
+    The program waits for it: many servers fetch something first, and try a failed connection only once.
     """
 
     def __init__(self, confinement: Confinement, resources: SandboxResources) -> None:
@@ -236,7 +232,7 @@ class _Connecting:
         self._taking: asyncio.Future[None] | None = None
 
     async def begin(self) -> None:
-        """Return once the helper process runs, or there is to be none, or there was an error, which `done` tells."""
+        """Return once the helper process runs, or there is to be none, or there was an error, which `done` raises."""
         if self._confinement.network is not NetworkMode.INTERNET:
             return
         spawned = asyncio.Event()
@@ -245,18 +241,13 @@ class _Connecting:
         await spawned.wait()
 
     async def done(self) -> None:
-        """Wait until the network is there.
-
-        Raises:
-            LaunchError: it cannot be had.
-        """
+        """Wait until the network is there.  Raise LaunchError if it is unavailable."""
         if self._taking is not None:
             # Not awaited itself: who gives up would cancel it again and again, in the middle of its clearing up.
             await asyncio.wait((self._taking,))
             self._taking.result()
 
     async def end(self) -> None:
-        """Give up what is not done."""
         if self._taking is not None:
             self._taking.cancel()
             await asyncio.gather(self._taking, return_exceptions=True)
@@ -267,7 +258,7 @@ class _Connecting:
 
 
 def _group(confinement: Confinement) -> Cgroup | None:
-    """A control group for the limits, where there are any."""
+    """Return a control group for the limits, if there are any."""
     cgroups = confinement.machine.cgroups
     if confinement.tier is Tier.BUBBLEWRAP and not cgroups.limits_unified:
         # Of use for its end alone, which the process namespace sees to: and to join it would take ten milliseconds.

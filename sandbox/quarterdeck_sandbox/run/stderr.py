@@ -1,7 +1,7 @@
-"""What a server says on stderr: redacted, its end kept for the dossier, the rest kept in a file of bounded size.
+"""A server's stderr: redacted, its end kept for the dossier, the rest in a file of bounded size.
 
-Each line of the file begins with the time at which it was written, in UTC and whole seconds, and a tab; `split_time`
-takes it off again.  Lines of older files have none.  What the dossier keeps has none either.
+Each line of the file begins with its time in UTC and whole seconds, and a tab; `split_time` takes it off.  Lines of
+older files, and the dossier's, have none.
 """
 
 import os
@@ -25,20 +25,15 @@ _STAMP: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)\t")
 
 
 def split_time(line: bytes) -> tuple[str, bytes]:
-    """When a line of a log was written, as ISO 8601 in UTC, and its text; no time for a line of an older file."""
+    """Return when a log's line was written, as ISO 8601 in UTC, and its text; no time for a line of an older file."""
     found = _STAMP.match(line)
     return (found[1].decode(), line[found.end() :]) if found is not None else ("", line)
 
 
 class StderrKeeper:
-    """Keep what one server writes to stderr."""
+    """Keeps a server's stderr: a tail, and a log at `log_path` (0600) unless that is empty.  Raises OSError."""
 
     def __init__(self, log_path: str, redactor: Redactor, clock: Callable[[], float] = time.time) -> None:
-        """Keep a tail, and a log at `log_path` (0600) unless it is empty; `clock` tells seconds since 1970.
-
-        Raises:
-            OSError: the log cannot be opened.
-        """
         self._path = Path(log_path) if log_path else None
         self._redactor = redactor
         self._clock = clock
@@ -53,7 +48,7 @@ class StderrKeeper:
 
     @property
     def tail(self) -> str:
-        """The last `TAIL_BYTES`, from a line's begin where there is one."""
+        """The last `TAIL_BYTES`, from the beginning of a line if there is one."""
         text = bytes(self._tail) + self._redactor.clean(self._partial)
         if self._is_cut or len(text) > TAIL_BYTES:
             text = text[-TAIL_BYTES:]
@@ -98,7 +93,7 @@ class StderrKeeper:
             self._open()
 
     def _stamped(self, data: bytes) -> bytes:
-        """Lines with the time before each, no longer than a log may be: the end counts."""
+        """Put the time before each line; return no more than a log may hold: the end counts."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ\t", time.gmtime(self._clock())).encode()
         begin = b"" if self._is_within_line else b"\n" + stamp if self._is_torn else stamp
         self._is_torn = False

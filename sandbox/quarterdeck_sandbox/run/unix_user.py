@@ -25,7 +25,7 @@ from quarterdeck_sandbox.program.launch import LaunchError
 from .processes import real_users
 
 GIVEN_S: Final = 60.0
-"""For how long a user that was chosen is nobody else's, until its home says so."""
+"""A chosen user is reserved for so long, until its home says so."""
 
 IN_USE_S: Final = 1.0
 """For how long a list of the users that are in use is good: all servers of a fleet choose theirs at once."""
@@ -38,23 +38,17 @@ SOMEBODY: Final = UnixUser(-1, -1, dedicated=True)
 
 
 def choose_user(home: Path, writable: Iterable[str]) -> UnixUser:
-    """The owner of what it may write when that is one user, else a user of its own, the same at each start.
+    """Return the owner of what it may write if that is one user, else a user of its own, the same at each start.
 
-    Args:
-        home: its private home; whoever owns it already is kept.
-        writable: the paths that the policy lets it write, private ones aside.
-
-    Raises:
-        LaunchError: two writable paths belong to two users, or one cannot be looked at.
+    `home` is private; its owner is kept.  Raise as `owner_of`.
     """
     return owner_of(writable) or own_user(home)
 
 
 def owner_of(writable: Iterable[str]) -> UnixUser | None:
-    """The one owner of these paths; None when there are none.
+    """Return the one owner of these paths; None without paths.
 
-    Raises:
-        LaunchError: two of them belong to two users, or one cannot be looked at.
+    Raise LaunchError if two of them belong to two users, or one cannot be looked at.
     """
     owners: dict[int, tuple[str, int]] = {}
     for path in writable:
@@ -74,13 +68,11 @@ def owner_of(writable: Iterable[str]) -> UnixUser | None:
 
 
 def own_user(home: Path) -> UnixUser:
-    """The user of its own for a process with this private home.
+    """Return the user of its own for a process with this private home.  Raise LaunchError if none is left.
 
-    A new home is that user's at once: another process that starts the same server at this moment would choose another
-    user, for this one is in use then.
-
-    Raises:
-        LaunchError: there is none left.
+    A new home is that user's at once, so that another process that starts the same server at this moment sees it in use
+    and
+    chooses another one.
     """
     with _turn(home.parent):
         owner = os.stat(home).st_uid
@@ -95,7 +87,7 @@ def own_user(home: Path) -> UnixUser:
 
 @contextmanager
 def _turn(folder: Path) -> Iterator[None]:
-    """Be the only process of ours inside the block, for this folder; without a turn, go on after `TURN_S`."""
+    """Be our only process inside the block, for this folder; without a turn, go on after `TURN_S`."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         until = time.monotonic() + TURN_S
@@ -111,11 +103,7 @@ def _turn(folder: Path) -> Iterator[None]:
 
 
 def hand_over(identity: UnixUser, folders: Iterable[Path]) -> None:
-    """Give private directories, and all that is in them, to `identity`.
-
-    Raises:
-        OSError: one cannot be changed.
-    """
+    """Give private directories with all their content to `identity`.  Raise OSError if one cannot be changed."""
     for folder in folders:
         if os.stat(folder).st_uid == identity.uid:
             continue
@@ -128,7 +116,7 @@ def hand_over(identity: UnixUser, folders: Iterable[Path]) -> None:
 
 
 def why_unreachable(identity: UnixUser, paths: Iterable[str]) -> str:
-    """Why `identity` cannot walk to one of `paths`, which without mounts of its own it must; empty when it can."""
+    """Return why `identity` cannot walk to one of `paths`, which it must without mounts of its own; else empty."""
     for path in paths:
         for folder in reversed(Path(observed.realpath(path)).parents):
             if not _allows(identity, str(folder), stat.S_IXOTH):
@@ -137,7 +125,7 @@ def why_unreachable(identity: UnixUser, paths: Iterable[str]) -> str:
 
 
 def why_unreadable(identity: UnixUser, paths: Iterable[str]) -> str:
-    """Why `identity` may not read one of `paths` itself, which no mount changes; empty when it may."""
+    """Return why `identity` may not read one of `paths` itself, which no mount changes; else empty."""
     for path in paths:
         needed = stat.S_IROTH | (stat.S_IXOTH if observed.isdir(path) else 0)
         if not _allows(identity, path, needed):
@@ -146,13 +134,13 @@ def why_unreadable(identity: UnixUser, paths: Iterable[str]) -> str:
 
 
 def open_to_all(folder: str) -> tuple[str, ...]:
-    """The largest parts of `folder` in which every user may read everything: what root may see without being root."""
+    """Return the largest parts of `folder` that every user may read: what root may see without being root."""
     whole, parts = _open_parts(folder)
     return (folder,) if whole else tuple(parts)
 
 
 def _open_parts(folder: str) -> tuple[bool, list[str]]:
-    """Whether a whole folder is open to all, and if not, which parts of it are."""
+    """Return whether a whole folder is open to all, and if not, which parts of it are."""
     whole, parts = True, []
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -177,7 +165,7 @@ def _open_parts(folder: str) -> tuple[bool, list[str]]:
 
 
 def _group_of(uid: int, found: int) -> int:
-    """Its own group: that of a path can be one of the system's, which opens more than the path."""
+    """Return its own group: a path's can be one of the system's, which opens more than the path."""
     try:
         gid = pwd.getpwuid(uid).pw_gid
     except KeyError:
@@ -186,14 +174,14 @@ def _group_of(uid: int, found: int) -> int:
 
 
 def _allows(identity: UnixUser, path: str, needed: int) -> bool:
-    """Whether the mode of `path` gives `identity` what it `needed`, bits as for others."""
+    """Return whether the mode of `path` gives `identity` what it `needed`, bits as for others."""
     status = observed.stat(path)
     shift = 6 if status.st_uid == identity.uid else 3 if status.st_gid == identity.gid else 0
     return status.st_mode & needed << shift == needed << shift
 
 
 class _InUse(msgspec.Struct):
-    """The users that run something, or have a home beside this one; and those that were chosen here, by their homes."""
+    """The users that run something, or have a home next to this one; and those chosen here, by their homes."""
 
     uids: set[int] = msgspec.field(default_factory=set)
     given: dict[str, tuple[int, float]] = msgspec.field(default_factory=dict)
@@ -201,7 +189,7 @@ class _InUse(msgspec.Struct):
     at: float = -IN_USE_S
 
     def beside(self, home: Path) -> set[int]:
-        """All but those of this home."""
+        """Return all except those of this home."""
         folder, now = str(home.parent.parent), time.monotonic()
         if folder != self.folder or now - self.at >= IN_USE_S:
             self.uids = real_users()

@@ -56,13 +56,9 @@ _OF_GIT: Final = ("hooks", "config", "config.worktree", "commondir")
 """`config` names programs too: hooks elsewhere, a file system monitor, pagers, filters.  `commondir` says where git
 looks for hooks and settings; worktrees have one, and a repository's own would count too."""
 
-_MAX_NEIGHBOURS: Final = 256
-"""The most folders of a writable folder to search for repositories, to word the receipt."""
-
+_MAX_NEIGHBOURS: Final = 256  # the most folders of a writable folder to search for repositories, to word the receipt
 _MAX_MODULES: Final = 64
-
-_MAX_MODULE_DEPTH: Final = 4
-"""A submodule's directory is called like its path."""
+_MAX_MODULE_DEPTH: Final = 4  # a submodule's directory is called like its path
 
 MAX_NAMED: Final = 3
 """Of files that it could make, in one line; where a home may be written there are many."""
@@ -71,10 +67,7 @@ _SPLIT: Final = tuple(name.split("/") for name in AT_THE_TOP)
 
 
 class Closing(msgspec.Struct, frozen=True):
-    """What is closed to a process within what it may write: existing paths without links, parents first, none within
-    another; the receipt's lines; one line for each path that cannot be closed; the paths that do not exist yet; and the
-    repositories to which submodules could be added.
-    """
+    """What is closed: existing real paths, parents first, none within another; and what could not be."""
 
     paths: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
@@ -93,17 +86,12 @@ class Hook(msgspec.Struct, frozen=True):
 def close_within(
     view: View, named: Sequence[str], protected: Iterable[str], *, can_close: bool, remedy: str
 ) -> Closing:
-    """What to close in what `view` lets a process write.
+    """Return what to close in what `view` lets a process write.
 
-    Args:
-        view: what it sees.
-        named: what its policy lets it write, as it is written there.
-        protected: what it may never write; our own code is added.
-        can_close: whether a part of a writable folder can be closed on this machine.
-        remedy: what makes it possible where it is not.
-
-    Raises:
-        LaunchError: `sandbox_refused`: something protected would stay open.
+    `named` is what its policy lets it write, as written there; `protected` what it may never write, and our own code;
+    `can_close` says whether this machine can close a part of a folder, `remedy` what makes it possible.  Raise
+    LaunchError
+    `sandbox_refused` if something protected would stay open.
     """
     finder = _Finder(view, sorted({observed.realpath(path) for path in named}), can_close, remedy)
     for path in dict.fromkeys((*own_code(), *map(os.path.normpath, protected))):
@@ -127,7 +115,6 @@ class _Finder:
         self._repositories: list[Repository] = []
 
     def protect(self, path: str) -> None:
-        """Close a path that holds configuration or our code."""
         if not self._writable:
             return
         followed = observed.follow(path)
@@ -161,7 +148,6 @@ class _Finder:
         self._close(nearest, above, path)
 
     def guard(self, folder: str) -> None:
-        """Close what other programs run in a project that it may change."""
         for hook in find_hooks(folder):
             above = self._open_at(hook.path)
             # Named itself, or with the `.git` that it is in: then it is to be changed.
@@ -192,7 +178,6 @@ class _Finder:
             )
 
     def result(self) -> Closing:
-        """What is closed, and what could not be."""
         paths = outermost(self._closed)
         shown = tuple(f"read-only: {path} ({self._closed[path]})" for path in paths)
         gaps = self._gaps
@@ -219,7 +204,7 @@ class _Finder:
             )
 
     def _open_at(self, path: str) -> Mount | None:
-        """The mount by which `path` could be changed; None when it cannot."""
+        """Return the mount by which `path` could be changed; None if it cannot."""
         covering = self._view.covering(path)
         return covering if covering is not None and covering.kind is MountKind.WRITE else None
 
@@ -233,8 +218,10 @@ def _first_of(names: Sequence[str]) -> str:
 
 
 def steps(view: View) -> tuple[tuple[str, bool], ...]:
-    """The mounts that close what the view closes, parents first: of a path upon itself, read-only or, so that it
-    cannot be renamed, as it was.  Pure.
+    """Return the mounts that close what the view closes, parents first: each path upon itself, read-only or as it was.
+    Pure.
+
+    The latter keep a folder from being renamed.
     """
     found: dict[str, bool] = {}
     for path in view.closed:
@@ -257,9 +244,9 @@ def outermost(found: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_hook(parts: Sequence[str]) -> bool:
-    """Whether a path, in its parts from a folder that may be changed, is a hook or lies in one.
+    """Return whether a path, in its parts from a folder that may be changed, is a hook or lies in one.
 
-    Of a `.git` nothing is for file tools: what is in it is git's.
+    A `.git` is not for file tools at all.
     """
     if parts[-1] == AT_A_LOOK:
         return True
@@ -270,7 +257,7 @@ def is_hook(parts: Sequence[str]) -> bool:
 
 
 def find_hooks(folder: str) -> Iterator[Hook]:
-    """The hooks of `folder`, absolute and without links: at its top, not in projects below it."""
+    """Yield the hooks of `folder`, absolute and without links: at its top, not in projects below it."""
     for name in AT_THE_TOP:
         if observed.lexists(path := f"{folder}/{name}"):
             yield Hook(path, not observed.islink(path))
@@ -298,7 +285,7 @@ def find_hooks(folder: str) -> Iterator[Hook]:
 
 
 def missing_hooks(folder: str) -> Iterator[str]:
-    """The hooks that could appear in `folder`, and in its repository if it has one."""
+    """Yield the hooks that could appear in `folder`, and in its repository if it has one."""
     git = f"{folder}/{GIT}"
     git_dirs = [git, *_modules(f"{git}/modules")] if observed.isdir(git) and not observed.islink(git) else []
     names = [*(f"{folder}/{name}" for name in AT_THE_TOP)]

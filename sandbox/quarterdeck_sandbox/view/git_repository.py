@@ -32,21 +32,17 @@ MAX_REPOSITORIES: Final = 64
 AT_A_LOOK: Final = "post-index-change"
 """The only hook that `git status` runs: git rewrites the index."""
 
-_GITLINK: Final = b"\x00\x00\xe0\x00"
-"""The mode of a submodule in an index."""
-
+_GITLINK: Final = b"\x00\x00\xe0\x00"  # the mode of a submodule in an index
 _HEADER: Final = struct.Struct(">4sII")
 _MODE_AT: Final = 24
 _HASH_AT: Final = 40
-_HASHES: Final = (20, 32)
-"""The sizes of an object's name, SHA-1 and SHA-256.  An index does not state its hash."""
+_HASHES: Final = (20, 32)  # the sizes of an object's name, SHA-1 and SHA-256.  An index does not state its hash.
 
 _LINK: Final = re.compile(rb"link.{4}", re.DOTALL)
 """The extension of a split index, with its length; the name of the shared part follows."""
 
 _EXTENDED: Final = 0x4000
-_NAME_BYTES: Final = 0xFFF
-"""The mask of a name's length in its flags; longer names have all bits set."""
+_NAME_BYTES: Final = 0xFFF  # the mask of a name's length in its flags; longer names have all bits set
 
 _VALUE: Final = re.compile(
     r'^\s*(?:\[[^\]\n]*\]\s*)?(hookspath|path|fsmonitor)\s*=\s*"?([^"\n#;]+)"?', re.IGNORECASE | re.MULTILINE
@@ -148,11 +144,7 @@ def gitlinks(index: bytes) -> list[str]:
 
 
 def _entries(index: bytes, hash_bytes: int) -> Iterator[str]:
-    """Yield the paths of the entries that are submodules.
-
-    Raises:
-        ValueError, struct.error, IndexError: it is not an index with hashes of this size.
-    """
+    """Yield submodules' paths.  Raise ValueError, struct.error or IndexError for hashes of another size."""
     magic, version, count = _HEADER.unpack_from(index)
     if magic != b"DIRC" or version not in {2, 3, 4}:
         raise ValueError(version)

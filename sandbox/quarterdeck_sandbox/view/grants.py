@@ -41,12 +41,9 @@ class _Owner(msgspec.Struct, frozen=True):
 
 
 def give(grant: Grant, user_home: str, environ: Mapping[str, str]) -> Granted:
-    """What `grant` gives of this user's environment.
+    """Return what `grant` gives of this user's environment, whose `environ` says where things are.
 
-    `environ` is the user's too: it says where things are when they are not where they usually are.
-
-    Raises:
-        LaunchError: `sandbox_refused`: there is nothing here that could be granted.
+    Raise LaunchError `sandbox_refused` if there is nothing here to grant.
     """
     return _GIVERS[grant](_Owner(user_home, environ))
 
@@ -110,7 +107,6 @@ def _gh(owner: _Owner) -> Granted:
 
 
 def _browser(owner: _Owner) -> Granted:
-    """Browsers as programs; never a profile."""
     caches = {
         "PLAYWRIGHT_BROWSERS_PATH": owner.named("PLAYWRIGHT_BROWSERS_PATH", f"{owner.home}/.cache/ms-playwright"),
         "PUPPETEER_CACHE_DIR": owner.named("PUPPETEER_CACHE_DIR", f"{owner.home}/.cache/puppeteer"),

@@ -37,8 +37,7 @@ _OF_ETC_BEGINNING: Final = ("java-", "ImageMagick")
 MAX_COPIED_BYTES: Final = 128 * 1024
 """A text up to this long is shown as a copy, which starts faster than a mount does."""
 
-_CHANGING: Final = frozenset({"/etc/hosts", "/etc/resolv.conf"})
-"""Files that change while servers run, so no copies."""
+_CHANGING: Final = frozenset({"/etc/hosts", "/etc/resolv.conf"})  # files that change while servers run, so no copies
 
 CERTIFICATES: Final = """
     AWS_CA_BUNDLE CARGO_HTTP_CAINFO CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE CURL_CA_BUNDLE DENO_CERT GIT_SSL_CAINFO
@@ -61,22 +60,13 @@ def build_view(
     nests_safely: bool = False,
     can_close: bool = False,
 ) -> View:
-    """Lay out what the process of `plan` sees; whether it sees what its command line names is for `require_visible`.
+    """Lay out what the process of `plan` sees; `require_visible` checks what its command line names.
 
     The caller adds the users (`identity_mounts`) and, for a network of its own, its names: they depend on more than the
-    policy.
-
-    Args:
-        policy: what it may see.
-        plan: its directory and its environment.
-        program: what it needs.
-        places: its own directories.
-        environ: our environment: what grants refer to.
-        nests_safely: whether a mount point below a writable mount is safe here (CVE-2026-87766).
-        can_close: whether a part of what it may write can be made read-only here, by other means.
-
-    Raises:
-        LaunchError: `sandbox_refused`, with what to do about it.
+    policy.  `environ` is ours, for grants; `nests_safely` says whether a mount point below a writable mount is safe
+    here
+    (CVE-2026-87766), `can_close` whether a part of what it may write can be made read-only by other means.  Raise
+    LaunchError `sandbox_refused`, with the remedy.
     """
     if not policy.confines_files:
         return View()
@@ -106,18 +96,15 @@ class _Builder:
         self._shown: list[str] = []
 
     def add(self, mounts: Iterable[Mount]) -> None:
-        """Add mounts that are not in the receipt."""
         for mount in mounts:
             self._mounts.setdefault(mount.target, mount)
 
     def add_own(self, home: str, tmp: str) -> None:
-        """Add the private directories."""
         for place in (home, tmp):
             self._put(Mount(MountKind.WRITE, place, observed.realpath(place)))
         self._env |= {"HOME": home, "TMPDIR": tmp}
 
     def add_named(self) -> None:
-        """Add what the policy names."""
         for kind, key, paths in (
             (MountKind.WRITE, "write", self._policy.write),
             (MountKind.READ, "read", self._policy.read),
@@ -128,7 +115,6 @@ class _Builder:
                 self._shown.append(f"{key}: {path}" + (f" ({followed.real})" if path != followed.real else ""))
 
     def add_grants(self, environ: Mapping[str, str]) -> None:
-        """Add what the policy grants."""
         for grant in self._policy.grants:
             granted = give(grant, self.user_home, environ)
             for path in granted.paths:
@@ -140,7 +126,6 @@ class _Builder:
             self._shown.append(granted.shown)
 
     def add_program(self, program: Program) -> None:
-        """Add what the program needs."""
         for prefix in program.prefixes:
             if self._has(prefix.path):
                 continue
@@ -151,13 +136,11 @@ class _Builder:
         self._link(Followed(program.path, program.links))
 
     def add_certificates(self, env: Mapping[str, str]) -> None:
-        """Add the certificates that the environment names."""
         for path in certificates(env, self.user_home, self._has):
             self._show(observed.follow(path), MountKind.READ)
             self._shown.append(f"read: {path} (certificates)")
 
     def hide(self) -> None:
-        """Hide what the policy hides."""
         for path in self._policy.hidden:
             real = locate(path, "hidden").real
             inner = [mount.target for mount in self._mounts.values() if is_within(mount.target, real)]
@@ -175,10 +158,9 @@ class _Builder:
             self._link(followed)
 
     def view(self, env: Mapping[str, str]) -> View:
-        """The finished view, with `env` where nothing else sets a variable.
+        """Return the finished view, with `env` where nothing else sets a variable.
 
-        Raises:
-            LaunchError: `sandbox_refused`: a mount below a writable one would not be safe.
+        Raise LaunchError `sandbox_refused` if a mount below a writable one would not be safe.
         """
         mounts: list[Mount] = []
         closed: list[str] = []
@@ -201,7 +183,7 @@ class _Builder:
         return View(in_order(self._mounts.values()))
 
     def _has(self, path: str) -> bool:
-        """Whether what is at `path` outside is shown already."""
+        """Return whether what is at `path` outside is shown already."""
         return self._view().shows(path)
 
     def _show(self, followed: Followed, kind: MountKind) -> None:
@@ -220,7 +202,7 @@ class _Builder:
                 self._mounts.setdefault(link, Mount(MountKind.LINK, link, target))
 
     def _distrust(self, prefix: Prefix) -> None:
-        """Refuse what nothing but a file says that the process itself can change, for its next start."""
+        """Refuse what only a file says that the process itself can change, for its next start."""
         if said_by := next((path for path in prefix.said_by if is_within_any(path, self._rules.writable)), None):
             raise refusal(
                 f"{said_by}, which the process itself can change, leads to {prefix.path}: "
@@ -229,11 +211,7 @@ class _Builder:
 
 
 def require_visible(view: View, plan: LaunchPlan, rules: PathRules) -> None:
-    """Refuse a directory or an argument that exists outside, and not inside: nothing is shown silently.
-
-    Raises:
-        LaunchError: `sandbox_refused`, with what to do about it.
-    """
+    """Raise LaunchError `sandbox_refused` for a directory or argument that exists outside, and not inside."""
     if not is_visible(view, plan.cwd):
         folder = NamedPath(observed.realpath(plan.cwd))
         raise refusal(hidden_message(f"the working directory {plan.cwd}", folder, rules))
@@ -243,12 +221,12 @@ def require_visible(view: View, plan: LaunchPlan, rules: PathRules) -> None:
 
 
 def is_visible(view: View, path: str) -> bool:
-    """Whether a path that exists outside is there inside, itself and what it leads to."""
+    """Return whether a path outside is there inside, itself and what it leads to."""
     return view.shows(path) and view.shows(observed.realpath(path))
 
 
 def system_mounts() -> Iterator[Mount]:
-    """Programs, libraries, harmless settings, and empty places for temporary files."""
+    """Yield programs, libraries, harmless settings, and empty places for temporary files."""
     for folder in (*SYSTEM_FOLDERS, "/nix/store"):
         if observed.islink(folder):
             yield Mount(MountKind.LINK, folder, observed.readlink(folder))
@@ -268,7 +246,7 @@ def system_mounts() -> Iterator[Mount]:
 
 
 def identity_mounts(uid: int, gid: int, home: str) -> tuple[Mount, ...]:
-    """The /etc/passwd and /etc/group of a sandbox that runs as `uid` and `gid`: nobody else is in them."""
+    """Return the /etc/passwd and /etc/group of a sandbox: of `uid`, `gid`, root and nobody."""
     users = f"root:x:0:0::/root:/usr/sbin/nologin\n{USER}:x:{uid}:{gid}::{home}:/bin/sh\n"
     groups = f"root:x:0:\n{USER}:x:{gid}:\n"
     if uid != 65534:
@@ -278,7 +256,7 @@ def identity_mounts(uid: int, gid: int, home: str) -> tuple[Mount, ...]:
 
 
 def certificates(env: Mapping[str, str], user_home: str, shown: Callable[[str], bool]) -> Iterator[str]:
-    """Paths that variables name and that hold certificates and nothing else, unless they are shown already."""
+    """Yield paths that variables name and that hold certificates and nothing else, unless shown already."""
     for path in sorted({os.path.normpath(env[name]) for name in CERTIFICATES.split() if name in env}):
         if not path.startswith("/") or shown(path):
             continue
@@ -287,7 +265,7 @@ def certificates(env: Mapping[str, str], user_home: str, shown: Callable[[str], 
 
 
 def _as_it_is(path: str) -> Iterator[Mount]:
-    """The mount of an existing path.  A link into the system stays one, as its text is the name of a time zone."""
+    """Yield the mount of an existing path.  A link into the system stays one: its text names a time zone."""
     if observed.islink(path):
         text = observed.readlink(path)
         if is_within_any(os.path.normpath(os.path.join(os.path.dirname(path), text)), SYSTEM_FOLDERS):
@@ -314,7 +292,7 @@ def _holds_certificates(path: str) -> bool:
 
 
 def _content(path: str, most_bytes: int) -> bytes | None:
-    """A regular file's content; None when there is none that can be read whole."""
+    """Return a regular file's content; None if it cannot be read whole."""
     try:
         content = observed.read(path, most_bytes + 1)
     except OSError:

@@ -19,8 +19,7 @@ _BENEATH_US: Final = (
 )
 """What we import directly, and is often installed from a folder of somebody's who works on it."""
 
-_SHARED_PREFIXES: Final = frozenset({"/", "/usr", "/usr/local"})
-"""Where an interpreter is one program of many."""
+_SHARED_PREFIXES: Final = frozenset({"/", "/usr", "/usr/local"})  # where an interpreter is one program of many
 
 
 @cache

@@ -111,8 +111,7 @@ _NEVER: Final = {
 }
 """What cannot be named, with all that lies below, and what it is."""
 
-_BUT: Final = ("/run/media",)
-"""Below those, and harmless: disks that were plugged in."""
+_BUT: Final = ("/run/media",)  # below those, and harmless: disks that were plugged in
 
 _SHARED: Final = {
     "/tmp": "temporary files and sockets of everyone: name a folder in it",  # noqa: S108 - refused here
@@ -124,7 +123,7 @@ _SHARED: Final = {
 
 
 class Credential(msgspec.Struct, frozen=True):
-    """A path that holds secrets, as people know it; `real` has no symbolic links, `what` says what it holds."""
+    """A path that holds secrets, as people know it; `real` has no links, `what` names the secrets."""
 
     path: str
     real: str
@@ -132,14 +131,13 @@ class Credential(msgspec.Struct, frozen=True):
 
 
 class PathRules(msgspec.Struct, frozen=True):
-    """Which paths may be shown to one process.
+    """Which paths may be shown to one process; symbolic links are followed.
 
     Attributes:
-        policy: what names the exceptions.
-        user_home: the user's home, symbolic links followed.
-        private: our own directories, likewise.
-        writable: what it can change, and so plant links in; likewise.
-        configuration: the folders of our own configuration, which hints never offer; likewise.
+        policy: names the exceptions.
+        private: our own directories.
+        writable: what it can change, and so plant links in.
+        configuration: the folders of our own configuration, which hints never offer.
     """
 
     policy: PolicyValues
@@ -150,18 +148,14 @@ class PathRules(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, policy: PolicyValues, places: Places) -> Self:
-        """The rules for a process with these directories."""
+        """Return the rules for a process with these directories."""
         writable = (str(places.home), str(places.tmp), *policy.write)
         real = observed.realpath
         home, config = str(places.user_home), tuple(map(real, configuration_folders(places)))
         return cls(policy, real(home), tuple(map(real, places.private)), tuple(map(real, writable)), config)
 
     def admit(self, path: str, key: str) -> Followed:
-        """Where a path leads that the policy names under `key`, `read` or `write`.
-
-        Raises:
-            LaunchError: `sandbox_refused`: it may not be shown.
-        """
+        """Return where a `read` or `write` path of the policy leads.  Raise LaunchError `sandbox_refused`."""
         followed = locate(path, key)
         real = followed.real
         for place, why in _NEVER.items():
@@ -202,11 +196,7 @@ class PathRules(msgspec.Struct, frozen=True):
         return ""
 
     def protect(self, real: str, what: str) -> None:
-        """Refuse what would show our own directories.
-
-        Raises:
-            LaunchError: `sandbox_refused`.
-        """
+        """Raise LaunchError `sandbox_refused` for what would show our own directories."""
         for place in self.private:
             if overlap(real, place):
                 raise refusal(f"{what}, and with it {place}, which is quarterdeck's own: name narrower folders")
@@ -244,11 +234,7 @@ class PathRules(msgspec.Struct, frozen=True):
 
 
 def locate(path: str, key: str) -> Followed:
-    """Where a path of the policy leads.
-
-    Raises:
-        LaunchError: `sandbox_refused`: nowhere.
-    """
+    """Return where a path of the policy leads.  Raise LaunchError `sandbox_refused` if nowhere."""
     followed = observed.follow(path)
     if followed.endless or not observed.exists(followed.real):
         raise refusal(f'"{key}" names {_leading(path, followed.real)}, which does not exist: make it, or take it out')
@@ -307,12 +293,12 @@ def configuration_folders(places: Places) -> tuple[str, ...]:
 
 
 def refusal(message: str) -> LaunchError:
-    """The error for a path that may not be shown."""
+    """Return the error for a path that may not be shown."""
     return LaunchError("sandbox_refused", message)
 
 
 def credentials_touching(path: str, user_home: str) -> Iterator[Credential]:
-    """Each existing one that contains `path` or lies within it, of the user and of other homes that `path` touches."""
+    """Yield each existing one that contains `path` or lies within it, of the user and of other homes it touches."""
     for home in _homes(path, user_home):
         for name, what in IN_A_HOME.items():
             yield from _touching(path, f"{home.rstrip('/')}/{name}", what)
@@ -321,7 +307,7 @@ def credentials_touching(path: str, user_home: str) -> Iterator[Credential]:
 
 
 def grant_for(path: str, user_home: str) -> Grant | None:
-    """The grant that would show this path, if there is one."""
+    """Return the grant that would show this path; None without one."""
     return next((grant for name, grant in _GRANTS.items() if is_within(path, f"{user_home}/{name}")), None)
 
 

@@ -35,8 +35,7 @@ MAX_NAME_BYTES: Final = 64
 LINE_BYTES: Final = 8
 """What each line of an event's data counts besides itself, but the first."""
 
-_LONGEST_LINE: Final = MAX_ID_BYTES + 16
-"""Of a line that is no data; the rest of a longer one is skipped."""
+_LONGEST_LINE: Final = MAX_ID_BYTES + 16  # of a line that is no data; the rest of a longer one is skipped
 
 _BOM: Final = b"\xef\xbb\xbf"
 """What some servers write before all text; at the start of a connection it is no part of the first field."""
@@ -66,12 +65,7 @@ def is_event_stream(response: httpx2.Response) -> bool:
 
 
 async def read_all(response: httpx2.Response, max_bytes: int) -> bytes:
-    """Return the whole body, unpacked.
-
-    Raises:
-        HttpFault: it has more than `max_bytes`, or cannot be unpacked.
-        httpx2.RequestError: it broke off.
-    """
+    """Return the whole body, unpacked.  Raise HttpFault if too large or not unpackable, httpx2.RequestError."""
     body = bytearray()
     async for piece in pieces_of(response):
         body += piece
@@ -81,11 +75,7 @@ async def read_all(response: httpx2.Response, max_bytes: int) -> bytes:
 
 
 def coding_of(response: httpx2.Response) -> str:
-    """Return how the body is compressed; empty for not at all.
-
-    Raises:
-        HttpFault: in a way that we did not ask for.
-    """
+    """Return how the body is compressed; empty for not at all.  Raise HttpFault if we did not ask for that."""
     coding = response.headers.get("content-encoding", "identity").strip().lower().removeprefix("x-")
     if coding not in {*CODINGS, "identity", ""}:
         raise unusable("bad_output", "the server sent a body compressed in a way that was not asked for")
@@ -95,9 +85,8 @@ def coding_of(response: httpx2.Response) -> str:
 def pieces_of(response: httpx2.Response) -> AsyncIterator[bytes]:
     """Return the body's pieces as they come, unpacked; never more than a small piece of it at once.
 
-    Raises:
-        HttpFault: see `coding_of`; or, while they are read, it is not compressed as it says, or has nothing in it.
-        httpx2.RequestError: while they are read: it broke off.
+    Raise HttpFault for a foreign compression; while read, for a false or barren one, and httpx2.RequestError if it
+    broke off.
     """
     coding = coding_of(response)
     return _unpacked(response, coding) if coding else response.aiter_raw()

@@ -67,10 +67,10 @@ UNREAD: Final = FaultRecord(FaultKind.TOOL_ERROR, "the server does not take what
 
 
 class HttpCarrier:
-    """See the module; a `Carrier`.  Its tasks live in the group that it is given.
+    """A `Carrier` over HTTP.  Its tasks live in the group that it is given.
 
     Attributes:
-        refused: the last that HTTP said in place of an answer; None before the first.
+        refused: the last HTTP refusal; None before the first.
         error: of the last request that had no answer.
         loss: why the connection has ended, once it has been greeted.
     """
@@ -84,16 +84,7 @@ class HttpCarrier:
         max_bytes: int,
         timing: Timing | None = None,
     ) -> None:
-        """Send nothing yet; see `start`.
-
-        Args:
-            connection: takes what comes.
-            http: the caller's to close.
-            tasks: requests live there.
-            url: the server's.
-            max_bytes: of one body, and of one event of a stream.
-            timing: the clock and the chance of pauses.
-        """
+        """Send nothing yet; `http` is the caller's to close, `max_bytes` bounds a body, and an event of a stream."""
         self._connection = connection
         self._http = http
         self._tasks = tasks
@@ -197,12 +188,7 @@ class HttpCarrier:
             await response.aclose()
 
     async def _take_answer(self, wire_id: int, response: httpx2.Response) -> None:
-        """Pass the answer to one request on.
-
-        Raises:
-            HttpFault: there is none.
-            httpx2.RequestError: it broke off.
-        """
+        """Pass the answer to one request on.  Raise HttpFault without one, httpx2.RequestError if it broke off."""
         body = await self._read(response)
         if is_event_stream(response):
             await self._follow(wire_id, response)
@@ -216,9 +202,7 @@ class HttpCarrier:
     async def _read(self, response: httpx2.Response) -> bytes | None:
         """Return the body of an answer in MCP; None for events, or for nothing.
 
-        Raises:
-            HttpFault: it is no answer, or too large.
-            httpx2.RequestError: it broke off.
+        Raise HttpFault if it is no answer, or too large, httpx2.RequestError if it broke off.
         """
         refusal = refusal_of(response)
         if refusal.is_page:

@@ -28,16 +28,11 @@ MAX_REDIRECTS: Final = 20
 
 
 class HttpClient:
-    """Sends requests to one server.  `close` it in the end."""
+    """Sends requests to one server.  `close` it.  Raises ServerFault for unusable certificates."""
 
     def __init__(
         self, server: RemoteServer, access: Access, transport: httpx2.AsyncBaseTransport | None = None
     ) -> None:
-        """Connect to nothing yet; a `transport` takes the place of the network.
-
-        Raises:
-            ServerFault: a file of the row's certificates cannot be used.
-        """
         self._access = access
         self._origin = _origin(httpx2.URL(server.url))
         tls = _tls_of(server)
@@ -96,7 +91,7 @@ class HttpClient:
 
 
 def wanted_scopes(response: httpx2.Response) -> tuple[str, ...] | None:
-    """The scopes for lack of which a request was refused, as far as they are named; None where it was not for that."""
+    """Return the scopes for lack of which a request was refused, as far as named; None if it was not for that."""
     if response.status_code != 403:
         return None
     challenge = read_challenge(response.headers.get("www-authenticate", ""))
@@ -104,7 +99,8 @@ def wanted_scopes(response: httpx2.Response) -> tuple[str, ...] | None:
 
 
 def _within_origin(response: httpx2.Response) -> httpx2.Request | None:
-    """The request that follows a redirect: with its method, within the origin, and with no user of the server's choice.
+    """Return the request that follows a redirect: with its method, within the origin, and with no user of the server's
+    choice.
 
     From http to https on the default ports of one host is within it, too.
     """

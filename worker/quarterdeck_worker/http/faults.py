@@ -51,11 +51,10 @@ class Refusal:
     """An answer that is none.
 
     Attributes:
-        status: HTTP's.
-        content_type: what its body says to be, without parameters.
+        content_type: of its body, without parameters.
         beginning: of a web page, its first words.
-        pause_s: for how long the server wants to be left alone; None where it does not say.
-        wanted_scopes: those for want of which it was, as far as they are named; None where it was not for that.
+        pause_s: for how long the server wants to be left alone; None if it does not say.
+        wanted_scopes: those for want of which it was, as far as named; None if it was not for that.
         leads_to: the origin of a redirect that is not followed; empty for none.
     """
 
@@ -100,12 +99,9 @@ def refusal_of(response: httpx2.Response) -> Refusal:
 
 
 def fault_of_refusal(origin: str, refusal: Refusal, *, has_session: bool) -> FaultRecord:
-    """The fault of a request that was refused so, of a greeted server.
+    """Return the fault of a request to a greeted server that was refused so.
 
-    Args:
-        origin: the server's.
-        refusal: what it said.
-        has_session: whether a 404 means that the session is over (2025-11-25, "Session Management").
+    `has_session`: whether a 404 means that the session is over (2025-11-25, "Session Management").
     """
     status = refusal.status
     if status == 404 and has_session:
@@ -161,12 +157,7 @@ def first_words(page: bytes) -> str:
 
 
 def pause_asked(value: str, now: float) -> int | None:
-    """The seconds that a `Retry-After` asks for (RFC 9110 10.2.3), bounded; None for what is not one.
-
-    Args:
-        value: a number of seconds, or a date.
-        now: seconds since 1970.
-    """
+    """Return the bounded seconds of a `Retry-After` (RFC 9110 10.2.3), or None; `now` is seconds since 1970."""
     value = value.strip()
     if value.isascii() and value.isdigit():
         return min(int(value[:9]), MAX_PAUSE_S)
@@ -195,14 +186,11 @@ def unreachable(
     failed: GreetingFailed | None = None,
     loss: FaultRecord | None = None,
 ) -> FaultRecord:
-    """A URL that cannot be reached, or where no MCP server answers.
+    """Return the fault of a URL that cannot be reached, or where no MCP server answers.
 
-    Args:
-        url: the server's.
-        refusal: the last that HTTP said in place of an answer.
-        error: of the last request that had no answer.
-        failed: the greeting's outcome.
-        loss: why the connection ended first.
+    `refusal` is HTTP's last, `error` of the last request without an answer, `failed` the greeting's outcome, `loss` why
+    the
+    connection ended first.
     """
     origin = origin_of(url)
     why = only_origins(failed.message if failed is not None else loss.message if loss is not None else "it ended")

@@ -22,8 +22,7 @@ BOTH_KINDS: Final = {"accept": f"application/json, {EVENT_STREAM}", "content-typ
 EVENTS_ALONE: Final = {"accept": EVENT_STREAM, "cache-control": "no-store"}
 """Of a request for a stream."""
 
-_VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
-"""A session's id (2025-11-25, "Session Management")."""
+_VISIBLE: Final = re.compile(r"[\x21-\x7e]+")  # a session's id (2025-11-25, "Session Management")
 
 
 class _Meta(msgspec.Struct):

@@ -98,9 +98,7 @@ class InternetOnlyNetwork(httpcore2.AsyncNetworkBackend):
 def closed(address: str, own: Collection[Address] | None = None) -> str:
     """Return the reason why a registry's URL may not reach this address; empty if it may.
 
-    Args:
-        address: in the resolver's notation.
-        own: the addresses of this machine; None reads them from its interfaces.
+    `address` is in the resolver's notation; `own` are this machine's, None reads them from its interfaces.
     """
     kind = kind_of_address(parse_address(address), own_addresses() if own is None else own)
     return "" if kind is AddressKind.INTERNET else f"{address} is {kind}, and its row has internet_only"

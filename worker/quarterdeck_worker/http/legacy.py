@@ -18,7 +18,7 @@ from .headers import EVENTS_ALONE
 
 
 class SseCarrier(HttpCarrier):
-    """See the module."""
+    """A carrier over the SSE transport."""
 
     def start(self) -> None:
         """Open the stream; the greeting begins with its first event."""
@@ -36,9 +36,7 @@ class SseCarrier(HttpCarrier):
     async def _take_stream(self) -> None:
         """Pass on what comes until the stream ends.
 
-        Raises:
-            HttpFault: there is no such stream, or an event is larger than it may be.
-            httpx2.RequestError: there is no answer, or it broke off.
+        Raise HttpFault without such a stream, or for an event that is too large, httpx2.RequestError if it broke off.
         """
         response = await self._http.send("GET", self._url, EVENTS_ALONE)
         try:
@@ -67,11 +65,7 @@ class SseCarrier(HttpCarrier):
 
 
 def _endpoint(url: str, said: str) -> str:
-    """Where messages go.
-
-    Raises:
-        HttpFault: to another origin than the configured one, or to no address.
-    """
+    """Return where messages go.  Raise HttpFault for another origin than the configured one, or no address."""
     configured = httpx2.URL(url)
     try:
         found = httpx2.URL(urljoin(url, said))

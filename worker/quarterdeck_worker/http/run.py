@@ -26,7 +26,7 @@ async def run_remote(
     timing: Timing | None = None,
     transport: httpx2.AsyncBaseTransport | None = None,
 ) -> None:
-    """See `RunServer`; a test has its own `timing`, and a `transport` in place of the network."""
+    """Run as `RunServer`; a test has its own `timing`, and a `transport` instead of the network."""
     server = order.server
     assert isinstance(server, RemoteServer)
     for name in server.transports:
@@ -51,11 +51,7 @@ async def run_remote(
 
 
 async def _served(connection: Connection, carrier: HttpCarrier, run: ServerRun, url: str, *, is_last: bool) -> bool:
-    """Greet and serve; False where another transport is to be tried.
-
-    Raises:
-        ServerFault: it cannot be greeted, or is lost.
-    """
+    """Greet and serve; return False to try another transport.  Raise ServerFault if not greeted, or lost."""
     carrier.start()
     outcome = await connection.greeted()
     if not isinstance(outcome, Server):

@@ -59,12 +59,9 @@ _PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 def judge(status: int, *, is_events: bool, was_open: bool, has_session: bool) -> Reopened:
     """Return what becomes of the stream.
 
-    Args:
-        status: HTTP's.
-        is_events: whether the body is a stream of events.
-        was_open: whether there was such a stream in this session: a server that never had one may refuse it with any
-            status, which says nothing of the session.
-        has_session: whether a 404 says that the session is over (2025-11-25, "Session Management").
+    `was_open`: whether there was such a stream in this session; a server that never had one may refuse it with any
+    status.
+    `has_session`: whether a 404 says that the session is over (2025-11-25, "Session Management").
     """
     if is_events:
         return Reopened.OPEN
@@ -102,9 +99,9 @@ class EventStream:
         Args:
             max_bytes: of one event's data; a larger one ends the stream of an answer, and is left out of another.
             timing: the clock and the chance of pauses.
-            reopen: asks for the events after this id, or for the next ones where it is empty; raises `RequestError`.
-            pause_asked_s: for how long the server wants to be left alone, by this refusal and all before it.
-            has_session: see `judge`.
+            reopen: requests the events after this id, or the next ones if it is empty; raises `RequestError`.
+            pause_asked_s: returns for how long the server wants to be left alone, by this refusal and all before it.
+            has_session: as for `judge`.
             is_answer: whether a request waits for the stream's events.
         """
         self._max_bytes = max_bytes
@@ -118,11 +115,9 @@ class EventStream:
         self._backoff = Backoff(ANSWERING if is_answer else STANDING)
 
     async def events(self, response: httpx2.Response | None) -> AsyncGenerator[Event, None]:
-        """Yield the events of all connections; `response` is of the first one, None where it is to be opened.
+        """Yield the events of all connections; `response` is of the first one, None if it is to be opened.
 
-        Raises:
-            StreamEndError: the stream cannot be opened again.
-            HttpFault: an event of an answer is larger than it may be.
+        Raise StreamEndError if the stream cannot be opened again, HttpFault if an event of an answer is too large.
         """
         was_open = response is not None
         while True:
@@ -147,9 +142,8 @@ class EventStream:
     async def read(self, response: httpx2.Response) -> AsyncGenerator[Event, None]:
         """Yield the events of one connection, read slowly where it says nothing.
 
-        Raises:
-            HttpFault: an event of an answer is larger than it may be.
-            httpx2.RequestError: it broke off, or cannot be unpacked.
+        Raise HttpFault if an event of an answer is too large, httpx2.RequestError if it broke off, or cannot be
+        unpacked.
         """
         try:
             async for piece in pieces_of(response):

@@ -31,12 +31,11 @@ class ServerPipe:
 
     Attributes:
         bytes_read: all that the server wrote.
-        overflow: the line that was too long, if that was the end.
-        stirred: set whenever anything is read or written; whoever waits for it clears it.
+        overflow: the line that was too long, if that was the end: longer than `max_line_bytes`.
+        stirred: set whenever anything is read or written; the waiter clears it.
     """
 
     def __init__(self, connection: Connection, stdin_fd: int, stdout_fd: int, *, max_line_bytes: int) -> None:
-        """Begin to read for `connection`; a line longer than `max_line_bytes` ends the pipe."""
         self._connection = connection
         self._in = stdin_fd
         self._out = stdout_fd

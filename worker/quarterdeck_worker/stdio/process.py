@@ -62,7 +62,7 @@ HINTS: Final = {
 
 
 class ServerProcess:
-    """See the module.  `close` must be called in the end, whatever happened."""
+    """A stdio server's process with its pipes.  Always `close` it."""
 
     def __init__(self, process: ConfinedProcess, limits: LimitValues, order: OpenOrder, run: ServerRun) -> None:
         self._process = process

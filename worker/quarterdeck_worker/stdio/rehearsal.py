@@ -52,7 +52,7 @@ UNKNOWN: Final = b'"error":{"code":-32601,"message":"unknown"}'
 
 
 def rehearse() -> None:
-    """See the module.  Takes some ten milliseconds, and leaves nothing open."""
+    """Serve the scripted server.  Takes some ten milliseconds, and leaves nothing open."""
     loop = asyncio.SelectorEventLoop()
     try:
         loop.run_until_complete(asyncio.wait_for(_serve_link(), DEADLINE_S))
@@ -94,7 +94,7 @@ def _end_of(
 
 
 async def _run_server(order: frames.OpenOrder, run: ServerRun) -> None:
-    """See `RunServer`; the server is in this process."""
+    """Run the server in this process."""
     script = _Script()
     connection = Connection(order, run.notifier, run.on_end, pid=1)
     pipe = ServerPipe(connection, script.stdin_fd, script.stdout_fd, max_line_bytes=order.max_result_bytes)
@@ -125,7 +125,6 @@ class _Script:
                 os.write(self._stdout, b'{"jsonrpc":"2.0","id":%d,%s}\n' % (message.id, answer))
 
     def close(self) -> None:
-        """Release all of it."""
         asyncio.get_running_loop().remove_reader(self._stdin)
         for fd in self._fds:
             os.close(fd)

@@ -16,7 +16,7 @@ from .process import ServerProcess
 
 
 async def run_process(order: OpenOrder, run: ServerRun, launcher: Launcher | None = None) -> None:
-    """See `RunServer`; without a `launcher` its process is confined by its own policy."""
+    """Run as `RunServer`; without a `launcher` its process is confined by its own policy."""
     server = order.server
     assert isinstance(server, StdioServer)
     try:
@@ -50,11 +50,7 @@ async def _connected(process: ConfinedProcess, server: StdioServer, order: OpenO
 
 
 async def _greet(served: ServerProcess) -> None:
-    """Wait until it is greeted.
-
-    Raises:
-        ServerFault: it is none that can be, or it ended first.
-    """
+    """Wait until it is greeted.  Raise ServerFault if it cannot be, or ended first."""
     outcome = await served.connection.greeted()
     if not isinstance(outcome, Server):
         await served.settle()

@@ -15,7 +15,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -74,44 +75,10 @@ def requirements() -> list[str]:
 
 
 def compile_gate(place: Path, *, strict: bool = False) -> str:
-    """Compile the program to `place`, at once or not at all; the architecture that it is for.
-
-    Raises:
-        NotBuiltError: it could not be built.
-    """
-    return _build(_compile, place, strict=strict)
-
-
-def compile_pages(place: Path, *, strict: bool = False) -> str:
-    """Compile the workers' library to `place`, as `compile_gate` does the program.
-
-    Raises:
-        NotBuiltError: it could not be built.
-    """
-    return _build(_compile_library, place, strict=strict)
-
-
-def _build(make: Callable[[Path, list[str], tuple[str, ...]], str], place: Path, *, strict: bool) -> str:
-    if sys.platform != "linux":
-        raise NotBuiltError(f"it is for Linux, and this is {sys.platform}")
-    try:
-        return make(place, _find_compiler(), STRICT if strict else ())
-    except OSError as error:
-        raise NotBuiltError(f"{place} could not be written: {error}") from error
-
-
-def _compile_library(place: Path, compiler: list[str], strict: tuple[str, ...]) -> str:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        _run([*compiler, *AS_LIBRARY, *strict, str(PAGES), "-o", "library"], folder)
-        return _put(folder / "library", place, 0o644)
-
-
-def _compile(place: Path, compiler: list[str], strict: tuple[str, ...]) -> str:
+    """Compile the program to `place`, at once or not at all; return its architecture.  Raise NotBuiltError."""
     sources = sorted(HERE.glob("*.c"))
-    flags = [*FLAGS, *strict, f'-DSOURCES="{program.digest()}"']
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with _building(place) as (compiler, folder):
+        flags = [*FLAGS, *(STRICT if strict else ()), f'-DSOURCES="{program.digest()}"']
         # One by one: zig compiles one at a time, and in one step with the linking without a stack protector.
         for source in sources:
             _run([*compiler, *flags, "-c", str(source), "-o", f"{source.stem}.o"], folder)
@@ -120,6 +87,24 @@ def _compile(place: Path, compiler: list[str], strict: tuple[str, ...]) -> str:
         if _architecture_of(made) == platform.machine():
             _try(made)
         return _put(made, place, 0o755)
+
+
+def compile_pages(place: Path, *, strict: bool = False) -> str:
+    """Compile the workers' library to `place`, as `compile_gate` does the program."""
+    with _building(place) as (compiler, folder):
+        _run([*compiler, *AS_LIBRARY, *(STRICT if strict else ()), str(PAGES), "-o", "library"], folder)
+        return _put(folder / "library", place, 0o644)
+
+
+@contextmanager
+def _building(place: Path) -> Iterator[tuple[list[str], Path]]:
+    if sys.platform != "linux":
+        raise NotBuiltError(f"it is for Linux, and this is {sys.platform}")
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            yield _find_compiler(), Path(folder)
+    except OSError as error:
+        raise NotBuiltError(f"{place} could not be written: {error}") from error
 
 
 def _architecture_of(made: Path) -> str:

@@ -41,7 +41,7 @@ _ABSENT: Final = ""
 _Stamp = tuple[int, int, int, int, int]
 
 
-class Status(msgspec.Struct, frozen=True):
+class Status(msgspec.Struct, frozen=True, array_like=True):
     """The fields of `os.stat` that decide something; the number of names is a regular file's, else 1."""
 
     st_mode: int
@@ -54,7 +54,7 @@ class Observations(msgspec.Struct):
     """The findings by path; they can be sent to another process of ours and checked there."""
 
     glances: dict[str, str] = {}
-    statuses: dict[str, tuple[int, int, int, int]] = {}
+    statuses: dict[str, Status] = {}
     stamps: dict[str, _Stamp | None] = {}
     accesses: dict[str, dict[int, bool]] = {}
     is_settled: bool = True
@@ -81,8 +81,6 @@ class Observations(msgspec.Struct):
 
 
 class _Observer:
-    """Answers from recorded findings, or looks."""
-
     def __init__(self) -> None:
         self.seen = Observations({}, {}, {}, {})
         self._followed: dict[str, Followed] = {}
@@ -107,7 +105,7 @@ class _Observer:
         seen = self.glance(path)
         return seen[1:] if seen.startswith(_LINK) else _ABSENT
 
-    def status(self, path: str) -> tuple[int, int, int, int]:
+    def status(self, path: str) -> Status:
         """Return the status of a path that is no link, or of the link itself."""
         found = self.seen.statuses.get(path)
         if found is None:
@@ -206,19 +204,17 @@ def stat(path: str) -> Status:
     """As `os.stat`."""
     observer = _observer.get()
     if observer is None:
-        return Status(*_status_of(os.stat(path)))
+        return _status_of(os.stat(path))
     followed = observer.follow(path)
     if followed.endless:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-    return Status(*observer.status(followed.real))
+    return observer.status(followed.real)
 
 
 def lstat(path: str) -> Status:
     """As `os.lstat`."""
     observer = _observer.get()
-    if observer is None:
-        return Status(*_status_of(os.lstat(path)))
-    return Status(*observer.status(_entry(path, observer)))
+    return _status_of(os.lstat(path)) if observer is None else observer.status(_entry(path, observer))
 
 
 def access(path: str, mode: int) -> bool:
@@ -281,10 +277,10 @@ def _kind_of(mode: int) -> str:
     return _FOLDER if modes.S_ISDIR(mode) else _FILE if modes.S_ISREG(mode) else _OTHER
 
 
-def _status_of(status: os.stat_result) -> tuple[int, int, int, int]:
+def _status_of(status: os.stat_result) -> Status:
     # Of a folder it is how many folders are in it, which changes and decides nothing.
     names = status.st_nlink if modes.S_ISREG(status.st_mode) else 1
-    return status.st_mode, status.st_uid, status.st_gid, names
+    return Status(status.st_mode, status.st_uid, status.st_gid, names)
 
 
 def _stamp(path: str) -> _Stamp | None:

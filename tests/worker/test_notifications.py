@@ -3,6 +3,7 @@
 import json
 
 from quarterdeck_protocol.link.frames import Asked, AskEnded, ListChanged, Log, News, Note, Progress, Updated
+from quarterdeck_protocol.mcp.client import events
 from quarterdeck_worker.notifications import (
     BURST,
     CUT_CHARS,
@@ -45,8 +46,8 @@ def test_notes_pass_as_they_are() -> None:
     desk.room.progress(7, 1.0, 2.0, "half")
     desk.room.log("info", "db", b'{"a":1}')
     desk.room.log("error", None, b'"line"')
-    desk.room.note("notifications/tasks/status", b'{"taskId":"1"}')
-    desk.room.updated("file:///a")
+    desk.room.said(events.Noted("notifications/tasks/status", b'{"taskId":"1"}'))
+    desk.room.said(events.Updated("file:///a"))
     assert desk.room.asked(3, "roots/list", b"{}")
     desk.room.ask_ended(3)
     assert desk.passed == [
@@ -103,5 +104,5 @@ def test_changes_of_the_tools_pass_whatever_else_floods_but_once_a_list() -> Non
 def test_a_large_note_counts_as_several() -> None:
     desk = Desk()
     for _ in range(BURST):
-        desk.room.note("notifications/x", b"x" * (10 * NOTE_BYTES))
+        desk.room.said(events.Noted("notifications/x", b"x" * (10 * NOTE_BYTES)))
     assert len(desk.passed) <= BURST / 10

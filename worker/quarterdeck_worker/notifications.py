@@ -82,9 +82,11 @@ class Notifier:
                 for kind in kinds:
                     self.changed(kind)
             case events.Updated(uri):
-                self.updated(uri)
+                if self._may_tell(0):
+                    self._post(Updated(uri))
             case events.Noted(method, params):
-                self.note(method, params)
+                if self._may_tell(len(params)):
+                    self._post(Note(method), params)
             case _:
                 assert_never(note)
 
@@ -92,16 +94,6 @@ class Notifier:
         """Pass a log line on; `data` is JSON."""
         if self._may_tell(len(data)):
             self._post(Log(level[:32], (logger or "")[:MAX_NOTE_CHARS]), _cut(data))
-
-    def note(self, method: str, params: bytes) -> None:
-        """Pass another notification on; `params` are one JSON object, or empty."""
-        if self._may_tell(len(params)):
-            self._post(Note(method), params)
-
-    def updated(self, uri: str) -> None:
-        """Say that a resource changed."""
-        if self._may_tell(0):
-            self._post(Updated(uri))
 
     def listening(self, count: int) -> None:
         """Say that the server tells of so many resources from now on."""

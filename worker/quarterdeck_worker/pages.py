@@ -40,13 +40,13 @@ _SEALS: Final = 0xF
 
 
 class _Region(ctypes.Structure):
-    """See `struct region` in the library's source."""
+    """`struct region` of the library's source."""
 
     _fields_ = (("start", ctypes.c_uint64), ("size", ctypes.c_uint64), ("at", ctypes.c_uint64))
 
 
 class _Heap(ctypes.Structure):
-    """See `struct heap` there."""
+    """`struct heap` of the library's source."""
 
     _fields_ = (
         ("regions", ctypes.POINTER(_Region)),
@@ -120,7 +120,6 @@ def _heap_of(regions: list[_Region], file: int, page_map: int) -> _Heap:
 
 
 def _heap_regions() -> list[_Region]:
-    """Where the heap lies, and where each part is to lie in a file."""
     found: list[_Region] = []
     at = 0
     for start, size, _, inode, name in _mappings():
@@ -131,7 +130,6 @@ def _heap_regions() -> list[_Region]:
 
 
 def _still_of(file: int) -> list[_Region]:
-    """What is mapped of the file with this inode now."""
     return [_Region(start, size, at) for start, size, at, inode, _ in _mappings() if inode == file]
 
 

@@ -114,7 +114,6 @@ class Worker:
             self._fail(request.request_id, refusal)
 
     def _end(self, request_id: int, outcome: Outcome) -> None:
-        """Answer a request that the server has ended."""
         if isinstance(outcome, FaultRecord):
             is_list = isinstance(self._requests.get(request_id), frames.List)
             self._fail(request_id, replace(outcome, kind=FaultKind.PROTOCOL) if is_list else outcome)
@@ -123,7 +122,6 @@ class Worker:
             self._answer(answer, outcome.body)
 
     def _give_up(self, request_id: int, reason: str, record: FaultRecord) -> None:
-        """Stop a request of any kind, and answer it with `record`."""
         request = self._requests.get(request_id)
         match request:
             case frames.Call() | frames.Forward() | frames.List():
@@ -199,7 +197,6 @@ class Worker:
                 self._fail(request.request_id, fault if isinstance(request, frames.Open) else at_call)
 
     def _authorize(self, token: bytes) -> None:
-        """Use this token from now on; an empty one says that there is none."""
         if self._run is None:
             return
         if token:

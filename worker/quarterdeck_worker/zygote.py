@@ -112,7 +112,6 @@ def serve(control: socket.socket) -> None:
 
 
 def _facts() -> str:
-    """What is known of the machine, as JSON."""
     return msgspec.json.encode(known_machine()).decode()
 
 

@@ -88,20 +88,14 @@ def connect_to_the_host(task: dict[str, Any]) -> None:
     """Reach a server on the host's loopback."""
     import socket
 
-    with socket.create_connection(("127.0.0.1", task["port"]), 2.0) as connection:
-        if connection.recv(64).decode() == task["token"]:
-            raise EscapeError("reached a server on the host's loopback")
+    _reach(socket.AF_INET, ("127.0.0.1", task["port"]), task, "reached a server on the host's loopback")
 
 
 def connect_to_an_abstract_socket(task: dict[str, Any]) -> None:
     """Reach an abstract Unix socket of the host."""
     import socket
 
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(2.0)
-        connection.connect("\0" + task["abstract"])
-        if connection.recv(64).decode() == task["token"]:
-            raise EscapeError("reached an abstract socket of the host")
+    _reach(socket.AF_UNIX, "\0" + task["abstract"], task, "reached an abstract socket of the host")
 
 
 def mount(task: dict[str, Any]) -> None:
@@ -128,6 +122,16 @@ ATTACKS = (
     mount,
     make_a_user_namespace,
 )
+
+
+def _reach(family: int, address: tuple[str, int] | str, task: dict[str, Any], escaped: str) -> None:
+    import socket
+
+    with socket.socket(family) as connection:
+        connection.settimeout(2.0)
+        connection.connect(address)
+        if connection.recv(64).decode() == task["token"]:
+            raise EscapeError(escaped)
 
 
 def _libc_call(name: str, *arguments: int | bytes | None) -> None:

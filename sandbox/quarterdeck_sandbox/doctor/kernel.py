@@ -112,7 +112,6 @@ def _head(array: "ctypes.Array[ctypes.c_char]", program: bytes) -> bytes:
 
 
 def _call(number: int, *arguments: int | bytes | None) -> int:
-    """Make the system call `number` and return its result."""
     # Variadic in C: an int must be passed as a whole register.
     whole = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
     result = LIBC.syscall(ctypes.c_long(number), *whole)

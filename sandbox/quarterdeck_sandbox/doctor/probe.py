@@ -122,7 +122,6 @@ def container_kind(environ: Mapping[str, str], release: str, markers: Iterable[s
 
 
 def _tun_reason(uid: int) -> str:
-    """Return why `uid` cannot open the device; empty if it can."""
     if uid != os.geteuid():
         return "" if _anybody_may(TUN_DEVICE) else f"{TUN_DEVICE} is closed to ordinary users"
     try:

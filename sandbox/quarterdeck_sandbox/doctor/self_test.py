@@ -80,8 +80,6 @@ async def self_test(machine: Machine, starter: Starter = start, place: str | Non
 
 
 class _Scene(msgspec.Struct, frozen=True):
-    """A secret to steal, and servers to reach."""
-
     folder: Path
     private: Path
     token: str
@@ -170,7 +168,6 @@ def _judge(said: bytes, complaint: str, scene: _Scene, receipt: Receipt, *, is_g
 
 
 async def _serve(listener: socket.socket, token: bytes) -> None:
-    """Send the token to each connection."""
     listener.setblocking(False)  # noqa: FBT003 - takes no keyword
     while True:
         await anyio.wait_readable(listener)
@@ -198,7 +195,6 @@ async def _read_until(fd: int, end: bytes | None) -> bytes:
 
 
 async def _read_now(fd: int) -> str:
-    """Return what can be read without waiting."""
     try:
         return " ".join(os.read(fd, OUTPUT_BYTES).decode(errors="replace").split())[-300:]
     except BlockingIOError:

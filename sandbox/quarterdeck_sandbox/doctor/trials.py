@@ -256,7 +256,6 @@ def _candidate(hierarchy: Hierarchy, place: str) -> Cgroups:
 
 
 def _attempt(candidate: Cgroups) -> Cgroups:
-    """Return what of `candidate` works."""
     places = {place for place in (candidate.unified, *candidate.controllers.values()) if place}
     name = f"qd-{os.getpid()}-{secrets.token_hex(8)}"
     try:

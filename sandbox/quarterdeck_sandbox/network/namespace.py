@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from quarterdeck_protocol.addresses import Address, parse_address
 from quarterdeck_sandbox.gate.program import command
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError
+from quarterdeck_sandbox.run.processes import wait_for_end
 from quarterdeck_sandbox.run.spawn import unnamed_file
 from quarterdeck_sandbox.signal_names import signal_name
 
@@ -137,14 +138,8 @@ async def child_pid_of(info: int) -> int:
 async def exit_of(child: subprocess.Popen[bytes] | subprocess.Popen[str]) -> int:
     """Return a child's code, as soon as it has ended; 0 if `kill_descendants` has reaped it."""
     if child.poll() is None:
-        try:
-            fd = os.pidfd_open(child.pid)
-        except ProcessLookupError:
-            return child.wait()
-        try:
-            await anyio.wait_readable(fd)
-        finally:
-            os.close(fd)
+        with suppress(ProcessLookupError):
+            await wait_for_end(child.pid)
     return child.wait()
 
 

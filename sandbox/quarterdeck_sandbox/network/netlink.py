@@ -155,7 +155,6 @@ def _device_of(change: NetworkChange) -> str:
 
 
 def _message(change: NetworkChange) -> NetlinkMessage:
-    """The message for one change, and its words for a failure."""
     protocol, index_at = _ROUTE, 0
     match change:
         case Setting():

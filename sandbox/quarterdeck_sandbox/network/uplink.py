@@ -19,7 +19,7 @@ import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final
@@ -33,7 +33,7 @@ from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError, words_of
 from quarterdeck_sandbox.run.packaged_bwrap import program_of
 from quarterdeck_sandbox.run.processes import is_stopped
-from quarterdeck_sandbox.run.spawn import kill_group, with_death_signal
+from quarterdeck_sandbox.run.spawn import kill_group, pipe, with_death_signal
 
 from .namespace import NetworkNamespace, child_pid_of, exit_of, how_it_ended, network_of, own_addresses
 from .netlink import (
@@ -217,32 +217,28 @@ async def _empty_sandbox(machine: Machine) -> AsyncIterator[int]:
     """Yield the pid of the first process of a sandbox without a program, to try a helper on."""
     users = [] if machine.euid == 0 else ["--unshare-user"]
     argv = [program_of(machine), *users, "--unshare-net", "--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev"]
-    block, block_w = os.pipe()
-    info, info_w = os.pipe()
-    try:
-        child = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec: it does not block
-            [*argv, "--block-fd", str(block), "--info-fd", str(info_w), "true"],
-            # With the end that is ours: a bwrap that dies of a closed pipe leaves a child that waits for its word.
-            pass_fds=(block, info_w, info),
-            start_new_session=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-    except OSError as error:
-        os.close(block_w)
-        os.close(info)
-        raise LaunchError("spawn_failed", f"bubblewrap: {error}") from error
-    finally:
-        os.close(block)
-        os.close(info_w)
-    try:
-        yield await child_pid_of(info)
-    finally:
-        os.close(info)
-        kill_group(child)
-        child.wait()
-        os.close(block_w)
+    with ExitStack() as cleanup:
+        block, _ = pipe(cleanup)
+        info, info_w = pipe(cleanup)
+        try:
+            child = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec: it does not block
+                [*argv, "--block-fd", str(block.fileno()), "--info-fd", str(info_w.fileno()), "true"],
+                # With the end that is ours: a bwrap that dies of a closed pipe leaves a child that waits for its word.
+                pass_fds=(block.fileno(), info_w.fileno(), info.fileno()),
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError as error:
+            raise LaunchError("spawn_failed", f"bubblewrap: {error}") from error
+        block.close()
+        info_w.close()
+        try:
+            yield await child_pid_of(info.fileno())
+        finally:
+            kill_group(child)
+            child.wait()
 
 
 def _start(machine: Machine, network: NetworkNamespace, ready: int) -> Uplink:
@@ -309,7 +305,6 @@ def changes_for(addresses: frozenset[Address], *, is_slirp: bool) -> Iterator[Ne
 
 
 def _routes(closed: Sequence[IPv4Network]) -> Iterator[NetworkChange]:
-    """Yield the interface, its two neighbours, and what is refused."""
     yield _ANNOUNCE
     yield SetMtu(INTERFACE, MTU)
     yield AddAddress(INTERFACE, _ADDRESS)
@@ -324,7 +319,6 @@ def _routes(closed: Sequence[IPv4Network]) -> Iterator[NetworkChange]:
 
 
 def _policies(closed: Sequence[IPv4Network]) -> Iterator[NetworkChange]:
-    """Yield policies of the kernel's IPsec: they refuse a bound socket, too, whatever its route."""
     for protocol in ("udp", "tcp"):
         yield AddPolicy(IPv4Network(_RESOLVER), 1, allows=True, protocol=protocol, port=_DNS_PORT)
     for network in closed:

@@ -6,10 +6,10 @@ Above: `confine` compiles the choice.  What a policy says outright is given or r
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final
 
 from quarterdeck_protocol.policy_values import Network, NetworkMode, PolicyValues, Preset, Property, Tier
-from quarterdeck_sandbox.program.launch import LaunchError
+from quarterdeck_sandbox.program.launch import refusal
 
 from .host_names import routes_of
 from .machine import CONTROLLER_OF, NOT_USED, Machine
@@ -51,26 +51,26 @@ def choose(
     met.
     """
     if machine.lacks_gate:
-        _refuse("; ".join(machine.lacks_gate))
+        raise refusal("; ".join(machine.lacks_gate))
     tier = _choose_tier(policy, machine, allow_unsandboxed)
     if policy.hidden and tier is not Tier.BUBBLEWRAP:
-        _refuse(f'"hidden" needs bubblewrap, as nothing else can take back a part: {_get_bubblewrap(machine)}')
+        raise refusal(f'"hidden" needs bubblewrap, as nothing else can take back a part: {_get_bubblewrap(machine)}')
     situation = Situation(policy, machine, tier, _choose_network(policy, machine, tier), stays_root)
     if open_port is not None and reaches(situation.network, open_port):
-        _refuse(
+        raise refusal(
             "its network leads to this deck, which asks for no token, so that it could call every tool: "
             f"start `serve` without --no-token, or {_keep_from_host(policy, machine)}"
         )
     if situation.sockets_lead_out:
         named = ", ".join(f'"{grant}"' for grant in policy.grants if grant in SOCKET_GRANTS)
-        _refuse(
+        raise refusal(
             f'"grants": [{named}] would open every Unix socket of this machine, of which many act outside of any '
             f"sandbox: before Linux 7.1 Landlock cannot tell them apart; {_get_bubblewrap(machine)}, or take it out"
         )
     findings = promise(situation)
     for name in policy.require:
         if findings[name].strength is not Strength.FULL:
-            _refuse(
+            raise refusal(
                 f"the policy requires {name.value!r}, but this machine gives {findings[name].strength} "
                 f'({findings[name].mechanism}): {_remedy(name, situation)}, or take it out of "require"'
             )
@@ -89,7 +89,9 @@ def _choose_tier(policy: PolicyValues, machine: Machine, allow_unsandboxed: bool
         anyway = f"use {anyway} to start weaker"
         if minimum is Tier.LANDLOCK:
             anyway += ", or --allow-unsandboxed to start with limits alone"
-        _refuse(f"the policy needs {minimum} and this machine gives {tier}: {_get_bubblewrap(machine)}, or {anyway}")
+        raise refusal(
+            f"the policy needs {minimum} and this machine gives {tier}: {_get_bubblewrap(machine)}, or {anyway}"
+        )
     return tier
 
 
@@ -111,7 +113,7 @@ def _choose_network(policy: PolicyValues, machine: Machine, tier: Tier) -> Netwo
     if not given:
         named = repr(str(wanted)) if isinstance(wanted, NetworkMode) else "of listed hosts"
         remedy = _get_internet(machine) if wanted is NetworkMode.INTERNET else _get_network(machine)
-        _refuse(f'the network {named} cannot be had here: {remedy}, or use "network": "full" to leave it open')
+        raise refusal(f'the network {named} cannot be had here: {remedy}, or use "network": "full" to leave it open')
     return wanted
 
 
@@ -146,7 +148,6 @@ def _gaps(situation: Situation, findings: Mapping[Property, PropertyFinding]) ->
 
 
 def _remedy(name: Property, at: Situation) -> str:
-    """Return what would make the property `name` stronger."""
     machine = at.machine
     if name in CONTROLLER_OF and CONTROLLER_OF[name] not in machine.cgroups.controllers:
         return "start quarterdeck where it may make control groups (see `quarterdeck doctor`)"
@@ -196,7 +197,3 @@ def _get_internet(machine: Machine) -> str:
     if machine.uplink_why:
         return f"make pasta or slirp4netns work ({machine.lacks_for_internet}; see `quarterdeck doctor`)"
     return "install pasta or slirp4netns (apt install passt)"
-
-
-def _refuse(message: str) -> NoReturn:
-    raise LaunchError("sandbox_refused", message)

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from quarterdeck_protocol.policy_values import LimitValues, Network, NetworkMode, PolicyValues, Property, Tier
-from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
+from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan, refusal
 
 from .host_names import Route
 from .machine import Machine
@@ -131,7 +131,7 @@ def observe_receipt(
         program = confinement.plan.program
         raise LaunchError("spawn_failed", f"{program}: the sandbox could not be prepared: {text or number}")
     if open_ones := [path for path in report.facts.get("writable", ()) if path in confinement.view.closed]:
-        raise LaunchError("sandbox_refused", f"{open_ones[0]} can be written from inside, although it was closed")
+        raise refusal(f"{open_ones[0]} can be written from inside, although it was closed")
     findings: dict[Property, PropertyFinding] = {}
     gaps = list(confinement.gaps)
     for name, promise in confinement.promised.items():
@@ -161,8 +161,7 @@ def refuse_unmet(required: tuple[Property, ...], findings: Mapping[Property, Pro
         finding = findings.get(name)
         if finding is None or finding.strength is not Strength.FULL:
             found = finding.mechanism if finding else "nothing"
-            raise LaunchError(
-                "sandbox_refused",
+            raise refusal(
                 f"the policy requires {name}, but this machine has {found}; see `quarterdeck doctor`, or require less",
             )
 

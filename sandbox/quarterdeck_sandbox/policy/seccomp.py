@@ -373,8 +373,6 @@ def _test(program: "_Program", check: Check, *, failed: str) -> None:
 
 
 class _Program:
-    """An assembler: instructions with jumps to labels further down."""
-
     def __init__(self) -> None:
         self._instructions: list[tuple[int, str, str, int]] = []
         self._labels: dict[str, int] = {}

@@ -125,7 +125,6 @@ def _installations(path: str) -> Iterator[tuple[str, str]]:
 
 
 def _kind(root: str) -> str:
-    """Return what is installed there, by its content; empty for nothing known."""
     if is_environment(root):
         return "a virtual environment"
     if observed.isdir(os.path.join(root, "conda-meta")):

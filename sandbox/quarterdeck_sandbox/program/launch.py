@@ -25,6 +25,11 @@ class LaunchError(Exception):
         self.signal = signal
 
 
+def refusal(message: str) -> LaunchError:
+    """Return the error of a policy that may not, or cannot, be met."""
+    return LaunchError("sandbox_refused", message)
+
+
 def words_of(error: OSError) -> str:
     """Return an OSError's text for people: the system's words and the file, without the number."""
     return f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")

@@ -89,8 +89,6 @@ def resolve_program(plan: LaunchPlan, user_home: Path, environ: Mapping[str, str
 
 
 class _ProgramSearch:
-    """The search for one program, and its findings."""
-
     def __init__(self, plan: LaunchPlan, home: str, environ: Mapping[str, str]) -> None:
         self._plan = plan
         self._home = home
@@ -279,7 +277,6 @@ def _script(path: str, head: bytes) -> FileHead:
 
 
 def _loader(head: bytes) -> str:
-    """Return the path of an ELF file's dynamic loader; empty for a static or senseless one."""
     try:
         order = "<" if head[5] == 1 else ">"
         if head[4] == 2:

@@ -197,7 +197,6 @@ def _settings(limits: LimitValues) -> dict[str, _Settings]:
 
 
 def _set(file: Path, wanted: str) -> str | None:
-    """Return why the value is not in force; None if it is."""
     try:
         _write(file, wanted)
     except OSError as error:

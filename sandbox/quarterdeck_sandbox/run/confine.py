@@ -34,7 +34,7 @@ from quarterdeck_sandbox.policy.promises import TRUNCATE_ABI
 from quarterdeck_sandbox.policy.seccomp import Filter, Metadata, compile_filter
 from quarterdeck_sandbox.policy.tiers import HOSTNAME
 from quarterdeck_sandbox.program.installations import SYSTEM_FOLDERS
-from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
+from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan, refusal
 from quarterdeck_sandbox.program.resolve import SETS_PROGRAM, Program, resolve_program
 from quarterdeck_sandbox.view.closed_paths import close_within, outermost
 from quarterdeck_sandbox.view.layout import CERTIFICATES, build_view, identity_mounts, require_visible
@@ -215,8 +215,7 @@ def _identity(choice: Choice, plan: LaunchPlan, program: Program, view: View, pl
     identity = owner_of(policy.write) or SOMEBODY
     if identity.is_root:
         if choice.tier is Tier.BUBBLEWRAP and not machine.landlock_abi:
-            raise LaunchError(
-                "sandbox_refused",
+            raise refusal(
                 f"{policy.write[0]} belongs to root, and without Landlock nothing is run as root beside bubblewrap: "
                 "give it to another user with chown, or start quarterdeck as an ordinary user",
             )
@@ -233,12 +232,11 @@ def _identity(choice: Choice, plan: LaunchPlan, program: Program, view: View, pl
         return identity, ""
     if policy.write or choice.tier is Tier.BUBBLEWRAP:
         whom = f"uid {identity.uid}, who owns {policy.write[0]}" if policy.write else "a user of its own"
-        raise LaunchError("sandbox_refused", f"it would run as {whom}, and {closed}: {remedy}")
+        raise refusal(f"it would run as {whom}, and {closed}: {remedy}")
     return ROOT, f"root without capabilities, as {closed}; {remedy}"
 
 
 def _complete(view: View, choice: Choice, routes: tuple[Route, ...]) -> View:
-    """Add the mounts of names, which depend on more than the policy."""
     mounts: list[Mount] = []
     match choice.network:
         case NetworkMode.FULL:

@@ -82,7 +82,6 @@ class _Walk:
             descent.close()
 
     def _open(self, name: str | os.PathLike[str], directory: int | None) -> int:
-        """Open a directory; return -1 if it cannot be entered."""
         try:
             return os.open(name, _LIST, dir_fd=directory)
         except OSError:
@@ -141,7 +140,6 @@ class _Descent:
 
     @property
     def depth(self) -> int:
-        """The number of directories on the way, this one included."""
         return len(self._way)
 
     def enter(self, fd: int) -> None:

@@ -199,7 +199,6 @@ def _lacks(named: NamedPath, view: View, rules: PathRules) -> RequiredPath | str
 
 
 def _lacks_around(named: NamedPath, view: View, rules: PathRules) -> RequiredPath | None:
-    """Return the path that a visible file needs next to it; None if no path may be added."""
     if is_code(named.path):
         root = project_of(named.path, rules.user_home)
         is_lacking = root is not None and not is_visible(view, root)
@@ -314,7 +313,6 @@ def _of_paths(text: str, outside: Outside) -> Iterator[str]:
 
 
 def _of_programs(text: str, outside: Outside) -> Iterator[str]:
-    """Yield what a program that sees itself lacks of its project."""
     if not _NO_MODULE.search(text):
         return
     for named in outside.named:
@@ -326,7 +324,6 @@ def _of_programs(text: str, outside: Outside) -> Iterator[str]:
 
 
 def _of_named(outside: Outside) -> Iterator[str]:
-    """Yield what its command line and its variables name, and it cannot use."""
     for named in outside.named:
         if outside.visible(named.path):
             continue

@@ -47,8 +47,6 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 class _Layout(msgspec.Struct, frozen=True):
-    """The layout for the first server, in these places."""
-
     confinement: Confinement
     observations: Observations
     places: Places

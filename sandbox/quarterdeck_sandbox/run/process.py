@@ -157,7 +157,6 @@ class ConfinedProcess:
         )
 
     def _enforced(self) -> tuple[str, ...]:
-        """Return the limits on the whole tree that the kernel keeps, by their names in the policy."""
         names = set(self._resources.cgroup.enforced) if self._resources.cgroup else set()
         if self.receipt.findings[Property.PROCESS_COUNT].strength is Strength.FULL:
             names.add("processes")

@@ -122,7 +122,6 @@ def real_users() -> set[int]:
 
 
 def _owners() -> Iterator[tuple[int, int]]:
-    """Yield the real user and the number of threads of every visible process."""
     for pid in _pids():
         with suppress(OSError):  # it has ended
             if (found := _OWNER.search(read_proc(pid, "status"))) is not None:

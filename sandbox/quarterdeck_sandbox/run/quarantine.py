@@ -297,8 +297,6 @@ def _forget(kept: str) -> None:
 
 
 class _Budget:
-    """The remaining bytes and files that may be copied."""
-
     def __init__(self) -> None:
         self.bytes, self.files = MAX_COPIED_BYTES, MAX_COPIED_FILES
 
@@ -362,7 +360,6 @@ def _exists(name: str, folder: int) -> bool:
 
 
 def _changed_at(folder: str) -> int:
-    """Return the folder's change time in nanoseconds; 0 if it does not exist."""
     try:
         return os.stat(folder).st_ctime_ns
     except OSError:

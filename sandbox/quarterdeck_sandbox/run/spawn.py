@@ -64,8 +64,8 @@ def spawn_bubblewrap(
     the
     gate's end of its conversation; `pipes` owns both pipes, the caller the leash.
     """
-    info, info_w = _pipe(pipes)
-    blocked, block = _pipe(pipes)
+    info, info_w = pipe(pipes)
+    blocked, block = pipe(pipes)
     with ExitStack() as cleanup:
         fds: list[int] = []
         put = partial(put_in_descriptor, cleanup, fds)
@@ -73,8 +73,8 @@ def spawn_bubblewrap(
         ends: list[FileIO] = []
         if stdio is Stdio.PIPES:
             # Past bwrap, which would hold them open: that the program closed its stdout must be seen.
-            stdin, stdin_w = _pipe(cleanup)
-            stdout, stdout_w = _pipe(cleanup)
+            stdin, stdin_w = pipe(cleanup)
+            stdout, stdout_w = pipe(cleanup)
             gate_fds += [stdin.fileno(), stdout_w.fileno()]
             ends = [stdin_w, stdout]
         fds += gate_fds
@@ -188,7 +188,8 @@ def _popen(argv: list[str], fds: list[int], streams: int | None) -> subprocess.P
     )
 
 
-def _pipe(cleanup: ExitStack) -> tuple[FileIO, FileIO]:
+def pipe(cleanup: ExitStack) -> tuple[FileIO, FileIO]:
+    """Return both ends of a pipe, to read and to write, closed at the end of `cleanup`."""
     read, write = os.pipe()
     return cleanup.enter_context(FileIO(read, "r")), cleanup.enter_context(FileIO(write, "w"))
 
@@ -260,7 +261,6 @@ class GateChannel:
         self.theirs.close()
 
     async def _receive(self, size: int, ancillary_bytes: int = 0) -> tuple[bytes, _Ancillary]:
-        """Receive; nothing if the other end is gone."""
         await anyio.wait_readable(self._ours)
         try:
             data, ancillary, _, _ = self._ours.recvmsg(

@@ -258,7 +258,6 @@ class _Connecting:
 
 
 def _group(confinement: Confinement) -> Cgroup | None:
-    """Return a control group for the limits, if there are any."""
     cgroups = confinement.machine.cgroups
     if confinement.tier is Tier.BUBBLEWRAP and not cgroups.limits_unified:
         # Of use for its end alone, which the process namespace sees to: and to join it would take ten milliseconds.

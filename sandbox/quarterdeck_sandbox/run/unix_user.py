@@ -20,7 +20,7 @@ import msgspec
 
 from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.policy.confinement import FIRST_UID, LAST_UID, ROOT, UnixUser
-from quarterdeck_sandbox.program.launch import LaunchError
+from quarterdeck_sandbox.program.launch import refusal
 
 from .processes import real_users
 
@@ -56,11 +56,11 @@ def owner_of(writable: Iterable[str]) -> UnixUser | None:
             status = observed.stat(path)
         except OSError as error:
             why = "does not exist" if isinstance(error, FileNotFoundError) else "cannot be looked at"
-            raise LaunchError("sandbox_refused", f'"write" names {path}, which {why}: take it out') from error
+            raise refusal(f'"write" names {path}, which {why}: take it out') from error
         owners.setdefault(status.st_uid, (path, status.st_gid))
     if len(owners) > 1:
         named = ", ".join(f"{path} to uid {uid}" for uid, (path, _) in owners.items())
-        raise LaunchError("sandbox_refused", f"it may write paths of several users ({named}): grant those of one")
+        raise refusal(f"it may write paths of several users ({named}): grant those of one")
     if not owners:
         return None
     [(uid, (_, gid))] = owners.items()
@@ -140,7 +140,6 @@ def open_to_all(folder: str) -> tuple[str, ...]:
 
 
 def _open_parts(folder: str) -> tuple[bool, list[str]]:
-    """Return whether a whole folder is open to all, and if not, which parts of it are."""
     whole, parts = True, []
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -174,7 +173,7 @@ def _group_of(uid: int, found: int) -> int:
 
 
 def _allows(identity: UnixUser, path: str, needed: int) -> bool:
-    """Return whether the mode of `path` gives `identity` what it `needed`, bits as for others."""
+    """Return whether `path` gives `identity` what it `needed`, bits as for others."""
     status = observed.stat(path)
     shift = 6 if status.st_uid == identity.uid else 3 if status.st_gid == identity.gid else 0
     return status.st_mode & needed << shift == needed << shift
@@ -189,7 +188,6 @@ class _InUse(msgspec.Struct):
     at: float = -IN_USE_S
 
     def beside(self, home: Path) -> set[int]:
-        """Return all except those of this home."""
         folder, now = str(home.parent.parent), time.monotonic()
         if folder != self.folder or now - self.at >= IN_USE_S:
             self.uids = real_users()
@@ -214,4 +212,4 @@ def _unused_uid(home: Path, known: _InUse = _in_use) -> int:
         if uid not in in_use:
             known.given[os.fsdecode(home)] = uid, time.monotonic()
             return uid
-    raise LaunchError("sandbox_refused", f"every user from {FIRST_UID} to {LAST_UID} is running something: stop some")
+    raise refusal(f"every user from {FIRST_UID} to {LAST_UID} is running something: stop some")

@@ -33,10 +33,10 @@ from quarterdeck_sandbox.policy.mounts import (
     is_within,
     is_within_any,
 )
+from quarterdeck_sandbox.program.launch import refusal
 
 from .git_repository import AT_A_LOOK, GIT, named_files, repositories, work_tree_of
 from .own_code import own_code
-from .secret_paths import refusal
 
 WORD = "code or configuration that quarterdeck trusts"
 """Configuration, what it refers to, and our code, in a message."""
@@ -204,7 +204,6 @@ class _Finder:
             )
 
     def _open_at(self, path: str) -> Mount | None:
-        """Return the mount by which `path` could be changed; None if it cannot."""
         covering = self._view.covering(path)
         return covering if covering is not None and covering.kind is MountKind.WRITE else None
 
@@ -301,7 +300,6 @@ def missing_hooks(folder: str) -> Iterator[str]:
 
 
 def _inner_repositories(folder: str) -> list[str]:
-    """Return the `.git` path of each submodule in `folder`, existing or not."""
     found = [f"{folder}/{each.name}/{GIT}" for each in repositories(folder) if each.name]
     return list(dict.fromkeys(found))
 
@@ -314,7 +312,6 @@ def _named_files(folder: str) -> list[str]:
 
 
 def _meets_repository(folder: str) -> bool:
-    """Return whether a folder is a repository, lies in one, or contains one."""
     if work_tree_of(folder) is not None:
         return True
     return any(observed.lexists(f"{inner}/{GIT}") for inner in _folders(folder)[:_MAX_NEIGHBOURS])

@@ -28,8 +28,6 @@ class Granted(msgspec.Struct, frozen=True):
 
 
 class _Owner(msgspec.Struct, frozen=True):
-    """The user whose environment is granted from."""
-
     home: str
     environ: Mapping[str, str]
 

@@ -13,12 +13,12 @@ from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.hostile_files import Followed
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, Places, View, in_order, is_within, is_within_any
 from quarterdeck_sandbox.program.installations import SYSTEM_FOLDERS, Prefix, is_installation
-from quarterdeck_sandbox.program.launch import LaunchPlan
+from quarterdeck_sandbox.program.launch import LaunchPlan, refusal
 from quarterdeck_sandbox.program.needed_paths import NamedPath, named_in
 from quarterdeck_sandbox.program.resolve import Program
 
 from .grants import give
-from .secret_paths import PathRules, hidden_message, locate, refusal
+from .secret_paths import PathRules, hidden_message, locate
 
 USER: Final = "sandbox"
 """What the user inside is called."""
@@ -183,7 +183,6 @@ class _Builder:
         return View(in_order(self._mounts.values()))
 
     def _has(self, path: str) -> bool:
-        """Return whether what is at `path` outside is shown already."""
         return self._view().shows(path)
 
     def _show(self, followed: Followed, kind: MountKind) -> None:
@@ -292,7 +291,6 @@ def _holds_certificates(path: str) -> bool:
 
 
 def _content(path: str, most_bytes: int) -> bytes | None:
-    """Return a regular file's content; None if it cannot be read whole."""
     try:
         content = observed.read(path, most_bytes + 1)
     except OSError:

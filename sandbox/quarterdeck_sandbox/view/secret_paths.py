@@ -16,7 +16,7 @@ from quarterdeck_protocol.policy_values import Grant, PolicyValues
 from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.hostile_files import Followed
 from quarterdeck_sandbox.policy.mounts import Places, is_within, is_within_any, overlap
-from quarterdeck_sandbox.program.launch import LaunchError
+from quarterdeck_sandbox.program.launch import LaunchError, refusal
 from quarterdeck_sandbox.program.needed_paths import NamedPath, RequiredPath, is_of_one_thing, need_of
 
 IN_A_HOME: Final[Mapping[str, str]] = MappingProxyType(
@@ -290,11 +290,6 @@ def configuration_folders(places: Places) -> tuple[str, ...]:
     usual = (f"{places.user_home}/{name}" for name in (".config/quarterdeck", ".config/indusvx", ".indusvx"))
     named = (os.path.dirname(path) for path in places.protected if os.path.basename(path) == "mcp.json")
     return (*usual, *(folder for folder in named if os.path.basename(folder) in {"quarterdeck", "indusvx"}))
-
-
-def refusal(message: str) -> LaunchError:
-    """Return the error for a path that may not be shown."""
-    return LaunchError("sandbox_refused", message)
 
 
 def credentials_touching(path: str, user_home: str) -> Iterator[Credential]:

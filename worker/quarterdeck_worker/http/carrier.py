@@ -312,7 +312,6 @@ class HttpCarrier:
                 self._tasks.start_soon(self._listen)
 
     async def _listen(self) -> None:
-        """Take what the server says unasked, for as long as it has a stream for that."""
         try:
             stream = self._stream(min(self._max_bytes, MAX_UNASKED_BYTES), is_answer=False)
             async with aclosing(stream.events(None)) as events:
@@ -365,7 +364,6 @@ _SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 
 
 async def _beginning(response: httpx2.Response) -> bytes:
-    """The first bytes of a web page, which is not read any further."""
     start = b""
     try:
         async for piece in pieces_of(response):

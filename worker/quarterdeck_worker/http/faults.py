@@ -122,7 +122,6 @@ def fault_of_refusal(origin: str, refusal: Refusal, *, has_session: bool) -> Fau
 
 
 def _page_of(refusal: Refusal) -> str:
-    """What is to be said of a page, after what the server answered."""
     if not refusal.is_page:
         return ""
     begins = f" that begins {refusal.beginning!r}" if refusal.beginning else ""
@@ -130,7 +129,6 @@ def _page_of(refusal: Refusal) -> str:
 
 
 def _scopes_of(refusal: Refusal) -> str:
-    """What is to be said of the scopes that are wanting."""
     if refusal.wanted_scopes is None:
         return ""
     named, more = refusal.wanted_scopes[:MAX_SHOWN_SCOPES], len(refusal.wanted_scopes) - MAX_SHOWN_SCOPES
@@ -139,7 +137,6 @@ def _scopes_of(refusal: Refusal) -> str:
 
 
 def _pause_of(refusal: Refusal) -> str:
-    """What is to be said of when to come again."""
     return "" if refusal.pause_s is None else f"; it asks to be left alone for {refusal.pause_s} s"
 
 
@@ -257,7 +254,6 @@ def _why(cause: BaseException) -> str:
 
 
 def _beneath(error: BaseException) -> Iterator[BaseException]:
-    """The error and all that led to it, each once."""
     waiting, met = [error], set[int]()
     while waiting:
         each = waiting.pop()

@@ -30,8 +30,6 @@ class _Meta(msgspec.Struct):
 
 
 class _Params(msgspec.Struct):
-    """Those that HTTP's headers repeat."""
-
     name: str = ""
     uri: str = ""
     taskId: str = ""  # noqa: N815 - the wire's name

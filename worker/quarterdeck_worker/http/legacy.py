@@ -65,7 +65,6 @@ class SseCarrier(HttpCarrier):
 
 
 def _endpoint(url: str, said: str) -> str:
-    """Return where messages go.  Raise HttpFault for another origin than the configured one, or no address."""
     configured = httpx2.URL(url)
     try:
         found = httpx2.URL(urljoin(url, said))

@@ -163,7 +163,6 @@ class EventStream:
             raise httpx2.DecodingError(str(fault)) from fault
 
     async def _open(self, *, was_open: bool) -> httpx2.Response:
-        """Open it, as often as it takes."""
         tries = 0
         while True:
             tries += 1

@@ -94,7 +94,6 @@ def _end_of(
 
 
 async def _run_server(order: frames.OpenOrder, run: ServerRun) -> None:
-    """Run the server in this process."""
     script = _Script()
     connection = Connection(order, run.notifier, run.on_end, pid=1)
     pipe = ServerPipe(connection, script.stdin_fd, script.stdout_fd, max_line_bytes=order.max_result_bytes)

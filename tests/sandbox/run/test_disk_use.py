@@ -40,12 +40,16 @@ def test_a_tree_takes_what_is_in_it(tmp_path: Path) -> None:
     assert measure_disk_use(tmp_path / "none") == DiskUse()
 
 
-def test_holes_and_second_names_count_nothing(tmp_path: Path) -> None:
-    with (tmp_path / "sparse").open("wb") as file:
-        file.truncate(1 << 40)
-    (tmp_path / "file").write_bytes(b"x" * 100_000)
-    os.link(tmp_path / "file", tmp_path / "again")
-    assert measure_disk_use(tmp_path).size_bytes == taken(tmp_path, tmp_path / "sparse", tmp_path / "file")
+def test_holes_and_second_names_count_nothing_at_any_depth(tmp_path: Path) -> None:
+    deep = tmp_path / "a" / "b"
+    deep.mkdir(parents=True)
+    (deep / "big").write_bytes(b"x" * 300_000)
+    os.link(deep / "big", tmp_path / "again")
+    (tmp_path / "sparse").touch()
+    os.truncate(tmp_path / "sparse", 1 << 40)
+    below = disk_use([str(tmp_path)])
+    assert below == DiskUse(taken(tmp_path / "a", deep, deep / "big", tmp_path / "sparse"), 4)
+    assert measure_disk_use(tmp_path) == below + DiskUse(taken(tmp_path), 1)
 
 
 def test_links_lead_nowhere(tmp_path: Path) -> None:
@@ -60,11 +64,12 @@ def test_links_lead_nowhere(tmp_path: Path) -> None:
     assert measure_disk_use(tmp_path / "tree").files == 5
     assert measure_disk_use(tmp_path / "tree").size_bytes < 100_000
     assert measure_disk_use(tmp_path / "link").size_bytes < 100_000
+    assert disk_use([str(tmp_path / "tree")]).files == 4
+    assert disk_use([str(tmp_path / "link"), str(tmp_path / "gone")]) == DiskUse(is_whole=False)
 
 
 @pytest.mark.process
-def test_any_depth_is_walked() -> None:
-    """A server could end the command with a traceback, and its files stay."""
+def test_any_depth_is_walked_and_a_walk_ends_in_time() -> None:
     before = len(os.listdir("/dev/fd"))
     with temporary_folder("quarterdeck-test-") as base:  # pytest cannot remove what is so deep
         folder = Path(base, "folder")
@@ -74,6 +79,8 @@ def test_any_depth_is_walked() -> None:
         (folder / "z").mkdir()
         (folder / "z" / "file").touch()
         found = measure_disk_use(folder)
+        assert disk_use([base]).files == LEVELS + 4
+        assert disk_use([base], within_s=-1.0) == DiskUse(is_whole=False)
     assert found.files == LEVELS + 4
     assert found.is_whole
     assert len(os.listdir("/dev/fd")) == before
@@ -129,33 +136,3 @@ def test_a_tree_that_is_moved_meanwhile_hides_nothing_beside_it(
     assert len(os.listdir("/dev/fd")) == before
     assert found.files == 1 + 2 + levels + 2 * 3
     assert found.is_whole == (levels < HELD_LEVELS)
-
-
-def test_a_walk_counts_blocks_and_files_of_all_depths_but_a_hard_link_once(tmp_path: Path) -> None:
-    deep = tmp_path / "a" / "b"
-    deep.mkdir(parents=True)
-    (deep / "big").write_bytes(b"x" * 300_000)
-    os.link(deep / "big", tmp_path / "again")
-    (tmp_path / "sparse").touch()
-    os.truncate(tmp_path / "sparse", 1 << 30)
-    found = disk_use([str(tmp_path)])
-    assert found.files == 4
-    assert 300_000 <= found.size_bytes < 1_000_000
-
-
-def test_a_walk_never_leaves_the_directory(tmp_path: Path) -> None:
-    (tmp_path / "scratch").mkdir()
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "outside" / "file").write_bytes(b"x" * 100_000)
-    (tmp_path / "scratch" / "link").symlink_to(tmp_path / "outside")
-    (tmp_path / "swapped").symlink_to(tmp_path / "outside")
-    assert disk_use([str(tmp_path / "scratch")]).files == 1
-    assert disk_use([str(tmp_path / "swapped"), str(tmp_path / "gone")]) == DiskUse(is_whole=False)
-
-
-@pytest.mark.process
-def test_a_walk_ends_in_time_and_no_depth_hides_a_file() -> None:
-    with temporary_folder("quarterdeck-test-") as folder:
-        deep(Path(folder))
-        assert disk_use([folder]).files == LEVELS
-        assert disk_use([folder], within_s=-1.0) == DiskUse(is_whole=False)

@@ -26,20 +26,10 @@ def owned(path: Path, uid: int, gid: int | None = None) -> str:
 
 
 @root
-def test_what_may_be_written_says_who_writes_it(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    writable = [owned(tmp_path / "one", ALICE), owned(tmp_path / "two", ALICE)]
-    assert choose_user(home, writable) == UnixUser(ALICE, ALICE, dedicated=False)
-
-
-@root
-def test_what_is_roots_is_written_by_root(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("owner", "user"), [(ALICE, UnixUser(ALICE, ALICE, dedicated=False)), (0, ROOT)])
+def test_what_may_be_written_says_who_writes_it(tmp_path: Path, owner: int, user: UnixUser) -> None:
     """In a container everything is root's: a server that was granted a folder could not write to it."""
-    home = tmp_path / "home"
-    home.mkdir()
-    assert choose_user(home, [owned(tmp_path / "one", 0)]) == ROOT
-    assert ROOT.is_root
+    assert choose_user(tmp_path, [owned(tmp_path / name, owner) for name in ("one", "two")]) == user
 
 
 @root
@@ -86,10 +76,14 @@ def test_a_home_keeps_its_user_whoever_runs(tmp_path: Path) -> None:
     assert choose_user(Path(owned(tmp_path / "other", ALICE)), ()).uid != ALICE
 
 
+def unused(home: Path) -> int:
+    return unix_user._unused_uid(home, unix_user._InUse())
+
+
 def test_a_user_who_runs_something_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = unix_user._unused_uid(tmp_path, unix_user._InUse())
+    first = unused(tmp_path)
     monkeypatch.setattr(unix_user, "real_users", lambda: {first})
-    assert unix_user._unused_uid(tmp_path, unix_user._InUse()) not in (first, 0)
+    assert unused(tmp_path) not in (first, 0)
 
 
 @root
@@ -97,9 +91,9 @@ def test_a_user_whose_server_sleeps_is_not_taken(tmp_path: Path) -> None:
     sleeping, home = tmp_path / "a" / "home", tmp_path / "b" / "home"
     for folder in (sleeping, home):
         folder.mkdir(parents=True)
-    first = unix_user._unused_uid(home, unix_user._InUse())
+    first = unused(home)
     os.chown(sleeping, first, first)
-    assert unix_user._unused_uid(home, unix_user._InUse()) != first
+    assert unused(home) != first
 
 
 def test_a_user_that_was_just_chosen_is_not_taken(tmp_path: Path) -> None:
@@ -114,7 +108,7 @@ def test_a_user_that_was_just_chosen_is_not_taken(tmp_path: Path) -> None:
 def test_a_machine_that_is_full_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unix_user, "real_users", lambda: set(range(FIRST_UID, LAST_UID + 1)))
     with pytest.raises(LaunchError, match="stop some"):
-        unix_user._unused_uid(tmp_path, unix_user._InUse())
+        unused(tmp_path)
 
 
 @root

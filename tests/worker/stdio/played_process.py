@@ -85,6 +85,7 @@ class PlayedProcess:
             limit=self.limit,
             stderr_tail=stderr_tail,
             peak_rss_bytes=1_000_000,
+            peak_is_sampled=True,
             cpu_s=0.25,
             uptime_s=1.5,
             hints=tuple(hints),

@@ -57,10 +57,10 @@ async def test_a_program_reads_what_it_is_shown_and_writes_its_home(tier_home: T
 async def test_what_is_not_shown_cannot_be_read(tier_home: TierHome) -> None:
     secret = tier_home.home.parent / "secret"
     secret.write_text("secret")
-    made = required(tier_home, Property.FILESYSTEM, f"cat {secret}", secrets=(str(secret),))
-    status, out, _ = await run(made)
-    assert status == 1
-    assert "secret\n" not in out.replace(str(secret), "")
+    made = required(tier_home, Property.FILESYSTEM, f"LC_ALL=C cat {secret} 2>&1", secrets=(str(secret),))
+    # Programs go on without a file that does not exist; Landlock can only forbid it.
+    why = "No such file or directory" if tier_home.tier is Tier.BUBBLEWRAP else "Permission denied"
+    assert (await run(made))[:2] == (1, f"cat: {secret}: {why}\n")
 
 
 @BUBBLEWRAP_ONLY

@@ -78,18 +78,6 @@ def echo(address: str = "127.0.0.1") -> AbstractContextManager[int]:
     return _serving(_Server((address, 0), _Echo))
 
 
-def low_echo() -> AbstractContextManager[int]:
-    """The same on a free port below 1024; raises PermissionError where we may not."""
-    for port in range(1023, 600, -1):
-        try:
-            return _serving(_Server(("127.0.0.1", port), _Echo))
-        except PermissionError:
-            raise
-        except OSError:
-            continue
-    raise PermissionError("every port is taken")
-
-
 @contextmanager
 def https(folder: Path, certificate: Path) -> Iterator[int]:
     """The files of `folder` over TLS; yields the port."""

@@ -28,9 +28,7 @@ try:
 finally:
     del sys.path[0]
 
-IN_CHECKOUT: Final = Path(program.PROGRAM)
-"""Where this checkout looks for it."""
-
+IN_CHECKOUT: Final = Path(program.PROGRAM)  # where this checkout looks for it
 PAGES: Final = HERE.parents[1] / "worker" / "native" / "pages.c"
 PAGES_IN_CHECKOUT: Final = HERE.parents[1] / "worker" / "quarterdeck_worker" / "quarterdeck-pages.so"
 """The workers' library: its source, and where this checkout looks for it."""
@@ -57,11 +55,8 @@ AS_LIBRARY: Final = (
     *("-Wl,-z,noexecstack", "-Wl,--build-id=none"),
 )
 
-MACHINES: Final = {62: "x86_64", 183: "aarch64"}
-"""ELF's numbers of architectures."""
-
-DEADLINE_S: Final = 120.0
-"""A second, but for a compiler that builds itself first."""
+MACHINES: Final = {62: "x86_64", 183: "aarch64"}  # ELF's numbers of architectures
+DEADLINE_S: Final = 120.0  # a second, but for a compiler that builds itself first
 
 
 class NotBuiltError(Exception):

@@ -21,14 +21,9 @@ import msgspec
 if sys.platform == "darwin":
     import fcntl
 
-MAX_LINKS: Final = 40
-"""Of one path; as many as the kernel follows."""
-
-MAX_NAMES: Final = 5_000
-"""Of one directory of a `HostileTree`."""
-
-MAX_FILE_BYTES: Final = 1024 * 1024
-"""Of one file of a `HostileTree`; a larger one is not read."""
+MAX_LINKS: Final = 40  # of one path; as many as the kernel follows
+MAX_NAMES: Final = 5_000  # of one directory of a `HostileTree`
+MAX_FILE_BYTES: Final = 1024 * 1024  # of one file of a `HostileTree`; a larger one is not read
 
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Without O_NONBLOCK a FIFO would block us until another process writes to it."""

@@ -29,9 +29,7 @@ import msgspec
 from .hostile_files import Followed, open_regular
 from .hostile_files import follow as follow_links
 
-SETTLED_NS: Final = 2_000_000_000
-"""The coarsest clock of a file system in use, FAT's."""
-
+SETTLED_NS: Final = 2_000_000_000  # the coarsest clock of a file system in use, FAT's
 _FOLDER: Final = "d"
 _FILE: Final = "f"
 _OTHER: Final = "o"

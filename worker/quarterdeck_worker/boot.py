@@ -19,8 +19,7 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
-EXIT_OWNER_GONE = 0
-"""Nothing was done yet."""
+EXIT_OWNER_GONE = 0  # nothing was done yet
 
 
 def die_with(owner: int) -> None:

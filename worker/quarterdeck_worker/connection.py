@@ -21,8 +21,7 @@ from quarterdeck_protocol.questions import askable
 from .notifications import Notifier
 from .server import OnEnd, first_of
 
-CLIENT: Final = Client(CLIENT_NAME, CLIENT_VERSION)
-"""Our name to servers."""
+CLIENT: Final = Client(CLIENT_NAME, CLIENT_VERSION)  # our name to servers
 
 UNASKABLE: Final = (-32603, "too much waits already: this cannot be asked now")
 """The error that answers a server's request that cannot be passed on."""

@@ -30,20 +30,11 @@ from quarterdeck_sandbox import OomScore, adopt_orphans, give_back_large_blocks,
 from .server import RunServer, ServerRun
 from .worker import Worker
 
-RETRY_S: Final = 0.1
-"""Between two attempts to connect."""
-
-EXIT_LINK_LOST: Final = 3
-"""The supervisor fell silent or broke the rules."""
-
-EXIT_FAILED: Final = 70
-"""An error of ours (sysexits' EX_SOFTWARE)."""
-
-LINGER_S: Final = 1.0
-"""How long the last frame may take to leave."""
-
-SWEEP_S: Final = 2.0
-"""How long what the server left behind may resist."""
+RETRY_S: Final = 0.1  # between two attempts to connect
+EXIT_LINK_LOST: Final = 3  # the supervisor fell silent or broke the rules
+EXIT_FAILED: Final = 70  # an error of ours (sysexits' EX_SOFTWARE)
+LINGER_S: Final = 1.0  # how long the last frame may take to leave
+SWEEP_S: Final = 2.0  # how long what the server left behind may resist
 
 
 def work(order: SpawnOrder, owner_fd: int | None = None) -> int:

@@ -22,29 +22,14 @@ from quarterdeck_protocol.link.frames import (
 from quarterdeck_protocol.mcp.client import events
 from quarterdeck_sandbox import Caught
 
-MAX_LOG_BYTES: Final = 64 * 1024
-"""A log line's data beyond it becomes a text, cut; logs are for people."""
-
-CUT_CHARS: Final = 8_192
-"""Of such a text."""
-
-MAX_NOTE_CHARS: Final = 1_000
-"""A progress message beyond it is cut."""
-
-BURST: Final = 2_000
-"""Notes passed on at once before the rate counts."""
-
-RATE_PER_S: Final = 500.0
-"""Notes a second that a client or a terminal can still follow."""
-
-ASK_BURST: Final = 200
-"""Questions passed on at once."""
-
-ASKS_PER_S: Final = 20.0
-"""Beyond that: each costs a way to the supervisor and back, whoever refuses it."""
-
-NOTE_BYTES: Final = 8 * 1024
-"""A note counts as one more for each of these."""
+MAX_LOG_BYTES: Final = 64 * 1024  # a log line's data beyond it becomes a text, cut; logs are for people
+CUT_CHARS: Final = 8_192  # of such a text
+MAX_NOTE_CHARS: Final = 1_000  # a progress message beyond it is cut
+BURST: Final = 2_000  # notes passed on at once before the rate counts
+RATE_PER_S: Final = 500.0  # notes a second that a client or a terminal can still follow
+ASK_BURST: Final = 200  # questions passed on at once
+ASKS_PER_S: Final = 20.0  # beyond that: each costs a way to the supervisor and back, whoever refuses it
+NOTE_BYTES: Final = 8 * 1024  # a note counts as one more for each of these
 
 
 class Post(Protocol):

@@ -20,9 +20,7 @@ from pathlib import Path
 from typing import Final
 
 LIBRARY: Final = Path(__file__).with_name("quarterdeck-pages.so")
-
-LAYOUT: Final = 1
-"""Of the structures below; the library says which it was compiled with."""
+LAYOUT: Final = 1  # of the structures below; the library says which it was compiled with
 
 LEAST_BYTES: Final = 1024 * 1024
 """Of a mapping that is the allocator's: smaller ones are stacks, threads' own, and what the kernel writes to."""

@@ -15,11 +15,9 @@ from .notifications import Notifier
 if TYPE_CHECKING:
     from .connection import Connection
 
-Outcome = SplitResult | FaultRecord
-"""How a request ended: a result, or a fault."""
+Outcome = SplitResult | FaultRecord  # how a request ended: a result, or a fault
 
-OnEnd = Callable[[int, Outcome], None]
-"""Takes a request's number and how it ended."""
+OnEnd = Callable[[int, Outcome], None]  # takes a request's number and how it ended
 
 RENEWAL_S: Final = 90.0
 """How long a refused request waits for another token: the supervisor has a lock to wait for, and a server to ask."""

@@ -39,14 +39,9 @@ from .main import EXIT_FAILED, be_quiet, work
 from .pages import move_heap
 from .stdio.rehearsal import rehearse
 
-HTTP: Final = "quarterdeck_worker.http.run"
-"""The carrier of remote servers, with all that it imports."""
-
-TRIALS_S: Final = 1.0
-"""What is being tried takes a tenth of it."""
-
-SWEEP_S: Final = 2.0
-"""How long the last sweep may take before we leave the rest to init."""
+HTTP: Final = "quarterdeck_worker.http.run"  # the carrier of remote servers, with all that it imports
+TRIALS_S: Final = 1.0  # what is being tried takes a tenth of it
+SWEEP_S: Final = 2.0  # how long the last sweep may take before we leave the rest to init
 
 
 def serve(control: socket.socket) -> None:

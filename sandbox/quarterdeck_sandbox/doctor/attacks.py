@@ -15,8 +15,7 @@ CLONE_NEWUSER = 0x10000000
 FCHMODAT2, FILE_SETATTR = 452, 469
 AT_FDCWD, AT_EMPTY_PATH = -100, 0x1000
 FILE_ATTRIBUTES_BYTES = 24
-DAEMON_S = 60
-"""Lifetime of a daemon that survives."""
+DAEMON_S = 60  # lifetime of a daemon that survives
 
 
 class EscapeError(Exception):

@@ -40,12 +40,9 @@ SYSCTLS: Final = (
 )
 """Kernel settings that decide what works, or what a flaw would cost."""
 
-TUN_DEVICE: Final = "/dev/net/tun"
-"""Network helpers open it, in the sandbox's network, as their user."""
-
+TUN_DEVICE: Final = "/dev/net/tun"  # network helpers open it, in the sandbox's network, as their user
 _MARKERS: Final = (("/.dockerenv", "docker"), ("/run/.containerenv", "podman"))
 _SCRIPT: Final = 'cd "$0" && echo x >open && echo x >inner/closed; mv inner moved'
-
 NEEDED: Final = {"CAP_CHOWN": 0, "CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7}
 
 

@@ -31,13 +31,9 @@ from quarterdeck_sandbox.run.start import start
 
 from . import attacks
 
-DEADLINE_S: Final = 20.0
-"""For all attacks, on a busy machine too."""
-
+DEADLINE_S: Final = 20.0  # for all attacks, on a busy machine too
 STOP_GRACE_S: Final = 1.0
-END_S: Final = 5.0
-"""For the daemon to be gone after the stop."""
-
+END_S: Final = 5.0  # for the daemon to be gone after the stop
 OUTPUT_BYTES: Final = 64 * 1024
 
 INTERPRETER: Final = os.path.realpath(getattr(sys, "_base_executable", sys.executable))

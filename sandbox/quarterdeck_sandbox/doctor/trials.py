@@ -27,9 +27,7 @@ from quarterdeck_sandbox.run.spawn import kill_group, put_in_descriptor
 DEADLINE_S: Final = 5.0
 """A hundred times what a trial takes; one that hangs is as good as one that fails."""
 
-TOLD_CHARS: Final = 300
-"""Of a program's complaint."""
-
+TOLD_CHARS: Final = 300  # of a program's complaint
 _LIMITS: Final = LimitValues(memory_bytes=64 << 20, processes=64, cpu_share=0.5)  # harmless: no process ever joins
 _NAMESPACES: Final = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 _MANNERS: Final = ("--clearenv", "--cap-drop", "ALL")

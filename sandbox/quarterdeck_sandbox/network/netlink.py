@@ -17,7 +17,6 @@ from quarterdeck_protocol.addresses import Address
 from quarterdeck_sandbox.gate.order import NetlinkMessage, encode_network
 
 LOOPBACK: Final = "lo"
-
 _ROUTE: Final = 0
 _XFRM: Final = 6  # netlink's protocols
 

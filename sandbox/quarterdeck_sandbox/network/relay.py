@@ -35,17 +35,13 @@ from quarterdeck_sandbox.policy.host_names import Route, is_localhost
 
 from .namespace import own_addresses
 
-DIAL_S: Final = 10.0
-"""To resolve and connect; whoever waits inside has deadlines of about 30 s."""
+DIAL_S: Final = 10.0  # to resolve and connect; whoever waits inside has deadlines of about 30 s
 
 MAX_CONNECTIONS: Final = 256
 """At a time; each costs our process two descriptors and at most four buffers.  More are reset at once."""
 
-BUFFER_BYTES: Final = 64 * 1024
-"""Read at a time, and queued before a reader has to wait."""
-
-REFUSALS_KEPT: Final = 16
-"""The last ones; for whoever asks why a host cannot be reached."""
+BUFFER_BYTES: Final = 64 * 1024  # read at a time, and queued before a reader has to wait
+REFUSALS_KEPT: Final = 16  # the last ones; for whoever asks why a host cannot be reached
 
 ATTEMPT_S: Final = 3.0
 """For one address of a host that has others: a broken IPv6 must leave time for IPv4."""

@@ -65,14 +65,9 @@ _DNS_PORT: Final = 53
 RESOLV_CONF: Final = f"nameserver {RESOLVER}\n"
 """What /etc/resolv.conf says inside; it works also where this machine's resolver is on its loopback or in its LAN."""
 
-MTU: Final = 65520
-"""The most that both take: large segments cost them least."""
-
-READY_S: Final = 5.0
-"""Until the helper is ready; it takes 3 to 30 ms."""
-
-CLOSE_S: Final = 1.0
-"""For its orderly end, before it is killed."""
+MTU: Final = 65520  # the most that both take: large segments cost them least
+READY_S: Final = 5.0  # until the helper is ready; it takes 3 to 30 ms
+CLOSE_S: Final = 1.0  # for its orderly end, before it is killed
 
 LOOK_S: Final = 2 * REST_S
 """Between two looks at a helper that lives, at most: whether it is stopped.  Its end is told at once."""

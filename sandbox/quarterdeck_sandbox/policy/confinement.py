@@ -20,9 +20,7 @@ from .promises import REACHABLE, SCOPES_ABI, PropertyFinding, Receipt, Strength,
 _Problem = str | None
 
 
-FIRST_UID: Final = 61184
-"""Of the dynamic range, 61184 to 65519."""
-
+FIRST_UID: Final = 61184  # of the dynamic range, 61184 to 65519
 LAST_UID: Final = 65519
 
 

@@ -87,8 +87,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
         return int(any(line.state is not LineState.OK for line in lines))
 
 
-STANDARD: Final = PolicyValues()
-"""The default policy; the self-test starts its attacks under it."""
+STANDARD: Final = PolicyValues()  # the default policy; the self-test starts its attacks under it
 
 
 def diagnose(machine: Machine, test: SelfTest) -> Diagnosis:
@@ -232,7 +231,6 @@ LANDLOCK: Final = (
 )
 
 REPORT: Final = "please report this, with the output of `quarterdeck doctor --json`"
-
 APPARMOR: Final = """\
 let bubblewrap make user namespaces (Ubuntu 24.04 and later ask for a profile); as root:
   cat > /etc/apparmor.d/bwrap <<'END'

@@ -22,8 +22,7 @@ LOCALHOST_ADDRESS: Final = "127.0.0.1"
 FIRST_ADDRESS: Final = IPv4Address("127.64.0.1")
 """The others follow; 127.64.0.0/10 has room for four million, and no program of its own accord listens there."""
 
-FIRST_FREE_PORT: Final = 1024
-"""Listening below it needs a capability, also in a network of one's own."""
+FIRST_FREE_PORT: Final = 1024  # listening below it needs a capability, also in a network of one's own
 
 NO_RESOLVER: Final = "# No name is resolved here but those in /etc/hosts.\n"
 """An /etc/resolv.conf without a server: libraries then ask their own loopback, where nothing answers."""

@@ -16,8 +16,7 @@ INODE_BYTES: Final = 1024
 RECONFIRM_S: Final = 2.0
 """Between two exact looks at a tree whose pages are shared: each walks its page tables, a millisecond a 100 MiB."""
 
-REGROWN: Final = 1.1
-"""A tree that grew by a tenth since it was acquitted is looked at again at once."""
+REGROWN: Final = 1.1  # a tree that grew by a tenth since it was acquitted is looked at again at once
 
 
 class Process(msgspec.Struct, frozen=True, gc=False):

@@ -8,9 +8,7 @@ from typing import Final, Self
 import msgspec
 from msgspec.structs import replace
 
-ALWAYS_SHOWN: Final = ("/proc", "/dev")
-"""Every sandbox has its own."""
-
+ALWAYS_SHOWN: Final = ("/proc", "/dev")  # every sandbox has its own
 _PARTLY_SHOWN: Final = frozenset({"/", "/etc"})  # always there, with some of their content
 
 

@@ -65,11 +65,8 @@ TRUNCATE_ABI: Final = 3
 REACHABLE: Final = "can reach your local network, this machine's own services and cloud metadata"
 """The meaning of an unconfined network, in these words wherever it is in force."""
 
-SCOPES_ABI: Final = 6
-"""Landlock that keeps signals and abstract sockets inside (Linux 6.12)."""
-
-SOCKETS_ABI: Final = 9
-"""Landlock that judges Unix sockets by their path too (Linux 7.1)."""
+SCOPES_ABI: Final = 6  # Landlock that keeps signals and abstract sockets inside (Linux 6.12)
+SOCKETS_ABI: Final = 9  # Landlock that judges Unix sockets by their path too (Linux 7.1)
 
 USER_NAMESPACE_COUNTS: Final = (5, 14)
 """The first kernel that counts RLIMIT_NPROC per user namespace; before, all processes of the user count."""

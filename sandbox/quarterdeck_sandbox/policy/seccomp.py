@@ -177,20 +177,14 @@ TERMINAL_INJECTIONS: Final = (0x5412, 0x541C, 0x5423)
 PERSONALITIES: Final = (0, 0x8, 0x2_0000, 0x2_0008, 0xFFFF_FFFF)
 """Linux, 32 bits, old version numbers, both, and asking; not READ_IMPLIES_EXEC or a fixed address space."""
 
-SET_IDS: Final = 0o6000
-"""S_ISUID and S_ISGID of a mode."""
-
-O_CREATES: Final = 0o2000_0100
-"""O_CREAT and O_TMPFILE: without them the mode of an open means nothing."""
+SET_IDS: Final = 0o6000  # S_ISUID and S_ISGID of a mode
+O_CREATES: Final = 0o2000_0100  # O_CREAT and O_TMPFILE: without them the mode of an open means nothing
 
 MISSING_WITHOUT_IDS: Final = "openat2"
 """Its mode lies in memory, where no filter sees it: it is as if the kernel had no such call."""
 
-EVERYBODY: Final = 0xFFFF_FFFF
-"""-1 as a process id."""
-
+EVERYBODY: Final = 0xFFFF_FFFF  # -1 as a process id
 IOPRIO_WHO_PROCESS: Final = 1
-
 _SELF: Final = (0,)
 
 _SETS_NO_IDS: Final[Mapping[str, Rule]] = {
@@ -281,15 +275,12 @@ SECCOMP: Final = {"x86_64": 317, "aarch64": 277}
 """The number of the call `seccomp`, which loads a filter that asks."""
 
 X32_BIT: Final = 0x4000_0000
-NO_CALL: Final = 0xFFFF_FFFF
-"""-1, which the kernel answers with ENOSYS itself; it has the x32 bit set."""
-
+NO_CALL: Final = 0xFFFF_FFFF  # -1, which the kernel answers with ENOSYS itself; it has the x32 bit set
 LOAD: Final = 0x20  # BPF_LD | BPF_W | BPF_ABS
 AND: Final = 0x54  # BPF_ALU | BPF_AND | BPF_K
 JUMP_EQUAL: Final = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
 JUMP_GREATER_EQUAL: Final = 0x35  # BPF_JMP | BPF_JGE | BPF_K
 RETURN: Final = 0x06  # BPF_RET | BPF_K
-
 RET_ALLOW: Final = 0x7FFF_0000
 RET_USER_NOTIF: Final = 0x7FC0_0000
 RET_ERRNO: Final = 0x0005_0000
@@ -297,11 +288,9 @@ RET_KILL_PROCESS: Final = 0x8000_0000
 EPERM: Final = 1
 ENOSYS: Final = 38
 EOPNOTSUPP: Final = 95
-
 NUMBER_AT: Final = 0  # offsets in struct seccomp_data; both architectures are little endian
 ARCHITECTURE_AT: Final = 4
 ARGUMENTS_AT: Final = 16
-
 _NEXT: Final = ""  # the label of the instruction that follows
 
 

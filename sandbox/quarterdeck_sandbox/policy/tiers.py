@@ -29,8 +29,7 @@ from .confinement import Confinement
 from .host_names import FIRST_FREE_PORT
 from .mounts import Mount, MountKind, ancestors
 
-INSIDE: Final = "/.quarterdeck"
-"""Where the gate is shown."""
+INSIDE: Final = "/.quarterdeck"  # where the gate is shown
 
 SCRATCH_BYTES: Final = 512 * 1024 * 1024
 """A temporary filesystem's size where the policy sets none: it is memory."""

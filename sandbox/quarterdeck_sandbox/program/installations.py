@@ -36,8 +36,7 @@ _MAX_PTH_FILES: Final = 100
 """Of a site-packages folder, these many `*.pth` files are looked at; real ones hold a line or two."""
 
 
-MAX_SETTINGS_BYTES: Final = 256 * 1024
-"""Read of one file that names versions."""
+MAX_SETTINGS_BYTES: Final = 256 * 1024  # read of one file that names versions
 
 _KIN: Final = {
     "pyenv": ("PYENV", ".python-version"),

@@ -20,8 +20,7 @@ import msgspec
 from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.policy.mounts import ancestors, is_within
 
-MARKERS: Final = ("package.json", "pyproject.toml", ".git")
-"""What lies in the root of a project."""
+MARKERS: Final = ("package.json", "pyproject.toml", ".git")  # what lies in the root of a project
 
 PACKAGES: Final = "node_modules"
 """The folder in which node looks for packages, next to a script and in each folder above."""

@@ -29,8 +29,7 @@ MAX_STEPS: Final = 20
 HEAD_BYTES: Final = 4096
 """Read of a file: its first line, which the kernel cuts at 256, and an ELF file's program headers."""
 
-MAX_LINE_BYTES: Final = 256
-"""Of a first line the kernel reads no more (BINPRM_BUF_SIZE)."""
+MAX_LINE_BYTES: Final = 256  # of a first line the kernel reads no more (BINPRM_BUF_SIZE)
 
 SETS_PROGRAM: Final = re.compile(r"PATH|(?:XDG|UV|PYENV|RBENV|NODENV|ASDF|MISE|VOLTA)_.+|.+_VERSION")
 """Variables that decide which program a name stands for, and where version managers keep theirs."""

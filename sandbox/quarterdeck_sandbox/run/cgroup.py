@@ -19,12 +19,8 @@ import anyio
 from quarterdeck_protocol.policy_values import LimitValues, Property
 from quarterdeck_sandbox.policy.machine import CONTROLLERS, Cgroups
 
-CPU_PERIOD_US: Final = 100_000
-"""The kernel's own default: a share is a part of each tenth of a second."""
-
-MIN_QUOTA_US: Final = 1_000
-"""The kernel takes no less."""
-
+CPU_PERIOD_US: Final = 100_000  # the kernel's own default: a share is a part of each tenth of a second
+MIN_QUOTA_US: Final = 1_000  # the kernel takes no less
 REMOVE_ATTEMPTS: Final = 40
 REMOVE_PAUSE_S: Final = 0.025
 """A group is busy until the last of its killed processes is reaped; a second is long for that."""

@@ -16,14 +16,9 @@ from quarterdeck_sandbox.policy.limits import DiskUse
 WALK_S: Final = 1.0
 """One walk through scratch files takes at most so long, and tells what it has seen by then: some 300,000 files."""
 
-MAX_ENTRIES: Final = 1_000_000
-"""Of one walk; a home full of package caches has a tenth."""
-
-HELD_LEVELS: Final = 32
-"""Directories on the way down that are held open."""
-
-BLOCK_BYTES: Final = 512
-"""The unit of `st_blocks` on every system."""
+MAX_ENTRIES: Final = 1_000_000  # of one walk; a home full of package caches has a tenth
+HELD_LEVELS: Final = 32  # directories on the way down that are held open
+BLOCK_BYTES: Final = 512  # the unit of `st_blocks` on every system
 
 _LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """How each directory is opened."""

@@ -22,11 +22,8 @@ from quarterdeck_sandbox.program.resolve import resolve_program
 from quarterdeck_sandbox.view.layout import build_view, is_visible
 from quarterdeck_sandbox.view.secret_paths import IN_A_HOME, PathRules, grant_for, offered
 
-MAX_HINTS: Final = 5
-"""More would bury the first, which is mostly the right one."""
-
-MAX_TEXT: Final = 32 * 1024
-"""Characters looked at, the last ones."""
+MAX_HINTS: Final = 5  # more would bury the first, which is mostly the right one
+MAX_TEXT: Final = 32 * 1024  # characters looked at, the last ones
 
 _PATH: Final = re.compile(
     r"""(?:(?<![\w.:/~-])|(?<=file://)|(?<=unix://))(~?/[^\s"'`<>|;,:()\[\]{}\x00-\x1f]{1,1024})"""

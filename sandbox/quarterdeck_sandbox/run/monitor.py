@@ -42,8 +42,7 @@ TMPFS_S: Final = 2.0
 WALK_S: Final = 5.0
 """Between two walks through one tree's scratch directories, at least: files accumulate slower than memory."""
 
-WALK_SHARE: Final = 0.005
-"""Of one core, for all walks together: many files make them rarer, not dearer."""
+WALK_SHARE: Final = 0.005  # of one core, for all walks together: many files make them rarer, not dearer
 
 _log = logging.getLogger("quarterdeck.sandbox")
 

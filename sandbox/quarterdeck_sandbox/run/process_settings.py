@@ -21,7 +21,6 @@ class OomScore(IntEnum):
 
 
 MOST_OOM_SCORE: Final = 1000
-
 _SCORE: Final = Path("/proc/self/oom_score_adj")
 
 ALONE_BYTES: Final = 128 * 1024
@@ -30,7 +29,6 @@ ALONE_BYTES: Final = 128 * 1024
 _M_MMAP_THRESHOLD: Final = -3
 _SET_DEATH_SIGNAL: Final = 1
 _SET_CHILD_SUBREAPER: Final = 36
-
 LIBC: Final = ctypes.CDLL(None, use_errno=True)
 LIBC.syscall.restype = ctypes.c_long
 

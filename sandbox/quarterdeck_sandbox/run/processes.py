@@ -24,10 +24,7 @@ VAST_BYTES: Final = 8 << 30
 """Address space from which on the page tables of a process are asked for at each look: of less they are 16 MiB."""
 
 _STAT_BYTES: Final = 1024  # longer than any line of `/proc/PID/stat`
-
-SUMMARY_BYTES: Final = 64 * 1024
-"""Longer than /proc/meminfo and the status of a process."""
-
+SUMMARY_BYTES: Final = 64 * 1024  # longer than /proc/meminfo and the status of a process
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _SHMEM: Final = re.compile(rb"^Shmem:\s*(\d+) kB", re.MULTILINE)

@@ -46,7 +46,6 @@ MAX_ENTRIES: Final = 1_000
 """The most entries in the quarantine; further files are renamed in their folders."""
 
 MAX_ENTRY_BYTES: Final = 64 << 10
-
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 

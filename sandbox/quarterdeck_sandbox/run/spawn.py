@@ -36,12 +36,8 @@ from .packaged_bwrap import program_of
 from .process_settings import oom_score_of_confined
 from .processes import state_of
 
-REPORT_BYTES: Final = 64 * 1024
-"""Larger than any report; more is no report."""
-
-GATE_S: Final = 15.0
-"""From spawn to report; a machine under heavy load takes a second."""
-
+REPORT_BYTES: Final = 64 * 1024  # larger than any report; more is no report
+GATE_S: Final = 15.0  # from spawn to report; a machine under heavy load takes a second
 _CREDENTIALS: Final = struct.Struct("3i")
 
 _Ancillary = list[tuple[int, int, bytes]]

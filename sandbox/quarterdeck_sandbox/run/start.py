@@ -48,19 +48,14 @@ from .spawn import GATE_S, GateChannel, Stdio, is_bound_to_bubblewrap, kill_grou
 from .stderr import StderrKeeper
 from .unix_user import open_to_all
 
-LAST_WORDS_CHARS: Final = 500
-"""Of what a sandbox that could not be built said on stderr."""
+LAST_WORDS_CHARS: Final = 500  # of what a sandbox that could not be built said on stderr
 
 ENDING_S: Final = 0.2
 """How long the status of a sandbox that has closed its channel is waited for: it ends at the same moment."""
 
-STOP_GRACE_S: Final = 1.0
-"""For a foreground command that is interrupted: TERM, this long, then KILL."""
-
+STOP_GRACE_S: Final = 1.0  # for a foreground command that is interrupted: TERM, this long, then KILL
 READ_BYTES: Final = 64 * 1024
-
-LAST_WORDS_S: Final = 0.5
-"""How long its stderr is still read once it has ended."""
+LAST_WORDS_S: Final = 0.5  # how long its stderr is still read once it has ended
 
 LOOK_S: Final = 0.25
 """Between two looks at what it uses; a short command's dossier has what the last one saw."""

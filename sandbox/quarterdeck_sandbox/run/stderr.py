@@ -14,8 +14,7 @@ from typing import BinaryIO, Final
 
 from quarterdeck_protocol.secrets import Redactor
 
-TAIL_BYTES: Final = 32 * 1024
-"""What a dossier keeps."""
+TAIL_BYTES: Final = 32 * 1024  # what a dossier keeps
 
 LOG_BYTES: Final = 4 * 1024 * 1024
 """A log file's size before it becomes the one older file that is kept."""

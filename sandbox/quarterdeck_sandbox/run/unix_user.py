@@ -24,14 +24,12 @@ from quarterdeck_sandbox.program.launch import refusal
 
 from .processes import real_users
 
-GIVEN_S: Final = 60.0
-"""A chosen user is reserved for so long, until its home says so."""
+GIVEN_S: Final = 60.0  # a chosen user is reserved for so long, until its home says so
 
 IN_USE_S: Final = 1.0
 """For how long a list of the users that are in use is good: all servers of a fleet choose theirs at once."""
 
-TURN_S: Final = 2.0
-"""For another process to choose a user, which takes milliseconds."""
+TURN_S: Final = 2.0  # for another process to choose a user, which takes milliseconds
 
 SOMEBODY: Final = UnixUser(-1, -1, dedicated=True)
 """A user of its own that is not chosen yet: it owns nothing."""

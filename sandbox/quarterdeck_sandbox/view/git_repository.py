@@ -21,17 +21,10 @@ GIT: Final = ".git"
 MAX_INDEX_BYTES: Final = 64 << 20
 """The size of an index of about 600,000 files; submodules in a larger index are not found."""
 
-MAX_PATH_BYTES: Final = 4096
-"""The most bytes of a `.git` that is a file."""
-
+MAX_PATH_BYTES: Final = 4096  # the most bytes of a `.git` that is a file
 MAX_CONFIG_BYTES: Final = 1 << 20
-
-MAX_REPOSITORIES: Final = 64
-"""The most repositories of one folder, with submodules at every depth."""
-
-AT_A_LOOK: Final = "post-index-change"
-"""The only hook that `git status` runs: git rewrites the index."""
-
+MAX_REPOSITORIES: Final = 64  # the most repositories of one folder, with submodules at every depth
+AT_A_LOOK: Final = "post-index-change"  # the only hook that `git status` runs: git rewrites the index
 _GITLINK: Final = b"\x00\x00\xe0\x00"  # the mode of a submodule in an index
 _HEADER: Final = struct.Struct(">4sII")
 _MODE_AT: Final = 24

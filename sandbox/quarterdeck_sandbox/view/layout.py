@@ -20,9 +20,7 @@ from quarterdeck_sandbox.program.resolve import Program
 from .grants import give
 from .secret_paths import PathRules, hidden_message, locate
 
-USER: Final = "sandbox"
-"""What the user inside is called."""
-
+USER: Final = "sandbox"  # what the user inside is called
 _OF_ETC: Final = """
     alternatives bash.bashrc ca-certificates/extracted crypto-policies debian_version fonts gai.conf gitconfig
     host.conf hosts ld.so.cache ld-musl-x86_64.path ld-musl-aarch64.path locale.alias locale.conf localtime
@@ -38,7 +36,6 @@ MAX_COPIED_BYTES: Final = 128 * 1024
 """A text up to this long is shown as a copy, which starts faster than a mount does."""
 
 _CHANGING: Final = frozenset({"/etc/hosts", "/etc/resolv.conf"})  # files that change while servers run, so no copies
-
 CERTIFICATES: Final = """
     AWS_CA_BUNDLE CARGO_HTTP_CAINFO CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE CURL_CA_BUNDLE DENO_CERT GIT_SSL_CAINFO
     GRPC_DEFAULT_SSL_ROOTS_FILE_PATH HTTPLIB2_CA_CERTS NIX_SSL_CERT_FILE NODE_EXTRA_CA_CERTS NPM_CONFIG_CAFILE

@@ -29,12 +29,8 @@ read slowly by what they unpack to."""
 MAX_ID_BYTES: Final = 1_024
 """Of an event's id, which goes back to the server in a header: one beyond it is no id."""
 
-MAX_NAME_BYTES: Final = 64
-"""Of an event's name: those that mean anything are shorter."""
-
-LINE_BYTES: Final = 8
-"""What each line of an event's data counts besides itself, but the first."""
-
+MAX_NAME_BYTES: Final = 64  # of an event's name: those that mean anything are shorter
+LINE_BYTES: Final = 8  # what each line of an event's data counts besides itself, but the first
 _LONGEST_LINE: Final = MAX_ID_BYTES + 16  # of a line that is no data; the rest of a longer one is skipped
 
 _BOM: Final = b"\xef\xbb\xbf"

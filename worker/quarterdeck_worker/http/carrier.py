@@ -46,8 +46,7 @@ from .faults import (
 from .headers import BOTH_KINDS, EVENTS_ALONE, params_of, routing_headers, session_headers, session_id_of
 from .streams import EventStream, StreamEndError, Timing
 
-MAX_PAGE_BYTES: Final = 16_384
-"""Of a web page, to see what it is."""
+MAX_PAGE_BYTES: Final = 16_384  # of a web page, to see what it is
 
 MAX_UNASKED_BYTES: Final = MAX_ASK_BYTES + 65_536
 """Of one message on the stream on which a server speaks unasked: no result comes there, and no larger question."""
@@ -55,14 +54,9 @@ MAX_UNASKED_BYTES: Final = MAX_ASK_BYTES + 65_536
 MAX_NOTES: Final = 1_000
 """Notifications and answers that wait to be posted, one after another: a server that takes none gets no more."""
 
-NOTE_S: Final = 30.0
-"""For one of them, until it is taken."""
-
-PING_S: Final = 5.0
-"""How long a server that broke off may take to say that it is there."""
-
+NOTE_S: Final = 30.0  # for one of them, until it is taken
+PING_S: Final = 5.0  # how long a server that broke off may take to say that it is there
 PING: Final = b'{"jsonrpc":"2.0","id":"quarterdeck-ping","method":"ping"}'
-
 UNREAD: Final = FaultRecord(FaultKind.TOOL_ERROR, "the server does not take what it is sent", "busy", Delivery.NOT_SENT)
 
 

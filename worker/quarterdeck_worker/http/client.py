@@ -23,8 +23,7 @@ READ_S: Final = 3600.0
 HTTP_ERRORS: Final = (httpx2.HTTPError, httpx2.StreamError, OSError)
 """Errors of a request without an answer, or with one that broke off."""
 
-MAX_REDIRECTS: Final = 20
-"""Of one request."""
+MAX_REDIRECTS: Final = 20  # of one request
 
 
 class HttpClient:

@@ -37,12 +37,8 @@ PASSING: Final = BROKEN | {"rate_limited", "request_timeout", "server_error", "s
 MAX_PAUSE_S: Final = 300
 """The longest that a server's `Retry-After` keeps us away: it may be wrong, or meant badly."""
 
-MAX_SHOWN_CHARS: Final = 160
-"""Of a web page in a server's place: enough for its title."""
-
-MAX_SHOWN_SCOPES: Final = 8
-"""Of those that a server wants; each has 256 characters at most."""
-
+MAX_SHOWN_CHARS: Final = 160  # of a web page in a server's place: enough for its title
+MAX_SHOWN_SCOPES: Final = 8  # of those that a server wants; each has 256 characters at most
 _MARKUP: Final = re.compile(r"(?is)<(script|style)\b.*?(?:</\1\s*>|\Z)|<!--.*?(?:-->|\Z)|<[^>]*(?:>|\Z)")
 
 

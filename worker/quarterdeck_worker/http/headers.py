@@ -19,9 +19,7 @@ VERSION: Final = "mcp-protocol-version"
 BOTH_KINDS: Final = {"accept": f"application/json, {EVENT_STREAM}", "content-type": "application/json"}
 """Of a message, whose answer may be a body or events."""
 
-EVENTS_ALONE: Final = {"accept": EVENT_STREAM, "cache-control": "no-store"}
-"""Of a request for a stream."""
-
+EVENTS_ALONE: Final = {"accept": EVENT_STREAM, "cache-control": "no-store"}  # of a request for a stream
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")  # a session's id (2025-11-25, "Session Management")
 
 

@@ -16,22 +16,16 @@ import httpx2
 from quarterdeck_protocol.addresses import Address, AddressKind, kind_of_address, parse_address
 from quarterdeck_sandbox import own_addresses
 
-MAX_ADDRESSES: Final = 16
-"""The most addresses to try for one name."""
+MAX_ADDRESSES: Final = 16  # the most addresses to try for one name
 
 ATTEMPT_S: Final = 3.0
 """Seconds for one address of a name that has others: broken IPv6 must leave time for IPv4."""
 
 MAX_CONNECTIONS: Final = 100
+MAX_KEPT: Final = 20  # the most idle connections, equal to the default of `httpx2`
+KEPT_S: Final = 5.0  # seconds that an idle connection stays open
 
-MAX_KEPT: Final = 20
-"""The most idle connections, equal to the default of `httpx2`."""
-
-KEPT_S: Final = 5.0
-"""Seconds that an idle connection stays open."""
-
-Judge = Callable[[str], str]
-"""Returns the reason why an address is closed, or an empty string."""
+Judge = Callable[[str], str]  # returns the reason why an address is closed, or an empty string
 
 
 class ClosedAddressError(Exception):

@@ -16,11 +16,8 @@ from quarterdeck_protocol.limits import TokenBucket
 
 from .bodies import Event, EventReader, HttpFault, is_event_stream, pieces_of, unusable
 
-IDLE_BYTES: Final = 1_048_576
-"""Comments, ids and the like that are read as fast as they come."""
-
-IDLE_BYTES_PER_S: Final = 16_384.0
-"""Beyond that: many times what pings and the frames of messages take."""
+IDLE_BYTES: Final = 1_048_576  # comments, ids and the like that are read as fast as they come
+IDLE_BYTES_PER_S: Final = 16_384.0  # beyond that: many times what pings and the frames of messages take
 
 STANDING: Final = Pace(first_s=1.0, longest_s=60.0, steady_s=60.0, jitter=0.25)
 """For the stream on which a server speaks unasked: some hosts end each at once, for ever."""
@@ -28,8 +25,7 @@ STANDING: Final = Pace(first_s=1.0, longest_s=60.0, steady_s=60.0, jitter=0.25)
 ANSWERING: Final = Pace(first_s=0.5, longest_s=5.0, steady_s=5.0, jitter=0.25)
 """For the stream of a request, whose result waits there."""
 
-MAX_RETRY_S: Final = 60.0
-"""The longest pause that a stream's `retry` is given."""
+MAX_RETRY_S: Final = 60.0  # the longest pause that a stream's `retry` is given
 
 MAX_TRIES: Final = 6
 """Attempts in a row that fail before a request's stream is given up: others are to hear that the server is gone."""

@@ -18,8 +18,7 @@ READS_A_WAKE: Final = 8
 BURST_S: Final = 0.00005
 """A line that follows another so closely waits for those behind it: many calls begin in one turn of the loop."""
 
-MAX_UNREAD_BYTES: Final = 64 * 1024 * 1024
-"""What may wait for a server that does not read its stdin."""
+MAX_UNREAD_BYTES: Final = 64 * 1024 * 1024  # what may wait for a server that does not read its stdin
 
 
 NO_STDIN: Final = FaultRecord(FaultKind.TOOL_ERROR, "the server has closed its stdin", "server_lost", Delivery.NOT_SENT)

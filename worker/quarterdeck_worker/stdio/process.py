@@ -30,8 +30,7 @@ from quarterdeck_worker.server import Outcome, ServerRun, first_of
 
 from .pipe import READ_BYTES, ServerPipe
 
-LAST_WORDS_S: Final = 0.2
-"""How long the pipes of a server that has ended are still read."""
+LAST_WORDS_S: Final = 0.2  # how long the pipes of a server that has ended are still read
 
 EXIT_AFTER_EOF_S: Final = 1.0
 """How long a server that closed its stdout may take to exit before it is said to have hung up alive."""
@@ -39,8 +38,7 @@ EXIT_AFTER_EOF_S: Final = 1.0
 FIRST_LOOK_S: Final = 0.005
 """Between the first two looks, then twice as long each time: one that ends soon is measured, too."""
 
-LOOK_S: Final = 2.0
-"""Between two looks at the server's memory, for its dossier."""
+LOOK_S: Final = 2.0  # between two looks at the server's memory, for its dossier
 
 QUIET_LOOK_S: Final = 2 * REST_S
 """The same, at most, while nothing is said to it or by it, and nothing is owed: the kernel keeps the most memory that

@@ -27,9 +27,7 @@ from quarterdeck_worker.worker import Worker
 from .pipe import ServerPipe
 
 DEADLINE_S: Final = 10.0
-
 TOKEN: Final = bytes(32)
-
 ORDER: Final = frames.OpenOrder(frames.StdioServer("true", ("x",)), env={"A": "b"}, secrets=("nothing",))
 
 ASKED: Final[tuple[tuple[frames.Request, bytes], ...]] = (

@@ -23,8 +23,7 @@ class AttackOutcome(StrEnum):
 
     HELD = "held"
     ESCAPED = "escaped"
-    UNKNOWN = "unknown"
-    """It did not get as far as trying."""
+    UNKNOWN = "unknown"  # it did not get as far as trying
 
 
 class Attack(msgspec.Struct, frozen=True):
@@ -48,9 +47,7 @@ class LineState(StrEnum):
     """The state of a line's subject."""
 
     OK = "ok"
-    WEAKER = "weaker"
-    """Kept with a gap, or by something weaker."""
-
+    WEAKER = "weaker"  # kept with a gap, or by something weaker
     MISSING = "missing"
 
 

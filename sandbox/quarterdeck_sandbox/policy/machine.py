@@ -147,8 +147,7 @@ class Machine(msgspec.Struct, frozen=True):
     @property
     def gives_internet(self) -> bool:
         """Whether the network mode `internet` can be had."""
-        bubblewrap = self.bubblewrap.works and self.bubblewrap.makes_network
-        return bubblewrap and bool(self.pasta or self.slirp4netns)
+        return not self.lacks_for_internet
 
     @property
     def lacks_for_internet(self) -> str:

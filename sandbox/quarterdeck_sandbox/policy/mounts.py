@@ -15,26 +15,13 @@ _PARTLY_SHOWN: Final = frozenset({"/", "/etc"})  # always there, with some of th
 class MountKind(StrEnum):
     """What a mount shows at its target."""
 
-    READ = "read"
-    """The source, unchanged by anyone inside."""
-
-    WRITE = "write"
-    """The source, writable."""
-
-    SCRATCH = "scratch"
-    """An empty temporary filesystem."""
-
-    DATA = "data"
-    """A file with the text in `source`."""
-
-    COPY = "copy"
-    """A copy of the file at the source, made at the start."""
-
-    LINK = "link"
-    """A symbolic link to the text in `source`."""
-
-    HIDE = "hide"
-    """Nothing: an empty file where `source` is `file`, else an empty directory, over what is there."""
+    READ = "read"  # the source, unchanged by anyone inside
+    WRITE = "write"  # the source, writable
+    SCRATCH = "scratch"  # an empty temporary filesystem
+    DATA = "data"  # a file with the text in `source`
+    COPY = "copy"  # a copy of the file at the source, made at the start
+    LINK = "link"  # a symbolic link to the text in `source`
+    HIDE = "hide"  # nothing: an empty file where `source` is `file`, else an empty directory, over what is there
 
 
 class Mount(msgspec.Struct, frozen=True):

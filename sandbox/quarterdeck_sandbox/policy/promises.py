@@ -22,12 +22,8 @@ from .machine import APART_ABI, CONTROLLER_OF, Machine
 class Strength(StrEnum):
     """How far a property holds.  Only `FULL` satisfies a policy's `require`."""
 
-    FULL = "full"
-    """By the kernel, without a gap that we know of."""
-
-    PARTIAL = "partial"
-    """By looking now and then, or with the gap that the mechanism's text names."""
-
+    FULL = "full"  # by the kernel, without a gap that we know of
+    PARTIAL = "partial"  # by looking now and then, or with the gap that the mechanism's text names
     NONE = "none"
 
 

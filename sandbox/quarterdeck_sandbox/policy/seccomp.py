@@ -28,14 +28,9 @@ import msgspec
 class Metadata(StrEnum):
     """Changes of a file's mode, owner and times."""
 
-    ALLOWED = "allowed"
-    """As far as the kernel allows them."""
-
-    ASKED = "asked"
-    """The broker judges each change; attributes of files are closed."""
-
-    CLOSED = "closed"
-    """Refused for every file, as are changes of attributes."""
+    ALLOWED = "allowed"  # as far as the kernel allows them
+    ASKED = "asked"  # the broker judges each change; attributes of files are closed
+    CLOSED = "closed"  # refused for every file, as are changes of attributes
 
 
 class Filter(msgspec.Struct, frozen=True):

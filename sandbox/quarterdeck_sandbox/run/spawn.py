@@ -47,8 +47,7 @@ class Stdio(Enum):
     """The kind of a process's three standard streams."""
 
     PIPES = "pipes"
-    FOREGROUND = "foreground"
-    """Stdin and stdout are ours, stderr is a pipe: a user tries a command."""
+    FOREGROUND = "foreground"  # stdin and stdout are ours, stderr is a pipe: a user tries a command
 
 
 def spawn_bubblewrap(

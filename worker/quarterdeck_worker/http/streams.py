@@ -44,8 +44,7 @@ class Reopened(StrEnum):
 
     OPEN = "open"
     AGAIN = "again"
-    NEVER = "never"
-    """There is no such stream, or no more of it."""
+    NEVER = "never"  # there is no such stream, or no more of it
     SESSION_OVER = "session_over"
 
 

@@ -37,17 +37,12 @@ _REMOVE_AT_END: Final = 'read -r _; chmod -R u+rwX -- "$FOLDER"; exec rm -rf -- 
 
 
 class Followed(msgspec.Struct, frozen=True):
-    """Where a path leads.
+    """Where a path leads."""
 
-    Attributes:
-        real: without any link; an existing path or not.
-        links: (where, to what) in the order met; each `where` has no link in its own folder.
-        endless: there are too many links to arrive.
-    """
-
-    real: str
+    real: str  # without any link; an existing path or not
+    # (where, to what) in the order met; each `where` has no link in its own folder
     links: tuple[tuple[str, str], ...] = ()
-    endless: bool = False
+    endless: bool = False  # there are too many links to arrive
 
 
 def follow(path: str, target_of: Callable[[str], str] | None = None) -> Followed:

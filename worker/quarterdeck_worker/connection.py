@@ -44,14 +44,7 @@ class Carrier(Protocol):
 
 
 class Connection:
-    """One MCP connection; a worker asks through it once it is greeted.
-
-    Attributes:
-        greeting: the outcome of the greeting; never set if the connection ends first.
-        ended: set when nothing more will be read.
-        card: the server's description of itself; empty until it is greeted.
-        lines, junk_lines: how many lines the server wrote, and how many of those are no messages.
-    """
+    """One MCP connection; a worker asks through it once it is greeted."""
 
     def __init__(
         self,
@@ -77,11 +70,12 @@ class Connection:
         self._timer_at = float("inf")
         self._listened = 0
         self._carrier: Carrier
+        # The outcome of the greeting; never set if the connection ends first
         self.greeting: asyncio.Future[events.Server | events.GreetingFailed] = self._loop.create_future()
-        self.ended = asyncio.Event()
+        self.ended = asyncio.Event()  # set when nothing more will be read
         self.junk_lines = 0
-        self.lines = 0
-        self.card = ServerCard(era="", pid=pid)
+        self.lines = 0  # that the server wrote; `junk_lines` of them are no messages
+        self.card = ServerCard(era="", pid=pid)  # the server's description of itself; empty until it is greeted
         capabilities = order.capabilities.encode()
         self._relay = Relay(
             replace(CLIENT, handshake=capabilities),

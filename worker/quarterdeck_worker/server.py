@@ -71,29 +71,21 @@ class Access:
 
 @dataclass(slots=True)
 class ServerRun:
-    """One run of a server, as its requester sees it.
+    """One run of a server, as its requester sees it."""
 
-    Attributes:
-        notifier: takes its notifications.
-        on_open: called once, when it has been greeted.
-        on_lost: called once, when it is gone after that, before its remains are cleared away.
-        on_end: takes the end of each request.
-        on_started: called once, when its process was let go and is not greeted yet.
-        stop: set it to end the run in good order.
-        diagnose: returns what is known so far, for a deadline that passes outside.
-        condemn: kills its process because of a limit, named as in the policy, and a sentence with the numbers.
-        access: the token of our login at a remote server.
-    """
-
-    notifier: Notifier
-    on_open: "Callable[[Connection], None]"
+    notifier: Notifier  # takes its notifications
+    on_open: "Callable[[Connection], None]"  # called once, when it has been greeted
+    # Called once, when it is gone after that, before its remains are cleared away
     on_lost: Callable[[FaultRecord], None]
-    on_end: OnEnd
+    on_end: OnEnd  # takes the end of each request
+    # Called once, when its process was let go and is not greeted yet
     on_started: Callable[[ServerStart], None] = lambda _: None
-    stop: anyio.Event = field(default_factory=anyio.Event)
+    stop: anyio.Event = field(default_factory=anyio.Event)  # set it to end the run in good order
+    # Returns what is known so far, for a deadline that passes outside
     diagnose: Callable[[], Dossier | None] = lambda: None
+    # Kills its process because of a limit, named as in the policy, and a sentence with the numbers
     condemn: Callable[[str, str], None] = lambda _limit, _detail: None
-    access: Access = field(default_factory=Access)
+    access: Access = field(default_factory=Access)  # the token of our login at a remote server
 
 
 RunServer = Callable[[OpenOrder, ServerRun], Awaitable[None]]

@@ -23,15 +23,10 @@ INTENDED: Final = (Property.FILESYSTEM, Property.NETWORK, Property.PROCESSES, Pr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice(Situation):
-    """How a policy will be enforced.
+    """How a policy will be enforced."""
 
-    Attributes:
-        findings: every property, as promised.
-        gaps: one line for each way in which this is weaker than the policy intends, with the remedy.
-    """
-
-    findings: Mapping[Property, PropertyFinding]
-    gaps: tuple[str, ...]
+    findings: Mapping[Property, PropertyFinding]  # every property, as promised
+    gaps: tuple[str, ...]  # one line for each way in which this is weaker than the policy intends, with the remedy
 
 
 def choose(

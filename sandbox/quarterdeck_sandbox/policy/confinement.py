@@ -46,44 +46,30 @@ ROOT: Final = UnixUser(0, 0, dedicated=False)
 
 
 class Confinement(msgspec.Struct, frozen=True):
-    """A process to start, with all that confines it.
+    """A process to start, with all that confines it."""
 
-    Attributes:
-        plan: the command; its environment holds what grants add.
-        promised: what the tier should guarantee on this machine.
-        required: what must be observed before it may start.
-        gaps: how this is weaker than the policy's preset intends.
-        rlimits: (the kernel's number, value) of the limits that the kernel keeps for each process.
-        seccomp: the compiled filter, empty for none.
-        identity: the user that it becomes; None stays who we are.
-        routes: the hosts that it may reach by a relay.
-        secrets: paths outside that the probes try, and must not open.
-        counts_alone: whether its processes are counted apart from all others.
-        outdated: a path that changed since the preparation, so that it was compiled again; else empty.
-        user_home, policy, private, configuration: for hints: the user's home, our directories and configuration
-            folders.
-    """
-
-    plan: LaunchPlan
+    plan: LaunchPlan  # the command; its environment holds what grants add
     tier: Tier
     network: Network
-    promised: Mapping[Property, PropertyFinding]
-    required: tuple[Property, ...]
-    gaps: tuple[str, ...]
+    promised: Mapping[Property, PropertyFinding]  # what the tier should guarantee on this machine
+    required: tuple[Property, ...]  # what must be observed before it may start
+    gaps: tuple[str, ...]  # how this is weaker than the policy's preset intends
     view: View
     limits: LimitValues
+    # (the kernel's number, value) of the limits that the kernel keeps for each process
     rlimits: tuple[tuple[int, int], ...]
-    seccomp: bytes
-    identity: UnixUser | None
-    routes: tuple[Route, ...]
-    secrets: tuple[str, ...]
+    seccomp: bytes  # the compiled filter, empty for none
+    identity: UnixUser | None  # the user that it becomes; None stays who we are
+    routes: tuple[Route, ...]  # the hosts that it may reach by a relay
+    secrets: tuple[str, ...]  # paths outside that the probes try, and must not open
     machine: Machine
+    # For hints, the next four: the user's home, the policy, our directories and our configuration's folders
     user_home: str = ""
     policy: PolicyValues | None = None
     private: tuple[str, ...] = ()
     configuration: tuple[str, ...] = ()
-    counts_alone: bool = True
-    outdated: str = ""
+    counts_alone: bool = True  # whether its processes are counted apart from all others
+    outdated: str = ""  # a path that changed since the preparation, so that it was compiled again; else empty
 
     @property
     def stays_root(self) -> bool:

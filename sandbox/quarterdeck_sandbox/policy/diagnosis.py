@@ -61,18 +61,12 @@ class DiagnosisLine(msgspec.Struct, frozen=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """What this machine's sandboxes are worth.
+    """What this machine's sandboxes are worth."""
 
-    Attributes:
-        tier: how servers are confined here.
-        runs: whether servers of the preset `standard` start, in a sandbox that keeps its promises.
-        properties: the guarantees of `standard`, as observed where that was possible.
-    """
-
-    tier: Tier
-    runs: bool
+    tier: Tier  # how servers are confined here
+    runs: bool  # whether servers of the preset `standard` start, in a sandbox that keeps its promises
     mechanisms: tuple[DiagnosisLine, ...]
-    properties: tuple[DiagnosisLine, ...]
+    properties: tuple[DiagnosisLine, ...]  # the guarantees of `standard`, as observed where that was possible
     attacks: tuple[DiagnosisLine, ...]
 
     @property

@@ -37,23 +37,14 @@ class Process(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProcessTree(msgspec.Struct, frozen=True):
-    """A tree of processes to watch; process ids as we see them.
+    """A tree of processes to watch; process ids as we see them."""
 
-    Attributes:
-        pid: the confined program.
-        top: the topmost process of its tree, the program itself if nothing of ours is above it.
-        root_pid: a process whose root is the program's, 0 if that is ours.
-        scratch: directories outside whose files are its scratch.
-        tmpfs: mount points inside that hold its temporary files in memory.
-        enforced: names of limits that the kernel holds on the whole tree.
-    """
-
-    pid: int
-    top: int
-    root_pid: int = 0
-    scratch: tuple[str, ...] = ()
-    tmpfs: tuple[str, ...] = ()
-    enforced: tuple[str, ...] = ()
+    pid: int  # the confined program
+    top: int  # the topmost process of its tree, the program itself if nothing of ours is above it
+    root_pid: int = 0  # a process whose root is the program's, 0 if that is ours
+    scratch: tuple[str, ...] = ()  # directories outside whose files are its scratch
+    tmpfs: tuple[str, ...] = ()  # mount points inside that hold its temporary files in memory
+    enforced: tuple[str, ...] = ()  # names of limits that the kernel holds on the whole tree
 
 
 class DiskUse(msgspec.Struct, frozen=True):
@@ -71,31 +62,21 @@ class DiskUse(msgspec.Struct, frozen=True):
 class Pages(msgspec.Struct, frozen=True):
     """Memory of several processes, each shared page counted once, without the pages of files, which the kernel can
     drop.
-
-    Attributes:
-        own_bytes: anonymous pages, swapped ones included.
-        shared_bytes: mapped shared memory, named or not: much of it may lie in a tmpfs.
     """
 
-    own_bytes: int = 0
-    shared_bytes: int = 0
+    own_bytes: int = 0  # anonymous pages, swapped ones included
+    shared_bytes: int = 0  # mapped shared memory, named or not: much of it may lie in a tmpfs
 
     def __add__(self, other: Self) -> Self:
         return type(self)(self.own_bytes + other.own_bytes, self.shared_bytes + other.shared_bytes)
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What a tree uses at one moment, or the peak of each.
+    """What a tree uses at one moment, or the peak of each."""
 
-    Attributes:
-        memory_bytes: resident pages, shared ones once per process, and the content of its tmpfs.
-        processes: threads included.
-        cpu_s: of all that ever ran in it, as far as the looks and the kernel's sums tell.
-    """
-
-    memory_bytes: int = 0
-    processes: int = 0
-    cpu_s: float = 0.0
+    memory_bytes: int = 0  # resident pages, shared ones once per process, and the content of its tmpfs
+    processes: int = 0  # threads included
+    cpu_s: float = 0.0  # of all that ever ran in it, as far as the looks and the kernel's sums tell
     scratch_bytes: int = 0
     scratch_inodes: int = 0
 

@@ -31,26 +31,16 @@ NOT_USED: Final = "not used: a weaker tier was asked for"
 
 
 class Bubblewrap(msgspec.Struct, frozen=True):
-    """The findings of a trial of `bwrap`: the system's, or the wheel's if the system has none.
+    """The findings of a trial of `bwrap`: the system's, or the wheel's if the system has none."""
 
-    Attributes:
-        path: empty if there is none.
-        works: it made all its namespaces, a new /proc and /dev, with the options that we use.
-        makes_network: it can make a network namespace (Ubuntu's AppArmor stops exactly that).
-        hides_users: `--disable-userns` is understood and works.
-        nests_safely: a mount point below a writable bind is safe (CVE-2026-87766).
-        why: its message when it failed, or failed to make a network, or why it was not tried; else empty.
-        wheel: the name and version of the wheel that installed it; empty for the system's.
-    """
-
-    path: str = ""
+    path: str = ""  # empty if there is none
     version: str = ""
-    works: bool = False
-    makes_network: bool = False
-    hides_users: bool = False
-    nests_safely: bool = False
-    why: str = ""
-    wheel: str = ""
+    works: bool = False  # it made all its namespaces, a new /proc and /dev, with the options that we use
+    makes_network: bool = False  # it can make a network namespace (Ubuntu's AppArmor stops exactly that)
+    hides_users: bool = False  # `--disable-userns` is understood and works
+    nests_safely: bool = False  # a mount point below a writable bind is safe (CVE-2026-87766)
+    why: str = ""  # its message when it failed, or failed to make a network, or why it was not tried; else empty
+    wheel: str = ""  # the name and version of the wheel that installed it; empty for the system's
 
     @property
     def name(self) -> str:
@@ -59,14 +49,10 @@ class Bubblewrap(msgspec.Struct, frozen=True):
 
 
 class Cgroups(msgspec.Struct, frozen=True):
-    """Control groups that we may write to.
+    """Control groups that we may write to."""
 
-    Attributes:
-        unified: our own directory on a writable cgroup2 mount; empty if there is none.
-        controllers: the usable `CONTROLLERS`, each with the directory for our groups; `legacy` are those of version 1.
-    """
-
-    unified: str = ""
+    unified: str = ""  # our own directory on a writable cgroup2 mount; empty if there is none
+    # The usable `CONTROLLERS`, each with the directory for our groups; `legacy` are those of version 1
     controllers: dict[str, str] = msgspec.field(default_factory=dict)
     legacy: frozenset[str] = frozenset()
 
@@ -77,42 +63,31 @@ class Cgroups(msgspec.Struct, frozen=True):
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """Facts of one machine, seen from one user.
+    """Facts of one machine, seen from one user."""
 
-    Attributes:
-        system: `linux`, `darwin`, …; `architecture` is `x86_64`, `aarch64`, …, `kernel` the kernel's release.
-        euid: who we are; 0 confines under other users where it can.
-        other_users: whether root may become other users here, give them files and end them; a container may forbid it.
-        landlock_abi: 0 when the kernel has none or it is switched off.
-        seccomp: filters can be loaded, and there is one for this architecture.
-        asks: a filter can ask a broker before a call, and a broker can read memory. False if a container forbids it,
-            or if an outer program is already asked, as in some container engines.
-        gate: path of the gate that was seen to work; where it is empty nothing can be started, and `gate_why` says why.
-        closes: a part of what a process may write can be made read-only for it (`native/readonly.h`).
-        pasta: its path if it was seen to work, else empty; likewise `slirp4netns`.
-        uplink_why: why neither pasta nor slirp4netns can be used, though one is there.
-        sysctls: values of the kernel settings that matter, absent ones left out.
-        container: its kind, empty for none.
-    """
-
-    system: str
+    system: str  # `linux`, `darwin`, …; `architecture` is `x86_64`, `aarch64`, …, `kernel` the kernel's release
     architecture: str = ""
     kernel: str = ""
-    euid: int = 1000
+    euid: int = 1000  # who we are; 0 confines under other users where it can
+    # Whether root may become other users here, give them files and end them; a container may forbid it
     other_users: bool = True
     bubblewrap: Bubblewrap = Bubblewrap()
-    landlock_abi: int = 0
-    seccomp: bool = False
+    landlock_abi: int = 0  # 0 when the kernel has none or it is switched off
+    seccomp: bool = False  # filters can be loaded, and there is one for this architecture
+    # A filter can ask a broker before a call, and a broker can read memory. False if a container forbids it, or if an
+    # outer program is already asked, as in some container engines.
     asks: bool = False
+    # Path of the gate that was seen to work; where it is empty nothing can be started, and `gate_why` says why
     gate: str = ""
     gate_why: str = ""
-    closes: bool = False
+    closes: bool = False  # a part of what a process may write can be made read-only for it (`native/readonly.h`)
     cgroups: Cgroups = Cgroups()
-    pasta: str = ""
+    pasta: str = ""  # its path if it was seen to work, else empty; likewise `slirp4netns`
     slirp4netns: str = ""
-    uplink_why: str = ""
+    uplink_why: str = ""  # why neither pasta nor slirp4netns can be used, though one is there
+    # Values of the kernel settings that matter, absent ones left out
     sysctls: dict[str, str] = msgspec.field(default_factory=dict)
-    container: str = ""
+    container: str = ""  # its kind, empty for none
 
     @property
     def tier(self) -> Tier:

@@ -33,19 +33,13 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Directories that a process gets of its own, and those that no process may ever see.
+    """Directories that a process gets of its own, and those that no process may ever see."""
 
-    Attributes:
-        home, tmp: its private home and directory for temporary files.
-        user_home: the home of the user, which it does not see.
-        private: our state and runtime directories; `home` and `tmp` lie within the first.
-        protected: files and folders that it may never write, such as configuration; our own code need not be named.
-    """
-
-    home: Path
+    home: Path  # home, tmp: its private home and directory for temporary files
     tmp: Path
-    user_home: Path
-    private: tuple[str, ...] = ()
+    user_home: Path  # the home of the user, which it does not see
+    private: tuple[str, ...] = ()  # our state and runtime directories; `home` and `tmp` lie within the first
+    # Files and folders that it may never write, such as configuration; our own code need not be named
     protected: tuple[str, ...] = ()
 
 
@@ -57,37 +51,24 @@ class AbsentHook(msgspec.Struct, frozen=True):
 
 
 class Repository(msgspec.Struct, frozen=True):
-    """A git repository in a folder that a process may write.
-
-    Attributes:
-        name: its work tree, relative to the folder; empty for the folder itself.
-        git_dir: the folder with its index; empty if that is out of the process's reach.
-        known: its submodules with a `.git` older than the process, relative to the work tree.
-    """
+    """A git repository in a folder that a process may write."""
 
     folder: str
-    name: str
-    git_dir: str
-    known: tuple[str, ...] = ()
+    name: str  # its work tree, relative to the folder; empty for the folder itself
+    git_dir: str  # the folder with its index; empty if that is out of the process's reach
+    known: tuple[str, ...] = ()  # its submodules with a `.git` older than the process, relative to the work tree
 
 
 class View(msgspec.Struct, frozen=True):
-    """What a process sees.  A view without mounts changes nothing: everything is seen as it is.
+    """What a process sees.  A view without mounts changes nothing: everything is seen as it is."""
 
-    Attributes:
-        mounts: parents before children, each target once.
-        env: variables that the view needs set.
-        shown: the receipt's lines.
-        closed: what is read-only although a mount shows it writable; parents first, none within another.
-        absent: paths that could appear there; they are then moved into quarantine.
-        repositories: repositories to which submodules could be added; a new `.git` is moved into quarantine, too.
-    """
-
-    mounts: tuple[Mount, ...] = ()
-    env: Mapping[str, str] = msgspec.field(default_factory=dict)
-    shown: tuple[str, ...] = ()
+    mounts: tuple[Mount, ...] = ()  # parents before children, each target once
+    env: Mapping[str, str] = msgspec.field(default_factory=dict)  # variables that the view needs set
+    shown: tuple[str, ...] = ()  # the receipt's lines
+    # What is read-only although a mount shows it writable; parents first, none within another
     closed: tuple[str, ...] = ()
-    absent: tuple[AbsentHook, ...] = ()
+    absent: tuple[AbsentHook, ...] = ()  # paths that could appear there; they are then moved into quarantine
+    # Repositories to which submodules could be added; a new `.git` is moved into quarantine, too
     repositories: tuple[Repository, ...] = ()
 
     def shows(self, path: str) -> bool:

@@ -35,24 +35,17 @@ class PropertyFinding(msgspec.Struct, frozen=True):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What confines one process.
-
-    Attributes:
-        findings: every property, promised by the plan and confirmed by the probes inside.
-        uid: the user it runs as, None if ours; 0 is root without capabilities.
-        network: the mode in force, in words for people.
-        shown: one line for each path, grant or prefix that the policy or the program's own needs opened.
-        gaps: one line for each way in which this is weaker than wanted.
-        bubblewrap: its version and, if a wheel installed it, the wheel; empty in another tier.
-    """
+    """What confines one process."""
 
     tier: Tier
+    # Every property, promised by the plan and confirmed by the probes inside
     findings: Mapping[Property, PropertyFinding]
-    uid: int | None = None
-    network: str = ""
+    uid: int | None = None  # the user it runs as, None if ours; 0 is root without capabilities
+    network: str = ""  # the mode in force, in words for people
+    # One line for each path, grant or prefix that the policy or the program's own needs opened
     shown: tuple[str, ...] = ()
-    gaps: tuple[str, ...] = ()
-    bubblewrap: str = ""
+    gaps: tuple[str, ...] = ()  # one line for each way in which this is weaker than wanted
+    bubblewrap: str = ""  # its version and, if a wheel installed it, the wheel; empty in another tier
 
 
 TRUNCATE_ABI: Final = 3

@@ -34,25 +34,16 @@ class Metadata(StrEnum):
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """What a filter leaves open.
+    """What a filter leaves open."""
 
-    Attributes:
-        inet: sockets of IPv4 and IPv6, and the routing netlink by which libc lists interfaces.
-        unix: Unix sockets.  Connected stream pairs are always there: no path can be reached through them.
-        shared_memory: memory that no process is charged for (memfd, System V, message queues); only under a control
-            group.
-        reaches_out: knobs on other processes, and IPC objects with names; only where namespaces keep them inside.
-        truncates: cutting a file off by its path, which early versions of Landlock do not judge.
-        sets_ids: files that run as their owner; never where that owner is root.
-        metadata: changes of a file's mode, owner and times.  Namespaces keep them inside, Landlock does not.
-    """
-
-    inet: bool
-    unix: bool
+    inet: bool  # sockets of IPv4 and IPv6, and the routing netlink by which libc lists interfaces
+    unix: bool  # Unix sockets.  Connected stream pairs are always there: no path can be reached through them.
+    # Memory that no process is charged for (memfd, System V, message queues); only under a control group
     shared_memory: bool
-    reaches_out: bool
-    truncates: bool = True
-    sets_ids: bool = True
+    reaches_out: bool  # knobs on other processes, and IPC objects with names; only where namespaces keep them inside
+    truncates: bool = True  # cutting a file off by its path, which early versions of Landlock do not judge
+    sets_ids: bool = True  # files that run as their owner; never where that owner is root
+    # Changes of a file's mode, owner and times.  Namespaces keep them inside, Landlock does not.
     metadata: Metadata = Metadata.ALLOWED
 
 

@@ -70,25 +70,16 @@ def arguments(confinement: Confinement, gate: str, hold: Callable[[Mount], int])
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """How the gate confines itself, besides forbidding new privileges.
+    """How the gate confines itself, besides forbidding new privileges."""
 
-    Attributes:
-        uses_landlock: whether it gives up all files except those of the next three.
-        read: files and directories, with all beneath, that may be read and executed; missing ones are skipped.
-        write: likewise, that may be changed too.
-        devices: likewise, that may be opened both ways and controlled, but not replaced.
-        deny_tcp: neither bind nor connect TCP sockets, where Landlock can say so.
-        seccomp: the compiled filter, empty for none.
-        own: folders in which a broker changes mode, owner and times of files; empty for no broker.
-    """
-
-    uses_landlock: bool = True
+    uses_landlock: bool = True  # whether it gives up all files except those of the next three
+    # Files and directories, with all beneath, that may be read and executed; missing ones are skipped
     read: tuple[str, ...] = ()
-    write: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ()
-    deny_tcp: bool = False
-    seccomp: bytes = b""
-    own: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()  # likewise, that may be changed too
+    devices: tuple[str, ...] = ()  # likewise, that may be opened both ways and controlled, but not replaced
+    deny_tcp: bool = False  # neither bind nor connect TCP sockets, where Landlock can say so
+    seccomp: bytes = b""  # the compiled filter, empty for none
+    own: tuple[str, ...] = ()  # folders in which a broker changes mode, owner and times of files; empty for no broker
 
 
 def rules(confinement: Confinement, settings: tuple[str, ...]) -> Rules | None:

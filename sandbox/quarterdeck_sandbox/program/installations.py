@@ -52,18 +52,12 @@ _PLUGIN: Final = re.compile(r"^# asdf-plugin: (\S{1,100})", re.MULTILINE)
 
 
 class Prefix(msgspec.Struct, frozen=True):
-    """A path that a program needs to see.
+    """A path that a program needs to see."""
 
-    Attributes:
-        path: a file or folder, symbolic links followed.
-        reason: for the receipt.
-        said_by: the files that name it, if nothing about the path itself proves an installation; their writers could
-            have
-            anything shown.
-    """
-
-    path: str
-    reason: str
+    path: str  # a file or folder, symbolic links followed
+    reason: str  # for the receipt
+    # The files that name it, if nothing about the path itself proves an installation; their writers could have anything
+    # shown
     said_by: tuple[str, ...] = ()
 
 

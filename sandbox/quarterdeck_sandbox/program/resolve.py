@@ -42,31 +42,20 @@ _RUN_BY_SHELL: Final = re.compile(rb"\A[^\n]{0,256}\n(?:'''|\"true\" ''')exec' \
 
 
 class Program(msgspec.Struct, frozen=True):
-    """How to execute a plan's program, and what it needs.
+    """How to execute a plan's program, and what it needs."""
 
-    Attributes:
-        path: the plan's program, or what a version manager's shim stands for.
-        prefixes: what it needs to see outside the system; none contains another.
-        links: symbolic links on the way, as (path, target), outside of those.
-        env: variables that it needs to find the same things as outside.
-    """
-
-    path: str
-    prefixes: tuple[Prefix, ...] = ()
-    links: tuple[tuple[str, str], ...] = ()
+    path: str  # the plan's program, or what a version manager's shim stands for
+    prefixes: tuple[Prefix, ...] = ()  # what it needs to see outside the system; none contains another
+    links: tuple[tuple[str, str], ...] = ()  # symbolic links on the way, as (path, target), outside of those
+    # Variables that it needs to find the same things as outside
     env: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 class FileHead(msgspec.Struct, frozen=True):
-    """What the first bytes of a file say of how it is executed.
+    """What the first bytes of a file say of how it is executed."""
 
-    Attributes:
-        interpreter: the path in a script's first line, or an ELF file's loader; empty for none.
-        argument: the rest of a script's first line; `text` is its beginning.
-    """
-
-    interpreter: str = ""
-    argument: str = ""
+    interpreter: str = ""  # the path in a script's first line, or an ELF file's loader; empty for none
+    argument: str = ""  # the rest of a script's first line; `text` is its beginning
     script: bool = False
     text: str = ""
 

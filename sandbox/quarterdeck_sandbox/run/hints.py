@@ -96,30 +96,19 @@ _LIMITS: Final = (
 
 
 class Outside(msgspec.Struct, frozen=True):
-    """What is known outside of the sandbox, where the process could not look.
+    """What is known outside of the sandbox, where the process could not look."""
 
-    Attributes:
-        visible: whether it sees a path.
-        exists: whether a path exists outside.
-        network: what it can reach; None when nothing is known.
-        home: its private home, where it looked for what lies in the user's.
-        closed: what it may not write although it may write the folder around.
-        named: the paths that its command line and its variables name.
-        lone_files: files that it may change, in folders where it may make none.
-        why_no_broker: the reason why mode, owner and times of files are fixed; empty if they can be changed.
-        objection: returns why a path may not be added to its policy, or an empty text; see `PathRules.objection`.
-    """
-
-    visible: Callable[[str], bool]
-    exists: Callable[[str], bool]
-    network: Network | None
+    visible: Callable[[str], bool]  # whether it sees a path
+    exists: Callable[[str], bool]  # whether a path exists outside
+    network: Network | None  # what it can reach; None when nothing is known
     user_home: str
-    home: str
+    home: str  # its private home, where it looked for what lies in the user's
     env: frozenset[str] = frozenset()
-    closed: tuple[str, ...] = ()
-    named: tuple[NamedPath, ...] = ()
-    lone_files: tuple[str, ...] = ()
-    why_no_broker: str = ""
+    closed: tuple[str, ...] = ()  # what it may not write although it may write the folder around
+    named: tuple[NamedPath, ...] = ()  # the paths that its command line and its variables name
+    lone_files: tuple[str, ...] = ()  # files that it may change, in folders where it may make none
+    why_no_broker: str = ""  # the reason why mode, owner and times of files are fixed; empty if they can be changed
+    # Returns why a path may not be added to its policy, or an empty text; see `PathRules.objection`
     objection: Callable[[RequiredPath], str] = lambda _: ""
 
     def offer(self, path: str, label: str = "") -> RequiredPath | str:

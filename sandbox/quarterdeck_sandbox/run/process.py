@@ -45,19 +45,13 @@ _HIGH_WATER: Final = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
 
 
 class SandboxResources(msgspec.Struct):
-    """What one sandbox holds besides its process.  Owns both descriptors.
+    """What one sandbox holds besides its process.  Owns both descriptors."""
 
-    Attributes:
-        init_fd: a pidfd of the first process of its PID namespace: killed, the kernel kills all the others.
-        leash_fd: the reaper's leash: dropped, it kills all that it has adopted; or the leash of the guard of bwrap,
-            while
-            there is one.
-        init_pid: the process of `init_fd`, or the reaper.
-    """
-
-    init_fd: int = -1
+    init_fd: int = -1  # a pidfd of the first process of its PID namespace: killed, the kernel kills all the others
+    # The reaper's leash: dropped, it kills all that it has adopted; or the leash of the guard of bwrap, while there is
+    # one
     leash_fd: int = -1
-    init_pid: int = 0
+    init_pid: int = 0  # the process of `init_fd`, or the reaper
     cgroup: Cgroup | None = None
     relay: Relay | None = None
     uplink: Uplink | None = None

@@ -51,22 +51,14 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_
 
 
 class QuarantineEntry(msgspec.Struct, frozen=True):
-    """A quarantined file, folder or link.
+    """A quarantined file, folder or link."""
 
-    Attributes:
-        folder: the folder that its maker may write; `name` is its path from there.
-        owner: the server, or `a command`.
-        at_s: the time of the move, in seconds since 1970.
-        aside: its new path next to the old one, if it could not be moved here; else empty.
-        restored: device and inode of the restored file, which is then left alone; empty before.
-    """
-
-    folder: str
+    folder: str  # the folder that its maker may write; `name` is its path from there
     name: str
-    owner: str
-    at_s: float
-    aside: str = ""
-    restored: tuple[int, ...] = ()
+    owner: str  # the server, or `a command`
+    at_s: float  # the time of the move, in seconds since 1970
+    aside: str = ""  # its new path next to the old one, if it could not be moved here; else empty
+    restored: tuple[int, ...] = ()  # device and inode of the restored file, which is then left alone; empty before
 
     @property
     def path(self) -> str:

@@ -131,20 +131,13 @@ class Credential(msgspec.Struct, frozen=True):
 
 
 class PathRules(msgspec.Struct, frozen=True):
-    """Which paths may be shown to one process; symbolic links are followed.
+    """Which paths may be shown to one process; symbolic links are followed."""
 
-    Attributes:
-        policy: names the exceptions.
-        private: our own directories.
-        writable: what it can change, and so plant links in.
-        configuration: the folders of our own configuration, which hints never offer.
-    """
-
-    policy: PolicyValues
+    policy: PolicyValues  # names the exceptions
     user_home: str
-    private: tuple[str, ...]
-    writable: tuple[str, ...]
-    configuration: tuple[str, ...] = ()
+    private: tuple[str, ...]  # our own directories
+    writable: tuple[str, ...]  # what it can change, and so plant links in
+    configuration: tuple[str, ...] = ()  # the folders of our own configuration, which hints never offer
 
     @classmethod
     def of(cls, policy: PolicyValues, places: Places) -> Self:

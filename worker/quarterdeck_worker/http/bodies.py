@@ -125,22 +125,15 @@ class Event(NamedTuple):
 
 
 class EventReader:
-    """Reads one stream, over all connections that it takes.  Pure.
-
-    Attributes:
-        last_id: of the last whole event that came with one; empty before, or where the server took it back.
-        retry_s: the pause that the server asked for last, before its stream is opened again; 0 without one.
-        oversized: events whose data exceeded the bound, which are left out.
-        idle_bytes: what came besides data.
-    """
+    """Reads one stream, over all connections that it takes.  Pure."""
 
     def __init__(self, max_bytes: int) -> None:
         """`max_bytes` is of one event's data."""
         self._max_bytes = max_bytes
-        self.last_id = b""
-        self.retry_s = 0.0
-        self.oversized = 0
-        self.idle_bytes = 0
+        self.last_id = b""  # of the last whole event that came with one; empty before, or where the server took it back
+        self.retry_s = 0.0  # the pause that the server asked for last, before its stream is opened again; 0 without one
+        self.oversized = 0  # events whose data exceeded the bound, which are left out
+        self.idle_bytes = 0  # what came besides data
         self.end_connection()
 
     def end_connection(self) -> None:

@@ -61,13 +61,7 @@ UNREAD: Final = FaultRecord(FaultKind.TOOL_ERROR, "the server does not take what
 
 
 class HttpCarrier:
-    """A `Carrier` over HTTP.  Its tasks live in the group that it is given.
-
-    Attributes:
-        refused: the last HTTP refusal; None before the first.
-        error: of the last request that had no answer.
-        loss: why the connection has ended, once it has been greeted.
-    """
+    """A `Carrier` over HTTP.  Its tasks live in the group that it is given."""
 
     def __init__(
         self,
@@ -92,9 +86,9 @@ class HttpCarrier:
         self._notes: deque[tuple[Message, bytes]] = deque()
         self._note_came = anyio.Event()
         self._is_ready = anyio.Event()
-        self.refused: Refusal | None = None
-        self.error: Exception | None = None
-        self.loss: FaultRecord | None = None
+        self.refused: Refusal | None = None  # the last HTTP refusal; None before the first
+        self.error: Exception | None = None  # of the last request that had no answer
+        self.loss: FaultRecord | None = None  # why the connection has ended, once it has been greeted
 
     def start(self) -> None:
         """Begin to greet the server."""

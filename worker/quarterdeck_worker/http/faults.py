@@ -44,22 +44,15 @@ _MARKUP: Final = re.compile(r"(?is)<(script|style)\b.*?(?:</\1\s*>|\Z)|<!--.*?(?
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer that is none.
-
-    Attributes:
-        content_type: of its body, without parameters.
-        beginning: of a web page, its first words.
-        pause_s: for how long the server wants to be left alone; None if it does not say.
-        wanted_scopes: those for want of which it was, as far as named; None if it was not for that.
-        leads_to: the origin of a redirect that is not followed; empty for none.
-    """
+    """An answer that is none."""
 
     status: int
-    content_type: str = ""
-    beginning: str = ""
-    pause_s: int | None = None
+    content_type: str = ""  # of its body, without parameters
+    beginning: str = ""  # of a web page, its first words
+    pause_s: int | None = None  # for how long the server wants to be left alone; None if it does not say
+    # Those for want of which it was, as far as named; None if it was not for that
     wanted_scopes: tuple[str, ...] | None = None
-    leads_to: str = ""
+    leads_to: str = ""  # the origin of a redirect that is not followed; empty for none
 
     @property
     def is_page(self) -> bool:

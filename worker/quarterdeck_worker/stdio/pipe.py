@@ -26,13 +26,7 @@ UNREAD: Final = FaultRecord(FaultKind.TOOL_ERROR, "the server does not read what
 
 
 class ServerPipe:
-    """The two pipes, a `Carrier`; descriptors are the caller's and must be non-blocking.
-
-    Attributes:
-        bytes_read: all that the server wrote.
-        overflow: the line that was too long, if that was the end: longer than `max_line_bytes`.
-        stirred: set whenever anything is read or written; the waiter clears it.
-    """
+    """The two pipes, a `Carrier`; descriptors are the caller's and must be non-blocking."""
 
     def __init__(self, connection: Connection, stdin_fd: int, stdout_fd: int, *, max_line_bytes: int) -> None:
         self._connection = connection
@@ -44,9 +38,10 @@ class ServerPipe:
         self._writing = False
         self._written_at = 0.0
         self._ended = False
-        self.bytes_read = 0
+        self.bytes_read = 0  # all that the server wrote
+        # The line that was too long, if that was the end: longer than `max_line_bytes`
         self.overflow: LineTooLongError | None = None
-        self.stirred = asyncio.Event()
+        self.stirred = asyncio.Event()  # set whenever anything is read or written; the waiter clears it
         self._loop.add_reader(self._out, self._readable)
 
     @property

@@ -33,40 +33,23 @@ _Records = Iterable[tuple[int, bytes]]
 
 
 def encode_start(
-    argv: Sequence[str],
+    argv: Sequence[str],  # the words of the command
     *,
-    program: str = "",
-    env: Mapping[str, str],
-    cwd: str = "/",
-    open_files: int = 0,
-    rlimits: Iterable[tuple[int, int]] = (),
-    identity: tuple[int, int] | None = None,
-    listen: Sequence[tuple[str, int]] = (),
-    rules: Rules | None = None,
-    set_apart: bool = False,
-    oom_score: int | None = None,
-    owner: int,
-    secrets: Iterable[str] = (),
-    fixed: Iterable[str] = (),
+    program: str = "",  # its path; empty if that is the first word
+    env: Mapping[str, str],  # its whole environment
+    cwd: str = "/",  # where it starts
+    open_files: int = 0,  # its soft limit of open files, 0 to keep it
+    rlimits: Iterable[tuple[int, int]] = (),  # pairs (the kernel's number, value); those in force are reported
+    identity: tuple[int, int] | None = None,  # the (uid, gid) to become
+    listen: Sequence[tuple[str, int]] = (),  # pairs (address, port) that it will dial
+    rules: Rules | None = None,  # how the gate confines itself
+    set_apart: bool = False,  # give up the memory and the signals of processes outside
+    oom_score: int | None = None,  # for /proc/self/oom_score_adj
+    owner: int,  # a process id outside, which it tries to see and to signal
+    secrets: Iterable[str] = (),  # paths that must not open
+    fixed: Iterable[str] = (),  # paths that must not be writable
 ) -> bytes:
-    """Encode the order for `gate`: what it prepares, executes and reports.
-
-    Args:
-        argv: the words of the command.
-        program: its path; empty if that is the first word.
-        env: its whole environment.
-        cwd: where it starts.
-        open_files: its soft limit of open files, 0 to keep it.
-        rlimits: pairs (the kernel's number, value); those in force are reported.
-        identity: the (uid, gid) to become.
-        listen: pairs (address, port) that it will dial.
-        rules: how the gate confines itself.
-        set_apart: give up the memory and the signals of processes outside.
-        oom_score: for /proc/self/oom_score_adj.
-        owner: a process id outside, which it tries to see and to signal.
-        secrets: paths that must not open.
-        fixed: paths that must not be writable.
-    """
+    """Encode the order for `gate`: what it prepares, executes and reports."""
     if len(listen) > MAX_LISTENERS:
         raise ValueError("the order is too large")
 

@@ -11,11 +11,8 @@ import traceback
 from arena import ATTACKS, BOMBS, LIVES, Attack, Held
 from lives import flag
 
-PATIENCE_S = 10.0
-"""An attack of the first kind is done in milliseconds."""
-
-BOMB_PATIENCE_S = 50.0
-"""A bomb holds what it has for a while, and a small machine fills slowly."""
+PATIENCE_S = 10.0  # an attack of the first kind is done in milliseconds
+BOMB_PATIENCE_S = 50.0  # a bomb holds what it has for a while, and a small machine fills slowly
 
 REFUSALS = {
     signal.SIGSYS: "killed for the system call",

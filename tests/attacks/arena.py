@@ -19,11 +19,8 @@ Attack = Callable[[], str]
 ATTACKS: Final[dict[str, Attack]] = {}
 """Those that can be run one after the other, and know by themselves whether they escaped."""
 
-BOMBS: Final[dict[str, Attack]] = {}
-"""Those that want too much of something; each is run alone."""
-
-LIVES: Final[dict[str, Callable[[], object]]] = {}
-"""Those that refuse to end."""
+BOMBS: Final[dict[str, Attack]] = {}  # those that want too much of something; each is run alone
+LIVES: Final[dict[str, Callable[[], object]]] = {}  # those that refuse to end
 
 
 def attack(function: Attack) -> Attack:

@@ -15,14 +15,9 @@ import time
 from arena import Held, bomb, call, libc, require
 
 MIB = 1 << 20
-HELD_FOR_S = 6.0
-"""Longer than between two looks."""
-
-PROCESSES = 300
-"""Ceiling; the runner allows 40."""
-
-MEMORY = 512 * MIB
-"""Ceiling; the runner allows 128 MiB."""
+HELD_FOR_S = 6.0  # longer than between two looks
+PROCESSES = 300  # ceiling; the runner allows 40
+MEMORY = 512 * MIB  # ceiling; the runner allows 128 MiB
 
 
 def hold(what: str, for_s: float = HELD_FOR_S) -> str:

@@ -14,17 +14,10 @@ from bombs import HELD_FOR_S, MIB, hold
 FILES_HELD_FOR_S = 30.0
 """Directories on disk are walked every five seconds, and more seldom where the walk takes long."""
 
-FILES = 64 * MIB
-"""Ceiling of bytes in files; the runner allows 16 MiB."""
-
-INODES = 4000
-"""Ceiling; the runner allows 1000."""
-
-DESCRIPTORS = 5000
-"""Ceiling; the runner allows 64."""
-
-BUFFERS = 256 * MIB
-"""Ceiling of bytes in pipes or sockets; the runner allows 128 MiB of memory."""
+FILES = 64 * MIB  # ceiling of bytes in files; the runner allows 16 MiB
+INODES = 4000  # ceiling; the runner allows 1000
+DESCRIPTORS = 5000  # ceiling; the runner allows 64
+BUFFERS = 256 * MIB  # ceiling of bytes in pipes or sockets; the runner allows 128 MiB of memory
 
 
 def _write_file(path: Path, ceiling: int) -> int:

@@ -11,9 +11,7 @@ from collections.abc import Callable
 
 from arena import TARGETS, Held, attack, first_of, libc, syscall
 
-SHOWN = __file__
-"""A file of the same owner as the one outside, which we may read and not write."""
-
+SHOWN = __file__  # a file of the same owner as the one outside, which we may read and not write
 MODE = 0o640
 AT_FDCWD, AT_EMPTY_PATH = -100, 0x1000
 NO_DUMP = 0x40

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Final
 
 SECRET: Final = os.environ["VICTIM_SECRET"]
-KNOCK_S: Final = 0.05
-"""Between two rounds of knocking."""
+KNOCK_S: Final = 0.05  # between two rounds of knocking
 
 contacts: list[str] = []
 libc = ctypes.CDLL(None, use_errno=True)

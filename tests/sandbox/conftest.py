@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import pytest
 from support.sandbox.confinements import TIERS, TierHome, tier_home_of
 
-collect_ignore_glob = [] if sys.platform == "linux" else ["*"]
-"""Sandboxes are Linux's."""
+collect_ignore_glob = [] if sys.platform == "linux" else ["*"]  # sandboxes are Linux's
 
 
 @pytest.fixture(params=TIERS)

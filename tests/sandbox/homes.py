@@ -11,8 +11,7 @@ from quarterdeck_sandbox.program.resolve import Program, resolve_program
 from quarterdeck_sandbox.view.layout import Places, View, build_view
 from quarterdeck_sandbox.view.secret_paths import PathRules
 
-ELF = Path("/bin/sh").resolve().read_bytes()[:4096]
-"""The beginning of a binary whose loader exists."""
+ELF = Path("/bin/sh").resolve().read_bytes()[:4096]  # the beginning of a binary whose loader exists
 
 
 @dataclass(frozen=True, slots=True)

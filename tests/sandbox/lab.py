@@ -31,9 +31,7 @@ from quarterdeck_sandbox.run.process_settings import adopt_orphans
 from quarterdeck_sandbox.run.process_signals import kill_descendants
 from quarterdeck_sandbox.run.start import start
 
-GRACE_S: Final = 30.0
-"""A busy machine takes a while; each step of a stop ends as soon as it can."""
-
+GRACE_S: Final = 30.0  # a busy machine takes a while; each step of a stop ends as soon as it can
 DAEMON = """
 import os, signal, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -77,8 +77,7 @@ def test_nothing_stays_open(tree: HostileTree) -> None:
     assert after == before
 
 
-LEVELS: Final = 2500
-"""More than Python recurses."""
+LEVELS: Final = 2500  # more than Python recurses
 
 
 def test_a_folder_is_there_and_then_is_not() -> None:

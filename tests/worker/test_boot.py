@@ -14,7 +14,6 @@ from support.sandbox.machine_facts import LINUX_ONLY
 pytestmark = pytest.mark.process
 
 BOOT = Path(__file__).resolve().parents[2] / "worker" / "quarterdeck_worker" / "boot.py"
-
 MODULE = """
 import gc, json, sys
 seen = {"argv": sys.argv, "path": sys.path, "name": __name__, "isolated": sys.flags.isolated}

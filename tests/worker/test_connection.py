@@ -32,9 +32,7 @@ from quarterdeck_worker.connection import Connection
 from quarterdeck_worker.notifications import ASK_BURST, Notifier
 from quarterdeck_worker.server import Outcome
 
-ID = FIRST_ID + 7
-"""Of the request with the number 7."""
-
+ID = FIRST_ID + 7  # of the request with the number 7
 CAPABLE = '{"elicitation":{"form":{}},"sampling":{},"roots":{"listChanged":true}}'
 ASKS = b'{"jsonrpc":"2.0","id":"q","method":"%s","params":{"a":1}}'
 STUCK = FaultRecord(FaultKind.TOOL_ERROR, "it does not read", "busy", Delivery.NOT_SENT)

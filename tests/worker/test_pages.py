@@ -16,7 +16,6 @@ from quarterdeck_worker.pages import give_back, move_heap
 pytestmark = pytest.mark.process
 
 NATIVE = Path(__file__).resolve().parents[2] / "sandbox" / "native"
-
 BEGINNING = """
 import gc, os, sys, threading, time
 from pathlib import Path

@@ -26,7 +26,6 @@ from quarterdeck_worker import zygote as zygote_module
 pytestmark = [LINUX_ONLY, pytest.mark.process]
 
 PATIENCE_S = 30.0
-
 NOWHERE = "ipc:///tmp/qd-no-such-supervisor"
 
 

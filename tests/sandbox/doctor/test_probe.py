@@ -193,8 +193,7 @@ def test_a_device_that_is_closed_has_a_reason(monkeypatch: pytest.MonkeyPatch) -
     assert probe._tun_reason(os.geteuid()) == probe._tun_reason(os.geteuid() + 1) == ""
 
 
-MOUNT_SETATTR: Final = 442
-"""Its number, alike on every architecture."""
+MOUNT_SETATTR: Final = 442  # its number, alike on every architecture
 
 
 @pytest.mark.process

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.process
 
 ARCHITECTURE = os.uname().machine
 ORDINARY = 12_345
-
 PRETENDED = """\
 #!{python} -IS
 import os, sys

@@ -17,11 +17,8 @@ from quarterdeck_sandbox.gate.program import version
 pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).resolve().parents[3]
-
 GATE = "quarterdeck_sandbox/gate/quarterdeck-gate"
-
-PAGES = "quarterdeck_worker/quarterdeck-pages.so"
-"""The workers' library."""
+PAGES = "quarterdeck_worker/quarterdeck-pages.so"  # the workers' library
 
 pytest.importorskip("hatchling")
 

@@ -25,20 +25,12 @@ NEARBY: Final = ("10.9.9.9", "172.16.3.3", "192.168.5.5", "169.254.169.254", "10
 PLAYED: Final = ("10.0.2.2", "10.0.2.3")
 """What a helper plays, and what a virtual machine's own host has: pasta reaches the real one too."""
 
-GROUP: Final = "239.255.255.250"
-"""Where all of a LAN listen who want to be found."""
-
-STUB: Final = "127.0.0.53"
-"""Where the host's resolver listens, as systemd's does."""
-
+GROUP: Final = "239.255.255.250"  # where all of a LAN listen who want to be found
+STUB: Final = "127.0.0.53"  # where the host's resolver listens, as systemd's does
 PORT: Final = 80
 ABSTRACT: Final = "\0quarterdeck-lab"
-TRY_S: Final = 2.0
-"""For what nobody should answer."""
-
-ANSWER_S: Final = 30.0
-"""For what somebody must answer; on a busy machine, datagrams are lost."""
-
+TRY_S: Final = 2.0  # for what nobody should answer
+ANSWER_S: Final = 30.0  # for what somebody must answer; on a busy machine, datagrams are lost
 PAYLOAD: Final = """
 import json, socket, subprocess, sys, threading, time
 found = {}

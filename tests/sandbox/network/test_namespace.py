@@ -27,7 +27,6 @@ pytestmark = pytest.mark.process
 
 PATIENCE_S = 20.0
 MACHINE = Machine("linux", euid=os.geteuid(), gate=GATE)
-
 LISTEN = "import socket; socket.create_server(('127.64.0.1', 443)); print('listens')"
 
 

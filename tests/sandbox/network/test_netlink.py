@@ -41,10 +41,8 @@ from quarterdeck_sandbox.run.spawn import unnamed_file
 pytestmark = pytest.mark.process
 
 MACHINE: Final = Machine("linux", euid=os.geteuid(), gate=GATE)
-
 PORTS = Setting("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
 NOT_THERE = Setting("/proc/sys/net/ipv4/no_such_setting", "1")
-
 LOOK = """
 ip -d link; ip -d address; ip -d route show table all; ip -6 -d route show table all; ip rule; ip neighbour
 ip ntable show dev tap0; ip xfrm policy

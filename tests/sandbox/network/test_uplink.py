@@ -29,7 +29,6 @@ pytestmark = pytest.mark.process
 
 LAB: Final = Path(__file__).with_name("network_lab.py")
 PATIENCE_S: Final = 120.0
-
 WAYS: Final = [(who, helper) for who in Identity for helper in ("slirp4netns", "pasta")]
 
 

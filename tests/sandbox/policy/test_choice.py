@@ -19,7 +19,6 @@ NOTHING = Machine(system="linux", architecture="x86_64", kernel="6.12.0", gate="
 LANDLOCK = replace(NOTHING, landlock_abi=6, seccomp=True)
 WHOLE = replace(LANDLOCK, bubblewrap=BUBBLEWRAP, pasta="/usr/bin/pasta")
 UBUNTU = replace(WHOLE, bubblewrap=replace(BUBBLEWRAP, makes_network=False))
-
 INSTALL = "install bubblewrap (apt install bubblewrap)"
 INSTALL_BOTH = "install bubblewrap and slirp4netns (apt install bubblewrap slirp4netns)"
 

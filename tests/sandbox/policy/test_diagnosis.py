@@ -36,7 +36,6 @@ BEST = Machine(
     pasta="/usr/bin/pasta",
 )
 NO_BUBBLEWRAP = replace(BEST, bubblewrap=Bubblewrap())
-
 HELD = SelfTest((Attack("read a secret", Property.FILESYSTEM, AttackOutcome.HELD, "Permission denied"),))
 
 

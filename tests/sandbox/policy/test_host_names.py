@@ -10,7 +10,6 @@ from quarterdeck_protocol.policy_values import NetworkMode
 from quarterdeck_sandbox.policy.host_names import NO_RESOLVER, Route, hosts_text, routes_of
 
 NETWORK = IPv4Network("127.64.0.0/10")
-
 HOSTS = st.one_of(st.just("localhost"), st.from_regex(r"[a-z][a-z0-9]{0,6}(\.[a-z]{2,5}){0,2}", fullmatch=True))
 ENTRIES = st.lists(st.tuples(HOSTS, st.integers(1, 65535)), min_size=1, max_size=64)
 

@@ -9,8 +9,7 @@ from quarterdeck_sandbox.hostile_files import temporary_folder
 from quarterdeck_sandbox.policy.limits import DiskUse
 from quarterdeck_sandbox.run.disk_use import HELD_LEVELS, disk_use, measure_disk_use
 
-LEVELS = 1200
-"""Deeper than Python recurses, than there are descriptors, and than a path is long."""
+LEVELS = 1200  # deeper than Python recurses, than there are descriptors, and than a path is long
 
 
 def deep(folder: Path, levels: int = LEVELS, mode: int = 0o700) -> None:

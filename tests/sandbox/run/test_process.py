@@ -24,10 +24,7 @@ from quarterdeck_sandbox.run.start import start
 pytestmark = pytest.mark.process
 
 PATIENCE_S = 20.0
-
-GRACE_S = 0.05
-"""Each step of a stop that has to be waited out."""
-
+GRACE_S = 0.05  # each step of a stop that has to be waited out
 POLITE = "echo ready; read line; exit 7"
 DEAF = "echo ready; exec tail -f /dev/null"
 STUBBORN = "trap '' TERM; echo ready; while :; do /bin/sleep 1000; done"

@@ -98,7 +98,6 @@ def test_the_time_without_a_processor_is_told_of_those_that_are_there() -> None:
 # Memory that hides from every figure of the process that holds it
 
 HELD: Final = 64 << 20
-
 LETS_GO: Final = f"""
 import mmap, os
 held = mmap.mmap(-1, {HELD})

@@ -167,7 +167,6 @@ def test_where_such_memory_is_refused_it_is_a_file_without_a_name(monkeypatch: p
 
 
 OWNER = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); sys.stdin.read()"
-
 MACHINE = Machine("linux", gate=GATE)
 
 

@@ -12,7 +12,6 @@ from quarterdeck_sandbox.run import stderr as stderr_module
 from quarterdeck_sandbox.run.stderr import TAIL_BYTES, Redactor, StderrKeeper, split_time
 
 SECRET = "hunter2-is-long"
-
 NOON = 1767268800.75
 AT = "2026-01-01T12:00:00Z"
 

@@ -41,7 +41,6 @@ def streamed(data: bytes) -> bytes:
 
 
 PAGE = b"<html><title>Bad gateway</title><p>nginx</html>"
-
 EVENT_BOMB = gzip.compress(b"data: " + bytes(2_000_000))
 
 FAILURES = [

@@ -46,10 +46,7 @@ class Followed(msgspec.Struct, frozen=True):
 
 
 def follow(path: str, target_of: Callable[[str], str] | None = None) -> Followed:
-    """Follow the symbolic links of the absolute `path` one by one.
-
-    `target_of` returns the target of the link at a path, and an empty text if there is no link.
-    """
+    """Follow the links of the absolute `path` one by one; `target_of` returns a link's target, or an empty text."""
     target_of = target_of or link_target
     pending, done = path.split("/")[::-1], ""
     links: list[tuple[str, str]] = []

@@ -141,10 +141,7 @@ _observer: ContextVar[_Observer | None] = ContextVar("observer", default=None)
 
 @contextmanager
 def observing() -> Iterator[Observations]:
-    """Record what is seen within the block; each question is asked once.
-
-    A nested block records into the outer one.
-    """
+    """Record what is seen within the block, each question once; a nested block records into the outer one."""
     outer = _observer.get()
     if outer is not None:
         yield outer.seen

@@ -40,10 +40,7 @@ class Post(Protocol):
 
 
 class Notifier:
-    """Passes notifications to the link within a budget; changes of a list always pass, but only as a mark.
-
-    Questions have a budget of their own.
-    """
+    """Passes notifications on within a budget, questions within another; changes of a list always, as a mark."""
 
     def __init__(self, post: Post, clock: Callable[[], float]) -> None:
         self._post = post

@@ -56,10 +56,7 @@ class _Heap(ctypes.Structure):
 
 
 def move_heap(library: Path = LIBRARY) -> bool:
-    """Move this process's heap to a file in memory, before the first fork; whether any of it was moved.
-
-    Only for a process with one thread, which stays alone.
-    """
+    """Move the heap of this process to a file in memory; return whether any was.  It has one thread, for good."""
     global _moved
     if sys.platform != "linux" or not hasattr(os, "memfd_create"):
         return False

@@ -50,10 +50,7 @@ class Access:
             given.set()
 
     async def renewed(self, refused: str, scopes: tuple[str, ...] | None = None) -> str:
-        """Return another token than the `refused` one; empty without one.
-
-        `scopes` are those that the server wants besides; None if it refused the token whole.
-        """
+        """Return another token than `refused`, or an empty one.  `scopes` are wanted besides; None: refused whole."""
         if not refused:
             return ""
         is_answered = False

@@ -104,10 +104,7 @@ def probe_more(machine: Machine) -> Machine:
 
 
 def container_kind(environ: Mapping[str, str], release: str, markers: Iterable[str]) -> str:
-    """Guess the kind of container for people by its traces; empty for none.  Nothing depends on it.
-
-    `markers` are the engines' marker files that exist.
-    """
+    """Guess the container's kind for people, also by the existing marker files; empty for none."""
     found = dict(_MARKERS)
     if kind := next((found[marker] for marker in markers), ""):
         return f"kubernetes ({kind})" if "KUBERNETES_SERVICE_HOST" in environ else kind

@@ -90,10 +90,7 @@ class NetworkNamespace(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def network_of(pid: int) -> AsyncIterator[NetworkNamespace]:
-    """Yield the network of bwrap's child `pid`, which waits at its `--block-fd` or is on its way there.
-
-    Raise LaunchError `spawn_failed` if the process has ended.
-    """
+    """Yield the network of bwrap's blocked child `pid`.  Raise LaunchError `spawn_failed` if it has ended."""
     try:
         # Before, a program that enters would lose what it may there with its first exec.
         while not Path(f"/proc/{pid}/uid_map").read_bytes():  # noqa: ASYNC110, ASYNC240 - /proc tells nobody
@@ -151,10 +148,7 @@ def how_it_ended(returncode: int) -> str:
 
 
 def own_addresses() -> frozenset[Address]:
-    """Return every address that an interface has now, loopback's included.
-
-    Ask again for each judgement, for interfaces come and go; it takes a fraction of a millisecond.
-    """
+    """Return every address of an interface now, loopback's included; fast, so ask again for each judgement."""
     return frozenset(
         parse_address(one.address)
         for interface in psutil.net_if_addrs().values()

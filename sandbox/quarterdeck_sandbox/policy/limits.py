@@ -60,9 +60,7 @@ class DiskUse(msgspec.Struct, frozen=True):
 
 
 class Pages(msgspec.Struct, frozen=True):
-    """Memory of several processes, each shared page counted once, without the pages of files, which the kernel can
-    drop.
-    """
+    """Memory of several processes, each shared page once, without pages of files, which the kernel can drop."""
 
     own_bytes: int = 0  # anonymous pages, swapped ones included
     shared_bytes: int = 0  # mapped shared memory, named or not: much of it may lie in a tmpfs

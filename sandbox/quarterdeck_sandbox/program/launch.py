@@ -45,10 +45,7 @@ class LaunchPlan(msgspec.Struct, frozen=True):
 
 
 def plan_launch(command: str, args: Sequence[str], env: Mapping[str, str], cwd: str) -> LaunchPlan:
-    """Resolve `command` as a shell would, on the server's own PATH.
-
-    Raise LaunchError `bad_cwd`, `command_not_found` or `not_executable`, with the path that was tried.
-    """
+    """Resolve `command` on the server's PATH.  Raise LaunchError `bad_cwd`, `command_not_found`, `not_executable`."""
     if not observed.isdir(cwd):
         raise LaunchError(
             "bad_cwd",

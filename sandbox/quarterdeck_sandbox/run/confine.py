@@ -165,10 +165,7 @@ def own(shared: Confinement, plan: LaunchPlan, laid_out: Places, places: Places)
 
 
 def settle(confinement: Confinement, places: Places) -> Confinement:
-    """Do what is left for the start itself: hand over private directories, and count who shares a limit.
-
-    Raise OSError if a private directory cannot be handed over.
-    """
+    """Hand over private directories, and count who shares a limit, at the start itself.  Raises OSError."""
     identity = confinement.identity
     if identity is not None:
         hand_over(identity, (places.home, places.tmp))

@@ -67,10 +67,7 @@ def find_packaged(architecture: str) -> PackagedBwrap:
 
 
 def program_of(machine: Machine) -> str:
-    """Return the path of this machine's `bwrap`, for a start now.
-
-    Raise LaunchError `spawn_failed` if it is the wheel's, and has changed since the machine was examined.
-    """
+    """Return the machine's `bwrap`.  Raise LaunchError `spawn_failed` if it is the wheel's, and has changed."""
     found = machine.bubblewrap
     if found.wheel and (why := why_not(found.path, machine.architecture)):
         raise LaunchError("spawn_failed", f"bubblewrap: {why}")

@@ -110,10 +110,7 @@ class SandboxResources(msgspec.Struct):
 
 
 class ConfinedProcess:
-    """A confined process that `start` has started.
-
-    `cpu_s` is the time of the program and of what it has reaped, as far as `look` has seen it.
-    """
+    """A process that `start` has started.  `cpu_s`: the time of it and of what it reaped, as `look` has seen it."""
 
     def __init__(
         self,
@@ -305,10 +302,7 @@ class ConfinedProcess:
         return True
 
     def _told_peak(self, largest: int) -> int | None:
-        """Return the kernel's figure of its memory once it has ended, `largest` of the processes that were waited for.
-
-        None if that may be less than it held.
-        """
+        """Return its memory as the kernel tells after its end; None if that may be less than it held."""
         if self._resources.cgroup is not None and (whole := self._resources.cgroup.peak_bytes) is not None:
             return max(whole, self._seen_rss_bytes or 0)
         # A child begins as a copy of its parent, and counts as large as that.

@@ -204,10 +204,7 @@ class GateChannel:
         await self._send(len(order).to_bytes(8, "big") + order, passed)
 
     async def receive_listeners(self, count: int) -> list[socket.socket]:
-        """Return the listening sockets of the order, in its order; fewer if the gate reports a failure instead.
-
-        Raise LaunchError if the gate ended instead.
-        """
+        """Return the order's listening sockets; fewer if the gate failed.  Raise LaunchError if it ended."""
         listeners: list[socket.socket] = []
         try:
             while len(listeners) < count:

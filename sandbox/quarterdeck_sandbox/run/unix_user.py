@@ -36,18 +36,12 @@ SOMEBODY: Final = UnixUser(-1, -1, dedicated=True)
 
 
 def choose_user(home: Path, writable: Iterable[str]) -> UnixUser:
-    """Return the owner of what it may write if that is one user, else a user of its own, the same at each start.
-
-    `home` is private; its owner is kept.  Raise as `owner_of`.
-    """
+    """Return the one owner of what it may write, else a user of its own, the same at each start."""
     return owner_of(writable) or own_user(home)
 
 
 def owner_of(writable: Iterable[str]) -> UnixUser | None:
-    """Return the one owner of these paths; None without paths.
-
-    Raise LaunchError if two of them belong to two users, or one cannot be looked at.
-    """
+    """Return the one owner of these paths, or None.  Raise LaunchError if there are two, or one cannot be looked at."""
     owners: dict[int, tuple[str, int]] = {}
     for path in writable:
         try:

@@ -217,10 +217,8 @@ def _first_of(names: Sequence[str]) -> str:
 
 
 def steps(view: View) -> tuple[tuple[str, bool], ...]:
-    """Return the mounts that close what the view closes, parents first: each path upon itself, read-only or as it was.
+    """Return the mounts that close the view, parents first: each path upon itself, and as it was the folders above.
     Pure.
-
-    The latter keep a folder from being renamed.
     """
     found: dict[str, bool] = {}
     for path in view.closed:
@@ -243,10 +241,7 @@ def outermost(found: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_hook(parts: Sequence[str]) -> bool:
-    """Return whether a path, in its parts from a folder that may be changed, is a hook or lies in one.
-
-    A `.git` is not for file tools at all.
-    """
+    """Return whether a path, in its parts from a writable folder, is a hook or lies in one, or in a `.git`."""
     if parts[-1] == AT_A_LOOK:
         return True
     for start in range(len(parts)):

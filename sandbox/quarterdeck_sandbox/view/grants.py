@@ -39,10 +39,7 @@ class _Owner(msgspec.Struct, frozen=True):
 
 
 def give(grant: Grant, user_home: str, environ: Mapping[str, str]) -> Granted:
-    """Return what `grant` gives of this user's environment, whose `environ` says where things are.
-
-    Raise LaunchError `sandbox_refused` if there is nothing here to grant.
-    """
+    """Return what `grant` gives of this user.  Raise LaunchError `sandbox_refused` if there is nothing to grant."""
     return _GIVERS[grant](_Owner(user_home, environ))
 
 

@@ -155,10 +155,7 @@ class _Builder:
             self._link(followed)
 
     def view(self, env: Mapping[str, str]) -> View:
-        """Return the finished view, with `env` where nothing else sets a variable.
-
-        Raise LaunchError `sandbox_refused` if a mount below a writable one would not be safe.
-        """
+        """Return the view; its own variables win over `env`.  Raise LaunchError for an unsafe nested mount."""
         mounts: list[Mount] = []
         closed: list[str] = []
         for mount in in_order(self._mounts.values()):

@@ -188,10 +188,7 @@ class HttpCarrier:
                 raise HttpFault(bad_output(NO_MESSAGE))
 
     async def _read(self, response: httpx2.Response) -> bytes | None:
-        """Return the body of an answer in MCP; None for events, or for nothing.
-
-        Raise HttpFault if it is no answer, or too large, httpx2.RequestError if it broke off.
-        """
+        """Return an MCP answer's body; None for events, or nothing.  Raise HttpFault or httpx2.RequestError."""
         refusal = refusal_of(response)
         if refusal.is_page:
             refusal = replace(refusal, beginning=first_words(await _beginning(response)))

@@ -34,10 +34,7 @@ class SseCarrier(HttpCarrier):
         self._end(lost(f"{self._at} closed the connection"))
 
     async def _take_stream(self) -> None:
-        """Pass on what comes until the stream ends.
-
-        Raise HttpFault without such a stream, or for an event that is too large, httpx2.RequestError if it broke off.
-        """
+        """Pass on what comes until the stream ends.  Raise HttpFault or httpx2.RequestError."""
         response = await self._http.send("GET", self._url, EVENTS_ALONE)
         try:
             if not is_event_stream(response):

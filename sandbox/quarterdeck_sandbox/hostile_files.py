@@ -103,7 +103,7 @@ class NotRegularError(OSError):
 def open_regular(
     path: str | os.PathLike[str], *, dir_fd: int | None = None, follow_link: bool = True
 ) -> Iterator[BinaryIO]:
-    """Open a regular file for reading.  A relative path starts at `dir_fd`; `follow_link` applies to the last component
+    """Open a regular file for reading. A relative path starts at `dir_fd`; `follow_link` applies to the last component
     only.
 
     Raises:
@@ -196,8 +196,7 @@ def temporary_folder(prefix: str, place: str | None = None) -> Iterator[str]:
     it.
 
     A signal that kills us removes it, too.  `tempfile` does not do: before Python 3.11.8 it opens up through links what
-    it
-    may not remove (CVE-2023-6597), it raises on folders that are too deep, and a signal that ends us leaves its
+    it may not remove (CVE-2023-6597), it raises on folders that are too deep, and a signal that ends us leaves its
     folders.
     """
     import tempfile  # imported only here: `ps` needs no temporary folder

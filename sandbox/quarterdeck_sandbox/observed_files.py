@@ -2,10 +2,8 @@
 
 Code that decides what a sandbox shows looks through these functions, which mean the same as those of `os` and
 `os.path`; a test holds `program/`, `view/` and `run/confine` to that.  Within `observing` each question is asked once
-and
-its answer kept in an `Observations`, whose `changed` asks again.  So a decision can be reused while nothing that it
-rests
-on has changed.
+and its answer kept in an `Observations`, whose `changed` asks again.  So a decision can be reused while nothing that it
+rests on has changed.
 
     glance    absent, a link and its target, a folder, a file, something else
     status    mode, owner, group and number of names, where they decide

@@ -5,9 +5,8 @@ packages (an editable install has several).
 
 First the kernel is told to kill us when our owner ends (Linux): an owner that is killed tells nobody, and a stopped
 process hears nothing.  Then, unless FILES is 0, our soft limit of open files is set to it: the owner may have raised
-its
-own, which servers would inherit.  The garbage collector is off when the module begins: during imports it takes a tenth
-of their time and finds nothing.  A module that runs for long turns it on.
+its own, which servers would inherit.  The garbage collector is off when the module begins: during imports it takes a
+tenth of their time and finds nothing.  A module that runs for long turns it on.
 """
 
 import ctypes

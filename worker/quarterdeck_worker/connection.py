@@ -57,10 +57,8 @@ class Connection:
         """Prepare a connection; `begin` starts it.
 
         `order` names the revision, the bounds, and the asker's capabilities; `notifier` takes what the server says
-        unasked,
-        `on_end` the end of each request that is not cancelled, once, `on_junk` each line that is no message; `pid` is
-        None for
-        a process that is not ours.
+        unasked, `on_end` the end of each request that is not cancelled, once, `on_junk` each line that is no message;
+        `pid` is None for a process that is not ours.
         """
         self._notifier = notifier
         self._on_end = on_end

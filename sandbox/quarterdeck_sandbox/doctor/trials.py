@@ -33,7 +33,7 @@ _NAMESPACES: Final = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unsh
 _MANNERS: Final = ("--clearenv", "--cap-drop", "ALL")
 
 _KNOWS_MANNERS: Final = ("--die-with-parent", "--version")
-"""For a bwrap in the sandbox.  Its maker ends soon by itself; killed with us at the wrong moment, it would leave a
+"""For a bwrap in the sandbox. Its maker ends soon by itself; killed with us at the wrong moment, it would leave a
 process that waits for ever, and a trial has no guard.
 """
 

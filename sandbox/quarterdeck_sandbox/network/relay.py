@@ -185,8 +185,7 @@ def _passing(route: Route, found: Sequence[_Found]) -> list[_Found]:
 
 
 def refusal(host: str, address: str, own: Collection[Address], local: Collection[Address] = ()) -> AddressKind | None:
-    """Return what is nearer than the internet and keeps a connection for `host` from `address`; None for nothing.
-    Pure.
+    """Return what is nearer than the internet and keeps a connection for `host` from `address`; None for nothing. Pure.
 
     `host` is a listed name or address, `own` are this machine's addresses, `local` where its own files lead the name.
     """

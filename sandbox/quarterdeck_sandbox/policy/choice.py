@@ -40,10 +40,9 @@ def choose(
     """Choose the strongest tier that the machine gives; a trusted process gets limits and a reaper, and runs as us.
 
     With `allow_unsandboxed` a minimum of `landlock`, the default, does not count; `bubblewrap` does.  At `open_port` a
-    deck
-    of ours on this machine's loopback asks for no token and must not be reached; 0: not known yet, None: no such deck.
-    Raise LaunchError `sandbox_refused`, with the remedy, for a requirement, minimum or explicit setting that cannot be
-    met.
+    deck of ours on this machine's loopback asks for no token and must not be reached; 0: not known yet, None: no such
+    deck. Raise LaunchError `sandbox_refused`, with the remedy, for a requirement, minimum or explicit setting that
+    cannot be met.
     """
     if machine.lacks_gate:
         raise refusal("; ".join(machine.lacks_gate))

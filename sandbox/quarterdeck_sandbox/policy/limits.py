@@ -103,8 +103,7 @@ class UsageMeter:
     """The resource use of one tree, from look to look.
 
     Processes between the topmost one and the program (a bubblewrap, a reaper) are ours: what they reap counts, their
-    memory
-    and their number do not.
+    memory and their number do not.
 
     Attributes:
         present: the use at the last look; None before the first.

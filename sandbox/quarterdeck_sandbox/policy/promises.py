@@ -108,8 +108,7 @@ class Situation:
         """Whether the filter leaves Unix sockets open: where they stay inside, or where a grant needs one.
 
         Abstract ones stay inside a network namespace, those with a path inside a mount namespace; with an open network
-        the
-        former no longer matter.
+        the former no longer matter.
         """
         if self.tier is Tier.BUBBLEWRAP and (self.own_network or self.network is NetworkMode.FULL):
             return True

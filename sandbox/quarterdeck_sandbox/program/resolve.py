@@ -64,8 +64,7 @@ def resolve_program(plan: LaunchPlan, user_home: Path, environ: Mapping[str, str
     """Follow `plan.program` to all the files that executing it takes.
 
     `user_home` is not the private one; `environ` is ours: where version managers keep their things, if the plan's does
-    not
-    say.  Raise LaunchError `not_executable` or `command_not_found`: the kernel would refuse it, or a shim has no
+    not say.  Raise LaunchError `not_executable` or `command_not_found`: the kernel would refuse it, or a shim has no
     program.
     """
     walk = _ProgramSearch(plan, observed.realpath(str(user_home)), environ)

@@ -66,9 +66,8 @@ class Cgroup:
         """Open descriptors by which a process joins itself, and what it starts from then on, by writing 0 to each.
 
         In version 1 that is instant, by the file for threads, which for a process of one thread is the same.  Moving
-        another
-        process, and in version 2 oneself, waits some ten milliseconds, and holds up all that forks, executes or ends
-        meanwhile.
+        another process, and in version 2 oneself, waits some ten milliseconds, and holds up all that forks, executes or
+        ends meanwhile.
         """
         with ExitStack() as cleanup:
             found: dict[Path, int] = {}

@@ -122,8 +122,7 @@ class _Descent:
     """The directory where a walk is, and the way back up.  Owns `fd`; `close` it in the end.
 
     The uppermost directories of the way are held open, so that moving one of them ends no walk; so is the one above, as
-    a
-    directory without the right to search it has no `..`.  The others are found by `..`, checked to be the same.
+    a directory without the right to search it has no `..`.  The others are found by `..`, checked to be the same.
     """
 
     def __init__(self, fd: int) -> None:

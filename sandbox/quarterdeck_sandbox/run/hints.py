@@ -135,8 +135,7 @@ def missing_paths(
     """Return what a command names and its policy does not show, and in words what cannot be given so.  Start nothing.
 
     Of its environment `variables` came with the command and may name paths; `names_cwd` says whether its working
-    directory
-    did.  Raise LaunchError if the command has no program, or the policy names what may not be shown.
+    directory did.  Raise LaunchError if the command has no program, or the policy names what may not be shown.
     """
     program = resolve_program(plan, places.user_home, environ)
     # Whether this machine can give it is found out at the start, by who starts it.

@@ -28,7 +28,7 @@ from quarterdeck_sandbox.policy.limits import (
 from . import processes
 
 MONITOR_TICK_S: Final = 0.5
-"""Between two looks.  Allocating runs at a GiB a second and more, so each doubling of the rate halves what is grabbed
+"""Between two looks. Allocating runs at a GiB a second and more, so each doubling of the rate halves what is grabbed
 beyond a limit; a look at the processes of 50 trees costs some five milliseconds, so that 2 Hz is a hundredth of a core.
 """
 

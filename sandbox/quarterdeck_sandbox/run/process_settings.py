@@ -65,10 +65,9 @@ def raise_oom_score(points: int) -> None:
     """Have this process killed sooner when memory runs out (Linux): `points` above the supervisor's.
 
     Servers go first, then workers, then the zygote, and the supervisor last.  A process without rights may only raise
-    its
-    score, so each is raised from its parent's.  What is confined raises its own before its program begins (the gate, or
-    what is started before it).  With limits alone, the program may lower it again, to ours; a read-only /proc in
-    bubblewrap, and Landlock, forbid that.
+    its score, so each is raised from its parent's.  What is confined raises its own before its program begins (the
+    gate, or what is started before it).  With limits alone, the program may lower it again, to ours; a read-only /proc
+    in bubblewrap, and Landlock, forbid that.
     """
     global _raised
     if (present := _present()) is None or points <= _raised:
@@ -100,10 +99,8 @@ def give_back_large_blocks() -> bool:
 
     By itself glibc moves the size from which a block is mapped alone up to that of the largest block that was freed, at
     most 32 MiB.  From then on a large result lies in the heap, and one small object behind it keeps all of it: after
-    some
-    dozens of aborted large results a `serve` stayed at their peak.  Here the size is fixed.  Not for embedding
-    programs:
-    their memory is their own.
+    some dozens of aborted large results a `serve` stayed at their peak.  Here the size is fixed.  Not for embedding
+    programs: their memory is their own.
     """
     if sys.platform != "linux":
         return False

@@ -60,8 +60,7 @@ def descendants(besides: Collection[int] = ()) -> list[int]:
     """Return every process below this one, parents first, except these children and what is below them.
 
     The kernel tells a process's children if built so (CONFIG_PROC_CHILDREN), as in distributions; else all processes of
-    the
-    machine are looked at.  Our own children are complete: only we reap them.  Theirs may come a look later.
+    the machine are looked at.  Our own children are complete: only we reap them.  Theirs may come a look later.
     """
     ours = _told_children(os.getpid())
     if ours is None:

@@ -56,8 +56,7 @@ def spawn_bubblewrap(
     """Spawn bwrap; return the child, its guard's leash, the pipe that tells its child's pid, and the one it waits for.
 
     When the leash is dropped before the guard is dismissed, all in bwrap's process group is killed.  `control_fd` is
-    the
-    gate's end of its conversation; `pipes` owns both pipes, the caller the leash.
+    the gate's end of its conversation; `pipes` owns both pipes, the caller the leash.
     """
     info, info_w = pipe(pipes)
     blocked, block = pipe(pipes)

@@ -63,8 +63,7 @@ def own_user(home: Path) -> UnixUser:
     """Return the user of its own for a process with this private home.  Raise LaunchError if none is left.
 
     A new home is that user's at once, so that another process that starts the same server at this moment sees it in use
-    and
-    chooses another one.
+    and chooses another one.
     """
     with _turn(home.parent):
         owner = os.stat(home).st_uid

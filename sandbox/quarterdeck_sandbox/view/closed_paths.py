@@ -90,8 +90,7 @@ def close_within(
 
     `named` is what its policy lets it write, as written there; `protected` what it may never write, and our own code;
     `can_close` says whether this machine can close a part of a folder, `remedy` what makes it possible.  Raise
-    LaunchError
-    `sandbox_refused` if something protected would stay open.
+    LaunchError `sandbox_refused` if something protected would stay open.
     """
     finder = _Finder(view, sorted({observed.realpath(path) for path in named}), can_close, remedy)
     for path in dict.fromkeys((*own_code(), *map(os.path.normpath, protected))):

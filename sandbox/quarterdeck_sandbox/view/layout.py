@@ -61,8 +61,7 @@ def build_view(
 
     The caller adds the users (`identity_mounts`) and, for a network of its own, its names: they depend on more than the
     policy.  `environ` is ours, for grants; `nests_safely` says whether a mount point below a writable mount is safe
-    here
-    (CVE-2026-87766), `can_close` whether a part of what it may write can be made read-only by other means.  Raise
+    here (CVE-2026-87766), `can_close` whether a part of what it may write can be made read-only by other means.  Raise
     LaunchError `sandbox_refused`, with the remedy.
     """
     if not policy.confines_files:

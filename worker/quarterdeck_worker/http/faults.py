@@ -175,8 +175,7 @@ def unreachable(
     """Return the fault of a URL that cannot be reached, or where no MCP server answers.
 
     `refusal` is HTTP's last, `error` of the last request without an answer, `failed` the greeting's outcome, `loss` why
-    the
-    connection ended first.
+    the connection ended first.
     """
     origin = origin_of(url)
     why = only_origins(failed.message if failed is not None else loss.message if loss is not None else "it ended")

@@ -55,8 +55,7 @@ def judge(status: int, *, is_events: bool, was_open: bool, has_session: bool) ->
     """Return what becomes of the stream.
 
     `was_open`: whether there was such a stream in this session; a server that never had one may refuse it with any
-    status.
-    `has_session`: whether a 404 says that the session is over (2025-11-25, "Session Management").
+    status. `has_session`: whether a 404 says that the session is over (2025-11-25, "Session Management").
     """
     if is_events:
         return Reopened.OPEN

@@ -55,74 +55,27 @@ TARGETS: Final = _load_targets()
 libc: Final = ctypes.CDLL(None, use_errno=True)
 
 _NUMBERS: Final = {
-    "x86_64": {
-        "fchmodat2": 452,
-        "file_setattr": 469,
-        "setxattrat": 463,
-        "kcmp": 312,
-        "pidfd_getfd": 438,
-        "io_uring_setup": 425,
-        "bpf": 321,
-        "perf_event_open": 298,
-        "userfaultfd": 323,
-        "keyctl": 250,
-        "add_key": 248,
-        "fsopen": 430,
-        "open_tree": 428,
-        "init_module": 175,
-        "kexec_load": 246,
-        "memfd_secret": 447,
-        "ioprio_set": 251,
-        "clone3": 435,
-        "move_pages": 279,
-        "rt_sigqueueinfo": 129,
-        "mq_open": 240,
-        "sched_setattr": 314,
-    },
-    "aarch64": {
-        "fchmodat2": 452,
-        "file_setattr": 469,
-        "setxattrat": 463,
-        "kcmp": 272,
-        "pidfd_getfd": 438,
-        "io_uring_setup": 425,
-        "bpf": 280,
-        "perf_event_open": 241,
-        "userfaultfd": 282,
-        "keyctl": 219,
-        "add_key": 217,
-        "fsopen": 430,
-        "open_tree": 428,
-        "init_module": 105,
-        "kexec_load": 104,
-        "memfd_secret": 447,
-        "ioprio_set": 30,
-        "clone3": 435,
-        "move_pages": 239,
-        "rt_sigqueueinfo": 138,
-        "mq_open": 180,
-        "sched_setattr": 274,
-    },
-}
+    "add_key": (248, 217), "bpf": (321, 280), "clone3": (435, 435), "fchmodat2": (452, 452), "file_setattr": (469, 469),
+    "fsopen": (430, 430), "init_module": (175, 105), "io_uring_setup": (425, 425), "ioprio_set": (251, 30),
+    "kcmp": (312, 272), "kexec_load": (246, 104), "keyctl": (250, 219), "memfd_secret": (447, 447),
+    "move_pages": (279, 239), "mq_open": (240, 180), "open_tree": (428, 428), "perf_event_open": (298, 241),
+    "pidfd_getfd": (438, 438), "rt_sigqueueinfo": (129, 138), "sched_setattr": (314, 274), "setxattrat": (463, 463),
+    "userfaultfd": (323, 282),
+}  # fmt: skip
+"""Of system calls, by architecture."""
+
+_ARCHITECTURES: Final = ("x86_64", "aarch64")
 
 
 def call(function: str, *arguments: object) -> int:
-    """A function of libc that says -1 and errno.
-
-    Raises:
-        OSError: it failed.
-    """
+    """Call a function of libc that says -1 and errno.  Raise OSError if it failed."""
     return _checked(getattr(libc, function)(*arguments), function)
 
 
 def syscall(name: str, *arguments: object) -> int:
-    """A system call that libc does not wrap; integers are passed as longs.
-
-    Raises:
-        OSError: it failed.
-    """
+    """Make a system call that libc does not wrap, integers passed as longs.  Raise OSError if it failed."""
     longs = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
-    return _checked(libc.syscall(ctypes.c_long(_NUMBERS[platform.machine()][name]), *longs), name)
+    return _checked(libc.syscall(ctypes.c_long(_NUMBERS[name][_ARCHITECTURES.index(platform.machine())]), *longs), name)
 
 
 def _checked(result: int, what: str) -> int:
@@ -133,11 +86,7 @@ def _checked(result: int, what: str) -> int:
 
 
 def first_of(*tries: Attack) -> str:
-    """What the first of several ways gets; the reasons of all when none gets anything.
-
-    Raises:
-        Held: none did.
-    """
+    """Return what the first of several ways gets.  Raise Held, with the reasons of all, if none gets anything."""
     reasons = []
     for one in tries:
         try:
@@ -148,10 +97,6 @@ def first_of(*tries: Attack) -> str:
 
 
 def require(claim: object, otherwise: str) -> None:
-    """Count the attack as held unless `claim`.
-
-    Raises:
-        Held: `otherwise` says why.
-    """
+    """Raise Held, for the reason `otherwise`, unless `claim`."""
     if not claim:
         raise Held(otherwise)

@@ -36,7 +36,7 @@ _PROCESSES: Final = 3
 @contextmanager
 def stuck() -> Iterator[None]:
     """Within the block, what bwrap tells its owner does not fit."""
-    made = spawn._pipe
+    made = spawn.pipe
     pipes: list[FileIO] = []
 
     def full(cleanup: ExitStack) -> tuple[FileIO, FileIO]:
@@ -48,7 +48,7 @@ def stuck() -> Iterator[None]:
         return read, write
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spawn, "_pipe", full)
+        patch.setattr(spawn, "pipe", full)
         yield
 
 

@@ -78,15 +78,15 @@ class PlayedProcess:
         self._network.set()
 
     def dossier(self, stderr_tail: str, hints: Iterable[str]) -> Dossier:
-        code = self.returncode if self.returncode is not None else 0
+        has_ended, code = self.returncode is not None, self.returncode or 0
         return Dossier(
             exit_status=self.returncode if code >= 0 else None,
             signal=-code if code < 0 else None,
             limit=self.limit,
             stderr_tail=stderr_tail,
-            peak_rss_bytes=1_000_000,
-            peak_is_sampled=True,
-            cpu_s=0.25,
+            peak_rss_bytes=1_000_000 if has_ended else None,
+            peak_is_sampled=has_ended,
+            cpu_s=0.25 if has_ended else None,
             uptime_s=1.5,
             hints=tuple(hints),
         )

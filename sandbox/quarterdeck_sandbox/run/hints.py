@@ -77,20 +77,16 @@ _PHRASES: Final = (
 )
 """What programs say when they miss what a grant gives, and the variable by which that is seen to be given."""
 
-_LIMITS: Final = (
-    (
-        re.compile(
-            r"can't start new thread|pthread_create|(?:fork|spawn|clone)[^\n]{0,200}(?:EAGAIN|temporarily unav)"
-        ),
-        "processes",
-    ),
-    (
-        re.compile(r"heap out of memory|ENOMEM|Cannot allocate memory|MemoryError|bad_alloc|out of memory"),
-        "memory_bytes",
-    ),
-    (re.compile(r"EMFILE|Too many open files"), "open_files"),
-    (re.compile(r"EFBIG|File too large"), "file_size_bytes"),
-    (re.compile(r"ENOSPC|No space left on device"), "scratch_bytes"),
+_LIMITS: Final = tuple(
+    (re.compile(expression), limit)
+    for limit, expression in {
+        "processes": "can't start new thread|pthread_create|"
+        r"(?:fork|spawn|clone)[^\n]{0,200}(?:EAGAIN|temporarily unav)",
+        "memory_bytes": "heap out of memory|ENOMEM|Cannot allocate memory|MemoryError|bad_alloc|out of memory",
+        "open_files": "EMFILE|Too many open files",
+        "file_size_bytes": "EFBIG|File too large",
+        "scratch_bytes": "ENOSPC|No space left on device",
+    }.items()
 )
 """What programs say at a limit, and the policy's name of it."""
 

@@ -79,8 +79,9 @@ def compile_gate(place: Path, *, strict: bool = False) -> str:
             _run([*compiler, *flags, "-c", str(source), "-o", f"{source.stem}.o"], folder)
         _run([*compiler, *LINKING, "-o", "program", *(f"{source.stem}.o" for source in sources)], folder)
         made = folder / "program"
-        if _architecture_of(made) == platform.machine():
-            _try(made)
+        runs_here, expected = _architecture_of(made) == platform.machine(), program.version(platform.machine())
+        if runs_here and _run([str(made), "version"], folder).strip() != expected:
+            raise NotBuiltError("what was built does not say that it is of these sources")
         return _put(made, place, 0o755)
 
 
@@ -144,11 +145,6 @@ def _run(argv: list[str], folder: Path) -> str:
     if ended.returncode != 0:
         raise NotBuiltError(f"{argv[0]} failed: {ended.stderr.decode(errors='replace').strip()[-2000:]}")
     return ended.stdout.decode(errors="replace")
-
-
-def _try(made: Path) -> None:
-    if _run([str(made), "version"], made.parent).strip() != program.version(platform.machine()):
-        raise NotBuiltError("what was built does not say that it is of these sources")
 
 
 def main(*words: str) -> None:

@@ -51,7 +51,7 @@ def serve(control: socket.socket) -> None:
     give_back_large_blocks()
     with ThreadPoolExecutor(1) as pool:
         # It mostly waits for what it tries; the thread is gone before the first fork, each worker inherits the answer.
-        trials = pool.submit(_facts)
+        trials = pool.submit(lambda: msgspec.json.encode(known_machine()).decode())
         signal.signal(signal.SIGTERM, lambda *_: _leave(trials))
         rehearse()
         own_code()
@@ -104,10 +104,6 @@ def serve(control: socket.socket) -> None:
             workers[pid] = order.generation
             control.sendall(_line(Forked(order.generation, pid)))
     ballast.clear()
-
-
-def _facts() -> str:
-    return msgspec.json.encode(known_machine()).decode()
 
 
 def _leave(trials: "Future[str]") -> NoReturn:

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -106,7 +107,8 @@ def try_bubblewrap(uid: int, architecture: str, path: str, packaged: PackagedBwr
 
 def _try(candidate: Bubblewrap, uid: int, architecture: str) -> Bubblewrap:
     program, first = candidate.path, ""
-    for makes_network, hides_users in _variants(uid):
+    # The best first: a network namespace, and no user namespaces inside, which root has none of.
+    for makes_network, hides_users in product((True, False), (False,) if uid == 0 else (True, False)):
         flags = [*_flags(uid, hides_users=hides_users), *(["--unshare-net"] if makes_network else [])]
         outcome = _start(program, flags, uid, architecture)
         if not outcome.why:
@@ -121,11 +123,6 @@ def _try(candidate: Bubblewrap, uid: int, architecture: str) -> Bubblewrap:
             return replace(found, nests_safely=_nests_safely(program, flags, uid))
         first = first or outcome.why
     return replace(candidate, version=_version(run([program, "--version"], uid=uid)), why=first)
-
-
-def _variants(uid: int) -> Sequence[tuple[bool, bool]]:
-    """Return the combinations to try, the best first: (a network namespace, no user namespaces inside)."""
-    return ((True, False), (False, False)) if uid == 0 else ((True, True), (True, False), (False, True), (False, False))
 
 
 def _flags(uid: int, *, hides_users: bool) -> list[str]:

@@ -101,7 +101,8 @@ async def network_of(pid: int) -> AsyncIterator[NetworkNamespace]:
     owner_fd = -1
     try:
         owner_fd = fcntl.ioctl(fd, _NS_GET_USERNS)
-        yield NetworkNamespace(fd, owner_fd if _is_foreign(owner_fd) else -1)
+        is_ours = os.path.samestat(os.fstat(owner_fd), os.stat("/proc/self/ns/user"))
+        yield NetworkNamespace(fd, -1 if is_ours else owner_fd)
     finally:
         os.close(fd)
         if owner_fd >= 0:
@@ -155,7 +156,3 @@ def own_addresses() -> frozenset[Address]:
         for one in interface
         if one.family in (socket.AF_INET, socket.AF_INET6)
     )
-
-
-def _is_foreign(user_namespace: int) -> bool:
-    return not os.path.samestat(os.fstat(user_namespace), os.stat("/proc/self/ns/user"))

@@ -169,7 +169,8 @@ def _message(change: NetworkChange) -> NetlinkMessage:
             kind, flags, index_at = _NEW_LINK, 0, 4
         case AddAddress(device, address):
             scope = _ON_HOST if address.version == 4 and address.is_loopback else _UNIVERSE
-            body = _ADDRESS.pack(_family(address), address.max_prefixlen, 0, scope, _known(device))
+            family = _INET if address.version == 4 else _INET6
+            body = _ADDRESS.pack(family, address.max_prefixlen, 0, scope, _known(device))
             body += _attribute(_IFA_LOCAL, address.packed) + _attribute(_IFA_ADDRESS, address.packed)
             kind, flags, index_at = _NEW_ADDRESS, _CREATE | _EXCLUSIVE, 4
         case AskNobody(device):
@@ -212,10 +213,6 @@ def _attribute(kind: int, value: bytes) -> bytes:
 
 def _known(device: str) -> int:
     return _LOOPBACK_INDEX if device == LOOPBACK else 0
-
-
-def _family(address: Address) -> int:
-    return _INET if address.version == 4 else _INET6
 
 
 def _route(network: IPv4Network, kind: int, scope: int) -> bytes:

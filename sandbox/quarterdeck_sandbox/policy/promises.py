@@ -96,7 +96,8 @@ class Situation:
             return self.dedicated_user
         if self.stays_root:
             return False  # the kernel limits every user's processes but root's
-        return self.tier is Tier.BUBBLEWRAP and _release(self.machine) >= USER_NAMESPACE_COUNTS
+        release = tuple(map(int, re.findall(r"[0-9]+", self.machine.kernel)[:2]))
+        return self.tier is Tier.BUBBLEWRAP and release >= USER_NAMESPACE_COUNTS
 
     @property
     def own_network(self) -> bool:
@@ -236,10 +237,6 @@ def _process_count(at: Situation) -> PropertyFinding:
     return _partial("looked at now and then; RLIMIT_NPROC counts others of its user too")
 
 
-def _cpu_share(at: Situation) -> PropertyFinding:
-    return _cgroup(at, Property.CPU_SHARE) or _none("only a control group could")
-
-
 def _scratch(at: Situation) -> PropertyFinding:
     if at.tier is Tier.BUBBLEWRAP:
         return _partial("sized temporary filesystems; inodes and TMPDIR looked at now and then; HOME is not bounded")
@@ -256,10 +253,6 @@ def _cgroup(at: Situation, name: Property) -> PropertyFinding | None:
     return _full(mechanism)
 
 
-def _release(machine: Machine) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"[0-9]+", machine.kernel)[:2])
-
-
 _PROMISES: Final[Mapping[Property, Callable[[Situation], PropertyFinding]]] = {
     Property.FILESYSTEM: _filesystem,
     Property.NETWORK: _network,
@@ -268,6 +261,6 @@ _PROMISES: Final[Mapping[Property, Callable[[Situation], PropertyFinding]]] = {
     Property.TREE_DEATH: _tree_death,
     Property.MEMORY: _memory,
     Property.PROCESS_COUNT: _process_count,
-    Property.CPU_SHARE: _cpu_share,
+    Property.CPU_SHARE: lambda at: _cgroup(at, Property.CPU_SHARE) or _none("only a control group could"),
     Property.SCRATCH: _scratch,
 }

@@ -84,8 +84,9 @@ def need_of(named: NamedPath, user_home: str) -> RequiredPath | None:
 
 def project_of(path: str, user_home: str) -> str | None:
     """Return the root of a program file's project, else its folder; None if `is_of_one_thing` rejects the folder."""
-    if _SCRIPT.search(path) and (modules := _outermost_packages(path)) is not None:
-        return modules
+    above, is_package, _ = path.partition(f"/{PACKAGES}/")
+    if _SCRIPT.search(path) and is_package:
+        return f"{above}/{PACKAGES}"
     inner = [step for step in ancestors(os.path.dirname(path)) if is_of_one_thing(step, user_home)]
     for index, step in enumerate(inner):
         if any(observed.lexists(os.path.join(step, marker)) for marker in MARKERS):
@@ -137,11 +138,6 @@ def is_of_one_thing(folder: str, user_home: str) -> bool:
     """Return whether a policy may grant a whole folder: it is not a home, a folder above one, or a shared folder."""
     is_a_home = os.path.dirname(folder) in {"/home", "/Users"}
     return folder not in _SHARED and not is_a_home and not is_within(user_home, folder)
-
-
-def _outermost_packages(path: str) -> str | None:
-    above, found, _ = path.partition(f"/{PACKAGES}/")
-    return f"{above}/{PACKAGES}" if found else None
 
 
 def _has_packages(folder: str) -> bool:

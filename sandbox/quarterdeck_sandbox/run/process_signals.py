@@ -25,6 +25,7 @@ _REAP_POLL_S: Final = 0.01  # between looks at descendants that were killed and 
 _POLL_S: Final = 0.02
 """Between looks at those that a waiting shell waits for; nobody tells us, they are not our children."""
 
+_ENDED: Final = frozenset({b"", b"Z", b"X"})  # states of what is gone, or only waits to be reaped
 _SHELLS: Final = frozenset({"sh", "dash", "bash", "ash", "busybox"})
 """What `/bin/sh` calls itself.  One that was replaced by its command, as shells do with a last one, does not."""
 
@@ -48,7 +49,7 @@ async def ask_to_end(tree: ProcessTree, grace_s: float) -> None:
     _send([tree.pid], signal.SIGSTOP)
     try:
         _send(others, signal.SIGTERM)
-        while time.monotonic() < until and any(map(_is_alive, others)):  # noqa: ASYNC110 - nobody tells
+        while time.monotonic() < until and any(state_of(pid) not in _ENDED for pid in others):  # noqa: ASYNC110 - nobody tells
             await anyio.sleep(_POLL_S)
     finally:
         # Not before: one that is on its way to be stopped would die of it at once (`wants_signal` in Linux).
@@ -110,11 +111,6 @@ def _send(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
         except (ProcessLookupError, PermissionError):
             pass  # gone already
-
-
-def _is_alive(pid: int) -> bool:
-    """Return whether a process runs, and not only waits to be reaped."""
-    return state_of(pid) not in {b"", b"Z", b"X"}
 
 
 def _name_of(pid: int) -> str:

@@ -73,7 +73,7 @@ def test_a_door_of_another_user_is_told_so_and_hands_over_nothing(homes: dict[in
         assert "result" in answer_in(greet(USER_UID, mine))
         places_of_mine = (mine / "run", *(mine / "run").glob("daemon-*"))
         # However open the directories are; the last of them are as they have to be, for the commands that follow.
-        for mode in (0o777, 0o711, 0o700):
+        for mode in (0o777, 0o700):
             for folder in places_of_mine:
                 folder.chmod(mode)
             for places in (

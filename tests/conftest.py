@@ -92,10 +92,10 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Three more than there are processors: tests with processes wait for a good part of their time."""
+    """Two more than there are processors: tests with processes wait for a part of their time, and each collects all."""
     from support.suite.tiers import is_core_alone
 
-    return (os.cpu_count() or 2) + (0 if is_core_alone(config) else 3)
+    return (os.cpu_count() or 2) + (0 if is_core_alone(config) else 2)
 
 
 @pytest.hookimpl(optionalhook=True)

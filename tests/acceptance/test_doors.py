@@ -18,7 +18,6 @@ from support.processes.commands import (
     command,
     popen_forked,
     quarterdeck_forked,
-    quarterdeck_json,
     quarterdeck_json_forked,
 )
 from support.serves.daemons import door, doors, kill_daemon, shown_status, wait_for_client
@@ -53,11 +52,11 @@ def test_ten_windows_share_one_daemon_and_one_server(config: Path) -> None:
             client.initialize()
             text = client.call("s__echo", text=f"client {number}")["content"][0]["text"]
             assert text == f"client {number}"
-        found = quarterdeck_json("status")["daemon"]
+        found = quarterdeck_json_forked("status")["daemon"]
         assert {client["pid"] for client in found["clients"]} == {client.process.pid for client in clients}
         assert len({client["deck"] for client in found["clients"]}) == 1
         assert [deck["servers"] for deck in found["decks"]] == [1]
-        (server,) = quarterdeck_json("ps", "--config", str(config))["servers"]
+        (server,) = quarterdeck_json_forked("ps", "--config", str(config))["servers"]
         pids.add(server["pid"])
         assert len(pids) == 1
         program = os.readlink("/proc/self/exe")

@@ -8,7 +8,7 @@ import pytest
 from support.clients.era_client import Era, EraClient
 from support.clients.raw_client import JsonObject, RpcError
 from support.config.places import row, write_document
-from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_forked
+from support.processes.commands import DEADLINE_S, PATIENT, popen_forked, quarterdeck_forked
 from support.serves.daemons import doors_at_home, own_file
 from support.waiting import eventually
 
@@ -77,8 +77,8 @@ def test_a_call_by_call_tool_is_the_call_itself(config: Path, tmp_path: Path) ->
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "note.txt").write_text("noted")
     native = ("--profile", "read-only", "--workspace", str(tmp_path / "files"))
-    argv = command("serve", "--config", str(config), *PATIENT, "--search", *native)
-    with EraClient(argv, Era.NEW, deadline_s=DEADLINE_S, cwd=tmp_path) as client:
+    words = ("serve", "--config", str(config), *PATIENT, "--search", *native)
+    with EraClient(words, Era.NEW, deadline_s=DEADLINE_S, cwd=tmp_path, popen=popen_forked) as client:
         calls = Searching(client)
         for server in ("old", "new", "told", "task"):
             whose = f"{server}__{'plain' if server in ('told', 'task') else 'pid'}"

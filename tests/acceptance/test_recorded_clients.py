@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 from support.clients.conversations import Conversation, Heard, conversations, recorded, replay
 from support.clients.raw_client import RawStdioClient
-from support.processes.commands import DEADLINE_S, command
+from support.processes.commands import DEADLINE_S, popen_forked
 from support.processes.leftovers import assert_gone
 from support.processes.programs import SERVERS, server_argv
 from support.serves.daemons import daemon_status
@@ -102,8 +102,8 @@ def test_at_least_twelve_clients_of_both_eras_are_recorded() -> None:
 def test_a_recorded_client_is_answered_what_the_sdk_answered(conversation: Conversation) -> None:
     """A client that works with a server would fail, or show something else, once the server is confined."""
     expected = recorded(conversation)
-    words = command("run", "--read", str(SERVERS), "--", *server(conversation))
-    with RawStdioClient(words, env=dict(os.environ), deadline_s=DEADLINE_S) as client:
+    words = ("run", "--read", str(SERVERS), "--", *server(conversation))
+    with RawStdioClient(words, deadline_s=DEADLINE_S, popen=popen_forked) as client:
         heard = replay(conversation, client)
     for name, body in expected.answers.items():
         ours, theirs = answer(heard.answers[name]), answer(body)

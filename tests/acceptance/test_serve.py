@@ -24,7 +24,6 @@ from support.processes.commands import (
     PATIENT,
     command,
     popen_forked,
-    quarterdeck_json,
     quarterdeck_json_forked,
     serving,
 )
@@ -115,7 +114,7 @@ async def test_the_stock_client_gets_portable_schemas_on_demand(config: Path) ->
     """The Python SDK's users could not use it, or clients that know no `anyOf` could not use some tools."""
     async with stock_client(config, "auto", "--portable-schemas") as client:
         portable = await schemas_of_both_servers(client)
-        listed = await asyncio.to_thread(quarterdeck_json, "tools", "--config", str(config))
+        listed = await asyncio.to_thread(quarterdeck_json_forked, "tools", "--config", str(config))
         own = {tool["name"]: tool["definition"]["inputSchema"] for tool in listed["tools"]}
     assert portable.keys() == own.keys()
     assert portable != own

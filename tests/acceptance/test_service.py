@@ -12,10 +12,10 @@ from typing import Final
 
 import psutil
 import pytest
-from support.clients.raw_client import RawStdioClient
 from support.config.places import row, write_config
-from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_json
+from support.processes.commands import DEADLINE_S, command, quarterdeck_json_forked
 from support.processes.leftovers import assert_gone, no_leftovers
+from support.serves.daemons import door
 from support.waiting import eventually
 
 from quarterdeck.cli.run.daemon_commands import down
@@ -89,11 +89,9 @@ def test_a_session_goes_on_under_a_service_manager_whatever_ends_its_daemon(
     """`down` would kill the service manager, or an order of it end the next daemon; each upgrade would end sessions."""
     config = write_config(tmp_path / "mcp.json", s=row("echo"))
     with ExitStack() as stack:
-        window = stack.enter_context(
-            RawStdioClient(command("serve", "--config", str(config), *PATIENT), deadline_s=DEADLINE_S)
-        )
+        window = stack.enter_context(door(config))
         window.initialize()
-        first = quarterdeck_json("status")["daemon"]
+        first = quarterdeck_json_forked("status")["daemon"]
 
         def is_served(by: int) -> None:
             assert window.call("s__echo", text=f"{by}")["content"][0]["text"] == f"{by}"
@@ -129,10 +127,9 @@ def test_a_session_goes_on_under_a_service_manager_whatever_ends_its_daemon(
 def test_the_end_of_a_login_ends_a_service_with_all_that_it_runs_and_the_next_one_starts_it(tmp_path: Path) -> None:
     """Servers would outlive it until the manager kills them; or the next window meet a ledger that is still held."""
     config = write_config(tmp_path / "mcp.json", s=row("echo"))
-    words = command("serve", "--config", str(config), *PATIENT)
     with managing() as manager:
         daemon = psutil.Process(manager.start())
-        with RawStdioClient(words, deadline_s=DEADLINE_S) as window:
+        with door(config) as window:
             window.initialize()
             window.list_tools()
             under_way = window.send("tools/call", {"name": "s__hang", "arguments": {}})
@@ -146,6 +143,6 @@ def test_the_end_of_a_login_ends_a_service_with_all_that_it_runs_and_the_next_on
             assert (manager.wait(), window.process.wait(DEADLINE_S)) == (0, 0)
             assert_gone([daemon.pid, *below], DEADLINE_S)
         manager.start()
-        with RawStdioClient(words, deadline_s=DEADLINE_S) as window:
+        with door(config) as window:
             window.initialize()
             assert window.call("s__echo", text="back")["content"][0]["text"] == "back"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.config.places import short_folder, use_places, write_config
-from support.processes.commands import quarterdeck, quarterdeck_forked
+from support.processes.commands import quarterdeck_forked
 from support.serves.changing_server import Author
 from support.serves.shared_serve import open_folder
 
@@ -71,11 +71,11 @@ def test_order_alone_is_approved_once_and_nothing_else_with_it(config: str, auth
     author.shuffle()
     assert not is_called(config)
     for looking in ("list", "diff"):
-        told = quarterdeck("trust", looking, "-c", config)
+        told = quarterdeck_forked("trust", looking, "-c", config)
         assert "nothing but the order of lists, or paths of its own, changed in lend" in told.stderr, told
         assert "trust approve" in told.stderr
         assert "--unordered" in told.stderr
-    approved = quarterdeck("trust", "approve", "books", "--unordered", "--yes", "-c", config)
+    approved = quarterdeck_forked("trust", "approve", "books", "--unordered", "--yes", "-c", config)
     assert approved.returncode == 0, approved.stderr
     for _ in range(2):
         author.shuffle()

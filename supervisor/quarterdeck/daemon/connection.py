@@ -4,10 +4,14 @@ import asyncio
 import hmac
 import os
 import socket
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
+import psutil
+
 from quarterdeck.common.local_socket import Peer, peer_of
+from quarterdeck_protocol.tools import Client
 
 from .messages import (
     DESCRIPTORS,
@@ -23,21 +27,40 @@ from .messages import (
 )
 
 HANDOVER_S: Final = 10.0
-"""For a whole handover: a door sends it at once."""
+"""Seconds for a whole handover: a door sends it at once."""
 
 SEND_S: Final = 5.0
-"""For a door to take what it is told; one that is stopped loses its log, never its session."""
+"""Seconds for a door to take a frame; a stopped door loses its log, never its session."""
 
 MAX_BEHIND_BYTES: Final = 256 * 1024
-"""A door that is farther behind is told no more of the log."""
+"""Unsent bytes beyond which a door gets no more log lines."""
+
+MAX_NAME_CHARS: Final = 200
+"""Characters of a client's program path that are kept, from its end: each call in the ledger names its client."""
+
+
+def client_of(pid: int) -> Client:
+    """Return the client of the door that is process `pid`, named after the program that started it, if known."""
+    name = client_key(pid)
+    with suppress(psutil.Error):
+        parent = psutil.Process(pid).parent()
+        if parent is not None and parent.pid > 1 and (program := parent.exe()):
+            shown = os.fsencode(program).decode("utf-8", "replace")[-MAX_NAME_CHARS:]
+            name += f" of {shown} (pid {parent.pid})"
+    return Client(name, client_key(pid))
+
+
+def client_key(pid: int) -> str:
+    """Return the key of the client of the door that is process `pid`."""
+    return f"door {pid}"
 
 
 class DoorError(Exception):
-    """This door is not let in; the text says why."""
+    """A door is refused; the text says why."""
 
 
 class NobodyError(Exception):
-    """Whoever connected left without a word, as one does who only asks whether a daemon listens."""
+    """A peer left without a word, as one does that only checks whether a daemon listens."""
 
 
 class Door:

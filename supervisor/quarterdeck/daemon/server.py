@@ -27,18 +27,17 @@ from quarterdeck.tools import session_notes
 from quarterdeck.tools.session_notes import SessionNotes
 from quarterdeck_protocol.identity import CLIENT_VERSION
 
-from .client_names import client_key, client_of
-from .connection import Door, DoorError, NobodyError
+from .connection import Door, DoorError, NobodyError, client_key, client_of
 from .decks import Deck, DeckEndedError, Decks, RefusalError, ToRefusal, current_deck
 from .http_listening import HttpListening
 from .messages import ACCEPTED, ANSWER, REFUSED, Ask, ClientStatus, DaemonStatus, Handover, Order, ServerStatus, frame
 from .session_memory import NoMemoryError, SessionMemory
 
 MAX_DOORS: Final = 512
-"""At a time; each has five descriptors here."""
+"""Doors at one time; each has five descriptors here."""
 
 PAUSE_S: Final = 0.2
-"""Before the next try to accept, where the machine lacks something."""
+"""Seconds before the next try to accept when the machine is out of some resource."""
 
 _log = logging.getLogger("quarterdeck.daemon")
 
@@ -76,7 +75,7 @@ class DoorServer:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody is connected."""
+        """Whether no door or command is connected."""
         return not self._attending
 
     async def run(self) -> None:
@@ -115,7 +114,7 @@ class DoorServer:
                 session.door.log((as_json if session.handover.log_is_json else plain)())
 
     def status(self) -> DaemonStatus:
-        """Who is connected, and what runs."""
+        """Return who is connected, and what runs."""
         doors = (session.status() for session in self._sessions)
         guests, http = (self._http.clients(), self._http.status) if self._http is not None else ((), None)
         clients = sorted((*doors, *guests), key=lambda client: client.since)
@@ -257,7 +256,7 @@ class DoorServer:
 
 
 class _Session:
-    """One client that came through a door."""
+    """One client of a door."""
 
     def __init__(self, door: Door, handover: Handover, memory: SessionMemory) -> None:
         self.door: Final = door
@@ -266,7 +265,7 @@ class _Session:
         self._memory = memory
         self._since = datetime.now(UTC)
         self._unanswered: Interrupted | None = Interrupted()
-        """What its client has said, as long as nobody answers it."""
+        """The client's words, until a session answers them."""
 
     async def serve(self, decks: Decks) -> None:
         """Serve the client until it leaves, or this is cancelled. Raise the reason if it cannot be served."""

@@ -7,15 +7,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
+import psutil
 import pytest
 from support.waiting import PATIENCE_S
 
 from quarterdeck.common.local_socket import Peer
 from quarterdeck.daemon import connection as connection_module
 from quarterdeck.daemon import place as place_module
-from quarterdeck.daemon.connection import Door, DoorError, NobodyError
+from quarterdeck.daemon.connection import MAX_NAME_CHARS, Door, DoorError, NobodyError, client_of
 from quarterdeck.daemon.messages import END, HOLD, LOG, Ask, Order, encode_request, frame
 from quarterdeck.daemon.place import connect
+from quarterdeck_protocol.tools import Client
 
 KEY = "k"
 
@@ -38,7 +40,6 @@ def frames(data: bytes) -> list[tuple[bytes, int]]:
 
 
 async def test_a_door_that_reads_late_gets_whole_frames_and_its_end(ends: tuple[Door, socket.socket]) -> None:
-    """A frame that was sent in part would have the door wait for ever, or end with another code."""
     door, theirs = ends
     theirs.settimeout(PATIENCE_S)
     for _ in range(2000):
@@ -104,7 +105,6 @@ async def test_a_socket_that_a_door_brings_is_taken_once_or_closed(
 async def test_a_door_that_never_reads_holds_nobody_up(
     ends: tuple[Door, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One stopped editor would keep the daemon from ending, or fill its memory with log."""
     monkeypatch.setattr(connection_module, "SEND_S", 0.05)
     door, _ = ends
     for _ in range(10_000):
@@ -202,3 +202,16 @@ async def test_a_daemon_that_lets_nobody_in_is_not_waited_for(tmp_path: Path, mo
             await asyncio.sleep(0.1)
             full.accept()[0].close()
             (await waiting).close()
+
+
+def test_a_client_is_called_by_the_program_that_started_its_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every door is the same program: the ledger would not tell one editor from another."""
+    me, parent = os.getpid(), os.getppid()
+    assert client_of(me) == Client(f"door {me} of {psutil.Process(parent).exe()} (pid {parent})", f"door {me}")
+    monkeypatch.setattr(psutil.Process, "exe", lambda _: "/x" * 500 + "\udcff")
+    assert client_of(me).name.endswith(f"\ufffd (pid {parent})")
+    assert len(client_of(me).name) < MAX_NAME_CHARS + 40
+
+
+def test_where_the_system_does_not_tell_a_door_has_its_pid() -> None:
+    assert client_of(2**30) == Client(f"door {2**30}", f"door {2**30}")

@@ -51,7 +51,7 @@ class Helper:
 
     @property
     def command(self) -> list[str]:
-        """What starts it.  It is killed when the thread that started it ends (Linux)."""
+        """The command that starts it. It is killed when the thread that started it ends (Linux)."""
         origins = (spec.origin for name in self.packages if (spec := importlib.util.find_spec(name)) is not None)
         folders = [str(Path(origin).parents[1]) for origin in origins if origin is not None]
         return [sys.executable, "-I", "-c", _TIE + self.code, str(os.getpid()), *folders]
@@ -78,7 +78,7 @@ class Helper:
         return done.returncode, done.stdout
 
     async def ask_async(self, question: bytes, max_bytes: int) -> bytes | None:
-        """What it answers; None when it failed, or would answer more.  Cancelled, it is killed."""
+        """Return its answer, or None if it failed or would answer more than `max_bytes`. Cancellation kills it."""
         try:
             with anyio.CancelScope(shield=True):  # it does not wait; cancelled halfway, nobody would own the process
                 process = await anyio.open_process(

@@ -17,13 +17,13 @@ from typing import BinaryIO, Final
 from .path_walk import fault
 
 DRAFT_PREFIX: Final = ".quarterdeck-"
-"""Of a file that is being written, until it takes its name."""
+"""Prefix of a file's name while it is written."""
 
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
-"""What a file system without hard links answers."""
+"""Errors of a file system without hard links."""
 
 MAX_DEPTH: Final = 128
-"""Of a tree that is removed: each level holds a descriptor, and they are shared by all sessions."""
+"""Deepest tree that is removed: each level holds a descriptor, which all sessions share."""
 
 _ACCESS_LIST: Final = "system.posix_acl_access"
 

@@ -17,7 +17,7 @@ from .file_changes import replace_file
 from .text_file import TextFileError, read_text
 
 MAX_KEY_BYTES: Final = 256
-"""A key and its end of line, of whatever version."""
+"""Bound of a key with its end of line, of any version."""
 
 _CREDENTIALS: Final = struct.Struct("3i")
 
@@ -35,7 +35,7 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Who is at the other end; where the system does not tell, the directory's mode protects the socket."""
+    """Return the peer's process; where the system does not tell, the directory's mode protects the socket."""
     if not hasattr(socket, "SO_PEERCRED"):
         return Peer(0, os.geteuid())
     pid, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))

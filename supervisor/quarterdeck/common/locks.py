@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Final
 
 LOCK_NAME: Final = "lock"
-"""Of the locked file in a directory that lives as long as its process."""
+"""Name of the locked file in a directory that lives as long as its process."""
 
 STAGING_GRACE_S: Final = 60.0
-"""A hidden directory is renamed within microseconds; a minute old, it was left by a process that died there."""
+"""Seconds after which a hidden directory counts as abandoned: it is renamed within microseconds."""
 
 _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Errors that tell of us, not of a lock: it counts as held, or what is alive would be removed."""
 
 POLL_S: Final = 0.01
-"""Between two attempts to take a lock that another holds."""
+"""Seconds between two attempts to take a held lock."""
 
 
 def make_locked_directory(path: Path, fill: Callable[[Path], None] = lambda _: None) -> int:
@@ -77,7 +77,7 @@ def tell(path: Path, said: bytes) -> int:
 
 
 def read_told(path: Path, max_bytes: int) -> bytes | None:
-    """What a process that lives at this moment says of itself by `tell`; None without one."""
+    """Return what a living process says of itself by `tell`; None without one."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -98,7 +98,7 @@ def is_held(path: Path) -> bool:
 
 @contextmanager
 def unless_held(path: Path, operation: int = fcntl.LOCK_EX) -> Iterator[bool]:
-    """Whether nobody holds the lock at `path`; if so, it is held (`LOCK_EX` or `LOCK_SH`) inside the block."""
+    """Yield whether the lock at `path` is free; if so, hold it (`LOCK_EX` or `LOCK_SH`) inside the block."""
     try:
         lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

@@ -11,7 +11,7 @@ from quarterdeck_protocol.names import QUALIFIER
 from .uri_readings import pattern_forms, read_uri
 
 _PART: Final = re.compile(r"\[!?+\]?+[^\]]*\]|.")
-"""One character of what fits a pattern, or a star's any number of them; as `fnmatch` reads it."""
+"""One element of a pattern, as `fnmatch` reads it: a set, a star or a character."""
 
 
 _MARKS: Final = re.compile(r"[*?\[]")

@@ -24,7 +24,7 @@ _SETTING: Final = re.compile(
     rf'"(?P<key>{"|".join(OPTIONS)}|minimum|require)"'
     r'(?:: (?:\{"(?P<limit>\w+)": (?P<most>[^}]*)\}|(?P<values>"[^"]*"|\["[^"]*"(?:, "[^"]*")*\])))?'
 )
-"""A policy's key as the sandbox's messages name it, alone or with what to set it to."""
+"""A policy's key as the sandbox's messages name it, alone or with its value."""
 
 
 def in_options(text: str) -> str:

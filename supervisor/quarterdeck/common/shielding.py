@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @contextmanager
 def cancelled_by(token: CancelToken, after_s: float = math.inf) -> Iterator[anyio.CancelScope]:
-    """A scope whose block `token` cancels, at once where that is past; so does the time, `after_s` seconds."""
+    """Yield a scope that `token` cancels, at once if it was cancelled before, or else `after_s` seconds."""
     with anyio.move_on_after(after_s) as scope:
         forget = token.on_cancel(scope.cancel)
         try:

@@ -21,15 +21,15 @@ _MARK: Final = b"\xef\xbb\xbf"
 
 
 class TextFileError(Exception):
-    """A file cannot be used; the text says why, names no path and shows nothing of the content."""
+    """A file cannot be used; the text says why, without its path and content."""
 
 
 class MissingFileError(TextFileError):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 class TextFile(msgspec.Struct, frozen=True):
-    """A file as it was read: its text without the byte order mark, that mark if it has one, and its status."""
+    """The text of a file without its byte order mark, that mark if it has one, and its status."""
 
     text: str
     mark: bytes

@@ -12,21 +12,21 @@ from typing import Final
 import msgspec
 
 CHARS_PER_TOKEN: Final = 4.4
-"""Of definitions as compact JSON; of English prose there are a few more."""
+"""Characters per token of definitions as compact JSON; English prose has slightly more."""
 
 TOKENIZER: Final = "an estimate, 1 token for 4.4 characters"
-"""What counts, for whoever reads the figures."""
+"""The tokeniser that the figures stand for."""
 
 _FOR_MODELS: Final = ("name", "description", "inputSchema")
-"""What clients give models of a tool; the rest is for programs and people."""
+"""Members of a tool that clients give to models; the others are for programs and people."""
 
 
 def estimated_tokens(text: str) -> int:
-    """How many tokens a text has, about."""
+    """Estimate the number of tokens of a text."""
     return math.ceil(len(text) / CHARS_PER_TOKEN)
 
 
 def tokens_of_tool(tool: Mapping[str, object]) -> int:
-    """What a tool object costs a model that is given it."""
+    """Estimate the tokens of a tool object in a model's context."""
     given = {name: tool[name] for name in _FOR_MODELS if name in tool}
     return estimated_tokens(msgspec.json.encode(given).decode())

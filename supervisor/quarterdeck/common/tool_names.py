@@ -50,7 +50,7 @@ CLIENT_PREFIXES: Final[Mapping[str, str]] = MappingProxyType(
         "Copilot CLI": "quarterdeck-",
     }
 )
-"""What known clients put before a tool's name when their entry for us is called `quarterdeck`, as `link` calls it."""
+"""Prefixes that known clients put before tool names when their entry for us is called `quarterdeck`, as by `link`."""
 
 DEFAULT_LIMIT: Final = MAX_NAME_CHARS - max(map(len, CLIENT_PREFIXES.values()))
 """46: fits behind every known client's prefix, and keeps every server id whole (32 characters, and one for a digit)."""

@@ -14,14 +14,14 @@ import msgspec
 from quarterdeck.common.patterns import escaped
 
 PREFIX: Final = "quarterdeck+"
-"""Of the scheme of a URI that names its server."""
+"""Beginning of the scheme of a URI that names its server."""
 
 _EXPRESSION: Final = re.compile(r"\{[+#./;?&]?([A-Za-z0-9_.%]++)(?:\*|:[0-9]++)?\}")
 """An expression with one variable: completion requests name such variables."""
 
 
 def prefixed(server: str, uri: str) -> str:
-    """A server's URI where another server has the same."""
+    """Return the URI that names its server, for one that another server has, too."""
     return f"{PREFIX}{server}:{uri}"
 
 
@@ -71,7 +71,7 @@ def completed_uri(params: bytes) -> str:
 
 
 def scheme_of(uri: str) -> str:
-    """What stands before the first colon, in small letters; empty where there is none."""
+    """Return the scheme in lower case, or an empty string."""
     scheme, found, _ = uri.partition(":")
     return scheme.lower() if found else ""
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Watchers:
-    """Who watches one source of changes; `what` names it in the log."""
+    """The watchers of one source of changes; `what` names it in the log."""
 
     def __init__(self, what: str, log: logging.Logger) -> None:
         self._what = what
@@ -30,11 +30,11 @@ class Watchers:
         return _added(self._of_any, callback)
 
     def watch_each(self, callback: Told) -> Callable[[], None]:
-        """The same, with the id of the server that changed."""
+        """Call `callback` with the changed server's id after each change; return its repeatable unregistration."""
         return _added(self._of_each, callback)
 
     def watch_one(self, server: str, callback: Callable[[], None]) -> Callable[[], None]:
-        """The same, after changes of this server alone."""
+        """Call `callback` after each change of this server; return its repeatable unregistration."""
         forget = _added(self._of_one.setdefault(server, {}), callback)
 
         def forget_all() -> None:
@@ -45,7 +45,7 @@ class Watchers:
         return forget_all
 
     def tell(self, server: str) -> None:
-        """This server has changed."""
+        """Call the watchers after a change of this server."""
         told: list[Callable[[], object]] = [partial(each, server) for each in self._of_each.values()]
         for callback in (*told, *self._of_one.get(server, {}).values(), *self._of_any.values()):
             try:

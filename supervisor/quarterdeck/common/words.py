@@ -50,7 +50,7 @@ def one_line(text: str) -> str:
 
 
 def utf8(path: object) -> str:
-    """A path, or another text that may not be Unicode, as JSON can hold it."""
+    """Return a path, or another text that may not be Unicode, as JSON can hold it."""
     return str(path).encode("utf-8", "backslashreplace").decode()
 
 
@@ -74,7 +74,7 @@ def peak_memory(count: int, *, is_sampled: bool) -> str:
 
 
 def how_it_ended(dossier: Dossier) -> str:
-    """How a process ended and what it had used, on one line; empty where nothing is known."""
+    """Describe a process's end and use of resources on one line; empty if nothing is known."""
     facts = []
     if dossier.exit_status is not None:
         facts.append(f"exit status {dossier.exit_status}")
@@ -92,7 +92,7 @@ def how_it_ended(dossier: Dossier) -> str:
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
-    """How many there are: `1 event`, `2,000 events`."""
+    """Return a number with its noun: `1 event`, `2,000 events`."""
     return f"1 {noun}" if count == 1 else f"{count:,} {plural or noun + 's'}"
 
 
@@ -102,7 +102,7 @@ def clipped(text: str, most: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time for people: `850 ms`, `4.2 s`, `42 s`, `3 m 12 s`, `5 h 04 m`, `2 d 3 h`."""
+    """Return a time for people: `850 ms`, `4.2 s`, `42 s`, `3 m 12 s`, `5 h 04 m`, `2 d 3 h`."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 10:

@@ -23,7 +23,7 @@ OWN_GROUP: Final = "supervisor"
 
 
 class ActivationError(ValueError):
-    """What was handed over is not what `quarterdeck service install` asks for; the text says how."""
+    """The passed sockets are not those that `quarterdeck service install` sets up; the text says why."""
 
 
 def take_sockets(environ: MutableMapping[str, str] = os.environ) -> dict[str, socket.socket]:

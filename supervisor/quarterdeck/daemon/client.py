@@ -20,13 +20,13 @@ from .messages import ANSWER, HOLD, Ask, DaemonStatus, Order, encode_request
 from .place import DroppedError, NoAnswerError, NoDaemonError, await_key, connect, process_of, read_frame
 
 ANSWER_S: Final = 10.0
-"""For an answer, which takes milliseconds."""
+"""Seconds for an answer, which takes milliseconds."""
 
 LISTEN_S: Final = 30.0
-"""For one that is to stay: it may have to listen on HTTP first, and to import what that takes."""
+"""Seconds for an answer to `STAY`: the daemon may first have to listen on HTTP, and import what that takes."""
 
 END_S: Final = 60.0
-"""For a daemon to end: calls under way, servers, native commands, each with deadlines that take less than half."""
+"""Seconds for a daemon to end calls, servers and native commands, whose deadlines take less than half of it."""
 
 POLL_S: Final = 0.05
 

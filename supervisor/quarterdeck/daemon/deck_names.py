@@ -23,23 +23,23 @@ from quarterdeck.host.http.admission import USER_DECK
 from .messages import ServeRequest
 
 NAMES_NAME: Final = "decks.json"
-"""In the state directory, for its owner alone."""
+"""The file of names in the state directory, for its owner alone."""
 
 MAX_KNOWN: Final = 256
-"""One more takes the place of the one used longest ago, of those that no token is bound to."""
+"""Known decks; a further one replaces the least recently used one without a bound token."""
 
 MAX_NAME_CHARS: Final = 40
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 
 LOCK_S: Final = 5.0
-"""For another process to have written."""
+"""Seconds to wait for another process that writes the file."""
 
 USED_S: Final = 86_400.0
-"""How exactly it is kept when a deck was used last."""
+"""Precision of a deck's last use, in seconds."""
 
 _GENERIC: Final = frozenset({"mcp", "config", "servers", "settings", "quarterdeck", "deck"})
-"""What any project calls its file: its folder tells more."""
+"""File names that any project may use: the folder's name says more."""
 
 
 class DeckNamesError(Exception):
@@ -58,7 +58,7 @@ class KnownDeck(msgspec.Struct, frozen=True):
 
 
 class KnownDecks(msgspec.Struct, frozen=True):
-    """All that have a name, the one used longest ago first."""
+    """All decks that have a name, the least recently used first."""
 
     decks: tuple[KnownDeck, ...] = ()
     version: Literal[1] = 1
@@ -93,7 +93,7 @@ class KnownDecks(msgspec.Struct, frozen=True):
 
 
 def identity_of(wanted: ServeRequest) -> str:
-    """16 hex digits that name what is wanted, whoever wants it."""
+    """Return 16 hex digits that identify what is wanted."""
     # Without what says nothing: a later version, which can be asked for more, finds the same.
     plain = ServeRequest(cwd="")
     said = {
@@ -103,7 +103,7 @@ def identity_of(wanted: ServeRequest) -> str:
 
 
 def base_name(request: ServeRequest) -> str:
-    """What a deck is called unless another is called so: letters, digits and single dashes."""
+    """Return a deck's preferred name: letters, digits and single dashes."""
     if request.config:
         path = PurePath(request.config[0])
         stem = path.name.removeprefix(".").partition(".")[0]

@@ -28,25 +28,25 @@ from .deck_names import DeckNames, DeckNamesError
 from .messages import DeckStatus, ServeRequest
 
 LINGER_S: Final = 600.0
-"""How long a deck stays after its last client has left: an editor's window that is opened again finds it ready."""
+"""Seconds that a deck stays after its last client has left, so that a reopened window finds it ready."""
 
 CLOSE_S: Final = 30.0
-"""How long a deck may take to end: its servers end within six seconds, or are killed."""
+"""Seconds that a deck may take to end: its servers end within six seconds, or are killed."""
 
 _log = logging.getLogger("quarterdeck.daemon")
 
 
 class Served(Protocol):
-    """What an open deck gives to sessions."""
+    """What an open deck provides to sessions."""
 
     @property
     def product(self) -> Product:
-        """What runs."""
+        """The running product."""
         ...
 
     @property
     def problem(self) -> str:
-        """Why no session of it may be served now; empty where one may."""
+        """Why no session may be served now; empty if one may."""
         ...
 
     async def guard(self, serving: Coroutine[None, None, None]) -> None:
@@ -55,7 +55,7 @@ class Served(Protocol):
 
 
 class RefusalError(Exception):
-    """A client cannot be served, or not any more; `code` is its door's exit code."""
+    """A client cannot be served, or no longer; `code` is its door's exit code."""
 
     def __init__(self, code: int, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -65,13 +65,13 @@ class RefusalError(Exception):
 
     @property
     def words(self) -> str:
-        """What a command writes on stderr, with a line's end."""
+        """The text for a command's stderr, ended by a newline."""
         name = f"[{self.code.name.lower()}]" if isinstance(self.code, IntEnum) else ""
         return f"error{name}: {self.message}\n" + (f"  fix: {self.remedy}\n" if self.remedy else "")
 
 
 ToRefusal = Callable[[Exception], RefusalError | None]
-"""What a client is told of an error; None for a bug."""
+"""Returns what a client is told of an error; None for a bug."""
 
 
 class UnknownDeckError(LookupError):
@@ -86,14 +86,14 @@ ReadSettings = Callable[[ServeRequest, Mapping[str, str], Settings | None], Sett
 
 
 class DeckEndedError(Exception):
-    """A deck ended while it was used; its cause is why."""
+    """A deck ended while it was used; the cause says why."""
 
     def __init__(self, failure: Exception | None) -> None:
         super().__init__(f"what served it ended by itself: {failure}" if failure else "what served it ended by itself")
 
 
 class Deck:
-    """One open deck, in its owner task; `name` is its configuration's, empty for one that has none."""
+    """One open deck, in its owner task; `name` is its configuration's, or empty."""
 
     def __init__(
         self, key: str, name: str, request: ServeRequest, opening: AbstractAsyncContextManager[Served]
@@ -115,7 +115,7 @@ class Deck:
 
     @property
     def opened(self) -> Served | None:
-        """What it gives; None while it is being opened, or when that failed."""
+        """The open deck; None while it is being opened, or if that failed."""
         is_open = self._opened.done() and not self._opened.cancelled() and self._opened.exception() is None
         return self._opened.result() if is_open else None
 
@@ -131,7 +131,7 @@ class Deck:
         return deck_key(self.request, settings) if settings is not None else self.key
 
     def status(self) -> DeckStatus:
-        """What it is, and how many of its servers are ready."""
+        """Return its state, and how many of its servers are ready."""
         served = self.opened
         states = served.product.status().values() if served is not None else ()
         files = tuple(map(str, served.product.settings.config_paths)) if served is not None else self.request.config
@@ -205,7 +205,9 @@ current_name: Final[ContextVar[str]] = ContextVar("deck name", default="")
 
 
 class Decks:
-    """See the module."""
+    """The open decks. `read` reads settings, `open_deck` opens a deck, which is closed when idle for `linger_s`
+    seconds.
+    """
 
     def __init__(
         self, read: ReadSettings, open_deck: OpenDeck, *, linger_s: float = LINGER_S, names: DeckNames | None = None

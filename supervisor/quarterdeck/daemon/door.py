@@ -64,10 +64,10 @@ MAX_DEATHS: Final = wait.MAX_DEATHS
 DEATHS_S: Final = wait.DEATHS_S
 
 CONNECT_S: Final = 5.0
-"""To be let into the queue of a daemon that lives."""
+"""Seconds to enter the queue of a living daemon."""
 
 ACCEPT_S: Final = 10.0
-"""For a daemon that runs to take the client; one that was started just now may take `START_S`."""
+"""Seconds for a running daemon to take the client; one that was just started may take `START_S`."""
 
 START_S: Final = 30.0
 
@@ -200,7 +200,7 @@ def take_left(environ: MutableMapping[str, str]) -> tuple[Interrupted, bytes] | 
 
 
 def answer_left(left: Interrupted, reason: str) -> None:
-    """Answer what the last daemon left, with an error: nobody else will."""
+    """Answer the requests that the last daemon left with an error; no process else will."""
     refuse_client(0, 1, reason, 0.0, unread=left.unread, greeted_id=left.greeted_id, ids=left.under_way)
 
 

@@ -13,10 +13,10 @@ from .deck_names import DeckNamesError
 from .decks import Deck, Decks, Served, ToRefusal, UnknownDeckError, current_deck
 
 IDLE_S: Final = 30.0
-"""How long a deck is kept at which nobody has a session or a request; then it lingers as after its last door."""
+"""Seconds that a deck without sessions and requests is kept; then it lingers as after its last door."""
 
 LOOK_S: Final = 5.0
-"""Between two looks at that."""
+"""Seconds between two checks for that."""
 
 _log = logging.getLogger("quarterdeck.daemon")
 
@@ -36,7 +36,7 @@ class HttpDecks:
         self._is_closed = False
 
     def __iter__(self) -> "Iterator[tuple[Deck, HttpHost]]":
-        """Those that are taken up."""
+        """Iterate over the decks that are open for HTTP clients."""
         found = [(taken.deck, taken.host) for taken in self._taken.values()]
         return iter([(deck, host) for deck, host in found if deck is not None and host is not None])
 
@@ -72,7 +72,8 @@ class HttpDecks:
             async with AsyncExitStack() as stack:
                 deck, served = await stack.enter_async_context(self._decks.borrow_named(name, self._environ))
                 current_deck.set(deck.key)
-                await self._serve(taken, deck, served)
+                shown = served.product.create_host(portable_schemas=deck.request.portable_schemas)
+                await self._serve(taken, deck, served, self._face.host(stack.enter_context(closing(shown))))
         except Exception as error:
             refused = self._refused(name, error)
             if taken.opened.done():
@@ -86,11 +87,7 @@ class HttpDecks:
             if self._taken.get(name) is taken:
                 del self._taken[name]
 
-    async def _serve(self, taken: "_TakenDeck", deck: Deck, served: Served) -> None:
-        with closing(served.product.create_host(portable_schemas=deck.request.portable_schemas)) as shown:
-            await self._serve_host(taken, deck, served, self._face.host(shown))
-
-    async def _serve_host(self, taken: "_TakenDeck", deck: Deck, served: Served, host: HttpHost) -> None:
+    async def _serve(self, taken: "_TakenDeck", deck: Deck, served: Served, host: HttpHost) -> None:
         taken.deck, taken.host = deck, host
         deck.on_ended(lambda _: host.end())
         if taken.is_told_to_end:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .http_decks import HttpDecks
 
 MakeOptions = Callable[[HttpWish], HttpOptions]
-"""What a wish comes to; raises what a person is told.  Blocking."""
+"""Turns a request to listen into options, or raises what a person is told. Blocking."""
 
 PAUSE_S: Final = 0.5
 """Seconds before the first retry to listen; each pause is twice the one before."""
@@ -177,7 +177,7 @@ class HttpListening:
 
     @property
     def status(self) -> HttpStatus | None:
-        """Where it listens, or why not; None where nobody wished it."""
+        """Where it listens, or why not; None if HTTP was never requested."""
         running, problem = self._running, self._problem
         if running is None and problem is None:
             return None
@@ -189,7 +189,7 @@ class HttpListening:
         return HttpStatus(running.url, *told, *counted, running.wish, running.face.uses.refusals)
 
     def clients(self) -> tuple[ClientStatus, ...]:
-        """Who is there."""
+        """Return the connected clients."""
         if self._running is None:
             return ()
         return tuple(
@@ -295,7 +295,7 @@ class HttpListening:
 
 
 class _Running:
-    """What listens."""
+    """A listening face."""
 
     def __init__(
         self,

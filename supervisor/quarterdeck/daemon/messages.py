@@ -57,7 +57,7 @@ ANSWER: Final = b"S"
 """The text answers an `Ask`: a `DaemonStatus` as JSON."""
 
 HEAD_BYTES: Final = 5
-"""Of a frame: its kind and its length."""
+"""Bytes of a frame's kind and length."""
 
 MAX_TEXT_BYTES: Final = 1024 * 1024
 
@@ -118,7 +118,7 @@ class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def of_deck(self) -> "ServeRequest":
-        """What of it is asked for of a deck: which part a client is shown, and how, is the client's own affair."""
+        """The request for the deck alone, without the client's own choice of groups and search."""
         return msgspec.structs.replace(self, groups=(), search=False)
 
 
@@ -148,7 +148,7 @@ class Handover(msgspec.Struct, frozen=True, tag="handover"):
 
 
 class Order(StrEnum):
-    """What a command wants of the daemon."""
+    """A command's order to the daemon."""
 
     STATUS = "status"
     STAY = "stay"
@@ -289,7 +289,7 @@ class DaemonStatus(msgspec.Struct, frozen=True):
 
 
 class BadHandoverError(ValueError):
-    """What a door sent is no handover of ours."""
+    """Bytes from a door are no handover."""
 
 
 def encode_request(handover: Handover | Ask) -> bytes:
@@ -313,7 +313,7 @@ def decode_request(body: bytes) -> Handover | Ask:
 
 
 def frame(kind: bytes, text: str) -> bytes:
-    """One frame; a longer text is cut."""
+    """Return one frame; a text that is too long is cut."""
     data = text.encode("utf-8", "replace")[:MAX_TEXT_BYTES]
     return kind + len(data).to_bytes(4) + data
 

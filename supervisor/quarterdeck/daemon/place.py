@@ -47,13 +47,13 @@ BACKLOG: Final = 128
 """Doors that wait to be taken in: as many as one editor's windows can open at once, many times over."""
 
 LOCK_S: Final = 30.0
-"""How long one may take to start or to end; who waits longer gives up."""
+"""Seconds that another process may take to start or to end the daemon."""
 
 CROWD_S: Final = 0.05
-"""Before the next try, where as many doors wait as may, or where a daemon that was just started has no key yet."""
+"""Seconds before the next try if the daemon's queue is full, or a daemon that was just started has no key yet."""
 
 DYING_S: Final = 1.0
-"""For how long a dying daemon is waited for: the kernel takes milliseconds, and its turn on a busy machine."""
+"""Seconds to wait for a dying daemon: the kernel takes milliseconds, plus its turn on a busy machine."""
 
 _EXITING: Final = 0x4
 """PF_EXITING of a process's flags (linux/sched.h): set before anything that it had is closed."""
@@ -70,11 +70,11 @@ class NoAnswerError(ConnectionError):
 
 
 class DroppedError(NoAnswerError):
-    """It has let the connection go without an answer: it was about to end, or was killed."""
+    """The daemon closed the connection without an answer: it was about to end, or was killed."""
 
 
 class OtherDaemonError(ConnectionError):
-    """A daemon has the ledger that cannot be reached: of another version, or without its directory."""
+    """An unreachable daemon has the ledger: it is of another version, or lost its directory."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(f"another daemon (process {pid}) has the ledger: of another version, or without its directory")
@@ -100,7 +100,7 @@ def _state_digest() -> str:
 
 
 def running_dir() -> Path:
-    """Where the daemon that runs is asked, if one does: a service manager's socket alone would start one."""
+    """Return the directory of the running daemon, if any: connecting to a service manager's socket would start one."""
     service = service_dir()
     return service if process_of(service) is not None else daemon_dir()
 
@@ -269,7 +269,7 @@ def listen(directory: Path) -> socket.socket:
 
 
 def socket_mark(directory: Path) -> tuple[int, int] | None:
-    """What tells the socket that doors find now from one that stood, or will stand, in its place; None without one."""
+    """Return what distinguishes the present socket from others at its path; None without one."""
     try:
         found = os.stat(directory / SOCKET_NAME)
     except OSError:

@@ -35,7 +35,7 @@ from . import wait
 from .wait import MAX_GREETING_BYTES, SLOT_BYTES, SLOTS
 
 MAX_ID_BYTES: Final = SLOT_BYTES - 2
-"""A request with a longer id is not noted: it gets no answer if the daemon dies."""
+"""Bytes of a noted request's id; a request with a longer one gets no answer if the daemon dies."""
 
 MAX_NOTES_BYTES: Final = 16 * 1024
 """More is not kept."""
@@ -44,7 +44,7 @@ MAX_UNREAD_BYTES: Final = 2 * MAX_LINE_BYTES + 1024 * 1024
 """The longest line, moved down when it fills its half, and one read more. Unused bytes take no memory."""
 
 MOVE_AT_BYTES: Final = 16 * 1024
-"""What is not taken up is moved down when it begins behind this, so that it does not creep upwards."""
+"""Offset beyond which unread bytes are moved down, so that they do not creep upwards."""
 
 KEPT_BYTES: Final = 1024 * 1024
 """After a longer line its memory is given back."""
@@ -68,7 +68,7 @@ SIZE_BYTES: Final = _UNREAD + MAX_UNREAD_BYTES
 
 
 class NoMemoryError(ValueError):
-    """What a door gave is no session's memory."""
+    """A descriptor from a door is no session's memory."""
 
 
 def make_memory(directory: Path) -> int:
@@ -200,7 +200,7 @@ class SessionMemory(Journal):
         self._data[_UNREAD + start : _UNREAD + end] = bytes(end - start)
 
     def greeted(self, line: bytes) -> None:
-        """See `Journal`; what is said again, by the next daemon, is there already."""
+        """See `Journal`; a greeting repeated by the next daemon is kept once."""
         data = self._data
         start = int.from_bytes(data[_LENGTH:_BOUNDS])
         end = start + len(line) + 1
@@ -292,7 +292,7 @@ class SessionMemory(Journal):
         self._data[_WRITING] = is_half
 
     def keep_notes(self, notes: bytes) -> None:
-        """Keep these in place of the ones before, which count until the new ones are whole."""
+        """Replace the notes, which count until the new ones are whole."""
         data = self._data
         if len(notes) > MAX_NOTES_BYTES or data.closed:
             return
@@ -302,7 +302,7 @@ class SessionMemory(Journal):
         data[_NOTES : _NOTES + 4] = (half << 31 | len(notes)).to_bytes(4)
 
     def notes(self) -> bytes:
-        """What was kept last; empty for nothing."""
+        """Return the last notes, or nothing."""
         data = self._data
         half, length = data[_NOTES] >> 7, int.from_bytes(data[_NOTES : _NOTES + 4]) & 0x7FFF_FFFF
         at = _NOTES + 4 + half * MAX_NOTES_BYTES
@@ -310,7 +310,7 @@ class SessionMemory(Journal):
 
     @property
     def under_way(self) -> int:
-        """How many requests are."""
+        """The number of requests in progress."""
         return len(self._slots)
 
     def close(self) -> None:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 MARK: Final = "written by `quarterdeck service install`"
-"""In the first lines of each file: what has it is ours to replace and to remove."""
+"""Marks, in their first lines, the files that we may replace and remove."""
 
 END_S: Final = 60
-"""For the daemon to end: calls under way, servers, native commands."""
+"""Seconds for the daemon to end calls, servers and native commands."""
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
 
@@ -25,7 +25,7 @@ SystemCallArchitectures=native
 SystemCallFilter=~@clock @cpu-emulation @module @obsolete @raw-io @reboot @swap
 SystemCallErrorNumber=EPERM
 """
-"""Each of them keeps programs from gaining privileges, which a `bwrap` that is installed set-user-ID needs."""
+"""Settings that keep programs from gaining privileges, which a `bwrap` that is installed set-user-ID needs."""
 
 
 def socket_unit(name: str, socket_path: str) -> str:
@@ -85,7 +85,7 @@ WantedBy=default.target
 
 
 def is_ours(text: str) -> bool:
-    """Whether we wrote this file, whoever changed it since."""
+    """Return whether we wrote this file, even if it was changed since."""
     return any(MARK in line for line in text.splitlines()[:4])
 
 

@@ -18,7 +18,7 @@ import sys
 import time
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
-"""Signals that ask a door to end, which the daemon is told; they are held back until we can."""
+"""Signals that ask a door to end, as the daemon is told; blocked until we can tell it."""
 
 NO_DESCRIPTOR = -1
 

@@ -40,7 +40,7 @@ MAX_SLUG_CHARS: Final = 48
 """Long enough to tell plans apart, short enough for a listing."""
 
 MAX_PLAN_BYTES: Final = 1024 * 1024
-"""Of a plan that is read back; one that a person approved is far shorter."""
+"""The largest plan that is read back; one that a person approved is far shorter."""
 
 _BASE36: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -49,7 +49,7 @@ BridgeBuilder = Callable[[DeckContext], Capability]
 
 
 class NativeCard(WrappedCard):
-    """A tool as a card, under a label of the deck's own; what the tool keeps, it keeps."""
+    """A tool as a card, under a label of the deck's own."""
 
     def __init__(self, tool: DefinedTool, label: str = "") -> None:
         super().__init__(tool)
@@ -122,7 +122,7 @@ def builtin_ids() -> list[CapabilityId]:
 
 
 def builtin_profiles() -> dict[CapabilityId, tuple[Profile, ...]]:
-    """Which profiles each built-in tool belongs to."""
+    """Return the profiles of each built-in tool."""
     return {row.id: row.profiles for row in builtin_descriptors()}
 
 
@@ -167,7 +167,7 @@ exit_plan_mode_card: Final = partial(_row, "exit_plan_mode")
 
 @cache
 def capability_index() -> Mapping[CapabilityId, int]:
-    """Where in the catalogue each id stands."""
+    """Return each id's position in the catalogue."""
     return MappingProxyType({name: position for position, name in enumerate(capability_ids())})
 
 
@@ -177,7 +177,7 @@ def has_capability(name: str) -> bool:
 
 
 def card_profiles() -> dict[CapabilityId, tuple[Profile, ...]]:
-    """Which profiles each row belongs to."""
+    """Return the profiles of each row."""
     return {card.id: card.profiles for card in capability_cards()}
 
 
@@ -192,7 +192,7 @@ def project_result(call_id: str, result: ToolResult) -> ToolOutcome:
 
 
 class UnknownToolError(LookupError):
-    """A name that a registry does not hold: `missing`."""
+    """A registry does not hold the name `missing`."""
 
     def __init__(self, missing: str) -> None:
         super().__init__(f"there is no tool called {missing!r}")
@@ -225,16 +225,16 @@ class ToolRegistry:
         return self._tools[name]
 
     def names(self) -> tuple[str, ...]:
-        """All names, in order."""
+        """Return all names, in order."""
         return tuple(self._tools)
 
     def to_tool_box(self, make_context: Callable[[], ToolContext]) -> ToolBox:
-        """A box of the present tools over one context, which `make_context` is called for once."""
+        """Return a box of the present tools over one context, for which `make_context` is called once."""
         return DeckToolBox(self._tools.values(), make_context())
 
 
 def builtin_registry() -> ToolRegistry:
-    """A new registry of the twelve built-in tools; the tools are the same objects each time."""
+    """Return a new registry of the twelve built-in tools; the tools are the same objects each time."""
     registry = ToolRegistry()
     registry.register_all(builtin_bridge()[CapabilityId(name)].factory() for name in _REGISTRY_ORDER)
     return registry
@@ -258,7 +258,7 @@ def plan_slug(plan: str) -> str:
 
 
 def plan_file_path(session_dir: Path | str, slug: str) -> Path:
-    """Where the plan of this name is kept."""
+    """Return the path of the plan of this name."""
     return Path(session_dir) / PLANS_DIRNAME / f"{slug}.md"
 
 

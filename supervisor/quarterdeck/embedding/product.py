@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 READY_S: Final = 30.0
-"""How long a start waits for servers; one that downloads its package first takes longer."""
+"""Seconds that a start waits for servers; one that downloads its package first takes longer."""
 
 EXIT_S: Final = 15.0
-"""What an interpreter that ends waits for servers that nobody stopped."""
+"""Seconds that an ending interpreter waits for servers that were not stopped."""
 
 
 class Quarterdeck:
@@ -106,7 +106,7 @@ class Quarterdeck:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the servers, and wait until no process of theirs is left; calls under way end in a fault."""
+        """Stop the servers, and wait until none of their processes is left; pending calls end in a fault."""
         self._product = None
         await self._stack.__aexit__(kind, error, trace)
 
@@ -292,7 +292,7 @@ class _LoopThread:
         self._thread.join()
 
     def close_at_exit(self, product: Quarterdeck) -> None:
-        """Stop the servers of a product that nobody closed, as long as an ending interpreter may take."""
+        """Stop the servers of a product that was not closed, for as long as an ending interpreter may take."""
         with self._lock:
             if self.is_stopped:
                 return
@@ -306,7 +306,7 @@ class _LoopThread:
 
 
 _running: Final[dict[_LoopThread, Quarterdeck]] = {}
-"""What nobody has closed yet."""
+"""Products that were not closed yet."""
 
 
 def _close_at_exit(thread: _LoopThread, product: Quarterdeck) -> None:

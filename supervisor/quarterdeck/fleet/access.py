@@ -19,17 +19,17 @@ refuses every token must not cause a request loop at its issuer.
 """
 
 LOCKED_S: Final = 300.0
-"""Until a keyring that did not answer is asked again: it may ask its user for a password each time."""
+"""Seconds before a keyring that did not answer is asked again: it may ask its user for a password each time."""
 
 LEAST_S: Final = 10.0
-"""Between two renewals: an issuer whose tokens end at once would be asked without end."""
+"""Minimum seconds between renewals: tokens that expire at once must not cause a request loop."""
 
 _log = logging.getLogger("quarterdeck.fleet")
 
 
 @dataclass(frozen=True, slots=True)
 class AccessToken:
-    """An access token; `renew_in_s` is None for one that is good until it is refused."""
+    """An access token; `renew_in_s` is None if it is good until refused."""
 
     value: str = field(repr=False)
     renew_in_s: float | None = None
@@ -60,7 +60,7 @@ MakeAccess = Callable[[ServerConfig], Access | None]
 
 
 class AccessKeeper:
-    """See the module; `give` hands a token to the worker, and an empty one where there is none."""
+    """Keeps a worker in tokens; `give` hands it a token, or an empty one if there is none."""
 
     def __init__(self, server: str, access: Access, give: Callable[[str], object]) -> None:
         self._server = server

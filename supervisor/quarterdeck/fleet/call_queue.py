@@ -24,7 +24,7 @@ DEADLINE: Final = "time to wait"
 """The limit that a call meets whose turn does not come before its deadline."""
 
 _RESOLUTION_S: Final = 0.001
-"""Of the loop's timers, which may come early by as much."""
+"""Seconds by which the loop's timers may come early."""
 
 _log = logging.getLogger("quarterdeck.fleet")
 
@@ -112,16 +112,16 @@ class CallQueue:
 
     @property
     def load(self) -> tuple[int, int]:
-        """How many calls the server has, and how many wait for it."""
+        """The numbers of calls that the server has, and that wait for it."""
         return self._turns.given, self._turns.waiting
 
     @property
     def refused(self) -> dict[str, int]:
-        """Which limit refused how many calls, those that did."""
+        """The number of calls that each limit refused, for limits that did."""
         return {limit: count for limit, count in self._refused.items() if count}
 
     def waiting_of(self, client: Hashable) -> int:
-        """How many calls of this client wait."""
+        """Return how many calls of this client wait."""
         return self._turns.waiting_of(client)
 
     def _give_soon(self) -> None:

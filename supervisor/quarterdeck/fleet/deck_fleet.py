@@ -22,7 +22,7 @@ _log = logging.getLogger("quarterdeck.fleet")
 
 
 class DeckFleet(SupervisedFleet):
-    """See the module; `wish_for` gives None for a server of this deck's own."""
+    """A deck's fleet; `wish_for` gives None for a server of this deck's own."""
 
     def __init__(
         self, own: ServerFleetImpl, servers: SharedServers, wish_for: Callable[[ServerConfig], Wish | None]

@@ -32,7 +32,7 @@ from .worker_session import ALL_CAPABILITIES, Session
 from .workers.handle import WorkerHandle, WorkerListener
 
 EXIT_S: Final = 10.0
-"""How long the session may take to close; the SDK's own takes up to seven seconds over stdio."""
+"""Seconds that the session may take to close; the SDK's own takes up to seven over stdio."""
 
 SessionFactory = Callable[[], AbstractAsyncContextManager[ClientSession]]
 """Yields an initialised or adopted session; entered once."""
@@ -155,14 +155,14 @@ async def _serve(connection: Connection, run: ServerRun) -> None:
 
 
 class EmbeddedSession(OwnSession[ClientSession]):
-    """A session that others made and greeted."""
+    """A session that was made and greeted elsewhere."""
 
     def _carrier(self, connection: Connection, tasks: anyio.abc.TaskGroup, made: ClientSession) -> SessionCarrier:
         return SessionCarrier(connection, tasks, made)
 
 
 class TransportSession(OwnSession[tuple[Any, Any]]):
-    """A session over streams that others connected: greeted here, as a remote server is."""
+    """A session over streams that were connected elsewhere: greeted here, as a remote server is."""
 
     def order(self) -> OpenOrder:
         """See `Session`."""

@@ -40,7 +40,7 @@ from .workers.handle import WorkerHandle
 from .workers.requests import arguments_json, ask, ended, refuse
 
 CLOSE_S: Final = 3 * CLOSE_GRACE_S + 1.0
-"""How long a worker may take to stop its server: three graces, and a moment to say so."""
+"""Seconds that a worker may take to stop its server: three graces, and a moment to say so."""
 
 
 _log = logging.getLogger("quarterdeck.fleet")
@@ -87,7 +87,7 @@ class ServerEndpointImpl(Exchange):
         self._session.newer_first = True
 
     def follow(self, earlier: Exchange) -> None:
-        """Be the next generation of a server: what that has listed is known, where its configuration is the same."""
+        """Be the next generation of a server: keep what its lists held, if its configuration is the same."""
         if isinstance(earlier, ServerEndpointImpl) and earlier.config == self.config:
             self._lists.follow(earlier._lists)  # noqa: SLF001 - of its own kind
         super().follow(earlier)
@@ -168,11 +168,11 @@ class ServerEndpointImpl(Exchange):
     # Lists
 
     def tools(self) -> tuple[RemoteTool, ...]:
-        """The cached list; the same tuple until it changes."""
+        """Return the cached list; the same tuple until it changes."""
         return self._lists.tools
 
     def offers(self, listing: Listing) -> tuple[Offered, ...]:
-        """Another cached list likewise; empty before it came, and of a server that says it has none."""
+        """Return another cached list; empty before it came, and for a server that says it has none."""
         return self._lists.offers(listing)
 
     def has_come(self, listing: Listing) -> bool:
@@ -186,19 +186,19 @@ class ServerEndpointImpl(Exchange):
 
     @property
     def lists_version(self) -> int:
-        """Another after each change of a list."""
+        """A number that changes with each list."""
         return self._lists.version
 
     def offered(self) -> tuple[RemoteTool, ...]:
-        """The cached list while it is ready, else nothing."""
+        """Return the cached list while the server is ready, else nothing."""
         return self._lists.tools if self.phase is EndpointPhase.READY else ()
 
     def refusal(self, _: str) -> ProtocolFault | None:
-        """Why no call is tried: it is not ready.  Of a name that it does not know a call says so itself."""
+        """Return why no call is tried: the server is not ready. A call itself reports an unknown name."""
         return None if self.phase is EndpointPhase.READY else self._not_connected()
 
     async def list_tools(self) -> tuple[RemoteTool, ...]:
-        """See `ServerEndpoint`; its other lists are taken beside, once, and waited for a little."""
+        """See `ServerEndpoint`; the other lists are fetched meanwhile, once, and awaited for a moment."""
         await self._lists.take(self._ready_handle(), self._start)
         return self._lists.tools
 
@@ -225,7 +225,7 @@ class ServerEndpointImpl(Exchange):
         return await self.result_of(RawCall(tool, arguments, meta, timeout_s, on_progress))
 
     async def result_of(self, call: RawCall) -> RemoteCallResult:
-        """A raw call that says all it wants of the server, awaited; see `call`."""
+        """Make this raw call and return its result; see `call`."""
         result = await ended(partial(self.begin, call))
         if result is None:
             self._ready_handle()
@@ -266,7 +266,7 @@ class ServerEndpointImpl(Exchange):
     # What the worker says
 
     def on_list_changed(self, kind: str) -> None:
-        """See `WorkerListener`: take it anew, soon."""
+        """See `WorkerListener`: fetch the list again, soon."""
         if self.phase is EndpointPhase.READY:
             self._lists.on_changed(kind, self._ready_handle(), self._start)
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, Protocol, assert_never
 
 from quarterdeck.common.shielding import carried_through
-from quarterdeck.common.watchers import Told, Watchers
+from quarterdeck.common.watchers import Told, Watchers, wait_until
 from quarterdeck.fleet.core import supervision
 from quarterdeck.fleet.core.member import SLOW_START, Member, MemberPhase
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
@@ -27,11 +27,11 @@ from .workers.runtime import Runtime
 _log = logging.getLogger("quarterdeck.fleet")
 
 LOSS_S: Final = 2.0
-"""How long a worker may take to learn how its server ended, after the server broke off."""
+"""Seconds that a worker may take to learn how its server ended, after the server broke off."""
 
 
 class SupervisedFleet(ServerFleet, Protocol):
-    """A fleet as the rooms above use it: its servers may change, and say where they are on their way."""
+    """A fleet as the rooms above use it: its servers may change, and report where they are."""
 
     def endpoint(self, server: str) -> ServerEndpointImpl | None:
         """The present endpoint of this id."""
@@ -52,7 +52,7 @@ class SupervisedFleet(ServerFleet, Protocol):
         """Whether it is being started, for the first time or again."""
 
     def last_fault(self, server: str) -> ProtocolFault | None:
-        """How the server last died."""
+        """Return how the server last died."""
 
     def queue(self, server: str) -> CallQueue:
         """The calls of this server, of all who have it."""
@@ -225,7 +225,7 @@ class ServerFleetImpl(SupervisedFleet):
         return member.phase not in supervision.SETTLED_PHASES or (member.phase is MemberPhase.READY and is_lost)
 
     def last_fault(self, server: str) -> ProtocolFault | None:
-        """How the server last died, kept while it serves again; a start by hand forgets it."""
+        """Return how the server last died, kept while it serves again; a start by hand forgets it."""
         member = self._core.member(server)
         return member.fault if member is not None else None
 
@@ -301,7 +301,8 @@ class ServerFleetImpl(SupervisedFleet):
             except ProtocolFault as fault:
                 _log.warning("%s does not list its tools: %s", server, fault)
                 if fault.code == "server_lost":
-                    await _until_lost(endpoint)
+                    # That it broke off may be known before how it ended is.
+                    await wait_until(endpoint.watch, lambda: endpoint.phase is not EndpointPhase.READY, LOSS_S)
         except ProtocolFault as fault:
             if endpoint.is_installing and fault.code == SLOW_START:
                 _log.warning("%s was still being installed when its time ran out", server)
@@ -347,21 +348,6 @@ class ServerFleetImpl(SupervisedFleet):
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-async def _until_lost(endpoint: ServerEndpointImpl) -> None:
-    """Wait until the loss of a server that broke off is known, `LOSS_S` at most."""
-    changed = asyncio.Event()
-    unwatch = endpoint.watch(changed.set)
-    try:
-        async with asyncio.timeout(LOSS_S):
-            while endpoint.phase is EndpointPhase.READY:
-                await changed.wait()
-                changed.clear()
-    except TimeoutError:
-        pass
-    finally:
-        unwatch()
 
 
 async def start_server_fleet(config: BridgeConfig) -> ServerFleetImpl:

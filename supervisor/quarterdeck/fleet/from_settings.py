@@ -41,11 +41,11 @@ class FleetSource(msgspec.Struct, frozen=True):
     access: Callable[[ServerConfig, str], Access | None] = lambda _config, _scope: None
 
     def fleet(self) -> ServerFleetImpl:
-        """A fleet whose servers are started by the settings of that moment."""
+        """Return a fleet that starts its servers with the settings of that moment."""
         return ServerFleetImpl(self._endpoint, installs=self._installs, slot=self.slot)
 
     def wish(self, config: ServerConfig) -> Wish | None:
-        """A server as decks share it, by the settings of this moment; None for one of a deck's own."""
+        """Return the request for a server that decks share, with the present settings; None for one of a deck's own."""
         settings, scope = self.settings(), self.scope(config.id)
         key = sharing_key(settings, config, scope) if scope is not None else None
         if key is None:

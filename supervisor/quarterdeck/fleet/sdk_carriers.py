@@ -29,7 +29,7 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord
 from quarterdeck_worker.connection import Connection
 
 PING_S: Final = 5.0
-"""How long a session whose connection seems closed may take to show that it is not."""
+"""Seconds that a session whose connection seems closed may take to show that it is not."""
 
 MAX_LINES: Final = 1_000
 """Messages that wait for a server that does not read."""
@@ -49,7 +49,7 @@ SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 
 
 class SdkCarrier:
-    """What both have in common; the task group is its owner's."""
+    """The common part of both carriers; the owner provides the task group."""
 
     def __init__(self, connection: Connection, tasks: anyio.abc.TaskGroup) -> None:
         self._connection = connection
@@ -73,7 +73,7 @@ class SdkCarrier:
 
 
 class StreamsCarrier(SdkCarrier):
-    """Over the streams of a transport of the SDK's, which are somebody else's to close."""
+    """A carrier over the streams of an SDK transport, which its owner closes."""
 
     def __init__(self, connection: Connection, tasks: anyio.abc.TaskGroup, read: Any, write: Any) -> None:
         super().__init__(connection, tasks)

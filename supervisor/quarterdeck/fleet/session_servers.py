@@ -27,22 +27,22 @@ from .exchange.news import NewsWatchers, TakeNews
 from .fleet import ServerFleetImpl
 
 MAX_EACH: Final = 16
-"""At a time of one client: of a door, or of a token with all its sessions."""
+"""Servers at one time of one client: of a door, or of a token with all its sessions."""
 
 MAX_TOGETHER: Final = 64
-"""At a time of one deck."""
+"""Servers at one time of one deck."""
 
 NEWER: Final = Revision.R2026_07_28
 """The client name of a server that is for all clients of this revision."""
 
 IDLE_S: Final = 600.0
-"""How long one waits for the next call of a client that has no session which could end."""
+"""Seconds that a server waits for the next call of a client without a session that could end."""
 
 _log = logging.getLogger("quarterdeck.fleet")
 
 
 class SessionServerStatus(msgspec.Struct, frozen=True):
-    """One of them; `client` is the name of whose it is."""
+    """One session's server; `client` is the name of its client."""
 
     client: str
     status: EndpointStatus
@@ -80,7 +80,7 @@ class SessionServer:
 
     @property
     def endpoint(self) -> ServerEndpointImpl | None:
-        """Its endpoint of the moment."""
+        """Its present endpoint."""
         return self._fleet.endpoint(self.config.id)
 
     @property
@@ -94,7 +94,7 @@ class SessionServer:
         return self._fleet.last_fault(self.config.id)
 
     def status(self) -> SessionServerStatus:
-        """Who has it, and how it is."""
+        """Return its client and its state."""
         found = self._fleet.status_of(self.config.id) or EndpointStatus(self.config.id, EndpointPhase.IDLE, 0)
         return SessionServerStatus(self.client.name, found)
 
@@ -137,7 +137,7 @@ class SessionServer:
 
 
 class SessionServers:
-    """Those of one deck."""
+    """The sessions' servers of one deck."""
 
     def __init__(self, make_fleet: Callable[[], ServerFleetImpl], *, idle_s: float = IDLE_S) -> None:
         """Run none yet; `make_fleet` makes a fleet whose servers start with the settings of the moment."""
@@ -156,11 +156,11 @@ class SessionServers:
         return self._news.watch(callback)
 
     def opened(self, session: str) -> None:
-        """This session will say when it ends; what any other has ends when it was idle for a while."""
+        """Note a session that will report its end; servers of other sessions end when idle."""
         self._open[session] = None
 
     def ended(self, session: str) -> None:
-        """This session has ended: what it has ends, too, in the background."""
+        """End the servers of a session that has ended, in the background."""
         self._open.pop(session, None)
         self._end_those(lambda _, whose: whose == session)
 
@@ -213,7 +213,7 @@ class SessionServers:
         return server.endpoint if server is not None else None
 
     def endpoints(self, server_id: str) -> tuple[ServerEndpointImpl, ...]:
-        """Those of all sessions' servers of one row."""
+        """Return the endpoints of all sessions' servers of one row."""
         found = (server.endpoint for (row, _), server in self._servers.items() if row == server_id)
         return tuple(endpoint for endpoint in found if endpoint is not None)
 
@@ -223,7 +223,7 @@ class SessionServers:
         self._end_those(lambda server, _: present.get(server.row.id) != server.row)
 
     def end_all_of(self, server_id: str) -> None:
-        """End those of this row: each is started anew when it is called again."""
+        """End the servers of this row; each is started again when it is called."""
         self._end_those(lambda server, _: server.config.id == server_id)
 
     def of(self, session: str) -> tuple[str, ...]:
@@ -231,7 +231,7 @@ class SessionServers:
         return tuple(server_id for server_id, whose in self._servers if whose == session)
 
     def statuses(self, server_id: str = "") -> tuple[SessionServerStatus, ...]:
-        """All of them, or those of one row, the oldest first."""
+        """Return the state of all servers, or those of one row, the oldest first."""
         return tuple(each.status() for each in self._servers.values() if server_id in ("", each.config.id))
 
     async def close(self) -> None:

@@ -90,7 +90,7 @@ class SharedServer:
         self._beginning = asyncio.create_task(begin, context=self._context)
 
     def status(self) -> EndpointStatus:
-        """How it is; idle before it has begun."""
+        """Return its state; idle before it has begun."""
         return self.fleet.status_of(self._server) or EndpointStatus(self._server, EndpointPhase.IDLE, 0)
 
     @property
@@ -166,7 +166,7 @@ class SharedServers:
         return server
 
     def leave(self, holder: object, server: SharedServer) -> asyncio.Task[None] | None:
-        """Hold it no more; its end, to be awaited, when nobody else does."""
+        """Hold it no longer. Return its end, to be awaited, if no other deck holds it."""
         del server.holders[holder]
         if server.holders:
             return None

@@ -55,7 +55,7 @@ from .workers.requests import ask
 from .workers.runtime import Runtime
 
 EXIT_S = CLOSE_GRACE_S + 1.0
-"""How long a worker may take to exit once its server is gone."""
+"""Seconds that a worker may take to exit once its server is gone."""
 
 
 MAX_CAUGHT: Final = 20
@@ -79,7 +79,7 @@ class ConfinedServer(msgspec.Struct, frozen=True):
 
     @property
     def status(self) -> SandboxStatus:
-        """It in short."""
+        """A summary."""
         return SandboxStatus(self.receipt.tier, self.receipt.network, self.start.gaps, self.caught)
 
     def with_caught(self, told: str) -> "ConfinedServer":
@@ -88,7 +88,7 @@ class ConfinedServer(msgspec.Struct, frozen=True):
 
 
 class Session(ABC):
-    """Where the session of one server runs."""
+    """The place where one server's session runs."""
 
     isolated = True
     newer_first = False
@@ -100,7 +100,7 @@ class Session(ABC):
 
     @abstractmethod
     def order(self) -> OpenOrder:
-        """What to open with; raises `ProtocolFault`."""
+        """Return what to open with; raise `ProtocolFault` if that fails."""
 
     async def prepare(self, order: OpenOrder) -> OpenOrder:
         """The order with what its worker need not find out."""
@@ -125,7 +125,7 @@ class Session(ABC):
 
 
 class WorkerSession(Session):
-    """A worker process; its server gets its own private directories and an environment of its own."""
+    """A worker process, whose server gets its own private directories and environment."""
 
     def __init__(
         self,
@@ -269,7 +269,7 @@ class WorkerSession(Session):
 ALL_CAPABILITIES: Final = (
     '{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{"listChanged":true}}'
 )
-"""What some caller or other can be asked."""
+"""All questions that some caller can be asked."""
 
 
 def _told_capabilities(config: ServerConfig) -> str:

@@ -54,17 +54,19 @@ from .recording import answer_record
 from .views import view_fault, view_inspection, view_servers
 
 RESTART_SLACK_S: Final = 3 * CLOSE_GRACE_S + 10.0
-"""Beyond its deadlines to connect and to list, what a restart may take: the old one's end, and a turn among others."""
+"""Seconds that a restart may take beyond its deadlines to connect and to list: the old server's end, and waiting for a
+slot.
+"""
 
 BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
 
 
 COMMAND: Final = Client("quarterdeck call", "command")
-"""Whose calls those of commands are."""
+"""The client of calls that commands make."""
 
 
 async def answer(product: Product, request: Request) -> Answer:
-    """What `deck` answers; cancelling it cancels a call under way."""
+    """Answer a request about `product`; cancelling it cancels its call."""
     match request:
         case Ps():
             return ServerList(await view_servers(product, product.status().values()), product.settings.troubles)

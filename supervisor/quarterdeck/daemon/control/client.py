@@ -21,10 +21,10 @@ from .protocol import (
 )
 
 CONNECT_S: Final = 5.0
-"""To be accepted by a local process that is alive."""
+"""Seconds to be accepted by a living local process."""
 
 ANSWER_S: Final = 30.0
-"""For all but calls and restarts, which end by deadlines of their own."""
+"""Seconds for any answer but those to calls and restarts, which have deadlines of their own."""
 
 
 class TooLargeError(ValueError):

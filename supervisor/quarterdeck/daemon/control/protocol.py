@@ -18,7 +18,7 @@ SOCKET_NAME: Final = "control.sock"
 KEY_NAME: Final = "control.key"
 
 MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024
-"""One line to us: room for a file in a tool's arguments, as over HTTP."""
+"""The longest request line: room for a file in a tool's arguments, as over HTTP."""
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="type"):
@@ -98,7 +98,7 @@ class FaultView(msgspec.Struct, frozen=True):
 
 
 class SandboxView(msgspec.Struct, frozen=True):
-    """What confines a server in short; see `SandboxStatus`."""
+    """A summary of what confines a server; see `SandboxStatus`."""
 
     tier: str
     network: str
@@ -107,7 +107,7 @@ class SandboxView(msgspec.Struct, frozen=True):
 
 
 class OwnServerView(msgspec.Struct, frozen=True):
-    """A server that one session has for itself; `client` is whose it is."""
+    """A server of one session's own; `client` names the session's client."""
 
     client: str
     phase: str
@@ -274,7 +274,7 @@ class LimitView(msgspec.Struct, frozen=True):
 
 
 class ReceiptView(msgspec.Struct, frozen=True):
-    """What was observed to confine a process; see `Receipt` and `ServerStart`."""
+    """The observed confinement of a process; see `Receipt` and `ServerStart`."""
 
     tier: str
     network: str
@@ -308,7 +308,7 @@ class Inspection(Message, frozen=True, tag="inspection"):
 
 
 class Refusal(StrEnum):
-    """Why a request is refused."""
+    """The reason for a refusal."""
 
     BAD_REQUEST = "bad_request"
     BUSY = "busy"
@@ -343,7 +343,7 @@ Answer = (
 
 
 class BadLineError(ValueError):
-    """A line that is no message of ours."""
+    """A line is no message of ours."""
 
 
 def encode(message: Request | Answer) -> bytes:

@@ -38,10 +38,10 @@ MAX_CLIENTS: Final = 32
 """Commands that are answered at one time; more are refused."""
 
 REQUEST_S: Final = 5.0
-"""From connecting to a whole request: commands send it at once."""
+"""Seconds from connecting to a whole request: commands send it at once."""
 
 SEND_S: Final = 30.0
-"""To take an answer, which may be a large result."""
+"""Seconds to take an answer, which may be a large result."""
 
 AnswerRequest = Callable[[Request], Awaitable[Answer]]
 """Answers one request; cancelling it cancels what it does."""
@@ -161,7 +161,6 @@ class _RequestHandler:
         return hmac.compare_digest(said, self._key)
 
     def _refusal(self, stream: SocketStream) -> Refused | None:
-        """Why nothing is read from this client."""
         if not peer_of(stream.extra(SocketAttribute.raw_socket)).is_ours:  # noqa: S610 - no Django
             return Refused(Refusal.BAD_REQUEST, "this socket belongs to another user")
         if self._clients > MAX_CLIENTS:

@@ -32,7 +32,7 @@ from .protocol import (
 )
 
 INSTALLING: Final = "installing"
-"""How a server is shown that connects, and whose command has to fetch the program first."""
+"""The shown phase of a connecting server whose command has to fetch its program first."""
 
 NO_POLICY: Final = msgspec.Raw(b"null")
 
@@ -53,7 +53,7 @@ _KEEPERS: Final = {
     "line_bytes": BY_WORKER,
     "partial_line_s": BY_WORKER,
 }
-"""Who keeps each limit that is not of the whole tree; those are the monitor's unless the kernel holds them."""
+"""What enforces each limit that is not of the whole tree; the monitor enforces the others, unless the kernel does."""
 
 _ONLY_KERNEL: Final = "cpu_share"
 """No look could keep a share."""
@@ -117,7 +117,7 @@ def _redacted(product: Product, dossier: Dossier) -> Dossier:
 
 
 def view_inspection(product: Product, status: EndpointStatus, view: ServerView) -> Inspection:
-    """All that is known of the confinement of the server with this status; `view` is the server itself."""
+    """Return all that is known of the confinement of the server with this status; `view` is the server itself."""
     config, endpoint = product.config(status.server), product.fleet.endpoint(status.server)
     confined = endpoint.confined if endpoint is not None else None
     last = product.fleet.last_fault(status.server) or status.fault

@@ -20,11 +20,11 @@ MAX_ASKED: Final = 100
 """During the whole of one request."""
 
 MAX_ASKED_BYTES: Final = 32 * 1024 * 1024
-"""Of the questions of one request together, each of which may have 8 MiB: they wait in memory for whoever is asked."""
+"""Bytes of one request's questions together, each of up to 8 MiB: they wait in memory for their client."""
 
 
 class Refused(Enum):
-    """Why a question is put to nobody, in the words that the server is told."""
+    """Why a question is put to no client, in the words that the server is told."""
 
     NOBODY = "nobody is there to be asked: no request of a client is under way"
     SEVERAL = (
@@ -59,7 +59,7 @@ class Ended(Struct, frozen=True):
 
 
 class _Open(Struct):
-    """A question without an answer: the request that it is put to, and those that it may be of, that one too."""
+    """A question without an answer: the request that it is put to, and all requests that it may belong to."""
 
     request_id: int
     may_be_of: set[int]
@@ -97,7 +97,7 @@ class Asks:
         return whose
 
     def end(self, ask_id: int) -> bool:
-        """A question needs no answer any more; whether it did."""
+        """Close a question. Return whether it was open."""
         question = self._questions.pop(ask_id, None)
         if question is None:
             return False

@@ -9,7 +9,7 @@ COMPLETE: Final = "completion/complete"
 """The request that it answers."""
 
 MAX_VALUES: Final = 100
-"""Of one answer, says the protocol (2025-11-25, server/utilities/completion); strict clients refuse more."""
+"""Values of one answer, by the protocol (2025-11-25, server/utilities/completion); strict clients refuse more."""
 
 
 def bounded_completion(body: bytes) -> bytes:

@@ -8,7 +8,7 @@ MAX_URIS: Final = 1_000
 """Remembered of one server, the latest."""
 
 MAX_RESULT_BYTES: Final = 1024 * 1024
-"""Of a result that is looked through; one with links in it is a list of them."""
+"""Bytes of a result that is looked through; one with links in it is a list of them."""
 
 MAX_URI_CHARS: Final = 8 * 1024
 """As of a resource that is listed."""
@@ -26,7 +26,7 @@ class _Result(msgspec.Struct, gc=False):
 
 
 class LinkedUris:
-    """Those of one server."""
+    """The links in one server's results."""
 
     def __init__(self) -> None:
         self._uris: dict[str, None] = {}

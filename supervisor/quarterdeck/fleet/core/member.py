@@ -169,7 +169,7 @@ class Member(msgspec.Struct, frozen=True):
         )
 
     def admitted(self, now: float) -> Self:
-        """It is ready."""
+        """Return the member once it is ready."""
         return replace(self, phase=TRANSITIONS[self.phase, Move.ADMIT], ready_at=now)
 
     def failed(
@@ -210,12 +210,12 @@ class Member(msgspec.Struct, frozen=True):
                 return replace(dead, phase=TRANSITIONS[self.phase, Move.GIVE_UP], fault=last_word)
 
     def renewed(self, now: float) -> Self:
-        """It is to be started by hand: at once, and with a clean past."""
+        """Return the member to be started by hand: at once, and with a clean past."""
         phase = TRANSITIONS[self.phase, Move.RENEW]
         return replace(self, phase=phase, fault=None, start_at=now, ready_at=None, history=(), patience=1)
 
     def closed(self) -> Self:
-        """It is wanted no more."""
+        """Return the member once it is no longer wanted."""
         return replace(self, phase=TRANSITIONS[self.phase, Move.CLOSE], start_at=inf)
 
 

@@ -22,24 +22,24 @@ from quarterdeck_protocol.plain_words import plain_words
 from .toolset import MAX_DEFINITION_BYTES, MAX_DEFINITION_DEPTH, ToolsetError
 
 MAX_EXPRESSIONS: Final = 32
-"""Of a template: each is a wildcard for whoever looks whether a URI matches."""
+"""Expressions of a template: each is a wildcard when URIs are matched."""
 
 MAX_TEMPLATES: Final = 500
-"""Of one server: a URI that no list has is held against each of them."""
+"""Templates of one server: an unlisted URI is matched against each of them."""
 
 MAX_WARNINGS: Final = 20
 """Told one by one; of the rest their number."""
 
 
 class Offerset(msgspec.Struct, frozen=True):
-    """What came of a list: what may be shown, in the server's order, and what was left out and why."""
+    """A parsed list: what may be shown, in the server's order, and what was left out and why."""
 
     offers: tuple[Offered, ...]
     warnings: tuple[str, ...]
 
 
 class _Item(msgspec.Struct):
-    """What all items share, of the types that clients insist on."""
+    """Members of all items, with the types that clients insist on."""
 
     name: str
     title: str | None = None
@@ -106,7 +106,7 @@ def parse_offers(
 
 
 def read_offer(server: str, listing: Listing, row: bytes) -> tuple[str, Offered | None]:
-    """What one object offers, or why it cannot be shown."""
+    """Return what one object offers, or why it cannot be shown."""
     if len(row) > MAX_DEFINITION_BYTES:
         return f"its definition has {len(row):,} bytes", None
     try:
@@ -129,7 +129,7 @@ def read_offer(server: str, listing: Listing, row: bytes) -> tuple[str, Offered 
 
 
 def uri_problem(uri: str) -> str:
-    """Why clients cannot be shown this as a URI; empty when they can."""
+    """Return why clients cannot be shown this URI; empty if they can."""
     if len(uri) > MAX_URI_CHARS:
         return f"its URI has {len(uri):,} characters"
     if _URI.fullmatch(uri) is None:
@@ -144,7 +144,7 @@ def uri_problem(uri: str) -> str:
 
 
 def template_problem(template: str) -> str:
-    """Why clients cannot be shown this as a template of URIs; empty when they can."""
+    """Return why clients cannot be shown this URI template; empty if they can."""
     if len(template) > MAX_URI_CHARS:
         return f"its template has {len(template):,} characters"
     if _TEMPLATE.fullmatch(template) is None:

@@ -19,20 +19,20 @@ INPUT_REQUIRED: Final = "input_required"
 """The type of a result that asks."""
 
 MAX_ROUNDS: Final = 10
-"""Of one request; what the SDKs allow."""
+"""Rounds of one request, as the SDKs allow."""
 
 MAX_QUESTIONS: Final = 16
-"""In one round: a person answers them one by one."""
+"""Questions of one round: a person answers them one by one."""
 
 MAX_STATE_BYTES: Final = 1024 * 1024
-"""Of what the server wants to be told again."""
+"""Bytes of the state that the server wants back."""
 
 PAUSE_S: Final = 0.25
-"""Before a request is made again of a server that asked nothing, and only wants to be told its state."""
+"""Seconds before the repeated request to a server that asked nothing, and only wants its state back."""
 
 
 class RoundError(ValueError):
-    """It asks in a way that cannot be answered."""
+    """A server asks in a way that cannot be answered."""
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ def read_round(server: str, members: Mapping[str, Raw]) -> Round:
 
 
 def too_much(questions: Collection[Question]) -> str:
-    """Why nobody is asked these questions of one round; empty when they may be."""
+    """Return why these questions of one round are not asked; empty if they may be."""
     if len(questions) > MAX_QUESTIONS:
         return f"it asks {len(questions):,} questions at once"
     size = sum(len(question.params) for question in questions)

@@ -15,17 +15,17 @@ MAX_URIS: Final = 1_000
 """Maximum subscribed resources of one server at a time, before shares count."""
 
 MAX_URIS_EACH: Final = 200
-"""By one client, with all its parts."""
+"""Subscriptions of one client, with all its parts."""
 
 MAX_LEVELS: Final = 4_096
 """Clients whose level is known."""
 
 _Part = tuple[str, str]
-"""A client's key, and its part."""
+"""A client's key and its part."""
 
 
 class Subscriptions:
-    """See the module."""
+    """The subscriptions and log levels of one server's clients."""
 
     def __init__(self) -> None:
         self._holders: dict[str, dict[str, None]] = {}
@@ -36,7 +36,7 @@ class Subscriptions:
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """What somebody wants to hear of."""
+        """All subscribed resources."""
         return tuple(self._holders)
 
     def add(self, client: Client, uri: str) -> str:
@@ -58,7 +58,7 @@ class Subscriptions:
         return ""
 
     def remove(self, client: Client, uri: str) -> bool:
-        """End a wish; whether nobody else has it."""
+        """End a subscription. Return whether no other client has it."""
         part = client.key, client.part
         own = self._of.get(part)
         if own is None or uri not in own:
@@ -88,7 +88,7 @@ class Subscriptions:
         return [uri for uri in tuple(self._of.get((client.key, client.part), ())) if self.remove(client, uri)]
 
     def holders_of(self, uri: str) -> frozenset[str]:
-        """Who is to hear that this resource changed, by address: whoever subscribed it, or one that it is below."""
+        """Return the addresses of clients that subscribed to this resource, or to one above it."""
         found = set(self._holders.get(uri, ()))
         for above, holders in self._holders.items():
             if len(above) < len(uri) and uri.startswith(above) and (above.endswith("/") or uri[len(above)] in "/?#"):
@@ -102,5 +102,5 @@ class Subscriptions:
 
     @property
     def level(self) -> str:
-        """The lowest that anybody wants; empty where nobody said."""
+        """The lowest level that a client wants; empty if none was chosen."""
         return LEVELS[min(self._levels.values())] if self._levels else ""

@@ -24,14 +24,14 @@ MAX_STARTING: Final = 4
 """Servers that start at one time: a hundred at once would slow each other past their deadlines."""
 
 SLOT_HOLD_S: Final = 5.0
-"""A start keeps its slot for so long at most: a server that hangs must not keep the others waiting."""
+"""Seconds that a start keeps its slot at most: a server that hangs must not keep the others waiting."""
 
 SETTLED_PHASES: Final = frozenset({MemberPhase.READY, MemberPhase.FAULTED, MemberPhase.CLOSED})
-"""Where a first connect has ended.  A retry of a start that we lost ourselves is still the first connect."""
+"""Phases in which a first connect has ended. A retry of a start that we lost ourselves is still the first connect."""
 
 
 class FleetStarted(msgspec.Struct, frozen=True):
-    """Run these servers in place of those that run now; duplicate ids are resolved by the core."""
+    """Run these servers instead of the present ones; duplicate ids are resolved by the core."""
 
     config: BridgeConfig
 
@@ -43,39 +43,39 @@ class Reconfigured(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What one generation of one server has to say."""
+    """A report of one generation of one server."""
 
     server: str
     generation: int
 
 
 class Connected(Report, frozen=True):
-    """It is ready."""
+    """A server is ready."""
 
 
 class ConnectFailed(Report, frozen=True):
-    """It faulted before it was ready; `was_installing`: its command had to fetch the program first."""
+    """A server faulted before it was ready; `was_installing`: its command had to fetch the program first."""
 
     fault: ProtocolFault
     was_installing: bool = False
 
 
 class ServerLost(Report, frozen=True):
-    """It faulted after it was ready."""
+    """A server faulted after it was ready."""
 
     fault: ProtocolFault
 
 
 class ToolsChanged(Report, frozen=True):
-    """It lists other tools than before."""
+    """A server lists other tools than before."""
 
 
 class Closed(Report, frozen=True):
-    """Nothing of it is left: the answer to each `CloseEndpoint`, and unasked when its owner closed it by hand."""
+    """Nothing of a generation is left: the answer to each `CloseEndpoint`, or unasked if it was closed by hand."""
 
 
 class RestartAsked(msgspec.Struct, frozen=True):
-    """A person wants a fresh start with a clean past, whatever the phase.  An unknown id means nothing."""
+    """A person wants a fresh start with a clean past, in any phase. An unknown id means nothing."""
 
     server: str
 
@@ -125,7 +125,7 @@ class WakeAt(msgspec.Struct, frozen=True):
 
 
 class Publish(msgspec.Struct, frozen=True):
-    """This server's state or tools changed; it is gone when the core's `members` lack it."""
+    """A server's state or tools changed; it is gone when the core's `members` lack it."""
 
     server: str
 
@@ -174,7 +174,7 @@ class FleetCore:
 
     @property
     def is_torn_down(self) -> bool:
-        """Whether `TearDown` was said: nothing is ever minted again."""
+        """Whether a `TearDown` came: nothing is ever minted again."""
         return self._is_torn_down
 
     def handle(self, event: Event, now: float) -> list[Instruction]:

@@ -16,7 +16,7 @@ from quarterdeck_protocol.schema.portable import portable_schema
 from quarterdeck_protocol.tools import ToolDescriptor
 
 MAX_DEFINITION_BYTES: Final = 1024 * 1024
-"""One tool object; a larger one would be most of a model's context by itself."""
+"""Bytes of one tool object; a larger one would fill most of a model's context by itself."""
 
 
 MAX_DEFINITION_DEPTH: Final = 500
@@ -28,7 +28,7 @@ class ToolsetError(ValueError):
 
 
 class Toolset(msgspec.Struct, frozen=True):
-    """What came of a list: the tools in the server's order, and what was left out and why."""
+    """A parsed list: the tools in the server's order, and what was left out and why."""
 
     tools: tuple[RemoteTool, ...]
     warnings: tuple[str, ...]
@@ -94,6 +94,6 @@ def read_tool(server: str, row: bytes) -> tuple[str, RemoteTool | None]:
 
 
 _known: Final[WeakValueDictionary[bytes, RemoteTool]] = WeakValueDictionary()
-"""Tools that somebody still has, by their definitions."""
+"""Tools in use, by their definitions."""
 
 _rows: Final = msgspec.json.Decoder(list[msgspec.Raw])

@@ -31,23 +31,23 @@ takes longer. The next client waits behind it.
 """
 
 _GAP_WEIGHT: Final = 1 / 8
-"""Of the last time between two answers, in their mean."""
+"""Weight of the last time between two answers in their mean."""
 
 MAX_WAITING: Final = 4096
-"""Calls of one client that wait for one server: as many as a client on stdio may have under way at all."""
+"""Waiting calls of one client for one server: as many as a client on stdio may have in progress at all."""
 
 MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
-"""Of the arguments of those; a single call may have as many alone, the most that one line of a client has."""
+"""Bytes of their arguments; a single call may have as many, the most that one line of a client holds."""
 
 KEPT_LINES: Final = 64
 """Clients that are remembered without any call: to forget one and know it again costs more than its turn."""
 
 
 class Place(Enum):
-    """What becomes of a call that is asked."""
+    """The outcome of asking for a call."""
 
     GIVEN = "given"
-    """It is the server's now."""
+    """The server has the call now."""
     WAITS = "waits"
     TOO_MANY = "too many"
     """Refused: its client has too many calls waiting."""
@@ -109,7 +109,7 @@ class Pace:
 
     @property
     def width(self) -> int:
-        """How many calls at a time, beside the first of each client."""
+        """How many calls at a time, besides the first of each client."""
         if self._in_turn < IN_TURN or self._given > self._shared_until or self._gap_s * self._most <= SOON_S:
             return self._most
         return max(1, int(SOON_S / self._gap_s))
@@ -129,12 +129,12 @@ class Turns(Generic[T]):
 
     @property
     def given(self) -> int:
-        """How many calls the server has."""
+        """The number of calls that the server has."""
         return len(self._given)
 
     @property
     def waiting(self) -> int:
-        """How many calls wait."""
+        """The number of calls that wait."""
         return len(self._places)
 
     def waiting_of(self, client: Hashable) -> int:
@@ -201,7 +201,7 @@ class Turns(Generic[T]):
 
     @property
     def expires_at(self) -> float:
-        """When the next call will have waited for too long; `inf` without any.  Looks at each that waits."""
+        """When the next call will have waited for too long; `inf` if none waits. Looks at each waiting call."""
         return min((told.until for line in self._lines.values() for told in line.waiting.values()), default=inf)
 
     def _has_room_for(self, line: _Line[T]) -> bool:

@@ -9,9 +9,9 @@ import msgspec
 
 from quarterdeck.fleet.core.subscriptions import Subscriptions
 from quarterdeck.fleet.workers.handle import WorkerHandle
-from quarterdeck.fleet.workers.requests import as_request, begin_call, begin_forward, refuse
+from quarterdeck.fleet.workers.requests import as_request, begin_call, begin_forward, not_made, refuse
 from quarterdeck_protocol.configs import ServerConfig
-from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck_protocol.link.frames import Asked, Listening, Log, Note, ServerCard, Tell, Updated
 from quarterdeck_protocol.mcp.client import is_modern
@@ -54,11 +54,11 @@ class Exchange:
 
     @property
     def wishes(self) -> Subscriptions:
-        """What clients want beyond a request; kept over the server's restarts."""
+        """The clients' subscriptions and levels; kept over the server's restarts."""
         return self._standing.wishes
 
     def follow(self, earlier: "Exchange") -> None:
-        """Be the next generation's: what is wanted is wanted still."""
+        """Be the next generation's exchange: keep what clients want."""
         self._standing.wishes = earlier.wishes
         self._owners.follow(earlier._owners)  # noqa: SLF001 - of its own kind
 
@@ -74,11 +74,11 @@ class Exchange:
         self._standing.greeted(handle, card)
 
     async def renew(self) -> None:
-        """Ask the server for what is wanted still."""
+        """Ask the server again for what clients want."""
         await self._standing.renew(self.tell_news)
 
     def stop(self) -> None:
-        """Ask nothing more of the server, nor of anybody for it."""
+        """Ask nothing more of the server, nor of any client for it."""
         self._standing.stop()
         self._questions.withdraw_all()
         self._owners.stop()
@@ -203,9 +203,7 @@ class Exchange:
             why, code = f"{tool[:200]} is not offered: the configuration's tool filter hides it", "unknown_tool"
         else:
             return None
-        fault = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, code)
-        fault.server = server
-        return fault
+        return not_made(server, why, code)
 
 
 def _without_answers(request: RawRequest) -> RawRequest:

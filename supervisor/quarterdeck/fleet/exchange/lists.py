@@ -21,13 +21,13 @@ from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND
 from quarterdeck_protocol.offers import Listing, Offered
 
 REFRESH_S: Final = 1.0
-"""Between two lists that the server asked for by `list_changed`: a storm of those costs one list a second."""
+"""Seconds between two lists after `list_changed`: a storm of those costs one list a second."""
 
 OTHER_LISTS_S: Final = 5.0
-"""How long a server's tools wait for its other lists, which come later then."""
+"""Seconds that a server's tools wait for its other lists."""
 
 DECODE_IN_THREAD_BYTES: Final = 256 * 1024
-"""Larger lists are decoded beside the loop."""
+"""Larger lists are decoded in a thread."""
 
 _log = logging.getLogger("quarterdeck.fleet")
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 StartTask = Callable[[str, Coroutine[None, None, None]], asyncio.Task[None]]
-"""Starts a task of this name, which whoever gave this ends."""
+"""Starts a task of this name, which its giver ends."""
 
 Read = tuple[tuple[T, ...], tuple[str, ...]]
 """Items, and warnings of those that were left out."""
@@ -93,7 +93,7 @@ class ServerList(Generic[T]):
         self.come(items)
 
     def come(self, items: tuple[T, ...]) -> None:
-        """These are its items now."""
+        """Take these items."""
         self.has_come = True
         if items is not self.items and items != self.items:
             self.items = items
@@ -238,7 +238,7 @@ class ServerLists:
             self._changed()
 
     def on_changed(self, kind: str, handle: WorkerHandle, start: StartTask) -> None:
-        """Take lists anew, soon, as the server says that they are others; nothing of one that it said it has not."""
+        """Fetch the announced lists again, soon, except those that the server said it does not have."""
         for listing in (Listing.RESOURCES, Listing.TEMPLATES) if kind == "resources" else (Listing(kind),):
             each = self._tools if listing is Listing.TOOLS else self._others.get(listing)
             if each is not None:

@@ -15,7 +15,7 @@ from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
 from quarterdeck_protocol.offers import LogLine, News, ResourceUpdated, ServerNote
 
 MAX_SHOWN_CHARS: Final = 8_192
-"""Of a log line in our own log."""
+"""Characters of a server's log line in our own log."""
 
 _log = logging.getLogger("quarterdeck.fleet")
 
@@ -23,7 +23,7 @@ TakeNews = Callable[[News], None]
 
 
 class NewsWatchers:
-    """Who is told what servers say; one that fails is logged, and holds up no other."""
+    """The watchers of servers' notifications; one that fails is logged, and delays no other."""
 
     def __init__(self) -> None:
         self._callbacks: dict[object, TakeNews] = {}
@@ -35,7 +35,7 @@ class NewsWatchers:
         return lambda: (self._callbacks.pop(key, None), None)[1]
 
     def tell(self, news: News) -> None:
-        """A server said this."""
+        """Call the watchers."""
         for callback in (*self._callbacks.values(),):
             try:
                 callback(news)
@@ -57,7 +57,7 @@ def news_of(server: str, said: Log | Note | Updated, body: bytes, clients: froze
 
 
 def shown(line: LogLine) -> str:
-    """A log line's data as text for our own log."""
+    """Return a log line's data as text for our own log."""
     is_text = line.data.lstrip().startswith(b'"')
     text = msgspec.json.decode(line.data, type=str) if is_text else line.data.decode()
     return text[:MAX_SHOWN_CHARS]

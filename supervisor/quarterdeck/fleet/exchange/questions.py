@@ -33,10 +33,10 @@ from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd, aska
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, WireResult
 
 CONFLICT: Final = -32603
-"""The error of a question that nobody can tell whose it is: the server may try again."""
+"""The error of a question that cannot be routed: the server may try again."""
 
 _NEVER: Final = frozenset({Refused.NOBODY, Refused.UNABLE})
-"""Why a question is refused that is no better when it is asked again."""
+"""Refusals of questions that would also be refused when asked again."""
 
 _NONE: Final = frozenset[str]()
 
@@ -46,7 +46,7 @@ Withdraw = Callable[[], None]
 
 
 def can_be_asked(asker: Asker) -> frozenset[str]:
-    """What may be asked whoever makes this request."""
+    """Return what the maker of this request can be asked."""
     if asker.answerer is None:
         return _NONE
     try:
@@ -69,7 +69,7 @@ class OpenQuestions:
         self.any_asked = False
 
     def ask(self, handle: WorkerHandle, ask_id: int, method: str, params: bytes) -> None:
-        """Put a question to whoever's it is; the server is told of its end."""
+        """Put a question to its client; the server is told of its end."""
         askers = _candidates(dict(handle.under_way()), params)
         whose = self._asks.begin(ask_id, method, _under_way(askers), len(params))
         if not isinstance(whose, Refused) or whose is Refused.SEVERAL:
@@ -94,7 +94,7 @@ class OpenQuestions:
             del self._questions[ask_id]
 
     def request_ended(self, handle: WorkerHandle, request_id: int) -> None:
-        """A request has ended, and with it what was asked during it, unless that may be of another one."""
+        """End the questions of a request that has ended, unless they may belong to another one."""
         if handle.lost is not None:
             return  # nothing is under way there any more, and all questions are withdrawn together
         ended = self._asks.forget(request_id)

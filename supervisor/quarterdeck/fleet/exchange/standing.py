@@ -13,7 +13,7 @@ import msgspec
 from quarterdeck.fleet.core.offerset import has_capability, subscribes, uri_problem
 from quarterdeck.fleet.core.subscriptions import Subscriptions
 from quarterdeck.fleet.workers.handle import WorkerHandle
-from quarterdeck.fleet.workers.requests import ask, begin_forward, refuse
+from quarterdeck.fleet.workers.requests import ask, begin_forward, not_made, refuse
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.link.frames import Forward, Listen, Reply, ServerCard
@@ -25,10 +25,10 @@ from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, Wi
 from .news import TakeNews
 
 LISTEN_AGAIN_S: Final = 1.0
-"""Before a worker that takes no more is told again what to listen for."""
+"""Seconds before a worker that takes no more is told again what to listen for."""
 
 LISTENING_S: Final = 5.0
-"""How long a server of 2026-07-28 may take to say that it listens; a client's subscription stands then all the same."""
+"""Seconds that a server of 2026-07-28 may take to say that it listens; a subscription stands then in any case."""
 
 _log = logging.getLogger("quarterdeck.fleet")
 
@@ -59,13 +59,13 @@ class Standing:
         try:
             uri = _params.decode(request.params).uri
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            return refuse(deliver, _refused(server, "the params name no URI", "bad_arguments"))
+            return refuse(deliver, not_made(server, "the params name no URI", "bad_arguments"))
         if problem := uri_problem(uri):
-            return refuse(deliver, _refused(server, problem, "bad_arguments"))
+            return refuse(deliver, not_made(server, problem, "bad_arguments"))
         if is_modern(self._card.era) and not subscribes(self._card.capabilities):
             return refuse(deliver, _unable(server))
         if problem := self.wishes.add(request.client, uri):
-            return refuse(deliver, _refused(server, problem, "busy"))
+            return refuse(deliver, not_made(server, problem, "busy"))
         if is_modern(self._card.era):
             awaited = _Awaited(deliver, WireResult(b"{}", self._card.era))
             self._fresh.append(awaited)
@@ -90,7 +90,9 @@ class Standing:
         self._tell_level()
 
     async def renew(self, tell: TakeNews) -> None:
-        """Ask a server that has started for what is wanted still; what changed meanwhile nobody has told."""
+        """Ask a started server again for what clients want, and tell them of changes, which it may have missed
+        meanwhile.
+        """
         handle, uris = self._handle, self.wishes.uris
         if handle is None:
             return
@@ -110,7 +112,7 @@ class Standing:
                 tell(ResourceUpdated(self._config.id, uri, holders))
 
     def listening(self, count: int) -> None:
-        """The server has taken up what it was to listen for, so many resources: who subscribed them is told so."""
+        """Confirm their subscriptions to clients once the server listens for this number of resources."""
         if count == self._count:
             taken, self._asked = self._asked, []
             for awaited in taken:
@@ -177,7 +179,7 @@ class Standing:
 
 
 class _Awaited:
-    """A subscription that stands when its server says that it listens, or has had time enough to; see `PendingCall`."""
+    """A subscription that stands once its server says that it listens, or has had time to; see `PendingCall`."""
 
     def __init__(self, deliver: Deliver, end: CallEnd) -> None:
         self._deliver: Deliver | None = deliver
@@ -185,7 +187,7 @@ class _Awaited:
         self._deadline = asyncio.get_running_loop().call_later(LISTENING_S, self.end)
 
     def end(self) -> None:
-        """It stands."""
+        """Confirm the subscription."""
         self._deadline.cancel()
         deliver, self._deliver = self._deliver, None
         if deliver is not None:
@@ -199,12 +201,6 @@ class _Awaited:
 
 
 def _ignore(_: Reply, __: bytes) -> None: ...
-
-
-def _refused(server: str, why: str, code: str) -> ProtocolFault:
-    fault = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, code)
-    fault.server = server
-    return fault
 
 
 def _unable(server: str) -> ProtocolFault:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from quarterdeck.common.in_flight import client_with_most
+from quarterdeck.fleet.workers.requests import not_made
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import BodyError
@@ -31,13 +32,13 @@ MAX_EACH: Final = 1_000
 """Tasks of one client that are known; each was a call."""
 
 MAX_TOGETHER: Final = 10_000
-"""Of all clients of the server."""
+"""Known tasks of all clients of the server."""
 
 MAX_AGE_S: Final = 24 * 3600.0
-"""Since a task was last used: whoever wants what came of it asks within a day."""
+"""Seconds since a task was last used: a client that wants its result asks within a day."""
 
 MAX_SHOWN_CHARS: Final = 80
-"""Of an id that a client made up, in a message."""
+"""Characters of a client's id in a message."""
 
 _log = logging.getLogger("quarterdeck.fleet")
 
@@ -58,7 +59,7 @@ class TaskOwners:
         return len(self._owner)
 
     def note(self, task: str, client: str, now: float) -> bool:
-        """A call of this client has become a task of this id; False where it is another client's."""
+        """Note a task of this client. Return False if it is another client's."""
         self._forget_old(now)
         if self._owner.setdefault(task, client) != client:
             return False
@@ -74,7 +75,7 @@ class TaskOwners:
         return True
 
     def use(self, task: str, client: str, now: float) -> bool:
-        """A client asks for a task; whether it is its own."""
+        """Note a use of a task. Return whether it is the client's own."""
         own = self._used_at.get(client, {})
         used_at = own.pop(task, None)
         if used_at is None:
@@ -90,7 +91,7 @@ class TaskOwners:
         return self._owner.get(task)
 
     def leave(self, client: str) -> None:
-        """A client has left: nobody can ask for its tasks any more."""
+        """Forget the tasks of a client that has left."""
         for task in self._used_at.pop(client, {}):
             del self._owner[task]
 
@@ -109,7 +110,7 @@ class TaskOwners:
 
 
 class ServerTasks:
-    """Those of one generation of a server, or of all where it is a remote one, which outlives its connection."""
+    """The tasks of one generation of a server, or of all generations of a remote one, which outlives its connection."""
 
     def __init__(self, config: ServerConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._config = config
@@ -128,12 +129,12 @@ class ServerTasks:
             self._owners = TaskOwners()
 
     def leave(self, client: Client) -> None:
-        """A client has left; a part of one has nothing of its own."""
+        """Note that a client has left; a part of one owns nothing."""
         if not client.part:
             self._owners.leave(client.key)
 
     def owner_of_note(self, params: bytes) -> frozenset[str]:
-        """Whom the server tells of a task's state; nobody where it is nobody's."""
+        """Return the client that the server tells of a task's state, if any."""
         try:
             owner = self._owners.owner_of(task_named(params))
         except BodyError:
@@ -174,19 +175,19 @@ class ServerTasks:
     # Requests about one task
 
     def begin(self, request: RawRequest, deliver: Deliver, *, is_modern: bool) -> Deliver | ProtocolFault:
-        """What takes the end of such a request, or why it is not made."""
+        """Return what takes the end of such a request, or why it is not made."""
         server = self._config.id
         if request.method not in METHODS[is_modern]:
             why = f"{request.method} is nothing that {server} has, by the revision that it speaks"
-            return _refused(server, why, "not_offered")
+            return not_made(server, why, "not_offered")
         try:
             task = task_named(request.params)
         except BodyError as error:
-            return _refused(server, f"the params of {request.method} cannot be read: {error}", "bad_arguments")
+            return not_made(server, f"the params of {request.method} cannot be read: {error}", "bad_arguments")
         if not self._owners.use(task, request.client.key, self._clock()):
             shown = task[:MAX_SHOWN_CHARS]
             why = f"{server} has no task {shown!r} of this client: it was started anew since, or the task is too old"
-            return _refused(server, why, "task_lost")
+            return not_made(server, why, "task_lost")
         return partial(self._answered, request.method, task, deliver)
 
     def _answered(self, method: str, task: str, deliver: Deliver, end: CallEnd) -> None:
@@ -216,9 +217,3 @@ class ServerTasks:
         )
         fault.server = self._config.id
         return fault
-
-
-def _refused(server: str, why: str, code: str) -> ProtocolFault:
-    fault = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, code)
-    fault.server = server
-    return fault

@@ -22,7 +22,7 @@ from quarterdeck_sandbox import Receipt
 _log = logging.getLogger("quarterdeck.fleet")
 
 KILL_S: Final = 5.0
-"""How long a killed process may take to be reaped."""
+"""Seconds that a killed process may take to be reaped."""
 
 KILLED_CODES: Final = frozenset({"worker_unresponsive", "protocol_violation"})
 """Losses that we made by a kill: there is nothing to wait for."""
@@ -42,11 +42,11 @@ OnReply = Callable[[frames.Reply, bytes], None]
 
 
 Asker = RawCall | RawRequest
-"""Whose request it is."""
+"""The client's request that a frame is sent for."""
 
 
 class _Pending(NamedTuple):
-    """Whom a request's reply and progress go to, and on whose behalf it is made."""
+    """The takers of a request's reply and progress, and the client's request, if any."""
 
     on_reply: OnReply
     on_progress: Report | None
@@ -57,7 +57,7 @@ class WorkerListener(Protocol):
     """The owner of a handle."""
 
     def on_list_changed(self, kind: str) -> None:
-        """A list of the server's is different now: see `ListChanged`."""
+        """A list of the server's has changed: see `ListChanged`."""
 
     def on_news(self, news: frames.Log | frames.Note | frames.Updated | frames.Listening, body: bytes) -> None:
         """The server said something for clients; the body is not checked."""
@@ -66,7 +66,7 @@ class WorkerListener(Protocol):
         """The server asks something, and waits; the params are not checked."""
 
     def on_ask_ended(self, ask_id: int) -> None:
-        """What it asked needs no answer any more."""
+        """A question needs no answer any longer."""
 
     def on_unauthorized(self, scopes: tuple[str, ...] | None) -> None:
         """The server refused the access token: see `Unauthorized`."""
@@ -112,7 +112,7 @@ class WorkerHandle:
         return self._driver
 
     def next_id(self) -> int:
-        """A fresh request id."""
+        """Return a fresh request id."""
         assert self._driver is not None
         return self._driver.link.next_id()
 
@@ -134,7 +134,7 @@ class WorkerHandle:
         return refusal
 
     def under_way(self) -> Iterator[tuple[int, Asker]]:
-        """What clients have asked and has no reply, the oldest first."""
+        """Return the clients' pending requests, the oldest first."""
         return ((key, pending.asker) for key, pending in self._pending.items() if pending.asker is not None)
 
     def cancel(self, request_id: int, reason: str = "") -> None:
@@ -230,7 +230,7 @@ class WorkerHandle:
         )
 
     def lose(self, fault: FaultRecord) -> None:
-        """Everything asked ends with `fault`, as far as each is concerned; then the owner is told."""
+        """End every request with `fault`, from its own view; then tell the owner."""
         if self._lost is not None:
             return
         self._lost = fault

@@ -22,23 +22,23 @@ from quarterdeck_sandbox import Machine, is_stopped, open_files_of_children
 from .zygote_silence import LOOK_S, ZygoteSilence
 
 NEEDED: Final = ("quarterdeck_worker", "quarterdeck_sandbox", "quarterdeck_protocol", "httpx2", "msgspec", "psutil")
-"""Packages whose folders an isolated interpreter is told, wherever they were installed."""
+"""Packages whose folders an isolated interpreter is told, wherever they are installed."""
 
 INHERITED: Final = (
     *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"),
 )
-"""All that a zygote's environment may hold; a server's own comes with its `Open` order."""
+"""All variables that a zygote's environment may hold; a server's own come with its `Open` order."""
 
 SPAWN_VARIABLE: Final = "QUARTERDECK_SPAWN"
 """`fresh` starts each worker in an interpreter of its own."""
 
 EXIT_S: Final = 3.0
-"""How long a zygote may take to kill its workers once its socket is closed."""
+"""Seconds that a zygote may take to kill its workers once its socket is closed."""
 
 REPORT_S: Final = 2.0
-"""How long a zygote may take to report how a worker ended, once the worker is seen to be gone."""
+"""Seconds that a zygote may take to report how a worker ended, once its end was noticed."""
 
 OnExit = Callable[[int | None], None]
 """Takes a worker's return code: a status, or minus the signal; None when unknown."""
@@ -87,7 +87,7 @@ def _start_zygote() -> "tuple[subprocess.Popen[bytes], socket.socket]":
 
 
 _early: "Final[list[tuple[subprocess.Popen[bytes], socket.socket]]]" = []
-"""The zygote that nobody has taken yet."""
+"""The zygote that no placement has taken yet."""
 
 
 class PidHandle:

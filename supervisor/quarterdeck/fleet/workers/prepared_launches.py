@@ -18,7 +18,7 @@ from quarterdeck_sandbox import Machine, Places, Preparer, Requester
 from .placement import INHERITED
 
 PREPARE_S: Final = 1.0
-"""A layout takes some milliseconds; one on a file system that does not answer is left to its own worker."""
+"""Seconds for a layout, which takes milliseconds; on a file system that hangs it is left to the worker."""
 
 
 class PreparedLaunches:
@@ -31,7 +31,7 @@ class PreparedLaunches:
         self._late: asyncio.Future[str | None] | None = None
 
     async def add_to(self, order: OpenOrder) -> OpenOrder:
-        """The order with what confines its server, unless that takes too long or its worker must find it out."""
+        """Return the order with what confines its server, unless that takes too long or its worker must find it out."""
         if self._late is not None and not self._late.done():
             return order
         loop = asyncio.get_running_loop()
@@ -44,7 +44,7 @@ class PreparedLaunches:
         return order if prepared is None else msgspec.structs.replace(order, prepared=prepared)
 
     def forget(self) -> None:
-        """Lay out anew: something has changed."""
+        """Lay out again: something has changed."""
         self._thread.submit(self._preparer.forget)
 
     def close(self) -> None:

@@ -63,7 +63,7 @@ _REFUSED: Final = {
 
 
 def refused(refusal: Refusal) -> ProtocolFault:
-    """Why a request was not taken; nothing of it was sent."""
+    """Return why a request was not taken; nothing of it was sent."""
     return ProtocolFault.from_record(_REFUSED[refusal])
 
 
@@ -78,7 +78,7 @@ class EndpointCall(Struct, frozen=True):
     questions: "Questions | None" = None
 
     def cancel(self, reason: str = "") -> Delivery:
-        """Give up: the server is told, nothing is delivered any more."""
+        """Give up: tell the server, and deliver nothing."""
         self.handle.cancel(self.request_id, reason)
         if self.questions is not None and self.questions.any_asked:
             self.questions.request_ended(self.handle, self.request_id)
@@ -97,12 +97,12 @@ class RefusedCall(msgspec.Struct, frozen=True):
 
 
 def refuse(deliver: Deliver, fault: ProtocolFault) -> RefusedCall:
-    """A call that is not made, and why."""
+    """Return a call that is not made, and deliver why."""
     return deliver_soon(deliver, fault)
 
 
 def deliver_soon(deliver: Deliver, end: CallEnd) -> RefusedCall:
-    """A call whose end is known without asking the server."""
+    """Return a call whose end is known without asking the server."""
     return RefusedCall(asyncio.get_running_loop().call_soon(deliver, end))
 
 
@@ -141,12 +141,12 @@ def arguments_json(args: object) -> bytes:
 
 
 class Questions(Protocol):
-    """What a server asks while requests are under way."""
+    """A server's questions while requests are in progress."""
 
     any_asked: bool
 
     def request_ended(self, handle: WorkerHandle, request_id: int) -> None:
-        """A request has ended, and what was asked during it with it."""
+        """End the questions of a request that has ended."""
 
 
 def begin_call(
@@ -229,6 +229,13 @@ def _begin(
         fault.server = config.id
         return refuse(deliver, fault)
     return EndpointCall(handle, frame.request_id, questions)
+
+
+def not_made(server: str, why: str, code: str) -> ProtocolFault:
+    """Return the fault of a client's request that is not made of this server."""
+    fault = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, code)
+    fault.server = server
+    return fault
 
 
 def _limit(config: ServerConfig, wish_s: float | None) -> float:

@@ -18,7 +18,7 @@ from quarterdeck_protocol.link.frames import Hello
 from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, ZmtpError, handshake
 
 HANDSHAKE_S: Final = 30.0
-"""A connection that has not shown a token by then is dropped: the time that a link has for its greeting."""
+"""Seconds for a connection to show a token: the time that a link has for its greeting."""
 
 HELLO_BYTES: Final = 1024
 """The first message of a peer: a token, two versions and a number."""
@@ -30,10 +30,10 @@ BACKLOG: Final = 128
 """Connections that wait to be let in; to more the kernel says that they should try again."""
 
 RETRY_S: Final = 1.0
-"""Before anybody is let in again when that failed: no descriptor is free."""
+"""Seconds before the next try to accept: no descriptor is free."""
 
 LEAST_BODY_BYTES: Final = 64 * 1024 * 1024
-"""What is no result, such as a list of tools, may have that much, however small a server's results must be."""
+"""Minimum bound of a body, for what is no result, such as a list of tools."""
 
 SOCKET_NAME: Final = "link.sock"
 
@@ -117,7 +117,7 @@ class Router:
         return way
 
     def forget(self, token: bytes, way: PeerWay) -> None:
-        """A worker is gone, or will never come."""
+        """Forget a worker that is gone, or will never come."""
         self._expected.pop(token, None)
         self._ways.discard(way)
         way.close()

@@ -35,7 +35,7 @@ _log = logging.getLogger("quarterdeck.fleet")
 
 
 class Runtime:
-    """What the endpoints share; made by `acquire` only."""
+    """The endpoints' common runtime; made by `acquire` only."""
 
     def __init__(self, directory: RuntimeDirectory) -> None:
         self.directory = directory
@@ -69,7 +69,7 @@ class Runtime:
             return runtime
 
     async def release(self) -> None:
-        """One user less; the last one ends the workers and removes the directory."""
+        """Give up one use; the last one ends the workers and removes the directory."""
         loop = asyncio.get_running_loop()
         async with _locks[loop]:
             self._users -= 1
@@ -142,7 +142,7 @@ class Runtime:
             self._workers()
 
     async def prepare(self, order: OpenOrder) -> OpenOrder:
-        """The order with what its worker need not find out; after `start_worker`."""
+        """Return the order with what its worker need not find out; after `start_worker`."""
         if self._launches is None:
             machine = self._source.machine if self._source is not None else None
             if machine is None:
@@ -151,14 +151,14 @@ class Runtime:
         return await self._launches.add_to(order)
 
     def note_start(self, start: ServerStart) -> None:
-        """A server was started; where that was not as it was prepared, nothing that was prepared is used again."""
+        """Note a server's start; if it differed from the preparation, nothing that was prepared is used again."""
         if start.changed and self._launches is not None:
             _log.debug("%s has changed since sandboxes were laid out: doing it anew", start.changed)
             self._launches.forget()
 
     @property
     def monitor(self) -> TreeMonitor:
-        """What holds confined servers to their limits; it starts with the first of them."""
+        """The monitor that holds confined servers to their limits; it starts with the first of them."""
         if self._monitor is None:
             self._monitor = TreeMonitor()
             self._watching = self._start(self._monitor.run())

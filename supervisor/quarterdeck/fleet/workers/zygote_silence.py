@@ -10,13 +10,13 @@ whose processes were all frozen together, is no zygote that hangs.
 """
 
 STOPPED_LOOKS: Final = 10
-"""A zygote that is stopped (SIGSTOP, a debugger, a frozen control group) for so many looks is killed."""
+"""Looks after which a stopped zygote (SIGSTOP, a debugger, a frozen control group) is killed."""
 
 SILENT_LOOKS: Final = 60
-"""One that runs, and still answers nothing: a fork takes milliseconds, an overloaded machine some seconds."""
+"""Looks without an answer after which a running one is: a fork takes milliseconds, on an overloaded machine seconds."""
 
 START_LOOKS: Final = 180
-"""The same while it starts: its imports take two seconds of a processor, and what it tries has deadlines of its own."""
+"""Looks for one that starts: imports take two seconds of a processor, and its probes have deadlines of their own."""
 
 
 class ZygoteSilence(msgspec.Struct):
@@ -26,7 +26,7 @@ class ZygoteSilence(msgspec.Struct):
     stopped: int = 0
 
     def answered(self) -> None:
-        """It said something: all begins anew."""
+        """Begin to count again: it said something."""
         self.silent = self.stopped = 0
 
     def look(self, *, is_ready: bool, is_stopped: bool) -> str:

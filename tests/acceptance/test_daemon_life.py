@@ -42,7 +42,6 @@ def test_a_daemon_that_hangs_is_ended_by_force(
         window.initialize()
         window.list_tools()
         found = shown_status()
-        assert found is not None
         os.kill(found["pid"], signal.SIGSTOP)
         down()
         assert f"it was killed (process {found['pid']})" in capsys.readouterr().err
@@ -71,7 +70,6 @@ def test_a_daemon_that_is_stopped_keeps_its_sessions_and_no_door_waiting(config:
         client.initialize()
         client.list_tools()
         found = shown_status()
-        assert found is not None
         os.kill(found["pid"], signal.SIGSTOP)
         try:
             asked = client.send("tools/call", {"name": "s__echo", "arguments": {"text": "later"}})
@@ -91,7 +89,6 @@ def test_the_daemon_ends_with_its_last_client(config: Path, monkeypatch: pytest.
     with door(config) as client:
         client.initialize()
         found = shown_status()
-        assert found is not None
         assert not found["stays"]
     assert_gone([found["pid"]], DEADLINE_S)
     assert not daemon_dir().exists()
@@ -103,7 +100,6 @@ def test_the_daemon_belongs_to_nobodys_terminal(config: Path) -> None:
         client.initialize()
         client.process.send_signal(signal.SIGHUP)
         found = shown_status()
-        assert found is not None
         daemon = psutil.Process(found["pid"])
         assert os.getsid(daemon.pid) == daemon.pid or os.getsid(daemon.pid) not in (os.getsid(0), client.process.pid)
         assert daemon.terminal() is None

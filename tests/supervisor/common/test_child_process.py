@@ -23,7 +23,6 @@ sys.stdin.read()
 
 
 def test_code_finds_its_packages_and_nothing_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file in the user's directory could take the place of a module of ours, or ours not be found."""
     (tmp_path / "json.py").write_text("raise SystemExit('a foreign module was imported')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     code = "import json, quarterdeck; print(quarterdeck.__name__)"
@@ -44,7 +43,6 @@ def test_one_that_is_stopped_dies_with_its_owner(tmp_path: Path) -> None:
 
 @LINUX_ONLY
 def test_one_whose_owner_is_gone_already_does_nothing() -> None:
-    """Between its start and its first instruction an owner can die, and nobody would tell it."""
     command = Helper("print('works')", ["quarterdeck"]).command
     command[4] = "1" if os.getpid() != 1 else "0"
     assert output(*command) == ""

@@ -41,7 +41,6 @@ def test_a_new_file_has_the_usual_mode(tmp_path: Path, directory: int) -> None:
 def test_a_replaced_file_keeps_its_mode_but_no_set_id_bits(
     tmp_path: Path, directory: int, mode: int, kept: int
 ) -> None:
-    """A script would not run any more; or what runs as root would be written by a model."""
     (tmp_path / "f").write_text("old")
     (tmp_path / "f").chmod(mode)
     replace_entry(directory, "f", b"new", (tmp_path / "f").stat())
@@ -66,7 +65,6 @@ def test_as_root_files_have_the_owner_of_the_place_or_keep_theirs(tmp_path: Path
 def test_a_directory_that_took_the_place_of_a_new_one_is_not_given_away(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The owner of a workspace could make root's directories, and what is in them, their own."""
     os.chown(tmp_path, OWNER, OWNER)
     (tmp_path / "full" / "of").mkdir(parents=True)
     (tmp_path / "empty").mkdir()
@@ -245,7 +243,6 @@ def access_list(*entries: tuple[int, int, int]) -> bytes:
 def test_a_replaced_file_keeps_its_access_list_and_takes_none_of_its_directory(
     tmp_path: Path, directory: int, has_list: bool
 ) -> None:
-    """An edit would open a file to a group that its list shut out, or to whom the directory names."""
     named = access_list((1, 6, NOBODY), (2, 6, OTHER), (4, 0, NOBODY), (0x10, 6, NOBODY), (0x20, 0, NOBODY))
     file = tmp_path / "f"
     file.write_text("old")
@@ -279,7 +276,6 @@ def test_a_file_is_replaced_and_only_its_owner_may_read_it(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("is_locked", [True, False])
 def test_a_write_that_fails_halfway_leaves_what_was_there(tmp_path: Path, is_locked: bool) -> None:
-    """A full disk would cost the file that was there, or leave half of another beside it."""
     path = tmp_path / "file"
     path.write_text("old")
 

@@ -23,7 +23,6 @@ def test_clients_that_fill_a_bound_shut_out_themselves_alone_and_have_room_again
 
 
 def test_a_token_has_one_share_which_its_sessions_share() -> None:
-    """One token would lock all others out, or one window of an editor its user's others."""
     made = InFlight(4, 8)
     assert [made.begin(f"greedy/{number}") for number in range(8)] == [""] * 8
     assert [made.begin("calm") for _ in range(4)] == [""] * 4

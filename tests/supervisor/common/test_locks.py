@@ -21,7 +21,6 @@ from quarterdeck.common.locks import (
 
 
 def test_a_directory_is_locked_before_anybody_can_see_it(tmp_path: Path) -> None:
-    """Somebody who sweeps what the dead have left would remove a directory that is just being made."""
     seen: list[tuple[str, bool]] = []
 
     def fill(staging: Path) -> None:

@@ -68,7 +68,6 @@ def test_a_call_of_a_run_that_failed_is_told_the_option_that_helps() -> None:
     assert said.remedy == REMEDIES_OF_RUN["sandbox_refused"]
     assert (said.code, said.delivery, said.kind, said.cause) == (call.code, call.delivery, call.kind, cause)
     shown = of_run(cause).dossier
-    assert shown is not None
     assert shown.hints == ("/home/u/x exists but is hidden; add --read /home/u/x",)
 
 

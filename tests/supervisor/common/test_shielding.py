@@ -33,7 +33,6 @@ def cancel_scope(_: "asyncio.Task[None]", scope: anyio.CancelScope) -> None:
 async def test_work_that_has_begun_is_done_before_its_waiter_is_cancelled(
     cancel: Callable[["asyncio.Task[None]", anyio.CancelScope], None],
 ) -> None:
-    """What is recorded would not be enforced; a fleet would be left with nobody to end it."""
     steps: list[str] = []
     begun = asyncio.Event()
     scope = anyio.CancelScope()

@@ -33,7 +33,6 @@ def test_bad_content_is_refused_with_its_place(tmp_path: Path, data: bytes, mess
 
 
 def test_what_is_no_file_is_refused_without_waiting_or_keeping_a_descriptor(tmp_path: Path) -> None:
-    """A FIFO would hang the program, or a bad file that is reloaded use up the descriptors."""
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", tmp_path, Path("/dev/zero")):
         with pytest.raises(TextFileError, match=r"^is not a regular file$"):
@@ -53,7 +52,6 @@ def test_an_impossible_path_is_one_kind_of_error(tmp_path: Path, name: str) -> N
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o602, 0o601])
 def test_a_secret_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
-    """A token would be readable by everybody on the machine, and nobody would say so."""
     (tmp_path / "f").write_text("s")
     (tmp_path / "f").chmod(mode)
     with pytest.raises(TextFileError, match="chmod 600"):

@@ -55,7 +55,6 @@ def test_every_tool_has_a_name_of_its_own_that_fits(names: list[str], budget: Na
 
 @given(st.lists(ANY_NAME, max_size=12), BUDGETS)
 def test_a_name_that_fits_stays_as_it_is(names: list[str], budget: NameBudget) -> None:
-    """Permissions that users have given by name would be lost, and nobody would know the tool again."""
     public = public_names(names, budget)
     assert all(shown == name for name, shown in public.items() if budget.fits(name))
     assert public_names(public.values(), budget) == {shown: shown for shown in public.values()}
@@ -63,7 +62,6 @@ def test_a_name_that_fits_stays_as_it_is(names: list[str], budget: NameBudget) -
 
 @given(st.lists(QUALIFIED, max_size=8), st.lists(QUALIFIED, max_size=8), BUDGETS, st.randoms())
 def test_other_tools_and_their_order_do_not_matter(names, others, budget, random) -> None:
-    """A client's saved permission, or a prompt, would mean another tool after a server is added."""
     alone = public_names(names, budget)
     together = [*names, *others]
     random.shuffle(together)
@@ -113,7 +111,6 @@ def test_the_default_keeps_the_servers_id_whole(server: str, tool: str) -> None:
     ],
 )
 def test_an_alias_can_be_read(name: str, limit: int, shown: str) -> None:
-    """A model chooses by name, and a digest says nothing; what clients have saved must never change."""
     assert public_names([name], NameBudget(limit)) == {name: shown}
 
 
@@ -138,7 +135,6 @@ def test_neither_of_two_tools_has_the_alias_that_both_would_have() -> None:
 
 
 def test_the_default_fits_behind_every_known_clients_prefix() -> None:
-    """One client's users would lose tools, or the option promise what it does not keep."""
     longest = f"{'s' * MAX_SERVER_ID_CHARS}__{'t' * 128}"
     (shown,) = public_names([longest], NameBudget()).values()
     assert len(shown) == DEFAULT_LIMIT == 46

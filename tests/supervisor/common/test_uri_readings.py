@@ -41,7 +41,6 @@ def test_a_canonical_uri_is_what_whatwgs_parser_writes(uri: str) -> None:
 
 @pytest.mark.parametrize("uri", OTHER)
 def test_any_other_spelling_is_not_canonical(uri: str) -> None:
-    """A client of a group would reach a resource by a spelling that nothing was held against."""
     assert read_uri(uri).problem
 
 
@@ -148,7 +147,6 @@ def _reading(scheme: str, host: str, port: str, path: str) -> str:
 def test_a_servers_own_spelling_is_granted_where_all_that_it_can_mean_is(
     name: str, pattern: str, is_granted: bool
 ) -> None:
-    """A resource that a group lists could not be read, or one be read that the group does not have."""
     assert surely_fits(name, (pattern,)) is is_granted
 
 

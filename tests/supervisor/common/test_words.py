@@ -26,7 +26,6 @@ from quarterdeck.common.words import clipped, counted, duration, flat, one_line,
     ],
 )
 def test_a_server_cannot_write_to_the_terminal_itself(text: str, shown: str) -> None:
-    """A hostile description could clear the screen, fake a prompt or retitle the window."""
     assert printable(text) == shown
 
 

@@ -13,7 +13,6 @@ from quarterdeck.daemon.activation import ActivationError, leave_service_group, 
 
 @pytest.fixture
 def listener(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """A socket that listens, where the first one of a service manager would be."""
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(tmp_path / "s"))
         made.listen()

@@ -107,7 +107,6 @@ def test_a_folder_names_a_deck_only_where_it_changes_what_runs() -> None:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home with a configuration, and two folders in it; one is a project's."""
     for folder in (".config/quarterdeck", "plain", "project", "state"):
         (tmp_path / folder).mkdir(parents=True)
     write_config(tmp_path / ".config/quarterdeck/mcp.json", a={"command": "one"})
@@ -185,7 +184,6 @@ async def test_an_idle_deck_ends_and_tells_so(opened: Opened) -> None:
 
 
 async def test_a_deck_that_cannot_be_opened_fails_all_who_wait_and_is_tried_again_by_the_next(opened: Opened) -> None:
-    """One broken file at the wrong moment would lock every client out until the daemon ends."""
     opened.failure = LookupError("no such file")
     decks = Decks(read, opened.open)
 
@@ -203,7 +201,6 @@ async def test_a_deck_that_cannot_be_opened_fails_all_who_wait_and_is_tried_agai
 
 
 async def test_a_deck_that_ended_by_itself_is_nobodys_any_more(opened: Opened) -> None:
-    """Every window of that project would be served by what is dead until the daemon ends."""
     broken = asyncio.Event()
 
     @asynccontextmanager
@@ -259,7 +256,6 @@ async def test_a_client_that_leaves_while_its_deck_opens_takes_nobody_along(open
 
 
 async def test_a_session_ends_with_a_deck_that_ended_by_itself() -> None:
-    """A client would stay connected to what nobody runs any more, and its calls wait for ever."""
     breaks = asyncio.Event()
     ends: list[str] = []
 

@@ -123,7 +123,6 @@ async def test_one_that_nobody_uses_is_let_go_and_taken_up_again(lab: Lab, monke
 async def test_one_that_must_not_be_served_any_more_ends_for_its_clients(
     lab: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Clients would be shown tools that the lock does not name; or the daemon end with them."""
     first = await lab.http.find("user")
     lab.opened[0].broken.set()
     await until(lambda: "it drifted; quarterdeck lock" in caplog.text)
@@ -147,7 +146,6 @@ async def test_one_that_must_not_be_served_any_more_ends_for_its_clients(
 async def test_who_asks_for_what_cannot_be_served_is_told_why(
     lab: Lab, deck: str, failure: Exception | None, status: int, says: str
 ) -> None:
-    """A client would get an empty answer, and go on getting it after the cause is mended."""
     lab.failure = failure
     for _ in range(2):
         with pytest.raises(NoHostError) as told:

@@ -54,7 +54,6 @@ def free_port() -> int:
 
 
 async def test_what_cannot_listen_says_why_and_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """HTTP would stay away for as long as the daemon lives, whatever was in the way at its start."""
     async with lab(monkeypatch) as at:
         at.why = "it is too early"
         await at.http.begin(HttpWish(f"127.0.0.1:{free_port()}"))

@@ -81,7 +81,6 @@ def test_the_next_daemon_finds_what_the_dead_one_wrote(fd: int) -> None:
 
 
 def test_what_was_found_stays_until_it_is_answered(fd: int) -> None:
-    """A client whose second daemon dies, too, before it could answer, would wait for ever."""
     mapped(fd).began(b"1", RequestKind.CALL)
     first = SessionMemory.map(fd)
     assert first.begin_session() == restored(fd) == Interrupted(under_way={b"1": RequestKind.CALL})
@@ -101,7 +100,6 @@ def test_a_greeting_that_is_repeated_by_the_next_daemon_is_kept_once(fd: int) ->
 
 
 def test_a_greeting_that_has_its_answer_is_not_under_way_again(fd: int) -> None:
-    """A daemon that dies while it repeats the greeting would have the client greeted a second time."""
     memory = mapped(fd)
     memory.greeting_answered()
     memory.began(b"1", RequestKind.INITIALIZE)
@@ -115,7 +113,6 @@ def test_a_greeting_that_is_too_long_is_not_kept_in_part(fd: int) -> None:
 
 
 def test_more_requests_than_there_is_room_for_cost_nothing_but_their_note(fd: int) -> None:
-    """A client with very many, or very long, ids under way would end its own session."""
     memory = mapped(fd)
     memory.began(b'"' + b"x" * MAX_ID_BYTES + b'"', RequestKind.CALL)
     for key in range(SLOTS + 1):
@@ -154,7 +151,6 @@ def test_what_was_taken_up_is_not_found_behind_what_came_later(fd: int) -> None:
 
 
 def test_the_memory_of_a_long_line_is_given_back(fd: int) -> None:
-    """One request with a file in it would cost its window as much for as long as it is open."""
     memory = mapped(fd)
     for _ in range(8):
         memory.received(b"x" * KEPT_BYTES)
@@ -172,28 +168,26 @@ def test_a_line_that_is_too_long_to_keep_is_not_kept(fd: int) -> None:
     assert memory._end == MAX_UNREAD_BYTES - 1
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only there a memory is nobody's file")
-def test_a_memory_that_can_be_cut_is_none(tmp_path: Path) -> None:
-    """Whoever has the other end would end the daemon by making it shorter: who reads behind the end is killed."""
-    with open(tmp_path / "other", "wb+") as file:
-        file.write(b"qd-mem-4")
-        file.truncate(SIZE_BYTES)
-        with pytest.raises(NoMemoryError, match="cut"):
-            SessionMemory.map(file.fileno())
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only there a memory is nobody's file")
 
 
-@pytest.mark.parametrize("size", [0, SIZE_BYTES - 1, SIZE_BYTES + 1])
-def test_what_is_not_of_its_size_is_no_memory(tmp_path: Path, size: int) -> None:
+@pytest.mark.parametrize(
+    ("head", "size", "words"),
+    [
+        (b"", 0, "size"),
+        (b"", SIZE_BYTES - 1, "size"),
+        (b"", SIZE_BYTES + 1, "size"),
+        (b"", SIZE_BYTES, "layout"),
+        pytest.param(b"qd-mem-4", SIZE_BYTES, "cut", marks=ON_LINUX),
+    ],
+    ids=["empty", "shorter", "longer", "of another layout", "that can be cut"],
+)
+def test_a_file_that_is_no_memory_is_refused(tmp_path: Path, head: bytes, size: int, words: str) -> None:
+    """Whoever has the other end of one that can be cut would end the daemon: who reads behind the end is killed."""
     with open(tmp_path / "other", "wb+") as file:
+        file.write(head)
         file.truncate(size)
-        with pytest.raises(NoMemoryError, match="size"):
-            SessionMemory.map(file.fileno())
-
-
-def test_what_has_another_layout_is_no_memory(tmp_path: Path) -> None:
-    with open(tmp_path / "other", "wb+") as file:
-        file.truncate(SIZE_BYTES)
-        with pytest.raises(NoMemoryError, match="layout"):
+        with pytest.raises(NoMemoryError, match=words):
             SessionMemory.map(file.fileno())
 
 
@@ -268,7 +262,6 @@ TestRequests = Requests.TestCase
 
 
 def test_notes_are_those_that_were_whole_last(fd: int) -> None:
-    """What native tools had running would be forgotten, or told in a mixture of two texts."""
     memory = mapped(fd)
     assert memory.notes() == b""
     for notes in (b"one", b"another", b"", b"x" * MAX_NOTES_BYTES):
@@ -284,7 +277,6 @@ def test_notes_are_those_that_were_whole_last(fd: int) -> None:
 
 
 def test_what_is_put_back_is_read_again_before_what_was_not_read_yet(fd: int) -> None:
-    """The next daemon would answer a client's requests in another order, or begin with half a line."""
     memory = mapped(fd)
     memory.received(b'{"id":1}\n{"id":2}\n{"id"')
     memory.unread(5)
@@ -353,7 +345,6 @@ def test_at_any_moment_each_request_is_unread_or_under_way(fd: int) -> None:
 
 
 def after_death(data: mmap.mmap, in_pipe: bytes) -> list[int]:
-    """The requests that a door answers, or that the next daemon answers or reads."""
     fd, (reading, writing) = make_memory(Path("/tmp")), os.pipe()
     os.set_blocking(writing, False)
     os.pwrite(fd, data[:REACHED_BYTES], 0)

@@ -37,7 +37,6 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_state_directory_that_cannot_be_made_is_named_with_what_moves_it(
     monkeypatch: pytest.MonkeyPatch, directory: str
 ) -> None:
-    """A door would end with an error of ours, or leave a socket behind that nobody listens on."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", directory)
     with pytest.raises(UnusableDirectoryError, match=f"{directory} .*QUARTERDECK_STATE_DIR"):
         start_daemon(daemon_dir(), {})
@@ -73,7 +72,6 @@ def test_a_daemon_that_has_the_ledger_and_cannot_be_reached_is_left_alone() -> N
 
 
 def test_a_daemon_of_ours_that_has_no_socket_any_more_is_no_other() -> None:
-    """A window that is opened while the daemon ends would start every server for itself."""
     daemon_dir().mkdir(parents=True, mode=0o700)
     with held_by(os.getpid()):
         told = tell_process(daemon_dir())

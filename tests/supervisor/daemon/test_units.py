@@ -25,7 +25,6 @@ def test_paths_with_odd_characters_come_through() -> None:
 
 
 def test_nothing_is_made_around_the_daemon_that_its_sandboxes_need() -> None:
-    """Under another user namespace, or without the right to make one, no server could be confined."""
     keys = set(re.findall(r"^(\w+)=", service_unit("quarterdeck", WORDS, ENVIRON), re.MULTILINE))
     assert {"Delegate", "NoNewPrivileges", "KillMode", "OOMPolicy"} <= keys
     assert not {key for key in keys if key.startswith(("Protect", "Private", "RestrictN", "RestrictA", "MemoryDeny"))}

@@ -118,7 +118,6 @@ def test_the_answers_of_a_client_that_does_not_read_are_left_to_the_next_daemon(
 
 
 def test_a_memory_in_which_no_session_was_served_has_nothing_to_answer(fd: int, pipe: tuple[int, int]) -> None:
-    """A door whose daemon died at once would end with an error in place of finding another daemon."""
     SessionMemory.map(fd).begin_session()
     wait.answer_lost(fd, pipe[1])
     with pytest.raises(BlockingIOError):
@@ -185,7 +184,6 @@ def request_of(handover: Handover) -> bytes:
 def test_the_first_of_several_doors_comes_back_whole_to_start_the_next_daemon(
     fd: int, directory: Path, door: wait.Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None would start it; or all would import at once, and the daemon come seconds later."""
     request = request_of(HANDOVER)
     assert wait.go_on(door, fd, str(directory), request) is None
     assert [each.name for each in directory.glob("after-*")] == ["after-" + KEY[:16]]

@@ -36,7 +36,6 @@ from quarterdeck.embedding.deck import (
     ],
 )
 def test_a_slug_says_what_the_plan_is_about(text: str, slug: str) -> None:
-    """A directory of plans could not be read, or a plan's title would name a file elsewhere."""
     assert plan_slug(text) == slug
 
 

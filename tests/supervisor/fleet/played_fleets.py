@@ -54,7 +54,6 @@ class PlayedFleet:
         self.fleet = ServerFleetImpl(self.make, installs=self.installs)
 
     def make(self, config: ServerConfig) -> ServerEndpointImpl:
-        """An endpoint on a played session, prepared as the test wants it."""
         session = PlayedSession()
         session.worker.rules[List] = lists(f"of-{config.id}")
         self.prepare.get(config.id, lambda _: None)(session)

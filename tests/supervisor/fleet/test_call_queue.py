@@ -56,7 +56,6 @@ async def test_a_call_that_waited_for_too_long_is_counted(monkeypatch: pytest.Mo
 async def test_calls_that_wait_for_long_are_in_the_log_once_and_can_be_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A server would hang for its users for a quarter of an hour, and no line say why."""
     for module in (call_queue, long_waits):
         monkeypatch.setattr(module, "TOLD_AFTER_S", 0.0)
     queue, calls = CallQueue("x"), [Call() for _ in range(turns.WIDTH + 2)]

@@ -187,7 +187,6 @@ async def test_a_session_that_breaks_by_itself_is_a_lost_server_without_a_dossie
         while endpoint.phase is EndpointPhase.READY:
             await turns(1)
     fault = endpoint.fault
-    assert fault is not None
     assert (fault.kind, fault.code, fault.dossier) == (FaultKind.TRANSPORT, "server_lost", None)
     assert "the backend went away" in fault.message
     await endpoint.close()
@@ -221,7 +220,6 @@ async def test_a_session_whose_connection_ends_is_a_lost_server() -> None:
         assert caught.value.kind is FaultKind.TOOL_ERROR
         await turns()
         assert endpoint.phase is EndpointPhase.FAULTED
-        assert endpoint.fault is not None
         assert (endpoint.fault.kind, endpoint.fault.dossier) == (FaultKind.TRANSPORT, None)
         await endpoint.close()
 
@@ -234,7 +232,6 @@ def test_what_only_a_worker_can_give_is_refused(members: dict[str, Any]) -> None
 
 
 async def test_leaving_a_seat_stops_its_link_and_waits_no_longer_than_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session that hangs in its end would hold the program, or its timers outlive it."""
     monkeypatch.setattr(embedded_module, "EXIT_S", 0.0)
     released = asyncio.Event()
 
@@ -294,11 +291,9 @@ async def test_a_session_of_this_process_has_prompts_and_resources_like_any_serv
         assert made.endpoint.has_come(Listing.TEMPLATES)
         request = RawRequest("prompts/get", b'{"name":"p"}', b'{"m":1}')
         result = await ended(partial(made.endpoint.forward, request))
-        assert result is not None
         assert result.value == {"messages": [], "told": {"name": "p", "_meta": {"m": 1}}}
         with pytest.raises(ProtocolFault) as caught:
             await ended(partial(made.endpoint.forward, RawRequest("resources/read", b'{"uri":"f:2"}')))
         assert caught.value.reply == ReplyError(-32002, "none", b'{"uri":"f:2"}')
         made.endpoint.tell("notifications/roots/list_changed")
-        assert made.server is not None
         await made.server.until("notifications/roots/list_changed")

@@ -47,7 +47,15 @@ async def test_arguments_travel_as_json_and_anything_but_a_dict_is_none(args: ob
         assert not result.is_error
 
 
-@pytest.mark.parametrize("args", [{"a": object()}, {"a": "\ud800"}, {(1, 2): 3}])
+LOOP: dict[str, object] = {}
+LOOP["self"] = LOOP
+
+
+@pytest.mark.parametrize(
+    "args",
+    [{"a": object()}, {"a": "\ud800"}, {(1, 2): 3}, LOOP],
+    ids=["an object", "half a character", "a key that is no text", "what contains itself"],
+)
 async def test_arguments_that_are_no_json_are_the_callers_fault(args: object) -> None:
     async with stage() as played:
         with pytest.raises(ProtocolFault) as caught:
@@ -55,14 +63,6 @@ async def test_arguments_that_are_no_json_are_the_callers_fault(args: object) ->
         fault = caught.value
         assert (fault.kind, fault.code, fault.delivery) == (FaultKind.TOOL_ERROR, "bad_arguments", Delivery.NOT_SENT)
         assert played.worker.asked.empty()
-
-
-async def test_arguments_that_contain_themselves_are_the_callers_fault() -> None:
-    loop: dict[str, object] = {}
-    loop["self"] = loop
-    async with stage() as played:
-        with pytest.raises(ProtocolFault, match="not JSON"):
-            await played.endpoint.invoke("echo", loop)
 
 
 async def test_an_error_result_is_a_result() -> None:
@@ -94,20 +94,15 @@ async def test_a_call_that_fails_is_the_callers_and_leaves_the_endpoint_ready(fa
 
 
 @pytest.mark.parametrize(
-    ("wish", "told"), [(None, 20.0), (5.0, 5.0), (100.0, 20.0), (float("inf"), 20.0), (float("nan"), 20.0)]
+    ("wish", "told"),
+    [(None, 20.0), (5.0, 5.0), (100.0, 20.0), (float("inf"), 20.0), (float("nan"), 20.0), (0.0, 0.001), (-1.0, 0.001)],
 )
-async def test_the_shorter_deadline_wins(wish: float | None, told: float) -> None:
+async def test_the_shorter_deadline_wins_and_one_that_has_passed_passes_at_once(
+    wish: float | None, told: float
+) -> None:
     async with stage() as played:
         _, frame, _ = await played.called(played.endpoint.call("echo", b"{}", timeout_s=wish))
         assert frame.timeout_s == told
-        played.worker.answer(frame, b"{}")
-
-
-@pytest.mark.parametrize("wish", [0.0, -1.0])
-async def test_a_deadline_that_has_passed_is_one_that_passes_at_once(wish: float) -> None:
-    async with stage() as played:
-        _, frame, _ = await played.called(played.endpoint.call("echo", b"{}", timeout_s=wish))
-        assert 0 < frame.timeout_s <= 0.01
         played.worker.answer(frame, b"{}")
 
 
@@ -124,7 +119,6 @@ async def test_meta_and_progress_travel_with_the_call() -> None:
 
 
 async def test_cancelling_a_call_tells_the_server_and_raises_nothing_of_ours() -> None:
-    """The server would go on working, or the caller's own cancellation would be swallowed."""
     async with stage() as played:
         task, frame, _ = await played.called(played.endpoint.invoke("echo"))
         task.cancel()
@@ -172,7 +166,6 @@ async def test_a_result_that_may_not_be_passed_on_ends_its_worker(body: bytes) -
             await task
         assert caught.value.code == "protocol_violation"
         assert played.endpoint.phase is FAULTED
-        assert played.endpoint.fault is not None
         assert (played.endpoint.fault.kind, played.endpoint.fault.code) == (FaultKind.TRANSPORT, "protocol_violation")
         with pytest.raises(ProtocolFault) as beside:
             await other
@@ -218,19 +211,16 @@ async def test_a_raw_call_that_is_cancelled_delivers_nothing() -> None:
 
 
 async def test_a_refused_raw_call_delivers_why_unless_it_is_cancelled_first() -> None:
-    """A host would wait for a call that never left, or answer one that its client cancelled."""
     settled: list[CallEnd] = []
     async with stage() as played:
         large = b"{" + b" " * 300_000 + b"}"
         refused = played.endpoint.begin(RawCall("echo", b"{}", large), settled.append)
         cancelled = played.endpoint.begin(RawCall("echo", b"{}", large), settled.append)
         assert refused is not None
-        assert cancelled is not None
         assert settled == []
         cancelled.cancel("enough")
         await turns()
         [fault] = settled
-        assert isinstance(fault, ProtocolFault)
         assert (fault.kind, fault.code, fault.delivery) == (FaultKind.TOOL_ERROR, "bad_arguments", Delivery.NOT_SENT)
         refused.cancel("late")
 

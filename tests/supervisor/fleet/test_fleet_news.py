@@ -88,7 +88,6 @@ async def test_a_change_of_any_list_is_told(runtime: PretendRuntime, monkeypatch
         made.prepare["a"] = with_prompts
         await made.fleet.start(config("a"))
         endpoint = made.fleet.endpoint("a")
-        assert endpoint is not None
         assert [each.key for each in endpoint.offers(Listing.PROMPTS)] == ["p"]
         made.fleet.watch_each(told.append)
         worker = made.sessions["a"][0].worker

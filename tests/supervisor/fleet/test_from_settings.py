@@ -65,7 +65,6 @@ def test_what_would_start_in_another_way_is_not_shared(other: dict[str, Any]) ->
     ],
 )
 def test_other_values_are_another_server(other: StdioServerConfig | SseServerConfig) -> None:
-    """A row whose variables one project fills differently would run with the other's values."""
     assert key(found_in("/one")) != key(found_in("/one"), other)
 
 
@@ -100,7 +99,6 @@ def test_a_wish_is_that_of_its_moment() -> None:
         has_to_install=lambda config, home: home == present[0].paths_of(config.id).home,
     )
     wish = source.wish(server())
-    assert wish is not None
     assert (wish.key, wish.place) == (key(present[0]), f"{present[0].home_digest('s')}/s")
     assert wish.trusted() == ("/one",)
     assert source.wish(server(id="unknown")) is None

@@ -74,7 +74,6 @@ class Lab:
 
 
 async def test_each_session_has_its_own_until_it_ends() -> None:
-    """One client would see the pages that another has open; or every session leave a process behind."""
     lab = Lab()
     one, two = client("1"), client("2")
     for each in (one, two):
@@ -90,7 +89,6 @@ async def test_each_session_has_its_own_until_it_ends() -> None:
     await lab.servers.close()
     assert lab.ended == [True, True]
     late = lab.servers.get(row(), one)
-    assert isinstance(late, ProtocolFault)
     assert late.code == "shutting_down"
 
 
@@ -100,12 +98,10 @@ async def test_who_would_have_too_many_is_told_which_bound_it_met(monkeypatch: p
     lab = Lab()
     assert all(isinstance(lab.servers.get(row(), client(each)), SessionServer) for each in "12")
     own = lab.servers.get(row(), client("3"))
-    assert isinstance(own, ProtocolFault)
     assert (own.code, own.delivery) == ("busy", "not_sent")
     assert "2 servers run for sessions of this client" in own.message
     assert isinstance(lab.servers.get(row(), client("1", "token b")), SessionServer)
     other = lab.servers.get(row(), client("1", "token c"))
-    assert isinstance(other, ProtocolFault)
     assert "3 servers run for sessions of this deck" in other.message
     lab.servers.ended(client("1").key)
     assert isinstance(lab.servers.get(row(), client("3")), SessionServer)

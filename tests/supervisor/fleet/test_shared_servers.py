@@ -77,7 +77,6 @@ async def ready(deck: DeckFleet, *servers: str) -> None:
 
 
 async def test_decks_share_what_they_wish_alike_and_nothing_else(runtime: PretendRuntime) -> None:
-    """Each project would start the user's servers anew, or be given another project's."""
     async with played_decks(runtime) as at:
         one, two = at.deck(), at.deck()
         await one.reconfigure(config("own-a", "b", "c"))

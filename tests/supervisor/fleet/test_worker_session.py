@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from support.config.places import use_places
+from support.fleet.endpoints import EXITED, FAULTED, stage
 from support.fleet.workers import PlayedWorker
 from support.waiting import turns
 
@@ -19,10 +21,13 @@ from quarterdeck.fleet import worker_session as seats_module
 from quarterdeck.fleet.worker_session import WorkerSession
 from quarterdeck.fleet.workers.handle import WorkerHandle, WorkerListener
 from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig, StreamableHttpServerConfig
+from quarterdeck_protocol.contract import SandboxStatus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.link.frames import Condemn, OpenOrder, RemoteServer, ServerStart, StdioServer
+from quarterdeck_protocol.link.frames import Condemn, Lost, OpenOrder, RemoteServer, ServerStart, Started, StdioServer
 from quarterdeck_protocol.policy import Limits, SandboxPolicy
+from quarterdeck_protocol.policy_values import Tier
 from quarterdeck_sandbox.policy.limits import ProcessTree
+from quarterdeck_sandbox.policy.promises import Receipt
 from quarterdeck_sandbox.run.monitor import TreeMonitor
 
 STDIO = StdioServerConfig(id="fs", command="x", env={"OWN": "1"}, inherit_env=("WANTED",))
@@ -162,7 +167,6 @@ async def test_a_server_without_a_place_for_sockets_is_faulted_alone(
 async def test_a_worker_is_told_what_its_server_may_not_see_and_where_the_users_things_are(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A server could be shown our sockets, or other servers' homes; one from nvm would not start."""
     monkeypatch.setenv("HOME", "/home/u")
     monkeypatch.setenv("NVM_DIR", "/home/u/.nvm")
     session = await taken(STDIO)
@@ -202,7 +206,6 @@ async def test_a_started_server_is_held_to_the_limits_of_its_policy_until_its_en
     session = await taken(config)
     start = ServerStart(os.getpid(), os.getpid(), 3, scratch=("/s",), tmpfs=("/t",), enforced=("processes",))
     watch = session.enforce_limits(start)
-    assert watch is not None
     assert watch.tree == ProcessTree(os.getpid(), os.getpid(), 3, ("/s",), ("/t",), ("processes",))
     assert session.enforce_limits(start) is watch
     await runtime.monitor.tick()
@@ -231,7 +234,6 @@ async def test_a_remote_server_gets_its_configuration_alone(runtime: PretendRunt
 
 
 async def test_leaving_ends_the_worker_then_frees_the_runtime_once(runtime: PretendRuntime) -> None:
-    """A worker would outlive its runtime, or the runtime be freed twice under the others."""
     session = await taken(STDIO)
     await session.end()
     await session.end()
@@ -281,3 +283,56 @@ async def test_a_remote_server_is_reached_by_the_transports_of_its_row(
     session = await taken(config)
     assert session.order().server == RemoteServer(config.url, dict(config.headers), transports)  # type: ignore[union-attr, arg-type]
     await session.end()
+
+
+GAPS = ("network: full", "memory: looks")
+
+
+def start_of(*gaps: str) -> bytes:
+    receipt = Receipt(Tier.LANDLOCK, {}, network="full", gaps=gaps)
+    return msgspec.json.encode(ServerStart(7, 5, receipt=msgspec.json.encode(receipt).decode(), gaps=gaps))
+
+
+async def test_a_start_is_kept_shown_and_guarded() -> None:
+    """`ps` and `inspect` would have nothing to show, and no limit would be kept."""
+    async with stage() as played:
+        assert played.endpoint.status().sandbox is None
+        played.worker.says(Started(), start_of(*GAPS))
+        await turns()
+        assert played.endpoint.status().sandbox == SandboxStatus(Tier.LANDLOCK, "full", GAPS)
+        assert played.endpoint.confined is not None
+        assert [start.pid for start in played.session.limited] == [7]
+
+
+async def test_what_confined_a_dead_server_is_still_known() -> None:
+    async with stage() as played:
+        played.worker.says(Started(), start_of())
+        played.worker.says(Lost(EXITED))
+        await played.until(lambda: played.endpoint.phase is FAULTED)
+        assert played.endpoint.status().sandbox == SandboxStatus(Tier.LANDLOCK, "full")
+
+
+async def test_a_partial_sandbox_is_told_once_for_a_state_directory(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A downgrade would be silent, or stand in 500 characters before every command."""
+    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path))
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            async with stage() as played:
+                played.worker.says(Started(), start_of(*GAPS))
+                await turns()
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        "fs: its sandbox is partial (memory, network): see quarterdeck inspect fs",
+        "Sandbox is partial here (memory, network): see `quarterdeck doctor`",
+        "fs: its sandbox is partial (memory, network): see quarterdeck inspect fs",
+    ]
+
+
+async def test_a_start_as_wanted_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        async with stage() as played:
+            played.worker.says(Started(), start_of())
+            await turns()
+    assert caplog.records == []

@@ -115,7 +115,6 @@ def note(_: ProgressNote) -> None:
 
 
 def test_a_call_carries_all_that_its_client_said() -> None:
-    """A server would not learn who asks, what may be asked of them, or what they want to know."""
     box, person = Box(), Person()
     asks = caller(box, None, person)
     asks.begin(request(is_modern=False, log_level="debug", on_progress=note), lambda _: None)
@@ -165,7 +164,6 @@ async def test_a_native_tool_that_raises_is_an_error_in_its_own_words() -> None:
 
 
 async def test_a_native_call_that_is_given_up_ends_though_it_shields_itself() -> None:
-    """A command would go on for a client that has left, or its late answer find nobody."""
     box, ends, stopped = Box(), list[CallEnd](), asyncio.Event()
 
     async def run(call: ToolCall, token: CancelToken) -> ToolOutcome:
@@ -318,7 +316,6 @@ def test_a_client_is_given_a_task_of_its_own_era_alone(tasks: TaskSupport, *, is
 
 @pytest.mark.parametrize(("method", "max_tokens", "is_cut"), [("tools/call", None, False), ("tools/call", 10, True)])
 async def test_a_result_is_cut_where_there_is_a_budget(method: str, max_tokens: int | None, *, is_cut: bool) -> None:
-    """Results would be cut that nobody bounded, or each of them looked through for nothing."""
     body, ends = json.dumps({"content": [{"type": "text", "text": "x" * 500}]}).encode(), list[CallEnd]()
     asks = caller(Box(WireResult(body, "2025-11-25")), results=KeptResults(max_tokens))
     asks.begin(request(method), ends.append)
@@ -331,7 +328,6 @@ async def test_a_result_is_cut_where_there_is_a_budget(method: str, max_tokens: 
 async def test_a_result_is_cut_for_any_client_but_for_what_a_schema_describes(
     *, has_schema: bool, is_modern: bool
 ) -> None:
-    """A client of one era would get all of it, or one that checks the structure refuse the result."""
     structured = {"a": "s" * 60}
     body = {"content": [{"type": "text", "text": "x" * 500}], "structuredContent": structured}
     box, results, ends = Box(WireResult(json.dumps(body).encode(), "2025-11-25")), KeptResults(10), list[CallEnd]()
@@ -352,7 +348,6 @@ async def test_a_result_is_cut_for_any_client_but_for_what_a_schema_describes(
 
 @pytest.mark.parametrize("has_schema", [True, False])
 async def test_the_result_of_a_task_is_cut_by_the_schema_of_the_tool_that_was_called(*, has_schema: bool) -> None:
-    """A tool would give a model as much as it likes, in the structured content of a task."""
     body = {"content": [], "structuredContent": {"a": "s" * 600}}
     schema = {"outputSchema": {"type": "object"}} if has_schema else {}
     server, ends = older_server(result=json.dumps(body).encode()), list[CallEnd]()

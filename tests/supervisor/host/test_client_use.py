@@ -23,7 +23,6 @@ def test_the_rate_is_that_of_the_last_minute() -> None:
 
 
 def test_what_is_refused_is_told_apart_and_kept_by_client() -> None:
-    """A person would look for the client that is refused among those that are served."""
     uses = ClientUses()
     uses.count("a")
     uses.count("a", is_refused=True)

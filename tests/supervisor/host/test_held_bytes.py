@@ -9,7 +9,6 @@ MIB = 1024 * 1024
 
 
 def test_a_client_holds_what_it_may_and_one_thing_that_is_larger() -> None:
-    """A client that reads nothing would fill the memory; or a large file could never be read."""
     held = HeldBytes(4 * MIB, 100 * MIB)
     assert [held.begin("a", 2 * MIB) for _ in range(2)] == ["", ""]
     assert held.begin("a", MIB) == "4,194,304 bytes of this client are held, of 4,194,304"
@@ -29,7 +28,6 @@ def test_at_the_bound_of_all_who_holds_less_than_a_share_is_let_in() -> None:
 
 
 def test_a_token_that_holds_all_through_many_sessions_costs_nobody_else_an_answer() -> None:
-    """A token could open as many sessions as it likes, each with a share of the memory."""
     held = HeldBytes(10 * MIB, 12 * MIB)
     assert [held.begin(f"greedy/{number}", MIB) for number in range(12)] == [""] * 12
     assert held.begin("calm/1", 6 * MIB) == ""

@@ -115,7 +115,6 @@ async def test_a_native_outcome_with_a_wire_passes_whole():
 
 @ERAS
 async def test_an_unknown_tool_is_an_error_result(mode):
-    """The seeds promise a result, which a model sees, over an error, which it does not."""
     async with in_memory(create_provider_host(LiveBox()), mode) as (client, _):
         raw = await call_raw(client, "nobody")
     assert raw["isError"]
@@ -212,7 +211,6 @@ def lending(maker, live=None, **options):
 
 @ERAS
 async def test_a_connection_has_a_deck_of_its_own_until_it_ends(mode):
-    """Two clients would share a todo list, or one that left would leave its processes."""
     live, maker = LiveBox(), DeckMaker()
     live.graft("s__t", answer({"content": []}))
     host, decks = lending(maker, live)

@@ -106,7 +106,6 @@ async def expect_error(client):
 @ERAS
 @pytest.mark.parametrize("has_decks", [False, True])
 async def test_a_host_within_a_budget_shows_and_takes_names_that_fit(mode, has_decks):
-    """A client would refuse the list, or be told that what it was shown is not there."""
     tool = "long_" * 20
     router = Router(FakeFleet(FakeEndpoint("s", tool)), budget=NameBudget(24))
     decks = Decks(router, DeckMaker().open) if has_decks else None
@@ -141,7 +140,6 @@ async def test_a_host_says_who_it_is_waits_for_its_servers_and_shows_portable_sc
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_what_a_connection_subscribed_ends_with_it(mode):
-    """A program that embeds us would hear of, and pay for, what clients wanted that are long gone."""
     server = OfferServer("a", resources=("x:1",))
     host = create_provider_host(LiveBox(), offers=Router(OfferFleet(server)))
     async with in_memory(host, mode) as (client, _):

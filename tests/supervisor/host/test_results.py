@@ -56,7 +56,6 @@ def joined(parts):
     ],
 )
 def test_an_output_becomes_text(output, text):
-    """The seeds fix the projection; nothing that a tool returns may break the answer."""
     assert render(output) == text
 
 

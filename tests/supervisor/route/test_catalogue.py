@@ -29,7 +29,6 @@ def test_everything_is_listed_in_configuration_order_each_servers_in_its_own() -
 
 
 def test_the_tools_and_prompts_of_a_lone_server_keep_their_names() -> None:
-    """Put before one server, we would rename what its users' prompts and permissions name."""
     found = catalogue_of(server_of("fs", "read", "fs__stat", prompts=("one",)), alone="fs")
     assert names(found) == ["read", "fs__stat"]
     assert publics(found, Listing.PROMPTS) == ["one"]
@@ -63,7 +62,6 @@ def test_a_tool_is_said_to_be_for_tasks_where_its_server_has_tasks_of_that_era()
     ],
 )
 def test_calls_that_may_be_answered_by_a_task_are_known(tasks: TaskSupport, support: str, *, may_be_held: bool) -> None:
-    """A client that takes no task would get one; or every plain call go the longer way."""
     server = OfferServer("fs", tools={"t": definition("t", execution={"taskSupport": support})}, tasks=tasks)
     assert catalogue_of(server).servers["fs"].may_hold("t") is may_be_held
 
@@ -214,7 +212,6 @@ def test_a_server_that_is_gone_offers_nothing() -> None:
 
 
 def test_a_server_is_shown_as_its_user_says() -> None:
-    """A client would see the old names until the server was restarted; or what is hidden."""
     server = server_of("a", "one", "two", prompts=("p", "secret"), resources=("x:1", "y:1"))
     said = {"a": overrides(rename={"one": "uno"}, hide=["two", "secret", "y:*"])}
     before = catalogue_of(server)

@@ -221,7 +221,6 @@ async def test_a_server_that_is_left_alone_or_stopped_by_hand_is_not_waited_for(
 
 
 async def test_a_call_that_waited_keeps_its_meta_its_progress_and_its_deadline() -> None:
-    """A trace would end where a server happens to start, and a person would see no progress."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
         at.fleet.coming.add("fs")

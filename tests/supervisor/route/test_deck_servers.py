@@ -60,7 +60,6 @@ class Telling(FakeFleet):
 
 
 async def test_what_servers_say_is_heard_of_all_and_no_more_when_nobody_listens() -> None:
-    """News of servers of a single session would be lost; or a client that left be told for ever."""
     async with bench() as at:
         fleet, others, told = Telling(), Telling(), list[News]()
         servers = DeckServers(fleet, at.approvals, others)  # type: ignore[arg-type]

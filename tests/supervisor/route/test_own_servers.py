@@ -79,7 +79,6 @@ class Lab:
         is_modern: bool = False,
         answerer: Answering | None = None,
     ) -> list[CallEnd]:
-        """Begin a call of this session; the list that its end comes to."""
         gate = self.judged.servers.endpoint("fs")
         assert gate is not None
         told: list[CallEnd] = []
@@ -94,7 +93,6 @@ class Lab:
 
     async def refused(self, told: list[CallEnd]) -> ProtocolFault:
         end = await self.ended(told)
-        assert isinstance(end, ProtocolFault)
         assert end.delivery is Delivery.NOT_SENT
         return end
 
@@ -125,14 +123,12 @@ def own(**tools: str) -> ToldEndpoint:
 
 
 def shared(era: str = "2025-11-25", **tools: str) -> ToldEndpoint:
-    """The server of a row whose sessions share it, as long as it asks nothing."""
     made = ToldEndpoint(SHARED, **(tools or {"a": "one"}))
     made.card = msgspec.structs.replace(made.card, era=era)  # type: ignore[type-var]
     return made
 
 
 async def test_a_call_waits_for_its_sessions_own_server_and_is_answered_by_it() -> None:
-    """A session's first call would fail, or two sessions would share what one of them has open."""
     async with lab(own(a="one")) as at:
         told = at.calls()
         fleet = await at.begun(told)
@@ -148,7 +144,6 @@ async def test_a_call_waits_for_its_sessions_own_server_and_is_answered_by_it() 
 
 @pytest.mark.parametrize("tools", [{"a": "evil"}, {"b": "one"}, {}], ids=["otherwise", "renamed", "not at all"])
 async def test_a_definition_other_than_the_judged_one_is_not_called(tools: dict[str, str]) -> None:
-    """A server would show its reviewed face where it is judged, and another one in each session."""
     async with lab(own(a="one")) as at:
         told = at.calls()
         (await at.begun(told)).runs(mine := own(**tools))
@@ -262,7 +257,6 @@ async def test_what_a_client_wishes_is_wished_of_its_sessions_own_server() -> No
 
 
 async def test_a_stream_of_changes_is_served_by_its_clients_own_server() -> None:
-    """Each stream that a client opens would start one more server, which sees none of its changes."""
     async with lab(WishedEndpoint()) as at:
         gate = at.judged.servers.endpoint("fs")
         assert gate is not None
@@ -322,7 +316,6 @@ async def test_who_gets_no_server_of_its_own_shares_the_one_that_asks(monkeypatc
 
 @pytest.mark.parametrize("tools", [{"a": "evil"}, None], ids=["otherwise", "failed"])
 async def test_a_server_of_a_session_that_is_of_no_use_is_not_called(tools: dict[str, str] | None) -> None:
-    """A server that may run only once could not be called any more from the moment on that it asked."""
     judged = shared()
     async with lab(judged) as at:
         at.judged.fleet.queue("fs").note_question(client("1"))
@@ -360,7 +353,6 @@ async def test_a_process_that_nobody_called_speaks_the_era_of_the_first_client_t
 
 
 async def test_clients_of_the_other_era_have_a_process_in_theirs() -> None:
-    """A person before an older client could not be asked, by a server that only asks there."""
     newer = shared("2026-07-28")
     async with lab(newer) as at:
         at.judged.fleet.queue("fs").prefers_newer = True

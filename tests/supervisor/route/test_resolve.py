@@ -47,7 +47,6 @@ def asked(
 
 @pytest.mark.parametrize("name", ["read", "other__read", "", "fs", "fs__", "__read"])
 def test_what_is_no_servers_tool_is_left_to_others(name: str) -> None:
-    """A native tool would be called unknown, or a server be asked for what only we have."""
     assert resolve_call(catalogue_of(server_of("fs", "read")), name, b"{}") is None
 
 
@@ -60,7 +59,6 @@ def test_a_call_goes_to_its_server_by_its_own_name_untouched(name: str, own: str
 
 
 def test_a_lone_server_is_called_by_its_tools_own_names() -> None:
-    """Put before one server, we would rename what prompts and permissions of its users name."""
     catalogue = catalogue_of(server_of("fs", "read", "fs__stat", prompts=("p",)), alone="fs")
     found = [resolve_call(catalogue, name, b"{}") for name in ("read", "fs__stat")]
     assert [each.own for each in found if isinstance(each, Route)] == ["read", "fs__stat"]
@@ -92,7 +90,6 @@ def test_a_lone_server_is_called_by_its_tools_own_names() -> None:
 def test_a_request_is_asked_in_its_servers_words_with_all_else_untouched(
     method: str, params: object, expected: object
 ) -> None:
-    """A server would be asked for what only our clients know, or lose what its clients sent."""
     one = server_of("one", "t", prompts=("p",), templates=("t:{x}",))
     assert asked(catalogue_of(one, OfferServer("two", prompts=("p",))), method, params) == ("one", expected)
 
@@ -117,7 +114,6 @@ def test_what_belongs_to_nobody_is_refused_with_words_of_bounded_length(method: 
         OfferServer("a", resources=("x:1",), templates=("x:{id}",)), OfferServer("b", resources=("z:1",))
     )
     found = route_of(catalogue, method, params)
-    assert isinstance(found, ProtocolFault)
     assert (found.code, found.delivery, len(found.message) < 400) == (code, Delivery.NOT_SENT, True)
 
 
@@ -148,7 +144,6 @@ def test_where_one_server_alone_has_resources_every_uri_is_its_own() -> None:
 
 
 def test_of_two_servers_with_one_uri_each_can_be_read_and_its_news_told_apart() -> None:
-    """One server would be read for the other, or its changes be taken for the other's."""
     catalogue = catalogue_of(OfferServer("one", resources=("x:1",)), OfferServer("two", resources=("x:1",)))
     assert asked(catalogue, "resources/read", {"uri": "x:1"}) == ("one", {"uri": "x:1"})
     assert asked(catalogue, "resources/read", {"uri": "quarterdeck+two:x:1"}) == ("two", {"uri": "x:1"})
@@ -193,7 +188,6 @@ def overridden(*templates: str) -> Catalogue:
 def test_a_call_has_the_users_arguments_and_what_may_not_be_called_so_is_refused(
     tool: str, sent: object, expected: object
 ) -> None:
-    """Hidden for a list only, a tool would still run; or a model choose what the user fixed."""
     found = resolve_call(overridden(), f"gh__{tool}", msgspec.json.encode(sent))
     if isinstance(found, ProtocolFault):
         assert found.code == expected
@@ -219,7 +213,6 @@ def test_a_tool_whose_argument_cannot_be_fixed_is_not_called() -> None:
 
 @pytest.mark.parametrize(("name", "own"), [("think", "plan"), ("plan", None), ("secret", None)])
 def test_prompts_are_asked_for_by_the_servers_own_names(name: str, own: str | None) -> None:
-    """A renamed prompt could be listed and never got; a hidden one be got by its name."""
     named = {"name": f"gh__{name}"}
     expected = ("gh", {"name": own}) if own else "unknown_prompt"
     assert asked(overridden(), "prompts/get", named) == expected
@@ -241,7 +234,6 @@ def test_prompts_are_asked_for_by_the_servers_own_names(name: str, own: str | No
 def test_a_hidden_resource_is_neither_read_nor_subscribed_nor_completed(
     uri: str, *, is_shown: bool, is_linked: bool
 ) -> None:
-    """Its URI, or one of a hidden template's, or a link to it, would be enough to read it."""
     # Without a scheme it could mean a hidden file; and white space is in a URI only where its server wrote it.
     if (is_linked and ":" not in uri) or (is_shown and not is_linked and " " in uri):
         return
@@ -357,7 +349,6 @@ def test_a_client_of_a_group_reaches_nothing_else_by_another_spelling(uri: str, 
     "uri", ["file:///docs/a", "file:///docs/b%20c", "memo:ab", "file:///docs/My Notes", "memo:a é"]
 )
 def test_a_client_of_a_group_reads_by_the_canonical_spelling_and_by_the_servers_own(uri: str) -> None:
-    """What a group lists could not be read, where its server writes white space in URIs."""
     listed = ("file:///docs/a", "file:///docs/My Notes")
     catalogue = catalogue_of(OfferServer("fs", resources=listed, templates=("memo:{id}",)))
     for public in (uri, f"quarterdeck+fs:{uri}"):

@@ -64,7 +64,6 @@ async def test_a_call_looks_at_no_other_server() -> None:
     router.descriptors()
     fleet.endpoints = lambda: looked.append("all") or ()  # type: ignore[method-assign, func-returns-value]
     pending = router.begin(RawCall("fs__read", b"{}", b'{"a":1}', 3.0), lambda _: None)
-    assert pending is not None
     pending.cancel()
     assert fleet.by_id["fs"].begun == [RawCall("read", b"{}", b'{"a":1}', 3.0)]
     assert looked == []
@@ -98,7 +97,6 @@ async def test_each_request_goes_its_one_way_and_a_refusal_is_delivered() -> Non
         ("tasks/get", {"taskId": 1}, "bad_arguments"),
     ):
         end = await ended(router, method, params)
-        assert isinstance(end, ProtocolFault)
         assert end.code == code
     asked = {"x:1": "two", "quarterdeck+two:y": "two", "quarterdeck+no:y": ""}
     for uri, server in asked.items():
@@ -176,7 +174,6 @@ async def test_news_of_a_resource_carries_the_uri_that_clients_know() -> None:
 
 
 async def test_what_concerns_all_servers_is_told_to_those_that_a_client_may_use() -> None:
-    """A token could have a closed server write logs without end, or look at its client's roots."""
     a, b = OfferServer("a"), OfferServer("b", resources=("x:1",))
     router = Router(OfferFleet(a, b))
     for client in (Client("ci", "ci", OnlyA()), ME):

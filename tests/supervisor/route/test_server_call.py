@@ -116,7 +116,6 @@ def test_its_caller_is_told_before_its_end_is_booked() -> None:
 
 
 def test_its_end_is_booked_though_its_caller_fails() -> None:
-    """Its place in the queue would be taken for good, and the server's other calls wait for ever."""
     server = PlayedServer()
 
     def fails(_: CallEnd) -> None:
@@ -195,15 +194,12 @@ def asking(message: str, **fields: str) -> WireResult:
 
 
 def test_a_result_that_asks_is_judged_and_any_other_is_not() -> None:
-    """A question in a result would get past the judging that a request of the server meets."""
     told: list[CallEnd] = []
     for end in (asking("Who?"), asking("Log in", password="string"), DONE):
         call_of(PlayedServer(), told.append).settle(end)
     named, held, plain = told
-    assert isinstance(named, WireResult)
     assert b"fs asks: Who?" in named.body
     assert (named.result_type, named.members) == ("input_required", None), "what was read of it is another text now"
-    assert isinstance(held, ProtocolFault)
     assert (held.code, held.server) == ("question_held", "fs -c deck.json")
     assert plain is DONE
 

@@ -18,9 +18,7 @@ from quarterdeck.daemon.control.protocol import (
     Call,
     Decide,
     Decided,
-    Fault,
     Inspect,
-    ListingList,
     Listings,
     LogFile,
     LogPath,
@@ -29,8 +27,6 @@ from quarterdeck.daemon.control.protocol import (
     Refused,
     Restart,
     Result,
-    ServerList,
-    ToolList,
     Tools,
     WriteCalls,
     Written,
@@ -65,17 +61,13 @@ async def test_every_server_is_listed_in_order_and_broken_rows_last(tmp_path: Pa
     faulted = ProductEndpoint("b", phase=EndpointPhase.FAULTED, fault=LOST)
     with product_of(tmp_path, ProductEndpoint("a", "echo"), faulted, settings=BROKEN) as product:
         listed = await ask(product, Ps())
-    assert isinstance(listed, ServerList)
     assert [(server.id, server.phase, server.tools) for server in listed.servers] == [
         ("a", "ready", 1),
         ("b", "faulted", 0),
         ("half", "faulted", 0),
     ]
     _, lost, half = listed.servers
-    assert lost.fault is not None
-    assert lost.fault.dossier is not None
     assert (lost.fault.code, lost.fault.dossier.exit_status) == ("exited", 3)
-    assert half.fault is not None
     assert (half.transport, half.fault.code) == (None, "unset_variable")
     assert "set the variable" in (half.fault.remedy or "")
 
@@ -84,7 +76,6 @@ async def test_tools_come_with_their_own_definitions_and_with_who_is_absent(tmp_
     down = ProductEndpoint("down", "echo", phase=EndpointPhase.FAULTED, fault=LOST)
     with product_of(tmp_path, ProductEndpoint("up", "echo", "add"), down, settings=BROKEN) as product:
         listed = await ask(product, Tools())
-    assert isinstance(listed, ToolList)
     assert [(tool.name, tool.server) for tool in listed.tools] == [("up__echo", "up"), ("up__add", "up")]
     assert msgspec.json.decode(listed.tools[0].definition)["x-own"] == [1]
     assert [server.id for server in listed.absent] == ["down", "half"]
@@ -140,7 +131,6 @@ async def test_arguments_and_result_are_passed_whole(tmp_path: Path) -> None:
     with product_of(tmp_path, ProductEndpoint("up", "echo", answer=reply)) as product:
         result = await ask(product, call("up__echo", b'{"text": 1.0}'))
     assert heard == [("echo", '{"text": 1.0}')]
-    assert isinstance(result, Result)
     assert not result.is_error
     assert bytes(result.body) == b'{"content":[],"x-own":null}'
 
@@ -151,7 +141,6 @@ async def test_an_error_that_the_server_reports_is_a_result(tmp_path: Path) -> N
 
     with product_of(tmp_path, ProductEndpoint("up", "echo", answer=fail)) as product:
         result = await ask(product, call("up__echo"))
-    assert isinstance(result, Result)
     assert result.is_error
 
 
@@ -161,7 +150,6 @@ async def test_a_fault_of_a_call_comes_with_its_delivery(tmp_path: Path) -> None
 
     with product_of(tmp_path, ProductEndpoint("up", "echo", answer=fail)) as product:
         fault = await ask(product, call("up__echo"))
-    assert isinstance(fault, Fault)
     assert (fault.fault.kind, fault.fault.delivery) == ("tool_error", "unknown")
 
 
@@ -171,13 +159,11 @@ async def test_a_server_that_is_down_says_why(tmp_path: Path) -> None:
     with product_of(tmp_path, down, settings=BROKEN) as product:
         fault = await ask(product, call("down__echo"))
         unset = await ask(product, call("half__echo"))
-    assert isinstance(fault, Fault)
     assert fault.fault.kind == "not_connected"
     assert "it died" in fault.fault.message
     assert "quarterdeck logs down" in (fault.fault.remedy or "")
     assert "SERVER" not in (fault.fault.remedy or "")
     assert fault.fault.dossier is not None
-    assert isinstance(unset, Fault)
     assert unset.fault.code == "unset_variable"
     assert down.calls == 0
 
@@ -202,7 +188,6 @@ async def test_a_call_to_a_server_that_goes_on_connecting_is_not_sent(tmp_path: 
     stuck = ProductEndpoint("stuck", phase=EndpointPhase.CONNECTING)
     with product_of(tmp_path, stuck, settings=BROKEN) as product:
         fault = await ask(product, call("stuck__echo"))
-    assert isinstance(fault, Fault)
     assert (fault.fault.code, fault.fault.delivery) == ("not_connected", "not_sent")
 
 
@@ -219,7 +204,6 @@ async def test_a_call_to_a_server_that_goes_on_connecting_is_not_sent(tmp_path: 
 async def test_an_unknown_tool_is_told_from_a_server_that_is_down(tmp_path: Path, name: str, hint: str) -> None:
     with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
         refused = await ask(product, call(name))
-    assert isinstance(refused, Refused)
     assert refused.code == "no_such_tool"
     assert hint in refused.message
 
@@ -228,7 +212,6 @@ async def test_an_unknown_server_is_refused(tmp_path: Path) -> None:
     with product_of(tmp_path, ProductEndpoint("files", "read"), settings=BROKEN) as product:
         for request in (Restart("file"), LogPath("file")):
             refused = await ask(product, request)
-            assert isinstance(refused, Refused)
             assert refused.code == "no_such_server"
             assert "did you mean 'files'?" in refused.message
 
@@ -237,7 +220,6 @@ async def test_a_log_is_found_for_every_server_that_is_named(tmp_path: Path) -> 
     """`logs` would look elsewhere than the worker writes."""
     with product_of(tmp_path, ProductEndpoint("files"), settings=BROKEN) as product:
         found = await ask(product, LogPath("files"))
-        assert isinstance(found, LogFile)
         assert found.path == str(product.log_path("files"))
         assert isinstance(await ask(product, LogPath("half")), LogFile)
 
@@ -268,7 +250,6 @@ async def test_what_one_command_has_done_the_next_one_finds(tmp_path: Path) -> N
         first = await ask(product, call("note", b'{"a": 1}'))
         second = await ask(product, call("note"))
         await decks.close()
-    assert isinstance(first, Result)
     assert not first.is_error
     assert msgspec.json.decode(second.body) == {"content": [{"type": "text", "text": '[{"a": 1}]'}], "isError": False}
     assert len(maker.opened) == 1
@@ -351,7 +332,6 @@ async def test_decisions_that_are_not_recorded_are_refused(
         judged = Judged(product, error)
         decision = {"scope": "", "server": "up", "key": [subject, "echo"], "hash": "ab"}
         refused = await ask(product, Decide(msgspec.Raw(msgspec.json.encode([decision]))))
-    assert isinstance(refused, Refused)
     assert refused.code == code
     assert code in set(Refusal)
     assert refused.message
@@ -364,7 +344,6 @@ async def test_listings_are_what_servers_say_whether_it_is_trusted_or_not(tmp_pa
     early.has_listed = False
     with product_of(tmp_path, ProductEndpoint("up", "echo", "add"), down, early, settings=BROKEN) as product:
         answered = await ask(product, Listings())
-    assert isinstance(answered, ListingList)
     assert [(each.server, each.is_ready, len(each.definitions)) for each in answered.listings] == [
         ("up", True, 2),
         ("down", False, 0),
@@ -382,7 +361,6 @@ async def test_a_tool_can_be_called_by_the_name_that_clients_see(tmp_path: Path)
         assert aliased.name == f"up__{long}"
         result = await ask(product, call(aliased.alias))
         refused = await ask(product, call(f"{aliased.alias}x"))
-    assert isinstance(result, Result)
     assert long in bytes(result.body).decode()
     assert isinstance(refused, Refused)
 

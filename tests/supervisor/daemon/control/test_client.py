@@ -54,7 +54,6 @@ def test_an_answer_is_given_back(directory: Path) -> None:
 
 
 def test_a_serve_that_is_gone_is_told_from_one_that_does_not_answer(directory: Path) -> None:
-    """A command would not fall back to servers of its own, or would call a tool twice."""
     with pytest.raises(NotServingError):
         ask(directory, Ps())
     with socket.socket(socket.AF_UNIX) as dead:

@@ -45,7 +45,6 @@ def holder(directory: RuntimeDirectory | None) -> Holder:
 
 
 async def test_the_writer_records_what_a_visitor_hands_over(state: Path, runtime: RuntimeDirectory) -> None:
-    """A call beside a daemon would leave no trace, and each definition would be the first one."""
     async with open_recorder(state, holder(runtime), must_write=True) as writer:
         assert isinstance(writer, LedgerWriter)
 

@@ -92,7 +92,6 @@ def test_questions_end_once_and_with_their_request() -> None:
 
 
 def test_a_question_ends_with_the_last_request_that_it_may_be_of() -> None:
-    """Of two calls of one client that ask, the one that is done would end the other's question."""
     asks = Asks()
     assert asks.begin(1, ROOTS, [of(1), of(2), of(3, askable=frozenset())]) == 1
     assert asks.forget(1) == Ended(moved={1: 2})

@@ -33,7 +33,6 @@ def test_a_call_whose_turn_came_and_whose_server_starts_has_waited_all_the_time(
 
 
 def test_an_episode_is_news_once() -> None:
-    """The log would fill with one line each few seconds, or have none of the next time."""
     made = waits("1")
     assert [made.is_news(LATE), made.is_news(LATE + 1)] == [True, False]
     made.end("1")

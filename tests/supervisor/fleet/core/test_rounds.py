@@ -73,7 +73,6 @@ def test_what_nobody_could_answer_is_an_error(result: Any, words: str) -> None:
     answers=st.dictionaries(st.text(), st.dictionaries(st.text(), st.booleans()), max_size=3),
 )
 def test_the_request_is_the_same_but_for_the_answers(params: dict[str, Any], answers: dict[str, Any]) -> None:
-    """A later round would ask for something else, or carry the answers of an earlier one."""
     given_ = {key: msgspec.json.encode(value) for key, value in answers.items()}
     first = next_params(msgspec.json.encode({**params, "inputResponses": {"old": {}}}), given_, b'"s"')
     wanted = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}

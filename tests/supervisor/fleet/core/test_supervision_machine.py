@@ -234,7 +234,6 @@ class FleetWalk(RuleBasedStateMachine):
         server=st.sampled_from(SERVERS), age=st.integers(0, 3), kind=st.sampled_from([Connected, ToolsChanged, Closed])
     )
     def speak_late(self, server: str, age: int, kind: type[Connected | ToolsChanged | Closed]) -> None:
-        """A generation that is gone, or was asked to go, reports once more."""
         generation = self.last_generation[server] - age
         life = self.lives.get((server, generation))
         if life is None or (life.is_closing and kind is not Closed):
@@ -293,7 +292,6 @@ class FleetWalk(RuleBasedStateMachine):
         assert bool(self.core._live) == bool(self.lives)
 
     def run_until_still(self) -> None:
-        """End every close and follow the clock until nothing is left to come."""
         while any(life.is_closing for life in self.lives.values()) or self.wake_at < inf:
             self.finish_close(0)
             self.reach_the_next_wake()
@@ -303,6 +301,5 @@ class FleetWalk(RuleBasedStateMachine):
 
 
 def test_no_order_of_events_breaks_a_promise_of_the_fleet() -> None:
-    """Some rare race would leave a process behind, a server forgotten, or a crash loop unnoticed."""
     walk = settings(stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow])
     run_state_machine_as_test(FleetWalk, settings=walk)

@@ -47,7 +47,6 @@ def test_the_same_configuration_once_more_says_nothing() -> None:
 
 
 def test_a_server_that_changed_starts_once_the_old_one_is_gone() -> None:
-    """Two processes of one server would share its files, or the old command would run on."""
     made = serving("a", "b")
     changed = Reconfigured(config(row("a", "new"), "b"))
     assert made.handle(changed, 1.0) == [CloseEndpoint("a", 1), Publish("a")]
@@ -55,7 +54,6 @@ def test_a_server_that_changed_starts_once_the_old_one_is_gone() -> None:
 
 
 def test_a_server_that_changed_has_a_clean_past() -> None:
-    """A server that its user has just repaired would stay in the crash loop of the broken one."""
     made, now = serving("a"), 0.0
     for generation in range(1, 7):
         made.handle(ServerLost("a", generation, EXITED), now)
@@ -108,7 +106,6 @@ def test_a_server_under_a_new_name_waits_for_the_end_of_the_old_one() -> None:
 
 
 def test_a_server_that_comes_back_before_it_is_gone_starts_anew_after_its_end() -> None:
-    """An edit that is undone at once would leave the server closed, or two of it running."""
     made = serving("a")
     made.handle(Reconfigured(config()), 1.0)
     assert made.handle(Reconfigured(config("a")), 1.1) == [Publish("a")]
@@ -167,7 +164,6 @@ def test_a_change_does_not_hurry_a_new_start() -> None:
 
 
 def test_a_torn_down_fleet_takes_no_configuration() -> None:
-    """A file that is saved during the shutdown would start servers that nobody stops."""
     made = serving("a")
     made.handle(TearDown(), 1.0)
     assert made.handle(Reconfigured(config("a", "b")), 1.1) == []

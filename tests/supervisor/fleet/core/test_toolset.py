@@ -33,7 +33,6 @@ def test_a_list_that_nobody_wants_any_more_is_not_read_to_its_end() -> None:
 
 
 def test_a_tool_is_shown_under_its_servers_name_with_its_definition_untouched() -> None:
-    """Clients would not see what the server wrote, or two servers' tools would share a name."""
     row = b'{ "name":"read", "description":"reads \xc3\xa4", "inputSchema":{"type":"object","x":1}, "x-own": [1,2] }'
     [tool] = parsed(row).tools
     assert tool.ref == RemoteToolRef("fs", "read")
@@ -44,7 +43,6 @@ def test_a_tool_is_shown_under_its_servers_name_with_its_definition_untouched() 
 
 
 def test_servers_that_list_the_same_share_what_came_of_reading_it() -> None:
-    """Forty servers of one program would each cost the reading of the same schemas, and the memory."""
     row = b'{"name":"shared","description":"reads","inputSchema":{"type":"object","properties":{"a":{"$ref":"#"}}}}'
     [one], [other] = (
         parse_tools(StdioServerConfig(id=server, command="x"), b"[" + row + b"]").tools for server in ("a", "b")
@@ -107,7 +105,6 @@ def test_a_tool_that_cannot_be_shown_is_left_out_with_a_reason(row: bytes, words
 
 
 def test_the_filter_hides_tools_without_a_word() -> None:
-    """A tool that the user denied would be offered, or be warned about at every start."""
     rows = [b'{"name":"%s"}' % name for name in (b"read", b"write", b"rm")]
     toolset = parsed(*rows, tools=ToolFilter(allow=("r*", "w*"), deny=("rm",)))
     assert names(toolset) == ["read", "write"]

@@ -50,7 +50,6 @@ def test_a_client_alone_has_as_many_calls_with_the_server_as_it_takes() -> None:
 
 
 def test_a_client_s_first_call_is_given_at_once_beside_any_flood() -> None:
-    """A calm client would wait until one of the flooding one's calls ends, which may take minutes."""
     made = asked(2, flood=100)
     assert made.ask("calm", "calm1") is Place.GIVEN
     assert made.ask("calm", "calm2") is Place.WAITS
@@ -105,7 +104,6 @@ def test_a_client_s_line_is_bounded_and_no_other_client_meets_its_bound(monkeypa
 
 
 def test_what_waits_is_bounded_by_its_size_but_one_of_any_size_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few large calls would fill our memory; or the largest that a client may send never be made."""
     monkeypatch.setattr(module, "MAX_WAITING_BYTES", 10)
     made = asked(1, a=1)
     places = [made.ask("a", f"a{size}", size) for size in (20, 1)]
@@ -129,7 +127,6 @@ class PlayedServer:
     ended: int = 0
 
     def play(self, flood: int, calm: int, every_s: float) -> None:
-        """Let both ask all they have, and the server answer the calm one."""
         made: Turns[tuple[str, int]] = Turns()
         queue: list[tuple[str, int]] = []  # the server's own line
         working: list[tuple[float, int, tuple[str, int]]] = []
@@ -175,7 +172,6 @@ def test_a_server_that_works_on_many_calls_at_once_is_given_many_by_several_clie
 
 
 def test_a_quick_server_is_given_many_calls_though_it_answers_in_turn() -> None:
-    """Each call would wait for the way to the server and back, which takes longer than the call."""
     server = PlayedServer(1, lambda: 0.0001)
     server.play(flood=4000, calm=10, every_s=0.01)
     assert max(server.waits) <= 0.0001 * (WIDTH + 2)
@@ -243,7 +239,6 @@ class Walk(RuleBasedStateMachine):
     @precondition(lambda self: self.given)
     @rule(index=st.integers(0, 100))
     def end(self, index: int) -> None:
-        """The server answers one of its calls, and what is next is given."""
         call = list(self.given)[index % len(self.given)]
         del self.given[call]
         self.turns.end(call)

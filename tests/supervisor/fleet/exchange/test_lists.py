@@ -46,6 +46,7 @@ class Bench:
         self.lists.promise(capabilities)
         self.answers: dict[str, Any] = {"tools": [tool("a")], "prompts": [], "resources": [], "resourceTemplates": []}
         self.asked: list[str] = []
+        self.held: list[List] = []
         self.tasks: list[asyncio.Task[None]] = []
         self.worker.rules[List] = self._answer
 
@@ -57,7 +58,9 @@ class Bench:
         answer = self.answers[frame.kind]
         if isinstance(answer, FaultRecord):
             worker.fail(frame, answer)
-        elif answer is not None:
+        elif answer is None:
+            self.held.append(frame)
+        else:
             body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             worker.answer(frame, body)
 
@@ -123,12 +126,15 @@ async def test_lists_that_do_not_come_hold_up_no_tools(bench: Bench, monkeypatch
     await bench.take()
     assert (bench.names, bench.lists.has_settled) == (["a"], True)
     assert (bench.lists.has_come(Listing.TOOLS), bench.lists.has_come(Listing.PROMPTS)) == (True, False)
+    told = bench.changes
+    bench.worker.answer(bench.held[0], b"[]")
+    await until(lambda: bench.changes > told)
+    assert all(map(bench.lists.has_come, Listing))
 
 
 async def test_a_list_that_the_server_does_not_know_is_empty_and_one_that_fails_stays(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A server without templates would be waited for; one that fails once would lose what it has."""
     bench.answers["resourceTemplates"] = REFUSED
     bench.answers["prompts"] = BROKEN
     with caplog.at_level(logging.WARNING):
@@ -155,7 +161,6 @@ async def test_tools_that_fail_are_said_to_whoever_asked(bench: Bench) -> None:
 
 
 async def test_a_server_that_says_it_has_no_tools_may_refuse_to_list_them() -> None:
-    """A server of prompts alone would never be ready; and one that lied would seem to have none."""
     bench = await met(b'{"prompts":{}}')
     bench.answers["tools"] = REFUSED
     await bench.take()

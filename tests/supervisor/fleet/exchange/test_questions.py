@@ -15,7 +15,7 @@ from support.waiting import turns
 from quarterdeck.fleet.core.rounds import MAX_ROUNDS
 from quarterdeck.fleet.exchange import questions as module
 from quarterdeck_protocol.contract import EndpointPhase
-from quarterdeck_protocol.faults import Delivery, ProtocolFault
+from quarterdeck_protocol.faults import Delivery
 from quarterdeck_protocol.link.frames import Answer, AskAnswer, Asked, AskEnded, Call, Forward, ServerCard
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.questions import Question, QuestionEnd
@@ -273,7 +273,6 @@ async def test_a_newer_client_is_given_the_question_as_it_is() -> None:
         waiter, frame = await calls(played, Answering(bridges=False))
         answers(played, frame, asks("a"))
         end = await waiter.ended
-        assert isinstance(end, WireResult)
         assert (end.result_type, json.loads(end.body)["requestState"]) == ("input_required", "s")
 
 
@@ -282,7 +281,6 @@ async def test_without_anybody_to_ask_it_is_the_fault_that_says_so() -> None:
         waiter, frame = await calls(played)
         answers(played, frame, asks("a"))
         end = await waiter.ended
-        assert isinstance(end, ProtocolFault)
         assert (end.code, end.delivery) == ("input_required", Delivery.ANSWERED)
 
 
@@ -299,7 +297,6 @@ async def test_a_server_that_asks_for_ever_is_given_up() -> None:
         frame, _ = await played.worker.next(Forward)
         answers(played, frame, asks("a"))
         end = await waiter.ended
-        assert isinstance(end, ProtocolFault)
         assert (end.code, "10 times" in end.message, len(asker.asked)) == ("input_required", True, MAX_ROUNDS)
 
 
@@ -320,7 +317,6 @@ async def test_a_question_that_nobody_could_answer_ends_the_call(body: bytes) ->
         waiter, frame = await calls(played, Answering())
         answers(played, frame, body)
         end = await waiter.ended
-        assert isinstance(end, ProtocolFault)
         assert end.code == "input_required"
 
 
@@ -332,8 +328,6 @@ async def test_a_client_that_says_no_ends_the_call_and_its_other_questions() -> 
         await turns()
         asker.answer(0, code=-1, message="not now")
         end = await waiter.ended
-        assert isinstance(end, ProtocolFault)
-        assert end.reply is not None
         assert (end.reply.code, "not now" in end.message) == (-1, True)
         assert [question.key for question in asker.withdrawn] == ["b"]
         asker.answer(1)
@@ -348,7 +342,6 @@ async def test_a_client_that_never_answers_ends_the_call(monkeypatch: pytest.Mon
         waiter, frame = await calls(played, asker)
         answers(played, frame, asks("a"))
         end = await waiter.ended
-        assert isinstance(end, ProtocolFault)
         assert ("nobody answered" in end.message, len(asker.withdrawn)) == (True, 1)
 
 

@@ -155,7 +155,6 @@ async def test_a_zygote_that_is_still_importing_is_told_to_end(monkeypatch: pyte
 
 
 async def test_a_zygote_is_waited_for_even_when_the_wait_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that is ended while it ends would leave a zygote that nobody kills, dead or alive."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     others = threading.Event()
     asyncio.get_running_loop().run_in_executor(None, others.wait)
@@ -209,7 +208,6 @@ async def test_nobody_looks_at_a_zygote_that_owes_nothing(monkeypatch: pytest.Mo
 async def test_an_end_that_a_hanging_zygote_does_not_report_is_told_without_its_status(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A dead worker would look alive, and closing it take many seconds, while the zygote hangs."""
     monkeypatch.setattr(placement_module, "REPORT_S", 0.0)
     process = await a_process()
     async with stage(monkeypatch) as played:
@@ -224,7 +222,6 @@ async def test_an_end_that_a_hanging_zygote_does_not_report_is_told_without_its_
 
 @pytest.mark.process
 async def test_a_zygote_that_is_stopped_while_it_owes_a_report_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next server that has to start would find it hanging, and wait all over again."""
     monkeypatch.setattr(placement_module, "LOOK_S", 0.0)
     process = await a_process()
     async with stage(monkeypatch) as played:

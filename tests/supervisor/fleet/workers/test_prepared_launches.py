@@ -46,7 +46,6 @@ async def test_an_order_gets_what_confines_its_server(launches: PreparedLaunches
 
 
 async def test_what_cannot_be_prepared_goes_as_it_is(launches: PreparedLaunches, tmp_path: Path) -> None:
-    """A mistyped command would be an error of ours; or a path that is no text would be."""
     order = order_of(tmp_path, "no-such-program")
     assert await launches.add_to(order) == order
     order = order_of(tmp_path, protected=("/\udcff",))

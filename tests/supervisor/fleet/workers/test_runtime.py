@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import anyio
 import pytest
@@ -23,6 +24,7 @@ from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import LinkTerms, Side
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.spawn_orders import SpawnOrder
+from quarterdeck_sandbox.policy.machine import Cgroups
 from quarterdeck_worker.main import Dealer
 
 pytestmark = pytest.mark.process
@@ -228,7 +230,6 @@ async def test_a_worker_that_dies_before_it_spoke_is_lost_at_once(
     await turns()
     placements[0].exits[0](1)
     handle = await hiring
-    assert handle.lost is not None
     assert handle.lost.code == "worker_lost"
     await handle.dismiss(0.0)
     await runtime.release()
@@ -237,7 +238,6 @@ async def test_a_worker_that_dies_before_it_spoke_is_lost_at_once(
 async def test_giving_up_a_worker_that_has_not_spoken_kills_it(
     placements: list[PlayedPlacement], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A start that was given up would leave its worker, with a token that still opens the socket."""
     monkeypatch.setattr(PlayedPlacement, "greets", False)
     runtime = await Runtime.acquire()
     hiring = asyncio.ensure_future(runtime.start_worker("a", Owner()))
@@ -286,7 +286,6 @@ async def test_a_worker_that_was_born_and_says_nothing_is_given_up(
     monkeypatch.setattr(PlayedPlacement, "greets", False)
     runtime = await Runtime.acquire()
     handle = await hired(runtime, Owner())
-    assert handle.lost is not None
     assert handle.lost.code == "worker_unresponsive"
     assert set(asked) == {PlayedPlacement.pid}
     await runtime.release()
@@ -307,7 +306,6 @@ async def test_fresh_interpreters_are_used_when_the_environment_says_so(
 
 
 async def test_giving_up_while_the_directory_is_made_leaves_none(placements: list[PlayedPlacement]) -> None:
-    """Each start that is given up early would leave a locked directory until our exit."""
     acquiring = asyncio.ensure_future(Runtime.acquire())
     await turns(2)
     acquiring.cancel()
@@ -326,8 +324,6 @@ async def test_giving_up_while_the_directory_is_made_leaves_none(placements: lis
 async def test_a_socket_that_cannot_be_made_has_a_sentence_and_leaves_nothing(
     placements: list[PlayedPlacement], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk without inodes would be an error of ours with a number, and leave a locked directory."""
-
     def router(path: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
@@ -342,3 +338,28 @@ async def test_a_root_that_others_may_enter_is_refused(placements: list[PlayedPl
     with pytest.raises(UnsafePathError):
         await Runtime.acquire()
     os.chmod(root, 0o700)
+
+
+async def test_the_monitor_is_one_and_ends_with_its_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each server would cost a scan of its own, or the scans go on in a program that uses us no more."""
+    before = asyncio.all_tasks()
+    with short_folder() as root:
+        monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(root))
+        runtime = await Runtime.acquire()
+        assert asyncio.all_tasks() == before
+        assert runtime.monitor is runtime.monitor
+        assert len(asyncio.all_tasks() - before) == 1
+        await runtime.release()
+    assert asyncio.all_tasks() == before
+
+
+async def test_groups_that_dead_workers_left_are_removed_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    left = tmp_path / "qd-4194305-ab"
+    left.mkdir()
+    monkeypatch.setattr(runtime_module, "try_cgroups", lambda _: Cgroups(str(tmp_path)))
+    with short_folder() as root:
+        monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(root))
+        await (await Runtime.acquire()).release()
+    assert not left.exists()

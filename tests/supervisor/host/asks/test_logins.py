@@ -117,7 +117,6 @@ class Stage:
 
 
 async def test_a_call_is_made_once_more_when_its_person_has_logged_in() -> None:
-    """A person who did what they were asked for wants the result, and no words about logins."""
     stage = Stage(wants_login(), DONE)
     assert stage.call.start() is stage.call
     asked = await stage.client.asked
@@ -194,7 +193,6 @@ async def test_a_login_that_fails_says_why_and_what_to_do() -> None:
     stage.client.answer(QuestionEnd(result=b'{"action":"accept"}'))
     stage.how.set_result("nobody logged in within 10 minutes")
     end = await stage.ended()
-    assert isinstance(end, ProtocolFault)
     assert (end.code, end.delivery, stage.begun) == ("auth_needed", Delivery.NOT_SENT, 1)
     assert "nobody logged in" in str(end)
     assert "quarterdeck login far" in str(end.remedy)
@@ -222,7 +220,6 @@ async def test_a_server_that_still_wants_a_login_is_not_asked_about_again() -> N
     ids=["done", "perhaps made", "held", "forms alone", "no mode", "not approved"],
 )
 async def test_all_else_ends_as_it_is(end: CallEnd, capabilities: bytes, *, can_log_in: bool) -> None:
-    """A call that may have been made is not made twice, and nobody is asked what they cannot answer."""
     stage = Stage(end, capabilities=capabilities, can_log_in=can_log_in)
     stage.call.start()
     assert await stage.ended() is end

@@ -43,7 +43,6 @@ def test_a_method_that_is_no_unicode_is_bound_too() -> None:
 
 @pytest.mark.parametrize("state", [State(7.5), State(7.5, parked=3), State(7.5, inner=""), State(7.5, 0, "theirs")])
 def test_a_state_comes_back_as_it_was(state: State) -> None:
-    """A parked call would not be found; or a server not get its state, and begin anew."""
     assert read_state(msgspec.msgpack.encode(state)) == state
 
 

@@ -95,7 +95,6 @@ def test_what_is_within_the_budget_or_has_no_text_stays_as_it_is(result: WireRes
     ],
 )
 def test_texts_are_cut_as_one_and_what_is_none_stays(blocks: tuple[object, ...], kept: tuple[object, ...]) -> None:
-    """A picture would be lost, or a client be sent many notices in place of one text."""
     assert cut(wire(*blocks)) == {"content": list(kept)}
 
 
@@ -113,7 +112,6 @@ def test_structured_content_goes_first_where_no_schema_describes_it() -> None:
         "content": [text("a" * 22 + "\n[56 bytes and the structured content left out: W]\n" + "z" * 22)]
     }
     kept = cut(both, has_schema=True)
-    assert kept is not None
     assert kept["structuredContent"] == structure
 
 
@@ -180,12 +178,10 @@ def has_text(block: dict[str, Any]) -> bool:
 def test_a_block_is_what_its_type_means_however_that_is_written() -> None:
     body = b'{"content":[{"t\\u0079pe":"te\\u0078t","text":"%b"}]}' % LONG.encode()
     found = overlong(WireResult(body, "2025-11-25"), 10, lambda: False)
-    assert found is not None
     assert "56 bytes left out" in found.cut("W").body.decode()
 
 
 def test_a_result_of_more_blocks_than_are_looked_at_is_refused() -> None:
-    """A result of two million blocks would hold every client's calls up for half a minute."""
     most = [text("ab")] * cutting.MAX_BLOCKS
     assert cut(wire(*most)) is not None
     with pytest.raises(BodyError, match=f"at most length {cutting.MAX_BLOCKS}"):
@@ -213,7 +209,6 @@ def test_no_more_of_a_long_text_is_decoded_than_may_stay(units: list[str], max_t
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cutting, "_text_of", spy)
         found = overlong(result, max_tokens, lambda: False)
-        assert found is not None
         [block] = json.loads(found.cut("W").body)["content"]
     whole = json.loads(f'"{said}"')
     head, _, rest = block["text"].partition("\n[")

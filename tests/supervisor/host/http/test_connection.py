@@ -129,7 +129,6 @@ async def test_half_a_request_does_not_keep_the_server_from_stopping(monkeypatch
 
 
 async def test_the_next_request_waits_until_the_answer_was_taken():
-    """A client that never reads would collect answers in our memory, each of any size."""
     box = held_box()
     async with listening(box) as url, wired(url) as client:
         await client.greet()

@@ -83,10 +83,8 @@ def test_whoever_may_use_a_tool_knows_of_its_server(pattern: str, tool: str) -> 
 
 
 def test_a_token_is_found_by_itself_alone() -> None:
-    """A hash that leaked would open what its token does; so would a token that is nearly it."""
     grants = Grants(KEY, (grant("a", "one"), grant("b", "two")))
     found = grants.find("two")
-    assert found is not None
     assert found.name == "b"
     for wrong in ("", "tw", "twoo", "Two", grants.grants[1].digest, "\xe9", "\udcff"):
         assert grants.find(wrong) is None
@@ -105,7 +103,6 @@ def test_a_token_ends_by_its_time_or_when_it_is_revoked() -> None:
 
 
 def test_a_name_is_free_again_when_its_token_has_ended() -> None:
-    """Two tokens of one name could not be told apart; or a name be used once in a lifetime."""
     grants = Grants(KEY).with_grant(grant(), NOW)
     with pytest.raises(ValueError, match="there is a token called 'ci'"):
         grants.with_grant(grant(token="u"), NOW)

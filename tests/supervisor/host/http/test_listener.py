@@ -292,7 +292,6 @@ async def test_a_response_does_not_wait_for_the_clients_acknowledgement() -> Non
 
 
 def test_the_first_is_said_and_the_next_only_after_a_while_with_their_number() -> None:
-    """A flood would fill the disk with one line, or leave no trace of how large it was."""
     repeats = RepeatedLog()
     assert repeats.admit("a", 0) == 0
     assert [repeats.admit("a", at) for at in (0, 1, AGAIN_S - 1)] == [None] * 3
@@ -310,7 +309,6 @@ def test_only_so_many_kinds_are_told_apart() -> None:
 
 
 async def test_connections_that_are_handed_on_close_with_their_answer_and_new_ones_wait_for_another() -> None:
-    """A request on a connection that closes under it would fail, and a new connection be refused."""
     async with serving() as played:
         reader, writer = await played.dial(KNOWN.replace(b"/mcp", b"/hold"))
         await played.held.wait()

@@ -46,7 +46,6 @@ def is_untouched(reply: Any) -> bool:
 
 @ERAS
 async def test_what_a_server_said_is_passed_on_untouched_as_one_json_value(is_modern):
-    """Each call would cost two rebuilt values and a stream, a millisecond where a tenth is enough."""
     box = box_that()
     async with listening(box) as url, wired(url) as client:
         await opened(client, is_modern=is_modern)
@@ -108,7 +107,6 @@ async def test_white_space_around_the_value_of_a_header_is_no_part_of_it(is_mode
 
 
 async def test_a_name_that_no_header_can_hold_comes_in_base64():
-    """A tool or a resource with letters of another language in its name could not be asked for."""
     async with listening(box_that()) as url, wired(url) as client:
         await opened(client, is_modern=True)
         for name, status in (("=?base64?c19fdA==?=", 200), (" =?base64?c19fdA==?= ", 200), ("=?base64?eA==?=", 400)):
@@ -248,7 +246,6 @@ async def test_a_dropped_connection_cancels_its_call(is_modern):
 
 
 async def test_calls_under_one_id_are_both_answered():
-    """A client's slip must not swallow an answer, nor give one to the wrong question."""
     box = box_that(hold)
     async with listening(box) as url, wired(url) as client, wired(url) as other:
         await opened(client, is_modern=False)

@@ -71,7 +71,6 @@ async def test_a_name_that_cannot_be_one_is_refused():
     "options", [{"bind": "0.0.0.0"}, {"bind": "::"}, {"bind": "192.0.2.1"}, {"bind": "0.0.0.0", "allow_remote": True}]
 )
 async def test_other_machines_are_kept_out_unless_told(options):
-    """A face that the network can reach must be somebody's decision, and never without a token."""
     with pytest.raises(ProtocolFault) as caught:
         await serve_http(create_provider_host(LiveBox()), HttpOptions(**options), started=lambda *_: None)
     assert (caught.value.kind, caught.value.code) == (FaultKind.TRANSPORT, "config_invalid")
@@ -114,7 +113,6 @@ async def test_arguments_mirrored_into_headers_are_checked_against_the_published
 
 
 async def noted(client, value):
-    """What the client's deck was told before, after telling it this."""
     return json.loads((await call_raw(client, "note", {"v": value}))["content"][0]["text"])
 
 

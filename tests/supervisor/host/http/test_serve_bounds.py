@@ -8,7 +8,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from support.clients.http_clients import connected, listening
-from support.clients.wire_http import ENVELOPE, META, WireHttp, call, wired
+from support.clients.wire_http import ENVELOPE, META, call, wired
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox, hold
 from support.waiting import eventually_async
@@ -24,8 +24,6 @@ pytestmark = pytest.mark.process
 
 MIB = 1024 * 1024
 OWNER = "t" * 40
-ERAS = pytest.mark.parametrize("is_modern", [False, True], ids=["legacy", "modern"])
-READ = b'{"contents":[{"uri":"x:1","text":"%b"}]}'
 FORM = Question("a", "elicitation/create", b'{"message":"?","requestedSchema":{"type":"object","properties":{}}}')
 
 
@@ -34,75 +32,9 @@ def token_of(path: Path, **limits: Any) -> str:
     return add_grant(path, lambda digest: Grant(name="ci", digest=digest, created_at=now, **limits), now)
 
 
-class Reader:
-    """A client that reads one resource."""
-
-    def __init__(self, wire: WireHttp, *, is_modern: bool) -> None:
-        self.wire = wire
-        self._is_modern = is_modern
-
-    async def greet(self) -> None:
-        await (self.wire.introduce() if self._is_modern else self.wire.greet())
-
-    def request(self, number: int, uri: str = "x:1") -> bytes:
-        params: dict[str, Any] = {"uri": uri} | ({"_meta": ENVELOPE} if self._is_modern else {})
-        message = {"jsonrpc": "2.0", "id": number, "method": "resources/read", "params": params}
-        names = {"Mcp_Method": "resources/read", "Mcp_Name": uri} if self._is_modern else {}
-        return self.wire.request(message, **names)
-
-    async def read(self, number: int, uri: str = "x:1") -> dict[str, Any]:
-        self.wire.writer.write(self.request(number, uri))
-        return (await self.wire.read()).answer
-
-
 def code_of(answer: dict[str, Any]) -> str:
     code: str = answer["error"]["data"]["quarterdeck/fault"]["code"]
     return code
-
-
-@ERAS
-async def test_a_resource_larger_than_its_token_allows_is_not_passed_on(tmp_path: Path, *, is_modern: bool) -> None:
-    tokens = tmp_path / "tokens.json"
-    token = token_of(tokens, max_result_bytes=1_000)
-    server = OfferServer("a", resources=("x:1",), result=READ % (b"x" * 2_000))
-    async with (
-        listening(LiveBox(), offers=Router(OfferFleet(server)), token=OWNER, tokens=tokens) as url,
-        wired(url) as wire,
-    ):
-        wire.headers["Authorization"] = f"Bearer {token}"
-        reader = Reader(wire, is_modern=is_modern)
-        await reader.greet()
-        assert code_of(await reader.read(1)) == "result_too_large"
-        server.result = READ % b"short"
-        assert (await reader.read(9))["result"]["contents"][0]["text"] == "short"
-
-
-@ERAS
-async def test_resources_that_a_client_does_not_read_are_bounded_and_it_is_told(
-    monkeypatch: pytest.MonkeyPatch, *, is_modern: bool
-) -> None:
-    """Forty unread resources of 8 MB would take what forty unread results of tools may not."""
-    # One and a half; the other half is more than the kernel takes off us.
-    monkeypatch.setattr(serve, "MAX_HELD_EACH", 36 * MIB)
-    server = OfferServer("a", resources=("x:1",), result=READ % (b"x" * 24 * MIB))
-    async with (
-        listening(LiveBox(), offers=Router(OfferFleet(server))) as url,
-        wired(url) as wire,
-        wired(url) as silent,
-        wired(url) as other,
-    ):
-        reader = Reader(wire, is_modern=is_modern)
-        await reader.greet()
-        silent.headers |= wire.headers
-        other.headers |= wire.headers
-        reader.wire = silent
-        silent.writer.write(reader.request(1))
-        await eventually_async(lambda: silent.reader._buffer)  # type: ignore[attr-defined]
-        reader.wire = other
-        refused = await reader.read(2)
-        assert code_of(refused) == "busy"
-        assert "read the answers that are there" in refused["error"]["message"]
-        assert len((await silent.read()).body) > 24 * MIB
 
 
 async def test_a_list_that_a_client_does_not_read_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +54,6 @@ async def test_a_list_that_a_client_does_not_read_is_bounded_too(monkeypatch: py
 async def test_sessions_that_there_are_not_give_a_client_no_bounds_of_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One token would be as many clients as it likes, and shut the others out by their number."""
     monkeypatch.setattr(serve, "MAX_REQUESTS_EACH", 2)
     server = OfferServer("a", resources=("x:1",), is_silent=True)
     params = {"uri": "x:1", "_meta": ENVELOPE}

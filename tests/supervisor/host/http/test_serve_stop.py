@@ -43,7 +43,6 @@ async def call_once(url, mode, results):
 
 @ERAS
 async def test_stopping_ends_streams_and_calls_that_are_open(mode, monkeypatch):
-    """A stop that waits for its clients is none; and a client would get an empty answer, or none."""
     monkeypatch.setattr(serve, "STOP_S", 0)
     monkeypatch.setattr(http, "GRACE_S", 0)
     box, results = LiveBox(), []
@@ -80,7 +79,6 @@ async def test_a_stop_gives_calls_that_are_under_way_a_moment_to_end(mode, monke
 
 
 async def test_a_call_that_comes_while_serving_ends_is_refused_and_may_be_repeated(monkeypatch, stopping):
-    """It would be begun to be given up a moment later, and nobody would know what it did."""
     monkeypatch.setattr(http, "GRACE_S", 60)
     box, results, calling = LiveBox(), [], anyio.Event()
     box.graft("s__t", hold)

@@ -101,7 +101,6 @@ async def test_a_client_is_told_of_tasks_where_a_server_has_them() -> None:
 
 
 async def test_a_newer_client_has_to_take_tasks_and_to_name_them_in_its_header() -> None:
-    """A server would be asked by whom it may not answer, or a proxy send the request elsewhere."""
     server = OfferServer("a", tasks=TaskSupport.EXTENDS)
     async with wire(server, is_modern=True) as connection:
         refused = (await asked(connection, "tasks/get", ENVELOPE, taskId="1"))["error"]

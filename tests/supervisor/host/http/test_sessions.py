@@ -33,7 +33,6 @@ CALL = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "s
 
 
 async def say(http, url, message, session=None, token=""):
-    """The status of a message's answer, and the session that it names."""
     given = {**HEADERS, **bearer(token), **({"Mcp-Session-Id": session} if session else {})}
     answer = await http.post(url, headers=given, content=json.dumps(message).encode())
     return answer.status_code, answer.headers.get("mcp-session-id")

@@ -89,7 +89,6 @@ async def test_the_answers_of_a_client_that_left_are_not_counted() -> None:
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_result_larger_than_its_token_allows_is_a_fault(mode: str, tmp_path: Path) -> None:
-    """A program with little memory, or a small model, would be given whatever a server says."""
     now, tokens = time.time(), tmp_path / "tokens.json"
 
     def grant(digest: str) -> Grant:
@@ -100,16 +99,14 @@ async def test_a_result_larger_than_its_token_allows_is_a_fault(mode: str, tmp_p
     box.graft("s__t", answer({"content": [{"type": "text", "text": "x" * 2000}]}))
     box.graft("s__small", answer({"content": []}))
     async with listening(box, token="t" * 40, tokens=tokens) as url, connected(url, mode, token) as client:
-        for _ in range(3):  # in whatever way a call goes, after the first, too
-            fault: dict[str, Any] = (await call_raw(client, "s__t", {}))["_meta"]["quarterdeck/fault"]
-            assert (fault["code"], fault["delivery"]) == ("result_too_large", "answered")
-            assert not (await call_raw(client, "s__small", {})).get("isError")
+        fault: dict[str, Any] = (await call_raw(client, "s__t", {}))["_meta"]["quarterdeck/fault"]
+        assert (fault["code"], fault["delivery"]) == ("result_too_large", "answered")
+        assert not (await call_raw(client, "s__small", {})).get("isError")
         async with connected(url, mode, "t" * 40) as owner:
             assert not (await call_raw(owner, "s__t", {})).get("isError")
 
 
 async def test_large_requests_under_way_are_bounded_with_429(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that sends much, at many connections at once, would fill the memory with what waits."""
     monkeypatch.setattr(serve, "MAX_HELD_EACH", 12 * MIB)
     text = "x" * 7 * MIB
     box = large_box()

@@ -51,7 +51,6 @@ def content(**options: object) -> Content:
 
 
 async def test_the_first_list_waits_for_the_servers_once_for_all_clients() -> None:
-    """A client would be shown nothing of servers that start; or each of them wait anew."""
     asked, settled = 0, asyncio.Event()
 
     async def settle() -> None:
@@ -70,8 +69,6 @@ async def test_the_first_list_waits_for_the_servers_once_for_all_clients() -> No
 
 
 async def test_the_wait_ends_with_serving_and_what_failed_is_said() -> None:
-    """Serving would not end while a server starts; or a failure be taken for servers that are there."""
-
     async def never() -> None:
         await asyncio.Event().wait()
 

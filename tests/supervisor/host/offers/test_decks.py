@@ -155,7 +155,6 @@ async def test_when_all_are_at_work_one_more_client_is_told_to_wait(monkeypatch)
 
 
 async def test_a_deck_that_cannot_be_opened_says_why_and_the_rest_goes_on(caplog):
-    """One missing directory would take every server's tools away; and it may come back."""
     live, maker = LiveBox(), DeckMaker()
     live.graft("s__t")
 

@@ -36,7 +36,6 @@ def test_what_a_token_forbids_no_group_allows() -> None:
     token = Grant(name="ci", digest="d", created_at=0, tools=("a__read",), max_result_bytes=7)
     client = groups().narrow(Client("ci", "ci", GrantedTools(token)), ("a",))
     assert [client.allows(name) for name in ("a__read", "a__write")] == [True, False]
-    assert client.allowance is not None
     assert client.allowance.max_result_bytes == 7
     assert client.refusal("it") == "the token 'ci' in the group 'a' does not allow it"
 
@@ -50,7 +49,6 @@ def test_a_group_that_there_is_not_any_more_has_nothing() -> None:
 
 
 def test_the_tools_of_a_client_are_those_of_its_groups_of_the_moment() -> None:
-    """A door would keep what its group had when it opened; or its client not be told."""
     live, box = groups(), LiveBox()
     for name in ("a__x", "b__read", "b__write"):
         box.graft(name)
@@ -69,7 +67,6 @@ def test_the_tools_of_a_client_are_those_of_its_groups_of_the_moment() -> None:
 
 
 async def test_a_client_is_told_of_the_lists_of_its_groups_alone() -> None:
-    """A model would list anew for what it may not use; or never see what its group has got."""
     one, other = OfferServer("a", prompts=("p",)), OfferServer("b", prompts=("p", "q"))
     fleet, live, told = OfferFleet(one, other), groups(), list[Listing]()
     offers = ClientOffers(Router(fleet), live.narrow(ADA, ("reads",)), live)

@@ -66,7 +66,6 @@ def test_another_public_name_takes_the_place_of_the_servers_own(listing: Listing
 def test_what_a_program_could_not_read_costs_itself_alone(
     listing: Listing, members: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A client's program refuses the whole list, and with it what all other servers have."""
     good = offered(listing, "good", server="other")
     shown = OfferCatalog().publish(listing, [offered(listing, **members), good], ANONYMOUS)
     assert [json.loads(each)[MEMBERS[listing]] for each in shown] == ["good"]
@@ -90,7 +89,6 @@ def test_what_could_end_a_line_or_a_program_is_left_out(definition: bytes, publi
 
 @LISTS
 def test_a_list_is_made_once_while_it_is_the_same(listing: Listing, caplog: pytest.LogCaptureFixture) -> None:
-    """Each client's list would cost as much as the first, and each say again what is left out."""
     catalog, items = OfferCatalog(), (offered(listing, description=7), offered(listing, "b"))
     first = catalog.publish(listing, items, ANONYMOUS)
     assert catalog.publish(listing, items, ANONYMOUS) == first

@@ -38,7 +38,6 @@ class _Streams:
 
 
 def test_programs_that_share_a_token_are_told_what_is_said_during_their_own_requests():
-    """One program would read the other's log; or lose its own to the one that asked last."""
     streams = _Streams()
     streams.open("one", ONE)
     streams.open("two", TWO)

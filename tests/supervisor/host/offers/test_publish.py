@@ -46,7 +46,6 @@ def native(hints=HINTS, title="Read file"):
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", LEGACY, MODERN])
 def test_a_native_tool_is_shown_with_its_title_and_what_a_client_may_assume(version):
-    """A client would ask its user before every look at a file, or not ask before a change."""
     (published,) = Catalog().publish([native()], version)
     assert published["title"] == "Read file"
     assert published["annotations"] == {
@@ -197,7 +196,6 @@ def test_what_is_not_plainly_right_is_not_forwarded_as_it_is(definition: bytes) 
 
 
 def test_a_definition_keeps_what_only_its_server_knows() -> None:
-    """Numbers that no float holds, and members of the future, would be lost on the way."""
     definition = b'{"name":"t","x":1.10,"inputSchema":{"type":"object"},"y":12345678901234567890123}'
     [shown] = Catalog().publish_json([ToolDescriptor("s__t", "", {}, definition)], MODERN_VERSION)
     assert shown == definition.replace(b'"t"', b'"s__t"')

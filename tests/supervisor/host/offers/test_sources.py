@@ -64,7 +64,6 @@ async def test_a_grafted_tool_with_a_native_name_is_left_out_with_one_warning(ca
 
 
 async def test_servers_tools_keep_their_raw_calls_and_their_news():
-    """Every call of a server's tool would be built anew, and no client would hear of changes."""
     live, native, heard = LiveBox(), NativeBox(), []
     box = SessionSource(native, live)
     live.graft("s__t", answer({"content": []}))

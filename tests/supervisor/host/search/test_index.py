@@ -35,14 +35,12 @@ def test_what_is_called_so_comes_before_what_speaks_of_it() -> None:
 
 
 def test_words_of_a_question_are_no_language() -> None:
-    """A question with an AND, a star or a quote in it would fail, or ask for something else."""
     tools = ToolIndex([tool("a__near", "and or not"), tool("a__other", "x\ud800y")])
     for question in ("NOT near", 'near"', "near*", "name:near", "NEAR(near other)", "near) OR (1"):
         assert "a__near" in names(tools, question), question
 
 
 def test_ties_stand_in_the_order_of_the_deck() -> None:
-    """The same question would be answered otherwise each time, and no prompt be cached."""
     tools = ToolIndex([tool(f"s__same_{letter}") for letter in "dacb"])
     assert names(tools, "same") == [f"s__same_{letter}" for letter in "dacb"]
 

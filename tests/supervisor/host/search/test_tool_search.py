@@ -41,7 +41,6 @@ def request(name: str, arguments: object, method: str = "tools/call") -> Request
 
 
 async def test_a_search_finds_what_its_client_may_use_as_it_is_at_that_moment() -> None:
-    """A model would be offered what is hidden from it, or what is gone; or not what has come."""
     search, box = ToolSearch(), box_of("a__read_file", "b__read_mail", "b__send_mail")
     assert await found(search, box, query="read") == ["a__read_file", "b__read_mail"]
     assert await found(search, box, query="read mail", limit=1) == ["b__read_mail"]
@@ -73,7 +72,6 @@ async def test_a_search_without_a_question_says_what_it_takes(arguments: dict[st
 
 
 async def test_definitions_that_are_too_long_together_are_named_instead_the_longest_first() -> None:
-    """One search would fill the context that it was to spare; or a server keep others out by length."""
     box = LiveBox()
     for number, length in enumerate((MAX_ANSWER_BYTES, 100, MAX_ANSWER_BYTES - 1_000, 100)):
         box.graft(f"a__long_{number}", name="long", description="x" * length, inputSchema={"type": "object"})
@@ -184,5 +182,4 @@ def test_a_call_by_call_tool_is_the_call_of_the_tool_that_it_names() -> None:
 )
 def test_a_call_tool_that_names_no_call_is_refused_with_what_it_takes(arguments: dict[str, object]) -> None:
     fault = unwrapped(request("call_tool", arguments))
-    assert isinstance(fault, ProtocolFault)
     assert (fault.code, str(fault).startswith("call_tool takes the name of a tool")) == ("bad_arguments", True)

@@ -39,7 +39,6 @@ def test_all_that_says_what_a_tool_is_for_is_among_its_words() -> None:
 
 
 def test_a_definition_of_any_shape_has_words_and_not_too_many() -> None:
-    """One odd server would keep all tools from being found, or fill the memory of the index."""
     deep: object = {}
     for _ in range(200):
         deep = {"items": deep, "properties": {"p" * 100: {}}}

@@ -100,7 +100,6 @@ async def test_a_list_that_its_client_was_given_is_told_once(changed: dict[str, 
 
 
 async def test_tools_are_told_when_they_are_others_than_the_client_was_shown() -> None:
-    """A model would call what is gone, or every client list again for each server that starts."""
     told = Told()
     told.box.graft("s__b")
     await turns()

@@ -1,15 +1,18 @@
-"""The standard streams: claimed, diverted, restored; and which descriptors can be polled."""
+"""The standard streams: claimed, diverted, restored; and a client that cannot be served is told why on them."""
 
 import asyncio
+import json
 import os
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 
 import pytest
 from support.processes.running import python_output, run
 
-from quarterdeck.host.stdio.client_streams import can_poll, post
+from quarterdeck.host.stdio.client_streams import can_poll, post, refuse_client
 
 pytestmark = pytest.mark.process
 
@@ -62,3 +65,67 @@ def test_posting_to_a_loop_that_is_gone_is_no_error():
     loop = asyncio.new_event_loop()
     loop.close()
     assert not post(loop, print)
+
+
+INFO = {"name": "raw", "version": "1"}
+
+
+def initialize(**changes: object) -> bytes:
+    params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": INFO}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params, **changes}
+    return json.dumps(message).encode() + b"\n"
+
+
+@pytest.fixture
+def pipes() -> Iterator[tuple[int, int, int, int]]:
+    """Two pipes: what the greeter reads, what feeds it; what the client reads, what the greeter writes."""
+    greeter_in, client_out = os.pipe()
+    client_in, greeter_out = os.pipe()
+    yield greeter_in, client_out, client_in, greeter_out
+    for fd in (greeter_in, client_in, greeter_out):
+        os.close(fd)
+    try:
+        os.close(client_out)
+    except OSError:
+        pass  # a test closed it to be a client that leaves
+
+
+def test_every_request_that_has_come_is_refused_with_the_reason(pipes: tuple[int, int, int, int]) -> None:
+    greeter_in, client_out, client_in, greeter_out = pipes
+    note = b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+    os.write(client_out, initialize(id="a") + note + b"garbage\n" + initialize(id=2, method="tools/list"))
+    refuse_client(greeter_in, greeter_out, "there is no configuration")
+    answers = [json.loads(line) for line in os.read(client_in, 4096).splitlines()]
+    assert [answer["id"] for answer in answers] == ["a", 2]
+    for answer in answers:
+        assert answer["error"] == {"code": -32603, "message": "quarterdeck cannot serve: there is no configuration"}
+
+
+def test_a_request_that_is_still_on_its_way_is_refused_too(pipes: tuple[int, int, int, int]) -> None:
+    greeter_in, client_out, client_in, greeter_out = pipes
+    refusing = threading.Thread(target=refuse_client, args=(greeter_in, greeter_out, "no", 20.0))
+    refusing.start()
+    refusing.join(0.3)
+    assert refusing.is_alive()  # nothing has come, and it waits
+    os.write(client_out, initialize())
+    assert json.loads(os.read(client_in, 4096))["error"]["message"] == "quarterdeck cannot serve: no"
+    refusing.join()
+
+
+def test_who_was_greeted_is_not_refused_afterwards(pipes: tuple[int, int, int, int]) -> None:
+    greeter_in, client_out, client_in, greeter_out = pipes
+    os.write(client_out, initialize(id=2, method="ping"))
+    refuse_client(greeter_in, greeter_out, "it broke", unread=initialize(id=1), greeted_id=1, ids=[b'"3"'])
+    assert [json.loads(line)["id"] for line in os.read(client_in, 4096).splitlines()] == ["3", 2]
+
+
+@pytest.mark.parametrize("leaves", ["at once", "without reading"])
+def test_refusing_a_client_that_has_left_is_quiet(pipes: tuple[int, int, int, int], leaves: str) -> None:
+    greeter_in, client_out, client_in, greeter_out = pipes
+    if leaves == "without reading":
+        os.write(client_out, initialize())
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, client_in)
+        os.close(null)
+    os.close(client_out)
+    refuse_client(greeter_in, greeter_out, "no")

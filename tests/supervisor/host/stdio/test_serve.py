@@ -1,4 +1,4 @@
-"""Serving over pipes, and how it ends."""
+"""Serving over pipes: how it ends, and what clients and servers that misbehave get."""
 
 import json
 import sys
@@ -10,10 +10,12 @@ import anyio.lowlevel
 import pytest
 from mcp.client.client import Client
 from support.processes.running import output
-from support.tools.tool_boxes import LiveBox, answer, hold
+from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
 
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck.host.stdio import serve
+from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST
+from quarterdeck_protocol.mcp.server.messages import MAX_LINE_BYTES
 
 from .host_pipes import LineClient, sdk_transport, served
 
@@ -154,7 +156,6 @@ async def test_at_the_end_whatever_is_in_flight_is_answered_with_a_fault(era, is
 
 
 async def test_a_call_that_comes_while_serving_ends_is_refused_and_may_be_repeated(monkeypatch):
-    """It would be begun to be given up a moment later, and nobody would know what it did."""
     monkeypatch.setattr(serve, "GRACE_S", 15)
     box = LiveBox()
     box.graft("s__t", hold)
@@ -292,3 +293,51 @@ async def test_a_client_that_does_not_read_is_not_read_either_and_nothing_is_los
         assert len(box.begun) < len(wanted)
         got += [(await client.receive())["id"] for _ in wanted[1:]]
     assert got == list(wanted)
+
+
+BAD_BODIES = [
+    b"",
+    b"[]",
+    b"{",
+    b'{"content":[]}{"jsonrpc":"2.0","method":"notifications/forged"}',
+    b'{"content":[],\n"x":1}',
+    b'{"content":[{"type":"text","text":"\xff"}]}',
+    b'{"content":[],"resultType":"input_required"}',
+]
+
+
+@ERAS
+@pytest.mark.parametrize("body", BAD_BODIES)
+async def test_a_body_that_is_no_result_never_enters_the_stream(era, body):
+    """A hostile server could speak to the client in our name; whoever delivered the body hears of it too."""
+    box = LiveBox()
+    box.graft("s__t", hold)
+    async with served(create_provider_host(box)) as client:
+        await getattr(client, era)()
+        await client.send(client.call(1, "s__t"))
+        begun = await box.next_begun()
+        with pytest.raises(ValueError):
+            begun.settle(body)
+        reply = await client.receive()
+    assert reply["id"] == 1
+    assert reply["result"]["isError"]
+    assert reply["result"]["_meta"]["quarterdeck/fault"]["code"] == "bad_result"
+
+
+async def test_a_line_without_end_is_refused_and_ends_the_connection():
+    async with served(create_provider_host(NativeBox())) as client:
+        with pytest.raises(ConnectionError):
+            for _ in range(MAX_LINE_BYTES // 1024**2 + 2):
+                await client.send(b"x" * 1024**2)
+        refused = await client.receive()
+        assert refused["error"]["code"] == INVALID_REQUEST
+        assert await client.line() == b""
+
+
+async def test_half_a_line_at_the_end_is_no_message():
+    box = LiveBox()
+    box.graft("s__t")
+    async with served(create_provider_host(box)) as client:
+        await client.open_legacy()
+        await client.send(json.dumps(client.call(1, "s__t")).encode())
+    assert box.begun == []

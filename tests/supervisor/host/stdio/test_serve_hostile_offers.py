@@ -97,7 +97,6 @@ async def parked(client: LineClient) -> dict[str, Any]:
 
 
 async def test_cancelling_a_request_that_has_its_question_leaves_what_waits_for_the_answer() -> None:
-    """A client's program that tidies up behind each of its requests could answer none."""
     server = OfferServer("a", prompts=("p",), question=QUESTION)
     async with greeted(host_of(server)[0], "modern") as client:
         again = await parked(client)
@@ -123,7 +122,6 @@ async def test_five_thousand_prompts_of_one_server_are_listed_and_each_can_be_as
 
 
 async def test_a_stream_is_told_of_no_resource_whose_subscription_was_refused() -> None:
-    """Another client's subscription would tell a client of what its token does not allow."""
     refused = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, "no", "not_granted")
     closed, open_ = OfferServer("a", resources=("x:1",), fault=refused), OfferServer("b", resources=("y:1",))
     host, fleet = host_of(closed, open_)

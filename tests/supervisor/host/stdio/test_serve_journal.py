@@ -25,7 +25,6 @@ def fd(tmp_path):
 
 
 def taken_over(fd):
-    """The memory as one more process takes it over, and what it finds."""
     memory = SessionMemory.map(fd)
     return memory, memory.begin_session()
 
@@ -140,7 +139,6 @@ async def test_a_session_is_greeted_once_however_often_its_process_dies(fd, deat
 
 
 async def test_a_process_that_dies_before_it_has_answered_leaves_the_answers_to_the_next(fd):
-    """Each death in a row would cost the answers of what was under way at the first one."""
     memory, _ = taken_over(fd)
     memory.began(b"1", RequestKind.CALL)
     memory.began(b'"1"', RequestKind.OTHER)
@@ -154,7 +152,6 @@ async def test_a_process_that_dies_before_it_has_answered_leaves_the_answers_to_
 
 
 async def test_a_client_that_was_greeted_before_the_session_began_is_not_greeted_again(fd):
-    """A daemon that dies while it opens the deck would lose the greeting, or answer it twice."""
     info = {"name": "raw", "version": "1"}
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
     line = json.dumps({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": params}).encode() + b"\n"

@@ -31,7 +31,6 @@ async def client_of(
     able: dict[str, Any] | None = None,
     results: KeptResults | None = None,
 ) -> AsyncIterator[tuple[LineClient, OfferFleet]]:
-    """A greeted client of a host that shows what these servers have."""
     fleet = OfferFleet(*servers)
     leave = results.leave if results is not None else lambda _: None
     router = Router(fleet)

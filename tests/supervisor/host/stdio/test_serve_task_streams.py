@@ -48,7 +48,6 @@ async def test_a_stream_tells_each_state_of_its_tasks_until_they_end() -> None:
 
 
 async def test_a_stream_tells_of_its_clients_own_tasks_alone_and_says_of_which() -> None:
-    """A client would listen to what another works on, or wait for news that never come."""
     server = newer_server()
     async with client_of(server, era="modern", able=TAKES) as (client, _):
         task = await begun(client)

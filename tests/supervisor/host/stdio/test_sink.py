@@ -39,8 +39,6 @@ def sink_of(fd, told):
 
 
 async def read_all(fd):
-    """Everything until the end, read in a thread as a slow client would."""
-
     def read():
         with os.fdopen(fd, "rb") as file:
             return file.read()
@@ -183,7 +181,6 @@ async def test_the_writing_thread_ends_with_its_sink(tmp_path):
 
 @pytest.mark.parametrize("kind", [PolledSink, ThreadedSink])
 async def test_what_is_to_follow_a_line_follows_it_when_it_has_left(kind):
-    """A request would count as answered whose answer is still held, and be lost with the process."""
     reading, writing = os.pipe()
     done = []
     sink = kind(writing, on_broken=lambda: None, on_room=lambda: None)

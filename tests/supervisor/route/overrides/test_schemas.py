@@ -30,7 +30,6 @@ def test_a_fixed_argument_is_neither_seen_nor_required() -> None:
 
 
 def test_an_argument_with_a_default_is_seen_and_not_required() -> None:
-    """The model could not choose another value; or a client would refuse to leave it out."""
     schema = {"type": "object", "properties": OWNER, "required": ["owner"]}
     assert edited(schema, owner=DEFAULT) == {"type": "object", "properties": OWNER}
 

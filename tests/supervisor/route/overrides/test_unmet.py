@@ -59,7 +59,6 @@ def test_what_names_nothing_is_said(said: dict[str, Any], note: str) -> None:
     ],
 )
 def test_what_a_group_has_that_there_is_not_is_said(said: dict[str, Any], note: str) -> None:
-    """A model would be shown less than was meant, or what was to be left out, and nobody know it."""
     notes = unmet_by_groups({"g": Group.model_validate(said)}, OFFERED)
     assert notes == ([f"the group 'g' has {note}"] if note else [])
 

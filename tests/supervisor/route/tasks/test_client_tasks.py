@@ -93,7 +93,6 @@ async def test_a_question_of_a_task_names_it_as_its_client_does() -> None:
 
 
 async def test_news_of_a_task_names_it_as_its_client_does() -> None:
-    """A client would be told of a task that it does not know, or take it for another."""
     fleet = OfferFleet(server("a"), server("b"))
     offerings = Router(fleet)
     told: list[News] = []

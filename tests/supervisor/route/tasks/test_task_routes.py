@@ -16,7 +16,6 @@ def test_a_task_keeps_its_servers_id() -> None:
     routes = TaskRoutes()
     assert noted(routes, "s") == "1"
     found = routes.find("ada", "1")
-    assert found is not None
     assert (found.server, found.own, found.tool) == ("s", "1", "work")
     assert routes.find("bob", "1") is None
 

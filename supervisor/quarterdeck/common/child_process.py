@@ -35,13 +35,9 @@ sys.path += [each for each in sys.argv[2:] if each not in sys.path]
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """A process that reads its question from stdin and writes its answer to stdout.
-
-    Attributes:
-        code: what it runs.
-        packages: that the code imports, found wherever they are installed.
-        environment: its whole environment; None for ours.
-        is_apart: whether it has its own session: no terminal, and no signals to our process group.
+    """A process that runs `code`, which imports `packages` wherever they are installed; it reads its question from
+    stdin and writes its answer to stdout. `environment` is its whole environment, None for ours. One that `is_apart`
+    has its own session: no terminal, and no signals to our process group.
     """
 
     code: str

@@ -4,12 +4,8 @@ import msgspec
 
 
 class HttpWish(msgspec.Struct, frozen=True):
-    """Where the daemon is to listen on HTTP.
-
-    Attributes:
-        address: as in `HOST:PORT`; omitted parts have their defaults.
-        allow_remote: whether other machines may reach it.
-        allow_hosts: further names that clients may use for it.
+    """Where the daemon is to listen on HTTP: `HOST:PORT`, with defaults for omitted parts, whether other machines may
+    reach it there, and further names that clients may use for it.
     """
 
     address: str = ""

@@ -50,12 +50,8 @@ _SPELLINGS: Final = (
 
 
 class UriReading(msgspec.Struct, frozen=True):
-    """The meaning of one URI.
-
-    Attributes:
-        scheme: in lower case; empty for a text without one.
-        problem: why the URI is not in canonical form; empty for a canonical one.
-        forms: all plain forms in which a server may read it; empty if a server could read it as anything.
+    """The meaning of one URI: its scheme in lower case, or empty; the problem, unless its form is canonical; and all
+    plain forms in which a server may read it, none if a server could read it as anything.
     """
 
     scheme: str

@@ -57,13 +57,10 @@ class HeldListener:
 def ask_daemon(
     directory: Path, order: Order, http: HttpWish | None = None, held: HeldListener | None = None
 ) -> DaemonStatus:
-    """Return the daemon's status after an order. Raise NoDaemonError if none runs, NoAnswerError if it does not answer.
+    """Return the daemon's status after an order, and after it has begun to listen at `http`, unless that is None.
+    `held` takes the HTTP socket of a daemon that `REPLACE` ends, and gives it to the daemon that gets `STAY`.
 
-    Args:
-        directory: the daemon's directory.
-        order: the order to the daemon.
-        http: the address at which it first begins to listen; None for no change.
-        held: takes the HTTP socket of a daemon that `REPLACE` ends, and gives it to the daemon that gets `STAY`.
+    Raise NoDaemonError if none runs, NoAnswerError if it does not answer.
     """
     deadline = time.monotonic() + ANSWER_S
     while True:

@@ -109,19 +109,12 @@ def enter(
     log_is_json: bool,
     environ: Mapping[str, str] = os.environ,
 ) -> NoReturn:
-    """Hand the client over and become what waits for its end.
+    """Hand the client over, to be served as requested, and become what waits for its end. When the daemon dies, the
+    interpreter runs this program again with the arguments `come_back`. `log_level` and `log_is_json` are for our
+    stderr.
 
-    Args:
-        request: what the client is to be served.
-        come_back: interpreter arguments that run this program again when the daemon dies.
-        log_level: of the least severe lines on our stderr.
-        log_is_json: whether these lines are JSON.
-        environ: our environment.
-
-    Raises:
-        NotAcceptedError: no daemon can be had, or it does not answer.
-        EndedError: it refused this client, and has told it and us why.
-        OtherDaemonError: an unreachable one has the ledger; the client was told nothing.
+    Raise NotAcceptedError if no daemon can be had or it does not answer, EndedError if it refused this client and has
+    told it and us why, OtherDaemonError if an unreachable one has the ledger; then the client was told nothing.
     """
     own = {name: value for name, value in environ.items() if name not in _OF_DOORS}
     memory, blocking = _resumed(environ), _blocking()

@@ -72,14 +72,8 @@ class NativeRequest(msgspec.Struct, frozen=True):
 
 
 class CommandRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The one server of a `run`.
-
-    Attributes:
-        words: its command line.
-        sandbox: the content of a row's `sandbox`, as JSON; paths are absolute.
-        trust: see `TrustMode`.
-        env: variables with their values.
-        inherit_env: names of variables of the client's environment.
+    """The one server of a `run`: the words of its command line, a row's `sandbox` as JSON with absolute paths, its
+    `TrustMode`, variables with their values, and names of variables of the client's environment.
     """
 
     words: tuple[str, ...]
@@ -123,13 +117,10 @@ class ServeRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Handover(msgspec.Struct, frozen=True, tag="handover"):
-    """A client's streams, given to the daemon.
+    """A client's streams, given to the daemon, with the door's version, pid and environment.
 
     Attributes:
         key: the line of the file next to the socket, which only its user can read.
-        version: of the door.
-        pid: of the door.
-        environ: the door's environment, as bytes.
         log_level: of the least severe lines that the door wants, as in `logging`.
         log_is_json: whether it wants them as JSON.
         is_resumed: whether another daemon served this session before, and died.
@@ -171,17 +162,14 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
 
 
 class ClientStatus(msgspec.Struct, frozen=True):
-    """One connected client.
+    """One connected client; it came at `since` (ISO 8601, UTC).
 
     Attributes:
         name: as it introduced itself, empty before it did; so is `version`.
         pid: of its door; 0 over HTTP, and where the system does not tell.
         deck: the key of its deck, empty while that is being opened.
-        cwd: where its door was started.
-        calls: its requests in progress.
-        since: ISO 8601, UTC.
         token: the name of its token over HTTP; empty for a door.
-        waiting: its calls that await their turn at a server.
+        waiting: those of its `calls` that await their turn at a server.
         rate: its requests of the last minute.
         refused: its requests that met a bound of a connection.
         own_servers: the ids of its session's own servers.
@@ -202,12 +190,11 @@ class ClientStatus(msgspec.Struct, frozen=True):
 
 
 class ServerStatus(msgspec.Struct, frozen=True):
-    """The calls of one server of a deck, or of several decks that share it.
+    """The calls of one server of a deck, or of several decks that share it: those that it has, and those that await
+    their turn.
 
     Attributes:
         deck: the key of a deck that has it.
-        calls: those that it works on, or was given.
-        waiting: those of all clients that await their turn.
         refused: how often each limit refused a call; only limits that did.
         waits: the calls that wait for more than some seconds, with the reasons, for people; empty if there are none.
     """
@@ -221,14 +208,12 @@ class ServerStatus(msgspec.Struct, frozen=True):
 
 
 class DeckStatus(msgspec.Struct, frozen=True):
-    """One deck.
+    """One deck, opened at `since` (ISO 8601, UTC), with the files of its configuration.
 
     Attributes:
-        files: of its configuration.
-        command: the id of the one server of a `run`, which has no files; empty for a configuration.
-        native: the profile of its native tools; empty without any.
         ready: how many of its `servers` are ready.
-        since: ISO 8601, UTC.
+        native: the profile of its native tools; empty without any.
+        command: the id of the one server of a `run`, which has no files; empty for a configuration.
         name: of its configuration, see `deck_names`; empty for none.
         problem: why it serves no client now: servers offer what its lock does not name; empty otherwise.
         troubles: the unusable parts of its configuration.
@@ -247,14 +232,12 @@ class DeckStatus(msgspec.Struct, frozen=True):
 
 
 class HttpStatus(msgspec.Struct, frozen=True):
-    """The daemon on HTTP.
+    """The daemon on HTTP; the bounds `max_requests` and `max_held_bytes` apply before shares count.
 
     Attributes:
         url: of the deck of the user's own configuration; empty while it does not listen.
-        problem: why it does not listen as requested; empty without one.
-        remedy: for the problem.
-        requests: open ones, of `max_requests` before shares count.
-        held_bytes: of large requests and of unread answers, of `max_held_bytes` before shares count.
+        problem: why it does not listen as requested, with a remedy; both empty without one.
+        held_bytes: of large requests and of unread answers.
         wish: has another daemon listen at the same place.
         refused: how often each limit refused a client, by `LIMIT (token NAME)`.
     """

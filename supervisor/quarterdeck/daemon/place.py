@@ -212,14 +212,9 @@ def connect(directory: Path, within_s: float) -> socket.socket:
 
 def read_frame(connection: socket.socket, until: float, fds: list[int] | None = None) -> tuple[bytes, bytes]:
     """Return the kind and the text of the daemon's next frame, and read no byte more: what follows may be another
-    reader's.
+    reader's. `until` is on the monotonic clock; `fds` takes the frame's descriptor, if any, which is closed otherwise.
 
     Raise DroppedError if the daemon closes the connection before, OSError (or TimeoutError) if it cannot be read.
-
-    Args:
-        connection: to the daemon.
-        until: when it has to be there, on the monotonic clock.
-        fds: takes the frame's descriptor, if any; None closes that descriptor.
     """
     head = b""
     if fds is not None:

@@ -61,11 +61,8 @@ def start_daemon(directory: Path, environ: Mapping[str, str]) -> Path:
     """Have a daemon listen in `directory`, made if missing, unless one can be reached by now. Return where it listens:
     there, or where a service manager holds the socket. Blocking.
 
-    Raises:
-        StartTimeoutError: another process has been starting or ending it for too long.
-        OtherDaemonError: an unreachable one has the ledger.
-        UnsafePathError: a directory is not ours alone.
-        OSError: it cannot be started.
+    Raise StartTimeoutError if another process has been starting or ending it for too long, OtherDaemonError if an
+    unreachable one has the ledger, UnsafePathError if a directory is not ours alone, OSError if it cannot be started.
     """
     with start_lock(directory):
         try:

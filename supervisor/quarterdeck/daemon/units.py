@@ -50,13 +50,8 @@ WantedBy=sockets.target
 
 
 def service_unit(name: str, words: Iterable[str], environ: Mapping[str, str], *, is_hardened: bool = True) -> str:
-    """Return the unit of the daemon.
-
-    Args:
-        name: of both units, without a suffix.
-        words: the command line that runs the daemon; the first is an absolute path.
-        environ: variables of the daemon.
-        is_hardened: whether it may be kept from gaining privileges.
+    """Return the unit of the daemon, which the command line `words` runs, beginning with an absolute path. `name` is
+    that of both units, without a suffix; `is_hardened` keeps it from gaining privileges.
     """
     variables = "".join(f"Environment={_quoted(f'{key}={value}')}\n" for key, value in environ.items())
     return f"""\

@@ -18,14 +18,9 @@ from quarterdeck_protocol.contract import FleetStatus, ServerFleet
 
 @dataclass(frozen=True, slots=True)
 class AttachResult:
-    """The outcome of attaching.
-
-    Attributes:
-        ledger: with every found tool enrolled.
-        fleet: live; the caller tears it down, by `detach_bridge` or itself.
-        status: of every server at that moment.
-        enrolled: how many tools.
-        fault: why no server could even be tried (kind `bridge`), or None.
+    """The outcome of attaching: the ledger with every found tool enrolled, the live fleet, which the caller tears down
+    (by `detach_bridge` or itself), every server's status at that moment, the number of enrolled tools, and, as `fault`,
+    why no server could even be tried (kind `bridge`), or None.
     """
 
     ledger: BridgeLedger

@@ -40,11 +40,10 @@ class QueuedCall(Hashable, Protocol):
 
 
 class CallQueue:
-    """The calls of one server.  Times come from the loop's monotonic clock.
+    """The calls of one server. Times come from the loop's monotonic clock.
 
     Attributes:
-        asked: the client during whose call the server first asked a question; None before.
-        is_used: whether the server had a call.
+        asked: the client during whose call the server first asked a question, or None.
         speaks_newer: whether it speaks 2026-07-28 besides the legacy era; None while unknown.
         prefers_newer: whether its process must speak 2026-07-28 if it can.
     """

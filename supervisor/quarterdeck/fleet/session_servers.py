@@ -49,12 +49,8 @@ class SessionServerStatus(msgspec.Struct, frozen=True):
 
 
 class SessionServer:
-    """One server of one session.
-
-    Attributes:
-        row: the configuration of its row.
-        client: the client whose calls it takes.
-        checked: for each thing that was compared with the approved one, both lists that it stood in.
+    """One server of one session: its row, the client whose calls it takes, and, for each thing that was `checked`
+    against the approved one, both lists that it stood in.
     """
 
     def __init__(
@@ -182,13 +178,8 @@ class SessionServers:
     def get(
         self, row: ServerConfig, client: Client, session: str = "", config: ServerConfig | None = None
     ) -> SessionServer | ProtocolFault:
-        """Return this session's server, started if it has none yet, or the reason why it gets none.
-
-        Args:
-            row: the configuration of its row.
-            client: the client whose calls it takes.
-            session: distinguishes the servers of a row; empty for the client's key.
-            config: the configuration to start, if it is not the row itself.
+        """Return this session's server of a row for a client, started if it has none yet, or the reason why it gets
+        none. The `session` is the client's key if empty, and the started `config` the row itself if None.
         """
         session = session or client.key
         key = (row.id, session)

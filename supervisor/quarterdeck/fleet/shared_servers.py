@@ -57,12 +57,9 @@ class StartSlots:
 
 
 class Wish(msgspec.Struct, frozen=True, eq=False):
-    """One deck's request for a server.
-
-    Attributes:
-        key: equal for requests that can share a server.
-        place: names its private home; of two servers with one place, the second starts after the first has ended.
-        make_fleet: makes the fleet of this one server, given the trusted files of all that share it.
+    """One deck's request for a server. Requests of one key can share a server. Of two servers with one `place`, which
+    names the private home, the second starts after the first has ended. `make_fleet` gets the trusted files of all that
+    share it.
     """
 
     key: str
@@ -150,13 +147,9 @@ class SharedServers:
         self._ending: dict[asyncio.Task[None], SharedServer] = {}
 
     def join(self, holder: object, wish: Wish, context: Context, replaced: SharedServer | None = None) -> SharedServer:
-        """Hold the requested server; start it if no deck holds it.
-
-        Args:
-            holder: the key to `leave` with; each holds a server once.
-            wish: which server.
-            context: what happens to the server happens in contexts of which `on_behalf_of` gives this one.
-            replaced: the server that the holder has just left for it.
+        """Hold the requested server; start it if no deck holds it. A `holder` holds a server once, and gives it back by
+        `leave`; `replaced` is the server that it has just left for this one. What happens to the server happens in
+        contexts of which `on_behalf_of` gives this `context`.
         """
         server = self._servers.get(wish.key)
         if server is None:

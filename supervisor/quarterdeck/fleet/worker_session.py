@@ -63,13 +63,8 @@ MAX_CAUGHT: Final = 20
 
 
 class ConfinedServer(msgspec.Struct, frozen=True):
-    """One started process and what confines it, kept after its end.
-
-    Attributes:
-        start: the worker's report of its start.
-        receipt: what was observed to confine it.
-        watch: its known resource use, None when it is not watched.
-        caught: the last files that it created and that were quarantined.
+    """One started process and what confines it, kept after its end: its worker's report, the receipt of what was
+    observed, its use of resources (None when it is not watched), and its last files that were quarantined.
     """
 
     start: ServerStart
@@ -314,11 +309,8 @@ class Outlook(StrEnum):
 
 
 class StartPreview(msgspec.Struct, frozen=True):
-    """How the start of one server would go.
-
-    Attributes:
-        why: a line for each way in which it is weaker, or the reason with what to do.
-        code: of the fault with which its start would end; empty for none.
+    """How the start of one server would go. `why` has a line for each way in which it is weaker, or the reason with
+    what to do; `code` is that of the fault with which its start would end, empty for none.
     """
 
     server: str

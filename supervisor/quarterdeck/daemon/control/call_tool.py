@@ -32,15 +32,10 @@ NO_TOOL: Final = "unknown_tool"
 async def call_tool(
     product: "Product", name: str, arguments: bytes, *, wait_s: float | None, client: Client = ANONYMOUS
 ) -> RemoteCallResult:
-    """Call a tool. Raise ProtocolFault without a result: no such tool, a held one, a server that is not ready, a failed
-    call.
+    """Call a tool by `server__tool`, a native tool's name, or a short name that clients are shown; `arguments` is one
+    JSON object. Wait for a connecting server for `wait_s` seconds, or as long as it may take for None.
 
-    Args:
-        product: the running product.
-        name: `server__tool`, a native tool's name, or a short name that clients are shown.
-        arguments: one JSON object.
-        wait_s: how long to wait for a connecting server; None for as long as it may take.
-        client: the caller.
+    Raise ProtocolFault without a result: no such tool, a held one, a server that is not ready, a failed call.
     """
     router = product.router
     if may_be_alias(name):

@@ -171,11 +171,10 @@ class ServerList(Message, frozen=True, tag="servers"):
 
 
 class ToolList(Message, frozen=True, tag="tools"):
-    """The answer to `Tools`.
+    """The answer to `Tools`: native tools first, then each server's. `absent` servers offer nothing because they are
+    not ready, or could not list their tools.
 
     Attributes:
-        tools: native ones first, then each server's.
-        absent: the servers that offer nothing because they are not ready, or could not list their tools.
         held: a line for each server with tools that await approval.
         notes: a line for each override that is impossible or has no effect, and each glob of a group.
         groups: for each group of the configuration, the names of its tools.
@@ -189,14 +188,12 @@ class ToolList(Message, frozen=True, tag="tools"):
 
 
 class ListingView(msgspec.Struct, frozen=True):
-    """One server's lists.
+    """One server's lists, with its instructions to models and its capabilities, a JSON object.
 
     Attributes:
         is_ready: whether it could be asked.
-        instructions: its instructions to models.
         definitions: its tool objects, whole.
         others: the objects of its other lists, by the member of a page that holds them.
-        capabilities: its own JSON object.
         home: its private home, which its texts may name.
     """
 
@@ -257,13 +254,8 @@ class PropertyView(msgspec.Struct, frozen=True):
 
 
 class LimitView(msgspec.Struct, frozen=True):
-    """One limit of a policy.
-
-    Attributes:
-        most: the allowed amount, None for no limit.
-        present: the last measured use, None when that is not measured or nothing runs.
-        peak: the highest measured use.
-        kept_by: what enforces it, for people.
+    """One limit of a policy: the most that is allowed, the last and the highest measured use, and, for people, what
+    enforces it. None for no limit, for use that is not measured, and while nothing runs.
     """
 
     name: str
@@ -291,8 +283,7 @@ class Inspection(Message, frozen=True, tag="inspection"):
     """The answer to `Inspect`.
 
     Attributes:
-        command: as configured; empty for a server that is no process of ours.
-        policy: the wanted policy, whole; null without such a process.
+        command: as configured; empty for a server that is no process of ours, whose `policy` is null.
         receipt: what is in force, or was until its process ended; None before the first start.
         last_death: kept while it serves again.
         note: why there is no receipt, empty when there is one.

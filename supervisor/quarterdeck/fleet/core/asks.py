@@ -37,12 +37,8 @@ class Refused(Enum):
 
 
 class UnderWay(Struct, frozen=True):
-    """A request in progress.
-
-    Attributes:
-        client: key of its client.
-        askable: question methods that the client can answer.
-        part: program within the client, if several share a token.
+    """A request in progress: its client's key, the questions that the client can answer, and, if programs share a
+    token, the program (`part`).
     """
 
     request_id: int

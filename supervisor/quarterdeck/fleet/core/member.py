@@ -181,14 +181,9 @@ class Member(msgspec.Struct, frozen=True):
         was_ready: bool = False,
         was_installing: bool = False,
     ) -> Self:
-        """Return the member after a death, to be restarted or left alone.
-
-        Args:
-            fault: how it died.
-            now: the time of its death.
-            fraction: chance in [0, 1), for the delay.
-            was_ready: whether it had connected, even if the death was reported first.
-            was_installing: whether its command had to fetch the program first.
+        """Return the member after a death at `now`, to be restarted or left alone; `fraction` is chance in [0, 1), for
+        the delay. A death reported before its ready counts as one after it (`was_ready`), and `was_installing` says
+        that its command had to fetch the program first.
         """
         policy = self.config.restart
         ready_at = now if was_ready and self.ready_at is None else self.ready_at

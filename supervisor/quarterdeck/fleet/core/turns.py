@@ -142,13 +142,8 @@ class Turns(Generic[T]):
         return len(line.waiting) if (line := self._lines.get(client)) is not None else 0
 
     def ask(self, client: Hashable, call: T, size_bytes: int = 0, until: float = inf) -> Place:
-        """Run, queue or refuse a new call. A refused call is not tracked.
-
-        Args:
-            client: whose line it joins.
-            call: unique among the known calls.
-            size_bytes: memory that it holds while it waits.
-            until: when `expire` gives it back if it still waits: monotonic seconds.
+        """Run, queue or refuse a new call, unique among the known ones, in the line of `client`; a refused call is not
+        tracked. While it waits it counts `size_bytes`, until `expire` gives it back at `until` (monotonic seconds).
         """
         line = self._lines.get(client)
         if line is None:

@@ -105,12 +105,8 @@ class Router:
         self._listen()
 
     def expect(self, token: bytes, on_breach: Callable[[str], None], body_bytes: int = LEAST_BODY_BYTES) -> PeerWay:
-        """Prepare for a worker that will present `token`, once.
-
-        Args:
-            token: its proof.
-            on_breach: called once if it was disconnected for breaking a rule.
-            body_bytes: the largest answer that it may send.
+        """Prepare for a worker that will prove itself with `token`, once, and send answers of at most `body_bytes`;
+        call `on_breach` once if it is disconnected for breaking a rule.
         """
         way = self._expected[token] = PeerWay(on_breach, body_bytes)
         self._ways.add(way)

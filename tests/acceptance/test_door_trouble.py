@@ -24,18 +24,8 @@ from support.waiting import eventually
 
 from quarterdeck.daemon.place import daemon_dir, listen
 from quarterdeck_protocol.link.events import LinkTerms
-from quarterdeck_protocol.mcp.server.session import MAX_UNDER_WAY
 
 GREETING: Final = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT_INFO}
-
-MODERN: Final = {
-    "_meta": {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": CLIENT_INFO,
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-}
-"""The envelope of the other era than that of `GREETING`."""
 
 INITIALIZE: Final = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": GREETING}).encode() + b"\n"
 
@@ -138,21 +128,6 @@ def test_log_options_and_secrets_hold_through_a_door(tmp_path: Path, monkeypatch
         assert "ready" not in calm.stderr_text()
 
 
-def test_every_request_that_may_be_under_way_is_answered_once_when_the_daemon_dies(config: Path) -> None:
-    """A client that asks much would wait for ever for some of its answers, or get two for one question."""
-    with door(config) as client:
-        client.initialize()
-        client.list_tools()
-        asked = [client.send("tools/call", {"name": "s__hang", "arguments": {}}) for _ in range(MAX_UNDER_WAY)]
-
-        eventually(lambda: MAX_UNDER_WAY in [each["calls"] for each in (shown_status() or {})["clients"]], DEADLINE_S)
-        os.kill((shown_status() or {})["pid"], signal.SIGKILL)
-        for number in asked:
-            assert client.reply(number)["result"]["_meta"]["quarterdeck/fault"]["code"] == "daemon_lost"
-        assert echoed(client, "on")
-        assert (client.strays, client.junk) == ([], [])
-
-
 def test_an_editors_day(tmp_path: Path) -> None:
     """Windows crash, programs are upgraded, machines sleep: each would cost somebody's session."""
     config = write_config(tmp_path / "mcp.json", s=row("echo"), t=row("echo"))
@@ -215,39 +190,6 @@ def test_what_was_stopped_as_a_whole_goes_on_as_if_nothing_had_been(config: Path
     finally:
         for window in windows:
             window.close()
-
-
-def test_what_is_no_request_costs_a_doors_client_its_own_answer_and_nothing_else(config: Path) -> None:
-    """One odd program beside an editor would end the daemon of all; or an answer go to another question."""
-    bad: tuple[tuple[bytes, int | None], ...] = (
-        (b"{\n", None),
-        (b"\xff\xfe\n", None),
-        (b"[" * 100_000 + b"\n", None),
-        (json.dumps([{"jsonrpc": "2.0", "id": 50, "method": "ping"}] * 2).encode() + b"\n", None),
-        (json.dumps({"jsonrpc": "2.0", "id": 51, "method": "tools/call", "params": [1]}).encode() + b"\n", 51),
-        (json.dumps({"jsonrpc": "2.0", "id": 53, "method": "tools/list", "params": MODERN}).encode() + b"\n", 53),
-    )
-    with door(config) as client, door(config) as calm:
-        client.initialize()
-        calm.initialize()
-        assert echoed(client, "before")
-        for line, request_id in bad:
-            client.write(line)
-            answer = json.loads(client.read_line())
-            while "method" in answer:  # a notification
-                answer = json.loads(client.read_line())
-            assert (answer["id"], "error" in answer) == (request_id, True), (line[:60], str(answer)[:300])
-            assert echoed(client, "after")
-        # An id that is in use: each question has its answer, and an unknown one is nobody's.
-        for text in ("one", "two"):
-            client.send("tools/call", {"name": "s__echo", "arguments": {"text": text}}, request_id=77)
-        answers = [json.loads(client.read_line()) for _ in range(2)]
-        assert [answer["id"] for answer in answers] == [77, 77]
-        client.cancel(9999)
-        client.write(b'{"jsonrpc":"2.0","id":9998,"result":{}}\n')
-        assert echoed(client, "on")
-        assert echoed(calm, "calm")
-        eventually(lambda: calm.stderr_text().count("refused") == client.stderr_text().count("refused"), DEADLINE_S)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user's socket takes root to make")

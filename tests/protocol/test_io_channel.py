@@ -29,7 +29,6 @@ class End:
         self._own = own
 
     def begin(self) -> None:
-        """Greet."""
         self.channel.begin(handshake(self._own))
 
 

@@ -8,7 +8,7 @@ from math import inf
 
 import anyio
 import pytest
-from support.waiting import PATIENCE_S
+from support.waiting import PATIENCE_S, until
 
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.limits import Deadlines
@@ -36,12 +36,10 @@ class ScriptedLink:
     late_s: float = 0.0
 
     def take(self, now: float) -> list[list[bytes]]:
-        """What a test put in the outbox."""
         out, self.outbox = self.outbox, []
         return out
 
     def tick(self, now: float, waited_s: float, late_s: float) -> list[LinkEvent]:
-        """Ring once."""
         self.said.append("tick")
         self.late_s = late_s
         self.wake_at = self.next_wake
@@ -49,11 +47,9 @@ class ScriptedLink:
         return [Expired(1)]
 
     def request(self, frame: Request, body: bytes, now: float) -> None:
-        """Take it."""
         self.asked.append(frame)
 
     def receive(self, parts: Sequence[bytes], now: float) -> list[LinkEvent]:
-        """Answer what came, then tell it."""
         self.said.append("receive")
         self.outbox.append([b"credit"])
         return [Silent(0.0), Expired(2)]
@@ -67,7 +63,6 @@ class Way:
         self.on_drain = lambda: None
 
     def send(self, parts: Sequence[bytes]) -> None:
-        """Note it."""
         self.noted.append(list(parts))
 
     def drain(self) -> None:
@@ -84,11 +79,16 @@ class MemoryWay:
         self.receive: Callable[[Sequence[bytes]], None] = lambda _: None
 
     def send(self, parts: Sequence[bytes]) -> None:
-        """Let it arrive."""
         self._loop.call_soon(lambda: self.receive(parts))
 
     def drain(self) -> None:
         """Nothing ever waits."""
+
+
+def driven(wake_s: float, soonest_s: float = 0.0) -> tuple[ScriptedLink, Way, LinkDriver]:
+    """A driver of a link that is to ring in so many seconds."""
+    link, way = ScriptedLink(asyncio.get_running_loop().time() + wake_s, soonest_s), Way()
+    return link, way, LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
 
 
 def rings_at(driver: LinkDriver) -> float | None:
@@ -109,17 +109,14 @@ class Ends:
         to_worker.receive, to_supervisor.receive = self.worker.receive, self.supervisor.receive
 
     async def next(self, side: Side) -> LinkEvent:
-        """The next event of one end."""
         with anyio.fail_after(PATIENCE_S):
             return await self.events[side].get()
 
     async def greeted(self) -> None:
-        """Wait for both ends' handshakes."""
         for side in Side:
             assert isinstance(await self.next(side), Greeted)
 
     def close(self) -> None:
-        """Stop both."""
         self.supervisor.close()
         self.worker.close()
 
@@ -150,21 +147,15 @@ async def test_beats_keep_a_quiet_link_alive() -> None:
     await ends.greeted()
     heard: list[Sequence[bytes]] = []
     ends.to_supervisor.receive = heard.append
-    with anyio.fail_after(PATIENCE_S):
-        while len(heard) < 5:
-            await anyio.lowlevel.checkpoint()
+    await until(lambda: len(heard) >= 5)
     assert ends.supervisor.link.is_open
     ends.close()
 
 
 async def test_a_peer_is_heard_out_before_it_is_judged() -> None:
-    loop, way = asyncio.get_running_loop(), Way()
-    link = ScriptedLink(wake_at=loop.time())
-    driver = LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
+    link, way, driver = driven(0.0)
     way.on_drain = lambda: driver.receive([b"last words"])
-    with anyio.fail_after(PATIENCE_S):
-        while "tick" not in link.said:
-            await anyio.lowlevel.checkpoint()
+    await until(lambda: "tick" in link.said)
     assert link.said == ["receive", "tick"]
     assert way.noted == ["drain", [b"credit"], Silent(0.0), Expired(2), [b"beat"], Expired(1)]
     driver.close()
@@ -172,13 +163,9 @@ async def test_a_peer_is_heard_out_before_it_is_judged() -> None:
 
 async def test_a_ring_for_what_has_come_meanwhile_judges_nothing() -> None:
     """Each would ask the system how long a peer waited, forty of them for nothing."""
-    loop, way = asyncio.get_running_loop(), Way()
-    link = ScriptedLink(wake_at=loop.time() + 0.001)
-    driver = LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
-    first, link.wake_at = driver.timer, loop.time() + 1_000
-    with anyio.fail_after(PATIENCE_S):
-        while driver.timer is first:
-            await anyio.lowlevel.checkpoint()
+    link, way, driver = driven(0.001)
+    first, link.wake_at = driver.timer, link.wake_at + 1_000
+    await until(lambda: driver.timer is not first)
     assert (link.said, way.noted) == ([], [])
     driver.close()
 
@@ -199,58 +186,46 @@ async def test_a_ring_that_is_far_off_comes_early_with_others() -> None:
 
 async def test_a_ring_that_comes_late_says_by_how_much() -> None:
     """A process that was stopped would judge its peer by the time in which it could hear nothing."""
-    loop, way = asyncio.get_running_loop(), Way()
-    link = ScriptedLink(wake_at=loop.time() - 30.0)
-    driver = LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
-    with anyio.fail_after(PATIENCE_S):
-        while "tick" not in link.said:
-            await anyio.lowlevel.checkpoint()
+    link, _, driver = driven(-30.0)
+    await until(lambda: "tick" in link.said)
     assert link.late_s >= 30.0
     driver.close()
 
 
 async def test_what_is_heard_while_draining_may_end_it() -> None:
-    loop, way = asyncio.get_running_loop(), Way()
-    link = ScriptedLink(wake_at=loop.time())
-    driver = LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
+    link, way, driver = driven(0.0)
     way.on_drain = driver.close
-    with anyio.fail_after(PATIENCE_S):
-        while not way.noted:
-            await anyio.lowlevel.checkpoint()
+    await until(lambda: way.noted)
     assert link.said == []
 
 
 async def test_the_timer_follows_the_earliest_wish() -> None:
-    loop, way = asyncio.get_running_loop(), Way()
-    link = ScriptedLink(wake_at=loop.time() + 1_000)
-    driver = LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
+    link, _, driver = driven(1_000)
     first = driver.timer
     link.wake_at += 1_000
     driver.receive([b"x"])
     assert driver.timer is first
-    link.wake_at = loop.time() + 500
+    link.wake_at -= 1_500
     driver.receive([b"x"])
     assert first is not None
     assert first.cancelled()
     driver.close()
-    link.wake_at = loop.time()
+    link.wake_at = 0.0
     driver.receive([b"x"])
     assert driver.timer is None
 
 
 async def test_what_comes_brings_the_timer_forward_for_a_deadline_or_a_beat_and_nothing_else() -> None:
     """A worker would look for its next beat at every call of a flood, or miss the deadline of a short one."""
-    loop, way = asyncio.get_running_loop(), Way()
-    link = ScriptedLink(wake_at=loop.time() + 1_000, soonest_s=2.0)
-    driver = LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
-    link.wake_at = loop.time() + 2.0
+    link, _, driver = driven(1_000, soonest_s=2.0)
+    link.wake_at -= 998.0
     driver.receive([b"first call"])
     first = driver.timer
     assert rings_at(driver) == link.wake_at
-    link.wake_at = loop.time() + 1.0
+    link.wake_at -= 1.0
     driver.receive([b"second call"])
     assert driver.timer is first
-    link.serving.add(3, loop.time() + 1.0)
+    link.serving.add(3, link.wake_at)
     driver.receive([b"short call"])
     assert driver.timer is not first
     assert rings_at(driver) == link.wake_at
@@ -264,11 +239,9 @@ async def test_an_end_can_be_told_to_catch_up() -> None:
 
 
 async def test_a_request_brings_the_timer_forward_for_the_patience_with_who_owes_a_reply() -> None:
-    loop, way = asyncio.get_running_loop(), Way()
-    link = ScriptedLink(wake_at=loop.time() + 1_000, soonest_s=6.0)
-    driver = LinkDriver(link, way, way.noted.append)  # type: ignore[arg-type]
+    link, _, driver = driven(1_000, soonest_s=6.0)
     first = driver.timer
-    link.wake_at = loop.time() + 6.0
+    link.wake_at -= 994.0
     driver.request(Call(1, 300.0, "echo"), b"{}")
     assert first is not None
     assert first.cancelled()

@@ -91,17 +91,14 @@ class HonestEnds(RuleBasedStateMachine):
 
     @property
     def supervisor(self) -> Link:
-        """The end that asks."""
         return self.links[Side.SUPERVISOR]
 
     @property
     def worker(self) -> Link:
-        """The end that serves."""
         return self.links[Side.WORKER]
 
     @property
     def open_requests(self) -> list[int]:
-        """What has come to no end yet."""
         return [key for key, ends in self.ends.items() if not ends]
 
     # What the world does
@@ -223,7 +220,6 @@ class HonestEnds(RuleBasedStateMachine):
 
     @initialize()
     def greet(self) -> None:
-        """The handshake."""
         self._flush(Side.WORKER)
         self._settle()
         assert self.supervisor.is_open
@@ -251,7 +247,6 @@ class HonestEnds(RuleBasedStateMachine):
     @precondition(lambda self: self.open_requests and self.held is not Side.SUPERVISOR)
     @rule(data=st.data(), reason=st.text(max_size=5))
     def cancel(self, data: st.DataObject, reason: str) -> None:
-        """The supervisor gives up, perhaps twice."""
         key = data.draw(st.sampled_from(self.open_requests))
         if self.supervisor.cancel(key, reason):
             self._end(key, "never sent")
@@ -265,7 +260,6 @@ class HonestEnds(RuleBasedStateMachine):
     @precondition(lambda self: self.arrived - self.replied and self.held is not Side.WORKER)
     @rule(data=st.data(), good=st.booleans())
     def reply(self, data: st.DataObject, good: bool) -> None:
-        """The worker answers something that it was asked."""
         key = data.draw(st.sampled_from(sorted(self.arrived - self.replied)))
         self._reply(key, good=good)
 
@@ -280,7 +274,6 @@ class HonestEnds(RuleBasedStateMachine):
     @precondition(lambda self: self.held is not Side.WORKER)
     @rule(data=st.data())
     def post(self, data: st.DataObject) -> None:
-        """The worker has news."""
         key = data.draw(st.sampled_from([*sorted(self.arrived - self.replied), 999]))
         line = frames.Log("info", str(self.now))
         choices: list[frames.News] = [
@@ -302,21 +295,18 @@ class HonestEnds(RuleBasedStateMachine):
     @precondition(lambda self: self.held is not Side.SUPERVISOR)
     @rule()
     def condemn(self) -> None:
-        """The supervisor condemns the server, whatever waits."""
         self.condemned.append(frames.Condemn("memory_bytes", str(self.now)))
         assert self.supervisor.post(self.condemned[-1])
         self._flush(Side.SUPERVISOR)
 
     @rule(side=st.sampled_from(Side), count=st.integers(1, 5))
     def deliver(self, side: Side, count: int) -> None:
-        """Some of what is under way arrives."""
         for _ in range(count):
             if side is not self.held and self.queues[side]:
                 self._deliver_one(side)
 
     @rule(seconds=TIMES)
     def advance(self, seconds: float) -> None:
-        """Time passes, and who is awake is on time."""
         self._pass_time(min(self.now + seconds, self.held_until))
         if self.now >= self.held_until:
             self._release()
@@ -324,7 +314,6 @@ class HonestEnds(RuleBasedStateMachine):
     @precondition(lambda self: self.held is None)
     @rule(side=st.sampled_from(Side), seconds=st.sampled_from([SHORT_S, LONG_S]))
     def hold_up(self, side: Side, seconds: float) -> None:
-        """One end is busy from now on."""
         self._settle()
         self.held, self.held_until = side, self.now + seconds
         if seconds > SHORT_S:
@@ -334,7 +323,6 @@ class HonestEnds(RuleBasedStateMachine):
 
     @invariant()
     def both_live(self) -> None:
-        """Honest ends never lose each other."""
         assert self.supervisor.wake_at != inf
         assert self.worker.wake_at != inf
 

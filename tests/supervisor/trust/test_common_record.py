@@ -37,7 +37,6 @@ class Decks:
         ]
 
     async def run(self, endpoint: FakeEndpoint) -> None:
-        """Configure its server in both, at once, and have it judged."""
         for approvals in self.approvals:
             approvals.start()
         await asyncio.gather(*(each.set_rows([row(endpoint.config)]) for each in self.approvals))
@@ -51,11 +50,9 @@ class Decks:
         await until(lambda: all(each.is_judged(endpoint.config.id) for each in self.approvals))
 
     def kinds(self) -> Counter[str]:
-        """How many events of each kind are recorded."""
         return Counter(type(event).__name__ for event in self.recorder.events)
 
     def names(self) -> list[list[str]]:
-        """What each deck offers."""
         return [sorted(each.offer("fs").names) for each in self.approvals]
 
     async def close(self, count: int = 2) -> None:

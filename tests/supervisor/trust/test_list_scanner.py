@@ -50,16 +50,13 @@ class Scanning:
         self.spent.append(of.id)
 
     async def lists(self, server: str, **tools: str) -> None:
-        """A server has these tools, which are judged and not scanned."""
         self.at.replaces(ToldEndpoint(stdio(server), **tools))
         await self.at.until(lambda: self.at.approvals.is_judged(server))
 
     async def scan(self, *servers: str) -> None:
-        """Scan the lists of these."""
         await self.scanner.scan([key(server) for server in servers], self.review._known)
 
     def rules(self, server: str) -> set[str]:
-        """Those that struck in what a server offers."""
         hashes = {item.seen for item in self.at.entry(server).items.values()}
         found = (self.at.recorder.book.findings.get(hash_) for hash_ in hashes)
         return {rule for scanned in found if scanned is not None for rule, _ in scanned.findings}

@@ -26,7 +26,6 @@ class At:
         self._logins = LoginApprovals(self.recorder, CommonRecord())
 
     async def admits(self, terms: Terms, *, is_own_word: bool = False) -> bool:
-        """Whether the login of one server may be used."""
         return await self._logins.admits("user", "far", terms, is_own_word=is_own_word)
 
     async def approve(self, terms: Terms) -> None:
@@ -35,15 +34,12 @@ class At:
         await self.recorder.record(record.events, record.documents)
 
     async def approved(self) -> Terms | None:
-        """What is approved of that server."""
         return await self._logins.approved("user", "far")
 
     async def hold(self, *scopes: str) -> None:
-        """The server wants these beside."""
         await self._logins.hold("user", "far", TERMS, scopes)
 
     def events(self) -> list[tuple[type[LedgerEvent], str]]:
-        """What is recorded of logins."""
         return [(type(each), getattr(each, "hash", "")) for each in self.recorder.events]
 
 

@@ -32,7 +32,6 @@ class Person:
         self.withdrawn = 0
 
     def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
-        """See `Answerer`."""
         self.asked.append(question)
         self.answer = answer
 

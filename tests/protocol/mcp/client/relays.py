@@ -26,7 +26,6 @@ class Talk:
         self.settle()
 
     def settle(self) -> None:
-        """Let the server answer until it has nothing more to say."""
         while lines := self.relay.take():
             for line in lines.splitlines():
                 self._hear(json.loads(line))
@@ -51,7 +50,6 @@ class Talk:
         return happened
 
     def wait(self, seconds: float) -> list[events.Event]:
-        """Let time pass."""
         self.now += seconds
         happened = list(self.relay.advance(self.now))
         self.told += happened
@@ -60,18 +58,15 @@ class Talk:
 
     @property
     def methods(self) -> list[str]:
-        """The methods of what the server was sent, in order."""
         return [message["method"] for message in self.heard if "method" in message]
 
     @property
     def server(self) -> events.Server:
-        """The greeted server."""
         assert self.relay.server is not None
         return self.relay.server
 
     @property
     def failure(self) -> events.GreetingFailed:
-        """How the greeting failed."""
         [failure] = self.told
         assert isinstance(failure, events.GreetingFailed)
         assert self.relay.server is None

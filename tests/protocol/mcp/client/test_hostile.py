@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.servers.greetings import LEGACY, MODERN
 
-from quarterdeck_protocol.mcp.client import FIRST_ID, Relay, asks, connection, events
+from quarterdeck_protocol.mcp.client import FIRST_ID, Relay, connection, events
 from quarterdeck_protocol.mcp.jsonrpc import MAX_DEPTH, MAX_DIGITS
 
 from .relays import CLIENT, Talk, in_flight, talk
@@ -138,12 +138,6 @@ def test_a_flood_of_everything_leaves_nothing_behind() -> None:
     ]
     talked.say(*flood * 3_000)
     assert len(talked.relay.take()) < connection.MAX_REPLY_BYTES + 2_000
-
-
-def test_questions_of_a_legacy_server_are_bounded_whatever_it_does() -> None:
-    talked = talk(LEGACY, offers=frozenset({"elicitation/create"}))
-    asked = talked.say(*({"id": n, "method": "elicitation/create"} for n in range(1_000)))
-    assert len(asked) == asks.MAX_ASKS
 
 
 @pytest.mark.parametrize("value", [b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1), b"1" * (MAX_DIGITS + 1)])

@@ -47,7 +47,6 @@ class RelayMachine(RuleBasedStateMachine):
 
     @initialize(era=st.sampled_from([LEGACY, MODERN]))
     def greet(self, era: str) -> None:
-        """A connection of either era."""
         self.era = era
         self.talked = talk(era, offers=frozenset({OFFERED}))
         self.relay = self.talked.relay
@@ -56,7 +55,6 @@ class RelayMachine(RuleBasedStateMachine):
 
     @rule(progress=st.booleans())
     def call(self, progress: bool) -> None:
-        """Call a tool."""
         self.last += 1
         assert self.relay.call(self.last, "echo", b"{}", progress=progress) is None
         [line] = self.written()
@@ -66,7 +64,6 @@ class RelayMachine(RuleBasedStateMachine):
 
     @rule()
     def list_tools(self) -> None:
-        """Begin to take a list."""
         self.last += 1
         assert self.relay.list_all(self.last, "tools/list", self.talked.now) is None
         [line] = self.written()
@@ -75,7 +72,6 @@ class RelayMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     @precondition(lambda self: self.last)
     def cancel(self, data: st.DataObject) -> None:
-        """Give up a request, whether it is under way or has ended."""
         request_id = data.draw(st.integers(1, self.last))
         wire_ids = [FIRST_ID + request_id] if request_id in self.calls else []
         wire_ids += [wire_id for wire_id, owner in self.pages.items() if owner == request_id]
@@ -86,7 +82,6 @@ class RelayMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.0, 0.5, 1.0, ASK_S / 2]))
     def wait(self, seconds: float) -> None:
-        """Let time pass: what is due ends."""
         self.talked.now = now = self.talked.now + seconds
         happened = self.relay.advance(now)
         overdue = {ask_id for ask_id, (_, until) in self.asked.items() if until <= now}
@@ -98,7 +93,6 @@ class RelayMachine(RuleBasedStateMachine):
 
     @rule(ask_id=consumes(questions), refused=st.booleans())
     def answer(self, ask_id: int, refused: bool) -> None:
-        """Answer a question once more or for the first time."""
         is_open = ask_id in self.asked
         answered = self.relay.refuse(ask_id, 1, "no") if refused else self.relay.answer(ask_id, b"{}")
         assert answered is is_open
@@ -109,7 +103,6 @@ class RelayMachine(RuleBasedStateMachine):
     @rule(data=st.data(), reply=st.sampled_from(REPLIES), as_text=st.booleans(), times=st.integers(1, 2))
     @precondition(lambda self: self.calls or self.pages)
     def reply(self, data: st.DataObject, reply: JsonObject, as_text: bool, times: int) -> None:
-        """Answer what is under way, once or twice."""
         wire_ids = [FIRST_ID + request_id for request_id in self.calls] + list(self.pages)
         wire_id = data.draw(st.sampled_from(wire_ids))
         owner = self.pages.pop(wire_id, wire_id - FIRST_ID)
@@ -129,7 +122,6 @@ class RelayMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     @precondition(lambda self: self.calls or self.pages)
     def fail(self, data: st.DataObject) -> None:
-        """Have its carrier lose what is under way, and say so twice."""
         wire_ids = [FIRST_ID + request_id for request_id in self.calls] + list(self.pages)
         wire_id = data.draw(st.sampled_from(wire_ids))
         owner = self.pages.pop(wire_id, wire_id - FIRST_ID)
@@ -140,7 +132,6 @@ class RelayMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     @precondition(lambda self: self.calls)
     def spoil(self, data: st.DataObject) -> None:
-        """Answer a call with half a line."""
         request_id = data.draw(st.sampled_from(sorted(self.calls)))
         line = b'{"id":%d,"result":{' % (FIRST_ID + request_id)
         junk, end = self.talked.say(line)
@@ -151,7 +142,6 @@ class RelayMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(-3, 40), reply=st.sampled_from(REPLIES), ours=st.booleans())
     def forge(self, number: int, reply: JsonObject, ours: bool) -> None:
-        """Answer what is not under way."""
         wire_id = FIRST_ID + number if ours else number
         if wire_id not in self.pages and wire_id - FIRST_ID not in self.calls:
             assert self.talked.say({"id": wire_id, **reply}) == []
@@ -159,12 +149,10 @@ class RelayMachine(RuleBasedStateMachine):
 
     @rule(line=st.sampled_from([b"x", b"[]", b'{"method":7}', b"{" * 5_000]))
     def babble(self, line: bytes) -> None:
-        """Say what is no message."""
         assert self.talked.say(line) == [events.Junk(line)]
 
     @rule(data=st.data())
     def report(self, data: st.DataObject) -> None:
-        """Tell the progress of anything."""
         token = data.draw(st.integers(0, self.last + 1)) + FIRST_ID
         note = {"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}}
         known = token - FIRST_ID in self.calls
@@ -172,7 +160,6 @@ class RelayMachine(RuleBasedStateMachine):
 
     @rule(target=questions, again=st.booleans())
     def ask(self, again: bool) -> int:
-        """Ask, perhaps under an id that is in use."""
         self.ids += not again
         happened = self.talked.say({"id": self.ids, "method": OFFERED, "params": {}})
         in_use = {server_id for server_id, _ in self.asked.values()}
@@ -188,7 +175,6 @@ class RelayMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def give_up(self, data: st.DataObject) -> None:
-        """Cancel a question, or what never was one."""
         server_id = data.draw(st.integers(0, self.ids + 1))
         ours = [ask_id for ask_id, (theirs, _) in self.asked.items() if theirs == server_id]
         happened = self.talked.say({"method": "notifications/cancelled", "params": {"requestId": server_id}})
@@ -209,19 +195,16 @@ class RelayMachine(RuleBasedStateMachine):
 
     @invariant()
     def timed(self) -> None:
-        """No deadline passes before the timer rings."""
         if self.last or self.ids:
             soonest = min((until for _, until in self.asked.values()), default=inf)
             assert self.relay.wake_at <= soonest
 
     def written(self) -> list[JsonObject]:
-        """The lines that were to be written: each one message."""
         lines: list[Any] = [json.loads(line) for line in self.relay.take().splitlines()]
         assert all(line["jsonrpc"] == "2.0" for line in lines)
         return lines
 
     def forget(self, request_id: int) -> None:
-        """A request that has ended."""
         self.calls.discard(request_id)
         self.pages = {wire_id: owner for wire_id, owner in self.pages.items() if owner != request_id}
 

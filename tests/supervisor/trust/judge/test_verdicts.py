@@ -127,12 +127,10 @@ class Listing:
 
     @property
     def documents(self) -> list[Document]:
-        """What is listed."""
         return [document(key, form) for key, form in self.forms.items()]
 
     @property
     def rules(self) -> Rules:
-        """By what it is judged."""
         named = None if self.lock is None else [document(key, form) for key, form in self.lock.items()]
         return Rules(self.mode) if named is None else locked(*named, mode=self.mode)
 

@@ -33,65 +33,30 @@ EDGES = [
 ADDRESSES = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6), st.sampled_from(EDGES))
 
 
+PLACES = {
+    AddressKind.INTERNET: (
+        "93.184.216.34 2606:2800:220:1:248:1893:25c8:1946 172.32.0.1 168.63.129.17 ::ffff:93.184.216.34 "
+        "64:ff9b::93.184.216.34"
+    ),
+    AddressKind.UNSPECIFIED: "0.0.0.0 0.1.2.3 ::",
+    AddressKind.LOOPBACK: "127.0.0.1 127.255.255.254 ::1 ::ffff:127.0.0.1 64:ff9b::127.0.0.1",
+    AddressKind.PRIVATE: "10.0.0.1 172.16.0.1 192.168.255.255 fc00::1 fec0::1",
+    AddressKind.LINK_LOCAL: "169.254.1.1 fe80::1",
+    AddressKind.METADATA: (
+        "169.254.169.254 169.254.170.2 169.254.170.23 192.0.0.192 fd00:ec2::23 fd20:ce::254 "
+        "64:ff9b::a9fe:a9fe 168.63.129.16 100.100.100.200 ::ffff:a9fe:a9fe fd00:ec2::254 fe80::a9fe:a9fe"
+    ),
+    AddressKind.RESERVED: "192.0.0.1 2001:20::1 240.0.0.1 64:ff9b:1::7f00:1 100::1 5f00::1 4000::1",
+    AddressKind.SHARED: "100.64.0.1",
+    AddressKind.MULTICAST: "224.0.0.1 255.255.255.255 ff02::1",
+    AddressKind.DOCUMENTATION: "192.0.2.1 198.51.100.1 203.0.113.1 2001:db8::1 3fff::1",
+    AddressKind.BENCHMARKING: "198.19.255.255 2001:2::1",
+    AddressKind.TUNNEL: "192.88.99.1 ::127.0.0.1 2001:0:53aa:64c::1 2002:7f00:1::",
+}
+
+
 @pytest.mark.parametrize(
-    ("address", "place"),
-    [
-        ("93.184.216.34", AddressKind.INTERNET),
-        ("2606:2800:220:1:248:1893:25c8:1946", AddressKind.INTERNET),
-        ("0.0.0.0", AddressKind.UNSPECIFIED),
-        ("0.1.2.3", AddressKind.UNSPECIFIED),
-        ("127.0.0.1", AddressKind.LOOPBACK),
-        ("127.255.255.254", AddressKind.LOOPBACK),
-        ("10.0.0.1", AddressKind.PRIVATE),
-        ("172.16.0.1", AddressKind.PRIVATE),
-        ("172.32.0.1", AddressKind.INTERNET),
-        ("192.168.255.255", AddressKind.PRIVATE),
-        ("169.254.1.1", AddressKind.LINK_LOCAL),
-        ("169.254.169.254", AddressKind.METADATA),
-        ("169.254.170.2", AddressKind.METADATA),
-        ("169.254.170.23", AddressKind.METADATA),
-        ("192.0.0.192", AddressKind.METADATA),
-        ("192.0.0.1", AddressKind.RESERVED),
-        ("fd00:ec2::23", AddressKind.METADATA),
-        ("fd20:ce::254", AddressKind.METADATA),
-        ("64:ff9b::a9fe:a9fe", AddressKind.METADATA),
-        ("2001:20::1", AddressKind.RESERVED),
-        ("168.63.129.16", AddressKind.METADATA),
-        ("168.63.129.17", AddressKind.INTERNET),
-        ("100.64.0.1", AddressKind.SHARED),
-        ("100.100.100.200", AddressKind.METADATA),
-        ("224.0.0.1", AddressKind.MULTICAST),
-        ("255.255.255.255", AddressKind.MULTICAST),
-        ("240.0.0.1", AddressKind.RESERVED),
-        ("192.0.2.1", AddressKind.DOCUMENTATION),
-        ("198.51.100.1", AddressKind.DOCUMENTATION),
-        ("203.0.113.1", AddressKind.DOCUMENTATION),
-        ("198.19.255.255", AddressKind.BENCHMARKING),
-        ("192.88.99.1", AddressKind.TUNNEL),
-        ("::", AddressKind.UNSPECIFIED),
-        ("::1", AddressKind.LOOPBACK),
-        ("::ffff:127.0.0.1", AddressKind.LOOPBACK),
-        ("::ffff:a9fe:a9fe", AddressKind.METADATA),
-        ("::ffff:93.184.216.34", AddressKind.INTERNET),
-        ("::127.0.0.1", AddressKind.TUNNEL),
-        ("64:ff9b::127.0.0.1", AddressKind.LOOPBACK),
-        ("64:ff9b::93.184.216.34", AddressKind.INTERNET),
-        ("64:ff9b:1::7f00:1", AddressKind.RESERVED),
-        ("2001:0:53aa:64c::1", AddressKind.TUNNEL),
-        ("2002:7f00:1::", AddressKind.TUNNEL),
-        ("2001:2::1", AddressKind.BENCHMARKING),
-        ("2001:db8::1", AddressKind.DOCUMENTATION),
-        ("3fff::1", AddressKind.DOCUMENTATION),
-        ("fc00::1", AddressKind.PRIVATE),
-        ("fec0::1", AddressKind.PRIVATE),
-        ("fd00:ec2::254", AddressKind.METADATA),
-        ("fe80::1", AddressKind.LINK_LOCAL),
-        ("fe80::a9fe:a9fe", AddressKind.METADATA),
-        ("ff02::1", AddressKind.MULTICAST),
-        ("100::1", AddressKind.RESERVED),
-        ("5f00::1", AddressKind.RESERVED),
-        ("4000::1", AddressKind.RESERVED),
-    ],
+    ("address", "place"), [(each, place) for place, found in PLACES.items() for each in found.split()]
 )
 def test_every_kind_of_place_is_told(address: str, place: AddressKind) -> None:
     assert kind_of_address(ip_address(address)) is place

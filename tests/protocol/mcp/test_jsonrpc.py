@@ -100,15 +100,8 @@ def test_no_bytes_raise_anything_but_a_body_error(line: bytes) -> None:
         ("7", 7),
         ("0", 0),
         (str(1 << 40), 1 << 40),
-        ("abc", "abc"),
-        ("", ""),
-        ("-7", "-7"),
-        ("7.0", "7.0"),
-        ("٣", "٣"),
-        ("²", "²"),
-        ("9" * 30, "9" * 30),
-        (None, None),
-        (UNSET, None),
+        *(("abc", "abc"), ("", ""), ("-7", "-7"), ("7.0", "7.0"), ("٣", "٣"), ("²", "²"), ("9" * 30, "9" * 30)),
+        *((None, None), (UNSET, None)),
     ],
 )
 def test_a_reply_is_matched_by_its_id_even_when_that_came_back_as_text(message_id: Any, key: object) -> None:

@@ -225,11 +225,8 @@ def test_a_call_is_made_again_only_where_its_server_wants_one_who_takes_tasks(re
     ("execution", "expected"),
     [
         ({"taskSupport": "required"}, True),
-        ({"taskSupport": "optional"}, False),
-        ({"taskSupport": "forbidden"}, False),
-        ({"taskSupport": "sometimes"}, False),
-        ({"taskSupport": 7}, False),
-        (["taskSupport"], False),
+        *((execution, False) for execution in ({"taskSupport": "optional"}, {"taskSupport": "forbidden"})),
+        *((execution, False) for execution in ({"taskSupport": "sometimes"}, {"taskSupport": 7}, ["taskSupport"])),
         ("taskSupport", False),
     ],
 )

@@ -177,11 +177,7 @@ def test_all_of_stays_where_one_node_cannot_say_it() -> None:
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        (None, EMPTY_OBJECT),
-        (True, EMPTY_OBJECT),
-        ([], EMPTY_OBJECT),
-        ({}, EMPTY_OBJECT),
-        ({"type": "string"}, EMPTY_OBJECT),
+        *((raw, EMPTY_OBJECT) for raw in (None, True, [], {}, {"type": "string"})),
         ({"type": ["object", "null"], "properties": {"a": STRING}}, {"type": "object", "properties": {"a": STRING}}),
         (
             {"properties": {"a": STRING}, "required": ["a", "b"]},

@@ -137,12 +137,8 @@ def test_what_stands_around_a_secret_stays() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("API_KEY", "abcdef-ghi", True),
-        ("MAX_TOKENS", "4096", False),
-        ("USE_TOKEN", "true", False),
-        ("PASSWORD", "4096", True),
-        ("TOKEN", "${TOKEN}", False),
-        ("HOME", "/home/me", False),
+        *(("API_KEY", "abcdef-ghi", True), ("MAX_TOKENS", "4096", False), ("USE_TOKEN", "true", False)),
+        *(("PASSWORD", "4096", True), ("TOKEN", "${TOKEN}", False), ("HOME", "/home/me", False)),
         ("", "https://me:pw@h/", True),
     ],
 )

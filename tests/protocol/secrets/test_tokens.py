@@ -90,10 +90,7 @@ def test_what_is_no_name_is_none() -> None:
         ("https://me:pw@host.example:81/mcp/abc?key=1#x", "https://host.example:81"),
         ("http://127.0.0.1/mcp", "http://127.0.0.1"),
         ("http://[::1]:80/x", "http://[::1]:80"),
-        ("https://h:port/x", "the URL"),
-        ("http://[x/", "the URL"),
-        ("nothing", "the URL"),
-        ("", "the URL"),
+        *((url, "the URL") for url in ("https://h:port/x", "http://[x/", "nothing", "")),
     ],
 )
 def test_an_origin_holds_nothing_secret(url: str, origin: str) -> None:

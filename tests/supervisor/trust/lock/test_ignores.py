@@ -114,14 +114,9 @@ def test_what_cannot_be_read_keeps_the_hash_of_its_bytes() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("time", "write SERVER/TOOL"),
-        ("time/now", "write SERVER/TOOL"),
-        ("time/now description", "write SERVER/TOOL"),
-        ("time/ /description", "write SERVER/TOOL"),
-        ("/now /description", "write SERVER/TOOL"),
-        ("time/now instructions", "write SERVER/TOOL"),
-        ("time /instructions", "write SERVER/TOOL"),
-        ("time launch", "write SERVER/TOOL"),
+        *((line, "write SERVER/TOOL") for line in ("time", "time/now", "time/now description", "time/ /description")),
+        *((line, "write SERVER/TOOL") for line in ("/now /description", "time/now instructions")),
+        *((line, "write SERVER/TOOL") for line in ("time /instructions", "time launch")),
         ("time tools", "prompts, resources, templates"),
         ("time prompts/", "SERVER prompts/NAME"),
         ("time prompts/today", "SERVER prompts/NAME"),

@@ -24,11 +24,7 @@ from quarterdeck.trust.scan.disguises import (
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("Plain.", "Plain."),
-        ("раsswоrd", "password"),
-        ("Іgnоrе", "Ignore"),
-        ("ｐａｓｓ", "pass"),
-        ("𝐩𝐚𝐬𝐬", "pass"),
+        *(("Plain.", "Plain."), ("раsswоrd", "password"), ("Іgnоrе", "Ignore"), ("ｐａｓｓ", "pass"), ("𝐩𝐚𝐬𝐬", "pass")),
         ("pa\u200bss\u00ad", "pass"),
         ("x" + "".join(chr(0xE0000 + ord(letter)) for letter in "hi"), "xhi"),
         ("don’t", "don't"),

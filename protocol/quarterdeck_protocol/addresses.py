@@ -177,11 +177,7 @@ class Destination(NamedTuple):
 
 
 def parse_destination(text: str) -> Destination:
-    """Read `host:port`.
-
-    Raises:
-        ValueError: it is none; the message gives the reason and does not repeat the entry.
-    """
+    """Read `host:port`; raises ValueError with the reason, which does not repeat the entry."""
     host, colon, digits = text.rpartition(":")
     if not colon or text.endswith("]"):
         raise ValueError("is neither a mode (none, loopback, internet, full) nor HOST:PORT")
@@ -218,11 +214,7 @@ def _is_address(text: str) -> bool:
 
 
 def _address(text: str) -> str:
-    """Return the address that `text` is as a whole, IPv6 in brackets; empty for anything else.
-
-    Raises:
-        ValueError: it is an address that nobody can connect to.
-    """
+    """Return the address that `text` is, IPv6 in brackets; else empty. Raises ValueError if it is nobody's."""
     is_bracketed = text.startswith("[") and text.endswith("]")
     inner = text[1:-1] if is_bracketed else text
     try:

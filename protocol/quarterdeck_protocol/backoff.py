@@ -9,11 +9,8 @@ LONGEST_STREAK: Final = 64
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How often something is tried again.
-
-    Attributes:
-        steady_s: an attempt that lasted this long ends the streak of failures.
-        jitter: each pause is spread by this fraction up and down.
+    """How often something is tried again: an attempt of `steady_s` ends a streak, `jitter` spreads each pause up and
+    down.
     """
 
     first_s: float
@@ -34,10 +31,8 @@ class Backoff:
         self._streak = 0
 
     def after(self, held_s: float, *, asked_s: float = 0.0, fraction: float = 0.5) -> float:
-        """Return the pause, in seconds, after an attempt that lasted `held_s`, at least the `asked_s` of the other
-        side.
-
-        `fraction` is chance, in [0, 1), evenly spread; it places the pause within its jitter.
+        """Return the pause after an attempt that lasted `held_s`, at least `asked_s`; `fraction` in [0, 1) places its
+        jitter.
         """
         if held_s >= self._pace.steady_s:
             self._streak = 0

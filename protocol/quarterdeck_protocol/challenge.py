@@ -19,9 +19,7 @@ INSUFFICIENT_SCOPE: Final = "insufficient_scope"
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """A server's reason for refusing us: its `error` code, the scopes it wants, and its metadata's URL; each may be
-    empty.
-    """
+    """A server's reason for refusing us: `error` code, scopes wanted, URL of its metadata; each may be empty."""
 
     resource_metadata: str = ""
     scopes: tuple[str, ...] = ()

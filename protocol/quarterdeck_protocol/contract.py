@@ -216,8 +216,8 @@ class ServerFleet(Protocol):
     """Endpoints by server id; one that fails disturbs no other."""
 
     async def spin_up(self) -> None:
-        """Restart from the last configuration, the old generation closed first. Raises `not_connected` if nothing ever
-        started.
+        """Restart from the last configuration, the old generation closed first; raises `not_connected` if there is
+        none.
         """
 
     async def tear_down(self) -> None:
@@ -259,10 +259,7 @@ class LiveEndpoint(Protocol):
         """What of tasks it has now."""
 
     def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
-        """Start a request by the server's own names and URIs, or deliver its fault.
-
-        A `resources/subscribe` outlives restarts of the server.
-        """
+        """Start a request by the server's own names and URIs, or deliver its fault; subscriptions outlive restarts."""
 
     def unsubscribe(self, client: Client, uri: str) -> None:
         """Hear of it no more; harmless when it was not subscribed."""

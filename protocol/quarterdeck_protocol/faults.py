@@ -149,10 +149,7 @@ _SERVER: Final = re.compile(r"(\bquarterdeck (?:[a-z]+ )+)SERVER\b(?! TOOL)")
 
 
 def fill_remedy(remedy: str, words: str) -> str:
-    """Fill in a remedy's server, so that its commands work as printed.
-
-    `words` are the server's id and whatever else a command needs to find the server.
-    """
+    """Fill in a remedy's server: `words` are its id and whatever else a command needs to find it."""
     return _SERVER.sub(lambda found: f"{found[1]}{words}", remedy)
 
 
@@ -219,10 +216,7 @@ class Dossier:
 
 @dataclass(frozen=True, slots=True)
 class ReplyError:
-    """A server's JSON-RPC error, passed on whole: `data` is any JSON, empty for none or above `MAX_REPLY_DATA_BYTES`.
-
-    A `code` that no client's parser holds becomes -32603.
-    """
+    """A server's JSON-RPC error; `data` is any JSON, empty if too long; `code` is one that parsers hold, else -32603."""
 
     code: int
     message: str

@@ -125,7 +125,6 @@ class Channel:
             self._take()
 
     def _take(self) -> bool:
-        """Take one batch of pending bytes, else of the socket's. Return whether there was any."""
         if not self._is_open or not (self._has_more or self._read()):
             return False
         self._has_more = False

@@ -51,7 +51,6 @@ def _source_of(spec: ModuleSpec) -> str | None:
 
 
 def _homes(source: str, package: str | None) -> dict[str, tuple[str, str]]:
-    """Return, for each re-exported name, the module that defines it and its name there."""
     import ast  # costs milliseconds where nothing else has loaded it
     from importlib.util import resolve_name
 

@@ -54,9 +54,7 @@ class Outbox:
         self._waiting_bytes = 0
 
     def has_room(self, frame: Frame, most: int) -> bool:
-        """Return whether `frame` may be sent if at most `most` frames may wait; see `ALWAYS_TOLD`. A change is told
-        once.
-        """
+        """Whether `frame` may be sent if `most` frames may wait; see `ALWAYS_TOLD`. A change is told once."""
         if (len(self._waiting) < most and self._waiting_bytes <= MAX_WAITING_BYTES) or isinstance(frame, ALWAYS_TOLD):
             return True
         return isinstance(frame, ListChanged) and not any(other == frame for other, _ in self._waiting)
@@ -177,9 +175,8 @@ class BeatRate:
 
 
 class Deadlines(dict[int, float]):
-    """Unanswered requests and their deadlines, which stay after they pass: a late reply is expected.
-
-    A dictionary, because every frame asks it something.
+    """Unanswered requests and their deadlines, also passed ones: a reply may be late. A dictionary, because all frames
+    ask it.
     """
 
     def __init__(self) -> None:

@@ -39,10 +39,7 @@ def is_tool_name(text: str) -> bool:
 
 
 def to_server_id(name: str) -> str:
-    """Return the legal id nearest to a configured `name`; equal if legal already.
-
-    If nothing can be kept, `server-` and six digits of the name's hash: the same at every start.
-    """
+    """Return the legal id nearest to `name`; where nothing can be kept, `server-` and six digits of its hash."""
     if is_server_id(name):
         return name
     text = re.sub(r"[^A-Za-z0-9_-]+", "-", name)
@@ -142,9 +139,8 @@ def nearest_tool(name: str, known: Iterable[str]) -> str | None:
 def did_you_mean(
     name: str, known: Collection[str], what: str = "", near: Callable[[str, Iterable[str]], str | None] = nearest
 ) -> str:
-    """End a sentence that says that there is no `name`: `: did you mean 'read'?`.
-
-    If none is near, `: the tools are a, b and 3 more`, where `what` is their plural; nothing if that is empty.
+    """End a sentence about an unknown `name`: `: did you mean 'read'?`, or `: the tools are a, b and 3 more` (`what`),
+    or nothing.
     """
     if found := near(name, known):
         return f": did you mean {found!r}?"

@@ -113,10 +113,7 @@ class ResourceUpdated(Struct, frozen=True):
 
 
 class ListAnnounced(Struct, frozen=True):
-    """A server's announcement of a change of a list that is unchanged when listed again.
-
-    The offerer announces a list that did change, once it may be shown. `clients` is empty for all clients.
-    """
+    """An announcement of a change of an unchanged list; real ones come when they may be shown. Empty `clients`: all."""
 
     server: str
     listing: Listing
@@ -158,10 +155,10 @@ class OfferSource(Protocol):
         """What servers have of tasks that a client may use; with `tool`, as `RawCall` has it, what its server has."""
 
     def watch_task(self, request: RawRequest, tell: Callable[[bytes], None]) -> Callable[[], None] | None:
-        """Pass each state of a task, from the present one to its end, to `tell`; returns what ends that.
+        """Pass each state of a task to `tell`, from now to its end; returns what ends that, None if it is not the
+        client's or one too many.
 
-        `request` is the client's own for the state, repeated as needed. None if the task is not the client's, or one
-        too many.
+        `request` is the client's own for the state, repeated as needed.
         """
 
     def tool_of_task(self, client: Client, task: str) -> str:

@@ -36,10 +36,7 @@ def askable(capabilities: bytes) -> frozenset[str]:
 
 
 class QuestionEnd(Struct, frozen=True):
-    """A question's end: the answer `result`, one JSON object, or a JSON-RPC error.
-
-    `code` is 0 for an answer, `data` any JSON, empty for none.
-    """
+    """A question's end: the answer `result`, one JSON object, or, with a `code`, a JSON-RPC error with any `data`."""
 
     result: bytes = b""
     code: int = 0
@@ -81,15 +78,10 @@ class Answerer(Protocol):
 
     @property
     def bridges(self) -> bool:
-        """Whether an `input_required` is put to it question by question; else, as in 2026-07-28, its client takes the
-        result itself.
-        """
+        """Whether an `input_required` is put to it question by question; else its client takes the result itself."""
 
     def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
-        """Put a question; `answer` is called once, never before this returns.
-
-        Returns what withdraws it, because the server gave it up or its call ended: then `answer` is not called.
-        """
+        """Put a question; `answer` is called once, after this returns, unless what is returned has withdrawn it."""
 
 
 class ForwardingAnswerer(Answerer):

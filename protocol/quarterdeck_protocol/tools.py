@@ -78,9 +78,8 @@ class Allowance(Protocol):
         """What it is, for messages: `the token 'ci'`."""
 
     def allows(self, name: str, listing: str = "tools") -> bool:
-        """Return whether the tool `server__tool`, or a native one, may be listed and requested.
-
-        In other listings the name is `server__prompt`, or `server__` and a URI.
+        """Whether the tool `server__tool`, or a native one, may be listed and requested; elsewhere `server__` and a
+        prompt or URI.
         """
 
     def allows_some_of(self, server: str) -> bool:
@@ -131,8 +130,8 @@ ANONYMOUS: Final = Client()
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call: `id` is the caller's, `name` a descriptor's, `input` any JSON value; `report` is None if no progress is
-    wanted.
+    """One call of a descriptor's `name`, by the caller's `id`, with any JSON `input`; `report` is None if no progress
+    is wanted.
     """
 
     id: str
@@ -191,11 +190,7 @@ class CancelToken:
         return self._cancelled
 
     def cancel(self) -> None:
-        """Switch; runs every callback once, in order of registration.
-
-        Raises:
-            ExceptionGroup: what callbacks raised, after all have run.
-        """
+        """Switch; runs every callback once, in order; raises an ExceptionGroup of what they raised at the end."""
         self._cancelled = True
         errors: list[Exception] = []
         while self._callbacks:
@@ -287,9 +282,8 @@ class PendingCall(Protocol):
     """A raw call under way."""
 
     def cancel(self, reason: str = "") -> Delivery:
-        """Give up: the server is told, and nothing is delivered any more. Harmless if the call has ended.
-
-        Return `NOT_SENT` if nothing of the call can have reached the server, else `UNKNOWN`.
+        """Give up: nothing is delivered any more. `NOT_SENT` if nothing of the call can have reached the server, else
+        `UNKNOWN`.
         """
 
 

@@ -100,10 +100,7 @@ class Expired(msgspec.Struct, frozen=True):
 
 
 class Late(msgspec.Struct, frozen=True):
-    """Our request has no reply although even the backstop has passed; the peer lives, so it is busy.
-
-    A later reply is swallowed; one that does not come within another `patience_s` is `Overdue`.
-    """
+    """Our request has no reply although even the backstop passed; the peer is busy, and has another `patience_s`."""
 
     request_id: int
 
@@ -134,9 +131,7 @@ LinkEvent = Greeted | Arrived | Replied | Expired | Late | Overdue | Silent | Vi
 
 
 class Refusal(StrEnum):
-    """Why a request was not taken; nothing of it was sent. `UNSENDABLE`: it is too large or holds text that is not
-    Unicode.
-    """
+    """Why a request was not taken; nothing was sent. `UNSENDABLE`: it is too large, or text is not Unicode."""
 
     BUSY = "busy"
     DEAD = "dead"

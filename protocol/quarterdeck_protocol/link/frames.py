@@ -122,10 +122,7 @@ class Cancel(_Frame, frozen=True, tag=14):
 
 
 class Condemn(_Frame, frozen=True, tag=15):
-    """The server's tree exceeded a limit: kill all of it. Unanswered; the loss that follows names the limit.
-
-    `limit` is the policy's own name of it (`memory_bytes`), `detail` a sentence with the numbers, for people.
-    """
+    """The tree exceeded `limit` (`memory_bytes`): kill it all; `detail` is for people. Unanswered; a loss follows."""
 
     limit: str
     detail: str
@@ -149,10 +146,7 @@ class Tell(_Frame, frozen=True, tag=18):
 
 
 class Listen(_Frame, frozen=True, tag=19):
-    """Have a server of 2026-07-28 tell when these resources change, and no others.  Unanswered.
-
-    Body: their URIs, a JSON array.
-    """
+    """Have a server of 2026-07-28 tell when these resources, a JSON array of URIs, change. Unanswered."""
 
 
 class Authorize(_Frame, frozen=True, tag=32):

@@ -112,9 +112,7 @@ class Link:
 
     @property
     def _silent_at(self) -> float:
-        """Return when the peer's silence is too long; if it owes us a reply, its silence counts from when it came to
-        owe one.
-        """
+        """When the peer's silence is too long; of one that owes us a reply, counted from when it came to owe it."""
         if not self._asked:
             return self._heard_at + self._patience_s[False] + self._excused_s
         return max(self._heard_at, self._asked_at) + self._patience_s[True] + self._excused_s
@@ -141,9 +139,8 @@ class Link:
         return None
 
     def cancel(self, request_id: int, reason: str = "") -> bool:
-        """Give up a request; its reply, if it comes, is swallowed. The second time changes nothing.
-
-        Return True if the frame had not left our queue: the peer will never see it.
+        """Give up a request, whose reply is swallowed; True if the peer will never see it. The second time changes
+        nothing.
         """
         if not self._is_awaited(request_id):
             return False

@@ -163,10 +163,7 @@ def _check_greeting(data: bytes) -> None:
 
 
 def _socket_type(properties: bytes) -> bytes:
-    """Return the socket type of a READY; empty for none.
-
-    A property is the length of its name (1 byte), the name, the length of its value (4), the value.
-    """
+    """Return the socket type of a READY, if any. A property: 1 byte, name, 4 bytes, value, after their lengths."""
     at = 0
     while at < len(properties):
         name_end = at + 1 + properties[at]

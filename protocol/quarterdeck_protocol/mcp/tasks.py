@@ -59,12 +59,7 @@ POLL_S: Final = 1.0
 
 
 class TaskSupport(Flag):
-    """What servers have of tasks.
-
-    Attributes:
-        CALLS, CANCELS: of 2025-11-25: tools may be called as tasks, and tasks be cancelled.
-        EXTENDS: of 2026-07-28: calls become tasks as a server likes.
-    """
+    """What servers have of tasks: of 2025-11-25 `CALLS` and `CANCELS`; of 2026-07-28 `EXTENDS`, when a server likes."""
 
     CALLS = auto()
     CANCELS = auto()
@@ -267,11 +262,7 @@ def task_named(params: bytes) -> str:
 
 
 def task_created(body: bytes, *, is_modern: bool) -> str | None:
-    """Return the id of the task that a call has become; None if it has not.
-
-    Raises:
-        BodyError: what the result announces is no task.
-    """
+    """Return the id of the task that a call has become, or None; raises `BodyError` if it is no task."""
     if is_modern:
         return task_named(body)
     try:
@@ -290,11 +281,8 @@ def task_of_question(params: bytes) -> str:
 
 
 def related_to(body: bytes, task: str) -> bytes:
-    """Rename the task in a message's `_meta`, or remove it for an empty `task`; the very bytes if it names none, or
-    this.
-
-    Raises:
-        BodyError: it cannot be read.
+    """Rename the task in a message's `_meta`, or remove it for an empty `task`; unchanged bytes stay. Raises
+    `BodyError`.
     """
     members, meta, named = _related_in(body)
     if RELATED not in meta or named == task:

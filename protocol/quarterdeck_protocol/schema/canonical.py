@@ -111,9 +111,7 @@ def canonical_json(value: object) -> str:
 
 
 def json_pieces(value: object) -> Iterator[str]:
-    """Yield the canonical JSON of a value in pieces, made as they are taken; raises `TypeError` for what is no JSON
-    value.
-    """
+    """Yield the canonical JSON of a value in pieces, made as they are taken; raises `TypeError` for what is none."""
     opened = [_spell(value)]
     while opened:
         piece = next(opened[-1], None)

@@ -43,17 +43,11 @@ class SchemaDocument:
         return self._sizes.get(id(value)) or 1 + sum(map(self.size, _children(value)))
 
     def stands_alone(self, value: JsonValue) -> bool:
-        """Return whether a part of the document means the same when copied, under the current draft.
-
-        False for references, forms of older drafts, and what is not part of the document but made from it.
-        """
+        """Whether a part of the document means the same when copied: no references, old forms or new parts."""
         return not isinstance(value, dict | list) or (id(value) in self._sizes and id(value) not in self._dependent)
 
     def target(self, reference: str) -> JsonValue:
-        """Return the schema that a JSON pointer names: an object or a boolean; None if unknown.
-
-        A document that embeds others (an inner `$id`) may mean any of them.
-        """
+        """Return the schema that a JSON pointer names, None if unknown or in a document that embeds others (`$id`)."""
         if self._embeds_documents or not (reference == "#" or reference.startswith("#/")):
             return None
         if reference not in self._targets:
@@ -90,7 +84,6 @@ def _is_dependent(container: Schema | list[JsonValue]) -> bool:
 
 
 def _step_through(value: JsonValue, pointer: Iterable[str]) -> JsonValue:
-    """Follow an escaped JSON pointer; None if it leads nowhere."""
     for token in pointer:
         key = unquote(token).replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict) and key in value:
@@ -164,9 +157,8 @@ class Flattener:
         return {**whole, "allOf": apart}, inner_trail
 
     def _parts(self, schema: Schema, trail: Trail) -> tuple[list[Schema], Trail]:
-        """Return the nodes that hold together where a schema holds.
-
-        A reference that comes again at the same node adds nothing: cycles without a level between end by that.
+        """Return the nodes that hold together where a schema holds; a reference that comes again adds nothing: cycles
+        end by that.
         """
         parts: list[Schema] = []
         followed: dict[str, None] = {}
@@ -244,7 +236,6 @@ def _closes(node: Schema) -> bool:
 
 
 def _joint(key: str, first: JsonValue, second: JsonValue) -> JsonValue:
-    """Return the value that says what both values say; None if there is none."""
     match first, second:
         case dict(), dict() if key == "properties":
             shared: Schema = {name: {"allOf": [first[name], second[name]]} for name in first if name in second}

@@ -210,7 +210,6 @@ def _shaped(node: Schema, kind: str | None) -> Schema:
 
 
 def _pieces(schema: Schema) -> list[Schema]:
-    """Return the branches of a bare union, else the schema alone."""
     inner = schema["anyOf"] if schema.keys() == {"anyOf"} else None
     return [piece for piece in inner if isinstance(piece, dict)] if isinstance(inner, list) else [schema]
 

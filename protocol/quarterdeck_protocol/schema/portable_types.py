@@ -84,7 +84,6 @@ def _narrowed(node: Schema, kind: str) -> Schema | None:
 
 
 def _any_of_type(kind: str) -> Schema:
-    """Return a schema for every value of one type; some providers refuse an array without `items`."""
     return {"type": kind, "items": {}} if kind == "array" else {"type": kind}
 
 

@@ -145,10 +145,7 @@ def is_ordinary(value: str) -> bool:
 
 
 def _argument_spans(option: str, arg: str, *, takes_password: bool) -> list[Span]:
-    """Return the secrets of one argument, after an `option` that takes a value (empty for none).
-
-    `takes_password` says that `-p` means a password to the program.
-    """
+    """Return the secrets of one argument, after an `option` that takes a value; `takes_password`: `-p` means one."""
     whole = [(0, len(arg))]
     if len(arg) > MAX_TEXT_CHARS or (takes_password and option == "-p"):
         return whole
@@ -236,7 +233,6 @@ def _is_plain_url(value: str) -> bool:
 
 
 def _beyond_scheme(text: str, start: int, end: int) -> list[Span]:
-    """Return the span without a leading `Bearer ` and the like."""
     if (found := SCHEME.match(text, start, end)) is not None:
         start = found.end()
     return [(start, end)] if start < end else []
@@ -362,7 +358,6 @@ def _merged(spans: list[Span]) -> Iterator[Span]:
 
 
 def _hidden(text: str, hide: Hide) -> str:
-    """Hide a secret, but no references in it and nothing hidden already."""
     parts: list[str] = []
     end = 0
     for found in filter(_is_kept, _KEPT.finditer(text)):

@@ -283,7 +283,6 @@ def login_spans(text: str) -> Iterator[Span]:
 
 
 def _userinfo_spans(scheme: str, rest: str, start: int) -> Iterator[Span]:
-    """Find the secrets before the `@` of a URL, of which `rest` follows the `://`."""
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     at = authority.rfind("@")
     if at < 0:

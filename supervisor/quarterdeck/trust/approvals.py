@@ -88,10 +88,9 @@ class Approvals:
     # Rows
 
     async def set_rows(self, rows: Iterable[ServerRow], *, is_live: bool = False) -> None:
-        """Judge how these servers, all that there are now, would be launched; `startable` has the outcome.
+        """Judge how these, now all the servers, would be launched; `startable` has the outcome.
 
-        Unchanged servers keep their offers; one that was never looked at offers its last approved tools. With `is_live`
-        the rows came while a `serve` runs, so that nobody started us to have them.
+        Unchanged ones keep their offers, new ones offer what was approved last. `is_live`: a `serve` runs.
         """
         states: dict[str, ServerState] = {}
         old_states = list(self._states.values())
@@ -253,9 +252,8 @@ class Approvals:
     # Decisions
 
     async def decide(self, decisions: Sequence[Decision]) -> None:
-        """Record what a person decided, on the disk before it counts; what it concerns is judged anew.
-
-        What is blocked is not offered any more when this returns.
+        """Record what a person decided, before it counts; then what it concerns is judged anew, and what is blocked not
+        offered.
 
         Raises:
             StaleDecisionError: one names a form that is not the one on offer: nothing was recorded.

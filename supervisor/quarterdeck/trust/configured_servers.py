@@ -71,9 +71,7 @@ class Configured(msgspec.Struct, frozen=True):
 class Surroundings(msgspec.Struct, frozen=True):
     """Context in which rows are judged; `key` makes stand-ins for secrets (see `launch_of`).
 
-    Attributes:
-        before: what could be written before now.
-        now: the same, with what these rows and their native tools may write.
+    `before` could be written before now; `now` also has what these rows and their native tools may write.
     """
 
     lock: Locks | None = None
@@ -152,9 +150,7 @@ def scope_of_row(origin: Origin | None) -> str:
 
 
 def scope_of(path: Path | None) -> str:
-    """Return the scope of the rows of a named file, or of a project's; links stay unresolved: their target is not what
-    was approved.
-    """
+    """Return the scope of a named or a project's file; links stay: their target is not what was approved."""
     if path is None:
         return PROGRAM_SCOPE
     return os.path.abspath(path).encode("utf-8", "backslashreplace").decode()

@@ -202,7 +202,6 @@ class ListReview:
         state.offer = offer
 
     async def _said(self, entry: Entry, documents: Sequence[Document]) -> object:
-        """Return the capabilities approved last, as a JSON value; None if there are none."""
         approved = entry.items.get(CAPABILITIES, Item()).approved
         if not approved:
             return None

@@ -58,7 +58,6 @@ class ListScanner:
                 await self._scan_list(states[key], read)
 
     def _read_list(self, key: ServerKey, known: KnownList) -> "_ReadList":
-        """Return what was read in this list, keeping an earlier list's findings."""
         read = self._read.get(key)
         if read is None or read.known is not known:
             read = self._read[key] = _ReadList(known, read.cache if read is not None else ScanCache())

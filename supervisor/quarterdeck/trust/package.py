@@ -100,7 +100,6 @@ def _npm(request: Request, home: Path) -> str | None:
 
 
 def _uv(request: Request, home: Path) -> str | None:
-    """Look in uv's newest environment, else in the newest wheel that it unpacked."""
     with HostileTree(home) as tree:
         caches = [(".cache", "uv", name) for name in tree.names(".cache", "uv") if name.startswith("archive-v")]
         places = _newest(tree, caches)
@@ -108,7 +107,6 @@ def _uv(request: Request, home: Path) -> str | None:
 
 
 def _newest(tree: HostileTree, caches: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Return what lies in these folders, newest first, at most `MAX_CANDIDATES`."""
     places = [(*cache, entry) for cache in caches for entry in tree.names(*cache)]
     return sorted(places, key=lambda place: tree.changed_at(*place), reverse=True)[:MAX_CANDIDATES]
 
@@ -119,7 +117,6 @@ def _in_environments(tree: HostileTree, places: Iterable[tuple[str, ...]], wante
 
 
 def _venv(request: Request, command: PurePath) -> str | None:
-    """Look next to an interpreter or script of a virtual environment."""
     root = command.parent.parent
     if not command.is_absolute():
         return None

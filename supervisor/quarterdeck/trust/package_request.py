@@ -19,11 +19,8 @@ class Ecosystem(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A requested package; `name` may be that of a module or script of it.
-
-    Attributes:
-        spec: the package as the command line has it, with its versions.
-        place: index of the argument that ends in `spec`; None if `name` was found otherwise.
+    """A requested package, or a module or script of it; `spec` has its versions, `place` is the argument that ends in
+    it.
     """
 
     ecosystem: Ecosystem
@@ -152,7 +149,6 @@ _AFTER_NAME: Final = ("", "[", "=", "<", ">", "~", "!", "@", ";")
 
 
 def _options(words: list[str], valued: frozenset[str], package: frozenset[str]) -> tuple[_Word | None, _Word | None]:
-    """Return the package that an option names, and the first word that is no option."""
     named: _Word | None = None
     place = 0
     while place < len(words):

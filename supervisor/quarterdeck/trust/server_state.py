@@ -43,9 +43,7 @@ class Recorder(Protocol):
         """What they amount to so far; changed by `record` alone."""
 
     async def record(self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes]) -> None:
-        """Keep these events, all or none, and apply them to the book; raises `LedgerWriteError`, with the book as
-        before.
-        """
+        """Keep these events, all or none, and apply them to the book; raises `LedgerWriteError`."""
 
     async def document(self, hash_: str) -> bytes | None:
         """A kept document."""
@@ -109,9 +107,7 @@ class ServerState:
         return self.verdict is Verdict.ADMITTED
 
     def has_lists(self, endpoint: ServerEndpointImpl, *, is_starting: bool) -> bool:
-        """Return whether a ready server, started as this row asks, has unjudged lists: all of them while it starts,
-        then the tools'.
-        """
+        """Whether a ready server of this row has unjudged lists: all of them while it starts, then the tools'."""
         if not self.is_admitted or endpoint.phase is not EndpointPhase.READY:
             return False
         if not endpoint.has_listed and (is_starting or not endpoint.has_come(Listing.TOOLS)):

@@ -210,10 +210,10 @@ class Relay:
         return wire_id in self._calls or wire_id in self._dialogues or self._subscription.is_asked_by(wire_id)
 
     def fail(self, wire_id: int, fault: FaultRecord, now: float, *, is_passing: bool = False) -> Events:
-        """End a request, after the greeting, that its carrier could not deliver, or whose answer it cannot have:
-        `Failed`.
+        """End a request that its carrier could not deliver, or whose answer it cannot have: `Failed`; harmless if it
+        has ended.
 
-        Harmless if it has ended. `is_passing` says that a subscription that ends so is worth asking for again.
+        `is_passing` says that a subscription that ends so is worth asking for again.
         """
         if self._subscription.is_asked_by(wire_id):
             return self._subscription.failed(now, is_passing=is_passing)
@@ -350,7 +350,6 @@ class Relay:
         self._task_tokens.ended(wire_id - FIRST_ID)
 
     def _admit(self, wire_id: int) -> Refusal | None:
-        """Book a request of the caller's, unless it cannot be sent."""
         calls = self._calls
         if self.server is None:
             return Refusal.NOT_OPEN

@@ -16,10 +16,7 @@ from .events import Event
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
-    """A request of a dialogue; `params` as for `Relay.request`, with `_meta` for a greeting.
-
-    `timeout_s` passes before silence counts as an answer; None leaves the deadline to the caller.
-    """
+    """A request of a dialogue, `params` as for `Relay.request`; `timeout_s` passes before silence counts, if given."""
 
     method: str
     params: bytes = b""

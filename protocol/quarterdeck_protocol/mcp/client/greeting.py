@@ -90,9 +90,7 @@ class _Unsupported(msgspec.Struct):
 
 
 def greet(client: Client, forced: str | None, *, newer_first: bool = False) -> Dialogue:
-    """Agree on a revision, the `forced` one if given; `newer_first` prefers the modern era. Ends in `Greeted` or
-    `GreetingFailed`.
-    """
+    """Agree on a revision, `forced` or `newer_first`. Ends in `Greeted` or `GreetingFailed`."""
     try:
         if forced is not None:
             server = yield from _insist(client, forced)
@@ -185,7 +183,6 @@ def _discovery(client: Client, revision: str) -> Ask:
 
 
 def _shared(revisions: list[str]) -> str:
-    """Return the newest modern revision among these; empty if there is none."""
     return next((known for known in reversed(MODERN_REVISIONS) if known in revisions), "")
 
 
@@ -231,7 +228,6 @@ def _server(era: str, info: Raw, said: _Initialized | _Discovered, *, must_say_w
 
 
 def _flags(capability: Raw | None) -> dict[str, Raw]:
-    """Return a capability's members; none if it is absent or no object."""
     try:
         return _members.decode(capability or b"{}")
     except msgspec.DecodeError:

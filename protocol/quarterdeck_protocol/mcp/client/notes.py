@@ -65,11 +65,7 @@ class _Acknowledged(msgspec.Struct):
 
 
 def read_note(method: str, params: msgspec.Raw, owner_of: Callable[[int | str | None], int | None]) -> Event | None:
-    """Read a notification; None for the progress of a foreign token, for which `owner_of` knows no request.
-
-    Raises:
-        BodyError: it cannot be read, or not be passed on.
-    """
+    """Read a notification; None for progress that `owner_of` knows no request of. Raises `BodyError`."""
     if (changed := CHANGES.get(method)) is not None:
         return changed
     match method:
@@ -98,11 +94,7 @@ def read_cancelled(params: msgspec.Raw) -> int | str | None:
 
 
 def read_acknowledged(params: msgspec.Raw) -> tuple[int | str | None, bytes]:
-    """Return which standing request is acknowledged, and the filter that the server agreed to.
-
-    Raises:
-        BodyError: it cannot be read, or not be passed on.
-    """
+    """Return which standing request is acknowledged, and the agreed filter; raises `BodyError`."""
     said = _read(_acknowledged, params)
     return said.meta.subscription_id, checked_object(bytes(said.notifications), max_bytes=MAX_NOTE_BYTES)
 

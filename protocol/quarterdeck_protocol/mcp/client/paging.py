@@ -91,11 +91,8 @@ def list_all(request_id: int, method: str) -> Dialogue:
 
 
 def _page(body: bytes, member: str, what: str) -> tuple[list[Raw], str | None]:
-    """Return the items of one page, and the cursor of the next.
-
-    Raises:
-        BodyError: it is no page.
-        _ListingError: it is too large to look at.
+    """Return the items of one page, and the cursor of the next; raises `BodyError`, or `_ListingError` if it is too
+    large.
     """
     if len(body) > 2 * MAX_LIST_BYTES or body.count(b",") > MAX_LIST_BYTES // LEAST_VALUE_BYTES:
         raise _too_many(what)

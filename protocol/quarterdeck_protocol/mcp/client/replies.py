@@ -57,11 +57,7 @@ def ids_in(line: bytes) -> Iterator[int]:
 
 
 def _error_of(message: Message) -> ErrorReply:
-    """Return the error of an answer, without `data` that may not be passed on.
-
-    Raises:
-        BodyError: it is no error object, or there is a result too.
-    """
+    """Return the error of an answer, without `data` that may not be passed on; raises `BodyError`."""
     if message.result or not message.error:
         raise BodyError("the answer has " + ("both result and error" if message.result else "neither result nor error"))
     try:

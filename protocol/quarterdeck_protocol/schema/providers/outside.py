@@ -197,7 +197,6 @@ class _Visit:
             yield Rule.PATTERN
 
     def _inside(self, place: _Place, node: Schema) -> Iterator[_Place]:
-        """Yield the schemas in a node, below accepted keywords."""
         depth, levels = place.depth + 1, place.levels + _is_object(node)
         for keyword, value in node.items():
             if self._subset.keywords is not None and keyword not in self._subset.keywords:

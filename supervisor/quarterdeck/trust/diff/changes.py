@@ -63,8 +63,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ServerDiff:
-    """All changes of one server: launch, instructions, then lists, by name; `totals` also counts those beyond
-    `MAX_CHANGES`.
+    """All changes of one server: launch, instructions, then lists, by name; `totals` has those beyond `MAX_CHANGES`
+    too.
     """
 
     changes: tuple[Change, ...]

@@ -128,7 +128,6 @@ def _keyword(pair: _Pair, key: str) -> _Found:
 
 
 def _members(pair: _Pair) -> _Found:
-    """Compare `properties` and `required`, which are told together."""
     properties, required = pair.at("properties"), pair.at("required")
     before, after = string_set(required.old), string_set(required.new)
     told: set[str] = set()
@@ -177,7 +176,6 @@ def _alternatives(pair: _Pair, key: str) -> _Found:
 
 
 def _unmatched(old: Sequence[object], new: Sequence[object]) -> tuple[list[int], list[int]]:
-    """Return the positions of those without an equal on the other side."""
     places: dict[bytes, deque[int]] = {}
     for index, schema in enumerate(new):
         places.setdefault(spelling(schema), deque()).append(index)
@@ -343,7 +341,6 @@ def string_set(value: object) -> frozenset[str] | None:
 
 
 def _choices(key: str, value: object) -> frozenset[str] | frozenset[bytes] | None:
-    """Return the values that `enum` or `type` admits; None for other keywords and malformed values."""
     if value is ABSENT:
         return None
     if key == "enum":

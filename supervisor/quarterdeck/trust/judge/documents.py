@@ -21,9 +21,8 @@ from .canonical_forms import canonical_hash
 
 
 class Document(msgspec.Struct, frozen=True):
-    """One form of one approvable thing: its JSON, and the 64 hex digits that an approval names.
-
-    `home` is the private home of its server, which a text in it may name; empty if unknown.
+    """One form of an approvable thing, and the hash that an approval names; `home` is its server's private home, if
+    known.
     """
 
     key: ItemKey
@@ -136,12 +135,7 @@ OTHERS: Final = tuple(listing for listing in Listing if listing is not Listing.T
 
 
 class ServerLists(msgspec.Struct, frozen=True):
-    """A server's words and lists at one moment.
-
-    Attributes:
-        offers: its other lists that have come, by kind.
-        is_whole: whether all its lists have come.
-    """
+    """A server's words and lists at one moment; `offers` are its other lists that have come, `is_whole` if all have."""
 
     tools: tuple[RemoteTool, ...] = ()
     offers: Mapping[Listing, tuple[Offered, ...]] = msgspec.field(default_factory=dict)
@@ -194,9 +188,7 @@ def listed_documents(
     capabilities: bytes | None = None,
     home: str = "",
 ) -> tuple[Document, ...]:
-    """Return listed definitions as documents, without those that have no name or URI; `capabilities` is None if none
-    were sent.
-    """
+    """Return listed definitions as documents, without nameless ones; `capabilities` is None if none were sent."""
     items = [] if capabilities is None else [capabilities_document(capabilities)]
     for listing, bodies in {Listing.TOOLS: definitions, **others}.items():
         for body in bodies:

@@ -228,7 +228,6 @@ def _text(value: object) -> str:
 
 
 def _redacted_member(name: str, member: object, hide: Hide) -> object:
-    """Hide secrets in a member of a kept document; stand-ins stay."""
     if name == "files" or (
         name in _EVERY
         and isinstance(member, dict)
@@ -275,9 +274,7 @@ def _describes(stored: str, clear: str, key: bytes) -> bool:
     tries = MAX_TRIES
 
     def fits(place: int, index: int) -> bool:
-        """Return whether the rest of `clear` from `place` on matches the stand-ins from `index` on and the texts
-        between them.
-        """
+        """Whether the rest of `clear` is the stand-ins from `index` on, and the texts between them."""
         nonlocal tries
         if index == len(stand_ins):
             return place == len(clear)

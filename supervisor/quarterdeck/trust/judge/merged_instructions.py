@@ -60,7 +60,6 @@ def _head(server: str) -> str:
 
 
 def _fitting(sizes: Mapping[str, int], least: int, room: int) -> dict[str, int]:
-    """Return, in order, those that fit with at least `least` characters."""
     found: dict[str, int] = {}
     for server, size in sizes.items():
         if (needed := min(size, least)) <= room:

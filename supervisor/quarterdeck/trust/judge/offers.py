@@ -63,10 +63,10 @@ NOTHING: Final = Offer()
 def offer_of(
     lists: ServerLists, verdicts: Mapping[ItemKey, Verdict], *, said: object = None, before: Offer = NOTHING
 ) -> Offer:
-    """Return what the verdicts admit of these lists; anything without a verdict is held as new.
+    """Return what the verdicts admit; anything without a verdict is held as new. An unchanged list stays the same
+    tuple.
 
-    `said` are the capabilities approved last, as a JSON value. A list that is unchanged since the offer `before` stays
-    the same tuple.
+    `said` are the capabilities approved last, as a JSON value.
     """
     tools = tuple(tool for tool in lists.tools if verdicts.get(_key_of(tool)) is Verdict.ADMITTED)
     offers = {

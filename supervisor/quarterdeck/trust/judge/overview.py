@@ -79,12 +79,7 @@ class Matter:
 
 @dataclass(frozen=True, slots=True)
 class ServerMatters:
-    """Everything approvable of one server.
-
-    Attributes:
-        package: what a package runner resolved when it last started; empty if unknown.
-        is_configured: whether the present configuration, if one was looked at, names it.
-    """
+    """Everything approvable of one server; `package` is what a runner resolved last; not every one `is_configured` now."""
 
     scope: str
     server: str
@@ -110,9 +105,7 @@ class ServerMatters:
 def survey(
     book: Book, rows: Iterable[ServerRow | NativeRow] = (), read: Read = lambda _: None
 ) -> tuple[ServerMatters, ...]:
-    """Return every server of the book, and of `rows` with its present launch; `read` finds launches kept in an older
-    form.
-    """
+    """Return every server of the book, and of `rows`; `read` finds launches kept in an older form."""
     configured = {(row.scope, row.id): row for row in rows}
     keys = [*configured, *(tuple(key) for key in book.entries if tuple(key) not in configured)]
     found = []
@@ -288,7 +281,6 @@ def _features(name: str, document: object) -> _Features:
 
 
 def _likeness(old: _Features, new: _Features) -> float:
-    """Return a likeness up to 1, or 0 below `MIN_LIKENESS`."""
     rest = [(_share(old.words, new.words), _WEIGHTS[1]), (_share(old.arguments, new.arguments), _WEIGHTS[2])]
     told = [(share, weight) for share, weight in rest if share is not None]
     total = _WEIGHTS[0] + sum(weight for _, weight in told)
@@ -303,7 +295,6 @@ def _likeness(old: _Features, new: _Features) -> float:
 
 
 def _share(one: frozenset[str], other: frozenset[str]) -> float | None:
-    """Return what both have of what either has; None if neither has anything."""
     return len(one & other) / len(one | other) if one or other else None
 
 
@@ -314,7 +305,6 @@ def _words(document: object) -> frozenset[str]:
 
 
 def _arguments(document: object) -> frozenset[str]:
-    """Return `name:type` of each argument."""
     schema = document.get("inputSchema") if isinstance(document, dict) else None
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):

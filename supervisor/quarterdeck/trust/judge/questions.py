@@ -117,10 +117,7 @@ def _form_message(question: Question, said: _Elicitation, mode: AskMode) -> str 
 
 
 def _secret_in(said: _Elicitation) -> str | None:
-    """Find where a form asks for a secret: a field's name, title or description, or the message.
-
-    Choices and yes-or-no fields take no secret.
-    """
+    """Find where a form's field or message asks for a secret; choices and yes-or-no fields take none."""
     properties = said.requestedSchema.get("properties")
     fields = properties if isinstance(properties, Mapping) else {}
     free = {str(name): field for name, field in fields.items() if _takes_text(field)}
@@ -134,7 +131,6 @@ def _secret_in(said: _Elicitation) -> str | None:
 
 
 def _is_secret_label(text: str, *, is_number: bool) -> bool:
-    """Return whether a field of this name or title takes a secret; a number does only if secrets are numbers."""
     if is_number:
         return not _NUMBERS.isdisjoint(_WORD.findall(text.lower()))
     return (is_secret_name(text) and text.lower() not in _PLAIN) or _names_secret(text)
@@ -154,7 +150,6 @@ def _takes_text(field: object) -> bool:
 
 
 def _names_secret(text: str) -> bool:
-    """Return whether the scan's rules find a secret, or a file of secrets, in this text."""
     from quarterdeck.trust.scan.phrases import books, words_of  # tables that take long to load, and few servers ask
     from quarterdeck.trust.scan.texts import MAX_TEXT_CHARS
 

@@ -26,9 +26,7 @@ TASKS: Final = ("tasks", "io.modelcontextprotocol/tasks")
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """A request's subject: `key`, or None for nothing listed; one of the capabilities `needs` must be approved, if any
-    are given.
-    """
+    """A request's subject: `key`, None for nothing listed; one of the capabilities `needs`, if any, must be approved."""
 
     key: ItemKey | None
     needs: tuple[str, ...] = ()
@@ -87,7 +85,6 @@ def verdict_on(key: ItemKey, offer: Offer, entry: Entry) -> Verdict | None:
 
 
 def _verdict_on_uri(key: ItemKey, offer: Offer) -> Verdict | None:
-    """Judge a URI that is no admitted resource or template."""
     admitted = (each.key for each in offer.offers.get(Listing.TEMPLATES, ()))
     if any(fits(template, key.name) for template in admitted):
         return Verdict.ADMITTED

@@ -101,9 +101,7 @@ class ServerRow:
         return self.config.id
 
     def todays_hash(self, approved: str, body: bytes | None) -> str:
-        """Return today's hash of a launch approved by this hash and kept in this document; `approved` if it is another
-        launch.
-        """
+        """Return today's hash of a launch approved by this hash, of this document; `approved` if it is another."""
         forms = [form for form in (self.start, self.other_start) if form is not None]
         if any(form.document.hash == approved for form in forms):
             return approved

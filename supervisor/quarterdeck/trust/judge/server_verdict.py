@@ -58,9 +58,7 @@ class ServerVerdict(Struct, frozen=True, eq=False):
         return item_held(self.row, key, verdict) if verdict is not Verdict.ADMITTED else None
 
     def admits(self, wish: Wish, endpoint: ServerEndpointImpl | None, *, is_coming: bool) -> Admission | ProtocolFault:
-        """Return whether a request may be made now, or why not; `endpoint` is the server's if ready, `is_coming` if
-        being started.
-        """
+        """Whether a request may be made now, or why not; `endpoint` is the ready server's, `is_coming` if starting."""
         if self.launch_fault is not None:
             return self.launch_fault
         if wish.key is not None and wish.key.subject is Subject.TOOL:

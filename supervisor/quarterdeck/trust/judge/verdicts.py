@@ -183,7 +183,6 @@ def _unapproved(item: Item) -> Verdict:
 
 
 def _launch_authority(item: Item, rules: Rules, loosened: Sequence[str], *, was_open: bool) -> Authority | Verdict:
-    """Return who approves a new launch; a verdict if a person must."""
     match rules.standing:
         case Standing.PROJECT:
             return _unapproved(item)
@@ -203,7 +202,6 @@ def _launch_authority(item: Item, rules: Rules, loosened: Sequence[str], *, was_
 
 
 def _list_authority(rules: Rules, *, is_first: bool) -> Authority | None:
-    """Return who approves a new form; None if a person must."""
     if rules.mode is TrustMode.OPEN:
         return Authority.OPEN
     return Authority.BASELINE if rules.mode is TrustMode.BASELINE and is_first else None
@@ -216,9 +214,8 @@ def _judgement(
     *,
     unknown: Collection[Subject] | None = None,
 ) -> Judgement:
-    """Make verdicts and events of who approves each document (None: it is approved), or why it is held.
-
-    `unknown` is None for a launch; see `judge_listing`.
+    """Make verdicts and events of who approves each document (None: it is approved), or why it is held; of a launch,
+    `unknown` is None.
     """
     scope, server = row.scope, row.id
     events: list[LedgerEvent] = []

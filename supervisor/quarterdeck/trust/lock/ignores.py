@@ -153,7 +153,6 @@ def _children(parent: object, step: str) -> Sequence[object]:
 
 
 def _index(step: str, of: Sequence[object]) -> int | None:
-    """Return the index that a step names (RFC 6901), or None if there is no such element."""
     if not step.isascii() or not step.isdigit() or (step[0] == "0" and step != "0") or len(step) > MAX_INDEX_DIGITS:
         return None
     return int(step) if int(step) < len(of) else None

@@ -166,7 +166,6 @@ def encoded(text: str) -> tuple[int, int] | None:
 
 
 def _belongs(text: str, place: int, character: str) -> bool:
-    """Return whether the neighbours of a character ask for it."""
     before = text[place - 1] if place else ""
     after = text[place + 1] if place + 1 < len(text) else ""
     if character == "\ufeff":
@@ -187,7 +186,6 @@ def _belongs(text: str, place: int, character: str) -> bool:
 
 
 def _is_pictogram(character: str) -> bool:
-    """Return whether it is a symbol, a modifier of one, or a variation selector, which ends one."""
     if not character:
         return False
     return (

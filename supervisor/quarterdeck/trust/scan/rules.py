@@ -158,7 +158,6 @@ def _behind(text: str, matched: Collection[str]) -> Iterator[RuleMatch]:
 
 
 def _is_greedy(name: str) -> bool:
-    """Return whether a parameter's name asks for the conversation."""
     plain = name.lower().replace("-", "_")
     is_wrapped = plain.startswith("_") and plain.endswith("_")
     return plain.strip("_") in _GREEDY_NAMES or (is_wrapped and plain.strip("_") in _HIDDEN_NAMES)
@@ -266,7 +265,6 @@ def _meddling(said: str, known: KnownNames) -> Iterator[RuleMatch]:
 
 
 def _around(text: str, start: int, end: int) -> str:
-    """Return the match with a few words around it."""
     first, last = max(0, start - 16), max(end, start + 40) + 24
     # A word that would be cut is left out, up to what matched; one that is longer than any word is cut.
     if first and not text[first - 1].isspace():

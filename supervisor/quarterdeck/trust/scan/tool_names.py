@@ -129,12 +129,7 @@ def forms_of(server: str, name: str) -> Iterator[tuple[str, bool]]:
 
 @dataclass(frozen=True, slots=True)
 class KnownNames:
-    """Names that the definitions of one server are held against, made by `NameIndex.around`.
-
-    Attributes:
-        near: its own and native tools' names, by what they look like.
-        server: whose names in `index` do not count.
-    """
+    """Names that the definitions of one `server` are held against; `near` are its own and native ones, by look."""
 
     own: frozenset[str]
     native: frozenset[str]

@@ -216,7 +216,7 @@ class Dossier:
 
 @dataclass(frozen=True, slots=True)
 class ReplyError:
-    """A server's JSON-RPC error; `data` is any JSON, empty if too long; `code` is one that parsers hold, else -32603."""
+    """A server's JSON-RPC error; `data` is any JSON, empty if too long; a `code` beyond parsers becomes -32603."""
 
     code: int
     message: str

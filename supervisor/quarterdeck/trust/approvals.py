@@ -252,8 +252,7 @@ class Approvals:
     # Decisions
 
     async def decide(self, decisions: Sequence[Decision]) -> None:
-        """Record what a person decided, before it counts; then what it concerns is judged anew, and what is blocked not
-        offered.
+        """Record what a person decided; then it counts: all it concerns is judged anew, and the blocked not offered.
 
         Raises:
             StaleDecisionError: one names a form that is not the one on offer: nothing was recorded.

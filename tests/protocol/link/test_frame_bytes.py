@@ -20,15 +20,9 @@ from quarterdeck_protocol.link.frames import Answer, Beat, Call, Cancel, Credit,
 from .frame_strategies import FRAMES
 
 LIMITS = WireLimits()
-FAULT = {
-    "kind": "timeout",
-    "message": "m",
-    "code": None,
-    "delivery": "unknown",
-    "cause": None,
-    "dossier": None,
-    "reply": None,
-}
+FAULT = {"kind": "timeout", "message": "m", "delivery": "unknown"} | dict.fromkeys(
+    ["code", "cause", "dossier", "reply"]
+)
 
 
 def _part(header: bytes, body: bytes = b"", *, length: int | None = None) -> bytes:
@@ -70,14 +64,10 @@ def test_a_body_of_any_size_may_come_either_way() -> None:
     assert decode([_part(head), b""], LIMITS) == (Answer(1), b"")
 
 
-@pytest.mark.parametrize("count", [0, 3, 100])
-def test_a_message_has_one_part_or_two(count: int) -> None:
-    assert "parts" in _refused(encode(Beat()) * count)
-
-
-def test_two_bodies_are_one_too_many() -> None:
-    head = msgspec.msgpack.encode(Answer(1))
-    assert _refused([_part(head, b"a"), b"b"]) == "two bodies"
+def test_a_message_has_one_part_or_two_and_one_body() -> None:
+    for count in (0, 3, 100):
+        assert "parts" in _refused(encode(Beat()) * count)
+    assert _refused([_part(msgspec.msgpack.encode(Answer(1)), b"a"), b"b"]) == "two bodies"
 
 
 @pytest.mark.parametrize(
@@ -145,17 +135,9 @@ def test_a_fault_smuggles_nothing(member: object, wrap: object) -> None:
 
 
 def test_a_fault_may_be_written_with_whole_numbers() -> None:
-    dossier: dict[str, object] = {
-        "exit_status": 0,
-        "signal": None,
-        "limit": None,
-        "stderr_tail": "",
-        "peak_rss_bytes": None,
-        "peak_is_sampled": False,
-        "cpu_s": 3,
-        "uptime_s": 4,
-        "hints": [],
-    }
+    absent = dict.fromkeys(("signal", "limit", "peak_rss_bytes"))
+    numbers = {"exit_status": 0, "cpu_s": 3, "uptime_s": 4}
+    dossier = {"stderr_tail": "", "peak_is_sampled": False, "hints": [], **absent, **numbers}
     frame, _ = decode([_part(msgpack.packb([25, FAULT | {"dossier": dossier}]))], LIMITS)
     assert isinstance(frame, Lost)
     assert frame.fault.dossier is not None

@@ -12,37 +12,35 @@ from quarterdeck_protocol.link.frames import Answer, Beat, Call, Cancel, Credit,
 
 from .link_ends import FAULT, SMALL, VERSION, carry, fill, frames_of, hello, is_dead, make_pair
 
-HOSTILE_TO_SUPERVISOR: list[tuple[str, list[bytes]]] = [
-    ("no parts", []),
-    ("three parts", [b"", b"", b""]),
-    ("random", [b"\x00\x00\x00\x05hello"]),
-    ("ZMTP greeting", [b"\xff\0\0\0\0\0\0\0\x01\x7f"]),
-    ("extension", [b"\x00\x00\x00\x03" + msgpack.packb(msgpack.ExtType(1, b"x"))]),
-    ("a supervisor's frame", encode(Call(1, 1.0, "t"), b"{}")),
-    ("a welcome", encode(Welcome(VERSION))),
-    ("a reply to nothing", encode(Answer(77), b"{}")),
-    ("a fault to nothing", encode(Failed(-1, FAULT))),
-    ("a beat with a body", encode(Beat(), b"x")),
-    ("a credit with a body", encode(Credit(1), b"x" * UNIT_BYTES)),
-    ("news with a body", encode(ListChanged(), b"x")),
-    ("a fault with a body", encode(Failed(1, FAULT), b"x")),
-]
+HOSTILE_TO_SUPERVISOR: dict[str, list[bytes]] = {
+    "no parts": [],
+    "three parts": [b"", b"", b""],
+    "random": [b"\x00\x00\x00\x05hello"],
+    "ZMTP greeting": [b"\xff\0\0\0\0\0\0\0\x01\x7f"],
+    "extension": [b"\x00\x00\x00\x03" + msgpack.packb(msgpack.ExtType(1, b"x"))],
+    "a supervisor's frame": encode(Call(1, 1.0, "t"), b"{}"),
+    "a welcome": encode(Welcome(VERSION)),
+    "a reply to nothing": encode(Answer(77), b"{}"),
+    "a fault to nothing": encode(Failed(-1, FAULT)),
+    "a beat with a body": encode(Beat(), b"x"),
+    "a credit with a body": encode(Credit(1), b"x" * UNIT_BYTES),
+    "news with a body": encode(ListChanged(), b"x"),
+    "a fault with a body": encode(Failed(1, FAULT), b"x"),
+}
 
-HOSTILE_TO_WORKER: list[tuple[str, list[bytes]]] = [
-    ("a worker's frame", encode(Answer(1), b"{}")),
-    ("a hello", encode(hello())),
-    ("a timeout of nothing", encode(List(1, 0.0))),
-    ("a negative timeout", encode(List(1, -1.0))),
-    ("a timeout that is no number", encode(List(1, nan))),
-    ("an endless timeout", encode(List(1, inf))),
-    ("a cancel with a body", encode(Cancel(1), b"x")),
-    ("a list with a body", encode(List(1, 1.0), b"x")),
-]
+HOSTILE_TO_WORKER: dict[str, list[bytes]] = {
+    "a worker's frame": encode(Answer(1), b"{}"),
+    "a hello": encode(hello()),
+    "a timeout of nothing": encode(List(1, 0.0)),
+    "a negative timeout": encode(List(1, -1.0)),
+    "a timeout that is no number": encode(List(1, nan)),
+    "an endless timeout": encode(List(1, inf)),
+    "a cancel with a body": encode(Cancel(1), b"x"),
+    "a list with a body": encode(List(1, 1.0), b"x"),
+}
 
 
-@pytest.mark.parametrize(
-    "parts", [parts for _, parts in HOSTILE_TO_SUPERVISOR], ids=[n for n, _ in HOSTILE_TO_SUPERVISOR]
-)
+@pytest.mark.parametrize("parts", HOSTILE_TO_SUPERVISOR.values(), ids=HOSTILE_TO_SUPERVISOR)
 def test_a_hostile_worker_ends_its_own_link_and_nothing_else(parts: list[bytes]) -> None:
     supervisor, worker = make_pair()
     supervisor.request(List(1, 1.0), b"", 0.0)
@@ -53,7 +51,7 @@ def test_a_hostile_worker_ends_its_own_link_and_nothing_else(parts: list[bytes])
     assert is_dead(supervisor)
 
 
-@pytest.mark.parametrize("parts", [parts for _, parts in HOSTILE_TO_WORKER], ids=[n for n, _ in HOSTILE_TO_WORKER])
+@pytest.mark.parametrize("parts", HOSTILE_TO_WORKER.values(), ids=HOSTILE_TO_WORKER)
 def test_a_worker_holds_its_supervisor_to_the_rules_too(parts: list[bytes]) -> None:
     _, worker = make_pair()
     (event,) = worker.receive(parts, 1.0)
@@ -68,17 +66,12 @@ def test_who_beats_without_a_pause_ends_its_link() -> None:
     assert is_dead(supervisor)
 
 
-def test_an_id_that_is_being_served_is_not_served_again() -> None:
-    _, worker = make_pair()
-    worker.receive(encode(List(1, 1.0)), 0.0)
-    assert worker.receive(encode(List(1, 1.0)), 0.0) == [Violated("request 1 is one too many")]
-
-
-def test_more_requests_than_the_terms_allow_are_a_violation() -> None:
+@pytest.mark.parametrize(("asked", "one_more"), [((1,), 1), ((1, 2), 3)])
+def test_a_request_twice_or_beyond_the_terms_is_a_violation(asked: tuple[int, ...], one_more: int) -> None:
     _, worker = make_pair(LinkTerms(max_requests=2))
-    for key in (1, 2):
+    for key in asked:
         assert worker.receive(encode(List(key, 1.0)), 0.0) == [Arrived(List(key, 1.0), b"")]
-    assert worker.receive(encode(List(3, 1.0)), 0.0) == [Violated("request 3 is one too many")]
+    assert worker.receive(encode(List(one_more, 1.0)), 0.0) == [Violated(f"request {one_more} is one too many")]
 
 
 @pytest.mark.parametrize("request_id", [0, -1, 2**63, 2**64 - 1])

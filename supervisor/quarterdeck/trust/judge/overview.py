@@ -79,7 +79,7 @@ class Matter:
 
 @dataclass(frozen=True, slots=True)
 class ServerMatters:
-    """Everything approvable of one server; `package` is what a runner resolved last; not every one `is_configured` now."""
+    """Everything approvable of one server; `package` is what a runner resolved last."""
 
     scope: str
     server: str

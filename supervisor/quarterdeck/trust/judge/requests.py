@@ -26,7 +26,7 @@ TASKS: Final = ("tasks", "io.modelcontextprotocol/tasks")
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """A request's subject: `key`, None for nothing listed; one of the capabilities `needs`, if any, must be approved."""
+    """A request's subject: `key`, None for nothing listed; one of the capabilities `needs`, if any, is required."""
 
     key: ItemKey | None
     needs: tuple[str, ...] = ()

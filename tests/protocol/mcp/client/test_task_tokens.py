@@ -66,10 +66,8 @@ def test_a_newer_servers_progress_ends_with_the_answer() -> None:
 
 def test_calls_that_end_without_an_answer_leave_nothing() -> None:
     talked = talk(LEGACY)
-    talked.relay.request(1, "tools/call", CALL, progress=True)
-    talked.relay.request(2, "tools/call", CALL, progress=True)
-    talked.relay.request(3, "tools/call", CALL, progress=True)
-    talked.relay.request(4, "tools/call", CALL, progress=True)
+    for number in (1, 2, 3, 4):
+        talked.relay.request(number, "tools/call", CALL, progress=True)
     talked.relay.cancel(1)
     talked.relay.fail(FIRST_ID + 2, FaultRecord(FaultKind.TOOL_ERROR, "it broke off"), 6.0)
     talked.relay.receive(line({"id": FIRST_ID + 3, "error": {"code": 1, "message": "no"}}), 7.0)

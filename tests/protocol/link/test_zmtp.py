@@ -147,39 +147,33 @@ def pretending(socket_type: bytes) -> bytes:
     return READY.replace(b"ROUTER", socket_type)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"GET / HTTP/1.1\r\n" * 10,
-        bytes(64),
-        GREETING.replace(b"\x7f\x03", b"\x7f\x01"),
-        GREETING.replace(b"NULL", b"PLAI"),
-        GREETING + b"\x04\x08\x05ERROR\x01x",
-        GREETING + pretending(b"DEALER"),
-        GREETING + b"\x04\x06\x05READY",
-        GREETING + b"\x04\x08\x05READY\xffx",
-        GREETING + b"\x04\x16\x05READY\x0bSocket-Type\xff\xff\xff\xff",
-        GREETING + b"\x04\x05\x04PING",
-        GREETING + b"\x04\x00",
-        GREETING + b"\x00\x01a",
-        GREETING + long(4, MAX_COMMAND_BYTES + 1),
-        GREETING + READY + READY,
-        GREETING + READY + b"\x04\x05\x04PING",
-        GREETING + READY + b"\x05\x05\x04PING",
-        GREETING + READY + b"\x01\x00\x04\x05\x04PING",
-        GREETING + READY + b"\x08\x00",
-        GREETING + READY + long(0, HEAD + 1),
-        GREETING + READY + b"\x01\x00" + long(0, BODY + 1),
-        GREETING + READY + long(0, 1 << 63),
-        GREETING + READY + b"\x01\x00\x01\x00",
-    ],
-    ids=[
-        *("HTTP", "zeros", "ZMTP 1", "PLAIN", "refused", "another type", "no type", "a torn property", "no value"),
-        *("a command too early", "an empty command", "a message too early", "a large command", "two READYs"),
-        *("a late command", "a command and more", "a command inside a message", "unknown flags"),
-        *("a large head", "a large body", "endless", "a third part"),
-    ],
-)
+BREACHES = {
+    "HTTP": b"GET / HTTP/1.1\r\n" * 10,
+    "zeros": bytes(64),
+    "ZMTP 1": GREETING.replace(b"\x7f\x03", b"\x7f\x01"),
+    "PLAIN": GREETING.replace(b"NULL", b"PLAI"),
+    "refused": GREETING + b"\x04\x08\x05ERROR\x01x",
+    "another type": GREETING + pretending(b"DEALER"),
+    "no type": GREETING + b"\x04\x06\x05READY",
+    "a torn property": GREETING + b"\x04\x08\x05READY\xffx",
+    "no value": GREETING + b"\x04\x16\x05READY\x0bSocket-Type\xff\xff\xff\xff",
+    "a command too early": GREETING + b"\x04\x05\x04PING",
+    "an empty command": GREETING + b"\x04\x00",
+    "a message too early": GREETING + b"\x00\x01a",
+    "a large command": GREETING + long(4, MAX_COMMAND_BYTES + 1),
+    "two READYs": GREETING + READY + READY,
+    "a late command": GREETING + READY + b"\x04\x05\x04PING",
+    "a command and more": GREETING + READY + b"\x05\x05\x04PING",
+    "a command inside a message": GREETING + READY + b"\x01\x00\x04\x05\x04PING",
+    "unknown flags": GREETING + READY + b"\x08\x00",
+    "a large head": GREETING + READY + long(0, HEAD + 1),
+    "a large body": GREETING + READY + b"\x01\x00" + long(0, BODY + 1),
+    "endless": GREETING + READY + long(0, 1 << 63),
+    "a third part": GREETING + READY + b"\x01\x00\x01\x00",
+}
+
+
+@pytest.mark.parametrize("data", BREACHES.values(), ids=BREACHES)
 def test_whoever_breaks_the_protocol_or_a_bound_is_told_apart(data: bytes) -> None:
     with pytest.raises(ZmtpError):
         pulled(MessageBuffer(ROUTER, (HEAD, BODY)), data)

@@ -22,12 +22,8 @@ TOKENS = [
     *(f"{kind}{_BODY[:8]}" for kind in ("figd_", "dckr_pat_", "ATATT3", "ATCTT3", "ya29.", "ops_eyJ", "eyJ")),
     *(f"{kind}{_BODY[:16]}" for kind in ("secret_", "phc_", "phx_", "r8_", "AIza", "1//0", "pypi-")),
     *(f"{kind}-{_BODY[:10]}" for kind in ("glpat", "gldt", "glrt")),
-    f"SG.{_BODY[:8]}.{_BODY[:8]}",
-    f"key-{'abcdef' * 5}ab",
-    f"EAA{_BODY[:24]}",
-    f"qd_{_BODY}",
-    f"12345678:AA{_BODY[:30]}",
-    f"M{_BODY[:23]}.{_BODY[:6]}.{_BODY[:27]}",
+    *(f"SG.{_BODY[:8]}.{_BODY[:8]}", f"key-{'abcdef' * 5}ab", f"EAA{_BODY[:24]}", f"qd_{_BODY}"),
+    *(f"12345678:AA{_BODY[:30]}", f"M{_BODY[:23]}.{_BODY[:6]}.{_BODY[:27]}"),
 ]
 
 

@@ -9,17 +9,13 @@ from support.servers.real_tools import read_servers
 
 from quarterdeck_protocol.schema.providers.outside import Provider, Rule, outside
 
-STRICT: Final = {
-    "type": "object",
-    "properties": {"a": {"type": "string"}},
-    "required": ["a"],
-    "additionalProperties": False,
-}
 OPEN: Final = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+STRICT: Final = {**OPEN, "additionalProperties": False}
 FINE: Final = {provider: OPEN if provider is Provider.GEMINI else STRICT for provider in Provider}
 """A schema that each provider documents as an example of its own."""
 
-STRICT_MODES: Final = (Provider.OPENAI_STRICT, Provider.ANTHROPIC_STRICT)
+OPENAI, OPENAI_STRICT, GEMINI, GEMINI_JSON, ANTHROPIC, ANTHROPIC_STRICT = Provider
+STRICT_MODES: Final = (OPENAI_STRICT, ANTHROPIC_STRICT)
 EVERY: Final = tuple(Provider)
 
 
@@ -31,138 +27,90 @@ def holding(schema: Any, **words: Any) -> dict[str, Any]:
     return {**STRICT, "properties": {"a": schema}, **words}
 
 
+def typed(kind: Any, **words: Any) -> dict[str, Any]:
+    return holding({"type": kind, **words})
+
+
+def named(name: str) -> dict[str, Any]:
+    return {**STRICT, "properties": {name: {"type": "string"}}, "required": [name]}
+
+
 CASES: Final = {
     "no type at the root": ({"properties": {}}, Rule.ROOT_TYPE, EVERY),
     "another type at the root": ({"type": "string"}, Rule.ROOT_TYPE, EVERY),
     "a union at the root": (
         {**STRICT, "anyOf": [{"type": "object"}]},
         Rule.ROOT_WORD,
-        (*STRICT_MODES, Provider.OPENAI, Provider.ANTHROPIC),
+        (*STRICT_MODES, OPENAI, ANTHROPIC),
     ),
-    "a negation at the root": ({**STRICT, "not": {"type": "object"}}, Rule.ROOT_WORD, (Provider.OPENAI,)),
+    "a negation at the root": ({**STRICT, "not": {"type": "object"}}, Rule.ROOT_WORD, (OPENAI,)),
     "no properties at the root": (
         {"type": "object", "additionalProperties": False},
         Rule.ROOT_PROPERTIES,
-        (Provider.OPENAI, Provider.OPENAI_STRICT),
+        (OPENAI, OPENAI_STRICT),
     ),
-    "a list for items": (holding({"type": "array", "items": [{"type": "string"}]}), Rule.SHAPE, EVERY),
-    "an exclusive bound of draft 4": (holding({"type": "number", "exclusiveMinimum": True}), Rule.SHAPE, EVERY),
-    "oneOf": (holding({"oneOf": [{"type": "string"}]}), Rule.KEYWORD, (*STRICT_MODES, Provider.GEMINI)),
-    "allOf": (
-        holding({"type": "string", "allOf": [{"type": "string"}]}),
-        Rule.KEYWORD,
-        (Provider.OPENAI_STRICT, Provider.GEMINI, Provider.GEMINI_JSON),
-    ),
-    "const": (holding({"type": "string", "const": "x"}), Rule.KEYWORD, (Provider.GEMINI, Provider.GEMINI_JSON)),
-    "a default": (
-        holding({"type": "string", "default": "x"}),
-        Rule.KEYWORD,
-        (Provider.OPENAI_STRICT, Provider.GEMINI_JSON),
-    ),
-    "a bound on a number": (holding({"type": "number", "minimum": 1}), Rule.KEYWORD, (Provider.ANTHROPIC_STRICT,)),
+    "a list for items": (typed("array", items=[{"type": "string"}]), Rule.SHAPE, EVERY),
+    "an exclusive bound of draft 4": (typed("number", exclusiveMinimum=True), Rule.SHAPE, EVERY),
+    "oneOf": (holding({"oneOf": [{"type": "string"}]}), Rule.KEYWORD, (*STRICT_MODES, GEMINI)),
+    "allOf": (typed("string", allOf=[{"type": "string"}]), Rule.KEYWORD, (OPENAI_STRICT, GEMINI, GEMINI_JSON)),
+    "const": (typed("string", const="x"), Rule.KEYWORD, (GEMINI, GEMINI_JSON)),
+    "a default": (typed("string", default="x"), Rule.KEYWORD, (OPENAI_STRICT, GEMINI_JSON)),
+    "a bound on a number": (typed("number", minimum=1), Rule.KEYWORD, (ANTHROPIC_STRICT,)),
     "an open bound on a number": (
-        holding({"type": "number", "exclusiveMinimum": 1}),
+        typed("number", exclusiveMinimum=1),
         Rule.KEYWORD,
-        (Provider.ANTHROPIC_STRICT, Provider.GEMINI, Provider.GEMINI_JSON),
+        (ANTHROPIC_STRICT, GEMINI, GEMINI_JSON),
     ),
-    "a bound on a string": (
-        holding({"type": "string", "maxLength": 9}),
-        Rule.KEYWORD,
-        (Provider.ANTHROPIC_STRICT, Provider.GEMINI_JSON),
-    ),
-    "a draft's name": ({**STRICT, "$schema": "s"}, Rule.KEYWORD, (Provider.GEMINI, Provider.GEMINI_JSON)),
-    "a closed object": (holding(STRICT), Rule.KEYWORD, (Provider.GEMINI,)),
-    "no type": (holding({}), Rule.UNTYPED, (*STRICT_MODES, Provider.GEMINI)),
-    "an enum without type": (holding({"enum": ["x"]}), Rule.UNTYPED, (Provider.GEMINI,)),
-    "true for a schema": (holding(schema=True), Rule.BOOLEAN, (*STRICT_MODES, Provider.GEMINI)),
-    "a list of types": (holding({"type": ["string", "null"]}), Rule.TYPE_LIST, (Provider.GEMINI,)),
-    "an array without items": (
-        holding({"type": "array"}),
-        Rule.ITEMS,
-        (Provider.OPENAI, Provider.OPENAI_STRICT, Provider.GEMINI),
-    ),
+    "a bound on a string": (typed("string", maxLength=9), Rule.KEYWORD, (ANTHROPIC_STRICT, GEMINI_JSON)),
+    "a draft's name": ({**STRICT, "$schema": "s"}, Rule.KEYWORD, (GEMINI, GEMINI_JSON)),
+    "a closed object": (holding(STRICT), Rule.KEYWORD, (GEMINI,)),
+    "no type": (holding({}), Rule.UNTYPED, (*STRICT_MODES, GEMINI)),
+    "an enum without type": (holding({"enum": ["x"]}), Rule.UNTYPED, (GEMINI,)),
+    "true for a schema": (holding(schema=True), Rule.BOOLEAN, (*STRICT_MODES, GEMINI)),
+    "a list of types": (typed(["string", "null"]), Rule.TYPE_LIST, (GEMINI,)),
+    "an array without items": (typed("array"), Rule.ITEMS, (OPENAI, OPENAI_STRICT, GEMINI)),
     "an object without properties": (
-        holding({"type": "object", "properties": {}, "additionalProperties": False}),
+        typed("object", properties={}, additionalProperties=False),
         Rule.EMPTY_OBJECT,
-        (Provider.GEMINI,),
+        (GEMINI,),
     ),
-    "an open object": (holding({"type": "object", "properties": {}}), Rule.OPEN_OBJECT, STRICT_MODES),
-    "an optional parameter": ({**STRICT, "required": []}, Rule.OPTIONAL, (Provider.OPENAI_STRICT,)),
-    "a required parameter that is not declared": (
-        {**STRICT, "required": ["a", "b"]},
-        Rule.UNDECLARED,
-        (Provider.GEMINI,),
-    ),
+    "an open object": (typed("object", properties={}), Rule.OPEN_OBJECT, STRICT_MODES),
+    "an optional parameter": ({**STRICT, "required": []}, Rule.OPTIONAL, (OPENAI_STRICT,)),
+    "a required parameter that is not declared": ({**STRICT, "required": ["a", "b"]}, Rule.UNDECLARED, (GEMINI,)),
     "a description beside a union": (
         holding({"anyOf": [{"type": "string"}, {"type": "null"}], "description": "d"}),
         Rule.UNION,
-        (Provider.GEMINI,),
+        (GEMINI,),
     ),
     "a description beside a reference": (
         holding({"$ref": "#/$defs/d", "description": "d"}, **{"$defs": {"d": {"type": "string"}}}),
         Rule.REFERENCE,
-        (Provider.GEMINI_JSON,),
+        (GEMINI_JSON,),
     ),
     "a reference that leads away": (
         holding({"$ref": "https://example.com/a"}),
         Rule.REFERENCE,
-        (*STRICT_MODES, Provider.GEMINI_JSON),
+        (*STRICT_MODES, GEMINI_JSON),
     ),
     "a schema that holds itself": (
         holding({"$ref": "#/$defs/d"}, **{"$defs": {"d": {"type": "array", "items": {"$ref": "#/$defs/d"}}}}),
         Rule.RECURSION,
-        (Provider.ANTHROPIC_STRICT,),
+        (ANTHROPIC_STRICT,),
     ),
-    "a URI": (holding({"type": "string", "format": "uri"}), Rule.FORMAT, (Provider.OPENAI_STRICT, Provider.GEMINI)),
-    "a day": (holding({"type": "string", "format": "date"}), Rule.FORMAT, (Provider.GEMINI,)),
-    "a format of one of two types": (
-        holding({"type": ["string", "null"], "format": "ipv4"}),
-        Rule.FORMAT,
-        (Provider.GEMINI,),
-    ),
-    "a number's format": (holding({"type": "integer", "format": "int64"}), Rule.FORMAT, STRICT_MODES),
-    "a listed number": (holding({"type": "integer", "enum": [1]}), Rule.CHOICE, (Provider.GEMINI,)),
-    "a listed truth": (
-        holding({"type": "boolean", "enum": [True]}),
-        Rule.CHOICE,
-        (Provider.GEMINI, Provider.GEMINI_JSON),
-    ),
-    "a listed object": (
-        holding({"type": "object", "enum": [{}]}),
-        Rule.CHOICE,
-        (Provider.GEMINI, Provider.GEMINI_JSON, Provider.ANTHROPIC_STRICT),
-    ),
-    "a listed empty string": (holding({"type": "string", "enum": ["", "a"]}), Rule.CHOICE, (Provider.GEMINI,)),
-    "a parameter with a bracket": (
-        {**STRICT, "properties": {"a[b]": {"type": "string"}}, "required": ["a[b]"]},
-        Rule.NAME,
-        (Provider.ANTHROPIC, Provider.ANTHROPIC_STRICT, Provider.GEMINI),
-    ),
-    "a parameter with a dash": (
-        {**STRICT, "properties": {"a-b": {"type": "string"}}, "required": ["a-b"]},
-        Rule.NAME,
-        (Provider.GEMINI,),
-    ),
-    "a parameter with a long name": (
-        {**STRICT, "properties": {"a" * 65: {"type": "string"}}},
-        Rule.NAME,
-        (Provider.ANTHROPIC, Provider.ANTHROPIC_STRICT, Provider.GEMINI),
-    ),
-    "at least two items": (
-        holding({"type": "array", "items": {"type": "string"}, "minItems": 2}),
-        Rule.BOUND,
-        (Provider.ANTHROPIC_STRICT,),
-    ),
-    "a pattern that looks ahead": (
-        holding({"type": "string", "pattern": "^(?=a)"}),
-        Rule.PATTERN,
-        (Provider.ANTHROPIC_STRICT,),
-    ),
-    "a pattern with a word's end": (
-        holding({"type": "string", "pattern": r"a\b"}),
-        Rule.PATTERN,
-        (Provider.ANTHROPIC_STRICT,),
-    ),
+    "a URI": (typed("string", format="uri"), Rule.FORMAT, (OPENAI_STRICT, GEMINI)),
+    "a day": (typed("string", format="date"), Rule.FORMAT, (GEMINI,)),
+    "a format of one of two types": (typed(["string", "null"], format="ipv4"), Rule.FORMAT, (GEMINI,)),
+    "a number's format": (typed("integer", format="int64"), Rule.FORMAT, STRICT_MODES),
+    "a listed number": (typed("integer", enum=[1]), Rule.CHOICE, (GEMINI,)),
+    "a listed truth": (typed("boolean", enum=[True]), Rule.CHOICE, (GEMINI, GEMINI_JSON)),
+    "a listed object": (typed("object", enum=[{}]), Rule.CHOICE, (GEMINI, GEMINI_JSON, ANTHROPIC_STRICT)),
+    "a listed empty string": (typed("string", enum=["", "a"]), Rule.CHOICE, (GEMINI,)),
+    "a parameter with a bracket": (named("a[b]"), Rule.NAME, (ANTHROPIC, ANTHROPIC_STRICT, GEMINI)),
+    "a parameter with a dash": (named("a-b"), Rule.NAME, (GEMINI,)),
+    "a parameter with a long name": (named("a" * 65), Rule.NAME, (ANTHROPIC, ANTHROPIC_STRICT, GEMINI)),
+    "at least two items": (typed("array", items={"type": "string"}, minItems=2), Rule.BOUND, (ANTHROPIC_STRICT,)),
+    "a pattern that looks ahead": (typed("string", pattern="^(?=a)"), Rule.PATTERN, (ANTHROPIC_STRICT,)),
+    "a pattern with a word's end": (typed("string", pattern=r"a\b"), Rule.PATTERN, (ANTHROPIC_STRICT,)),
 }
 """A schema for every rule, and who has it."""
 
@@ -211,8 +159,8 @@ def test_the_portable_form_breaks_a_new_rule_only_where_it_mended_another(found:
 
 
 LEFT: Final = {
-    Provider.OPENAI: {Rule.ITEMS: 1},
-    Provider.OPENAI_STRICT: {
+    OPENAI: {Rule.ITEMS: 1},
+    OPENAI_STRICT: {
         Rule.KEYWORD: 35,
         Rule.UNTYPED: 46,
         Rule.ITEMS: 1,
@@ -220,7 +168,7 @@ LEFT: Final = {
         Rule.OPTIONAL: 629,
         Rule.FORMAT: 25,
     },
-    Provider.GEMINI: {
+    GEMINI: {
         Rule.KEYWORD: 501,
         Rule.UNTYPED: 8,
         Rule.TYPE_LIST: 1,
@@ -232,9 +180,9 @@ LEFT: Final = {
         Rule.CHOICE: 1,
         Rule.NAME: 5,
     },
-    Provider.GEMINI_JSON: {Rule.KEYWORD: 177},
-    Provider.ANTHROPIC: {Rule.NAME: 3},
-    Provider.ANTHROPIC_STRICT: {
+    GEMINI_JSON: {Rule.KEYWORD: 177},
+    ANTHROPIC: {Rule.NAME: 3},
+    ANTHROPIC_STRICT: {
         Rule.KEYWORD: 200,
         Rule.UNTYPED: 46,
         Rule.OPEN_OBJECT: 578,

@@ -113,18 +113,12 @@ def test_every_rule_is_tried() -> None:
     "text",
     [
         "See [the docs](https://docs.example.com/a?page=2) for more.",
-        "GET https://api.example.com/items/{id}?q={query}",
-        "An image as ![name](path/to/image.png).",
+        *("GET https://api.example.com/items/{id}?q={query}", "An image as ![name](path/to/image.png)."),
         "[spec]: https://example.com/spec",
         "Install it with curl https://example.com/install.sh, then read it.",
-        "Downloads a file with wget.",
-        "Pipes the output to bash.",
-        "Write the user: first name: last name.",
-        "Returns <tool> elements.",
-        "Message of the user to send.",
-        "The context of the search.",
-        "The conversation's id.",
-        "Contents of the file to write.",
+        *("Downloads a file with wget.", "Pipes the output to bash.", "Write the user: first name: last name."),
+        *("Returns <tool> elements.", "Message of the user to send.", "The context of the search."),
+        *("The conversation's id.", "Contents of the file to write."),
     ],
 )
 def test_honest_texts_about_such_things_are_left_alone(text: str) -> None:

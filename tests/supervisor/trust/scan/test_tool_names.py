@@ -62,11 +62,7 @@ def test_the_own_tools_of_a_server_are_its_own_business() -> None:
 
 def test_common_words_name_nobody() -> None:
     assert [is_telling(name) for name in ("search", "add", "send_email", "createIssue", "echo")] == [
-        False,
-        False,
-        True,
-        True,
-        False,
+        *(False, False, True, True, False),
     ]
 
 

@@ -6,24 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from quarterdeck_protocol.addresses import (
-    _TABLES,
-    NEVER_BY_NAME,
-    OPEN,
-    Address,
-    AddressKind,
-    Destination,
-    closed_networks,
-    kind_of_address,
-    parse_address,
-    parse_destination,
-    plain,
-    reached_by,
-)
+from quarterdeck_protocol import addresses
 
 EDGES = [
     ip_address(number) if net.version == 4 else IPv6Address(number)
-    for table in _TABLES.values()
+    for table in addresses._TABLES.values()
     for net, _ in table
     for edge in (int(net.network_address), int(net.broadcast_address))
     for number in (edge - 1, edge, edge + 1)
@@ -34,43 +21,43 @@ ADDRESSES = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6), st.sampled_fro
 
 
 PLACES = {
-    AddressKind.INTERNET: (
+    addresses.AddressKind.INTERNET: (
         "93.184.216.34 2606:2800:220:1:248:1893:25c8:1946 172.32.0.1 168.63.129.17 ::ffff:93.184.216.34 "
         "64:ff9b::93.184.216.34"
     ),
-    AddressKind.UNSPECIFIED: "0.0.0.0 0.1.2.3 ::",
-    AddressKind.LOOPBACK: "127.0.0.1 127.255.255.254 ::1 ::ffff:127.0.0.1 64:ff9b::127.0.0.1",
-    AddressKind.PRIVATE: "10.0.0.1 172.16.0.1 192.168.255.255 fc00::1 fec0::1",
-    AddressKind.LINK_LOCAL: "169.254.1.1 fe80::1",
-    AddressKind.METADATA: (
+    addresses.AddressKind.UNSPECIFIED: "0.0.0.0 0.1.2.3 ::",
+    addresses.AddressKind.LOOPBACK: "127.0.0.1 127.255.255.254 ::1 ::ffff:127.0.0.1 64:ff9b::127.0.0.1",
+    addresses.AddressKind.PRIVATE: "10.0.0.1 172.16.0.1 192.168.255.255 fc00::1 fec0::1",
+    addresses.AddressKind.LINK_LOCAL: "169.254.1.1 fe80::1",
+    addresses.AddressKind.METADATA: (
         "169.254.169.254 169.254.170.2 169.254.170.23 192.0.0.192 fd00:ec2::23 fd20:ce::254 "
         "64:ff9b::a9fe:a9fe 168.63.129.16 100.100.100.200 ::ffff:a9fe:a9fe fd00:ec2::254 fe80::a9fe:a9fe"
     ),
-    AddressKind.RESERVED: "192.0.0.1 2001:20::1 240.0.0.1 64:ff9b:1::7f00:1 100::1 5f00::1 4000::1",
-    AddressKind.SHARED: "100.64.0.1",
-    AddressKind.MULTICAST: "224.0.0.1 255.255.255.255 ff02::1",
-    AddressKind.DOCUMENTATION: "192.0.2.1 198.51.100.1 203.0.113.1 2001:db8::1 3fff::1",
-    AddressKind.BENCHMARKING: "198.19.255.255 2001:2::1",
-    AddressKind.TUNNEL: "192.88.99.1 ::127.0.0.1 2001:0:53aa:64c::1 2002:7f00:1::",
+    addresses.AddressKind.RESERVED: "192.0.0.1 2001:20::1 240.0.0.1 64:ff9b:1::7f00:1 100::1 5f00::1 4000::1",
+    addresses.AddressKind.SHARED: "100.64.0.1",
+    addresses.AddressKind.MULTICAST: "224.0.0.1 255.255.255.255 ff02::1",
+    addresses.AddressKind.DOCUMENTATION: "192.0.2.1 198.51.100.1 203.0.113.1 2001:db8::1 3fff::1",
+    addresses.AddressKind.BENCHMARKING: "198.19.255.255 2001:2::1",
+    addresses.AddressKind.TUNNEL: "192.88.99.1 ::127.0.0.1 2001:0:53aa:64c::1 2002:7f00:1::",
 }
 
 
 @pytest.mark.parametrize(
     ("address", "place"), [(each, place) for place, found in PLACES.items() for each in found.split()]
 )
-def test_every_kind_of_place_is_told(address: str, place: AddressKind) -> None:
-    assert kind_of_address(ip_address(address)) is place
+def test_every_kind_of_place_is_told(address: str, place: addresses.AddressKind) -> None:
+    assert addresses.kind_of_address(ip_address(address)) is place
 
 
-def naive_is_global(address: Address) -> bool:
+def naive_is_global(address: addresses.Address) -> bool:
     return address.is_global and not (address.is_multicast or address.is_reserved or address.is_loopback)
 
 
 @given(ADDRESSES)
 @example(ip_address("192.0.0.9"))
-def test_what_is_open_is_global_by_the_standard_library_too(address: Address) -> None:
-    if kind_of_address(address) is AddressKind.INTERNET:
-        assert naive_is_global(reached_by(address))
+def test_what_is_open_is_global_by_the_standard_library_too(address: addresses.Address) -> None:
+    if addresses.kind_of_address(address) is addresses.AddressKind.INTERNET:
+        assert naive_is_global(addresses.reached_by(address))
 
 
 CLOSED_ALL_THE_SAME = [
@@ -83,10 +70,10 @@ CLOSED_ALL_THE_SAME = [
 
 
 @given(ADDRESSES)
-def test_what_is_closed_is_not_global_or_is_known_to_be_an_exception(address: Address) -> None:
+def test_what_is_closed_is_not_global_or_is_known_to_be_an_exception(address: addresses.Address) -> None:
     """A typo in the table could close a part of the internet."""
-    reached = reached_by(address)
-    if kind_of_address(address) is not AddressKind.INTERNET and naive_is_global(reached):
+    reached = addresses.reached_by(address)
+    if addresses.kind_of_address(address) is not addresses.AddressKind.INTERNET and naive_is_global(reached):
         unassigned = isinstance(reached, IPv6Address) and reached not in ip_network("2000::/3")
         assert unassigned or any(reached in net for net in CLOSED_ALL_THE_SAME), reached
 
@@ -95,42 +82,42 @@ def test_what_is_closed_is_not_global_or_is_known_to_be_an_exception(address: Ad
 def test_an_address_of_this_machine_is_its_own_in_every_spelling(address: str) -> None:
     """The user's services, which listen on all addresses, would be reached by the public one."""
     own = {ip_address("93.184.216.34"), ip_address("203.0.113.2")}
-    assert kind_of_address(ip_address(address)) in OPEN
-    assert kind_of_address(ip_address(address), own) is AddressKind.OWN
-    assert kind_of_address(ip_address("93.184.216.35"), own) is AddressKind.INTERNET
-    assert kind_of_address(ip_address("10.0.0.1"), {ip_address("10.0.0.1")}) is AddressKind.PRIVATE
+    assert addresses.kind_of_address(ip_address(address)) in addresses.OPEN
+    assert addresses.kind_of_address(ip_address(address), own) is addresses.AddressKind.OWN
+    assert addresses.kind_of_address(ip_address("93.184.216.35"), own) is addresses.AddressKind.INTERNET
+    assert addresses.kind_of_address(ip_address("10.0.0.1"), {ip_address("10.0.0.1")}) is addresses.AddressKind.PRIVATE
 
 
 @given(st.ip_addresses(v=4), st.frozensets(st.ip_addresses(), max_size=3))
 @example(IPv4Address("168.63.129.16"), frozenset())
 @example(IPv4Address("93.184.216.34"), frozenset({IPv4Address("93.184.216.34")}))
-def test_the_closed_networks_are_those_of_the_table(address: IPv4Address, own: frozenset[Address]) -> None:
-    networks = closed_networks(own)
-    assert (kind_of_address(address, own) not in OPEN) == any(address in net for net in networks)
+def test_the_closed_networks_are_those_of_the_table(address: IPv4Address, own: frozenset[addresses.Address]) -> None:
+    networks = addresses.closed_networks(own)
+    assert (addresses.kind_of_address(address, own) not in addresses.OPEN) == any(address in net for net in networks)
     assert not any(one != other and one.subnet_of(other) for one in networks for other in networks)
     assert len(set(networks)) == len(networks)
 
 
 def test_a_zone_is_no_part_of_an_address() -> None:
-    assert parse_address("fe80::1%eth0") == ip_address("fe80::1")
+    assert addresses.parse_address("fe80::1%eth0") == ip_address("fe80::1")
 
 
 def test_what_no_name_may_lead_to_is_closed() -> None:
-    assert OPEN.isdisjoint(NEVER_BY_NAME)
+    assert addresses.OPEN.isdisjoint(addresses.NEVER_BY_NAME)
     assert {
-        AddressKind.METADATA,
-        AddressKind.LINK_LOCAL,
-        AddressKind.MULTICAST,
-        AddressKind.UNSPECIFIED,
-    } == NEVER_BY_NAME
+        addresses.AddressKind.METADATA,
+        addresses.AddressKind.LINK_LOCAL,
+        addresses.AddressKind.MULTICAST,
+        addresses.AddressKind.UNSPECIFIED,
+    } == addresses.NEVER_BY_NAME
 
 
 @given(st.ip_addresses(v=4))
 def test_a_mapped_address_is_what_it_stands_for(address: IPv4Address) -> None:
     """The guard would be passed by writing an address in IPv6."""
     for prefix in (0xFFFF << 32, 0x64FF9B << 96):
-        assert kind_of_address(IPv6Address(prefix | int(address))) is kind_of_address(address)
-    assert plain(IPv6Address((0xFFFF << 32) | int(address))) == address
+        assert addresses.kind_of_address(IPv6Address(prefix | int(address))) is addresses.kind_of_address(address)
+    assert addresses.plain(IPv6Address((0xFFFF << 32) | int(address))) == address
 
 
 @pytest.mark.parametrize(
@@ -153,7 +140,7 @@ def test_a_mapped_address_is_what_it_stands_for(address: IPv4Address) -> None:
 )
 def test_a_host_and_a_port_are_read(text: str, host: str, port: int) -> None:
     """Two spellings of one host would be two entries of /etc/hosts, of which the second is never asked."""
-    assert parse_destination(text) == Destination(host, port)
+    assert addresses.parse_destination(text) == addresses.Destination(host, port)
 
 
 PART = "is an incomplete address, or not in the usual spelling"
@@ -186,7 +173,7 @@ NOBODY = "names an address that cannot be listed: it is "
 )
 def test_what_is_no_host_and_port_is_refused_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=r"^(names|has|is) ") as caught:
-        parse_destination(text)
+        addresses.parse_destination(text)
     assert str(caught.value).startswith(reason)
 
 
@@ -194,8 +181,8 @@ def test_what_is_no_host_and_port_is_refused_with_the_reason(text: str, reason: 
 def test_any_text_is_read_or_refused(text: str) -> None:
     """What is read is read the same again, and fits one field of /etc/hosts."""
     try:
-        found = parse_destination(text)
+        found = addresses.parse_destination(text)
     except ValueError:
         return
-    assert parse_destination(str(found)) == found
+    assert addresses.parse_destination(str(found)) == found
     assert set(found.host) <= set("abcdefghijklmnopqrstuvwxyz0123456789-_.:")

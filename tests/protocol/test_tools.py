@@ -5,30 +5,20 @@ from functools import partial
 
 import pytest
 
-from quarterdeck_protocol.tools import (
-    CancelToken,
-    RawCall,
-    ToolBox,
-    ToolCall,
-    ToolDescriptor,
-    ToolOutcome,
-    ToolRunner,
-    ToolSource,
-    as_source,
-)
+from quarterdeck_protocol import tools
 
 
 class _Runner:
-    async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
-        return ToolOutcome(call.id, call.input, is_error=cancel.cancelled)
+    async def run(self, call: tools.ToolCall, cancel: tools.CancelToken) -> tools.ToolOutcome:
+        return tools.ToolOutcome(call.id, call.input, is_error=cancel.cancelled)
 
 
 class _StaticBox:
-    def descriptors(self) -> Sequence[ToolDescriptor]:
+    def descriptors(self) -> Sequence[tools.ToolDescriptor]:
         return ()
 
     @property
-    def runner(self) -> ToolRunner:
+    def runner(self) -> tools.ToolRunner:
         return _Runner()
 
 
@@ -37,40 +27,40 @@ class _LiveBox(_StaticBox):
         return callback
 
 
-class _Source(ToolSource):
-    def descriptors(self) -> Sequence[ToolDescriptor]:
+class _Source(tools.ToolSource):
+    def descriptors(self) -> Sequence[tools.ToolDescriptor]:
         return ()
 
-    async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
-        return ToolOutcome(call.id, "source")
+    async def run(self, call: tools.ToolCall, cancel: tools.CancelToken) -> tools.ToolOutcome:
+        return tools.ToolOutcome(call.id, "source")
 
 
 def test_a_native_tool_has_no_definition_and_its_outcome_no_wire() -> None:
     """The host projects `output` when there is nothing of a server's to pass on."""
-    assert ToolDescriptor("t", "d", {}).definition is None
-    assert ToolOutcome("1", "text").wire is None
-    assert not ToolOutcome("1", "text").is_error
+    assert tools.ToolDescriptor("t", "d", {}).definition is None
+    assert tools.ToolOutcome("1", "text").wire is None
+    assert not tools.ToolOutcome("1", "text").is_error
 
 
 def test_any_box_is_a_source_and_is_watched_only_when_it_can_be() -> None:
-    static, live, callback = as_source(_StaticBox()), as_source(_LiveBox()), list
+    static, live, callback = tools.as_source(_StaticBox()), tools.as_source(_LiveBox()), list
     assert (static.can_change, live.can_change) == (False, True)
     assert live.watch(callback) is callback
     static.watch(callback)()
-    assert static.begin(RawCall("t", b"{}"), lambda _: None) is None
+    assert static.begin(tools.RawCall("t", b"{}"), lambda _: None) is None
 
 
 @pytest.mark.anyio
 async def test_a_source_of_its_own_stays_what_it_is_and_runs_its_calls() -> None:
-    source, call = _Source(), ToolCall("1", "t", {})
-    assert as_source(source) is source
-    assert (await source.runner.run(call, CancelToken())).output == "source"
-    box: ToolBox = _StaticBox()
-    assert (await as_source(box).runner.run(call, CancelToken())).output == {}
+    source, call = _Source(), tools.ToolCall("1", "t", {})
+    assert tools.as_source(source) is source
+    assert (await source.runner.run(call, tools.CancelToken())).output == "source"
+    box: tools.ToolBox = _StaticBox()
+    assert (await tools.as_source(box).runner.run(call, tools.CancelToken())).output == {}
 
 
 def test_a_cancelled_token_says_so_and_stays_so() -> None:
-    token = CancelToken()
+    token = tools.CancelToken()
     assert not token.cancelled
     token.cancel()
     token.cancel()
@@ -78,7 +68,7 @@ def test_a_cancelled_token_says_so_and_stays_so() -> None:
 
 
 def test_callbacks_run_once_in_order_of_registration() -> None:
-    token = CancelToken()
+    token = tools.CancelToken()
     heard: list[str] = []
     for name in "abc":
         token.on_cancel(partial(heard.append, name))
@@ -88,7 +78,7 @@ def test_callbacks_run_once_in_order_of_registration() -> None:
 
 
 def test_a_callback_that_comes_late_runs_at_once() -> None:
-    token, heard = CancelToken(), []
+    token, heard = tools.CancelToken(), []
     token.cancel()
     forget = token.on_cancel(lambda: heard.append("late"))
     assert heard == ["late"]
@@ -97,7 +87,7 @@ def test_a_callback_that_comes_late_runs_at_once() -> None:
 
 def test_the_same_callback_twice_is_two_registrations() -> None:
     """Two calls may share a function; ending one must not deafen the other."""
-    token, heard = CancelToken(), []
+    token, heard = tools.CancelToken(), []
 
     def tell() -> None:
         heard.append("x")
@@ -111,7 +101,7 @@ def test_the_same_callback_twice_is_two_registrations() -> None:
 
 
 def test_a_callback_that_raises_keeps_nobody_else_from_hearing() -> None:
-    token, heard = CancelToken(), []
+    token, heard = tools.CancelToken(), []
 
     def fail() -> None:
         raise RuntimeError("broken")
@@ -126,7 +116,7 @@ def test_a_callback_that_raises_keeps_nobody_else_from_hearing() -> None:
 
 
 def test_callbacks_may_cancel_register_and_forget_while_they_run() -> None:
-    token, heard = CancelToken(), []
+    token, heard = tools.CancelToken(), []
 
     def first() -> None:
         heard.append("first")

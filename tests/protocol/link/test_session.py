@@ -4,28 +4,7 @@ from math import inf, nan
 
 import pytest
 
-from quarterdeck_protocol.link.events import (
-    MAX_REASON_CHARS,
-    Arrived,
-    LinkMisuseError,
-    LinkTerms,
-    Refusal,
-    Replied,
-    Side,
-)
-from quarterdeck_protocol.link.frames import (
-    Answer,
-    Call,
-    Cancel,
-    Close,
-    Failed,
-    List,
-    ListChanged,
-    Log,
-    Open,
-    Progress,
-    Request,
-)
+from quarterdeck_protocol.link import events, frames
 
 from .link_ends import FAULT, LIMITS, SMALL, carry, fill, make_link, make_pair
 
@@ -35,30 +14,32 @@ from .link_ends import FAULT, LIMITS, SMALL, carry, fill, make_link, make_pair
 @pytest.mark.parametrize(
     ("frame", "body"),
     [
-        (Open(1, 60.0), b"{}"),
-        (List(1, 30.0), b""),
-        (Call(1, 300.0, "echo", meta=b"{}"), b'{"a":1}'),
-        (Close(1, 6.0), b""),
+        (frames.Open(1, 60.0), b"{}"),
+        (frames.List(1, 30.0), b""),
+        (frames.Call(1, 300.0, "echo", meta=b"{}"), b'{"a":1}'),
+        (frames.Close(1, 6.0), b""),
     ],
 )
-def test_a_request_arrives_whole_and_its_reply_settles_it(frame: Request, body: bytes) -> None:
+def test_a_request_arrives_whole_and_its_reply_settles_it(frame: frames.Request, body: bytes) -> None:
     supervisor, worker = make_pair()
     assert supervisor.request(frame, body, 0.0) is None
     assert supervisor.in_flight == 1
-    assert carry(supervisor, worker) == [Arrived(frame, body)]
+    assert carry(supervisor, worker) == [events.Arrived(frame, body)]
     assert worker.serves(1)
-    worker.reply(Answer(1, "2025-11-25"), b'{"content":[]}')
+    worker.reply(frames.Answer(1, "2025-11-25"), b'{"content":[]}')
     assert not worker.serves(1)
-    assert carry(worker, supervisor) == [Replied(Answer(1, "2025-11-25"), b'{"content":[]}')]
+    assert carry(worker, supervisor) == [events.Replied(frames.Answer(1, "2025-11-25"), b'{"content":[]}')]
     assert supervisor.in_flight == 0
 
 
 @pytest.mark.parametrize(
-    "note", [Progress(1, nan), Progress(1, inf), Progress(1, 1.0, -inf), Progress(9, 1.0)], ids=repr
+    "note",
+    [frames.Progress(1, nan), frames.Progress(1, inf), frames.Progress(1, 1.0, -inf), frames.Progress(9, 1.0)],
+    ids=repr,
 )
-def test_progress_that_nobody_can_be_told_is_dropped(note: Progress) -> None:
+def test_progress_that_nobody_can_be_told_is_dropped(note: frames.Progress) -> None:
     supervisor, worker = make_pair()
-    supervisor.request(Call(1, 1.0, "t"), b"{}", 0.0)
+    supervisor.request(frames.Call(1, 1.0, "t"), b"{}", 0.0)
     carry(supervisor, worker)
     worker.post(note)
     assert carry(worker, supervisor) == []
@@ -66,42 +47,46 @@ def test_progress_that_nobody_can_be_told_is_dropped(note: Progress) -> None:
 
 
 def test_a_link_refuses_more_requests_than_its_terms_allow() -> None:
-    supervisor, worker = make_pair(LinkTerms(max_requests=2))
-    assert [supervisor.request(List(key, 1.0), b"", 0.0) for key in (1, 2, 3)] == [None, None, Refusal.BUSY]
+    supervisor, worker = make_pair(events.LinkTerms(max_requests=2))
+    assert [supervisor.request(frames.List(key, 1.0), b"", 0.0) for key in (1, 2, 3)] == [
+        None,
+        None,
+        events.Refusal.BUSY,
+    ]
     carry(supervisor, worker)
-    worker.reply(Answer(1), b"[]")
+    worker.reply(frames.Answer(1), b"[]")
     carry(worker, supervisor)
-    assert supervisor.request(List(3, 1.0), b"", 0.0) is None
+    assert supervisor.request(frames.List(3, 1.0), b"", 0.0) is None
     assert supervisor.in_flight == 2
 
 
 def test_a_closed_link_takes_no_request() -> None:
-    assert make_link(Side.SUPERVISOR).request(List(1, 1.0), b"", 0.0) is Refusal.DEAD
+    assert make_link(events.Side.SUPERVISOR).request(frames.List(1, 1.0), b"", 0.0) is events.Refusal.DEAD
 
 
 @pytest.mark.parametrize(
     ("frame", "body"),
     [
-        (Call(1, 1.0, "t", meta=b"x" * LIMITS.header_bytes), b"{}"),
-        (Call(1, 1.0, "\ud800"), b"{}"),
-        (Call(1 << 64, 1.0, "t"), b"{}"),
+        (frames.Call(1, 1.0, "t", meta=b"x" * LIMITS.header_bytes), b"{}"),
+        (frames.Call(1, 1.0, "\ud800"), b"{}"),
+        (frames.Call(1 << 64, 1.0, "t"), b"{}"),
     ],
 )
-def test_a_request_that_no_message_can_carry_is_refused(frame: Request, body: bytes) -> None:
+def test_a_request_that_no_message_can_carry_is_refused(frame: frames.Request, body: bytes) -> None:
     """A client's huge `_meta` is that client's error; the worker must not die of it."""
     supervisor, worker = make_pair()
-    assert supervisor.request(frame, body, 0.0) is Refusal.UNSENDABLE
+    assert supervisor.request(frame, body, 0.0) is events.Refusal.UNSENDABLE
     assert supervisor.in_flight == 0
     assert carry(supervisor, worker) == []
-    assert supervisor.request(List(1, 1.0), b"", 0.0) is None
+    assert supervisor.request(frames.List(1, 1.0), b"", 0.0) is None
 
 
-@pytest.mark.parametrize("frame", [Log("info", "\ud800"), Log("info", "x" * LIMITS.header_bytes)])
-def test_news_that_no_message_can_carry_is_dropped(frame: Log) -> None:
+@pytest.mark.parametrize("frame", [frames.Log("info", "\ud800"), frames.Log("info", "x" * LIMITS.header_bytes)])
+def test_news_that_no_message_can_carry_is_dropped(frame: frames.Log) -> None:
     supervisor, worker = make_pair()
     assert not worker.post(frame)
-    assert worker.post(ListChanged())
-    assert carry(worker, supervisor) == [Arrived(ListChanged(), b"")]
+    assert worker.post(frames.ListChanged())
+    assert carry(worker, supervisor) == [events.Arrived(frames.ListChanged(), b"")]
 
 
 # Cancelling
@@ -109,11 +94,11 @@ def test_news_that_no_message_can_carry_is_dropped(frame: Log) -> None:
 
 def test_a_cancelled_request_is_told_and_its_reply_swallowed() -> None:
     supervisor, worker = make_pair()
-    supervisor.request(Call(1, 1.0, "t"), b"{}", 0.0)
+    supervisor.request(frames.Call(1, 1.0, "t"), b"{}", 0.0)
     carry(supervisor, worker)
     assert supervisor.cancel(1, "enough") is False
-    assert carry(supervisor, worker) == [Arrived(Cancel(1, "enough"), b"")]
-    worker.reply(Answer(1), b"{}")
+    assert carry(supervisor, worker) == [events.Arrived(frames.Cancel(1, "enough"), b"")]
+    worker.reply(frames.Answer(1), b"{}")
     assert carry(worker, supervisor) == []
     assert supervisor.in_flight == 0
 
@@ -121,9 +106,9 @@ def test_a_cancelled_request_is_told_and_its_reply_swallowed() -> None:
 @pytest.mark.parametrize("request_id", [1, 2, -1])
 def test_cancelling_what_is_not_under_way_does_nothing(request_id: int) -> None:
     supervisor, worker = make_pair()
-    supervisor.request(List(1, 1.0), b"", 0.0)
+    supervisor.request(frames.List(1, 1.0), b"", 0.0)
     carry(supervisor, worker)
-    worker.reply(Answer(1))
+    worker.reply(frames.Answer(1))
     carry(worker, supervisor)
     assert supervisor.cancel(request_id) is False
     assert carry(supervisor, worker) == []
@@ -133,7 +118,7 @@ def test_a_request_that_never_left_is_withdrawn() -> None:
     supervisor, worker = make_pair(SMALL)
     fill(supervisor)
     waiting = supervisor.next_id()
-    supervisor.request(Call(waiting, 1.0, "t"), b"{}", 0.0)
+    supervisor.request(frames.Call(waiting, 1.0, "t"), b"{}", 0.0)
     assert supervisor.cancel(waiting) is True
     assert supervisor.cancel(waiting) is False
     arrived = carry(supervisor, worker)
@@ -146,13 +131,13 @@ def test_a_request_that_never_left_is_withdrawn() -> None:
 @pytest.mark.parametrize("reason", ["x" * 1_000_000, "\ud800" * 1_000])
 def test_a_reason_is_cut_and_cleaned(reason: str) -> None:
     supervisor, worker = make_pair()
-    supervisor.request(List(1, 1.0), b"", 0.0)
+    supervisor.request(frames.List(1, 1.0), b"", 0.0)
     carry(supervisor, worker)
     supervisor.cancel(1, reason)
     (event,) = carry(supervisor, worker)
-    assert isinstance(event, Arrived)
-    assert isinstance(event.frame, Cancel)
-    assert len(event.frame.reason) <= MAX_REASON_CHARS
+    assert isinstance(event, events.Arrived)
+    assert isinstance(event.frame, frames.Cancel)
+    assert len(event.frame.reason) <= events.MAX_REASON_CHARS
 
 
 # Our own mistakes
@@ -161,8 +146,8 @@ def test_a_reason_is_cut_and_cleaned(reason: str) -> None:
 @pytest.mark.parametrize("timeout_s", [0, -1, nan, inf, -inf])
 def test_asking_without_a_sensible_deadline_is_misuse(timeout_s: float) -> None:
     supervisor, worker = make_pair()
-    with pytest.raises(LinkMisuseError, match="a timeout of"):
-        supervisor.request(List(1, timeout_s), b"", 0.0)
+    with pytest.raises(events.LinkMisuseError, match="a timeout of"):
+        supervisor.request(frames.List(1, timeout_s), b"", 0.0)
     assert supervisor.in_flight == 0
     assert carry(supervisor, worker) == []
 
@@ -170,21 +155,21 @@ def test_asking_without_a_sensible_deadline_is_misuse(timeout_s: float) -> None:
 def test_what_a_peer_would_call_a_violation_is_misuse_and_leaves_the_link_as_it_is() -> None:
     """An end with a mistake of its own would be killed by its peer, or settle two requests by one reply."""
     supervisor, worker = make_pair()
-    with pytest.raises(LinkMisuseError, match="no request 1 awaits"):
-        worker.reply(Answer(1))
-    with pytest.raises(LinkMisuseError, match="not for the supervisor"):
-        worker.request(List(1, 1.0), b"", 0.0)
-    with pytest.raises(LinkMisuseError, match="not for the worker"):
-        supervisor.post(ListChanged())
-    with pytest.raises(LinkMisuseError, match="List has a body"):
-        supervisor.request(List(1, 1.0), b"x", 0.0)
-    supervisor.request(List(1, 1.0), b"", 0.0)
-    with pytest.raises(LinkMisuseError, match="under way already"):
-        supervisor.request(List(1, 1.0), b"", 0.0)
+    with pytest.raises(events.LinkMisuseError, match="no request 1 awaits"):
+        worker.reply(frames.Answer(1))
+    with pytest.raises(events.LinkMisuseError, match="not for the supervisor"):
+        worker.request(frames.List(1, 1.0), b"", 0.0)
+    with pytest.raises(events.LinkMisuseError, match="not for the worker"):
+        supervisor.post(frames.ListChanged())
+    with pytest.raises(events.LinkMisuseError, match="List has a body"):
+        supervisor.request(frames.List(1, 1.0), b"x", 0.0)
+    supervisor.request(frames.List(1, 1.0), b"", 0.0)
+    with pytest.raises(events.LinkMisuseError, match="under way already"):
+        supervisor.request(frames.List(1, 1.0), b"", 0.0)
     carry(supervisor, worker)
-    with pytest.raises(LinkMisuseError, match="Failed has a body"):
-        worker.reply(Failed(1, FAULT), b"x")
+    with pytest.raises(events.LinkMisuseError, match="Failed has a body"):
+        worker.reply(frames.Failed(1, FAULT), b"x")
     assert worker.serves(1)
-    worker.reply(Answer(1))
-    with pytest.raises(LinkMisuseError, match="no request 1 awaits"):
-        worker.reply(Failed(1, FAULT))
+    worker.reply(frames.Answer(1))
+    with pytest.raises(events.LinkMisuseError, match="no request 1 awaits"):
+        worker.reply(frames.Failed(1, FAULT))

@@ -6,30 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterdeck_protocol.link.zmtp import (
-    DEALER,
-    GREETING,
-    MAX_COMMAND_BYTES,
-    ROUTER,
-    MessageBuffer,
-    ZmtpError,
-    encode_message,
-    handshake,
-)
+from quarterdeck_protocol.link import zmtp
 
 READY = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06ROUTER"
 HEAD, BODY = 5_000, 100_000
 """The limits of a message's two parts."""
 
 
-def buffer_of(*data: bytes, limits: Sequence[int] = (HEAD, BODY)) -> MessageBuffer:
-    buffer = MessageBuffer(ROUTER, limits)
+def buffer_of(*data: bytes, limits: Sequence[int] = (HEAD, BODY)) -> zmtp.MessageBuffer:
+    buffer = zmtp.MessageBuffer(zmtp.ROUTER, limits)
     for piece in data:
         assert pulled(buffer, piece) == []
     return buffer
 
 
-def pulled(buffer: MessageBuffer, data: bytes) -> list[list[bytes]]:
+def pulled(buffer: zmtp.MessageBuffer, data: bytes) -> list[list[bytes]]:
     buffer.feed(data)
     heard = []
     while (parts := buffer.pull()) is not None:
@@ -38,7 +29,7 @@ def pulled(buffer: MessageBuffer, data: bytes) -> list[list[bytes]]:
 
 
 def wire(messages: Sequence[Sequence[bytes]]) -> bytes:
-    return b"".join(b"".join(encode_message(parts)) for parts in messages)
+    return b"".join(b"".join(zmtp.encode_message(parts)) for parts in messages)
 
 
 def long(flags: int, size: int) -> bytes:
@@ -47,10 +38,10 @@ def long(flags: int, size: int) -> bytes:
 
 def test_the_handshake_is_the_specifications() -> None:
     """A peer would hang up on us (rfc.zeromq.org/spec/23, grammar)."""
-    assert b"\xff" + bytes(7) + b"\x01\x7f\x03\x00NULL" + bytes(16 + 32) == GREETING
-    assert len(GREETING) == 64
-    assert handshake(ROUTER) == GREETING + READY
-    assert handshake(DEALER) == GREETING + READY.replace(b"ROUTER", b"DEALER")
+    assert b"\xff" + bytes(7) + b"\x01\x7f\x03\x00NULL" + bytes(16 + 32) == zmtp.GREETING
+    assert len(zmtp.GREETING) == 64
+    assert zmtp.handshake(zmtp.ROUTER) == zmtp.GREETING + READY
+    assert zmtp.handshake(zmtp.DEALER) == zmtp.GREETING + READY.replace(b"ROUTER", b"DEALER")
 
 
 @pytest.mark.parametrize(
@@ -66,13 +57,13 @@ def test_the_handshake_is_the_specifications() -> None:
     ids=["one", "empty", "two", "the last short", "the first long", "long and more"],
 )
 def test_a_message_is_said_as_the_specification_says(parts: list[bytes], said: bytes) -> None:
-    assert b"".join(encode_message(parts)) == said
+    assert b"".join(zmtp.encode_message(parts)) == said
 
 
 def test_large_parts_are_not_copied() -> None:
     """A result of many megabytes would exist twice."""
     part = bytes(1_000_000)
-    assert any(buffer is part for buffer in encode_message([b"head", part]))
+    assert any(buffer is part for buffer in zmtp.encode_message([b"head", part]))
 
 
 @given(
@@ -80,7 +71,7 @@ def test_large_parts_are_not_copied() -> None:
     st.lists(st.integers(1, 400), max_size=12),
 )
 def test_messages_come_whole_however_the_stream_is_cut(messages: list[list[bytes]], cuts: list[int]) -> None:
-    stream = GREETING + READY + wire(messages)
+    stream = zmtp.GREETING + READY + wire(messages)
     buffer = buffer_of()
     heard = []
     for size in [*cuts, len(stream)]:
@@ -92,12 +83,12 @@ def test_messages_come_whole_however_the_stream_is_cut(messages: list[list[bytes
 
 def test_a_part_that_comes_byte_by_byte_is_heard() -> None:
     buffer = buffer_of()
-    stream = GREETING + READY + wire([[bytes(300)]])
+    stream = zmtp.GREETING + READY + wire([[bytes(300)]])
     assert [message for byte in stream for message in pulled(buffer, bytes([byte]))] == [[bytes(300)]]
 
 
 def test_nothing_is_kept_of_what_was_pulled() -> None:
-    buffer = buffer_of(GREETING, READY)
+    buffer = buffer_of(zmtp.GREETING, READY)
     assert pulled(buffer, wire([[b"x" * 3_000]])[:100]) == []
     assert buffer._data
     assert pulled(buffer, wire([[b"x" * 3_000]])[100:]) == [[b"x" * 3_000]]
@@ -107,7 +98,7 @@ def test_nothing_is_kept_of_what_was_pulled() -> None:
 def test_a_stream_that_never_pauses_between_two_messages_is_not_kept() -> None:
     """A peer that always sends the next message's beginning would fill our memory with those before."""
     stream = wire([[b"x" * 300]]) * 200
-    buffer = buffer_of(GREETING, READY)
+    buffer = buffer_of(zmtp.GREETING, READY)
     most = 0
     for at in range(0, len(stream), 200):
         pulled(buffer, stream[at : at + 200])
@@ -117,7 +108,7 @@ def test_a_stream_that_never_pauses_between_two_messages_is_not_kept() -> None:
 
 def test_nothing_may_be_sent_before_the_peer_is_ready() -> None:
     """Libzmq hangs up on a message that overtakes its own READY."""
-    buffer = buffer_of(GREETING, READY[:-1])
+    buffer = buffer_of(zmtp.GREETING, READY[:-1])
     assert not buffer.is_ready
     assert pulled(buffer, READY[-1:]) == []
     assert buffer.is_ready
@@ -126,12 +117,12 @@ def test_nothing_may_be_sent_before_the_peer_is_ready() -> None:
 def test_a_ready_may_say_more_and_write_its_names_as_it_likes() -> None:
     """Another ZeroMQ would be refused (rfc.zeromq.org/spec/23, "Connection Metadata")."""
     ready = b"\x05READY\x08Identity\x00\x00\x00\x00\x0bsocket-TYPE\x00\x00\x00\x06ROUTER"
-    assert buffer_of(GREETING, bytes([4, len(ready)]) + ready).is_ready
+    assert buffer_of(zmtp.GREETING, bytes([4, len(ready)]) + ready).is_ready
 
 
 def test_limits_may_change_between_two_messages_of_one_read() -> None:
     """What a worker says right after its token would be judged as a stranger's."""
-    buffer = buffer_of(GREETING, READY, limits=(10,))
+    buffer = buffer_of(zmtp.GREETING, READY, limits=(10,))
     buffer.feed(wire([[b"token"], [b"x" * 100, b"y" * 100]]))
     assert buffer.pull() == [b"token"]
     buffer.part_limits = (HEAD, BODY)
@@ -140,7 +131,7 @@ def test_limits_may_change_between_two_messages_of_one_read() -> None:
 
 def test_the_largest_parts_that_are_allowed_pass() -> None:
     message = [bytes(HEAD), bytes(BODY)]
-    assert pulled(buffer_of(GREETING, READY), wire([message])) == [message]
+    assert pulled(buffer_of(zmtp.GREETING, READY), wire([message])) == [message]
 
 
 def pretending(socket_type: bytes) -> bytes:
@@ -150,39 +141,39 @@ def pretending(socket_type: bytes) -> bytes:
 BREACHES = {
     "HTTP": b"GET / HTTP/1.1\r\n" * 10,
     "zeros": bytes(64),
-    "ZMTP 1": GREETING.replace(b"\x7f\x03", b"\x7f\x01"),
-    "PLAIN": GREETING.replace(b"NULL", b"PLAI"),
-    "refused": GREETING + b"\x04\x08\x05ERROR\x01x",
-    "another type": GREETING + pretending(b"DEALER"),
-    "no type": GREETING + b"\x04\x06\x05READY",
-    "a torn property": GREETING + b"\x04\x08\x05READY\xffx",
-    "no value": GREETING + b"\x04\x16\x05READY\x0bSocket-Type\xff\xff\xff\xff",
-    "a command too early": GREETING + b"\x04\x05\x04PING",
-    "an empty command": GREETING + b"\x04\x00",
-    "a message too early": GREETING + b"\x00\x01a",
-    "a large command": GREETING + long(4, MAX_COMMAND_BYTES + 1),
-    "two READYs": GREETING + READY + READY,
-    "a late command": GREETING + READY + b"\x04\x05\x04PING",
-    "a command and more": GREETING + READY + b"\x05\x05\x04PING",
-    "a command inside a message": GREETING + READY + b"\x01\x00\x04\x05\x04PING",
-    "unknown flags": GREETING + READY + b"\x08\x00",
-    "a large head": GREETING + READY + long(0, HEAD + 1),
-    "a large body": GREETING + READY + b"\x01\x00" + long(0, BODY + 1),
-    "endless": GREETING + READY + long(0, 1 << 63),
-    "a third part": GREETING + READY + b"\x01\x00\x01\x00",
+    "ZMTP 1": zmtp.GREETING.replace(b"\x7f\x03", b"\x7f\x01"),
+    "PLAIN": zmtp.GREETING.replace(b"NULL", b"PLAI"),
+    "refused": zmtp.GREETING + b"\x04\x08\x05ERROR\x01x",
+    "another type": zmtp.GREETING + pretending(b"DEALER"),
+    "no type": zmtp.GREETING + b"\x04\x06\x05READY",
+    "a torn property": zmtp.GREETING + b"\x04\x08\x05READY\xffx",
+    "no value": zmtp.GREETING + b"\x04\x16\x05READY\x0bSocket-Type\xff\xff\xff\xff",
+    "a command too early": zmtp.GREETING + b"\x04\x05\x04PING",
+    "an empty command": zmtp.GREETING + b"\x04\x00",
+    "a message too early": zmtp.GREETING + b"\x00\x01a",
+    "a large command": zmtp.GREETING + long(4, zmtp.MAX_COMMAND_BYTES + 1),
+    "two READYs": zmtp.GREETING + READY + READY,
+    "a late command": zmtp.GREETING + READY + b"\x04\x05\x04PING",
+    "a command and more": zmtp.GREETING + READY + b"\x05\x05\x04PING",
+    "a command inside a message": zmtp.GREETING + READY + b"\x01\x00\x04\x05\x04PING",
+    "unknown flags": zmtp.GREETING + READY + b"\x08\x00",
+    "a large head": zmtp.GREETING + READY + long(0, HEAD + 1),
+    "a large body": zmtp.GREETING + READY + b"\x01\x00" + long(0, BODY + 1),
+    "endless": zmtp.GREETING + READY + long(0, 1 << 63),
+    "a third part": zmtp.GREETING + READY + b"\x01\x00\x01\x00",
 }
 
 
 @pytest.mark.parametrize("data", BREACHES.values(), ids=BREACHES)
 def test_whoever_breaks_the_protocol_or_a_bound_is_told_apart(data: bytes) -> None:
-    with pytest.raises(ZmtpError):
-        pulled(MessageBuffer(ROUTER, (HEAD, BODY)), data)
+    with pytest.raises(zmtp.ZmtpError):
+        pulled(zmtp.MessageBuffer(zmtp.ROUTER, (HEAD, BODY)), data)
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_whatsoever_do_more_than_break_the_protocol(noise: bytes) -> None:
-    for before in (b"", GREETING, GREETING + READY):
+    for before in (b"", zmtp.GREETING, zmtp.GREETING + READY):
         try:
             pulled(buffer_of(), before + noise)
-        except ZmtpError:
+        except zmtp.ZmtpError:
             pass

@@ -9,19 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from quarterdeck_protocol.mcp.jsonrpc import (
-    ENVELOPE_PREFIX,
-    MAX_DEPTH,
-    MAX_DIGITS,
-    MAX_OTHER_BYTES,
-    MAX_RESULT_TYPE_CHARS,
-    BodyError,
-    SplitResult,
-    check_object,
-    params_without_envelope,
-    split_result,
-    without_envelope,
-)
+from quarterdeck_protocol.mcp import jsonrpc
 
 from .json_text import JSON, OBJECTS, TRICKY_TEXT, dumped
 
@@ -29,7 +17,7 @@ MIB = 1 << 20
 
 
 def _split(body: bytes, max_bytes: int = MIB) -> tuple[bytes, str, bool]:
-    split = split_result(body, max_bytes=max_bytes)
+    split = jsonrpc.split_result(body, max_bytes=max_bytes)
     return split.body, split.result_type, split.is_error
 
 
@@ -49,7 +37,7 @@ def _split(body: bytes, max_bytes: int = MIB) -> tuple[bytes, str, bool]:
     ],
 )
 def test_a_result_with_nothing_to_take_off_keeps_its_very_bytes(body: bytes) -> None:
-    split = split_result(body, max_bytes=MIB)
+    split = jsonrpc.split_result(body, max_bytes=MIB)
     assert split.body is body
     assert (split.result_type, split.is_error) == ("complete", False)
 
@@ -91,43 +79,43 @@ def test_an_error_is_only_what_the_server_plainly_calls_one(member: bytes, is_er
     [
         *(b"[]", b'{"content":{}}', b'{"content":null}', b'{"content":"[]"}', b'{"_meta":[]}', b'{"_meta":"x"}'),
         *(b'{"_meta":{"a":1}', b'{"resultType":null}', b'{"resultType":1}', b'{"resultType":["complete"]}'),
-        b'{"resultType":"%s"}' % (b"x" * (MAX_RESULT_TYPE_CHARS + 1)),
-        b'{"content":[' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"]}",
+        b'{"resultType":"%s"}' % (b"x" * (jsonrpc.MAX_RESULT_TYPE_CHARS + 1)),
+        b'{"content":[' + b"[" * jsonrpc.MAX_DEPTH + b"]" * jsonrpc.MAX_DEPTH + b"]}",
         b'{"_meta":{"\xff":1}}',
         b'{"content":[]}\n{"jsonrpc":"2.0","id":9,"result":{}}',
     ],
     ids=lambda body: repr(body[:40]),
 )
 def test_what_is_no_result_is_refused(body: bytes) -> None:
-    with pytest.raises(BodyError):
-        split_result(body, max_bytes=MIB)
+    with pytest.raises(jsonrpc.BodyError):
+        jsonrpc.split_result(body, max_bytes=MIB)
 
 
 def test_a_number_that_clients_cannot_read_is_refused_and_digits_in_a_text_are_not() -> None:
     """A client would refuse the whole line, and wait for its answer for ever."""
-    fits, too_long = b"9" * MAX_DIGITS, b"9" * (MAX_DIGITS + 1)
+    fits, too_long = b"9" * jsonrpc.MAX_DIGITS, b"9" * (jsonrpc.MAX_DIGITS + 1)
     assert _split(b'{"content":[],"structuredContent":{"a":[1,%s]}}' % fits)
     for text in (too_long, b"\\\\" + too_long, b'\\"' + too_long, b'\\\\\\"1,' + too_long):
         assert _split(b'{"content":[{"type":"text","text":"%s"}]}' % text)
-        with pytest.raises(BodyError, match="digits"):
+        with pytest.raises(jsonrpc.BodyError, match="digits"):
             _split(b'{"content":["%s"],"structuredContent":{"a":%s}}' % (text, too_long))
 
 
 def test_members_that_nobody_knows_are_few() -> None:
     """Looking at a million of them would stop every other server for a second."""
     many = b",".join(b'"k%d":1' % number for number in range(100_000))
-    assert len(many) > MAX_OTHER_BYTES
+    assert len(many) > jsonrpc.MAX_OTHER_BYTES
     assert _split(b'{"content":[],"structuredContent":{%s}}' % many, 2 * len(many))
     for member in (b"contents", b"messages"):  # of a resource, of a prompt
         assert _split(b'{"%s":[{%s}]}' % (member, many), 2 * len(many))
     for body in (b'{"content":[],%s}' % many, b'{"content":[],"_meta":{%s}}' % many):
-        with pytest.raises(BodyError, match="beside its content"):
+        with pytest.raises(jsonrpc.BodyError, match="beside its content"):
             _split(body, 2 * len(many))
 
 
 def test_a_result_has_its_limit() -> None:
-    with pytest.raises(BodyError, match="exceed the limit"):
-        split_result(b'{"content":["x"]}', max_bytes=10)
+    with pytest.raises(jsonrpc.BodyError, match="exceed the limit"):
+        jsonrpc.split_result(b'{"content":["x"]}', max_bytes=10)
 
 
 ENVELOPED = st.builds(
@@ -137,17 +125,17 @@ ENVELOPED = st.builds(
     OBJECTS.filter(lambda value: not value.keys() & {"content", "resultType", "_meta", "isError"}),
     st.just({}) | st.builds(lambda text: {"resultType": text}, TRICKY_TEXT),
     OBJECTS,
-    st.dictionaries(st.sampled_from(["a", "serverInfo", ""]).map(ENVELOPE_PREFIX.__add__), JSON, max_size=2),
+    st.dictionaries(st.sampled_from(["a", "serverInfo", ""]).map(jsonrpc.ENVELOPE_PREFIX.__add__), JSON, max_size=2),
 )
 
 
 @given(written=dumped(ENVELOPED))
 def test_taking_the_envelope_off_takes_nothing_else(written: tuple[Any, bytes]) -> None:
     value, body = written
-    split = split_result(body, max_bytes=MIB)
+    split = jsonrpc.split_result(body, max_bytes=MIB)
     expected = {key: member for key, member in value.items() if key != "resultType"}
     if "_meta" in value:
-        meta = {key: member for key, member in value["_meta"].items() if not key.startswith(ENVELOPE_PREFIX)}
+        meta = {key: member for key, member in value["_meta"].items() if not key.startswith(jsonrpc.ENVELOPE_PREFIX)}
         if meta or not value["_meta"]:
             expected["_meta"] = meta
         else:
@@ -156,7 +144,7 @@ def test_taking_the_envelope_off_takes_nothing_else(written: tuple[Any, bytes]) 
     assert list(json.loads(split.body)) == list(expected)
     assert split.result_type == value.get("resultType", "complete")
     assert (split.body is body) == (expected == value)
-    again = split_result(split.body, max_bytes=MIB)
+    again = jsonrpc.split_result(split.body, max_bytes=MIB)
     assert again.body is split.body
 
 
@@ -170,19 +158,19 @@ def test_taking_the_envelope_off_takes_nothing_else(written: tuple[Any, bytes]) 
     ],
 )
 def test_a_meta_loses_only_its_envelope(meta: bytes, kept: bytes) -> None:
-    assert without_envelope(meta) == kept
+    assert jsonrpc.without_envelope(meta) == kept
 
 
 @pytest.mark.parametrize("meta", [b"", b"null", b"[]", b'{"a"', b'{"\xff":1}', b'{"a":' + b"[" * 100_000])
 def test_a_meta_that_is_no_object_is_refused(meta: bytes) -> None:
-    with pytest.raises(BodyError):
-        without_envelope(meta)
+    with pytest.raises(jsonrpc.BodyError):
+        jsonrpc.without_envelope(meta)
 
 
 @given(written=dumped(OBJECTS))
 def test_joining_the_members_of_an_object_gives_the_object(written: tuple[Any, bytes]) -> None:
     value, body = written
-    members = check_object(body, max_bytes=MIB)
+    members = jsonrpc.check_object(body, max_bytes=MIB)
     assert json.loads(msgspec.json.encode(members)) == value
     assert json.loads(msgspec.json.encode({"own": 1, "raw": Raw(body)})) == {"own": 1, "raw": value}
 
@@ -190,14 +178,14 @@ def test_joining_the_members_of_an_object_gives_the_object(written: tuple[Any, b
 def test_what_is_no_tools_result_may_have_any_content() -> None:
     """A result of tomorrow's would be refused for a member that means something else there."""
     body = b'{"content":{"type":"text"}}'
-    assert split_result(body, max_bytes=1_000, is_call=False) == SplitResult(body)
-    with pytest.raises(BodyError):
-        split_result(body, max_bytes=1_000)
+    assert jsonrpc.split_result(body, max_bytes=1_000, is_call=False) == jsonrpc.SplitResult(body)
+    with pytest.raises(jsonrpc.BodyError):
+        jsonrpc.split_result(body, max_bytes=1_000)
 
 
 def test_a_tasks_keys_are_for_the_other_end() -> None:
     meta = b'{"io.modelcontextprotocol/related-task":{"taskId":"1"},"io.modelcontextprotocol/serverInfo":{}}'
-    assert without_envelope(meta) == b'{"io.modelcontextprotocol/related-task":{"taskId":"1"}}'
+    assert jsonrpc.without_envelope(meta) == b'{"io.modelcontextprotocol/related-task":{"taskId":"1"}}'
 
 
 @pytest.mark.parametrize(
@@ -213,10 +201,10 @@ def test_a_tasks_keys_are_for_the_other_end() -> None:
     ],
 )
 def test_params_lose_their_envelope_alone(params: bytes, without: bytes) -> None:
-    assert params_without_envelope(params) == without
+    assert jsonrpc.params_without_envelope(params) == without
 
 
 def test_params_that_are_no_object_are_an_error() -> None:
     for params in (b'["io.modelcontextprotocol/"]', b'{"_meta":"io.modelcontextprotocol/"}'):
-        with pytest.raises(BodyError):
-            params_without_envelope(params)
+        with pytest.raises(jsonrpc.BodyError):
+            jsonrpc.params_without_envelope(params)

@@ -8,18 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.config.planted_secrets import BY_LOOKS, BY_PLACE, INNOCENT, NUMBERS, SECRET
 
-from quarterdeck_protocol.secrets import (
-    has_login,
-    hide_args,
-    hide_text,
-    hide_value,
-    hide_whole,
-    holds_secret,
-    is_ordinary,
-    secret_values,
-    secrets_in,
-    secrets_in_args,
-)
+from quarterdeck_protocol import secrets
 
 MASK = "•"
 
@@ -34,10 +23,10 @@ def test_the_table_is_as_long_as_what_was_once_planted() -> None:
 
 @pytest.mark.parametrize("args", BY_PLACE, ids=" ".join)
 def test_a_secret_is_known_by_its_place(args: tuple[str, ...]) -> None:
-    hidden = hide_args(args, mask)
+    hidden = secrets.hide_args(args, mask)
     assert SECRET not in "\n".join(hidden)
     assert MASK in "\n".join(hidden)
-    assert any(SECRET in each for each in secrets_in_args(args))
+    assert any(SECRET in each for each in secrets.secrets_in_args(args))
 
 
 @pytest.mark.parametrize("secret", BY_LOOKS)
@@ -45,19 +34,19 @@ def test_a_secret_is_known_by_its_place(args: tuple[str, ...]) -> None:
 def test_a_secret_is_known_by_its_looks(secret: str, form: str) -> None:
     if form.startswith("http") and re.search(r"[/\s]", secret):
         pytest.skip("no URL holds it as it is")
-    assert secret not in hide_args([form.format(secret)], mask)[0]
+    assert secret not in secrets.hide_args([form.format(secret)], mask)[0]
 
 
 @pytest.mark.parametrize("option", ["-H", "--header", "--headers", "--http-header", "--extra-header"])
 def test_the_value_of_a_header_is_secret_whatever_it_is_called(option: str) -> None:
-    assert hide_args([option, "X-Custom: swordfish"], mask) == [option, f"X-Custom: {MASK}"]
-    assert hide_args([f"{option}=X-Custom: swordfish"], mask) == [f"{option}=X-Custom: {MASK}"]
+    assert secrets.hide_args([option, "X-Custom: swordfish"], mask) == [option, f"X-Custom: {MASK}"]
+    assert secrets.hide_args([f"{option}=X-Custom: swordfish"], mask) == [f"{option}=X-Custom: {MASK}"]
 
 
 @pytest.mark.parametrize("option", ["-u", "--user", "-U", "--proxy-user", "--login"])
 def test_what_follows_the_user_of_a_login_is_secret(option: str) -> None:
-    assert hide_args([option, "me:swordfish"], mask) == [option, f"me:{MASK}"]
-    assert hide_args([f"{option}=me:swordfish"], mask) == [f"{option}=me:{MASK}"]
+    assert secrets.hide_args([option, "me:swordfish"], mask) == [option, f"me:{MASK}"]
+    assert secrets.hide_args([f"{option}=me:swordfish"], mask) == [f"{option}=me:{MASK}"]
 
 
 @pytest.mark.parametrize(
@@ -68,18 +57,18 @@ def test_what_follows_the_user_of_a_login_is_secret(option: str) -> None:
     ],
 )
 def test_some_programs_take_a_password_by_a_short_option(program: str) -> None:
-    assert hide_args([f"/usr/bin/{program}", "-p", "swordfish"], mask)[-1] == MASK
-    assert hide_args(["uvx", "-p", "swordfish"], mask)[-1] == "swordfish"
+    assert secrets.hide_args([f"/usr/bin/{program}", "-p", "swordfish"], mask)[-1] == MASK
+    assert secrets.hide_args(["uvx", "-p", "swordfish"], mask)[-1] == "swordfish"
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "Basic", "Token", "Digest", "ApiKey", "Bot", "Negotiate"])
 def test_the_scheme_before_a_secret_stays(scheme: str) -> None:
-    assert hide_value("AUTH", f"{scheme} swordfish", mask) == f"{scheme} {MASK}"
+    assert secrets.hide_value("AUTH", f"{scheme} swordfish", mask) == f"{scheme} {MASK}"
 
 
 @pytest.mark.parametrize("args", NUMBERS, ids=" ".join)
 def test_a_password_may_be_a_number(args: tuple[str, ...]) -> None:
-    assert "94123456" not in " ".join(hide_args(args, mask))
+    assert "94123456" not in " ".join(secrets.hide_args(args, mask))
 
 
 @pytest.mark.parametrize(
@@ -95,43 +84,46 @@ def test_a_password_may_be_a_number(args: tuple[str, ...]) -> None:
     ],
 )
 def test_a_password_may_be_called_as_a_shell_calls_its_directory(args: tuple[str, ...]) -> None:
-    assert "hunter2" not in " ".join(hide_args(args, lambda _: "***"))
+    assert "hunter2" not in " ".join(secrets.hide_args(args, lambda _: "***"))
 
 
 @pytest.mark.parametrize("value", ["/home/me/notes", "/", "C:\\Users\\me", "/work dir/x"])
 def test_the_directory_of_a_shell_stays_readable(value: str) -> None:
-    assert hide_args([f"PWD={value}"], lambda _: "***") == [f"PWD={value}"]
-    assert hide_value("PWD", value, lambda _: "***") == value
-    assert list(secret_values({"PWD": value})) == []
+    assert secrets.hide_args([f"PWD={value}"], lambda _: "***") == [f"PWD={value}"]
+    assert secrets.hide_value("PWD", value, lambda _: "***") == value
+    assert list(secrets.secret_values({"PWD": value})) == []
 
 
 def test_what_says_what_is_run_stays_readable() -> None:
-    shown = hide_args(INNOCENT, mask)
+    shown = secrets.hide_args(INNOCENT, mask)
     assert [pair for pair in zip(INNOCENT, shown, strict=True) if pair[0] != pair[1]] == []
 
 
 def test_a_reference_is_no_secret_and_its_default_may_be() -> None:
-    assert hide_whole("Bearer ${T} x", mask) == f"{MASK}${{T}}{MASK}"
-    assert hide_value("TOKEN", "Bearer ${T}", mask) == "Bearer ${T}"
-    assert hide_value("TOKEN", "${T:-abcdef}", mask) == f"${{T:-{MASK}}}"
-    assert hide_text("${TOKEN:-abcdef} ${file:/run/x} $${x", mask) == f"${{TOKEN:-{MASK}}} ${{file:/run/x}} $${{x"
-    assert hide_value("TOKEN", "${abcdef", mask) == MASK
+    assert secrets.hide_whole("Bearer ${T} x", mask) == f"{MASK}${{T}}{MASK}"
+    assert secrets.hide_value("TOKEN", "Bearer ${T}", mask) == "Bearer ${T}"
+    assert secrets.hide_value("TOKEN", "${T:-abcdef}", mask) == f"${{T:-{MASK}}}"
+    assert (
+        secrets.hide_text("${TOKEN:-abcdef} ${file:/run/x} $${x", mask) == f"${{TOKEN:-{MASK}}} ${{file:/run/x}} $${{x"
+    )
+    assert secrets.hide_value("TOKEN", "${abcdef", mask) == MASK
 
 
 def test_what_is_hidden_already_stays_as_it_is() -> None:
     """A ledger that is cleaned twice would not know its own approvals again."""
-    once = hide_args(["--token", "abc", "https://u:pw@h/?code=x"], lambda _: "(secret 0123456789ab)")
-    assert hide_args(once, mask) == once
+    once = secrets.hide_args(["--token", "abc", "https://u:pw@h/?code=x"], lambda _: "(secret 0123456789ab)")
+    assert secrets.hide_args(once, mask) == once
 
 
 def test_what_stands_around_a_secret_stays() -> None:
     assert (
-        hide_text("https://me:pw@h:81/p?key=abc&page=2#top", mask) == f"https://me:{MASK}@h:81/p?key={MASK}&page=2#top"
+        secrets.hide_text("https://me:pw@h:81/p?key=abc&page=2#top", mask)
+        == f"https://me:{MASK}@h:81/p?key={MASK}&page=2#top"
     )
-    assert hide_text('{"a": 1, "token": "x y", "b": 2}', mask) == f'{{"a": 1, "token": "{MASK}", "b": 2}}'
-    assert hide_text("Server=x;Password=a b;Db=y", mask) == f"Server=x;Password={MASK};Db=y"
-    assert hide_args(["-H", "Authorization: Bearer abc"], mask) == ["-H", f"Authorization: Bearer {MASK}"]
-    assert hide_args(["-H", "Accept: text/html"], mask) == ["-H", "Accept: text/html"]
+    assert secrets.hide_text('{"a": 1, "token": "x y", "b": 2}', mask) == f'{{"a": 1, "token": "{MASK}", "b": 2}}'
+    assert secrets.hide_text("Server=x;Password=a b;Db=y", mask) == f"Server=x;Password={MASK};Db=y"
+    assert secrets.hide_args(["-H", "Authorization: Bearer abc"], mask) == ["-H", f"Authorization: Bearer {MASK}"]
+    assert secrets.hide_args(["-H", "Accept: text/html"], mask) == ["-H", "Accept: text/html"]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +135,7 @@ def test_what_stands_around_a_secret_stays() -> None:
     ],
 )
 def test_a_named_value_is_secret_or_not(name: str, value: str, expected: bool) -> None:
-    assert holds_secret(name, value) is expected
+    assert secrets.holds_secret(name, value) is expected
 
 
 @pytest.mark.parametrize(
@@ -160,7 +152,7 @@ def test_a_named_value_is_secret_or_not(name: str, value: str, expected: bool) -
     ],
 )
 def test_ordinary_values_are_known(value: str) -> None:
-    assert is_ordinary(value)
+    assert secrets.is_ordinary(value)
 
 
 @pytest.mark.parametrize(
@@ -168,17 +160,17 @@ def test_ordinary_values_are_known(value: str) -> None:
     ["correcthorsebatterystaple", "hunter2-Zq9x1k", "https://u:pw@h/", "a sentence, (with) marks!", "ghp_0123456789"],
 )
 def test_other_values_are_not_ordinary(value: str) -> None:
-    assert not is_ordinary(value)
+    assert not secrets.is_ordinary(value)
 
 
 @pytest.mark.parametrize("text", ["http://u:p@h", "u:p@h", "https://token@h", "a,u:p@h"])
 def test_a_login_is_seen(text: str) -> None:
-    assert has_login(text)
+    assert secrets.has_login(text)
 
 
 @pytest.mark.parametrize("text", ["http://h:80/", "localhost,127.0.0.1", "https://h/@scope/x", "/a/b"])
 def test_what_is_no_login_is_none(text: str) -> None:
-    assert not has_login(text)
+    assert not secrets.has_login(text)
 
 
 PIECES = (
@@ -198,24 +190,24 @@ ENDS = ("key: ", "--key ")
 def test_a_strangers_text_cannot_keep_us_busy(piece: str) -> None:
     """A folder that a user merely enters would hang every command: the work is linear in the text."""
     text = (piece * 65_536)[:60_000] + "@h"
-    assert isinstance(hide_args([text, text[:300]], mask)[0], str)
-    assert len(secrets_in(text)) <= len(text)
+    assert isinstance(secrets.hide_args([text, text[:300]], mask)[0], str)
+    assert len(secrets.secrets_in(text)) <= len(text)
 
 
 def test_a_text_that_no_command_takes_is_hidden_whole() -> None:
-    assert hide_text("x " * 40_000, mask) == MASK
+    assert secrets.hide_text("x " * 40_000, mask) == MASK
 
 
 @given(st.lists(st.text(st.sampled_from("ab1-=:;/@?&$ {}\"'(),.\\\n"), max_size=30), max_size=4))
 def test_whatever_is_given_is_hidden_in_place(args: list[str]) -> None:
-    assert hide_args(args, lambda secret: secret) == args
+    assert secrets.hide_args(args, lambda secret: secret) == args
     for text in args:
-        assert hide_text(text, lambda secret: secret) == text
+        assert secrets.hide_text(text, lambda secret: secret) == text
 
 
 @given(st.text("ab1-_=:;/@?&$ {}\"'", max_size=60))
 def test_hiding_twice_hides_no_more(text: str) -> None:
     """A ledger that is cleaned again would get other hashes each time."""
-    once = hide_text(text, lambda _: "(secret 0123456789ab)")
+    once = secrets.hide_text(text, lambda _: "(secret 0123456789ab)")
     places = [found.span() for found in re.finditer(r"\(secret 0123456789ab\)", once)]
     assert all(first[1] <= second[0] for first, second in pairwise(places))

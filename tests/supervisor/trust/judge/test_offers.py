@@ -9,34 +9,23 @@ from support.trust.approvals import AT, INSTRUCTIONS, OnlyNamed, definition_hash
 
 from quarterdeck.ledger.events.events import Enrolled, LedgerEvent, Retired, Stored, Subject, key_of_qualified
 from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey, LiveTool
+from quarterdeck.trust.judge import offers
 from quarterdeck.trust.judge.documents import Document, ServerLists, instructions_document, tool_document
-from quarterdeck.trust.judge.offers import (
-    NOTHING,
-    Offer,
-    enrolments,
-    last_held,
-    offer_of,
-    snapshot_hashes,
-    snapshot_offer,
-    withdrawal,
-    without,
-    without_news,
-)
 from quarterdeck.trust.judge.verdicts import Verdict
 
 NAMES = ("a", "b", "c")
 VERDICTS = st.dictionaries(st.sampled_from([INSTRUCTIONS, *map(tool_key, NAMES)]), st.sampled_from(Verdict), min_size=1)
 
 
-def offer(**verdicts: Verdict) -> Offer:
+def offer(**verdicts: Verdict) -> offers.Offer:
     tools = tuple(told_tool("fs", name, "text") for name in verdicts)
-    return offer_of(ServerLists(tools), {tool_key(name): verdict for name, verdict in verdicts.items()})
+    return offers.offer_of(ServerLists(tools), {tool_key(name): verdict for name, verdict in verdicts.items()})
 
 
 @given(VERDICTS)
 def test_just_what_is_admitted_is_offered_in_the_servers_order(verdicts: Mapping[ItemKey, Verdict]) -> None:
     tools = tuple(told_tool("fs", name, "text") for name in NAMES)
-    made = offer_of(ServerLists(tools), verdicts)
+    made = offers.offer_of(ServerLists(tools), verdicts)
     admitted = [name for name in NAMES if verdicts.get(tool_key(name)) is Verdict.ADMITTED]
     assert [tool.ref.name for tool in made.tools] == admitted
     assert made.names == set(admitted)
@@ -46,15 +35,15 @@ def test_just_what_is_admitted_is_offered_in_the_servers_order(verdicts: Mapping
 
 def test_what_is_blocked_leaves_an_offer_and_the_rest_stays() -> None:
     before = offer(a=Verdict.ADMITTED, b=Verdict.ADMITTED, c=Verdict.NEW)
-    after = without(before, [tool_key("a"), tool_key("stranger")])
+    after = offers.without(before, [tool_key("a"), tool_key("stranger")])
     assert after.names == {"b"}
     assert after.tools == before.tools[1:]
     assert after.held == {tool_key("a"): Verdict.BLOCKED, tool_key("c"): Verdict.NEW}
-    mute = without(before, [INSTRUCTIONS, tool_key("a")])
+    mute = offers.without(before, [INSTRUCTIONS, tool_key("a")])
     assert (mute.tools, mute.names) == ((), frozenset())
     assert mute.held[tool_key("a")] is Verdict.BLOCKED
     assert mute.held[tool_key("b")] is Verdict.UNDER_INSTRUCTIONS
-    assert without(NOTHING, [tool_key("a")]) == NOTHING
+    assert offers.without(offers.NOTHING, [tool_key("a")]) == offers.NOTHING
 
 
 def document(name: str, text: str) -> Document:
@@ -67,7 +56,7 @@ def test_what_could_not_be_recorded_does_not_count_as_approved() -> None:
     verdicts = {each.key: Verdict.ADMITTED for each in documents} | {tool_key("b"): Verdict.BLOCKED}
     known = {each.key: Item(approved=each.hash) for each in documents[:2]}
     entry = Entry(items=known | {tool_key("other"): Item(approved="of another form")})
-    assert without_news(verdicts, entry, documents) == {
+    assert offers.without_news(verdicts, entry, documents) == {
         INSTRUCTIONS: Verdict.ADMITTED,
         tool_key("old"): Verdict.ADMITTED,
         tool_key("fresh"): Verdict.NEW,
@@ -75,7 +64,7 @@ def test_what_could_not_be_recorded_does_not_count_as_approved() -> None:
         tool_key("b"): Verdict.BLOCKED,
     }
     del entry.items[INSTRUCTIONS]
-    held = without_news(verdicts, entry, documents)
+    held = offers.without_news(verdicts, entry, documents)
     assert (held[INSTRUCTIONS], held[tool_key("old")]) == (Verdict.NEW, Verdict.UNDER_INSTRUCTIONS)
     assert Verdict.ADMITTED not in held.values()
 
@@ -111,24 +100,24 @@ FINE = Item(seen="i", approved="i")
     ids=["live", "approved", "held", "held unrecorded", "blocked", "instructions", "mute", "filtered", "new"],
 )
 def test_the_next_start_offers_what_was_approved_and_nothing_else(entry: Entry, names: set[str]) -> None:
-    wanted = snapshot_hashes(row(stdio(deny=("hidden",))), entry)
+    wanted = offers.snapshot_hashes(row(stdio(deny=("hidden",))), entry)
     assert {key.name for key in wanted if key != INSTRUCTIONS} == names
     assert (INSTRUCTIONS in wanted) == entry.items.get(INSTRUCTIONS, Item()).is_admitted
 
 
 def test_instructions_are_told_while_they_are_approved() -> None:
     listed = ServerLists(instructions="Be kind.")
-    assert offer_of(listed, {INSTRUCTIONS: Verdict.ADMITTED}).instructions == "Be kind."
-    assert offer_of(listed, {INSTRUCTIONS: Verdict.CHANGED}).instructions == ""
-    told = offer_of(listed, {INSTRUCTIONS: Verdict.ADMITTED})
-    assert without(told, {INSTRUCTIONS}).instructions == ""
-    kept = snapshot_offer(row(stdio()), [instructions_document("Be kind.")])
+    assert offers.offer_of(listed, {INSTRUCTIONS: Verdict.ADMITTED}).instructions == "Be kind."
+    assert offers.offer_of(listed, {INSTRUCTIONS: Verdict.CHANGED}).instructions == ""
+    told = offers.offer_of(listed, {INSTRUCTIONS: Verdict.ADMITTED})
+    assert offers.without(told, {INSTRUCTIONS}).instructions == ""
+    kept = offers.snapshot_offer(row(stdio()), [instructions_document("Be kind.")])
     assert kept.instructions == "Be kind."
 
 
 def test_a_kept_document_that_is_not_the_tool_is_left_out() -> None:
     good = told_tool("fs", "a", "one").descriptor.definition or b""
-    made = snapshot_offer(
+    made = offers.snapshot_offer(
         row(stdio()),
         [Document(tool_key(name), "h", body) for name, body in zip("abcd", (good, good, b"{", b"[]"), strict=True)],
     )
@@ -138,7 +127,7 @@ def test_a_kept_document_that_is_not_the_tool_is_left_out() -> None:
 
 def test_before_the_first_list_too_a_lock_names_all_that_is_offered() -> None:
     kept = [Document(tool_key(name), "h", told_tool("fs", name, "one").descriptor.definition or b"") for name in "ab"]
-    assert snapshot_offer(row(stdio(), lock=OnlyNamed(fs={"a"})), kept).names == {"a"}
+    assert offers.snapshot_offer(row(stdio(), lock=OnlyNamed(fs={"a"})), kept).names == {"a"}
 
 
 def test_the_live_set_becomes_the_offer_and_what_stays_is_not_touched() -> None:
@@ -154,25 +143,25 @@ def test_the_live_set_becomes_the_offer_and_what_stays_is_not_touched() -> None:
             book.apply(Stored(seq, AT, event))
 
     first = offer(a=Verdict.ADMITTED, b=Verdict.ADMITTED)
-    record(enrolments(at, book.entry(at.scope, "fs"), first, hashes))
+    record(offers.enrolments(at, book.entry(at.scope, "fs"), first, hashes))
     entry = book.entry(at.scope, "fs")
     assert [tool.tool for tool in entry.live.values()] == ["a", "b"]
     assert set(entry.live) == {
         str(key_of_qualified(f"fs__{name}", told_tool("fs", name, "").descriptor.parameters)) for name in "ab"
     }
-    assert enrolments(at, entry, first, hashes) == []
-    events = enrolments(at, entry, offer(b=Verdict.ADMITTED, c=Verdict.ADMITTED), hashes)
+    assert offers.enrolments(at, entry, first, hashes) == []
+    events = offers.enrolments(at, entry, offer(b=Verdict.ADMITTED, c=Verdict.ADMITTED), hashes)
     assert [type(event) for event in events] == [Retired, Enrolled]
-    [again] = enrolments(at, entry, first, hashes | {"a": "another text"})
+    [again] = offers.enrolments(at, entry, first, hashes | {"a": "another text"})
     assert isinstance(again, Enrolled)
     assert (again.tool, again.definition) == ("a", "another text")
-    record(withdrawal(at.scope, "fs", entry))
+    record(offers.withdrawal(at.scope, "fs", entry))
     assert book.entry(at.scope, "fs").live == {}
 
 
 def test_before_a_server_is_asked_what_it_held_last_is_counted() -> None:
     held, gone = Item(seen="x", approved="y"), Item(approved="y")
-    assert last_held(entry_of(_=FINE, a=approved("a"), b=held, c=gone)) == {Subject.TOOL: 1}
-    assert last_held(entry_of(_=held, a=approved("a"), b=held, c=gone)) == {Subject.TOOL: 2}
-    assert last_held(entry_of(_=FINE, a=approved("a", is_blocked=True))).total() == 0, "somebody has decided"
-    assert last_held(Entry()).total() == 0
+    assert offers.last_held(entry_of(_=FINE, a=approved("a"), b=held, c=gone)) == {Subject.TOOL: 1}
+    assert offers.last_held(entry_of(_=held, a=approved("a"), b=held, c=gone)) == {Subject.TOOL: 2}
+    assert offers.last_held(entry_of(_=FINE, a=approved("a", is_blocked=True))).total() == 0, "somebody has decided"
+    assert offers.last_held(Entry()).total() == 0

@@ -5,14 +5,7 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.trust.judge.questions import (
-    SERVER_KEY,
-    Declined,
-    host_of,
-    judge_input_required,
-    judge_question,
-    judged_capabilities,
-)
+from quarterdeck.trust.judge import questions
 from quarterdeck_protocol.configs import AskMode
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.mcp.tasks import EXTENSION
@@ -25,7 +18,7 @@ def form(message: str = "Who?", **fields: Any) -> Question:
 
 
 def shown(question: Question, mode: AskMode = AskMode.LABEL) -> dict[str, Any]:
-    judged = judge_question(question, mode)
+    judged = questions.judge_question(question, mode)
     assert isinstance(judged, Question)
     params: dict[str, Any] = json.loads(judged.params)
     return params
@@ -33,9 +26,9 @@ def shown(question: Question, mode: AskMode = AskMode.LABEL) -> dict[str, Any]:
 
 def test_a_question_names_its_server_and_keeps_the_rest() -> None:
     params = shown(Question("notes", "elicitation/create", b'{"message":"Who?","x-new":1,"_meta":{"a":2}}'))
-    assert params == {"message": "notes asks: Who?", "x-new": 1, "_meta": {"a": 2, SERVER_KEY: "notes"}}
+    assert params == {"message": "notes asks: Who?", "x-new": 1, "_meta": {"a": 2, questions.SERVER_KEY: "notes"}}
     for method in ("roots/list", "sampling/createMessage"):
-        assert shown(Question("notes", method, b""))["_meta"] == {SERVER_KEY: "notes"}
+        assert shown(Question("notes", method, b""))["_meta"] == {questions.SERVER_KEY: "notes"}
 
 
 @pytest.mark.parametrize(
@@ -51,8 +44,8 @@ def test_a_question_names_its_server_and_keeps_the_rest() -> None:
 )
 def test_a_form_that_asks_for_a_secret_is_declined_or_says_so(question: Question) -> None:
     """A server that lost its sandbox's files would ask the user for them."""
-    declined = judge_question(question, AskMode.LABEL)
-    assert isinstance(declined, Declined)
+    declined = questions.judge_question(question, AskMode.LABEL)
+    assert isinstance(declined, questions.Declined)
     assert (declined.end.result, declined.end.code) == (b'{"action":"decline"}', 0)
     assert "notes asked for what looks like a secret" in declined.warning
     assert '"ask": "allow"' in declined.warning
@@ -81,18 +74,18 @@ def test_a_page_is_shown_with_its_host_in_clear() -> None:
     asked = Question("notes", "elicitation/create", json.dumps(params).encode())
     assert shown(asked)["message"] == "notes asks: open evil.example:8443? Log in"
     for url in ("javascript:alert(1)", "file:///etc/passwd", "https://good.example\\@evil.example/", "https:///x", ""):
-        refused = judge_question(
+        refused = questions.judge_question(
             Question("notes", "elicitation/create", json.dumps({**params, "url": url}).encode()), AskMode.ALLOW
         )
-        assert isinstance(refused, Declined), url
+        assert isinstance(refused, questions.Declined), url
         assert refused.end.code == -32602
-    assert host_of("https://b\u00fccher.example") == "xn--bcher-kva.example"
+    assert questions.host_of("https://b\u00fccher.example") == "xn--bcher-kva.example"
 
 
 @pytest.mark.parametrize("body", [b"[]", b"{", b'{"message":7}', b"[" * 100_000, b"\xff"])
 def test_what_cannot_be_read_is_an_error_that_its_server_is_told(body: bytes) -> None:
-    declined = judge_question(Question("notes", "elicitation/create", body), AskMode.LABEL)
-    assert isinstance(declined, Declined)
+    declined = questions.judge_question(Question("notes", "elicitation/create", body), AskMode.LABEL)
+    assert isinstance(declined, questions.Declined)
     assert declined.end.code == -32602
 
 
@@ -100,13 +93,13 @@ def test_a_result_that_asks_is_judged_question_by_question() -> None:
     good = {"method": "elicitation/create", "params": json.loads(form().params)}
     bad = {"method": "elicitation/create", "params": json.loads(form(password={}).params)}
     body = json.dumps({"requestState": "s", "inputRequests": {"a": good}}).encode()
-    judged = judge_input_required("notes", body, AskMode.LABEL)
+    judged = questions.judge_input_required("notes", body, AskMode.LABEL)
     assert isinstance(judged, bytes)
     assert json.loads(judged)["inputRequests"]["a"]["params"]["message"] == "notes asks: Who?"
     assert json.loads(judged)["requestState"] == "s"
     both = json.dumps({"inputRequests": {"a": good, "b": bad}}).encode()
     for mode, asked in ((AskMode.LABEL, both), (AskMode.DENY, body)):
-        held = judge_input_required("notes", asked, mode)
+        held = questions.judge_input_required("notes", asked, mode)
         assert isinstance(held, ProtocolFault)
         assert held.code == "question_held"
 
@@ -121,7 +114,7 @@ def test_a_result_that_asks_is_judged_question_by_question() -> None:
     ],
 )
 def test_a_result_that_asks_too_much_or_in_no_form_ends_its_call(requests: Any, words: str) -> None:
-    held = judge_input_required("notes", json.dumps({"inputRequests": requests}).encode(), AskMode.ALLOW)
+    held = questions.judge_input_required("notes", json.dumps({"inputRequests": requests}).encode(), AskMode.ALLOW)
     assert isinstance(held, ProtocolFault)
     assert held.code == "input_required"
     assert words in held.message
@@ -140,5 +133,5 @@ TAKING = b'{"roots":{},"extensions":{"x":{},"%b":{}}}' % EXTENSION.encode()
     ],
 )
 def test_a_server_is_told_what_its_caller_can_as_far_as_it_may(mode: AskMode, has_tasks: bool, told: object) -> None:
-    assert json.loads(judged_capabilities(TAKING, mode, has_tasks=has_tasks)) == told
-    assert judged_capabilities(b"nonsense", mode, has_tasks=has_tasks) == b"{}"
+    assert json.loads(questions.judged_capabilities(TAKING, mode, has_tasks=has_tasks)) == told
+    assert questions.judged_capabilities(b"nonsense", mode, has_tasks=has_tasks) == b"{}"

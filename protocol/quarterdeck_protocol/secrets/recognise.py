@@ -13,27 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from .tokens import (
-    EMPTY,
-    HEX,
-    ID_NAME,
-    KEY_BLOCK,
-    REVISIONS,
-    SMALL,
-    TOKENS,
-    URL,
-    UUID,
-    WORKING_DIRECTORY,
-    Secrecy,
-    Span,
-    is_absolute_path,
-    is_ordinary_word,
-    is_path,
-    login_spans,
-    random_spans,
-    secrecy_of,
-    url_spans,
-)
+from . import tokens
 
 Hide = Callable[[str], str]
 """What to write in place of a secret."""
@@ -134,17 +114,17 @@ def holds_secret(name: str, value: str) -> bool:
 
 def has_login(text: str) -> bool:
     """Whether a URL in `text`, or what looks like one without its scheme, holds a user or a password."""
-    return any(True for _ in login_spans(text))
+    return any(True for _ in tokens.login_spans(text))
 
 
 def is_ordinary(value: str) -> bool:
     """Whether a value is what messages are full of: a word, a number, a switch, a path, a host, a plain URL."""
     if "://" in value or "@" in value:
-        return not _spans(value) and ("://" in value or is_ordinary_word(value))
-    return is_ordinary_word(value)
+        return not _spans(value) and ("://" in value or tokens.is_ordinary_word(value))
+    return tokens.is_ordinary_word(value)
 
 
-def _argument_spans(option: str, arg: str, *, takes_password: bool) -> list[Span]:
+def _argument_spans(option: str, arg: str, *, takes_password: bool) -> list[tokens.Span]:
     """Return the secrets of one argument, after an `option` that takes a value; `takes_password`: `-p` means one."""
     whole = [(0, len(arg))]
     if len(arg) > MAX_TEXT_CHARS or (takes_password and option == "-p"):
@@ -166,19 +146,19 @@ def _argument_spans(option: str, arg: str, *, takes_password: bool) -> list[Span
         return [(start + first, start + last) for first, last in inner]
     if arg[:2] in {"-H", "-u", "-p"} and len(arg) > 2 and arg[2] != "=":
         return _attached_spans(arg, takes_password=takes_password)
-    if equals and secrecy_of(name) and _VARIABLE.fullmatch(name):
+    if equals and tokens.secrecy_of(name) and _VARIABLE.fullmatch(name):
         return [(len(name) + 1 + first, len(name) + 1 + last) for first, last in _value_spans(name, value)]
     return _spans(arg)
 
 
-def _given_spans(option: str, value: str, *, takes_password: bool) -> list[Span]:
+def _given_spans(option: str, value: str, *, takes_password: bool) -> list[tokens.Span]:
     spans = _value_spans(option, value)
     # It may be a variable itself: `--env API_KEY=x`.
     is_more = any(mark in value for mark in "=: ")
     return spans + _argument_spans("", value, takes_password=takes_password) if is_more else spans
 
 
-def _attached_spans(arg: str, *, takes_password: bool) -> list[Span]:
+def _attached_spans(arg: str, *, takes_password: bool) -> list[tokens.Span]:
     """Find the secrets of a short option with its value attached: `-HCookie: x`, `-ume:x`, `-px`."""
     value = arg[2:]
     if arg[:2] == "-H" and _HEADER.match(value):
@@ -190,12 +170,12 @@ def _attached_spans(arg: str, *, takes_password: bool) -> list[Span]:
     return [(2, len(arg))] if arg[:2] == "-p" and is_password else _spans(arg)
 
 
-def _login_spans(text: str, start: int) -> list[Span]:
+def _login_spans(text: str, start: int) -> list[tokens.Span]:
     """Find the password of `user:password` from `start` on; ids of a user and a group are none."""
     return [] if text[start:].replace(":", "").isdigit() else [(text.index(":", start) + 1, len(text))]
 
 
-def _header_spans(text: str, start: int) -> list[Span]:
+def _header_spans(text: str, start: int) -> list[tokens.Span]:
     found = _HEADER.match(text, start)
     if found is None:
         return [(start + first, start + last) for first, last in _spans(text[start:])]
@@ -204,58 +184,60 @@ def _header_spans(text: str, start: int) -> list[Span]:
     return _beyond_scheme(text, found.end(), len(text))
 
 
-def _value_spans(name: str, value: str) -> list[Span]:
+def _value_spans(name: str, value: str) -> list[tokens.Span]:
     if len(value) > MAX_TEXT_CHARS:
         return [(0, len(value))]
     if _is_secret_under(name, value):
         return _beyond_scheme(value, 0, len(value))
     bare = name.lstrip("-")
-    if UUID.fullmatch(value) and ID_NAME.search(bare):
+    if tokens.UUID.fullmatch(value) and tokens.ID_NAME.search(bare):
         return []
-    if HEX.fullmatch(value) and bare.lower().rpartition("-")[2] in REVISIONS:
+    if tokens.HEX.fullmatch(value) and bare.lower().rpartition("-")[2] in tokens.REVISIONS:
         return []
     return _spans(value)
 
 
 def _is_secret_under(name: str, value: str) -> bool:
-    secrecy = secrecy_of(name.lstrip("-/"))
-    if secrecy is Secrecy.NONE or EMPTY.fullmatch(value):
+    secrecy = tokens.secrecy_of(name.lstrip("-/"))
+    if secrecy is tokens.Secrecy.NONE or tokens.EMPTY.fullmatch(value):
         return False
-    if name == WORKING_DIRECTORY:
-        return not is_absolute_path(value)
-    return secrecy is Secrecy.CERTAIN or not (SMALL.fullmatch(value) or is_path(value) or _is_plain_url(value))
+    if name == tokens.WORKING_DIRECTORY:
+        return not tokens.is_absolute_path(value)
+    return secrecy is tokens.Secrecy.CERTAIN or not (
+        tokens.SMALL.fullmatch(value) or tokens.is_path(value) or _is_plain_url(value)
+    )
 
 
 def _is_plain_url(value: str) -> bool:
     """Return whether a value called a token is only an address; `--webhook https://host/` may still hide a path."""
-    found = URL.fullmatch(value)
+    found = tokens.URL.fullmatch(value)
     return found is not None and "/" not in found[2].rstrip("/") and not _spans(value)
 
 
-def _beyond_scheme(text: str, start: int, end: int) -> list[Span]:
+def _beyond_scheme(text: str, start: int, end: int) -> list[tokens.Span]:
     if (found := SCHEME.match(text, start, end)) is not None:
         start = found.end()
     return [(start, end)] if start < end else []
 
 
-def _spans(text: str) -> list[Span]:
+def _spans(text: str) -> list[tokens.Span]:
     if len(text) > MAX_TEXT_CHARS:
         return [(0, len(text))]
     # A variable's name is no text; it keeps its room, so that places stay what they are.
     is_plain = "${" not in text and "(secret " not in text
     plain = text if is_plain else _KEPT.sub(lambda each: "\x1a" * len(each[0]) if _is_kept(each) else each[0], text)
-    found = [each.span() for each in TOKENS.finditer(plain)]
+    found = [each.span() for each in tokens.TOKENS.finditer(plain)]
     if "-----BEGIN " in plain:
-        found += [each.span() for each in KEY_BLOCK.finditer(plain)]
+        found += [each.span() for each in tokens.KEY_BLOCK.finditer(plain)]
     found += [each.span(1) for each in _SCHEMED.finditer(plain)]
-    found += url_spans(plain)
-    found += login_spans(plain)
+    found += tokens.url_spans(plain)
+    found += tokens.login_spans(plain)
     found += _named_spans(plain)
-    found += random_spans(plain)
+    found += tokens.random_spans(plain)
     return found
 
 
-def _named_spans(text: str) -> Iterator[Span]:
+def _named_spans(text: str) -> Iterator[tokens.Span]:
     """Find values whose names mark them secret: `Password=x;`, `"token": "x"`, `Cookie: x`, `--key x`."""
     done = 0
     for found in _NAMED.finditer(text):
@@ -268,7 +250,7 @@ def _named_spans(text: str) -> Iterator[Span]:
         return
     done = 0
     for found in _LOOSE_OPTION.finditer(text):
-        if found.start() >= done and secrecy_of(found[1]):
+        if found.start() >= done and tokens.secrecy_of(found[1]):
             start = found.end()
             end = _quoted_end(text, start) if text[start] in "\"'`" else _blank_after(text, start)
             done = end
@@ -276,8 +258,8 @@ def _named_spans(text: str) -> Iterator[Span]:
                 yield start, end
 
 
-def _named_span(text: str, name: str, start: int, joint: str) -> Span | None:
-    if secrecy_of(name) is Secrecy.NONE or start >= len(text):
+def _named_span(text: str, name: str, start: int, joint: str) -> tokens.Span | None:
+    if tokens.secrecy_of(name) is tokens.Secrecy.NONE or start >= len(text):
         return None
     while start < len(text) and text[start] == "\\":
         start += 1
@@ -333,7 +315,7 @@ def _blank_after(text: str, start: int) -> int:
     return place
 
 
-def _replaced(text: str, spans: list[Span], hide: Hide) -> str:
+def _replaced(text: str, spans: list[tokens.Span], hide: Hide) -> str:
     """Hide these places in `text`, but no references; adjoining places are one."""
     parts: list[str] = []
     end = 0
@@ -343,8 +325,8 @@ def _replaced(text: str, spans: list[Span], hide: Hide) -> str:
     return "".join((*parts, _with_defaults(text[end:], hide)))
 
 
-def _merged(spans: list[Span]) -> Iterator[Span]:
-    current: Span | None = None
+def _merged(spans: list[tokens.Span]) -> Iterator[tokens.Span]:
+    current: tokens.Span | None = None
     for first, last in sorted(spans):
         if current is None:
             current = (first, last)
@@ -383,6 +365,6 @@ def _reference(found: re.Match[str], hide: Hide, *, is_secret: bool) -> str:
     name, has_default, default = (found["body"] or "").partition(":-")
     if not has_default or not default or not found["close"]:
         return found[0]
-    if is_secret and not EMPTY.fullmatch(default):
+    if is_secret and not tokens.EMPTY.fullmatch(default):
         return f"${{{name}:-{hide(default)}}}"
     return f"${{{name}:-{hide_value(name, default, hide)}}}"

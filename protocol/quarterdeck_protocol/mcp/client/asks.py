@@ -5,14 +5,7 @@ from typing import Final
 from msgspec import Raw
 
 from quarterdeck_protocol.limits import Deadlines
-from quarterdeck_protocol.mcp.jsonrpc import (
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    BodyError,
-    checked_object,
-    correlation_key,
-    params_without_envelope,
-)
+from quarterdeck_protocol.mcp import jsonrpc
 
 from .events import Asked
 from .lines import error_line, result_line
@@ -50,14 +43,16 @@ class Asks:
         if method == "ping":
             return result_line(server_id, b"{}")
         if not may_ask or method not in self._offers:
-            return error_line(server_id, METHOD_NOT_FOUND, UNKNOWN_METHOD)
-        key = correlation_key(server_id)
+            return error_line(server_id, jsonrpc.METHOD_NOT_FOUND, UNKNOWN_METHOD)
+        key = jsonrpc.correlation_key(server_id)
         if len(self._theirs) >= MAX_ASKS or key in self._ours:
-            return error_line(server_id, INVALID_REQUEST, "too many requests at once, or two with one id")
+            return error_line(server_id, jsonrpc.INVALID_REQUEST, "too many requests at once, or two with one id")
         try:
-            checked = params_without_envelope(checked_object(bytes(params or b"{}"), max_bytes=MAX_ASK_BYTES))
-        except BodyError as problem:
-            return error_line(server_id, INVALID_REQUEST, f"the params cannot be passed on: {problem}")
+            checked = jsonrpc.params_without_envelope(
+                jsonrpc.checked_object(bytes(params or b"{}"), max_bytes=MAX_ASK_BYTES)
+            )
+        except jsonrpc.BodyError as problem:
+            return error_line(server_id, jsonrpc.INVALID_REQUEST, f"the params cannot be passed on: {problem}")
         self._last += 1
         self._theirs[self._last] = server_id
         self._ours[key] = self._last
@@ -68,13 +63,13 @@ class Asks:
         """Forget a request, and give the server's id of it; None when it has ended already."""
         server_id = self._theirs.pop(ask_id, None)
         if server_id is not None:
-            del self._ours[correlation_key(server_id)]
+            del self._ours[jsonrpc.correlation_key(server_id)]
             self.deadlines.remove(ask_id)
         return server_id
 
     def cancelled(self, server_id: ServerId | None) -> int | None:
         """Forget a request that the server gave up, and give our id of it; None when there is none."""
-        ask_id = self._ours.get(correlation_key(server_id))
+        ask_id = self._ours.get(jsonrpc.correlation_key(server_id))
         if ask_id is not None:
             self.end(ask_id)
         return ask_id

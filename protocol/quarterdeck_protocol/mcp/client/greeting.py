@@ -9,16 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Raw
 
-from quarterdeck_protocol.mcp.jsonrpc import (
-    ENVELOPE_PREFIX,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    BodyError,
-    check_depth,
-    check_numbers,
-    check_object,
-)
+from quarterdeck_protocol.mcp import jsonrpc
 
 from .dialogues import Ask, Dialogue, ErrorReply, SilenceError, Steps
 from .eras import HANDSHAKE_REVISIONS, MODERN_REVISIONS, Client, envelope
@@ -31,7 +22,7 @@ HEADER_MISMATCH: Final = -32020
 """The error of a modern HTTP server for a request that lacks the headers of its era."""
 
 HANDSHAKE_REFUSED: Final = frozenset(
-    {UNSUPPORTED_REVISION, HEADER_MISMATCH, METHOD_NOT_FOUND, INVALID_PARAMS, INVALID_REQUEST}
+    {UNSUPPORTED_REVISION, HEADER_MISMATCH, jsonrpc.METHOD_NOT_FOUND, jsonrpc.INVALID_PARAMS, jsonrpc.INVALID_REQUEST}
 )
 """Errors of a server without `initialize`, or of one that misses the fields of every modern request."""
 
@@ -100,7 +91,7 @@ def greet(client: Client, forced: str | None, *, newer_first: bool = False) -> D
         return GreetingFailed(error.message, error.code)
     except SilenceError:
         return GreetingFailed("the server did not answer in time")
-    except (_GreetingError, BodyError) as error:
+    except (_GreetingError, jsonrpc.BodyError) as error:
         return GreetingFailed(str(error))
     return Greeted(server)
 
@@ -109,7 +100,7 @@ def _prefer_newer(client: Client) -> Steps[Server]:
     """Discover the server's revisions; if it refuses, shake hands."""
     try:
         return (yield from _discover(client))
-    except (ErrorReply, SilenceError, _GreetingError, BodyError):
+    except (ErrorReply, SilenceError, _GreetingError, jsonrpc.BodyError):
         return (yield from _agree(client))
 
 
@@ -125,11 +116,11 @@ def _agree(client: Client) -> Steps[Server]:
         if error.code not in HANDSHAKE_REFUSED:
             raise
         refused = error
-    except BodyError as error:
+    except jsonrpc.BodyError as error:
         refused = error
     try:
         return (yield from _discover(client))
-    except (ErrorReply, SilenceError, _GreetingError, BodyError):
+    except (ErrorReply, SilenceError, _GreetingError, jsonrpc.BodyError):
         if isinstance(refused, ErrorReply) and refused.code == UNSUPPORTED_REVISION:
             raise  # only a modern server sends this code: its second answer has the reason
         raise refused from None
@@ -142,7 +133,7 @@ def _insist(client: Client, revision: str) -> Steps[Server]:
         else:
             server = yield from _discover(client)
     except ErrorReply as error:
-        if error.code not in (UNSUPPORTED_REVISION, METHOD_NOT_FOUND):
+        if error.code not in (UNSUPPORTED_REVISION, jsonrpc.METHOD_NOT_FOUND):
             raise
         message = f"it does not speak {revision}, which the key protocol of its row forces"
         raise _GreetingError(message) from None
@@ -197,23 +188,23 @@ def _supported(error: ErrorReply) -> list[str]:
 
 
 def _read(body: bytes, decoder: msgspec.json.Decoder[_T]) -> _T:
-    check_object(body, max_bytes=MAX_GREETING_BYTES)
-    check_depth(body)
-    check_numbers(body)
+    jsonrpc.check_object(body, max_bytes=MAX_GREETING_BYTES)
+    jsonrpc.check_depth(body)
+    jsonrpc.check_numbers(body)
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BodyError("the answer does not follow MCP", error) from None
+        raise jsonrpc.BodyError("the answer does not follow MCP", error) from None
 
 
 def _server(era: str, info: Raw, said: _Initialized | _Discovered, *, must_say_who: bool) -> Server:
-    capabilities = check_object(bytes(said.capabilities), max_bytes=MAX_GREETING_BYTES)
+    capabilities = jsonrpc.check_object(bytes(said.capabilities), max_bytes=MAX_GREETING_BYTES)
     flags = {name: _flags(capabilities.get(name)) for name in LISTS}
     try:
         who = _info.decode(info)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         if must_say_who:
-            raise BodyError("the answer does not follow MCP", error) from None
+            raise jsonrpc.BodyError("the answer does not follow MCP", error) from None
         who, info = _Info("", ""), Raw()
     return Server(
         era=era,
@@ -239,5 +230,5 @@ _discovered: Final = msgspec.json.Decoder(_Discovered)
 _unsupported: Final = msgspec.json.Decoder(_Unsupported)
 _info: Final = msgspec.json.Decoder(_Info)
 _members: Final = msgspec.json.Decoder(dict[str, Raw])
-_SERVER_INFO: Final = f"{ENVELOPE_PREFIX}serverInfo"
+_SERVER_INFO: Final = f"{jsonrpc.ENVELOPE_PREFIX}serverInfo"
 _TRUE: Final = Raw(b"true")

@@ -5,14 +5,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from quarterdeck_protocol.mcp.jsonrpc import (
-    ENVELOPE_PREFIX,
-    BodyError,
-    checked_object,
-    checked_value,
-    correlation_key,
-    params_without_envelope,
-)
+from quarterdeck_protocol.mcp import jsonrpc
 
 from .events import Changed, Event, Logged, Noted, Progressed, Updated
 
@@ -56,7 +49,7 @@ class _Cancelled(msgspec.Struct):
 
 
 class _Stamp(msgspec.Struct):
-    subscription_id: int | str | None = msgspec.field(name=f"{ENVELOPE_PREFIX}subscriptionId", default=None)
+    subscription_id: int | str | None = msgspec.field(name=f"{jsonrpc.ENVELOPE_PREFIX}subscriptionId", default=None)
 
 
 class _Acknowledged(msgspec.Struct):
@@ -71,21 +64,23 @@ def read_note(method: str, params: msgspec.Raw, owner_of: Callable[[int | str | 
     match method:
         case "notifications/progress":
             note = _read(_progress, params)
-            request_id = owner_of(correlation_key(note.progressToken))
+            request_id = owner_of(jsonrpc.correlation_key(note.progressToken))
             return None if request_id is None else Progressed(request_id, note.progress, note.total, note.message)
         case "notifications/message":
             line = _read(_log, params)
-            return Logged(line.level, line.logger or "", checked_value(bytes(line.data)))
+            return Logged(line.level, line.logger or "", jsonrpc.checked_value(bytes(line.data)))
         case "notifications/resources/updated":
             uri = _read(_uri, params).uri
             if len(uri) > MAX_URI_CHARS:
-                raise BodyError(f"a resource's URI has {len(uri):,} characters")
+                raise jsonrpc.BodyError(f"a resource's URI has {len(uri):,} characters")
             return Updated(uri)
     if len(method) > MAX_METHOD_CHARS:
-        raise BodyError(f"a method's name has {len(method):,} characters")
+        raise jsonrpc.BodyError(f"a method's name has {len(method):,} characters")
     if not params:
         return Noted(method, b"")
-    return Noted(method, params_without_envelope(checked_object(bytes(params), max_bytes=MAX_NOTE_BYTES)))
+    return Noted(
+        method, jsonrpc.params_without_envelope(jsonrpc.checked_object(bytes(params), max_bytes=MAX_NOTE_BYTES))
+    )
 
 
 def read_cancelled(params: msgspec.Raw) -> int | str | None:
@@ -96,14 +91,14 @@ def read_cancelled(params: msgspec.Raw) -> int | str | None:
 def read_acknowledged(params: msgspec.Raw) -> tuple[int | str | None, bytes]:
     """Return which standing request is acknowledged, and the agreed filter; raises `BodyError`."""
     said = _read(_acknowledged, params)
-    return said.meta.subscription_id, checked_object(bytes(said.notifications), max_bytes=MAX_NOTE_BYTES)
+    return said.meta.subscription_id, jsonrpc.checked_object(bytes(said.notifications), max_bytes=MAX_NOTE_BYTES)
 
 
 def _read(decoder: msgspec.json.Decoder[_T], params: msgspec.Raw) -> _T:
     try:
         return decoder.decode(params)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BodyError("not a notification of MCP", error) from None
+        raise jsonrpc.BodyError("not a notification of MCP", error) from None
 
 
 _progress: Final = msgspec.json.Decoder(_Progress)

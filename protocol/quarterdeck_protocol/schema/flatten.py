@@ -205,8 +205,8 @@ _TOGETHER: Final = (
 )
 """Keywords that read each other: those of two schemas cannot be mixed in one node."""
 
-_AT_LEAST: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
-_AT_MOST: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
+AT_LEAST: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
+AT_MOST: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
 
 
 def merge(first: Schema, second: Schema) -> Schema | None:
@@ -248,9 +248,9 @@ def _joint(key: str, first: JsonValue, second: JsonValue) -> JsonValue:
             return _common_types(first, second)
         case bool(), bool() if key == "uniqueItems":
             return first or second
-        case ((int() | float()), (int() | float())) if key in _AT_LEAST:
+        case ((int() | float()), (int() | float())) if key in AT_LEAST:
             return max(first, second)
-        case ((int() | float()), (int() | float())) if key in _AT_MOST:
+        case ((int() | float()), (int() | float())) if key in AT_MOST:
             return min(first, second)
         case ((str() | bool() | int() | float()), _) if type(first) is type(second) and first == second:
             return first

@@ -12,6 +12,8 @@ from enum import StrEnum
 from itertools import chain
 from typing import Final, NamedTuple
 
+from quarterdeck_protocol.schema.flatten import AT_LEAST, AT_MOST
+
 from .values import ABSENT, MAX_DEPTH, Difference, Path, Severity, is_same, member, quoted, spelling
 
 
@@ -289,9 +291,6 @@ def _sequence(value: object) -> Sequence[object]:
     return value if isinstance(value, list) else ()
 
 
-_FLOORS: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
-_CEILINGS: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
-
 _FILTERS: Final = frozenset(
     {"enum", "type", "pattern", "format", "multipleOf", "const", "anyOf", "allOf", "oneOf", "not"}
 )
@@ -300,11 +299,11 @@ _FILTERS: Final = frozenset(
 
 def widens(key: str, old: object, new: object) -> bool | None:
     """Whether more passes `new` than passed `old`, values of `key` that differ; None when nobody can tell."""
-    if key in _FLOORS | _CEILINGS:
+    if key in AT_LEAST | AT_MOST:
         if not (_is_bound(old) and _is_bound(new)):
             return None
         if isinstance(old, int | float) and isinstance(new, int | float):
-            return new <= old if key in _FLOORS else new >= old
+            return new <= old if key in AT_LEAST else new >= old
         return new is ABSENT
     if key == "uniqueItems":
         return new is ABSENT or new is False

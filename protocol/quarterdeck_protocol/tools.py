@@ -141,8 +141,7 @@ class ToolCall:
     client: Client = ANONYMOUS
 
 
-@dataclass(frozen=True, slots=True)
-class WireResult:
+class WireResult(Struct, frozen=True, gc=False):
     """A server's own result, whole: one JSON object without the era's envelope keys, and its era.
 
     Attributes:
@@ -155,7 +154,7 @@ class WireResult:
     era: str
     is_error: bool = False
     result_type: str = "complete"
-    members: Mapping[str, Raw] | None = field(default=None, compare=False, repr=False)
+    members: Mapping[str, Raw] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,20 +177,19 @@ class ToolOutcome:
 
 
 class CancelToken:
-    """A one-way switch that tells a running call to stop."""
+    """A one-way switch that tells a running call to stop.
+
+    Attributes:
+        cancelled: whether `cancel` was called.
+    """
 
     def __init__(self) -> None:
-        self._cancelled = False
+        self.cancelled = False
         self._callbacks: dict[object, Callable[[], None]] = {}
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether `cancel` was called."""
-        return self._cancelled
 
     def cancel(self) -> None:
         """Switch; runs every callback once, in order; raises an ExceptionGroup of what they raised at the end."""
-        self._cancelled = True
+        self.cancelled = True
         errors: list[Exception] = []
         while self._callbacks:
             callback = self._callbacks.pop(next(iter(self._callbacks)))
@@ -204,7 +202,7 @@ class CancelToken:
 
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Run `callback` at cancellation, at once when that is past; returns what unregisters it."""
-        if self._cancelled:
+        if self.cancelled:
             callback()
             return lambda: None
         registration = object()

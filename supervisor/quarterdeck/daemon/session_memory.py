@@ -215,20 +215,16 @@ class SessionMemory(Journal):
     def took(self, id_json: bytes, kind: RequestKind, unread: int) -> None:
         """See `Journal`; a greeting that has its answer is not asked any more."""
         self.rate.count()
-        self._note(id_json, kind, is_unread=True)
+        self._note(id_json, kind)
         self._take_up(unread)
 
-    def began(self, id_json: bytes, kind: RequestKind) -> None:
-        """See `Journal`."""
-        if (slot := self._slots.get(id_json)) is not None:
-            self._data[_FIRST_SLOT + slot * SLOT_BYTES + 1] = kind
-        else:
-            self._note(id_json, kind, is_unread=False)
-
-    def _note(self, id_json: bytes, kind: RequestKind, *, is_unread: bool) -> None:
-        """Note a request in a free slot, if any; while it is unread the slot is void."""
+    def _note(self, id_json: bytes, kind: RequestKind) -> None:
+        """Note a request in a free slot, if any; until it counts as read the slot is void."""
         data = self._data
-        if len(id_json) > MAX_ID_BYTES or id_json in self._slots or (kind is RequestKind.INITIALIZE and data[_GREETED]):
+        if (slot := self._slots.get(id_json)) is not None:
+            data[_FIRST_SLOT + slot * SLOT_BYTES + 1] = kind
+            return
+        if len(id_json) > MAX_ID_BYTES or (kind is RequestKind.INITIALIZE and data[_GREETED]):
             return
         if self._free:
             slot = self._free.pop()
@@ -241,9 +237,8 @@ class SessionMemory(Journal):
             return
         self._slots[id_json] = slot
         at = _FIRST_SLOT + slot * SLOT_BYTES
-        if is_unread:
-            data[_TAKING : _TAKING + 2] = ((slot + 1) << 1 | self._bit).to_bytes(2)
-            self._bit ^= 1  # with the next bounds
+        data[_TAKING : _TAKING + 2] = ((slot + 1) << 1 | self._bit).to_bytes(2)
+        self._bit ^= 1  # with the next bounds
         data[at + 1 : at + 2 + len(id_json)] = bytes((kind,)) + id_json
         data[at] = len(id_json)
 

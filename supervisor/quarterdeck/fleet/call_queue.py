@@ -87,8 +87,10 @@ class CallQueue:
         None for any other end.
         """
         self._turns.end(call, answered_at)
-        self._waits.end(call)
-        self._give_soon()
+        if self._telling is not None:  # a call waits, or one did a moment ago
+            self._waits.end(call)
+        if self._turns.waiting and self._giving is None:
+            self._giving = asyncio.get_running_loop().call_soon(self._give)
 
     def note_question(self, client: Client) -> None:
         """Remember that the server asks its clients, and the client of its first question."""
@@ -122,10 +124,6 @@ class CallQueue:
     def waiting_of(self, client: Hashable) -> int:
         """Return how many calls of this client wait."""
         return self._turns.waiting_of(client)
-
-    def _give_soon(self) -> None:
-        if self._giving is None and self._turns.waiting:
-            self._giving = asyncio.get_running_loop().call_soon(self._give)
 
     def _give(self) -> None:
         self._giving = None

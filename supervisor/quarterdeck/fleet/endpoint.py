@@ -16,7 +16,7 @@ import msgspec
 from quarterdeck.common.watchers import Watchers
 from quarterdeck.common.words import flat
 from quarterdeck.config.places.kept_state import names_of_gaps, warn_of_gaps
-from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, ToolFilter
 from quarterdeck_protocol.contract import (
     TRANSITIONS,
     EndpointPhase,
@@ -79,6 +79,7 @@ class ServerEndpointImpl(Exchange):
         self._outcome: asyncio.Future[ProtocolFault | None] | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._watchers: Final = Watchers(config.id, _log)
+        self._is_filtered: Final = config.tools != ToolFilter()
         self.patience = 1
         self.is_installing = False
 
@@ -206,7 +207,7 @@ class ServerEndpointImpl(Exchange):
 
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
         """Start a call by the server's own name for the tool; None unless the endpoint is ready and offers it."""
-        is_there = self.phase is EndpointPhase.READY and self.config.tools.admits(call.tool)
+        is_there = self.phase is EndpointPhase.READY and (not self._is_filtered or self.config.tools.admits(call.tool))
         return super().begin(call, deliver) if is_there else None
 
     async def call(

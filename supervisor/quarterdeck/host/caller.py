@@ -80,7 +80,8 @@ class Caller(msgspec.Struct, frozen=True):
         """Begin a request for a server, from bytes to bytes; return None for any other, which is not begun."""
         results = self.content.results
         is_call = request.method == "tools/call"
-        if is_call and (refused := not_granted(self.content.box, self.client, request.name)) is not None:
+        is_bounded = is_call and self.client.allowance is not None
+        if is_bounded and (refused := not_granted(self.content.box, self.client, request.name)) is not None:
             return refuse(deliver, refused)
         if results is not None:
             if request.method == "resources/read" and (uri := named_result(request.arguments)):
@@ -90,13 +91,14 @@ class Caller(msgspec.Struct, frozen=True):
                 deliver = within_budget(results, budget, self.client.key, request.method, has_schema, deliver)
         if not is_call and self.content.offers is None:
             return None
-        begin = partial(self._begin, request)
         if not request.is_modern:
-            return begin(self.answerer, None, deliver)
+            return self._begin(request, self.answerer, None, deliver)
         if request.method.startswith("tasks/"):
-            return begin(CapabilitiesOnly(request.capabilities), None, deliver)  # what is asked comes with a state
+            # What a server asks meanwhile comes with the state of the task.
+            return self._begin(request, CapabilitiesOnly(request.capabilities), None, deliver)
         if request.resumption is None and request.capabilities in NOTHING:
-            return begin(None, None, deliver)
+            return self._begin(request, None, None, deliver)
+        begin = partial(self._begin, request)
         key = CallKey(self.client.key, f"{request.method} {request.name}", request.arguments)
         return self.content.parking.begin(key, request.capabilities, request.resumption, begin, deliver)
 
@@ -117,10 +119,10 @@ class Caller(msgspec.Struct, frozen=True):
     def _begin(
         self, request: Request, answerer: Answerer | None, passed: Passed | None, deliver: Deliver
     ) -> PendingCall | None:
-        begin = partial(self._begin_once, request, answerer, passed)
-        logins = self.content.logins_of(self.client)
+        logins = self.content.logins if self.client.is_local else None  # the browser comes back to this machine alone
         if logins is None or answerer is None or not may_open(request.method, answerer, is_modern=request.is_modern):
-            return begin(deliver)
+            return self._begin_once(request, answerer, passed, deliver)
+        begin = partial(self._begin_once, request, answerer, passed)
         return LoginCall(begin, deliver, self._server_of(request), answerer, logins, self.client.key).start()
 
     def _server_of(self, request: Request) -> str:
@@ -143,7 +145,7 @@ class Caller(msgspec.Struct, frozen=True):
                 request.arguments,
                 request.meta,
                 on_progress=request.on_progress,
-                client=self.asking(request),
+                client=self.asking(request) if request.caller else self.client,
                 answerer=answerer,
                 log_level=request.log_level,
                 is_modern=request.is_modern,

@@ -49,16 +49,16 @@ class Journal:
         """Of all that the client said, the last so many bytes are not taken up yet."""
 
     def took(self, id_json: bytes, kind: RequestKind, unread: int) -> None:
-        """A request is taken up and under way, at one moment: as `unread` and `began` together."""
+        """A request of this kind is read and in progress from one moment on; `unread`: see there.
+
+        Its id is given as JSON: 1 and "1" are two requests.
+        """
 
     def greeted(self, line: bytes) -> None:
         """The client sent a line of its greeting, which a session needs before all others."""
 
     def greeting_answered(self) -> None:
         """The client has the answer to its greeting."""
-
-    def began(self, id_json: bytes, kind: RequestKind) -> None:
-        """A request is under way, and of this kind; by its id as JSON, for 1 is another one than "1"."""
 
     def refused(self) -> None:
         """A request met a bound of the connection."""

@@ -95,12 +95,18 @@ class OwnServers:
 
     def start_on(self, call: ServerCall, endpoint: ServerEndpointImpl) -> None:
         """Begin a call that the deck's own endpoint could take, on the server that is to take it."""
+        known = self._known
+        if known.asked is None and not (self.is_scoped or known.prefers_newer or call.request.is_modern):
+            # As nearly every call: all clients share the server, in the era in which it runs.
+            known.is_used = True
+            call.begin_on(endpoint)
+            return
         if self._must_settle_era(endpoint, call):
             call.wait(partial(self._with_era, endpoint, call), partial(self.start_on, call))
             return
         own = self._own_for(endpoint, call)
         if own is None:
-            self._known.is_used = True
+            known.is_used = True
             call.begin_on(endpoint)
             return
         if isinstance(own, ProtocolFault):
@@ -137,8 +143,8 @@ class OwnServers:
         """Return whether this client's calls go to its session's own server."""
         if self.is_scoped:
             return True
-        asked, session = self._known.asked, self._session_of(client)
-        if asked is None or self._session_of(asked) == session:
+        asked = self._known.asked
+        if asked is None or self._session_of(asked) == (session := self._session_of(client)):
             return False
         # Clients that are refused their own server share the deck's, as all clients did before it asked.
         return self._sessions.has(self._config.id, session) or self._sessions.refusal(self._config, client) is None

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -53,6 +52,7 @@ class ServerCall:
     __slots__ = (
         "_again",
         "_deliver",
+        "_has_waited",
         "_lives",
         "_pending",
         "_server",
@@ -89,6 +89,7 @@ class ServerCall:
         self._pending: PendingCall | None = None
         self._waiting: asyncio.Task[None] | None = None
         self._again: asyncio.Handle | None = None
+        self._has_waited = False
         self._lives = LIVES
 
     @property
@@ -130,6 +131,7 @@ class ServerCall:
     ) -> None:
         """Wait in a task of its own until its server is found, and go on there; the wait has an end in any case."""
         self.queue.wait_for_start(self)
+        self._has_waited = True
 
         async def wait() -> None:
             found = await find()
@@ -143,11 +145,12 @@ class ServerCall:
 
     def begin_on(self, endpoint: ServerEndpointImpl) -> None:
         """Hand it to this endpoint; its deadline counts from now."""
-        self.queue.has_started(self)
-        self.began = monotonic()
-        left_s, due = self.left_s, self.request
-        if left_s is not None:
-            due = msgspec.structs.replace(due, timeout_s=left_s)
+        if self._has_waited:
+            self._has_waited = False
+            self.queue.has_started(self)
+        self.began, due = monotonic(), self.request
+        if due.timeout_s is not None:
+            due = msgspec.structs.replace(due, timeout_s=self.left_s)
         if isinstance(due, RawCall):
             pending = endpoint.begin(due, self.settle)
             self._pending = pending if pending is not None else refuse(self.settle, self._server.unknown(due.tool))
@@ -172,8 +175,7 @@ class ServerCall:
 
     def tell(self, end: CallEnd) -> None:
         """Deliver its end."""
-        is_state = isinstance(self.request, RawRequest) and self.request.method == "tasks/get"
-        if isinstance(end, WireResult) and (is_state or end.result_type == _INPUT_REQUIRED):
+        if isinstance(end, WireResult) and (end.result_type == _INPUT_REQUIRED or self._is_state_of_task):
             end = self._asking(end)
         self._deliver(self._server.with_words(end) if isinstance(end, ProtocolFault) else end)
 
@@ -187,6 +189,10 @@ class ServerCall:
             return Delivery.NOT_SENT
         return self._pending.cancel(reason) if self._pending is not None else Delivery.NOT_SENT
 
+    @property
+    def _is_state_of_task(self) -> bool:
+        return isinstance(self.request, RawRequest) and self.request.method == "tasks/get"
+
     def _was_never_sent(self, fault: ProtocolFault) -> bool:
         is_lost = fault.code in LOSSES and fault.delivery is Delivery.NOT_SENT
         return is_lost and self.began is not None and self._lives > 0 and self.patience_s > 0
@@ -194,4 +200,4 @@ class ServerCall:
     def _asking(self, end: WireResult) -> CallEnd:
         """A result that asks its caller, as far as the server may."""
         body = judge_input_required(self._server.config.id, end.body, self._server.config.ask)
-        return body if isinstance(body, ProtocolFault) else replace(end, body=body, members=None)
+        return body if isinstance(body, ProtocolFault) else msgspec.structs.replace(end, body=body, members=None)

@@ -166,7 +166,7 @@ def test_a_door_gives_up_when_daemons_keep_dying_and_answers_what_they_left(tmp_
     fd = make_memory(tmp_path)
     memory = SessionMemory.map(fd)
     memory.begin_session()
-    memory.began(b'"lost"', RequestKind.CALL)
+    memory.took(b'"lost"', RequestKind.CALL, 0)
     memory.received(b'{"jsonrpc":"2.0","id":2,"method":"ping"}\n{"jsonrpc"')
     lives = " ".join(str(time.monotonic()) for _ in range(MAX_DEATHS))
     source = (
@@ -197,7 +197,7 @@ def test_what_a_daemon_left_is_taken_once_and_handed_to_nobody(tmp_path: Path) -
     environ = {door_module.MEMORY_VARIABLE: str(fd), door_module.LIVES_VARIABLE: "1", "PATH": "/bin"}
     memory = SessionMemory.map(fd)
     memory.begin_session()
-    memory.began(b"7", RequestKind.CALL)
+    memory.took(b"7", RequestKind.CALL, 0)
     memory.keep_notes(b"noted")
     left, notes = take_left(environ) or (Interrupted(), b"")
     assert (list(left.under_way), notes, environ) == ([b"7"], b"noted", {"PATH": "/bin"})

@@ -65,9 +65,9 @@ def test_the_next_daemon_finds_what_the_dead_one_wrote(fd: int) -> None:
     memory = mapped(fd)
     memory.greeted(b'{"method":"initialize"}')
     memory.greeted(b'{"method":"notifications/initialized"}')
-    memory.began(b"1", RequestKind.CALL)
-    memory.began(b'"1"', RequestKind.OTHER)
-    memory.began(b"3", RequestKind.MODERN_CALL)
+    memory.took(b"1", RequestKind.CALL, 0)
+    memory.took(b'"1"', RequestKind.OTHER, 0)
+    memory.took(b"3", RequestKind.MODERN_CALL, 0)
     memory.ended(b"1")
     memory.received(b"whole\nha")
     memory.unread(2)
@@ -82,7 +82,7 @@ def test_the_next_daemon_finds_what_the_dead_one_wrote(fd: int) -> None:
 
 
 def test_what_was_found_stays_until_it_is_answered(fd: int) -> None:
-    mapped(fd).began(b"1", RequestKind.CALL)
+    mapped(fd).took(b"1", RequestKind.CALL, 0)
     first = SessionMemory.map(fd)
     assert first.begin_session() == restored(fd) == Interrupted(under_way={b"1": RequestKind.CALL})
     first.ended(b"1")
@@ -94,7 +94,7 @@ def test_a_greeting_that_is_repeated_by_the_next_daemon_is_kept_once(fd: int) ->
     for _ in range(3):
         memory = mapped(fd)
         memory.greeted(b"hello")
-        memory.began(b"1", RequestKind.INITIALIZE)
+        memory.took(b"1", RequestKind.INITIALIZE, 0)
         memory.ended(b"1")
     found = restored(fd)
     assert (found.greeting, found.is_greeted, found.under_way) == (b"hello\n", True, {})
@@ -103,7 +103,7 @@ def test_a_greeting_that_is_repeated_by_the_next_daemon_is_kept_once(fd: int) ->
 def test_a_greeting_that_has_its_answer_is_not_under_way_again(fd: int) -> None:
     memory = mapped(fd)
     memory.greeting_answered()
-    memory.began(b"1", RequestKind.INITIALIZE)
+    memory.took(b"1", RequestKind.INITIALIZE, 0)
     assert restored(fd).under_way == {}
 
 
@@ -115,14 +115,14 @@ def test_a_greeting_that_is_too_long_is_not_kept_in_part(fd: int) -> None:
 
 def test_more_requests_than_there_is_room_for_cost_nothing_but_their_note(fd: int) -> None:
     memory = mapped(fd)
-    memory.began(b'"' + b"x" * MAX_ID_BYTES + b'"', RequestKind.CALL)
+    memory.took(b'"' + b"x" * MAX_ID_BYTES + b'"', RequestKind.CALL, 0)
     for key in range(SLOTS + 1):
-        memory.began(str(key).encode(), RequestKind.CALL)
+        memory.took(str(key).encode(), RequestKind.CALL, 0)
     assert memory.under_way == len(restored(fd).under_way) == SLOTS >= MAX_UNDER_WAY
     for key in range(SLOTS + 1):
         memory.ended(str(key).encode())
     memory.ended(b"never begun")
-    memory.began(b"7", RequestKind.CALL)
+    memory.took(b"7", RequestKind.CALL, 0)
     assert restored(fd).under_way == {b"7": RequestKind.CALL}
 
 
@@ -214,7 +214,8 @@ class Requests(RuleBasedStateMachine):
     @rule(key=st.integers(0, 20), kind=st.sampled_from(RequestKind))
     def begin(self, key: int, kind: RequestKind) -> None:
         """A request comes; of one with an id that is under way the kind is noted anew."""
-        self.memory.began(str(key).encode(), kind)
+        self.memory.took(str(key).encode(), kind, 0)
+        self.said = b""
         if key in self.known or not (kind is RequestKind.INITIALIZE and self.is_greeted):
             self.known[key] = kind
 
@@ -270,7 +271,7 @@ def test_notes_are_those_that_were_whole_last(fd: int) -> None:
         assert mapped(fd).notes() == notes
     memory.keep_notes(b"y" * (MAX_NOTES_BYTES + 1))
     assert mapped(fd).notes() == b"x" * MAX_NOTES_BYTES
-    memory.began(b"1", RequestKind.CALL)
+    memory.took(b"1", RequestKind.CALL, 0)
     memory.received(b"z")
     assert mapped(fd).notes() == b"x" * MAX_NOTES_BYTES
     memory.close()
@@ -332,7 +333,7 @@ def test_at_any_moment_each_request_is_unread_or_under_way(fd: int) -> None:
             request = json.loads(line)["id"]
             id_json = b"%d" % request
             memory.took(id_json, RequestKind.OTHER, lines.ahead_bytes)
-            memory.began(id_json, RequestKind.CALL)
+            memory.took(id_json, RequestKind.CALL, 0)
             if request % 2:
                 leaving.add(request)
                 memory.leaving(id_json)

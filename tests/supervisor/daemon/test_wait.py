@@ -71,7 +71,7 @@ def test_each_request_of_a_dead_daemon_is_answered_once_in_the_form_of_its_kind(
     """A client would wait for its answers until another daemon has started, or get each of them twice."""
     memory = served(fd)
     for id_json, kind in ((b"7", RequestKind.CALL), (b'"7"', RequestKind.MODERN_CALL), (b"8", RequestKind.OTHER)):
-        memory.began(id_json, kind)
+        memory.took(id_json, kind, 0)
     wait.answer_lost(fd, pipe[1])
     call, modern, other = map(json.loads, os.read(pipe[0], 65536).splitlines())
     assert (call["id"], modern["id"], other["id"]) == (7, "7", 8)
@@ -87,7 +87,7 @@ def test_each_request_of_a_dead_daemon_is_answered_once_in_the_form_of_its_kind(
 
 def test_a_half_written_line_is_ended_before_the_first_answer(fd: int, pipe: tuple[int, int]) -> None:
     memory = served(fd)
-    memory.began(b"7", RequestKind.CALL)
+    memory.took(b"7", RequestKind.CALL, 0)
     memory.writing(is_half=True)
     wait.answer_lost(fd, pipe[1])
     rest, answer, _ = os.read(pipe[0], 65536).split(b"\n")
@@ -98,7 +98,7 @@ def test_a_half_written_line_is_ended_before_the_first_answer(fd: int, pipe: tup
 def test_a_greeting_under_way_is_left_to_the_next_daemon(fd: int, pipe: tuple[int, int]) -> None:
     memory = served(fd)
     memory.greeted(b'{"id":0,"method":"initialize"}')
-    memory.began(b"0", RequestKind.INITIALIZE)
+    memory.took(b"0", RequestKind.INITIALIZE, 0)
     wait.answer_lost(fd, pipe[1])
     assert list(SessionMemory.map(fd).begin_session().under_way) == [b"0"]
 
@@ -108,7 +108,7 @@ def test_the_answers_of_a_client_that_does_not_read_are_left_to_the_next_daemon(
 ) -> None:
     monkeypatch.setattr(wait, "ANSWER_MS", 1)
     memory = served(fd)
-    memory.began(b"7", RequestKind.CALL)
+    memory.took(b"7", RequestKind.CALL, 0)
     with pytest.raises(BlockingIOError):
         while True:
             os.write(pipe[1], b"x" * 65536)

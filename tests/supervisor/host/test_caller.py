@@ -381,14 +381,23 @@ class Logins:
 
 
 @pytest.mark.parametrize(
-    ("method", "is_asked"), [("prompts/get", True), ("tools/call", True), ("completion/complete", True), ("x/y", False)]
+    ("method", "client", "is_asked"),
+    [
+        ("prompts/get", HERE, True),
+        ("tools/call", HERE, True),
+        ("completion/complete", HERE, True),
+        ("x/y", HERE, False),
+        ("tools/call", ADA, False),
+    ],
 )
-async def test_whatever_a_client_asks_of_a_server_may_bring_about_a_login(method: str, *, is_asked: bool) -> None:
-    """A person who reads or is given a prompt would be told of a command where a tool's caller is asked."""
+async def test_a_request_of_a_client_of_this_machine_may_open_a_login(
+    method: str, client: Client, *, is_asked: bool
+) -> None:
+    """A reader of a prompt would get a command where a tool's caller is asked; a browser elsewhere cannot come back."""
     fault = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, "it requires login again", "auth_needed")
     server, person, logins = OfferServer("fs", prompts=("plan",), fault=fault), Person(), Logins()
     person.capabilities = b'{"elicitation":{"url":{}}}'
-    asks = caller(Box(fault), Router(OfferFleet(server)), person, logins=logins, client=HERE)
+    asks = caller(Box(fault), Router(OfferFleet(server)), person, logins=logins, client=client)
     ends: list[CallEnd] = []
     wish = request(method, is_modern=False)
     if method == "completion/complete":

@@ -15,7 +15,7 @@ READ_BYTES: Final = 64 * 1024
 READS_A_WAKE: Final = 8
 """Reads before the loop's other work gets its turn, so that a flood cannot starve heartbeats."""
 
-BURST_S: Final = 0.00005
+BURST_S: Final = 0.0003
 """A line that follows another so closely waits for those behind it: many calls begin in one turn of the loop."""
 
 MAX_UNREAD_BYTES: Final = 64 * 1024 * 1024  # what may wait for a server that does not read its stdin

@@ -182,6 +182,12 @@ METHODS_OF: Final[dict[str, tuple[Era, type[_Params]]]] = {
 }
 """Each method with the eras that have it and the shape of its parameters."""
 
+IN_ERA: Final = {
+    is_modern: frozenset(name for name, (eras, _) in METHODS_OF.items() if eras & era)
+    for is_modern, era in ((False, Era.LEGACY), (True, Era.MODERN))
+}
+"""The methods of each era; a set, because every request is looked up."""
+
 TOOL_METHODS: Final = frozenset(
     {"initialize", "ping", "server/discover", "tools/list", "tools/call", "subscriptions/listen"}
 )

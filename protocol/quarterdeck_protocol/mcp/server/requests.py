@@ -16,14 +16,12 @@ from quarterdeck_protocol.mcp.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
-    BodyError,
-    check_object,
 )
 from quarterdeck_protocol.mcp.tasks import METHODS
 from quarterdeck_protocol.tools import ProgressNote
 
-from .messages import MAX_LINE_BYTES, ClientInfo, ClientMessage, Key
-from .methods import DECODERS, METHODS_OF, MODERN_VERSION, TOOL_METHODS, UNSUPPORTED_VERSION, Abilities, Era
+from .messages import ClientInfo, ClientMessage, Key
+from .methods import DECODERS, IN_ERA, MODERN_VERSION, TOOL_METHODS, UNSUPPORTED_VERSION, Abilities
 
 MAX_KNOWN_BYTES: Final = 4096
 """Size of an envelope whose judgement is remembered: a name, a version and capabilities take some hundred."""
@@ -67,7 +65,7 @@ class Resumption(msgspec.Struct, frozen=True, gc=False):
     responses: bytes = b""
 
 
-class Request(msgspec.Struct, gc=False, kw_only=True):
+class Request(msgspec.Struct, kw_only=True):
     """A client's request, judged.
 
     Attributes:
@@ -127,15 +125,16 @@ def read_params(message: ClientMessage) -> Mapping[str, Raw]:
     params = bytes(message.params)
     if not params or params == _NULL:
         return {}
+    # The line is known to be JSON, UTF-8 and without line breaks: `read_message` has seen to it.
     try:
-        return check_object(params, max_bytes=MAX_LINE_BYTES)
-    except BodyError as error:
-        raise Refused(INVALID_REQUEST, f"not a JSON-RPC 2.0 message: {error}") from None
+        return _object.decode(params)
+    except (msgspec.DecodeError, RecursionError):
+        raise Refused(INVALID_REQUEST, "not a JSON-RPC 2.0 message: its params are not one JSON object") from None
 
 
 def claims_modern(params: Mapping[str, Raw]) -> bool:
     """Whether parameters carry the version of a modern envelope, which no legacy client sends."""
-    if b"protocolVersion" not in (meta := bytes(params.get("_meta", b""))):
+    if (meta := params.get("_meta")) is None:
         return False
     try:
         return VERSION_KEY in _object.decode(meta)
@@ -168,21 +167,21 @@ def judge(
     method, is_modern = str(message.method), version == MODERN_VERSION
     members = _members(params.get("_meta"), is_modern=is_modern)
     envelope = read_envelope(members, params, check) if is_modern else None
-    eras, _ = METHODS_OF.get(method, (Era(0), None))
-    if not eras & (Era.MODERN if is_modern else Era.LEGACY) or not (has_offers or method in TOOL_METHODS):
+    if method not in IN_ERA[is_modern] or not (has_offers or method in TOOL_METHODS):
         raise Refused(METHOD_NOT_FOUND, "Method not found", method)
+    request = Request(key=key, id_json=message.id_json, method=method, version=version, is_modern=is_modern)
     try:
-        token = members.get("progressToken", Raw(_NULL))
-        _token.decode(token)
-        request = Request(key=key, id_json=message.id_json, method=method, version=version, is_modern=is_modern)
+        if "progressToken" in members:
+            _token.decode(token := members["progressToken"])
+            request.progress_token = b"" if bytes(token) == _NULL else bytes(token)
         if method == "tools/call":
             # Not by its shape: the arguments, which may be large, would be looked at once more.
             request.name = _text.decode(params.get("name", _EMPTY))
-            given = bytes(params.get("arguments", _EMPTY))
-            request.arguments = b"{}" if given == _NULL else given
-            check_object(request.arguments, max_bytes=MAX_LINE_BYTES)
-            task = bytes(params.get("task", b""))
-            if not is_modern and task not in (b"", _NULL):
+            if "arguments" in params and (given := bytes(params["arguments"])) != _NULL:
+                if not given.startswith(b"{"):
+                    raise Refused(INVALID_PARAMS, _BAD_PARAMS, "")
+                request.arguments = given
+            if not is_modern and (task := bytes(params.get("task", _NULL))) != _NULL:
                 _object.decode(task)
                 request.task = task
         else:
@@ -194,10 +193,9 @@ def judge(
         if is_modern and any(name in params for name in _AGAIN):
             state = _state.decode(params.get("requestState", Raw(_NULL)))
             request.resumption = Resumption(state, bytes(params.get("inputResponses", b"")))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BodyError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Refused(INVALID_PARAMS, _BAD_PARAMS, "") from None
     if members:
-        request.progress_token = b"" if bytes(token) == _NULL else bytes(token)
         own = {
             name: raw
             for name, raw in members.items()

@@ -7,7 +7,7 @@ answered with that loss.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -45,7 +45,7 @@ Asker = RawCall | RawRequest
 """The client's request that a frame is sent for."""
 
 
-class _Pending(NamedTuple):
+class _Pending(msgspec.Struct):
     """The takers of a request's reply and progress, and the client's request, if any."""
 
     on_reply: OnReply

@@ -3,7 +3,6 @@
 import asyncio
 import secrets
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -120,7 +119,9 @@ def _cut_state(wire: WireResult, cut: Callable[[WireResult], WireResult]) -> Wir
     shorter = cut(inner)
     if shorter is inner:
         return wire
-    return replace(wire, body=msgspec.json.encode({**members, _NESTED: Raw(shorter.body)}), members=None)
+    return msgspec.structs.replace(
+        wire, body=msgspec.json.encode({**members, _NESTED: Raw(shorter.body)}), members=None
+    )
 
 
 def new_uri() -> str:

@@ -11,7 +11,7 @@ budget its bytes say, and the rest is passed on as its server wrote it.
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
 from typing import Any, Final, TypeVar
@@ -123,7 +123,7 @@ class Overlong:
         left_out = {_STRUCTURED} if structure is not None else frozenset[str]()
         members = {name: value for name, value in self._members.items() if name not in left_out}
         members[_CONTENT] = Raw(msgspec.json.encode([each for each in content if each is not None]))
-        return replace(self._wire, body=msgspec.json.encode(members), members=None)
+        return msgspec.structs.replace(self._wire, body=msgspec.json.encode(members), members=None)
 
 
 def overlong(wire: WireResult, max_tokens: int, has_schema: Callable[[], bool]) -> Overlong | None:

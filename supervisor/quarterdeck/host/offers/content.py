@@ -111,10 +111,6 @@ class Content:
         """Nobody is served any longer: calls that wait for an answer end."""
         self.parking.close()
 
-    def logins_of(self, client: Client) -> "LoginBroker | None":
-        """Where this client's person may be asked to log in: a browser comes back to this machine alone."""
-        return self.logins if client.is_local else None
-
     def leave(self, client: Client) -> None:
         """End what a client has with the servers beside calls; repeatable."""
         self.parking.leave(client.key)

@@ -77,6 +77,7 @@ class Work:
         """The client gave it up, and the session has forgotten it: stop."""
         self._stop(reason)
         self.outlet.drop(self.request)
+        self.request.work = None
 
     def cancel(self, reason: str) -> None:
         """Give it up without an answer."""
@@ -99,12 +100,14 @@ class Work:
         """Answer with this result."""
         if said := self._core.answer(self.request, parts):
             self.outlet.answer(self.request, said, 0)
+            self.request.work = None  # each refers to the other: garbage that a collector would have to find
 
     def error(self, error: dict[str, object]) -> None:
         """Answer with this error."""
         if said := self._core.refuse(self.request, error):
             code = error["code"]
             self.outlet.answer(self.request, said, code if isinstance(code, int) else 0)
+            self.request.work = None
 
     def refuse(self, fault: ProtocolFault) -> None:
         """Answer with a fault: of a tool a result, for a model to read, of all else an error."""
@@ -149,8 +152,9 @@ class OwnedWork(Work):
             self._close_log = logs.open(caller.asking(request), request.log_level, self._pass_log)
 
     def _stop(self, reason: str) -> Delivery:
+        running = self._running
         self._over()
-        return self._running.cancel(reason) if self._running is not None else Delivery.NOT_SENT
+        return running.cancel(reason) if running is not None else Delivery.NOT_SENT
 
     def _settle(self, end: CallEnd) -> None:
         """Answer the client.
@@ -159,11 +163,9 @@ class OwnedWork(Work):
             BodyError: the body was refused, and the client told so; its worker let through what it must not.
         """
         self._over()
-        request, caller = self.request, self._caller
-        if isinstance(end, WireResult):
-            client, size = caller.client, len(end.body)
-            if size > UNCOUNTED_BYTES or client.allowance is not None:
-                end = refused_result(client, size, lambda _, size: self.outlet.keep(size)) or end
+        request, client = self.request, self._caller.client
+        if isinstance(end, WireResult) and ((size := len(end.body)) > UNCOUNTED_BYTES or client.allowance is not None):
+            end = refused_result(client, size, lambda _, size: self.outlet.keep(size)) or end
         if not isinstance(end, WireResult):
             self._refuse_begun(end)
         elif request.method == SUBSCRIBE:
@@ -200,7 +202,7 @@ class OwnedWork(Work):
             self.outlet.tell(notification)
 
     def _over(self) -> None:
-        self.request.on_progress = None
+        self._running = self.request.on_progress = None
         if self._close_log is not None:
             self._close_log()
             self._close_log = None

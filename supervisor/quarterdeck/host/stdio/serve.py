@@ -174,33 +174,31 @@ class _Connection:
             journal.unread(unread)
             self._refuse(b"null", error.code, str(error))
             return
-        if message.is_request:
-            kind = RequestKind.INITIALIZE if message.method == "initialize" else RequestKind.OTHER
-            journal.took(message.id_json, kind, unread)
-        else:
-            journal.unread(unread)
         match self._core.take(message):
             case Request() as request:
+                journal.took(request.id_json, _kind_of(request), unread)
                 self._begin(request, line)
             case Answer() as answer:
+                journal.took(answer.id_json, RequestKind.OTHER, unread)
                 if answer.code == BUSY:
                     journal.refused()
                 self._sink.write(*answer.parts, b"\n", answers=answer.id_json)
-                self._forget(answer.id_json)
-            case Cancelled(request, reason):
-                request.work.cancelled(reason)
-            case Notice() as notice:
-                if notice is Notice.OPENED:
-                    journal.greeted(line)
-                self._session.take_notice(notice)
+            case event:
+                journal.unread(unread)
+                self._take_note(event, line)
+
+    def _take_note(self, event: Cancelled | Notice | None, line: bytes) -> None:
+        if isinstance(event, Cancelled):
+            event.request.work.cancelled(event.reason)
+        elif event is not None:
+            if event is Notice.OPENED:
+                self._journal.greeted(line)
+            self._session.take_notice(event)
 
     def _begin(self, request: Request, line: bytes) -> None:
         journal = self._journal
         if request.method == "initialize":
             journal.greeted(line)
-        elif request.method == "tools/call" and not request.task:
-            # Who asks for a task takes no result of a call for one.
-            journal.began(request.id_json, RequestKind.MODERN_CALL if request.is_modern else RequestKind.CALL)
         if not self._is_introduced and (client := self._core.client) is not None:
             self._is_introduced = True
             journal.introduced(client.name, client.version)
@@ -233,16 +231,14 @@ class _Connection:
         greeted_id = self._interrupted.greeted_id if self._interrupted is not None else None
         if request.method != "initialize" or greeted_id is None or msgspec.json.encode(greeted_id) != request.id_json:
             self._sink.write(*parts, b"\n", answers=request.id_json)
-        self.drop(request)
+            self._progress.set()
+        else:
+            self.drop(request)
 
     def drop(self, request: Request) -> None:
-        """A request is over."""
-        self._forget(request.id_json)
+        """A request is over without an answer."""
+        self._journal.ended(request.id_json)
         self._progress.set()
-
-    def _forget(self, id_json: bytes) -> None:
-        """A request has its answer once all that is held has left: until then another process could have to give it."""
-        self._sink.then(partial(self._journal.ended, id_json))
 
     def _refuse(self, id_json: bytes, code: int, reason: str) -> None:
         _logger.warning("a client's message was refused: %s", reason)
@@ -258,7 +254,6 @@ class _Connection:
             if kind is RequestKind.INITIALIZE and interrupted.greeting:
                 continue  # it is asked again
             self._sink.write(answers[kind].replace(b"\0", id_json, 1), answers=id_json)
-            self._forget(id_json)
 
     # The end
 
@@ -303,6 +298,13 @@ class _Connection:
         self._is_gone = True
         self._progress.set()
         self._over.set()
+
+
+def _kind_of(request: Request) -> RequestKind:
+    if request.method == "tools/call" and not request.task:
+        # A client that asks for a task takes no result of a call for one.
+        return RequestKind.MODERN_CALL if request.is_modern else RequestKind.CALL
+    return RequestKind.INITIALIZE if request.method == "initialize" else RequestKind.OTHER
 
 
 def answers_if_lost(server_info: bytes) -> tuple[bytes, ...]:

@@ -17,7 +17,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from itertools import islice, takewhile
+from itertools import islice
 from time import monotonic
 from types import TracebackType
 from typing import Final, Self
@@ -34,7 +34,7 @@ HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 LOW_WATER_BYTES: Final = 1024 * 1024
 """A congested sink that holds less has room again."""
 
-BURST_S: Final = 0.00005
+BURST_S: Final = 0.0003
 """A line that follows another so closely waits for those behind it: many calls end in one turn of the loop."""
 
 _MAX_PARTS: Final = 256
@@ -120,7 +120,8 @@ class Sink(ABC):
 
         Args:
             parts: of the line.
-            answers: the id of the request that it answers, as JSON; the journal is told before it leaves.
+            answers: the id of the request that it answers, as JSON; the journal is told before it leaves, and when it
+                has left: until then another process could have to give it.
         """
         if self._is_over:
             return
@@ -179,7 +180,7 @@ class Sink(ABC):
         self._held_bytes -= size
         left = self._taken_bytes - self._held_bytes
         while self._answers and self._answers[0][0] <= left:
-            self._answers.popleft()
+            self._journal.ended(self._answers.popleft()[1])
         while self._marks and self._marks[0][0] <= left:
             self._marks.popleft()[1]()
         if self.is_congested and self._held_bytes <= LOW_WATER_BYTES:
@@ -202,6 +203,7 @@ class Sink(ABC):
             self._stop()
             self._parts.clear()
             self._marks.clear()
+            self._answers.clear()
             self._wrote(self._held_bytes)
 
 
@@ -263,16 +265,17 @@ class PolledSink(Sink):
         if not is_sure or parts[-1][-1] != _NEWLINE:
             self._tell_half(is_half=True)
         left = self._taken_bytes - self._held_bytes
-        leaving = list(takewhile(lambda answer: answer[0] <= left + size, self._answers))
-        for _, id_json in leaving:
+        for end, id_json in self._answers:
+            if end > left + size:
+                break
             journal.leaving(id_json)
         written = 0
         try:
             written = os.writev(self._fd, parts)
         finally:
             if written < size:
-                for end, id_json in leaving:
-                    if end > left + written:
+                for end, id_json in self._answers:
+                    if left + written < end <= left + size:
                         journal.kept(id_json)
                 if not written:
                     self._tell_half(is_half=was_half)

@@ -62,7 +62,10 @@ class ServerVerdict(Struct, frozen=True, eq=False):
         if self.launch_fault is not None:
             return self.launch_fault
         if wish.key is not None and wish.key.subject is Subject.TOOL:
-            return self._admits_call(wish.key.name, endpoint, is_coming=is_coming)
+            tool = wish.key.name
+            if endpoint is not None and self.judged is endpoint and tool in self.offer.names:
+                return Admission.NOW
+            return self._admits_call(tool, endpoint, is_coming=is_coming)
         if endpoint is None:
             return Admission.LATER if is_coming else Admission.NOT_READY
         if self.judged is not endpoint:
@@ -75,8 +78,6 @@ class ServerVerdict(Struct, frozen=True, eq=False):
     def _admits_call(
         self, tool: str, endpoint: ServerEndpointImpl | None, *, is_coming: bool
     ) -> Admission | ProtocolFault:
-        if endpoint is not None and self.judged is endpoint and tool in self.offer.names:
-            return Admission.NOW
         fault = self.refusal(tool)
         if not is_coming and endpoint is None:
             return fault or Admission.NOT_READY

@@ -58,7 +58,9 @@ async def test_a_request_goes_as_it_is_and_its_result_comes_back_whole() -> None
         assert frame == Forward(frame.request_id, 7.5, "things/of-tomorrow", progress=True, meta=b'{"m":1}')
         assert body == b'{"x":[1.0]}'
         played.worker.answer(frame, b'{"content":7}', era="2025-11-25", result_type="of-tomorrow")
-        assert await ended(waiter) == WireResult(b'{"content":7}', "2025-11-25", result_type="of-tomorrow")
+        end = await ended(waiter)
+        assert isinstance(end, WireResult)
+        assert (end.body, end.era, end.result_type) == (b'{"content":7}', "2025-11-25", "of-tomorrow")
 
 
 async def test_a_servers_error_comes_back_as_it_said_it() -> None:

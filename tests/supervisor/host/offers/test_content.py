@@ -9,7 +9,6 @@ from support.tools.tool_boxes import LiveBox
 from support.waiting import turns
 
 from quarterdeck.host.offers.content import Content
-from quarterdeck.login.broker import LoginBroker
 from quarterdeck.route.router import Router
 from quarterdeck_protocol.mcp.server.methods import TOOLS_ONLY
 from quarterdeck_protocol.mcp.tasks import EXTENSION, TaskSupport
@@ -104,16 +103,3 @@ async def test_what_servers_have_is_shown_and_left() -> None:
     assert server.told == [("door-1", "leave")]
     async with shown.source_of("mine") as box:
         assert box is shown.box
-
-
-async def test_only_a_client_of_this_machine_is_sent_to_a_browser() -> None:
-    """A browser elsewhere comes back to its own 127.0.0.1, with a code that nobody takes, or somebody else does."""
-    logins = LoginBroker(lambda _: None, never_started)
-    shown = content(logins=logins)
-    assert shown.logins_of(Client(is_local=True)) is logins
-    assert shown.logins_of(Client("token", "token ci")) is None
-
-
-async def never_started(server: str) -> None:
-    """See `LoginBroker`."""
-    raise AssertionError(server)

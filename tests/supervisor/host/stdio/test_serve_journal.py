@@ -140,8 +140,8 @@ async def test_a_session_is_greeted_once_however_often_its_process_dies(fd, deat
 
 async def test_a_process_that_dies_before_it_has_answered_leaves_the_answers_to_the_next(fd):
     memory, _ = taken_over(fd)
-    memory.began(b"1", RequestKind.CALL)
-    memory.began(b'"1"', RequestKind.OTHER)
+    memory.took(b"1", RequestKind.CALL, 0)
+    memory.took(b'"1"', RequestKind.OTHER, 0)
     assert taken_over(fd)[1].under_way == taken_over(fd)[1].under_way
     memory, found = taken_over(fd)
     async with served(create_provider_host(LiveBox()), journal=memory, interrupted=found) as client:

@@ -332,8 +332,7 @@ def test_at_any_moment_each_request_is_unread_or_under_way(fd: int) -> None:
         for line in lines.feed(memory.read(pipe[0], 65_536)):
             request = json.loads(line)["id"]
             id_json = b"%d" % request
-            memory.took(id_json, RequestKind.OTHER, lines.ahead_bytes)
-            memory.took(id_json, RequestKind.CALL, 0)
+            memory.took(id_json, RequestKind.CALL, lines.ahead_bytes)
             if request % 2:
                 leaving.add(request)
                 memory.leaving(id_json)

@@ -1,5 +1,6 @@
 """Serving over pipes: how it ends, and what clients and servers that misbehave get."""
 
+import gc
 import json
 import sys
 from functools import partial
@@ -13,9 +14,11 @@ from support.processes.running import output
 from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
 
 from quarterdeck.host.provider import create_provider_host
+from quarterdeck.host.session.work import Work
 from quarterdeck.host.stdio import serve
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST
 from quarterdeck_protocol.mcp.server.messages import MAX_LINE_BYTES
+from quarterdeck_protocol.mcp.server.requests import Request
 
 from .host_pipes import LineClient, sdk_transport, served
 
@@ -51,6 +54,26 @@ async def test_a_raw_call_leaves_its_bytes_untouched(era):
     assert body[1:] in line
     assert result_of(json.loads(line)) == json.loads(body)
     assert json.loads(line)["id"] == "a/é"
+
+
+@ERAS
+async def test_an_answered_request_is_forgotten(era):
+    """A client that calls all day would fill the daemon's memory."""
+    box = LiveBox()
+    box.graft("s__t")
+    async with served(create_provider_host(box)) as client:
+        await getattr(client, era)()
+        gc.collect()
+        gc.disable()
+        try:
+            for number in range(20):
+                await client.send(client.call(number, "s__t"))
+                await client.receive()
+            box.begun.clear()
+            left = [each for each in gc.get_objects() if isinstance(each, Request | Work)]
+        finally:
+            gc.enable()
+    assert left == []
 
 
 async def test_the_stock_client_works_over_pipes_in_both_eras():

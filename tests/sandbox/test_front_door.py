@@ -16,3 +16,8 @@ def test_every_name_of_the_front_door_can_be_had(name: str) -> None:
 def test_importing_the_front_door_loads_nothing_behind_it() -> None:
     ours = {name for name in loaded_by("import quarterdeck_sandbox") if "quarterdeck" in name}
     assert ours == {"quarterdeck_protocol", "quarterdeck_protocol.lazy", "quarterdeck_sandbox"}
+
+
+def test_signals_have_names_where_the_system_knows_one() -> None:
+    assert quarterdeck_sandbox.signal_name(9) == "SIGKILL"
+    assert quarterdeck_sandbox.signal_name(999) == "signal 999"

@@ -1,15 +1,18 @@
 """Starting a confinement: what was promised holds inside, and the receipt says so."""
 
 import os
+import signal
 import socket
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from msgspec.structs import replace
 from support.processes.identities import plain_python
+from support.processes.leftovers import is_running
 from support.sandbox.confinements import (
     BUBBLEWRAP_ONLY,
     GRACE_S,
@@ -23,6 +26,7 @@ from support.sandbox.confinements import (
 )
 from support.sandbox.gates import GATE
 from support.sandbox.machine_facts import ROOT_ONLY
+from support.waiting import eventually_async
 
 from quarterdeck_protocol.policy_values import LimitValues, Property, Tier
 from quarterdeck_sandbox.doctor.trials import try_cgroups
@@ -31,8 +35,9 @@ from quarterdeck_sandbox.policy.machine import Cgroups
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind
 from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
 from quarterdeck_sandbox.run.cgroup import Cgroup
+from quarterdeck_sandbox.run.process import ConfinedProcess
 from quarterdeck_sandbox.run.spawn import Stdio
-from quarterdeck_sandbox.run.start import start
+from quarterdeck_sandbox.run.start import run_foreground, start
 
 pytestmark = pytest.mark.process
 
@@ -215,3 +220,52 @@ async def test_a_program_begins_in_its_control_group(
     ends = {""} if groups.unified and tier_home.tier is not Tier.BUBBLEWRAP else set()
     assert controllers_of(out) == expected | ends
     assert bool(moved) is is_closed
+
+
+async def foreground(confinement: Any) -> tuple[int, Any]:
+    with anyio.fail_after(PATIENCE_S):
+        return await run_foreground(confinement, (), lambda process: None)
+
+
+async def test_a_command_speaks_through_us_and_its_end_is_told(
+    tier_home: TierHome, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, dossier = await foreground(tier_home.shell("echo out; echo oops >&2; exit 3"))
+    assert capfd.readouterr() == ("out\n", "oops\n")
+    assert (code, dossier.exit_status, dossier.signal, dossier.limit) == (3, 3, None, None)
+    assert dossier.stderr_tail == "oops\n"
+    assert (dossier.uptime_s or 0) > 0
+
+
+async def test_a_death_by_signal_is_told_as_one(tier_home: TierHome) -> None:
+    code, dossier = await foreground(tier_home.shell("kill -SEGV $$"))
+    assert (code, dossier.exit_status, dossier.signal) == (-signal.SIGSEGV, None, signal.SIGSEGV)
+
+
+async def test_a_limit_that_we_watch_ends_it_and_is_named(tier_home: TierHome) -> None:
+    made = tier_home.shell("trap '' TERM; while :; do /bin/sleep 1; done")
+    code, dossier = await foreground(replace(made, limits=LimitValues(wall_s=0.2)))
+    assert (code, dossier.limit) == (-signal.SIGKILL, "wall_s")
+    assert dossier.hints
+
+
+async def test_the_loss_of_its_network_is_told(tier_home: TierHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def lost(_: ConfinedProcess) -> str:
+        return "slirp4netns was killed by SIGKILL"
+
+    monkeypatch.setattr(ConfinedProcess, "network_lost", lost)
+    _, dossier = await foreground(tier_home.shell("exit 3"))
+    assert "its network failed before it ended (slirp4netns was killed by SIGKILL)" in dossier.hints
+
+
+async def test_giving_up_ends_the_whole_tree(tier_home: TierHome) -> None:
+    started: list[int] = []
+    with anyio.fail_after(PATIENCE_S), anyio.CancelScope() as scope:
+
+        def on_start(process: ConfinedProcess) -> None:
+            started.append(process.pid)
+            scope.cancel()
+
+        await run_foreground(tier_home.shell("while :; do /bin/sleep 1000; done"), (), on_start)
+    assert scope.cancelled_caught
+    await eventually_async(lambda: not is_running(started[0]))

@@ -1,16 +1,27 @@
 """One server's life from start to end, over played processes: what ends it, and what is told."""
 
 import asyncio
+import errno
+import os
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
-from support.servers.greetings import LEGACY
+from support.servers.greetings import INITIALIZED, LEGACY, JsonObject
+from support.servers.remote_calls import silent_run
+from support.waiting import turns
 
-from quarterdeck_protocol.faults import FaultKind
+from quarterdeck_protocol.faults import Delivery, FaultKind
+from quarterdeck_protocol.link.frames import OpenOrder, StdioServer
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
-from quarterdeck_sandbox.program.launch import LaunchPlan
+from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
+from quarterdeck_worker.server import ServerFault
+from quarterdeck_worker.stdio import launch
+from quarterdeck_worker.stdio.run import run_process
 
-from .sessions import ended, listed, opened, stage
+from .played_process import PlayedProcess
+from .sessions import ANSWERS, ended, listed, opened, stage
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
@@ -58,3 +69,167 @@ async def test_a_server_that_dies_is_told_before_it_is_buried_and_raised_after()
         assert (fault.kind, fault.code) == (FaultKind.TRANSPORT, "exited")
         assert fault.dossier is not None
         assert (fault.dossier.signal, fault.dossier.stderr_tail) == (11, "boom\n")
+
+
+# What never becomes open
+
+
+@pytest.mark.parametrize(
+    ("command", "cwd", "code"),
+    [("no-such-tool", "/", "command_not_found"), ("/etc/passwd", "/", "not_executable"), ("sh", "/none", "bad_cwd")],
+)
+async def test_a_command_that_cannot_be_planned_is_a_failed_spawn(command: str, cwd: str, code: str) -> None:
+    order = OpenOrder(StdioServer(command, cwd=cwd), env={"PATH": "/usr/bin:/bin"}, home="/")
+    run = silent_run()
+    with pytest.raises(ServerFault) as caught:
+        await run_process(order, run)
+    record = caught.value.record
+    assert (record.kind, record.code, record.delivery) == (FaultKind.SPAWN_FAILED, code, Delivery.NOT_SENT)
+
+
+async def test_a_launcher_that_refuses_is_a_failed_spawn() -> None:
+    async def refuses(plan: LaunchPlan) -> Any:
+        raise LaunchError("sandbox_refused", "no namespaces here")
+
+    run = silent_run()
+    with pytest.raises(ServerFault, match="no namespaces") as caught:
+        await run_process(OpenOrder(StdioServer("sh"), home="/"), run, refuses)
+    assert caught.value.record.code == "sandbox_refused"
+
+
+async def test_a_start_that_was_killed_has_the_signal_in_its_dossier() -> None:
+    async def is_killed(plan: LaunchPlan) -> Any:
+        raise LaunchError("spawn_failed", "the sandbox ended", signal=9)
+
+    run = silent_run()
+    with pytest.raises(ServerFault) as caught:
+        await run_process(OpenOrder(StdioServer("sh"), home="/"), run, is_killed)
+    assert caught.value.record.dossier is not None
+    assert caught.value.record.dossier.signal == 9
+
+
+async def test_a_temporary_directory_that_cannot_be_made_anew_is_a_failed_spawn_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/x")
+
+    monkeypatch.setattr(launch, "_empty_if_over", no_room)
+    run = silent_run()
+    order = OpenOrder(StdioServer("/bin/sh"), home="/", tmp="/tmp/x")
+    with pytest.raises(ServerFault, match=r"No space left on device: /tmp/x.*make room there") as caught:
+        await run_process(order, run)
+    assert caught.value.record.code == "directory_unusable"
+
+
+async def test_a_server_that_exits_at_its_greeting_says_so_with_its_status() -> None:
+    def dies(_: JsonObject) -> None:
+        played.process.complains(b"no such module\n")
+        played.process.dies(1)
+
+    async with stage({"initialize": dies}) as played:
+        fault = await played.fault()
+        assert (fault.kind, fault.code, fault.delivery) == (
+            FaultKind.SPAWN_FAILED,
+            "exited_at_handshake",
+            Delivery.NOT_SENT,
+        )
+        assert "exited with status 1 before" in fault.message
+        assert fault.dossier is not None
+        assert "no such module" in fault.dossier.stderr_tail
+        assert played.lost == []
+
+
+async def test_a_program_that_ends_well_at_its_greeting_is_said_to_be_no_server() -> None:
+    """Status 0 would leave a user who named the wrong program, or forgot an argument, with nothing to look for."""
+
+    def dies(_: JsonObject) -> None:
+        played.process.dies(0)
+
+    async with stage({"initialize": dies}) as played:
+        fault = await played.fault()
+        assert fault.code == "exited_at_handshake"
+        assert "exited with status 0 before" in fault.message
+        assert "this is probably none" in fault.message
+
+
+async def test_a_program_that_sends_our_request_back_is_said_to_be_no_server() -> None:
+    """A user of `cat` would be told that a client did not declare a capability, and to check the server's version."""
+
+    def echoes(params: JsonObject) -> JsonObject:
+        return {"method": "initialize", "params": params}
+
+    async with stage({"initialize": echoes}) as played:
+        fault = await played.fault()
+        assert (fault.kind, fault.code) == (FaultKind.SPAWN_FAILED, "not_mcp")
+        assert "sent our own request back" in fault.message
+
+
+async def test_a_server_that_hangs_up_at_its_greeting_and_lives_on_says_so() -> None:
+    def hangs_up(_: JsonObject) -> None:
+        played.process.hangs_up()
+
+    async with stage({"initialize": hangs_up}) as played:
+        fault = await played.fault()
+        assert fault.code == "handshake_failed"
+        assert "goes on running" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"error": {"code": -32000, "message": "not today"}}, "not today"),
+        ({"result": {**INITIALIZED["result"], "protocolVersion": "1999-01-01"}}, "1999-01-01"),
+        ({"result": {"nonsense": 1}}, "handshake failed"),
+    ],
+    ids=["refuses", "another revision", "nonsense"],
+)
+async def test_a_greeting_that_fails_is_a_failed_spawn_in_words(answer: JsonObject, words: str) -> None:
+    async with stage({"initialize": answer}) as played:
+        fault = await played.fault()
+        assert (fault.kind, fault.code) == (FaultKind.SPAWN_FAILED, "handshake_failed")
+        assert words in fault.message
+        assert fault.cause is not None
+
+
+async def test_a_greeting_that_is_too_long_says_which_limit() -> None:
+    def floods(_: JsonObject) -> None:
+        played.process.writes(b"x" * 20_000)
+
+    async with stage({"initialize": floods}) as played:
+        fault = await played.fault()
+        assert (fault.kind, fault.code) == (FaultKind.SPAWN_FAILED, "bad_output")
+
+
+async def test_a_server_that_never_answers_can_be_given_up() -> None:
+    async with stage({"initialize": None}) as played:
+        while not played.process.asked:
+            await turns(1)
+        played.process.complains(b"downloading\n")
+        await turns()
+        dossier = played.run.diagnose()
+        assert dossier is not None
+        assert dossier.stderr_tail == "downloading\n"
+        played.task.cancel()
+        await asyncio.wait([played.task])
+        assert played.process.stopped
+        assert played.opened == []
+
+
+async def test_a_log_that_cannot_be_opened_ends_the_process_that_was_started(tmp_path: Path) -> None:
+    process = PlayedProcess(ANSWERS)
+
+    async def launch(plan: LaunchPlan) -> Any:
+        return process
+
+    run = silent_run()
+    order = OpenOrder(StdioServer("/bin/sh"), home="/", log_path=str(tmp_path / "missing" / "err.log"))
+    try:
+        with pytest.raises(ServerFault, match="make room there") as caught:
+            await run_process(order, run, launch)
+        assert caught.value.record.code == "directory_unusable"
+        assert "Errno" not in str(caught.value)
+        assert process.stopped
+    finally:
+        process.dies(0)
+        process.close_fds()

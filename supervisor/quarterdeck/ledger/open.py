@@ -17,8 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from time import time
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import anyio
 import msgspec
@@ -67,11 +66,9 @@ HandOver = Callable[[Batch], None]
 
 
 class LedgerWriter:
-    """Record events in the ledger, as its one writer; made by `open`.
+    """Record events in the ledger, as its one writer by `lease`; made by `open`.
 
-    Attributes:
-        book: the state of all events; read it on the loop, and do not change it.
-        lease: makes this the one writer.
+    Read `book`, the state of all events, on the loop, and do not change it.
     """
 
     def __init__(self, store: LedgerStore, lease: Lease, thread: ThreadPoolExecutor) -> None:
@@ -108,7 +105,9 @@ class LedgerWriter:
         """Append as `LedgerStore.append` does; when this returns, the book knows the events."""
         events, documents = tuple(events), dict(documents or {})
         write = partial(self._store.write, events, documents, durable=durable)
-        return await self._do(write, self._apply)
+        return await self._do(
+            write, lambda stored: self.book.apply_rows((each.seq, each.at, each.event) for each in stored)
+        )
 
     async def record(self, events: Sequence[LedgerEvent], documents: Mapping[str, bytes]) -> None:
         """Record events and the documents that they name."""
@@ -150,9 +149,6 @@ class LedgerWriter:
         # Asked for even when nobody waits any more, so that no failure is reported as never looked at.
         if not done.cancelled() and done.exception() is None and took is not None:
             took(done.result())
-
-    def _apply(self, stored: tuple[Stored, ...]) -> None:
-        self.book.apply_rows((each.seq, each.at, each.event) for each in stored)
 
 
 def _close_opened(opening: Future[LedgerStore]) -> None:
@@ -244,9 +240,8 @@ async def open_recorder(
 
 @asynccontextmanager
 async def visiting(state: Path, hand_over: HandOver | None = None) -> AsyncIterator[VisitingRecorder]:
-    """Read the ledger below the directory `state`, with or without a writer.
-
-    Raises `LedgerError` if it cannot be used.
+    """Read the ledger below the directory `state`, with or without a writer.  Raises `LedgerError` if it cannot be
+    used.
     """
     try:
         store = await asyncio.to_thread(LedgerReader.open, ledger_dir(state))
@@ -280,33 +275,18 @@ def _as_written(hash_: str, body: bytes | None) -> bytes | None:
 
 
 FLUSH_S: Final = 1.0
-"""Seconds that a note waits for others."""
+"""Seconds that a row waits for others."""
 
 MAX_WAITING: Final = 20_000
-"""Notes that wait for the disk; with more, new ones are dropped and counted."""
-
-
-class _Note(NamedTuple):
-    """A call as it is noted; made into a row later."""
-
-    at: float
-    scope: str
-    server: str
-    tool: str
-    outcome: str
-    code: str
-    duration_s: float
-    size: int
-    client: str
-    program: str
+"""Rows that wait for the disk; with more, new ones are dropped and counted."""
 
 
 class CallLog:
-    """Notes of one process, from the event loop; `keep` takes the rows of a batch."""
+    """Rows of the calls of one process, from the event loop; `keep` takes a batch."""
 
     def __init__(self, keep: Callable[[Sequence[CallRow]], Awaitable[None]]) -> None:
         self._keep = keep
-        self._notes: list[_Note] = []
+        self._rows: list[CallRow] = []
         self._dropped = 0
         self._flushing: asyncio.Task[None] | None = None
         self._keeping = asyncio.Lock()
@@ -322,24 +302,26 @@ class CallLog:
         program: str = "",
     ) -> None:
         """Record the end of a call of `client`, which names itself `program`; `end` is None if its caller gave up."""
-        if len(self._notes) >= MAX_WAITING:
+        if len(self._rows) >= MAX_WAITING:
             self._dropped += 1
             return
         why = (end.code or str(end.kind)) if isinstance(end, ProtocolFault) else ""
         size = len(end.body) if isinstance(end, WireResult) else 0
-        self._notes.append(_Note(time(), scope, server, tool, _outcome(end), why, duration_s, size, client, program))
+        took_ms = round(duration_s * 1000, 3)
+        row = CallRow(audit_time(), scope, server, tool, _outcome(end), why, took_ms, size, client, program)
+        self._rows.append(row)
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_soon())
 
     async def close(self) -> None:
-        """Write the pending notes, and stop."""
+        """Write the pending rows, and stop."""
         if self._flushing is not None:
             self._flushing.cancel()
             await asyncio.gather(self._flushing, return_exceptions=True)
         await self.flush()
 
     async def flush(self) -> None:
-        """Write the pending notes, and return once all notes can be read."""
+        """Write the pending rows, and return once all rows can be read."""
         async with self._keeping:
             await self._flush()
 
@@ -349,13 +331,13 @@ class CallLog:
         await self.flush()
 
     async def _flush(self) -> None:
-        notes, self._notes = self._notes, []
-        if not notes:
+        rows, self._rows = self._rows, []
+        if not rows:
             return
         try:
-            await self._keep([_row(note) for note in notes])
+            await self._keep(rows)
         except LedgerError as error:
-            _log.warning("%d calls were not recorded: %s", len(notes), error)
+            _log.warning("%d calls were not recorded: %s", len(rows), error)
         if self._dropped:
             _log.warning("%d calls were not recorded: the disk is too slow", self._dropped)
             self._dropped = 0
@@ -367,9 +349,3 @@ def _outcome(end: CallEnd | None) -> str:
     if isinstance(end, ProtocolFault):
         return "fault"
     return "error" if end.is_error else "ok"
-
-
-def _row(note: _Note) -> CallRow:
-    return CallRow(
-        audit_time(note.at), *note[1:6], round(note.duration_s * 1000, 3), note.size, note.client, note.program
-    )

@@ -21,8 +21,6 @@ import msgspec
 from .events import LedgerEvent, Redacted, decode_event
 
 GENESIS: Final = bytes(32)
-"""The hash before the first event."""
-
 HASH_DIGITS: Final = 64
 _FRAME: Final = Struct(">QI")
 
@@ -72,13 +70,9 @@ class Verdict(StrEnum):
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """The details of verifying a chain.
+    """The result of verifying a chain against the head `anchor`; `reason` is empty when intact.
 
-    Attributes:
-        tip: the last event that is as it was written.
-        anchor: the head that they were compared with.
-        broken_seq: the first event that is not as it was written.
-        reason: for people; empty when intact.
+    `tip` is the last event that is as it was written, `broken_seq` the first that is not.
     """
 
     verdict: Verdict
@@ -128,9 +122,7 @@ class Checker:
         return Head(self._count, self._digest.hex())
 
     def take(self, row: ChainRow) -> LedgerEvent:
-        """Return the event of the next row.  Raises `BrokenRowError`, and takes nothing, if it is not what
-        was written.
-        """
+        """Return the event of the next row; raise `BrokenRowError`, and take nothing, if it is not what was written."""
         expected = self._count + 1
         if row.seq != expected:
             raise BrokenRowError(expected, "it is missing" if row.seq > expected else "it appears twice")

@@ -63,7 +63,6 @@ LISTED: Final = frozenset({Subject.TOOL, Subject.PROMPT, Subject.RESOURCE, Subje
 """What a server lists: it may have many of these, told apart by name or URI."""
 
 ORDER: Final[Mapping[str, int]] = {subject.value: place for place, subject in enumerate(Subject)}
-"""The rank of a subject in displays."""
 
 
 class Authority(StrEnum):
@@ -234,9 +233,8 @@ def encode_json(value: object) -> bytes:
 
 
 def _load_escaped(data: bytes) -> Any:
-    """Return the plain value of JSON that the quick codec refused because of a surrogate in it.
-
-    Raises `msgspec.DecodeError` if there is none, so that it was right to refuse; or it is not JSON for other reasons.
+    """Return the plain value of JSON that the quick codec refused because of a surrogate in it.  Raises
+    `msgspec.DecodeError` if there is none, so that it was right to refuse; or it is not JSON for other reasons.
     """
     if _ESCAPE not in data.lower():
         raise msgspec.DecodeError("it is not JSON")

@@ -27,13 +27,10 @@ from .events import (
 
 
 class Item(msgspec.Struct):
-    """One thing that can be approved.
+    """One thing that can be approved; hashes are empty for a form that is not offered, or was never approved.
 
     Attributes:
-        seen: the hash of the offered form; empty if it is not offered.
         seen_at: when its last form was first offered; empty if none was.
-        approved: the hash of the form that was approved last; empty for none.
-        by: who approved it.
         at: when it was approved or blocked.
         unordered: the hash of the approved canonical form; empty if only one form was approved.
     """
@@ -67,14 +64,10 @@ class ItemKey(NamedTuple):
 
 
 class Entry(msgspec.Struct):
-    """The state of one server.
+    """One server: its items in the order of first sight, its live tools by bridge key in the order of enrolment.
 
-    Attributes:
-        items: in the order of first sight.
-        live: by bridge key, in the order of enrolment; enrolling a live key again keeps its place.
-        life: its last start; None once it ended.
-        last_life: its last start, ended or not.
-        last_end: how that, or an attempt to start, ended.
+    Enrolling a live key again keeps its place.  `life` is None once the last start ended; `last_end` tells how that, or
+    an attempt to start, ended.
     """
 
     items: dict[ItemKey, Item] = {}
@@ -102,13 +95,9 @@ class ServerKey(NamedTuple):
 
 
 class Book:
-    """The state of a ledger.
+    """The state of a ledger: servers in the order of their first event, and the latest scan's findings by document.
 
-    Attributes:
-        entries: by server, in the order of their first event.
-        findings: those of the latest scan of a document, by the document's hash; no entry without any.
-        last_seq: of the last event applied; 0 before the first.
-        last_at: its time.
+    `last_seq` is 0 before the first event.
     """
 
     def __init__(self) -> None:

@@ -156,8 +156,6 @@ def lines_of(events: Iterable[Stored]) -> Iterator[HistoryLine]:
 
 
 class _Done(NamedTuple):
-    """What one event says of one form of one thing."""
-
     verb: str
     key: ItemKey
     hash: str = ""
@@ -218,7 +216,6 @@ def _named(told: Sequence[_Done]) -> str:
 
 
 def _listed(verbs: Sequence[str]) -> str:
-    """Join verbs for a sentence."""
     return " and ".join(part for part in (", ".join(verbs[:-1]), verbs[-1]) if part)
 
 

@@ -30,8 +30,6 @@ _EVENT: Final = b',"event":'
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line; `head` is the end of the chain, `quarterdeck` the version that wrote it."""
-
     format: str
     version: int
     quarterdeck: str
@@ -79,7 +77,6 @@ def write(
 
 
 def _read_header(line: bytes) -> Head:
-    """Return the end of the chain, as the first line has it."""
     try:
         header = _headers.decode(line)
         head = Head.parse(header.head)
@@ -93,9 +90,8 @@ def _read_header(line: bytes) -> Head:
 
 
 def read(lines: Iterable[bytes]) -> Iterator[Piece]:
-    """Yield the events, each known to be what was written, and the documents.
-
-    Raises `TransferError` if a line is damaged or missing; what came before it is as it was written.
+    """Yield the events, each known to be what was written, and the documents.  Raises `TransferError` if a line is
+    damaged or missing; what came before it is as it was written.
     """
     number = 0
     checker: Checker | None = None

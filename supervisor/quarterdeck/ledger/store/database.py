@@ -190,7 +190,6 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _look(path: Path) -> sqlite3.Connection:
-    """Return a read-only connection to a database of ours."""
     _require_database(path)
     with reading(path), closed_on_failure(_connect(path, _mode(path))) as connection:
         application: int = connection.execute("PRAGMA application_id").fetchone()[0]
@@ -281,9 +280,8 @@ _MAX_BYTES: Final = 1024
 
 
 def read_head(directory: Path, count: int) -> Head | None:
-    """Return the head that `directory` keeps; None without one.
-
-    Raises `MissingHeadError` for something else beside `count` events, `OSError` if it cannot be read.
+    """Return the head that `directory` keeps; None without one.  Raises `MissingHeadError` for something else beside
+    `count` events, `OSError` if it cannot be read.
     """
     path = directory / HEAD_NAME
     try:

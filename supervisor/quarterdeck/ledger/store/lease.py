@@ -33,14 +33,9 @@ _MAX_HOLDER_BYTES: Final = 64 * 1024
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """A process's description of itself.
+    """A process's description of itself: its configuration's digest, its command, and where its control socket is.
 
-    Attributes:
-        digest: of its configuration; empty without one.
-        command: `serve`, `call` and so on; `DAEMON` for the daemon.
-        runtime_directory: where its control socket is; empty without one.
-        started_at: ISO-8601 UTC.
-        url: where it serves HTTP; None for stdio alone.
+    The daemon's command is `DAEMON`; `url` is where it serves HTTP, None for stdio alone.
     """
 
     pid: int
@@ -52,7 +47,6 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     url: str | None = None
 
     def __str__(self) -> str:
-        """What it is called."""
         if self.command == DAEMON:
             return f"the daemon (process {self.pid})"
         return f"quarterdeck {self.command} (process {self.pid})" if self.command else f"process {self.pid}"

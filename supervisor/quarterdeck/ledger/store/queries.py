@@ -9,9 +9,10 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import merge
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+from msgspec.structs import astuple
 
 from quarterdeck.ledger.errors import BrokenChainError
 from quarterdeck.ledger.events.chain import BrokenRowError, ChainRow, Head
@@ -53,10 +54,6 @@ def column(text: str) -> Column:
     except UnicodeEncodeError:
         return text.encode("utf-8", "surrogatepass")
     return text
-
-
-def _text_of(value: Column) -> str:
-    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,18 +219,12 @@ MAX_CALLS: Final = 100_000
 """A busy day; some ten MiB.  Older ones are deleted."""
 
 _CALLS: Final = 1_000
-"""Calls per page."""
 
 
 class CallRow(msgspec.Struct, frozen=True, gc=False):
-    """One call.
+    """One call: when it ended, how, and the size of its answer.
 
-    Attributes:
-        at: when it ended, as in events.
-        outcome: how it ended; `code` tells why it failed.
-        bytes: the size of its answer.
-        client: the caller's name; empty with one client alone.
-        program: the unverified name that the client gave itself; empty before it did.
+    `client` is the caller's name, empty with one client alone; `program` is the unverified name that it gave itself.
     """
 
     at: str
@@ -248,19 +239,15 @@ class CallRow(msgspec.Struct, frozen=True, gc=False):
     program: str = ""
 
 
+_CALL_COLUMNS: Final = ", ".join(CallRow.__struct_fields__)
+
+
 def insert_calls(connection: sqlite3.Connection, rows: Iterable[CallRow], keep: int = MAX_CALLS) -> None:
     """Add calls and drop the oldest beyond `keep`, inside the caller's transaction."""
+    places = ", ".join("?" * len(CallRow.__struct_fields__))
     connection.executemany(
-        "INSERT INTO calls(at, scope, server, tool, outcome, code, client, program, duration_ms, bytes)"
-        " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (
-                *map(column, (row.at, row.scope, row.server, row.tool, row.outcome, row.code, row.client, row.program)),
-                row.duration_ms,
-                row.bytes,
-            )
-            for row in rows
-        ],
+        f"INSERT INTO calls({_CALL_COLUMNS}) VALUES({places})",
+        ([column(value) if isinstance(value, str) else value for value in astuple(row)] for row in rows),
     )
     connection.execute("DELETE FROM calls WHERE id <= (SELECT max(id) FROM calls) - ?", (keep,))
 
@@ -277,13 +264,13 @@ def select_calls(
     conditions = "".join(clients if name == "client" else f" AND {name} = ?" for name in wanted)
     conditions += " AND at >= ?" if since is not None else ""
     values = [*wanted.values(), *([since] if since is not None else [])]
-    statement = (
-        "SELECT id, at, scope, server, tool, outcome, code, client, program, duration_ms, bytes FROM calls"  # noqa: S608  # names are ours
-        f" WHERE id < ?{conditions} ORDER BY id DESC LIMIT {_CALLS}"
-    )
-    before = 2**62
+    columns = f"id, {_CALL_COLUMNS}"
+    statement = f"SELECT {columns} FROM calls WHERE id < ?{conditions} ORDER BY id DESC LIMIT {_CALLS}"  # noqa: S608
+    before = _NO_BOUND
     while page := connection.execute(statement, (before, *values)).fetchall():
-        for _, *row, duration_ms, size in page:
-            at, scope, server, tool, outcome, code, client, program = map(_text_of, row)
-            yield CallRow(at, scope, server, tool, outcome, code, duration_ms, size, client, program)
+        for _, *row in page:
+            read: list[Any] = [
+                value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value for value in row
+            ]
+            yield CallRow(*read)
         before = page[-1][0]

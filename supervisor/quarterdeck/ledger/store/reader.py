@@ -94,7 +94,8 @@ class LedgerReader:
                 # First, for a writer may bring it forward at any moment.
                 anchor = read_head(self.directory, 0) if anchored else None
                 checked = verify(queries.rows(self.connection, compare=True), anchor)
-                problem = _damage(self.connection) or self._changed(hash_of)
+                damage = self.connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+                problem = f"the database is damaged: {damage}" if damage != "ok" else self._changed(hash_of)
         except BrokenChainError as error:
             return replace(nothing, broken_seq=error.seq, reason=error.reason)
         except (LedgerError, OSError) as error:
@@ -132,7 +133,6 @@ class LedgerReader:
         self.connection.close()
 
     def _changed(self, hash_of: Callable[[bytes], str] | None) -> str:
-        """Name a document that is not what its hash names; empty for none."""
         if hash_of is None:
             return ""
         changed = (each.hash for each in self.documents() if hash_of(each.body) != each.hash)
@@ -164,12 +164,6 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-
-
-def _damage(connection: sqlite3.Connection) -> str:
-    """Return what SQLite finds wrong in its own structures; empty for nothing."""
-    found: str = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-    return "" if found == "ok" else f"the database is damaged: {found}"
 
 
 def contradiction(reader: LedgerReader, noted: Head) -> str:

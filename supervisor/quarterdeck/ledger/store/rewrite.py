@@ -44,10 +44,8 @@ def import_ledger(source: Path, directory: Path, *, now: Callable[[], str] = aud
 
 
 def write_export(path: Path, lines: Iterable[bytes]) -> None:
-    """Write a file whole or not at all, 0600; it is read back, verified, and on the disk.
-
-    Raises `TransferError` if it differs from what was written, `OSError`, with the old file still there, if writing
-    failed.
+    """Write a file whole or not at all, 0600; it is read back, verified, and on the disk.  Raises `TransferError` if it
+    differs from what was written, `OSError`, with the old file still there, if writing failed.
     """
     with replacing(path, is_locked=True) as file:
         file.writelines(lines)
@@ -62,13 +60,8 @@ def _pieces(path: Path) -> Generator[Piece, None, None]:
 
 
 class Redaction(msgspec.Struct, frozen=True):
-    """The result of a redaction.
-
-    Attributes:
-        launches: documents of how servers are started in which something was hidden.
-        messages: distinct messages of how servers ended in which something was hidden.
-        before: the end of the chain before.
-        head: the end of the chain now; the same if nothing was hidden.
+    """The number of launch documents and of distinct end messages with something hidden, and the chain's head before
+    and after.
     """
 
     launches: int

@@ -215,9 +215,8 @@ class LedgerStore(LedgerReader):
             insert_calls(self.connection, calls)
 
     def sync(self) -> None:
-        """Bring all events to the disk, then the head up to date.
-
-        Raises `LedgerWriteError` if that failed; events survive this process's death then, not the machine's.
+        """Bring all events to the disk, then the head up to date.  Raises `LedgerWriteError` if that failed; events
+        survive this process's death then, not the machine's.
         """
         self._writing()
         try:
@@ -251,7 +250,6 @@ class LedgerStore(LedgerReader):
         return self._end
 
     def _write_head(self) -> None:
-        """Write the head of what is on the disk."""
         end = self._writing()
         try:
             write_head(self.directory, end.tip)
@@ -272,11 +270,9 @@ class LedgerStore(LedgerReader):
             end.tip, end.at = Head(added[-1].seq, added[-1].hash.hex()), added[-1].at
 
     def _forget_book(self) -> None:
-        """Fold it again at the next access."""
         self.__dict__.pop("book", None)
 
     def _synchronize(self, *, full: bool) -> None:
-        """Choose whether commits are brought to the disk one by one."""
         end = self._writing()
         if full is not end.is_full:
             self.connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
@@ -341,7 +337,6 @@ def _anchor(reader: LedgerReader) -> Head | None:
 
 
 def _identity(directory: Path) -> tuple[int, int] | None:
-    """Return which file has the database's name; None for none."""
     try:
         status = os.stat(directory / DATABASE_NAME)
     except OSError:

@@ -19,7 +19,6 @@ def call(number: int, server: str = "fs", tool: str = "read") -> CallRow:
 
 
 def test_calls_are_found_newest_first(tmp_path: Path) -> None:
-    """Nobody could see what a server was asked last."""
     rows = [call(1), call(2, "web\udcff"), call(3, tool="write")]
     with opened(tmp_path / "l") as store:
         store.record_calls(rows)
@@ -30,28 +29,18 @@ def test_calls_are_found_newest_first(tmp_path: Path) -> None:
         assert list(store.calls(since="2026-01-02", limit=1)) == [rows[2]]
 
 
-def test_calls_of_one_client_are_found(tmp_path: Path) -> None:
-    """Who gave a program a token could not tell what it did with it."""
-    rows = [replace(call(1), client="ci"), call(2), replace(call(3), client="ci\udcff")]
-    with opened(tmp_path / "l") as store:
-        store.record_calls(rows)
-        assert list(store.calls()) == rows[::-1]
-        assert list(store.calls(client="ci")) == [rows[0]]
-        assert list(store.calls(client="")) == [rows[1]]
-
-
-def test_calls_are_found_by_the_name_that_a_client_gives_itself(tmp_path: Path) -> None:
-    """A user knows the name of an editor, and not the pid of its door."""
+def test_calls_are_found_by_a_clients_name_and_by_the_one_that_it_gives_itself(tmp_path: Path) -> None:
+    """A user knows the name of a token or an editor, and not the pid of its `serve`."""
     rows = [replace(call(1), client="door 1", program="editor"), replace(call(2), client="editor"), call(3)]
+    rows += [replace(call(4), client="ci\udcff")]
     with opened(tmp_path / "l") as store:
         store.record_calls(rows)
         assert list(store.calls()) == rows[::-1]
-        assert list(store.calls(client="editor")) == [rows[1], rows[0]]
-        assert list(store.calls(client="door 1")) == [rows[0]]
+        for client, found in (("editor", [1, 0]), ("door 1", [0]), ("", [2]), ("ci\udcff", [3])):
+            assert list(store.calls(client=client)) == [rows[index] for index in found]
 
 
 def test_the_oldest_make_room(tmp_path: Path) -> None:
-    """A chatty agent would fill the disk."""
     with opened(tmp_path / "l") as store:
         store.record_calls(call(number) for number in range(1, 20))
         insert_calls(store.connection, [call(20)], keep=5)
@@ -59,7 +48,6 @@ def test_the_oldest_make_room(tmp_path: Path) -> None:
 
 
 def test_more_calls_than_a_page_holds_are_all_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A day's list would end after its first page."""
     monkeypatch.setattr(queries, "_CALLS", 4)
     with opened(tmp_path / "l") as store:
         store.record_calls(call(number) for number in range(1, 20))
@@ -67,7 +55,6 @@ def test_more_calls_than_a_page_holds_are_all_found(tmp_path: Path, monkeypatch:
 
 
 def test_calls_are_no_part_of_the_chain(tmp_path: Path) -> None:
-    """Rotating them would look like a forgery."""
     with opened(tmp_path / "l", AT) as store:
         store.append([enrolled(1), enrolled(2)])
         head = store.head
@@ -76,7 +63,6 @@ def test_calls_are_no_part_of_the_chain(tmp_path: Path) -> None:
 
 
 def test_events_are_found_by_what_they_say(tmp_path: Path) -> None:
-    """`ledger log --server` would show another's, or not all."""
     times = [f"2026-01-0{day}T00:00:00.000Z" for day in range(1, 9)]
     with opened(tmp_path / "l", *times) as store:
         store.append([enrolled(1, "a"), enrolled(1, "b")])
@@ -122,7 +108,6 @@ def matches(wanted: Selection, stored: Stored) -> bool:
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(EVENTS, max_size=25), st.data())
 def test_any_question_is_answered_as_looking_at_each_event_would(tmp_path_factory, events, data) -> None:
-    """An index would hide what is there."""
     with opened(tmp_path_factory.mktemp("l") / "l", *(f"2026-01-{day:02}" for day in range(1, 29))) as store:
         stored = [each for event in events for each in store.append([event])]
         days = st.none() | st.sampled_from([f"2026-01-{day:02}" for day in range(1, 29)])
@@ -142,7 +127,6 @@ def test_any_question_is_answered_as_looking_at_each_event_would(tmp_path_factor
 
 
 def test_more_events_than_a_page_holds_are_all_found(tmp_path: Path) -> None:
-    """A history would end, or begin anew, where a page does."""
     with opened(tmp_path / "l") as store:
         store.append([enrolled(number, "ab"[number % 2]) for number in range(2_000)])
         assert [each.seq for each in store.events()] == list(range(1, 2_001))

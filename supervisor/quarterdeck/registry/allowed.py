@@ -77,9 +77,7 @@ _COMMON_WORDS: Final = frozenset(
 def runner_problem(program: str, words: Sequence[str]) -> str:
     """Return why a runner may not get these words before the package's arguments; empty if it may.
 
-    Args:
-        program: the runner.
-        words: options, the package if the entry has it there, and the command within the package.
+    They are options, the package if the entry has it there, and the command within the package.
     """
     naming = _NAMES_PACKAGE[program]
     allowed = QUIET | naming | _OPTIONS[program]
@@ -95,13 +93,8 @@ def runner_problem(program: str, words: Sequence[str]) -> str:
 def command_problem(program: str, args: Sequence[str], place: int, package: str) -> str:
     """Return why a runner may not start the given command of a package; empty if it may, or if none is given.
 
-    A runner searches for a command in the package, and among the user's own commands.
-
-    Args:
-        program: the runner.
-        args: its arguments.
-        place: the index of the argument that names the package.
-        package: its name.
+    A runner searches for a command in the package, and among the user's own commands.  `place` is the index of the
+    argument that names the package.
     """
     naming = _NAMES_PACKAGE[program]
     if args[place].partition("=")[0] not in naming and (place == 0 or args[place - 1] not in naming):
@@ -122,10 +115,8 @@ def own_words(*names: str) -> frozenset[str]:
 def variable_problem(name: str, own: Collection[str], *, is_given: bool) -> str:
     """Return why an entry may not set this variable; empty if it may.
 
-    Args:
-        name: of the variable.
-        own: `own_words` of its server and package.
-        is_given: whether a person gives the whole value; otherwise the entry fixes it.
+    `own` has the `own_words` of its server and package; `is_given`: a person gives the whole value, else the entry
+    fixes it.
     """
     if name.upper() in _HARMLESS or (is_given and name.upper() in _FOR_A_PERSON):
         return ""

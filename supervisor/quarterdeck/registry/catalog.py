@@ -49,12 +49,7 @@ class RegistryError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The servers that match.
-
-    Attributes:
-        unread: the number of unreadable entries.
-        has_more: whether there are more than the limit.
-    """
+    """The servers that match; `unread` counts unreadable entries, `has_more` tells of servers beyond the limit."""
 
     entries: tuple[Entry, ...]
     unread: int = 0
@@ -77,9 +72,8 @@ class Catalog:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
 
     async def search(self, word: str, most: int) -> Found:
-        """Return the latest version of each server that matches, in the registry's order, `most` at most.
-
-        Raises `RegistryError`.
+        """Return the latest version of each server that matches, in the registry's order, `most` at most.  Raises
+        `RegistryError`.
         """
         entries: list[Entry] = []
         unread = 0

@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from quarterdeck.config.web_policy import refusal
@@ -68,25 +69,15 @@ class Offer:
         title: what runs, in words.
         wanted: each once, in the order of the entry.
         told: the registry's words for the runner besides the package, for the user to check.
+        row: returns the row with values, which may hold references such as `${keyring:NAME}`; raises `ValueError` if
+            its command line does not start the package that the entry names.
     """
 
     kind: OfferKind
     title: str
     wanted: tuple[Wanted, ...]
     told: tuple[str, ...]
-    _program: tuple[str, ...]
-    _package: Package | None
-    _remote: Transport | None
-
-    def row(self, values: Mapping[str, str]) -> dict[str, object]:
-        """Return the row with these values, which may hold references such as `${keyring:NAME}`.
-
-        Raises `ValueError` if its command line does not start the package that the entry names.
-        """
-        if self._remote is not None:
-            return _remote_row(self._remote, values)
-        assert self._package is not None
-        return _local_row(self._program, self._package, values)
+    row: Callable[[Mapping[str, str]], dict[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +101,11 @@ def offers_of(server: Server, programs: Collection[str]) -> list[Offer | Unusabl
 
 
 RUNNERS: Final = ("npx", "uvx", "pipx")
-"""The package runners that rows are made for."""
 
 
 def id_of(name: str) -> str:
-    """Return the server's id: the last part of its registry name, with its namespace if that alone is generic.
-
-    Raises `ValueError` if no id can be made of it.
+    """Return the server's id: the last part of its registry name, with its namespace if that alone is generic.  Raises
+    `ValueError` if no id can be made of it.
     """
     space, _, last = name.rpartition("/")
     return to_server_id(f"{space.rpartition('.')[2]}-{last}" if last.lower() in _GENERIC else last)
@@ -144,11 +133,10 @@ def _of_package(server: str, package: Package, programs: Collection[str]) -> Off
         )
     )
     told = tuple(word for word in options if word not in QUIET)
-    return _tried(Offer(kind, title, wanted, told, program, package, None))
+    return _tried(Offer(kind, title, wanted, told, partial(_local_row, program, package)))
 
 
 def _tried(offer: Offer) -> Offer | Unusable:
-    """Return the offer, if a row can be made of it."""
     try:
         offer.row({wanted.name: "${value}" for wanted in offer.wanted if wanted.default is None})
     except ValueError as error:
@@ -217,8 +205,7 @@ def _of_remote(remote: Transport) -> Offer | Unusable:
         return Unusable(title, "it names a header that no request can have")
     variables = ((name, each) for name, each in remote.variables.items() if f"{{{name}}}" in remote.url)
     headers = ((each.name, each) for each in remote.headers)
-    offer = Offer(OfferKind.REMOTE, title, _wanted((*variables, *headers)), (), (), None, remote)
-    return _tried(offer)
+    return _tried(Offer(OfferKind.REMOTE, title, _wanted((*variables, *headers)), (), partial(_remote_row, remote)))
 
 
 def is_near(url: str, resolve: Callable[[str, int], Sequence[str]]) -> bool:
@@ -284,7 +271,6 @@ def _named(inputs: Iterable[Input], called: str = "argument") -> Iterator[tuple[
 
 
 def _wanted(inputs: Iterable[tuple[str, Input]]) -> tuple[Wanted, ...]:
-    """Return the values a user may give: inputs without a value, and the variables in those that have one."""
     found: dict[str, Wanted] = {}
     for name, each in inputs:
         asked: list[tuple[str, Input]] = [(name, each)] if each.value is None else []
@@ -315,8 +301,7 @@ def _text(each: Input, name: str, values: Mapping[str, str]) -> str | None:
     return _joined(pieces) if pieces is not None else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(NamedTuple):
     """A part of a text; `is_given`: a user gave it, so that references in it are meant."""
 
     text: str
@@ -344,9 +329,8 @@ def _filled(template: str, variables: Mapping[str, Input], values: Mapping[str, 
 
 
 def _joined(pieces: Iterable[_Piece]) -> str:
-    """Return the text as a configuration has to hold it.
-
-    Raises `ValueError` if a user's part and a stranger's would make a reference where they meet.
+    """Return the text as a configuration has to hold it.  Raises `ValueError` if a user's part and a stranger's would
+    make a reference where they meet.
     """
     text = ""
     for is_given, run in groupby(filter(lambda piece: piece.text, pieces), key=lambda piece: piece.is_given):

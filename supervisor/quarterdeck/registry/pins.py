@@ -32,12 +32,9 @@ class PackageIndex(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The package of a command line.
+    """The package of a command line; `version` is the one exact version that it names, or empty.
 
-    Attributes:
-        version: the one exact version that it names; empty where it leaves that open.
-        text: the word that names it, or the end of one.
-        place: the index of the argument that ends in `text`.
+    `text` is the word, or the end of one, that names it, `place` the index of that argument.
     """
 
     index: PackageIndex
@@ -88,9 +85,8 @@ def pin_of(command: str, args: Sequence[str]) -> Pin | None:
 
 
 def pinned(args: Sequence[str], pin: Pin, version: str) -> list[str]:
-    """Return the arguments with this version of the package, every other character unchanged.
-
-    Raises `ValueError` if it is no exact version.
+    """Return the arguments with this version of the package, every other character unchanged.  Raises `ValueError` if
+    it is no exact version.
     """
     words = list(args)
     words[pin.place] = words[pin.place].removesuffix(pin.text) + pin.at(version)

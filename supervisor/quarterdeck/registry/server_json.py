@@ -7,7 +7,8 @@ of `server.json`, 2025-12-11.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -112,11 +113,8 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A server as the registry lists it.
-
-    Attributes:
-        status: `active`, `deprecated` or `deleted`.
-        is_latest: whether it is the newest version, as far as the registry knows.
+    """A server as the registry lists it: `active`, `deprecated` or `deleted`, and whether it is marked as the newest
+    version.
     """
 
     server: Server
@@ -125,11 +123,8 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A part of a list.
-
-    Attributes:
-        unread: the number of unreadable entries.
-        cursor: where the next part begins; empty at the end.
+    """A part of a list: `unread` counts unreadable entries, `cursor` is where the next part begins, empty
+    at the end.
     """
 
     entries: tuple[Entry, ...]
@@ -150,8 +145,11 @@ def read_page(data: bytes) -> Page:
     raw = answer.servers or []
     if len(raw) > MAX_ENTRIES:
         raise RegistryFormatError(f"it lists more than {MAX_ENTRIES:,} servers")
-    entries = tuple(_readable(raw))
-    return Page(entries, len(raw) - len(entries), answer.metadata.next_cursor or "")
+    entries: list[Entry] = []
+    for each in raw:
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError, RegistryFormatError):
+            entries.append(_decode(bytes(each)))
+    return Page(tuple(entries), len(raw) - len(entries), answer.metadata.next_cursor or "")
 
 
 def read_entry(data: bytes) -> Entry:
@@ -165,9 +163,8 @@ def read_entry(data: bytes) -> Entry:
 
 
 def read_file(data: bytes) -> Page:
-    """Return the servers of a file in place of a registry: a list as in an answer, or one `server.json`.
-
-    Raises `RegistryFormatError` if it is neither.
+    """Return the servers of a file in place of a registry: a list as in an answer, or one `server.json`.  Raises
+    `RegistryFormatError` if it is neither.
     """
     try:
         members = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
@@ -193,14 +190,6 @@ def matches(server: Server, word: str) -> bool:
     return any(wanted in text.casefold() for text in (server.name, server.title, server.description))
 
 
-def _readable(raw: Iterable[msgspec.Raw]) -> Iterator[Entry]:
-    for each in raw:
-        try:
-            yield _decode(bytes(each))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, RegistryFormatError):
-            continue
-
-
 def _decode(data: bytes) -> Entry:
     members = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     if "server" not in members:
@@ -213,7 +202,6 @@ def _decode(data: bytes) -> Entry:
 
 
 def _checked(server: Server) -> Server:
-    """Return the server, if its name is legal and its size is within bounds."""
     if len(server.name) > MAX_NAME_CHARS or not _NAME.fullmatch(server.name):
         raise RegistryFormatError("its name is not of the form namespace/name")
     for package in server.packages:

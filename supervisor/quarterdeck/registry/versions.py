@@ -40,15 +40,15 @@ class VersionError(Exception):
 
 def latest_versions(pins: Iterable[Pin]) -> list[str | VersionError]:
     """Return the latest version of each package, or why it is unknown, in their order."""
+
+    def latest(pin: Pin) -> str | VersionError:
+        try:
+            return latest_version(pin)
+        except VersionError as error:
+            return error
+
     with ThreadPoolExecutor(AT_A_TIME) as threads:
-        return list(threads.map(_latest, pins))
-
-
-def _latest(pin: Pin) -> str | VersionError:
-    try:
-        return latest_version(pin)
-    except VersionError as error:
-        return error
+        return list(threads.map(latest, pins))
 
 
 def latest_version(pin: Pin) -> str:
@@ -61,8 +61,6 @@ def latest_version(pin: Pin) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """A program's output, and whether it succeeded."""
-
     text: str
     is_answer: bool
 
@@ -111,9 +109,8 @@ def _told(index: str, name: str, text: str) -> str:
 
 
 def _ask(words: Sequence[str], name: str, *, question: str = "", errors: bool = True) -> _Said:
-    """Return a program's output, with its stderr if `errors`.
-
-    Raises `VersionError` if there is no such program, or it does not end.
+    """Return a program's output, with its stderr if `errors`.  Raises `VersionError` if there is no such program, or it
+    does not end.
     """
     program = shutil.which(words[0])
     if program is None:

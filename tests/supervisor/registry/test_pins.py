@@ -10,7 +10,6 @@ from quarterdeck.registry.pins import PackageIndex, Pin, is_behind, pin_of, pinn
 
 
 def pin(line: str) -> Pin | None:
-    """The pin of a command line."""
     command, *args = line.split()
     return pin_of(command, args)
 
@@ -44,7 +43,6 @@ def pin(line: str) -> Pin | None:
 def test_a_version_is_read_and_written_where_it_stands(
     line: str, index: str, name: str, version: str, at_9: str
 ) -> None:
-    """An upgrade would start another package, or lose an option."""
     found = pin(line)
     assert found is not None
     assert (found.index, found.name, found.version) == (index, name, version)
@@ -55,24 +53,14 @@ def test_a_version_is_read_and_written_where_it_stands(
 @pytest.mark.parametrize(
     "line",
     [
-        "node server.js",
-        "python -m server",
-        "/opt/venv/bin/server",
-        "npx ./here",
-        "npx server@file:../here",
-        "npx server@npm:other@1.0.0",
-        "npx server@github:owner/name",
-        "npx owner/name@1.0.0",
+        *("node server.js", "python -m server", "/opt/venv/bin/server", "npx ./here", "npx server@file:../here"),
+        *("npx server@npm:other@1.0.0", "npx server@github:owner/name", "npx owner/name@1.0.0"),
         "uvx --from git+https://example.org/x.git server",
-        "uvx --from ./here server",
-        "uvx server@https://example.org/x.whl",
-        "docker run --rm -i image:1.0",
-        "bunx",
+        *("uvx --from ./here server", "uvx server@https://example.org/x.whl", "docker run --rm -i image:1.0", "bunx"),
         "npx",
     ],
 )
 def test_what_has_no_versions_is_not_pinned(line: str) -> None:
-    """A place on the disk, or a URL, would be replaced by a stranger's package of that name."""
     assert pin(line) is None
 
 
@@ -84,7 +72,6 @@ NAMES = st.from_regex(r"(@[a-z]{1,8}/)?[a-z][a-z0-9-]{0,12}[a-z0-9]", fullmatch=
 
 @given(NAMES, VERSIONS, VERSIONS, st.lists(st.from_regex(r"[a-z/][a-z0-9./@=]{0,9}", fullmatch=True), max_size=4))
 def test_what_is_pinned_reads_back_and_leaves_the_rest(name: str, before: str, after: str, rest: list[str]) -> None:
-    """Any other word of the command line would have changed."""
     for command, lead, spec in (
         ("npx", ["-y"], f"{name}@{before}"),
         ("uvx", [], f"{name.rpartition('/')[2]}=={before}"),
@@ -102,7 +89,6 @@ def test_what_is_pinned_reads_back_and_leaves_the_rest(name: str, before: str, a
 
 @given(st.text(max_size=20))
 def test_only_a_version_is_ever_written(version: str) -> None:
-    """An answer of a registry would put an option, or another package, into a row."""
     found = pin("npx -y server@1.0.0")
     assert found is not None
     if re.fullmatch(r"[0-9][0-9A-Za-z.+!_-]*", version):
@@ -126,7 +112,6 @@ def test_only_a_version_is_ever_written(version: str) -> None:
     ],
 )
 def test_a_pin_is_behind_what_came_later(version: str, latest: str, is_it: bool) -> None:
-    """A user would be sent back from a pre-release, or not be told of a newer version."""
     assert is_behind(version, latest) is is_it
 
 
@@ -139,5 +124,4 @@ def test_a_pin_is_behind_what_came_later(version: str, latest: str, is_it: bool)
     ],
 )
 def test_a_package_is_known_by_its_indexs_rules(index: PackageIndex, one: str, other: str, is_it: bool) -> None:
-    """Another package of npm would pass for the one that was named."""
     assert Pin(index, one, "", one, 0).is_of(other) is is_it

@@ -28,9 +28,7 @@ def missing(
     config: StdioServerConfig, environ: Mapping[str, str], policy: SandboxPolicy | None = None
 ) -> tuple[list[RequiredPath], list[str]]:
     """Return the paths that a server's row names and its sandbox, or `policy`, hides; and, in words, what it cannot be
-    given.
-
-    Raises `LaunchError` if the row cannot be started for another reason.
+    given.  Raises `LaunchError` if the row cannot be started for another reason.
     """
     with tempfile.TemporaryDirectory(prefix="quarterdeck-allow-") as base:
         home, tmp, user_home = Path(base, "home"), Path(base, "tmp"), Path(os.path.expanduser("~"))
@@ -45,9 +43,8 @@ def missing(
 
 
 def widened(config: StdioServerConfig, needs: Iterable[RequiredPath], environ: Mapping[str, str]) -> SandboxPolicy:
-    """Return the server's policy with these paths.
-
-    Raises `LaunchError` if one of them may not be shown, `ValueError` if the policy contradicts itself.
+    """Return the server's policy with these paths.  Raises `LaunchError` if one of them may not be shown, `ValueError`
+    if the policy contradicts itself.
     """
     lists = _lists({key: list(getattr(config.sandbox, key)) for key in KEYS}, needs)
     try:
@@ -70,9 +67,8 @@ def sandbox_with(row: Mapping[str, object], needs: Iterable[RequiredPath]) -> di
 
 
 def edited(text: str, origin: Origin, sandbox: Mapping[str, object]) -> str:
-    """Return the text of a file with this `sandbox` in the row, and every other character unchanged.
-
-    Raises `DocumentError` if it is no JSON object, `EditError` if the row cannot be changed so.
+    """Return the text of a file with this `sandbox` in the row, and every other character unchanged.  Raises
+    `DocumentError` if it is no JSON object, `EditError` if the row cannot be changed so.
     """
     steps = steps_of(origin.pointer)
     written = origin.row.get("sandbox")
@@ -90,12 +86,11 @@ def _lists(old: Mapping[str, Sequence[object]], needs: Iterable[RequiredPath]) -
     added = {key: [need.path for need in needs if need.key == key] for key in KEYS}
     lists: dict[str, list[object]] = {}
     for key in KEYS:
-        kept = [path for path in old[key] if not (isinstance(path, str) and _is_given(path, key, added))]
+        wider = added["write"] if key == "write" else added["read"] + added["write"]
+        kept = [
+            path
+            for path in old[key]
+            if not isinstance(path, str) or path in added[key] or not is_within_any(path, wider)
+        ]
         lists[key] = [*kept, *(path for path in dict.fromkeys(added[key]) if path not in kept)]
     return lists
-
-
-def _is_given(path: str, key: str, added: Mapping[str, list[str]]) -> bool:
-    if path in added[key]:
-        return False
-    return is_within_any(path, added["write"]) or (key == "read" and is_within_any(path, added["read"]))

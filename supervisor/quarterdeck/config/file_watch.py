@@ -60,12 +60,13 @@ async def _changes(files: tuple[Path, ...], seen: _Look) -> AsyncGenerator[None,
 
 
 async def _next_look(files: tuple[Path, ...], seen: _Look) -> _Look:
-    """Wait until the files differ from `seen`, and return their state."""
     while True:
         places = await anyio.to_thread.run_sync(_places, files, abandon_on_cancel=True)
         async with aclosing(_hints(places)) as hints:
             async for _ in hints:
-                now, found = await anyio.to_thread.run_sync(_look_around, files, abandon_on_cancel=True)
+                now, found = await anyio.to_thread.run_sync(
+                    lambda: (_look(files), _places(files)), abandon_on_cancel=True
+                )
                 if now != seen and (now := await _settled_look(files, seen, now)) != seen:
                     return now
                 if found != places:
@@ -110,10 +111,6 @@ async def _settled_look(files: tuple[Path, ...], seen: _Look, now: _Look) -> _Lo
         if now == before:
             break
     return now
-
-
-def _look_around(files: tuple[Path, ...]) -> tuple[_Look, frozenset[_Place]]:
-    return _look(files), _places(files)
 
 
 def _look(files: tuple[Path, ...]) -> _Look:

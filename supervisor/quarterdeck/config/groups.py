@@ -45,7 +45,8 @@ class Group(FrozenModel):
     def has(self, name: str, listing: Listing = Listing.TOOLS) -> bool:
         """Return whether the entry of this name, in that list, belongs to the group."""
         server, is_servers, _ = name.partition(QUALIFIER)
-        is_in = (bool(is_servers) and fits_any(server, self.servers)) or surely_fits(name, self._patterns(listing))
+        patterns = {Listing.TOOLS: self.tools, Listing.PROMPTS: self.prompts}.get(listing, self.resources)
+        is_in = (bool(is_servers) and fits_any(server, self.servers)) or surely_fits(name, patterns)
         return is_in and not may_fit(name, self.hide)
 
     def has_some_of(self, server: str) -> bool:
@@ -53,14 +54,8 @@ class Group(FrozenModel):
         patterns = (*self.tools, *self.prompts, *self.resources)
         return fits_any(server, self.servers) or any(may_fit_longer(f"{server}{QUALIFIER}", each) for each in patterns)
 
-    def _patterns(self, listing: Listing) -> tuple[str, ...]:
-        if listing is Listing.TOOLS:
-            return self.tools
-        return self.prompts if listing is Listing.PROMPTS else self.resources
-
 
 Groups = Mapping[str, Group]
-"""By their names."""
 
 
 def is_group_name(text: str) -> bool:

@@ -72,10 +72,6 @@ class GivenArgument(FrozenModel):
         return self.fixed if self.is_fixed else self.default
 
 
-def _to_words(value: Any) -> Any:
-    return {"description": value} if isinstance(value, str) else value
-
-
 def _to_given(value: Any) -> Any:
     """Take a bare value as fixed; an object with one of the two keys and no other is not a bare value."""
     if isinstance(value, GivenArgument) or (
@@ -86,7 +82,9 @@ def _to_given(value: Any) -> Any:
 
 
 _NewName = Annotated[str, AfterValidator(_new_name), Field(json_schema_extra={"pattern": f"^{_NEW_NAME.pattern}$"})]
-_Described = Annotated[Words, BeforeValidator(_to_words)]
+_Described = Annotated[
+    Words, BeforeValidator(lambda value: {"description": value} if isinstance(value, str) else value)
+]
 _Given = Annotated[GivenArgument, BeforeValidator(_to_given)]
 
 
@@ -135,6 +133,4 @@ class ServerOverrides(FrozenModel):
 
 
 NO_OVERRIDES: Final = ServerOverrides()
-
 OVERRIDE_KEYS: Final = frozenset(ServerOverrides.model_fields)
-"""The keys of a row that these come from."""

@@ -3,19 +3,18 @@
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
 from typing import Final, Self
 
 from quarterdeck.common.tool_names import NameBudget
-from quarterdeck.config.load.file import BrokenRow, ConfigFileError, LoadedConfig, load_config_file
-from quarterdeck.config.load.merge import FileFound, load_file, load_found, load_named, merge_files
+from quarterdeck.config.load.file import ConfigFileError, load_config_file
+from quarterdeck.config.load.merge import FileFound, MergedConfig, load_file, load_found, load_named, merge_files
 from quarterdeck.config.load.origin import FROM_CODE, Candidate, Origin, Standing, candidates_digest, mcp_config_paths
 from quarterdeck.config.load.own_keys import RegistryWish
 from quarterdeck.config.load.problems import Problem
-from quarterdeck.config.load.trouble import Trouble
 from quarterdeck.config.places.paths import ServerPaths, command_digest, configuration_digest, server_paths
 from quarterdeck.config.places.trusted_files import LOCKS, trusted_files
 from quarterdeck.config.secrets.masking import secrets_of
@@ -23,9 +22,7 @@ from quarterdeck.config.secrets.store import SecretStore
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 
 from .environment import Lookups, shared_environment
-from .groups import Group
 from .native_tools import NO_SETTINGS, NativeSettings, NativeWish, merge_native
-from .overrides import ServerOverrides
 
 _logger = logging.getLogger(__name__)
 
@@ -34,45 +31,31 @@ SETTLE_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What to run.
+class Settings(MergedConfig):
+    """What to run: the merged files, with what the command line or a program adds.
 
     Attributes:
-        servers: in the order of every list; ids are unique if they come from files.
-        broken: rows of files that cannot be used; shown as faulted servers after the others.
         native: the native tools to serve beside them; None for none.
         native_settings: the files' settings of native tools, served or not.
-        native_files: the files with these settings.
         config_paths: the files, in order of precedence.
         command: the id of the one server of a `quarterdeck run`, which no file names; else empty.
         candidates: the paths to watch for a change of the configuration, whether a file exists or not.
-        is_found: no file was named: `candidates` name the configuration, else `config_paths` do, for commands to find
-            its `serve`.
-        is_of_folder: whether the working directory has an effect: it holds a project's file or a lock, or a value names
-            it.
+        is_found: no file was named: `candidates` name the configuration, else `config_paths` do.
+        is_of_folder: the working directory has an effect: it holds a project's file or a lock, or a value names it.
         registry: where servers are looked for, or what is wrong with that.
-        origins: by the id of a server or broken row; see `origin`.
-        overrides: by the id of a server.
-        groups: named parts of the offers, of which a client may be shown some.
         max_result_tokens: size above which a tool's result is cut; None for never.
-        warnings: what the files' loader set aside, one line each.
-        troubles: unusable parts of the files, and what runs instead.
         files: the files as they were read, whose parts a reload keeps if they are broken by then.
         unread: why files of the user's own were skipped, so that some servers are unknown.
         trusted: files that no confined program may write; see `config.trusted_files`.
-        expanded_secrets: values of variables that must not be shown; see `secrets`.
         settle_s: seconds that the first list waits for servers without a known list.
         names: the budget of tools' names; None leaves them unchanged.
         allow_unsandboxed: start servers and commands even where nothing but limits can be enforced.
         environ: the base of servers' and commands' environments.
         asked: the names in it that the files were read with.
         digests: memo of `digest` and `home_digest`, shared by settings that are derived from these.
-        open_port: the loopback port of HTTP without a token; 0 if unknown, None without it.  Nothing that could reach
-            it is started.
+        open_port: the loopback port of HTTP without a token, which no server may reach; 0 if unknown, None without it.
     """
 
-    servers: tuple[ServerConfig, ...] = ()
-    broken: tuple[BrokenRow, ...] = ()
     native: NativeWish | None = None
     native_settings: NativeSettings = field(default=NO_SETTINGS, repr=False)
     native_files: tuple[Path, ...] = ()
@@ -82,16 +65,10 @@ class Settings:
     is_found: bool = False
     is_of_folder: bool = False
     registry: RegistryWish | Problem = field(default_factory=RegistryWish)
-    origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
-    overrides: Mapping[str, ServerOverrides] = field(default_factory=dict)
-    groups: Mapping[str, Group] = field(default_factory=dict)
     max_result_tokens: int | None = None
-    warnings: tuple[str, ...] = ()
-    troubles: tuple[Trouble, ...] = ()
     files: tuple[FileFound, ...] = field(default=(), repr=False, compare=False)
     unread: tuple[str, ...] = ()
     trusted: tuple[str, ...] = field(default=(), repr=False)
-    expanded_secrets: frozenset[str] = field(default=frozenset(), repr=False)
     settle_s: float = SETTLE_S
     names: NameBudget | None = field(default_factory=NameBudget)
     allow_unsandboxed: bool = False
@@ -163,9 +140,10 @@ class Settings:
         own = [found for found in files if found.candidate.standing is not Standing.PROJECT]
         read_too = (path for found in own if found.loaded is not None for path in sorted(found.loaded.files))
         trusted = (*(found.candidate.path for found in own), *read_too)
+        skipped = (f"skipped: {found.unread}" for found in files if found.unread is not None)
+        shared = {each.name: getattr(merged, each.name) for each in fields(merged)}
         return cls(
-            servers=merged.servers,
-            broken=merged.broken,
+            **shared | {"warnings": (*skipped, *merged.warnings, *native_warnings)},
             native=native,
             native_settings=native_settings,
             native_files=tuple(parts),
@@ -173,22 +151,12 @@ class Settings:
             candidates=tuple(found.candidate.path for found in files),
             is_of_folder=_is_of_folder(files, cwd),
             registry=next((each.registry for each in usable.values() if each.registry is not None), RegistryWish()),
-            origins=merged.origins,
-            overrides=merged.overrides,
-            groups=merged.groups,
             max_result_tokens=next(
                 (each.max_result_tokens for each in usable.values() if each.max_result_tokens is not None), None
             ),
-            warnings=(
-                *(f"skipped: {found.unread}" for found in files if found.unread is not None),
-                *merged.warnings,
-                *native_warnings,
-            ),
-            troubles=merged.troubles,
             files=tuple(files),
             unread=tuple(str(found.unread) for found in own if found.unread is not None),
             trusted=trusted_files(trusted, merged.servers, cwd=cwd, environ=lookups),
-            expanded_secrets=merged.secrets,
             environ=lookups.environ,
             asked=frozenset(lookups.asked),
         )
@@ -312,24 +280,12 @@ def load_mcp_config(path_or_cwd: str | Path, environ: Mapping[str, str] | None =
     environ = os.environ if environ is None else environ
     named, keyring = Path(path_or_cwd), SecretStore().get
     if named.is_file():
-        return _usable([load_config_file(named, environ, keyring=keyring)])
-    places = (Candidate(path, Standing.NAMED, "") for path in mcp_config_paths(named, environ))
-    files = [load_file(place, environ, keyring, named) for place in places]
-    for found in files:
-        if found.error is not None:
-            _logger.warning("skipped: %s", found.error)
-    return _usable([found.loaded for found in files if found.loaded is not None])
-
-
-def _usable(files: Iterable[LoadedConfig]) -> list[ServerConfig]:
-    """The first server of each id."""
-    servers: dict[str, ServerConfig] = {}
-    for loaded in files:
-        for message in (*loaded.warnings, *(f"skipped: {row.message}" for row in loaded.broken)):
-            _logger.warning("%s", message)
-        for config in loaded.servers:
-            if servers.setdefault(config.id, config) is not config:
-                _logger.warning(
-                    "%s: %r is ignored: an earlier file defines it", loaded.origins[config.id].path, config.id
-                )
-    return list(servers.values())
+        files = [FileFound(Candidate(named, Standing.NAMED, ""), load_config_file(named, environ, keyring=keyring))]
+    else:
+        places = (Candidate(path, Standing.NAMED, "") for path in mcp_config_paths(named, environ))
+        files = [load_file(place, environ, keyring, named) for place in places]
+    merged = merge_files(files)
+    skipped = [*(str(found.error) for found in files if found.error), *(row.message for row in merged.broken)]
+    for line in (*(f"skipped: {message}" for message in skipped), *merged.warnings):
+        _logger.warning("%s", line)
+    return list(merged.servers)

@@ -9,10 +9,10 @@ address or network (`ip`, `ip:port`, `cidr`, `cidr:port`, IPv6 in brackets where
 import re
 from collections.abc import Collection, Sequence
 from ipaddress import ip_network
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
-from pydantic import field_validator
+from pydantic import AfterValidator, field_validator
 
 from quarterdeck_protocol.addresses import (
     MAX_DESTINATIONS,
@@ -48,6 +48,16 @@ class Allowed(msgspec.Struct, frozen=True):
     port: int | None
 
 
+def _proxy(text: str) -> str:
+    if not _PROXY.fullmatch(text):
+        raise ValueError("is not a proxy: write http://host:port or https://host:port")
+    return text
+
+
+Proxy = Annotated[Text, AfterValidator(_proxy)]
+"""The URL of a proxy without a login."""
+
+
 class FetchPolicy(FrozenModel):
     """What `webfetch` may reach besides the internet, and how.
 
@@ -61,7 +71,7 @@ class FetchPolicy(FrozenModel):
     """
 
     allow: tuple[Text, ...] = ()
-    proxy: Text | None = None
+    proxy: Proxy | None = None
 
     @field_validator("allow")
     @classmethod
@@ -74,13 +84,6 @@ class FetchPolicy(FrozenModel):
             except ValueError as error:
                 raise ValueError(f"entry [{index}] {error}") from None
         return allow
-
-    @field_validator("proxy")
-    @classmethod
-    def _names_a_proxy(cls, proxy: str | None) -> str | None:
-        if proxy is not None and not _PROXY.fullmatch(proxy):
-            raise ValueError("is not a proxy: write http://host:port or https://host:port")
-        return proxy
 
 
 def allowed_by(policy: FetchPolicy) -> tuple[Allowed, ...]:

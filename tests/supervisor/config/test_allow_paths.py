@@ -26,7 +26,6 @@ from quarterdeck_sandbox.view.secret_paths import PathRules
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's home with a project and a database."""
     home = tmp_path / "home"
     for name in ("proj/src", "data", ".aws"):
         (home / name).mkdir(parents=True)
@@ -48,17 +47,10 @@ def pairs(needs: list[RequiredPath]) -> list[tuple[str, str]]:
 
 
 def test_all_that_a_row_names_is_found_at_once(home: Path) -> None:
-    """A user would be told of one path at each start."""
     row = config(home / "proj/src/server.py", "--db", home / "data/x.db", env={"OUT": f"{home}/data/out.txt"})
     needs, said = missing(row, os.environ)
     assert pairs(needs) == [("read", str(home / "proj")), ("write", str(home / "data"))]
     assert said == []
-
-
-def test_what_is_given_already_is_not_asked_for(home: Path) -> None:
-    """A command that has nothing to do would change the file again and again."""
-    row = config(home / "proj/src/server.py", home / "data/x.db", read=(str(home / "proj"),), write=(f"{home}/data",))
-    assert missing(row, os.environ) == ([], [])
 
 
 def test_a_credential_is_not_offered_and_both_ways_to_give_it_are_told(home: Path) -> None:
@@ -71,7 +63,6 @@ def test_a_credential_is_not_offered_and_both_ways_to_give_it_are_told(home: Pat
 
 
 def test_a_file_that_was_named_alone_is_seen_to_be_too_little(home: Path) -> None:
-    """The earlier advice, to name the file, would stay in the way."""
     row = config(
         home / "proj/src/server.py",
         home / "data/x.db",
@@ -86,7 +77,6 @@ def test_a_file_that_was_named_alone_is_seen_to_be_too_little(home: Path) -> Non
 
 
 def test_what_cannot_be_given_is_said(home: Path) -> None:
-    """A user would be offered their keys for a server, or nothing without a word."""
     needs, said = missing(config(home / ".aws/credentials", home / "new.db", home / "no/folder/x.db"), os.environ)
     assert needs == []
     assert [line.partition(" is ")[0] for line in said][:1] == [str(home / ".aws/credentials")]
@@ -97,13 +87,11 @@ def test_what_cannot_be_given_is_said(home: Path) -> None:
 
 @pytest.mark.parametrize("path", ["", "/proc", "/"])
 def test_what_no_start_would_give_is_refused_before_it_is_written(home: Path, path: str) -> None:
-    """The row would be written, and its server refused."""
     with pytest.raises(LaunchError):
         widened(config(), [RequiredPath("read", str(home / path) if not path.startswith("/") else path)], os.environ)
 
 
 def test_a_row_keeps_every_other_character(home: Path) -> None:
-    """A user's comments and layout would be gone."""
     row = {"command": "cat", "sandbox": {"network": "none", "read": ["~/a"]}}
     text = '{\n  // mine\n  "mcpServers": {"s": ' + json.dumps(row) + "} // end\n}\n"
     origin = Origin(home / "mcp.json", "mcpServers.s", Standing.NAMED, row, "/mcpServers/s")
@@ -118,7 +106,6 @@ def test_a_row_keeps_every_other_character(home: Path) -> None:
 
 
 def test_a_row_of_a_list_is_left_to_the_user() -> None:
-    """A wrong place of the file could be changed."""
     row = {"id": "s", "command": "cat"}
     origin = Origin(Path("/x"), "servers[0]", Standing.NAMED, row, "/servers/0")
     with pytest.raises(EditError):

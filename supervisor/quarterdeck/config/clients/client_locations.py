@@ -20,9 +20,8 @@ _MAX_WINDOWS_USERS: Final = 64
 class UserDirectories(msgspec.Struct, frozen=True):
     """The directories and variables that paths depend on.
 
-    Attributes:
-        windows_homes: profiles of the Windows users around WSL, the likeliest first; empty outside WSL.
-        distribution: the name of this Linux in WSL.
+    In WSL, `windows_homes` has the profiles of Windows users, the likeliest first, and `distribution` the name of this
+    Linux.
     """
 
     home: Path
@@ -53,10 +52,8 @@ class UserDirectories(msgspec.Struct, frozen=True):
 class ClientLocation(msgspec.Struct, frozen=True):
     """A file of a client, and the keys that lead to its rows.
 
-    Attributes:
-        folder: the project of the rows; None for the user's own.
-        is_across: its reader is a Windows program, and we are inside WSL.
-        is_present: the client is installed, as far as this file tells.
+    `folder` is the project of the rows, None for the user's own; `is_across`: a Windows program reads it, and we are in
+    WSL; `is_present`: the client is installed, as far as this file tells.
     """
 
     client: Client

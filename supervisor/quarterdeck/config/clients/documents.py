@@ -14,14 +14,10 @@ from quarterdeck.config.secrets.masking import mask
 
 
 class Editor(NamedTuple):
-    """The functions of one format.
+    """The functions of one format; each raises `DocumentError` for a text of another one.
 
-    Attributes:
-        parse: returns the object of a text, empty for an empty text; raises `DocumentError`.
-        set_row: returns a text with a server's row at the end of a path of keys, everything else unchanged; raises
-            `DocumentError` for a text of another format, `EditError` if it cannot be changed there.
-        remove_row: returns a text without the row at a path, likewise.
-        mask: returns a text with every value hidden that is or may be a secret.
+    `set_row` puts a server's row at the end of a path of keys, `remove_row` takes it out; everything else is unchanged,
+    or `EditError` raised.  `mask` hides every value that is or may be a secret.
     """
 
     parse: Callable[[str], JsonObject]
@@ -34,10 +30,7 @@ class Editor(NamedTuple):
 def editor_of(path: PurePath | str, *, has_comments: bool = True, has_list: bool = False) -> Editor:
     """Return the functions for a file of that name, JSON unless its suffix is of another format.
 
-    Args:
-        path: of the file.
-        has_comments: JSON may have comments and trailing commas.
-        has_list: the client keeps rows in a list, each with its `name`; known of YAML only.
+    JSON may have comments with `has_comments`; in YAML `has_list` keeps rows in a list, each with its `name`.
     """
     match PurePath(path).suffix.lower():
         case ".toml":

@@ -21,7 +21,7 @@ from .known_clients import PROJECTS, Client
 from .row_conversion import UnsupportedRowError, convert_row
 from .user_file import UserFileError, read_user_file
 
-_ANY_FILE: Final = Client("file", "the file", (), (), has_comments=True)
+_ANY_FILE: Final = Client("file", "the file", (), has_comments=True)
 
 _ANY_KEYS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",), ("mcp_servers",))
 """Where rows are in the files of unknown clients, tried in this order."""
@@ -36,14 +36,9 @@ class ImportFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FoundServer:
-    """A server that can be imported.
+    """A server that can be imported: its `name` in its file, its `id` in ours, and notes for the user.
 
-    Attributes:
-        name: the name in its file.
-        id: the id in ours.
-        notes: remarks for the user.
-        inputs: names of secrets to store before it starts.
-        location: where its row is.
+    `inputs` are the names of secrets to store before it starts.
     """
 
     name: str
@@ -71,12 +66,7 @@ class SkippedServer:
 
 @dataclass(slots=True)
 class FoundServers:
-    """The servers of some files.
-
-    Attributes:
-        read: the files that exist.
-        elsewhere: how many servers those files keep for other projects.
-    """
+    """The servers of some files, those that exist in `read`; `elsewhere` counts servers of other projects in them."""
 
     found: list[FoundServer] = field(default_factory=list)
     left_out: list[SkippedServer] = field(default_factory=list)
@@ -130,9 +120,8 @@ def name_apart(text: str, found: Iterable[FoundServer]) -> list[FoundServer]:
 
 
 def add_servers(text: str, found: Iterable[FoundServer]) -> tuple[str, list[FoundServer], list[SkippedServer]]:
-    """Return our file's text with the servers whose ids are free, these servers, and those left out.
-
-    Raises `DocumentError` if the text is not a JSON object, `EditError` if it cannot be changed.
+    """Return our file's text with the servers whose ids are free, these servers, and those left out.  Raises
+    `DocumentError` if the text is not a JSON object, `EditError` if it cannot be changed.
     """
     document = parse(text, has_comments=True)
     first, second = SERVER_KEYS
@@ -175,7 +164,6 @@ def _is_same(ours: object, theirs: Mapping[str, object]) -> bool:
 
 
 def _differences(ours: object, theirs: Mapping[str, object], keys: Iterable[str]) -> str:
-    """Return the keys with different values in two rows, for people; empty if there are none."""
     if not isinstance(ours, Mapping):
         return "row"
     return ", ".join(key for key in keys if ours.get(key) != theirs.get(key))
@@ -233,7 +221,6 @@ def _id_of(name: str) -> str | None:
 
 
 def _rows_by_id(document: JsonObject) -> dict[str, object]:
-    """Return the rows of our file by id, valid or not."""
     found: dict[str, object] = {}
     for section in SERVER_KEYS:
         rows = document.get(section)
@@ -250,7 +237,6 @@ def _rows_by_id(document: JsonObject) -> dict[str, object]:
 
 
 def _count_elsewhere(document: JsonObject, here: Collection[str]) -> int:
-    """Count the servers of projects that are not `here`."""
     projects = document.get(PROJECTS)
     rows = (
         project.get("mcpServers")

@@ -26,13 +26,10 @@ class System(StrEnum):
 
 
 class ClientFile(msgspec.Struct, frozen=True):
-    """One file that a client may read.
+    """One file that a client may read; an `is_spare` one is read when servers are imported, never written to.
 
-    Attributes:
-        path: a template, as the module describes.
-        systems: where the client has it.
-        marker: a path that exists where the client is installed; by default the file's directory.
-        is_spare: read when servers are imported, never written to.
+    `path` is a template, as the module describes; `marker` exists where the client is installed, by default the file's
+    directory.
     """
 
     path: str
@@ -47,12 +44,11 @@ class Client(msgspec.Struct, frozen=True):
     Attributes:
         name: its name on our command line.
         title: its name for people.
-        keys: lead to the object in its files that holds a row for each server.
         places: the user's files, the preferred one first.
+        keys: lead to the object in its files that holds a row for each server.
         project_files: its files in a project's folder.
         has_comments: its files may hold comments and trailing commas.
         expands: it resolves `${…}`; else such a text means itself.
-        shape: how it writes a row.
         has_list: rows are items of a list, each with its name.
         has_workspace: it starts servers in the folder that it has open.
         keeps_projects: the user's file also has servers of single projects, under `projects`.
@@ -60,8 +56,8 @@ class Client(msgspec.Struct, frozen=True):
 
     name: str
     title: str
-    keys: tuple[str, ...]
     places: tuple[ClientFile, ...]
+    keys: tuple[str, ...] = ("mcpServers",)
     project_files: tuple[str, ...] = ()
     has_comments: bool = False
     expands: bool = True
@@ -108,7 +104,6 @@ CLIENTS: Final = (
     Client(
         "claude-desktop",
         "Claude Desktop",
-        ("mcpServers",),
         (
             # modelcontextprotocol.io/docs/develop/connect-local-servers
             ClientFile(f"~/Library/Application Support/Claude/{_DESKTOP_FILE}", _MACOS),
@@ -128,7 +123,6 @@ CLIENTS: Final = (
     Client(
         "claude-code",
         "Claude Code",
-        ("mcpServers",),
         (
             # code.claude.com/docs/en/mcp: user and local scope; github.com/anthropics/claude-code/issues/4193
             ClientFile("$CLAUDE_CONFIG_DIR/.claude.json"),
@@ -142,7 +136,6 @@ CLIENTS: Final = (
     Client(
         "cursor",
         "Cursor",
-        ("mcpServers",),
         _in_home(".cursor/mcp.json"),  # cursor.com/docs/mcp: global configuration
         project_files=(".cursor/mcp.json",),
         has_comments=True,
@@ -151,7 +144,6 @@ CLIENTS: Final = (
     Client(
         "vscode",
         "VS Code",
-        ("servers",),
         (
             # MCP: Open Remote User Configuration, which runs inside WSL; github.com/microsoft/vscode/issues/256546
             ClientFile("~/.vscode-server/data/User/mcp.json", _LINUX),
@@ -162,6 +154,7 @@ CLIENTS: Final = (
             # code.visualstudio.com/docs/configure/profiles: one for each profile beside the default one
             *_of_application("Code/User/profiles/*/mcp.json", is_spare=True),
         ),
+        keys=("servers",),
         project_files=(".vscode/mcp.json",),
         has_comments=True,
         shape=_TYPED,
@@ -169,16 +162,15 @@ CLIENTS: Final = (
     Client(
         "windsurf",
         "Windsurf",
-        ("mcpServers",),
         _in_home(".codeium/windsurf/mcp_config.json"),  # docs.windsurf.com/windsurf/cascade/mcp
         shape=RowShape(url="serverUrl"),
     ),
     Client(
         "codex",
         "Codex",
-        ("mcp_servers",),
         # developers.openai.com/codex/mcp; rows: github.com/openai/codex, codex-rs/config/src/mcp_types.rs
         (ClientFile("$CODEX_HOME/config.toml"), *_of_command(".codex/config.toml")),
+        keys=("mcp_servers",),
         project_files=(".codex/config.toml",),
         expands=False,
         shape=RowShape(headers=("http_headers",)),
@@ -186,7 +178,6 @@ CLIENTS: Final = (
     Client(
         "gemini-cli",
         "Gemini CLI",
-        ("mcpServers",),
         _of_command(".gemini/settings.json"),  # github.com/google-gemini/gemini-cli, docs/tools/mcp-server.md
         project_files=(".gemini/settings.json",),
         has_comments=True,
@@ -196,13 +187,13 @@ CLIENTS: Final = (
     Client(
         "zed",
         "Zed",
-        ("context_servers",),
         (
             # zed.dev/docs/ai/mcp; the file: zed.dev/docs/configuring-zed
             ClientFile("~/AppData/Roaming/Zed/settings.json", _WINDOWS),
             ClientFile("$XDG_CONFIG_HOME/zed/settings.json", _LINUX),
             ClientFile("~/.config/zed/settings.json"),
         ),
+        keys=("context_servers",),
         project_files=(".zed/settings.json",),
         has_comments=True,
         expands=False,
@@ -210,7 +201,6 @@ CLIENTS: Final = (
     Client(
         "cline",
         "Cline",
-        ("mcpServers",),
         (
             # docs.cline.bot/mcp/adding-and-configuring-servers: of the extension; its folder is VS Code's for it
             *_of_extension("saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
@@ -222,7 +212,6 @@ CLIENTS: Final = (
     Client(
         "roo",
         "Roo Code",
-        ("mcpServers",),
         # docs.roocode.com/features/mcp/using-mcp-in-roo; its folder is VS Code's for it
         _of_extension("rooveterinaryinc.roo-cline/settings/mcp_settings.json"),
         project_files=(".roo/mcp.json",),
@@ -232,7 +221,6 @@ CLIENTS: Final = (
     Client(
         "continue",
         "Continue",
-        ("mcpServers",),
         # docs.continue.dev/customize/deep-dives/mcp; rows: github.com/continuedev/continue, packages/config-yaml
         _in_home(".continue/config.yaml"),
         project_files=(".continue/mcpServers/mcp.json",),
@@ -248,13 +236,13 @@ CLIENTS: Final = (
     Client(
         "goose",
         "Goose",
-        ("extensions",),
         (
             # github.com/block/goose, documentation/docs/guides/config-files.md and crates/goose/src/agents/extension.rs
             ClientFile("$XDG_CONFIG_HOME/goose/config.yaml", _LINUX),
             ClientFile("~/.config/goose/config.yaml"),
             ClientFile("~/AppData/Roaming/Block/goose/config/config.yaml", _WINDOWS),
         ),
+        keys=("extensions",),
         shape=RowShape(
             command="cmd",
             env="envs",
@@ -267,7 +255,6 @@ CLIENTS: Final = (
     Client(
         "copilot-cli",
         "GitHub Copilot CLI",
-        ("mcpServers",),
         # docs.github.com/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers
         (ClientFile("$COPILOT_HOME/mcp-config.json"), *_of_command(".copilot/mcp-config.json")),
         project_files=(".mcp.json", ".github/mcp.json"),
@@ -276,18 +263,17 @@ CLIENTS: Final = (
     Client(
         "lmstudio",
         "LM Studio",
-        ("mcpServers",),
         _in_home(".lmstudio/mcp.json"),  # lmstudio.ai/docs/app/mcp: Cursor's notation
     ),
     Client(
         "opencode",
         "opencode",
-        ("mcp",),
         (
             # opencode.ai/docs/config and opencode.ai/docs/mcp-servers; one that is there goes first
             ClientFile("~/.config/opencode/opencode.jsonc", marker="~/.config/opencode/opencode.jsonc"),
             *_of_command(".config/opencode/opencode.json"),
         ),
+        keys=("mcp",),
         project_files=("opencode.json", "opencode.jsonc"),
         has_comments=True,
         expands=False,
@@ -302,7 +288,6 @@ CLIENTS: Final = (
     Client(
         "junie",
         "Junie",
-        ("mcpServers",),
         # junie.jetbrains.com/docs/junie-cli-mcp-configuration.html
         (
             ClientFile("~/.junie/mcp/mcp.json", _WINDOWS, marker="~/.junie"),
@@ -314,15 +299,14 @@ CLIENTS: Final = (
     Client(
         "amp",
         "Amp",
-        ("amp.mcpServers",),
         _of_command(".config/amp/settings.json"),  # ampcode.com/manual
+        keys=("amp.mcpServers",),
         project_files=(".amp/settings.json",),
         has_comments=True,
     ),
     Client(
         "warp",
         "Warp",
-        ("mcpServers",),
         _in_home(".warp/.mcp.json"),  # docs.warp.dev/agents/capabilities/mcp
         project_files=(".warp/.mcp.json",),
     ),

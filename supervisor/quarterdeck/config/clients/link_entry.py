@@ -53,12 +53,9 @@ class LinkError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LinkPlan:
-    """A change of one file.
+    """A change of one file; `text` is its new content, or the present one if there is nothing to do.
 
-    Attributes:
-        text: the new content; the present one if there is nothing to do.
-        others: further names under which the file starts us.
-        beside: its other servers, which the client starts itself; of a file that is to start us.
+    `others` are further names under which it starts us, `beside` its other servers, which the client starts itself.
     """
 
     location: ClientLocation
@@ -174,9 +171,8 @@ def is_at_our_address(row: Mapping[str, object], *, any_port: bool = False) -> b
 
 
 def plan_link(location: ClientLocation, name: str, entry: Mapping[str, object]) -> LinkPlan:
-    """Plan to put `entry` under `name`.
-
-    Raises `LinkError` if the file cannot be read or parsed, or has a foreign server of that name.
+    """Plan to put `entry` under `name`.  Raises `LinkError` if the file cannot be read or parsed, or has a foreign
+    server of that name.
     """
     file, rows = _read(location)
     own = {key for key, row in rows.items() if _is_ours(location, row)}
@@ -193,7 +189,6 @@ def plan_link(location: ClientLocation, name: str, entry: Mapping[str, object]) 
 
 def plan_unlink(location: ClientLocation, name: str) -> LinkPlan:
     """Plan to remove our entry; the result is the file before `link`, to the byte, if nothing else has changed since.
-
     Raises `LinkError` if the file cannot be read or parsed, or the server of that name is not ours.
     """
     file, rows = _read(location)
@@ -208,9 +203,8 @@ def plan_unlink(location: ClientLocation, name: str) -> LinkPlan:
 
 
 def plan_take_out(location: ClientLocation, names: Sequence[str]) -> LinkPlan:
-    """Plan to remove these servers, as far as the file has them.
-
-    Raises `LinkError` if the file cannot be read or parsed, or they cannot be removed.
+    """Plan to remove these servers, as far as the file has them.  Raises `LinkError` if the file cannot be read or
+    parsed, or they cannot be removed.
     """
     file, rows = _read(location)
     text = file.text
@@ -235,7 +229,6 @@ def _changing(location: ClientLocation) -> Iterator[Editor]:
 
 
 def _read(location: ClientLocation) -> tuple[UserFile, Mapping[str, object]]:
-    """Return the file, and its rows by name."""
     try:
         file = read_user_file(location.path)
         rows = _rows(location, file.text)

@@ -18,11 +18,7 @@ from .link_entry import is_own
 from .row_shapes import COMMON, RowShape, common_row
 
 _LOCAL: Final = (KEYS_OF_KIND[StdioServerConfig] | COMMON_KEYS) - {"id"}
-"""The keys that mean something here for a server that is started."""
-
 _REMOTE: Final = (KEYS_OF_KIND[SseServerConfig] | KEYS_OF_KIND[StreamableHttpServerConfig] | COMMON_KEYS) - {"id"}
-"""The keys that mean something here for a remote server."""
-
 _RENAMED: Final = {theirs: ours for theirs, ours in KEYS_INSTEAD.items() if ours in _LOCAL | _REMOTE}
 
 _TOOL_LISTS: Final = {
@@ -43,11 +39,7 @@ class UnsupportedRowError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ConvertedRow:
-    """A row for our file, and remarks for the user.
-
-    Attributes:
-        inputs: names that the client asks a person for; here they are stored secrets.
-    """
+    """A row for our file, remarks for the user, and names of secrets for which the client would ask a person."""
 
     row: Mapping[str, object]
     notes: tuple[str, ...] = ()
@@ -80,7 +72,9 @@ def convert_row(
         raise UnsupportedRowError("it has neither a command nor a URL")
     known = _LOCAL if "command" in renamed else _REMOTE
     kept = {key: value for key, value in renamed.items() if key in known and value is not None}
-    _take_tool_lists(row, kept)
+    lists = {ours: row[theirs] for theirs, ours in _TOOL_LISTS.items() if isinstance(row.get(theirs), list)}
+    if lists := {ours: names for ours, names in lists.items() if names or ours == "deny"}:
+        kept.setdefault("tools", lists)
     is_theirs = "sandbox" in kept and not _is_policy(kept["sandbox"])
     if is_theirs:
         del kept["sandbox"]
@@ -124,13 +118,6 @@ def _is_policy(value: object) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _take_tool_lists(row: Mapping[str, object], kept: dict[str, object]) -> None:
-    lists = {ours: row[theirs] for theirs, ours in _TOOL_LISTS.items() if isinstance(row.get(theirs), list)}
-    lists = {ours: names for ours, names in lists.items() if names or ours == "deny"}
-    if lists and "tools" not in kept:
-        kept["tools"] = lists
 
 
 class _Conversion:

@@ -11,14 +11,12 @@ _KINDS: Final = {"local": "stdio", "remote": "http", "streamable_http": "http"}
 
 
 class RowShape(msgspec.Struct, frozen=True):
-    """The members of a client's row.
+    """The names of a client's members of a row.
 
     Attributes:
-        command: the program.
-        args: its arguments; None where `command` is a list of them all.
-        env: its variables.
+        args: the key of the arguments; None where `command` is a list of program and arguments.
         marks: further members of a row that starts a program.
-        url: the address of a server over HTTP; None where the client takes none from its file.
+        url: the key of an address; None where the client takes none from its file.
         headers: the keys that lead to the headers of requests.
         url_marks: further members of a row with an address.
         is_named: the row has its own name in `name`.

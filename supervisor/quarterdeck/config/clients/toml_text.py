@@ -34,13 +34,8 @@ _BARE: Final = re.compile(r"[^,\]}#\r\n]*+")
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """A header, or a key with its value.
-
-    Attributes:
-        names: the whole path to it, from the top.
-        start: of its line.
-        end: of its line, the line end included.
-        values: the path to each scalar value, and its span.
+    """A header, or a key with its value: its path from the top, the span of its lines, and each scalar's
+    path and span.
     """
 
     names: tuple[str, ...]
@@ -71,7 +66,6 @@ def parse(text: str) -> JsonObject:
 
 def scalars(text: str) -> Iterator[tuple[tuple[str, ...], object, int, int]]:
     """Yield every scalar value of a TOML text: the names that lead to it (an array's index is empty), itself, its span.
-
     Raises `DocumentError` as `parse` does.
     """
     for statement in _statements(text):
@@ -87,9 +81,8 @@ def comments(text: str) -> Iterator[re.Match[str]]:
 
 
 def set_member(text: str, path: Sequence[str], value: Mapping[str, object]) -> str:
-    """Return `text` with the table `value` at `path`, as its last one.
-
-    Raises `DocumentError` if `text` is not TOML, `EditError` if `path` leads to anything but a table of its own.
+    """Return `text` with the table `value` at `path`, as its last one.  Raises `DocumentError` if `text` is not TOML,
+    `EditError` if `path` leads to anything but a table of its own.
     """
     expected = with_member(parse(text), path, dict(value))
     try:
@@ -104,9 +97,8 @@ def set_member(text: str, path: Sequence[str], value: Mapping[str, object]) -> s
 
 
 def remove_member(text: str, path: Sequence[str]) -> str:
-    """Return `text` without the table at `path` and its content; comments above it stay.
-
-    Raises `DocumentError` if `text` is not TOML, `EditError` if there is no such table of its own.
+    """Return `text` without the table at `path` and its content; comments above it stay.  Raises `DocumentError` if
+    `text` is not TOML, `EditError` if there is no such table of its own.
     """
     expected = without_member(parse(text), path)
     try:
@@ -116,7 +108,6 @@ def remove_member(text: str, path: Sequence[str]) -> str:
 
 
 def _written(path: Sequence[str], value: Mapping[str, object]) -> str:
-    """Return the lines of a table, inner tables on one line each."""
     import tomlkit
 
     try:
@@ -158,7 +149,6 @@ def _cut(text: str, path: Sequence[str]) -> str:
 
 
 def _with_blank_line(text: str, start: int) -> int:
-    """Return where a table's lines begin, with one blank line above them."""
     above = text[:start]
     if above.endswith("\r\n\r\n") or above == "\r\n":
         return start - 2
@@ -166,7 +156,6 @@ def _with_blank_line(text: str, start: int) -> int:
 
 
 def _statements(text: str) -> Iterator[_Statement]:
-    """Yield the headers and keys of a text.  Raises `DocumentError` as `parse` does."""
     parse(text)
     table: tuple[str, ...] = ()
     at = _skip(_GAP, text, 0)
@@ -237,7 +226,6 @@ def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _plain(value: object, depth: int = 0) -> object:
-    """Return a value in JSON's types."""
     if depth > MAX_DEPTH:
         raise DocumentError(f"nested deeper than {MAX_DEPTH} levels")
     match value:

@@ -24,14 +24,9 @@ class UserFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class UserFile:
-    """A file as it was read.
+    """A file as it was read: `path` is its name as given, beside which copies are put, `target` where it really is.
 
-    Attributes:
-        path: its name as given; copies are put beside it.
-        target: where it really is.
-        text: without the byte order mark, line ends unchanged; empty without a file.
-        mark: the byte order mark, if it has one.
-        status: None without a file.
+    `text` lacks the byte order `mark`, and is empty without a file, whose `status` is None then.
     """
 
     path: Path
@@ -42,9 +37,8 @@ class UserFile:
 
 
 def read_user_file(path: Path) -> UserFile:
-    """Read the file at `path`, which need not exist.
-
-    Raises `UserFileError` if it is unreadable, not a regular file, too large, or not UTF-8.
+    """Read the file at `path`, which need not exist.  Raises `UserFileError` if it is unreadable, not a regular file,
+    too large, or not UTF-8.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -127,19 +121,15 @@ def _back_up(file: UserFile, now: datetime) -> Path | None:
 
 
 def _replace(target: Path, data: bytes, previous: os.stat_result | None, *, is_private: bool) -> None:
-    directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    directory, thing = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), None
     try:
         if is_private:
             owner = previous or os.fstat(directory)
-            private = os.stat_result((stat.S_IFREG | 0o600, 0, 0, 1, owner.st_uid, owner.st_gid, 0, 0, 0, 0))
-            replace_entry(directory, target.name, data, private)
-        elif previous is None:
-            replace_entry(directory, target.name, data, None)
-        else:
+            previous = os.stat_result((stat.S_IFREG | 0o600, 0, 0, 1, owner.st_uid, owner.st_gid, 0, 0, 0, 0))
+        elif previous is not None:
             thing = os.open(target.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
-            try:
-                replace_entry(directory, target.name, data, previous, thing)
-            finally:
-                os.close(thing)
+        replace_entry(directory, target.name, data, previous, thing)
     finally:
+        if thing is not None:
+            os.close(thing)
         os.close(directory)

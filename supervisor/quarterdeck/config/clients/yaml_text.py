@@ -47,9 +47,8 @@ _DASHED: Final = re.compile(r"^( *)[^\s#-][^\n]*:[ \t]*\n( *)-( +)", re.MULTILIN
 
 
 def parse(text: str) -> JsonObject:
-    """Return the mapping of `text`, empty for an empty text.
-
-    Raises `DocumentError` if it is no mapping, too large or deep, or uses tags, several documents or repeated keys.
+    """Return the mapping of `text`, empty for an empty text.  Raises `DocumentError` if it is no mapping, too large or
+    deep, or uses tags, several documents or repeated keys.
     """
     root = _read(text)
     if root is None:
@@ -119,8 +118,6 @@ def _check(events: Iterable[Any]) -> None:
 
 
 class _Values:
-    """Values of nodes, aliases followed, bounded in number."""
-
     def __init__(self) -> None:
         self._left = MAX_VALUES
 
@@ -159,7 +156,6 @@ def _scalar(node: Node) -> object:
 
 
 def _plain_value(text: str) -> object:
-    """Return the value of a scalar without quotes: text unless it matches the core schema."""
     for pattern, convert in _SCALARS:
         if pattern.fullmatch(text):
             return convert(text)
@@ -197,10 +193,8 @@ def set_member(text: str, path: Sequence[str], value: object, *, is_item: bool =
 
 
 def remove_member(text: str, path: Sequence[str]) -> str:
-    """Return `text` without the member at `path`, or without the sequence's item with the last `name`.
-
-    Raises `DocumentError` if `text` is no mapping, `EditError` if there is none, or a value on the way is of another
-    kind.
+    """Return `text` without the member at `path`, or without the sequence's item with the last `name`.  Raises
+    `DocumentError` if `text` is no mapping, `EditError` if there is none, or a value on the way is of another kind.
     """
     old = parse(text)
     return verified(_changed(text, partial(_remove, path=path)), without_member(old, path), parse)

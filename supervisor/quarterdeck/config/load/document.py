@@ -56,13 +56,9 @@ class JsonObject(dict[str, object]):
 
 
 class WrittenRow(msgspec.Struct, frozen=True):
-    """One server as it is written.
+    """One server as it is written; `name` is its key in an object, None in an array, where a row names itself.
 
-    Attributes:
-        location: its place, as messages call it.
-        pointer: its place as a JSON pointer.
-        name: its key in an object; None in an array, where a row names itself.
-        is_repeated: whether an earlier row has the same key.
+    `location` is its place as messages call it; `is_repeated`: an earlier row has the same key.
     """
 
     location: str
@@ -73,9 +69,8 @@ class WrittenRow(msgspec.Struct, frozen=True):
 
 
 def parse_document(text: str) -> object:
-    """Return the value of `text`; every object in it is a `JsonObject`.
-
-    Raises `DocumentError` if it is not JSON, or deeper than `MAX_DEPTH`.
+    """Return the value of `text`; every object in it is a `JsonObject`.  Raises `DocumentError` if it is not JSON, or
+    deeper than `MAX_DEPTH`.
     """
     if not text.strip():
         raise DocumentError("the file is empty")
@@ -136,9 +131,8 @@ def _explain(error: json.JSONDecodeError) -> str:
 
 
 def describe_unknown_keys(document: JsonObject) -> str:
-    """Describe the top-level keys that mean nothing here; empty without any.
-
-    Raises `DocumentError` if a key of ours is repeated, or none is there.
+    """Describe the top-level keys that mean nothing here; empty without any.  Raises `DocumentError` if a key of ours
+    is repeated, or none is there.
     """
     for key, _ in document.repeated:
         if key in OUR_KEYS:

@@ -65,10 +65,7 @@ class ConfigFileError(Exception):
 class BrokenRow:
     """A server that cannot be started as it is configured.
 
-    Attributes:
-        id: the server's id; of a row without one its place in the file, which is no legal id.
-        message: file, place and reason of the first of `problems`, one line.
-        code: `config_invalid` or `unset_variable`.
+    A row without an id has its place in the file for one.  `message` and `code` are those of the first of `problems`.
     """
 
     id: str
@@ -90,17 +87,13 @@ class LoadedConfig:
         native: its settings of native tools; None without any that can be used.
         native_row: these as they are written, variables unexpanded.
         trust: its default for rows; None without one.
-        allowed_env: the variables that projects' files may use.
         registry: where servers are looked for, or what is wrong with that; None if it does not say.
         top_problems: what is wrong with keys outside the rows.
         kept: broken rows that were good before; `servers` has their earlier form, see `merge.keep_good`.
         origins: by the id of a server or a broken row.
         claimed: every id that a row takes, or would take if it were right or switched on.
-        overrides: by the id of a server.
-        max_result_tokens: size above which a result is cut; None if it does not say.
         secrets: values of variables, of secret files and from the keyring, that must not be shown.
         files: the files that its rows take values from, whether they exist or not.
-        names_workspace: whether a value in it names `${workspaceFolder}`.
     """
 
     servers: tuple[ServerConfig, ...] = ()
@@ -181,8 +174,6 @@ def _project_at(folder: Path, environ: Mapping[str, str]) -> Path | None:
 
 
 class _Loading:
-    """One pass over a document, row by row."""
-
     def __init__(self, path: Path, document: JsonObject, variables: Variables, standing: Standing) -> None:
         self._path = path
         self._document = document
@@ -200,16 +191,10 @@ class _Loading:
     def load(self) -> LoadedConfig:
         if others := describe_unknown_keys(self._document):
             self._warn(others)
-        with self._top.kept():
-            self._trust = read_trust(self._document)
-        allowed_env: frozenset[str] = frozenset()
-        with self._top.kept():
-            allowed_env = read_allowed_env(self._document)
-        with self._top.kept():
-            read_http(self._document)
-        max_result_tokens = None
-        with self._top.kept():
-            max_result_tokens = read_budget(self._document)
+        self._trust = self._top.try_to(read_trust, self._document)
+        allowed_env = self._top.try_to(read_allowed_env, self._document) or frozenset()
+        self._top.try_to(read_http, self._document)
+        max_result_tokens = self._top.try_to(read_budget, self._document)
         registry = self._read_registry()
         groups, problems = examine_groups(self._document)
         self._top += problems
@@ -236,7 +221,6 @@ class _Loading:
         )
 
     def _complete(self, loaded: LoadedConfig, allowed_env: frozenset[str], groups: Mapping[str, Group]) -> LoadedConfig:
-        """Add what only a file of the user's may say."""
         value = self._document.get(NATIVE_KEY)
         native, problems = examine_native(value, self._variables) if value is not None else (None, ())
         for problem in self._top:
@@ -249,7 +233,6 @@ class _Loading:
         )
 
     def _withhold(self, loaded: LoadedConfig) -> LoadedConfig:
-        """Set aside what only a file of the user's may say."""
         for key in (NATIVE_KEY, ALLOW_KEY, HTTP_KEY, REGISTRY_KEY, GROUPS_KEY, BUDGET_KEY):
             if self._document.get(key) is not None:
                 self._warn(f"{key}: ignored: a project's file may not say this")
@@ -259,12 +242,11 @@ class _Loading:
 
     def _read_registry(self) -> RegistryWish | Problem | None:
         """Keep what is wrong: another registry than the intended one would learn what is looked for."""
-        found = Problems()
-        registry = None
-        with found.kept():
-            registry = read_registry(self._document, self._variables.locate)
-        self._top += found
-        return found[0] if found else registry
+        try:
+            return read_registry(self._document, self._variables.locate)
+        except RowError as error:
+            self._top.append(error.problem)
+            return error.problem
 
     def _load_row(self, row: WrittenRow) -> None:
         if (claimed := claimed_id(row)) is not None:
@@ -313,7 +295,6 @@ class _Loading:
         return self._bounded(built, bounds, row, problems) if built is not None else None
 
     def _bounded(self, built: BuiltRow, bounds: ProjectBounds, row: WrittenRow, problems: Problems) -> BuiltRow:
-        """Return the row as far as a project may say it."""
         problems += excesses(built.config, bounds, row.location)
         written = built.config.trust
         trust = strictest(written, bounds)

@@ -15,29 +15,12 @@ from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, Str
 from quarterdeck_protocol.policy import FrozenModel
 
 from .document import BUDGET_KEY, GROUPS_KEY, HTTP_KEY, NATIVE_KEY, OUR_KEYS, REGISTRY_KEY, SERVER_KEYS, TRUST_KEY
-from .own_keys import MAX_TOKENS
+from .own_keys import MAX_TOKENS, HttpKey, RegistryKey
 from .project import ALLOW_KEY
 from .row import FOREIGN_KEYS, refused_keys
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCE: Final = {"type": "string", "pattern": r"\$\{.+\}", "description": "A text with a variable in it."}
-
-_HTTP: Final = {
-    "type": "object",
-    "properties": {
-        "address": {"type": "string"},
-        "allow_remote": {"type": "boolean"},
-        "allow_hosts": {"type": "array", "items": {"type": "string"}},
-    },
-    "additionalProperties": False,
-}
-
-_REGISTRY: Final = {
-    "type": "object",
-    "properties": {"address": {"type": "string"}, "proxy": {"type": ["string", "null"]}},
-    "additionalProperties": False,
-}
-
 _SCALAR: Final = {"type": ["string", "number", "boolean", "null"]}
 
 _NULLABLE: Final = frozenset({"SandboxPolicy", "Limits", "NativeSettings", "FetchPolicy", "Group"})
@@ -48,7 +31,6 @@ _KINDS: Final[Mapping[str, tuple[type[FrozenModel], str, tuple[str, ...]]]] = {
     "sse": (SseServerConfig, "url", ("sse",)),
     "http": (StreamableHttpServerConfig, "url", ("http", "streamable-http", "streamable_http", "streamableHttp")),
 }
-"""Each kind of row: its model, the key that it needs, and the values of its `type`."""
 
 _ATTRIBUTE: Final = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
 
@@ -105,11 +87,11 @@ def config_schema() -> dict[str, object]:
                 "description": "Variables that projects' files may use; only in a file of your own.",
             },
             HTTP_KEY: {
-                "anyOf": [{"type": ["boolean", "string", "null"]}, _HTTP],
+                "anyOf": [{"type": ["boolean", "string", "null"]}, _translate(HttpKey, definitions)],
                 "description": "Where the daemon listens, true for the usual address; only in your own file.",
             },
             REGISTRY_KEY: {
-                "anyOf": [{"type": ["string", "null"]}, _REGISTRY],
+                "anyOf": [{"type": ["string", "null"]}, _translate(RegistryKey, definitions)],
                 "description": "Where `quarterdeck search` looks for servers: a URL, or a file; only in your own file.",
             },
             BUDGET_KEY: {
@@ -131,7 +113,6 @@ def config_schema() -> dict[str, object]:
 
 
 def _row(name: str, definitions: dict[str, object]) -> dict[str, object]:
-    """Return the schema of one kind of row: the model's fields, and the other keys of a row."""
     model, needed, spellings = _KINDS[name]
     schema = _translate(model, definitions)
     fields: dict[str, object] = {

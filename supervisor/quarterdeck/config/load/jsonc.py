@@ -40,7 +40,6 @@ def parse(text: str, *, has_comments: bool) -> JsonObject:
 
 def set_member(text: str, path: Sequence[str], value: object, *, has_comments: bool) -> str:
     """Return `text` with `value` at `path`: replaced where it is, else last in its object, which is made if missing.
-
     Raises `DocumentError` if `text` is no JSON object, `EditError` if a step of `path` is not an object, or repeated.
     """
     old = parse(text, has_comments=has_comments)
@@ -63,10 +62,8 @@ def set_member(text: str, path: Sequence[str], value: object, *, has_comments: b
 
 
 def remove_member(text: str, path: Sequence[str], *, has_comments: bool) -> str:
-    """Return `text` without the member at `path`.
-
-    Raises `DocumentError` if `text` is no JSON object, `EditError` if there is no such member, or a step is not an
-    object, or repeated.
+    """Return `text` without the member at `path`.  Raises `DocumentError` if `text` is no JSON object, `EditError` if
+    there is no such member, or a step is not an object, or repeated.
     """
     old = parse(text, has_comments=has_comments)
     edit = _Edit(text, has_comments=has_comments)
@@ -89,9 +86,7 @@ def comments(text: str) -> Iterator[re.Match[str]]:
 
 def scalars(text: str) -> Iterator[tuple[tuple[str, ...], object, int, int]]:
     """Yield every scalar value of a JSON text, comments allowed: the names that lead to it (an array's index is empty),
-    itself, its span.
-
-    Raises `DocumentError` if `text` is no JSON object.
+    itself, its span.  Raises `DocumentError` if `text` is no JSON object.
     """
     if parse(text, has_comments=True):
         plain = to_plain(text)
@@ -123,8 +118,6 @@ class _Member(msgspec.Struct, frozen=True):
 
 
 class _Edit:
-    """A text, and the object in it that is to be changed."""
-
     def __init__(self, text: str, *, has_comments: bool) -> None:
         self._text = text
         self._commas = _blank_comments(text) if has_comments else text
@@ -210,7 +203,6 @@ class _Edit:
         self._members, self._close = _members(self._plain, open_)
 
     def _is_inline(self) -> bool:
-        """Return whether the object is on one line, or all of the text is."""
         return self._is_one_line or (bool(self._members) and "\n" not in self._text[self._open : self._close])
 
     def _indent_of(self, at: int) -> str:
@@ -224,7 +216,6 @@ class _Edit:
 
 
 def _members(plain: str, open_: int) -> tuple[list[_Member], int]:
-    """Return the members of the object that opens there, and where it closes."""
     members = []
     at = _skip(plain, open_ + 1)
     while plain[at] != "}":

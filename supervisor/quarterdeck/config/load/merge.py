@@ -48,34 +48,32 @@ class FileFound(msgspec.Struct, frozen=True):
         return self.error if self.loaded is None else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergedConfig:
     """Several files together.
 
     Attributes:
+        servers: in the order of every list; ids are unique if they come from files.
+        broken: rows of files that cannot be used; shown as faulted servers after the others.
         warnings: what was set aside, one line each.
-        overrides: by the id of a server.
-        groups: of each name the earlier file's.
-        troubles: the unusable parts, in the order of the files.
+        troubles: unusable parts of the files, and what runs instead.
+        expanded_secrets: values of variables that must not be shown.
     """
 
-    servers: tuple[ServerConfig, ...]
-    broken: tuple[BrokenRow, ...]
-    origins: Mapping[str, Origin]
-    warnings: tuple[str, ...]
-    secrets: frozenset[str] = field(repr=False)
+    servers: tuple[ServerConfig, ...] = ()
+    broken: tuple[BrokenRow, ...] = ()
+    origins: Mapping[str, Origin] = field(default_factory=dict, repr=False)
     overrides: Mapping[str, ServerOverrides] = field(default_factory=dict)
     groups: Mapping[str, Group] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
     troubles: tuple[Trouble, ...] = ()
+    expanded_secrets: frozenset[str] = field(default=frozenset(), repr=False)
 
 
 def load_named(
     paths: Iterable[Path], environ: Mapping[str, str], before: Iterable[FileFound] = ()
 ) -> tuple[FileFound, ...]:
-    """Load the files that a user named.
-
-    `before` are the files as they were last applied; empty at a start.
-    """
+    """Load the files that a user named; `before` are the files as they were last applied."""
     keyring, earlier = SecretStore().get, _by_path(before)
     found = [
         load_file(Candidate(path, Standing.NAMED, "named by you"), environ, keyring, must_exist=True) for path in paths
@@ -84,10 +82,7 @@ def load_named(
 
 
 def load_found(cwd: Path, environ: Mapping[str, str], before: Iterable[FileFound] = ()) -> tuple[FileFound, ...]:
-    """Load every configuration path of the working directory `cwd`.
-
-    `before` are the files as they were last applied; empty at a start.
-    """
+    """Load every configuration path of the directory `cwd`; `before` are the files as they were last applied."""
     places = candidates(cwd, environ)
     keyring, earlier = SecretStore().get, _by_path(before)
 
@@ -188,12 +183,18 @@ def merge_files(files: Iterable[FileFound]) -> MergedConfig:
         groups = {**loaded.groups, **groups}
         troubles += _of_rows(loaded, taken)
     return MergedConfig(
-        tuple(servers), tuple(broken), origins, tuple(warnings), frozenset(secrets), overrides, groups, tuple(troubles)
+        servers=tuple(servers),
+        broken=tuple(broken),
+        origins=origins,
+        overrides=overrides,
+        groups=groups,
+        warnings=tuple(warnings),
+        troubles=tuple(troubles),
+        expanded_secrets=frozenset(secrets),
     )
 
 
 def _of_file(found: FileFound) -> Iterator[Trouble]:
-    """Yield the troubles of a file as a whole, and of its keys outside the rows."""
     if found.error is not None:
         meanwhile = "nothing of it is used" if found.loaded is None else "it counts as it was before"
         yield Trouble(str(found.error), meanwhile)
@@ -207,7 +208,6 @@ def _of_file(found: FileFound) -> Iterator[Trouble]:
 
 
 def _of_rows(loaded: LoadedConfig, taken: Container[str]) -> Iterator[Trouble]:
-    """Yield the troubles of the rows that count; `taken` has the ids of another file's rows."""
     for row in loaded.kept:
         if row.id not in taken:
             yield Trouble(row.message, f"{row.id} runs as it was before", row.remedy, row.id)

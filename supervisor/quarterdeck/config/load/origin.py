@@ -28,7 +28,6 @@ FORMER_DIRECTORY: Final = "indusvx"
 """Its former name; still read, no longer written."""
 
 PROJECT_FILES: Final = ("quarterdeck.json", ".mcp.json")
-"""A project's files, ours and the ecosystem's."""
 
 
 class Standing(StrEnum):
@@ -60,13 +59,11 @@ class FileRead:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where one server is written down.
+    """Where one server is written down; `path` is None without a file.
 
     Attributes:
-        path: the file, as it was named or found; None without one.
-        location: the place in it, as messages call it.
+        location: the place in the file, as messages call it.
         row: as it is written, variables unexpanded; values in its `env` and `headers` may be secrets.
-        pointer: the place as a JSON pointer.
         files: what its values were taken from besides, by path as it is written.
         expanded: values that were put in for its variables, and must not be shown.
     """
@@ -112,22 +109,16 @@ class Candidate(msgspec.Struct, frozen=True):
 def candidates(cwd: Path, environ: Mapping[str, str]) -> tuple[Candidate, ...]:
     """Return every place that belongs to the working directory `cwd`, in order of precedence."""
     here = Path(os.path.realpath(cwd))
-    project, user, former, old, older = mcp_config_paths(here, environ)
-    return (
-        Candidate(project, Standing.PROJECT, "the project's, untrusted"),
-        Candidate(user.absolute(), Standing.USER, "yours"),
-        Candidate(former.absolute(), Standing.USER, "yours, at its former place"),
-        Candidate(old.absolute(), Standing.USER, "yours, at its old place"),
-        Candidate(older.absolute(), Standing.USER, "yours, at its oldest place"),
-        *(Candidate(here / name, Standing.PROJECT, "the project's, untrusted") for name in PROJECT_FILES),
-    )
+    first, *users = mcp_config_paths(here, environ)
+    places = ("yours", "yours, at its former place", "yours, at its old place", "yours, at its oldest place")
+    own = (Candidate(path.absolute(), Standing.USER, what) for path, what in zip(users, places, strict=True))
+    projects = (first, *(here / name for name in PROJECT_FILES))
+    before, *after = (Candidate(path, Standing.PROJECT, "the project's, untrusted") for path in projects)
+    return (before, *own, *after)
 
 
 def candidates_digest(paths: Iterable[Path]) -> str:
-    """Return 12 hex digits that name the configuration found at these places, whichever of them exist.
-
-    The paths are taken as they are: a file that appears may be a link.
-    """
+    """Return 12 hex digits that name the configuration at these places, whichever exist; links are not followed."""
     names = sorted({os.fsencode(path) for path in paths})
     return hashlib.sha256(b"\0".join((b"found", *names))).hexdigest()[:12]
 

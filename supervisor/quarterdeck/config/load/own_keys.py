@@ -12,19 +12,21 @@
 Pure.
 """
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from pydantic import StrictBool
+
 from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.config.groups import Group, is_group_name
-from quarterdeck_protocol.names import did_you_mean
+from quarterdeck.config.web_policy import Proxy
+from quarterdeck_protocol.policy import FrozenModel
 
 from .document import BUDGET_KEY, GROUPS_KEY, HTTP_KEY, REGISTRY_KEY, JsonObject
-from .problems import Problem, Problems, RowError, at, describe, judge
+from .problems import Problem, Problems, RowError, at, describe, judge, require
 
 MAX_TOKENS: Final = 1_000_000_000
 """More than the largest permitted result has."""
@@ -76,7 +78,18 @@ def _group(name: str, written: object, among: JsonObject) -> tuple[Group | None,
     return judge(Group, {key: value for key, value in written.items() if value is not None}, place)
 
 
-_HTTP_MEMBERS: Final = ("address", "allow_remote", "allow_hosts")
+class HttpKey(FrozenModel):
+    """The key `http` as an object.
+
+    Attributes:
+        address: as in `HOST:PORT`; what is left out is the default.
+        allow_remote: whether other machines may reach it.
+        allow_hosts: further names by which it may be called.
+    """
+
+    address: str = ""
+    allow_remote: StrictBool = False
+    allow_hosts: tuple[str, ...] = ()
 
 
 def read_http(document: JsonObject) -> HttpWish | None:
@@ -90,22 +103,9 @@ def read_http(document: JsonObject) -> HttpWish | None:
         case str():
             return HttpWish(_address(value, HTTP_KEY))
         case JsonObject():
-            return _http_of(value)
+            key = require(HttpKey, value, HTTP_KEY)
+            return HttpWish(_address(key.address, at(HTTP_KEY, "address")), key.allow_remote, key.allow_hosts)
     raise RowError(HTTP_KEY, f"expected true, an address, or an object, got {describe(value)}")
-
-
-def _http_of(value: JsonObject) -> HttpWish:
-    for key in value:
-        if key not in _HTTP_MEMBERS:
-            raise RowError(at(HTTP_KEY, key), f"means nothing{did_you_mean(key, _HTTP_MEMBERS)}")
-    address, hosts = value.get("address", ""), value.get("allow_hosts", [])
-    if not isinstance(address, str):
-        raise RowError(at(HTTP_KEY, "address"), f"expected a string, got {describe(address)}")
-    if not isinstance(remote := value.get("allow_remote", False), bool):
-        raise RowError(at(HTTP_KEY, "allow_remote"), f"expected true or false, got {describe(remote)}")
-    if not isinstance(hosts, list) or not all(isinstance(each, str) for each in hosts):
-        raise RowError(at(HTTP_KEY, "allow_hosts"), "expected an array of names")
-    return HttpWish(_address(address, at(HTTP_KEY, "address")), remote, tuple(map(str, hosts)))
 
 
 def _address(text: str, place: str) -> str:
@@ -115,17 +115,24 @@ def _address(text: str, place: str) -> str:
 
 
 OFFICIAL: Final = "https://registry.modelcontextprotocol.io"
-_REGISTRY_MEMBERS: Final = ("address", "proxy")
-_PROXY: Final = re.compile(r"https?://[^/@\s]+")
+
+
+class RegistryKey(FrozenModel):
+    """The key `registry` as an object.
+
+    Attributes:
+        address: a URL, or the path of a file that stands in for a registry.
+        proxy: `http://host:port` or `https://host:port`, for every request; None connects directly.
+    """
+
+    address: str = OFFICIAL
+    proxy: Proxy | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryWish:
-    """Where servers are looked for.
-
-    Attributes:
-        address: a URL, or the absolute path of a file that stands in for a registry.
-        proxy: the proxy of every request; None connects directly, whatever the environment says.
+    """Where servers are looked for: the `address` is a URL, or the absolute path of a file that stands in for a
+    registry.
     """
 
     address: str = OFFICIAL
@@ -149,7 +156,8 @@ def read_registry(document: JsonObject, locate: Callable[[str], Path]) -> Regist
         case str():
             return registry_at(value, locate)
         case JsonObject():
-            return _registry_of(value, locate)
+            key = require(RegistryKey, value, REGISTRY_KEY)
+            return replace(registry_at(key.address, locate, at(REGISTRY_KEY, "address")), proxy=key.proxy)
     raise RowError(REGISTRY_KEY, f"expected an address, a file or an object, got {describe(value)}")
 
 
@@ -169,16 +177,3 @@ def registry_at(text: str, locate: Callable[[str], Path], place: str = REGISTRY_
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise RowError(place, "has more than a host, a port and a path: a registry is asked without a login")
     return RegistryWish(text)
-
-
-def _registry_of(value: JsonObject, locate: Callable[[str], Path]) -> RegistryWish:
-    for key in value:
-        if key not in _REGISTRY_MEMBERS:
-            raise RowError(at(REGISTRY_KEY, key), f"means nothing{did_you_mean(key, _REGISTRY_MEMBERS)}")
-    address, proxy = value.get("address", OFFICIAL), value.get("proxy")
-    if not isinstance(address, str):
-        raise RowError(at(REGISTRY_KEY, "address"), f"expected a string, got {describe(address)}")
-    if proxy is not None and not (isinstance(proxy, str) and _PROXY.fullmatch(proxy)):
-        raise RowError(at(REGISTRY_KEY, "proxy"), "is not a proxy: write http://host:port or https://host:port")
-    found = registry_at(address, locate, at(REGISTRY_KEY, "address"))
-    return RegistryWish(found.address, proxy)

@@ -5,7 +5,7 @@ No text of the file is shown, since it may be a secret; numbers and booleans are
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, TypeVar, get_args
 
@@ -32,13 +32,11 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "string_type": "a string",
     "tuple_type": "an array",
 }
-"""What a validation error asks for, in the words of JSON."""
 
 _SECRETIVE: Final = frozenset({"arguments", "auth", "env", "headers"})
 """Fields of which not even a number is shown."""
 
-_BOOLEANS: Final = frozenset({"legacy_only", "internet_only"})
-"""Row keys with a boolean value."""
+_BOOLEANS: Final = frozenset({"allow_remote", "internet_only", "legacy_only"})
 
 _OF_ANY_KIND: Final = frozenset({"arguments"})
 """Fields whose values are for a server to judge."""
@@ -47,14 +45,14 @@ _MAX_CHARS: Final = 500
 """The length of one message; a hostile file could make it as long as itself."""
 
 M = TypeVar("M", bound=FrozenModel)
+T = TypeVar("T")
+V = TypeVar("V")
 
 
 class Problem(msgspec.Struct, frozen=True):
     """One thing that is wrong at a place in the file, and what to do.
 
-    Attributes:
-        code: `config_invalid` or `unset_variable`.
-        nearest: the known key that an unknown one resembles.
+    `code` is `config_invalid` or `unset_variable`; `nearest` is the known key that an unknown one resembles.
     """
 
     location: str
@@ -67,16 +65,21 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class RowError(Exception):
-    """A row cannot be used; `problem` is the first thing that is wrong with it, and `code` its code."""
+    """A row cannot be used; `problem` is the first thing that is wrong with it."""
 
     def __init__(self, location: str, message: str, code: str = "config_invalid", nearest: str | None = None) -> None:
         self.problem = Problem(location, message, code, nearest)
-        self.code = code
         super().__init__(str(self.problem))
 
 
 class Problems(list[Problem]):
     """All that is wrong with a row, in the order in which it was found."""
+
+    def try_to(self, read: Callable[[V], T], value: V) -> T | None:
+        """Return what `read` makes of `value`; None, keeping its `RowError`, if it raises one."""
+        with self.kept():
+            return read(value)
+        return None
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -156,10 +159,17 @@ def judge(model: type[M], fields: Mapping[str, object], location: str) -> tuple[
     return (None if found else value), found
 
 
+def require(model: type[M], fields: Mapping[str, object], location: str) -> M:
+    """Return the values as the model has them.  Raises `RowError` with the first thing that is wrong."""
+    value, found = judge(model, fields, location)
+    if value is None:
+        raise RowError(found[0].location, found[0].reason, found[0].code, found[0].nearest)
+    return value
+
+
 def _without_unknown_keys(
     model: type[FrozenModel], fields: Mapping[str, object], location: str
 ) -> tuple[dict[str, object], tuple[Problem, ...]]:
-    """Return the fields that the model and its inner models know, and the unknown keys."""
     known: dict[str, object] = {}
     unknown: list[Problem] = []
     for key, value in fields.items():

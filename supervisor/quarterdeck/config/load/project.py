@@ -26,12 +26,10 @@ _OWN_FILE: Final = "write the row into a file of your own if you want it"
 
 
 class ProjectBounds(msgspec.Struct, frozen=True):
-    """How far a project's file reaches.
+    """How far a project's file reaches: its directory (absolute, without links) and the variables open to it.
 
-    Attributes:
-        root: the project's directory, absolute and without links; None where nothing may count as the project's.
-        allowed_env: the variables that it may use.
-        trust: the trust of its rows that do not say `strict` themselves.
+    `root` is None where nothing may count as the project's; `trust` is that of rows that do not say `strict`
+    themselves.
     """
 
     root: str | None
@@ -73,7 +71,6 @@ def strictest(written: object, bounds: ProjectBounds) -> TrustMode:
 
 
 def _loosened(policy: SandboxPolicy, bounds: ProjectBounds, location: str) -> Iterator[Problem]:
-    """Yield a problem for each key that makes the policy looser than the default."""
     if policy.preset is Preset.TRUSTED:
         yield Problem(at(location, "preset"), f"a project's file may not say 'trusted': {_OWN_FILE}")
     elif not isinstance(policy.network, NetworkMode | None) or policy.network not in _TIGHT:

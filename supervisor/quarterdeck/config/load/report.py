@@ -29,7 +29,6 @@ DEFAULT: Final = "default"
 """The source of a value that no file gives."""
 
 _TRANSPORT_KEYS: Final = ("type", "transport", "kind", "command", "url")
-"""The keys that tell the kind of a server, the plainest first."""
 
 _PRESETS: Final = {
     preset: {**PRESETS[preset], **{f"limits.{key}": value for key, value in PRESET_LIMITS[preset].items()}}
@@ -43,20 +42,15 @@ _ROW_MODELS: Final[Mapping[str, type[FrozenModel]]] = {
     "tools": ToolFilter,
     "sandbox": SandboxPolicy,
 }
-"""The parts of a row with keys of their own, except those whose values are secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
     """One thing to know about a file.
 
-    Attributes:
-        server: the id of its server, or the place of a row without one; empty if it is about none.
-        location: the place in the file; empty for the file as a whole.
-        reason: what is wrong, and what to do; never a value that could be a secret.
-        nearest: the known key that an unknown one resembles.
-        is_error: whether something cannot be used; else it is only ignored or set aside.
-        code: `config_invalid` or `unset_variable` of an error, else `set_aside`.
+    `server` and `location` are empty for the file as a whole; `reason` never shows a value that could be a secret;
+    `nearest` is the known key that an unknown one resembles.  What is no error is only ignored or set aside, with the
+    code `set_aside`.
     """
 
     file: Path
@@ -74,13 +68,9 @@ class ConfigProblem:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value of a configuration.
+    """One value of a configuration under its dotted `key`: `sandbox.limits.processes`.
 
-    Attributes:
-        key: with dots: `sandbox.limits.processes`.
-        value: as it is written, or as it is by default; plain JSON.
-        source: the file, or a description without one.
-        pointer: the place in the file as a JSON pointer; empty without a file.
+    It is as written, or the default; `source` is the file, or a description, and `pointer` the place in the file.
     """
 
     key: str
@@ -91,13 +81,9 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class ServerValues:
-    """One server, and where it is written.
+    """One server, and where it is written; `problem` tells why it cannot be started.
 
-    Attributes:
-        standing: its author, see `Standing`.
-        pointer: the place in the file as a JSON pointer.
-        problem: why it cannot be started; empty if it can.
-        values: its fields, in the order of the documentation; of one that cannot be started as they are written.
+    Its `values` are in the order of the documentation, or, if it cannot be started, as they are written.
     """
 
     id: str
@@ -158,7 +144,10 @@ def value_origins(files: Iterable[FileFound], gathered: MergedConfig) -> ConfigV
         servers.append(_server(config.id, origin, "", values.all()))
     for row in gathered.broken:
         origin = gathered.origins.get(row.id, FROM_CODE)
-        servers.append(_server(row.id, origin, row.message, _written(origin)))
+        written = (
+            Value(key, value, str(origin.path), origin.pointer + pointer(key)) for key, value in _shown(origin).items()
+        )
+        servers.append(_server(row.id, origin, row.message, written))
     return ConfigValues(tuple(_settings(files)), tuple(servers))
 
 
@@ -211,7 +200,6 @@ class _ServerFields:
         return Value(TRUST_KEY, trust, DEFAULT if trust is TrustMode.BASELINE else f"'{TRUST_KEY}' of a file of yours")
 
     def _named(self, key: str, names: Mapping[str, object]) -> Iterator[Value]:
-        """Yield variables or headers, each by itself."""
         written = self._row.get(key)
         written = written if isinstance(written, Mapping) else {}
         if not names:
@@ -224,7 +212,6 @@ class _ServerFields:
 
 
 def _model(model: FrozenModel, written: object, key: str, source: str, place: str) -> Iterator[Value]:
-    """Yield every field of a part of a server, or of the native tools."""
     written = written if isinstance(written, Mapping) else {}
     filled = _PRESETS[model.preset] if isinstance(model, SandboxPolicy) else {}
     plain = model.model_dump(mode="json")
@@ -244,12 +231,6 @@ def _by_preset(value: Value, prefix: str, filled: Mapping[str, object], model: F
     if value.source != DEFAULT or value.key.removeprefix(prefix) not in filled:
         return value
     return Value(value.key, value.value, f"preset {getattr(model, 'preset', '')!s}")
-
-
-def _written(origin: Origin) -> Iterator[Value]:
-    """Yield the row of a server that cannot be started."""
-    for key, value in _shown(origin).items():
-        yield Value(key, value, str(origin.path), origin.pointer + pointer(key))
 
 
 def _shown(origin: Origin) -> dict[str, object]:
@@ -272,7 +253,6 @@ def _known(model: type[FrozenModel] | None, value: object) -> object:
 
 
 def _settings(files: Iterable[FileFound]) -> Iterator[Value]:
-    """Yield what stands beside the servers, each with its file; and the defaults of what no file says."""
     said: set[str] = set()
     for found in files:
         for value in _top(found):

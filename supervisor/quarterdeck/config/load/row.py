@@ -47,7 +47,6 @@ KEYS_OF_KIND: Final[Mapping[_Model, frozenset[str]]] = {
     SseServerConfig: OVERRIDE_KEYS | {*SseServerConfig.model_fields},
     StreamableHttpServerConfig: OVERRIDE_KEYS | {*StreamableHttpServerConfig.model_fields},
 }
-"""The keys of a row of each kind."""
 
 _ALL_KEYS: Final = frozenset[str]().union(*KEYS_OF_KIND.values())
 
@@ -61,7 +60,6 @@ FOREIGN_KEYS: Final = frozenset(
 """Other clients' keys that change nothing about what a server may do, however near they are to one of ours."""
 
 ROW_KEYS: Final = _ALL_KEYS | COMMON_KEYS | {"name"}
-"""The keys of any kind of row."""
 
 KEYS_INSTEAD: Final[Mapping[str, str]] = {
     "disabledTools": "tools.deny",
@@ -79,10 +77,7 @@ _OF_SANDBOX: Final = frozenset(SandboxPolicy.model_fields) - {"environment"}
 """Keys of `sandbox`: beside it they would be ignored, and the server get more than its row means to give."""
 
 _SANDBOX_PATHS: Final = frozenset({"read", "write", "hidden"})
-"""Keys of `sandbox` that list paths."""
-
 _CERTIFICATES: Final = ("ca_file", "client_cert", "client_key")
-"""Keys of a remote server that are paths."""
 
 
 class BuiltRow(msgspec.Struct, frozen=True):
@@ -304,14 +299,13 @@ def _complete_stdio(
 
 def locate_sandbox(sandbox: Mapping[str, object], variables: Variables) -> dict[str, object]:
     """Return a policy with paths that start at the file's directory."""
-    return {key: _locate_all(key, value, variables) for key, value in sandbox.items()}
-
-
-def _locate_all(key: str, value: object, variables: Variables) -> object:
-    if key not in _SANDBOX_PATHS or not isinstance(value, list):
-        return value
     # An empty path, perhaps an unset variable's, would be the file's directory: left to the model, which refuses it.
-    return [str(variables.locate(path)) if isinstance(path, str) and path else path for path in value]
+    return {
+        key: [str(variables.locate(path)) if isinstance(path, str) and path else path for path in value]
+        if key in _SANDBOX_PATHS and isinstance(value, list)
+        else value
+        for key, value in sandbox.items()
+    }
 
 
 def _read_env_file(fields: Mapping[str, object], shown: str, location: str, variables: Variables) -> dict[str, object]:

@@ -48,7 +48,6 @@ class Variables:
     """The values of references, and a record of those that were used.
 
     Attributes:
-        environ: the environment that `${NAME}` is looked up in.
         base: the configuration file's directory; relative paths start there.
         workspace: `${workspaceFolder}`; None without a project.
         home: `${userHome}`, and `~` in a path.
@@ -73,9 +72,8 @@ class Variables:
     places: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def expand(self, text: str) -> str:
-        """Return `text` with every reference resolved.
-
-        Raises `VariableError` if a reference is unset, malformed, or names a file that may not be used.
+        """Return `text` with every reference resolved.  Raises `VariableError` if a reference is unset, malformed, or
+        names a file that may not be used.
         """
         return _REFERENCE.sub(self._resolve, text)
 

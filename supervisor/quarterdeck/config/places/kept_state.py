@@ -59,10 +59,8 @@ class LeftoverKind(StrEnum):
 class Leftover(msgspec.Struct, frozen=True):
     """One thing that can be removed as a whole.
 
-    Attributes:
-        name: a server's id, else the name on disk.
-        digest: of a server's file or configuration, see `Settings.home_digest`; empty for others.
-        used_by: why it must stay now; empty if it need not.
+    `name` is a server's id, else the name on disk; `digest` is a server's `Settings.home_digest`; `used_by` tells why
+    it must stay now.
     """
 
     kind: LeftoverKind
@@ -81,10 +79,7 @@ class RemovalError(Exception):
 
 
 def find_leftovers(state: Path, live: frozenset[str]) -> list[Leftover]:
-    """Return all there is below the state directory, without links and unknown files.
-
-    `live` has the digests that a process uses, see `live_digests`.
-    """
+    """Return all there is below the state directory, without links and unknown files; `live` is of `live_digests`."""
     state = Path(os.path.realpath(state))
     found: list[Leftover] = []
     for folder in _folders(state / "servers"):
@@ -110,9 +105,8 @@ def _folder_left(kind: LeftoverKind, path: Path, digest: str, used_by: str) -> L
 
 
 def remove_leftover(leftover: Leftover, state: Path) -> None:
-    """Remove it whole; its directory too, once that is empty.
-
-    Raises `RemovalError` if it is in use, is not below `state`, or cannot be removed.
+    """Remove it whole; its directory too, once that is empty.  Raises `RemovalError` if it is in use, is not below
+    `state`, or cannot be removed.
     """
     state, path = Path(os.path.realpath(state)), leftover.path
     if leftover.used_by:
@@ -157,9 +151,7 @@ def _mounted_in(path: Path) -> str | None:
 
 
 def reserve_server_home(digest: str, server: str, scope: str) -> None:
-    """Reserve a server's directory for `scope`, the ledger's name of its configuration; another's is renamed.
-    Blocking.
-
+    """Reserve a server's directory for `scope`, the ledger's name of its configuration; another's is renamed. Blocking.
     Raises `UnsafePathError` if it is not ours alone, or cannot be renamed or made.
     """
     base = server_paths(digest, server).home.parent
@@ -215,14 +207,10 @@ def warn_of_gaps(gaps: Sequence[str], directory: Path | None = None) -> bool:
     """
     names = names_of_gaps(gaps)
     marker = (directory or state_dir()) / MARKER
-    try:
+    with suppress(OSError):  # never said, or not noted down
         if marker.read_text("utf-8", "replace") == names:
             return False
-    except OSError:
-        pass  # never said, or not noted down
     _log.warning(NOTICE, names)
-    try:
+    with suppress(OSError):  # there is no such directory, or its disk is full, or it is not ours
         marker.write_text(names, "utf-8")
-    except OSError:
-        pass  # there is no such directory, or its disk is full, or it is not ours
     return True

@@ -35,10 +35,7 @@ _SHORT_ROOT: Final = Path("/tmp")  # noqa: S108 - what lies below is checked to 
 """Not the TMPDIR of the moment, which is long on macOS and differs between a desktop application and a terminal."""
 
 STATE_DIR_VARIABLE: Final = "QUARTERDECK_STATE_DIR"
-"""Overrides the state directory."""
-
 RUNTIME_DIR_VARIABLE: Final = "QUARTERDECK_RUNTIME_DIR"
-"""Overrides the root of runtime directories."""
 
 _named: Final[list[str]] = []
 """The state directory named on the command line, if any."""
@@ -49,12 +46,7 @@ class UnsafePathError(Exception):
 
 
 class UnusableDirectoryError(UnsafePathError):
-    """A directory that we write to cannot be written: full, read-only, closed.
-
-    Attributes:
-        what: what is wrong with it.
-        remedy: what to do.
-    """
+    """A directory that we write to cannot be written: full, read-only, closed."""
 
     def __init__(self, directory: Path, variable: str, error: OSError) -> None:
         why = error.strerror or str(error)
@@ -71,12 +63,8 @@ class UnusableDirectoryError(UnsafePathError):
 
 
 class ServerPaths(msgspec.Struct, frozen=True):
-    """The paths of one server on disk.
-
-    Attributes:
-        home: its HOME, kept between runs; package runners keep their downloads here.
-        tmp: its TMPDIR.
-        log: the file that its standard error is appended to.
+    """One server's paths: HOME, kept between runs with package runners' downloads; TMPDIR; a log of its
+    standard error.
     """
 
     home: Path
@@ -92,15 +80,14 @@ class ServerPaths(msgspec.Struct, frozen=True):
 
 
 class SessionPaths:
-    """The paths of one session of native tools, below one directory of its own.
+    """The paths of one session of native tools: `outputs`, `captures` and `tmp` go with it, the others are kept.
 
     Attributes:
-        outputs: full texts of which a model was shown a part; gone with the session, as `captures` and `tmp` are.
+        outputs: full texts of which a model was shown a part.
         captures: output of background processes.
         tmp: TMPDIR of its commands; bounded, so no other user's files may count.
-        checkpoints: what files held before they were changed; kept.
-        plans: plan files; kept.
-        memory: the note of the `memory` tool; kept.
+        checkpoints: what files held before they were changed.
+        memory: the note of the `memory` tool.
         lock: held by the session's process.
     """
 
@@ -116,11 +103,8 @@ class SessionPaths:
 
 
 class WorkspacePaths(msgspec.Struct, frozen=True):
-    """The paths of one workspace's native tools on disk.
-
-    Attributes:
-        home: HOME of its commands, kept between sessions and shared by them.
-        sessions: holds a directory for each session.
+    """One workspace's paths: HOME of its commands, shared and kept between sessions, and a directory for
+    each session.
     """
 
     home: Path
@@ -236,10 +220,9 @@ def quarantine_dir() -> Path:
 
 
 def make_private_dir(path: Path) -> Path:
-    """Make the directory with mode 0700, missing parents too, and check that it is ours alone.
-
-    Raises `UnsafePathError` if it is a symbolic link or no directory, belongs to another user, or may be used by
-    others; `OSError` if it cannot be made.
+    """Make the directory with mode 0700, missing parents too, and check that it is ours alone.  Raises
+    `UnsafePathError` if it is a symbolic link or no directory, belongs to another user, or may be used by others;
+    `OSError` if it cannot be made.
     """
     for directory in (*reversed(path.parents), path):
         if not directory.is_dir():

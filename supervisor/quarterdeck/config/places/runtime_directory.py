@@ -59,13 +59,10 @@ _ENTRY: Final = re.compile(r"(?P<staging>\.)?qd-(?P<digest>[0-9a-f]{12})-[0-9]{1
 
 
 class Serving(msgspec.Struct, frozen=True):
-    """A serving process's description of itself.
+    """A serving process's description of itself; `native`, `command` and `deck` are empty without one.
 
-    Attributes:
-        started_at: ISO 8601, UTC.
-        native: its native tools and their directories (`config.paths.native_fingerprint`); empty for none.
-        command: the id of the one server of a `quarterdeck run`; empty for a configuration.
-        deck: the name of the daemon's deck; empty without one.
+    `native` is the `native_fingerprint` of its native tools, `command` the id of the one server of a `quarterdeck run`,
+    `deck` the name of the daemon's deck.
     """
 
     pid: int
@@ -85,10 +82,7 @@ class Serving(msgspec.Struct, frozen=True):
 
 
 class RuntimeDirectory:
-    """A locked directory of this process; use it as a context manager, or `close` it.
-
-    The lock's descriptor is not inherited by programs that we start.
-    """
+    """A locked directory of this process, a context manager; programs that we start do not inherit the lock."""
 
     def __init__(self, path: Path, digest: str, lock: int) -> None:
         self.path = path
@@ -99,10 +93,8 @@ class RuntimeDirectory:
 
     @classmethod
     def create(cls, digest: str, root: Path | None = None) -> Self:
-        """Make one for the configuration `digest`, in `root` or else `runtime_dir()`.
-
-        Raises `UnsafePathError` if the root is not ours alone, or cannot be written; `OSError` if it vanishes again and
-        again.
+        """Make one for the configuration `digest`, in `root` or else `runtime_dir()`.  Raises `UnsafePathError` if the
+        root is not ours alone, or cannot be written; `OSError` if it vanishes again and again.
         """
         root = root or runtime_dir()
         for attempt in range(1, _CREATE_ATTEMPTS + 1):
@@ -125,28 +117,17 @@ class RuntimeDirectory:
     def announce(
         self, config_paths: Iterable[Path], version: str, native: str = "", command: str = "", deck: str = ""
     ) -> Serving:
-        """Let `find_serving` see this process; call it when its control socket answers.
-
-        Raises `UnsafePathError` if it cannot be written.
+        """Let `find_serving` see this process; call it when its control socket answers.  Raises `UnsafePathError` if it
+        cannot be written.
         """
         paths = tuple(str(path.resolve()) for path in config_paths)
-        serving = Serving(
-            os.getpid(),
-            self.digest,
-            paths,
-            datetime.now(UTC).isoformat(timespec="milliseconds"),
-            version,
-            native,
-            command,
-            deck,
-        )
-        with writing_below(self.path, RUNTIME_DIR_VARIABLE):
-            replace_file(self.path / SERVING_NAME, msgspec.json.encode(serving), is_kept=False)
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        serving = Serving(os.getpid(), self.digest, paths, now, version, native, command, deck)
+        self._write(SERVING_NAME, msgspec.json.encode(serving))
         return serving
 
     def announce_trusted(self, files: Iterable[str]) -> None:
         """Protect these files, absolute paths, from programs of any process of ours, besides those announced before.
-
         Raises `UnsafePathError` if it cannot be written, or they are too many to be read by others.  See
         `trusted_files`.
         """
@@ -158,20 +139,21 @@ class RuntimeDirectory:
                     f"the paths of all files that no program may change are longer than {MAX_TRUSTED_BYTES} bytes: "
                     "name fewer files in the configuration, and start again"
                 )
-            with writing_below(self.path, RUNTIME_DIR_VARIABLE):
-                replace_file(self.path / TRUSTED_NAME, data, is_kept=False)
+            self._write(TRUSTED_NAME, data)
             self._trusted = trusted
 
     def announce_homes(self, digests: Iterable[str]) -> None:
-        """Protect the server directories that these digests name from removal, besides those announced before.
-
-        Raises `UnsafePathError` if it cannot be written.
+        """Protect the server directories that these digests name from removal, besides those announced before.  Raises
+        `UnsafePathError` if it cannot be written.
         """
         homes = self._homes.union(digests)
         if homes != self._homes:
-            with writing_below(self.path, RUNTIME_DIR_VARIABLE):
-                replace_file(self.path / HOMES_NAME, "\n".join(sorted(homes)).encode(), is_kept=False)
+            self._write(HOMES_NAME, "\n".join(sorted(homes)).encode())
             self._homes = homes
+
+    def _write(self, name: str, data: bytes) -> None:
+        with writing_below(self.path, RUNTIME_DIR_VARIABLE):
+            replace_file(self.path / name, data, is_kept=False)
 
     def close(self) -> None:
         """Remove the directory, then release its lock.  Repeatable."""
@@ -206,21 +188,16 @@ def find_serving(digest: str, root: Path | None = None, *, native: str | None = 
 
     `native` requires just these native tools.  The process may be dying at that moment: expect a refused connection.
     """
-    for path, serving in find_all_serving(root).items():
-        if serving.digest == digest and native in (None, serving.native):
-            return path
-    return None
+    found = find_all_serving(root).items()
+    return next((path for path, each in found if each.digest == digest and native in (None, each.native)), None)
 
 
 def find_serving_files(files: Collection[str], root: Path | None = None) -> Path | None:
-    """Return the directory of the live process that serves just these resolved files; of several, the last one started.
-
-    They are the user's own: a project's are another configuration in each place that finds them.
+    """Return the directory of the live process, the last one started, that serves just these resolved files of the
+    user.
     """
-    for path, serving in find_all_serving(root).items():
-        if serving.config_paths and set(serving.config_paths) == set(files):
-            return path
-    return None
+    found = find_all_serving(root).items()
+    return next((path for path, each in found if each.config_paths and set(each.config_paths) == set(files)), None)
 
 
 def find_all_serving(root: Path | None = None) -> dict[Path, Serving]:
@@ -235,10 +212,7 @@ def find_all_serving(root: Path | None = None) -> dict[Path, Serving]:
 
 
 def announced_files(root: Path | None = None) -> tuple[str, ...]:
-    """Return the files that hold the user's word to any live process of ours: see `RuntimeDirectory.announce_trusted`.
-
-    Includes the configuration of those that serve, a project's too.
-    """
+    """Return the files that hold the user's word to a live process, and the configuration of those that serve."""
     found: list[str] = []
     for each in (root,) if root is not None else runtime_roots():
         for path, match in _entries(each):
@@ -252,10 +226,7 @@ def announced_files(root: Path | None = None) -> tuple[str, ...]:
 
 
 def live_digests(roots: Iterable[Path]) -> frozenset[str]:
-    """Return the digests that a process with a runtime directory in `roots` uses, whether it serves or not.
-
-    They name its configuration and its servers' directories.
-    """
+    """Return the digests of configurations and server directories of live processes, whether they serve or not."""
     entries = (entry for root in roots for entry in _entries(root))
     live = [(path, match["digest"]) for path, match in entries if is_held(path / LOCK_NAME)]
     homes = (home for path, _ in live for home in _announced_homes(path))

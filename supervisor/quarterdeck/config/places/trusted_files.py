@@ -37,11 +37,8 @@ def trusted_files(
 ) -> tuple[str, ...]:
     """Return absolute paths, links in them unfollowed; those of configuration whether there is a file or not.
 
-    Args:
-        named: files that the user named, and those that configuration refers to.
-        servers: all that are configured, of which some may run unconfined.
-        cwd: the working directory; ours by default.
-        environ: tells where the user's files are; our own environment by default.
+    `named` are files that the user named, or that configuration refers to; some of `servers` may run unconfined.
+    `environ` tells where the user's files are.
     """
     here = cwd or Path(working_directory())
     environ = os.environ if environ is None else environ

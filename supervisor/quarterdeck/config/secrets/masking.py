@@ -159,7 +159,7 @@ def mask(
     hidden = [
         (comment.start(), comment.end(), _without_words(comment[0]))
         for comment in find_comments(text)
-        if _is_telling(comment[0])
+        if '":' in comment[0] or secrets_in(comment[0]) or any(map(is_secret_name, _WORDS.findall(comment[0])))
     ]
     before: tuple[tuple[str, ...], str] = ((), "")
     for names, value, start, end in found:
@@ -176,7 +176,6 @@ def mask(
 
 
 def _is_hidden(names: tuple[str, ...], flag: str, word: str) -> bool:
-    """Return whether to hide a value under these names, and behind that flag in an array."""
     *above, name = names
     if _REFERENCES.fullmatch(word):
         return False
@@ -185,10 +184,6 @@ def _is_hidden(names: tuple[str, ...], flag: str, word: str) -> bool:
     if name or not flag:
         return looks_secret(name, word) or mask_args([word]) != [word]
     return mask_args([flag, word]) != [flag, word]
-
-
-def _is_telling(comment: str) -> bool:
-    return bool('":' in comment or secrets_in(comment) or any(map(is_secret_name, _WORDS.findall(comment))))
 
 
 def _without_words(comment: str) -> str:

@@ -25,9 +25,7 @@ SET_DEADLINE_S: Final = 60.0
 
 _BOOT: Final = "from quarterdeck.config.secrets.os_keyring import main; main()"
 _NEEDED: Final = ("quarterdeck", "keyring")
-
 SERVICE: Final = "quarterdeck"
-"""The service name of our entries."""
 
 
 class KeyringError(Exception):

@@ -80,7 +80,7 @@ class SecretStore:
 
     def get(self, name: str) -> str:
         """Return the value of `name`.  Raises `MissingSecretError`, or `SecretError` if it cannot be read."""
-        place = self._place_of(name)
+        place = self._require(name)
         if place is SecretStorage.FILE:
             try:
                 return read_text(self._path(name, place), MAX_SECRET_BYTES, private=True).text
@@ -104,7 +104,7 @@ class SecretStore:
         """
         check_name(name)
         _check_value(value)
-        before = self._place(name)
+        before = self.place_of(name)
         place = SecretStorage.FILE
         if not in_file:
             try:
@@ -126,17 +126,20 @@ class SecretStore:
         return StoredSecret(name, place)
 
     def remove(self, name: str) -> StoredSecret:
-        """Delete `name` and return where it was.
-
-        Raises `MissingSecretError`, or `SecretError` if it cannot be removed.
+        """Delete `name` and return where it was.  Raises `MissingSecretError`, or `SecretError` if it cannot be
+        removed.
         """
-        place = self._place_of(name)
+        place = self._require(name)
         self._forget(name, place)
         return StoredSecret(name, place)
 
     def place_of(self, name: str) -> SecretStorage | None:
         """Return where `name` is; None without one.  Raises `SecretError` if the directory cannot be used."""
-        return self._place(name)
+        check_name(name)
+        if not self._is_there():
+            return None
+        places = (SecretStorage.FILE, SecretStorage.KEYRING)
+        return next((place for place in places if self._path(name, place).exists()), None)
 
     def kept(self) -> tuple[StoredSecret, ...]:
         """Return all secrets, by name.  Raises `SecretError` if the directory cannot be used."""
@@ -147,16 +150,8 @@ class SecretStore:
         places = {name: SecretStorage(ending) for name, ending in sorted(named) if ending in tuple(SecretStorage)}
         return tuple(StoredSecret(name, place) for name, place in places.items())
 
-    def _place(self, name: str) -> SecretStorage | None:
-        check_name(name)
-        if not self._is_there():
-            return None
-        return next(
-            (place for place in (SecretStorage.FILE, SecretStorage.KEYRING) if self._path(name, place).exists()), None
-        )
-
-    def _place_of(self, name: str) -> SecretStorage:
-        place = self._place(name)
+    def _require(self, name: str) -> SecretStorage:
+        place = self.place_of(name)
         if place is None:
             raise MissingSecretError(
                 f"there is no secret {name!r}: keep it with quarterdeck secret set {name}, "

@@ -35,7 +35,7 @@ def finding(monkeypatch: pytest.MonkeyPatch, machine: Machine, test: SelfTest = 
     monkeypatch.setattr(doctor, "examine", lambda: (machine, test))
     # The configuration of whoever runs the tests is not looked for.
     read = doctor.read_config
-    nothing = MergedConfig((), (), {}, (), frozenset())
+    nothing = MergedConfig()
     monkeypatch.setattr(doctor, "read_config", lambda config: read(config) if config else nothing)
 
 

@@ -65,4 +65,4 @@ def test_a_wrong_key_asks_nobody_else(home: Home, said: Said) -> None:
     """The public registry would be told what a company looks for."""
     home.config.parent.mkdir(parents=True)
     home.config.write_text('{"mcpServers": {}, "registry": {"adress": "https://registry.example"}}')
-    assert "registry.adress" in said(2, "search", "notes").err
+    assert "registry: unknown key 'adress'" in said(2, "search", "notes").err

@@ -203,16 +203,8 @@ PLAIN: Final = """{
 """What those document that took Claude Desktop's notation over."""
 
 ENTRIES: Final[Mapping[str, object]] = {
-    "claude-desktop": ROW,
-    "claude-code": {"type": "stdio", **ROW},
-    "cursor": {"type": "stdio", **ROW},
-    "vscode": {"type": "stdio", **ROW},
-    "windsurf": ROW,
-    "codex": ROW,
-    "gemini-cli": ROW,
-    "zed": ROW,
-    "cline": ROW,
-    "roo": ROW,
+    **dict.fromkeys(NAMES, ROW),
+    **{name: {"type": "stdio", **ROW} for name in ("claude-code", "cursor", "vscode")},
     "continue": {"name": "quarterdeck", "type": "stdio", **ROW},
     "goose": {
         "name": "quarterdeck",
@@ -224,21 +216,15 @@ ENTRIES: Final[Mapping[str, object]] = {
         "args": ["serve"],
     },
     "copilot-cli": {"type": "local", "tools": ["*"], **ROW},
-    "lmstudio": ROW,
     "opencode": {"type": "local", "enabled": True, "command": ["/bin/quarterdeck", "serve"]},
-    "junie": ROW,
-    "amp": ROW,
-    "warp": ROW,
 }
 
 DIALLED: Final[Mapping[str, object]] = {
-    "claude-code": {"type": "http", "url": URL, "headers": BEARER},
-    "cursor": {"url": URL, "headers": BEARER},
-    "vscode": {"type": "http", "url": URL, "headers": BEARER},
+    **{name: {"url": URL, "headers": BEARER} for name in ("cursor", "zed", "lmstudio", "amp", "warp")},
+    **{name: {"type": "http", "url": URL, "headers": BEARER} for name in ("claude-code", "vscode")},
     "windsurf": {"serverUrl": URL, "headers": BEARER},
     "codex": {"url": URL, "http_headers": BEARER},
     "gemini-cli": {"httpUrl": URL, "headers": BEARER},
-    "zed": {"url": URL, "headers": BEARER},
     "cline": {"type": "streamableHttp", "url": URL, "headers": BEARER},
     "roo": {"type": "streamable-http", "url": URL, "headers": BEARER},
     "continue": {"name": "quarterdeck", "type": "streamable-http", "url": URL, "requestOptions": {"headers": BEARER}},
@@ -252,10 +238,7 @@ DIALLED: Final[Mapping[str, object]] = {
         "headers": BEARER,
     },
     "copilot-cli": {"type": "http", "tools": ["*"], "url": URL, "headers": BEARER},
-    "lmstudio": {"url": URL, "headers": BEARER},
     "opencode": {"type": "remote", "enabled": True, "url": URL, "headers": BEARER},
-    "amp": {"url": URL, "headers": BEARER},
-    "warp": {"url": URL, "headers": BEARER},
 }
 
 
@@ -266,7 +249,6 @@ def client(name: str) -> Client:
 
 
 def place(tmp_path: Path, name: str) -> ClientLocation:
-    """The client's file, with its documented example in it."""
     path = tmp_path / Path(client(name).places[0].path).name
     text = EXAMPLES.get(name) or PLAIN % (client(name).keys[0], client(name).shape.url or "url")
     path.write_bytes(text.encode())
@@ -274,7 +256,6 @@ def place(tmp_path: Path, name: str) -> ClientLocation:
 
 
 def rows(location: ClientLocation) -> Mapping[str, object]:
-    """What its file has, by name."""
     document = editor_of(location.path).parse(location.path.read_text())
     found = document[location.keys[0]]
     return {row["name"]: row for row in found} if isinstance(found, list) else found  # type: ignore[return-value]
@@ -317,7 +298,6 @@ def test_the_example_is_linked_and_unlinked_and_every_other_byte_stays(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_entry_is_brought_up_to_date_in_its_place(tmp_path: Path, name: str) -> None:
-    """After a move of the program a client could not be linked again, or would start us twice."""
     location = place(tmp_path, name)
     carry_out(location, make_entry(location, HERE, ["/old/quarterdeck"], [], {}))
     entry = make_entry(location, HERE, ["/new/quarterdeck"], ["--config", "/a b.json"], {"QUARTERDECK_STATE_DIR": "/s"})
@@ -329,7 +309,6 @@ def test_an_entry_is_brought_up_to_date_in_its_place(tmp_path: Path, name: str) 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_examples_servers_are_imported_as_ours(tmp_path: Path, name: str) -> None:
-    """Our loader would refuse the rows, or start them without what they need."""
     location = place(tmp_path, name)
     found = {server.name: server for server in find_servers([location]).found}
     assert list(found) == ["docs", "remote"]
@@ -366,7 +345,6 @@ def test_imported_servers_are_taken_out_and_the_rest_stays(tmp_path: Path, name:
 
 
 def test_the_examples_cover_every_client() -> None:
-    """A new client would be without a test of its format."""
     from quarterdeck.config.clients.known_clients import CLIENTS
 
     assert [each.name for each in CLIENTS] == NAMES

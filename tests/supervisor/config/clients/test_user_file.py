@@ -20,9 +20,14 @@ from quarterdeck.config.clients.user_file import (
 NOW = datetime(2026, 11, 22, 7, 30, 15, 123456, UTC)
 
 
-def test_a_file_is_replaced_and_its_old_self_is_kept_privately(tmp_path: Path) -> None:
-    """A user could not go back, or others could read tokens in the copy."""
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
     path = tmp_path / "mcp.json"
+    path.write_text("old")
+    return path
+
+
+def test_a_file_is_replaced_and_its_old_self_is_kept_privately(path: Path, tmp_path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbfold\r\n")
     path.chmod(0o644)
     backup = write_user_file(read_user_file(path), "new\r\n", NOW)
@@ -52,7 +57,6 @@ def test_a_file_is_replaced_and_its_old_self_is_kept_privately(tmp_path: Path) -
     ],
 )
 def test_a_file_is_open_to_others_where_they_reach_and_read_it(file: int, folders: list[int], is_open: bool) -> None:
-    """A token would be written where other users read it, or be refused in a home that nobody else can enter."""
     assert opens_to_others(file, folders) is is_open
 
 
@@ -72,10 +76,8 @@ def test_a_link_stays_a_link_and_its_target_is_replaced(tmp_path: Path) -> None:
 
 
 @ROOT_ONLY
-def test_the_owner_stays_the_owner(tmp_path: Path) -> None:
+def test_the_owner_stays_the_owner(path: Path) -> None:
     """Run with sudo once, a client could no longer write its own configuration."""
-    path = tmp_path / "mcp.json"
-    path.write_text("old")
     os.chown(path, 4711, 4712)
     backup = write_user_file(read_user_file(path), "new", NOW)
     assert backup is not None
@@ -94,10 +96,7 @@ def test_a_private_file_is_never_anybody_elses(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_file_that_changed_meanwhile_is_left(tmp_path: Path) -> None:
-    """What a running client wrote in between would be lost."""
-    path = tmp_path / "mcp.json"
-    path.write_text("old")
+def test_a_file_that_changed_meanwhile_is_left(path: Path, tmp_path: Path) -> None:
     file = read_user_file(path)
     path.write_text("written by the client")
     with pytest.raises(UserFileError, match="changed by another program"):
@@ -113,10 +112,8 @@ def test_a_file_that_changed_meanwhile_is_left(tmp_path: Path) -> None:
     assert path.read_text() == "made by the client"
 
 
-def test_a_read_only_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_file_is_left(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a configuration manager has locked would be replaced behind its back."""
-    path = tmp_path / "mcp.json"
-    path.write_text("old")
     file = read_user_file(path)
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(UserFileError, match="read-only"):
@@ -124,10 +121,7 @@ def test_a_read_only_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert os.listdir(tmp_path) == ["mcp.json"]
 
 
-def test_a_failed_write_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk would leave half a file."""
-    path = tmp_path / "mcp.json"
-    path.write_text("old")
+def test_a_failed_write_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -139,7 +133,6 @@ def test_a_failed_write_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: p
 
 
 def test_what_is_no_text_file_is_refused_without_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A FIFO would hang the command, and binary data come back changed."""
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     (tmp_path / "large").write_bytes(b"x" * 11)
@@ -156,10 +149,7 @@ def test_what_is_no_text_file_is_refused_without_waiting(tmp_path: Path, monkeyp
 
 
 @LINUX_ONLY
-def test_attributes_stay(tmp_path: Path) -> None:
-    """An access list would be gone, and with it somebody's access."""
-    path = tmp_path / "mcp.json"
-    path.write_text("old")
+def test_attributes_stay(path: Path) -> None:
     try:
         os.setxattr(path, "user.note", b"mine")
     except OSError:

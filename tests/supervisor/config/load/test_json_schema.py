@@ -14,7 +14,6 @@ VALIDATOR = jsonschema.Draft202012Validator(config_schema())
 
 
 def is_right(tmp_path: Path, document: object) -> bool:
-    """Whether reading the file finds nothing wrong."""
     path = tmp_path / "mcp.json"
     path.write_text(json.dumps(document))
     loaded = load_config_file(path, {"TOKEN": "t", "N": "5", "HOME": "/home/u"})
@@ -22,7 +21,6 @@ def is_right(tmp_path: Path, document: object) -> bool:
 
 
 def test_it_is_a_schema() -> None:
-    """An editor would refuse it as a whole."""
     jsonschema.Draft202012Validator.check_schema(config_schema())
     assert config_schema()["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
@@ -60,7 +58,6 @@ URL = "https://h/x"
     ],
 )
 def test_what_reading_takes_the_schema_takes(tmp_path: Path, row: dict[str, object]) -> None:
-    """An editor would underline a file that works."""
     for document in (
         {"mcpServers": {"a": row}},
         {"servers": [{"name": "a", **row}], "trust": "open", "native": {"sandbox": {"network": None}}},
@@ -73,40 +70,23 @@ def test_what_reading_takes_the_schema_takes(tmp_path: Path, row: dict[str, obje
 @pytest.mark.parametrize(
     "row",
     [
-        {"comand": "c"},
-        {"command": "c", "protocol": "1999-01-01"},
-        {},
-        {"command": "c", "network": "none"},
-        {"command": ""},
-        {"command": 5},
-        {"command": "c", "args": "a b"},
-        {"command": "c", "args": [5]},
-        {"command": "c", "env": ["A=b"]},
-        {"command": "c", "env": {"A": ["x"]}},
-        {"command": "c", "trust": "always"},
-        {"command": "c", "call_timeout_s": 0},
+        *({"comand": "c"}, {"command": "c", "protocol": "1999-01-01"}, {}, {"command": "c", "network": "none"}),
+        *({"command": ""}, {"command": 5}, {"command": "c", "args": "a b"}, {"command": "c", "args": [5]}),
+        *({"command": "c", "env": ["A=b"]}, {"command": "c", "env": {"A": ["x"]}}),
+        *({"command": "c", "trust": "always"}, {"command": "c", "call_timeout_s": 0}),
         {"command": "c", "call_timeout_s": "soon"},
         {"command": "c", "restart": {"max_restarts": 1.5}},
-        {"command": "c", "tools": {"alow": []}},
-        {"command": "c", "sandbox": "none"},
-        {"command": "c", "sandbox": {"raed": []}},
-        {"command": "c", "sandbox": {"network": "off"}},
+        *({"command": "c", "tools": {"alow": []}}, {"command": "c", "sandbox": "none"}),
+        *({"command": "c", "sandbox": {"raed": []}}, {"command": "c", "sandbox": {"network": "off"}}),
         {"command": "c", "sandbox": {"preset": "loose"}},
         {"command": "c", "sandbox": {"limits": {"memory": 5}}},
         {"command": "c", "sandbox": {"limits": {"memory_bytes": 512}}},
-        {"command": "c", "disabled": "no"},
-        {"command": "c", "headers": {}},
-        {"url": "ftp://h"},
-        {"url": URL, "sandbox": {}},
-        {"url": URL, "headers": {"X": 5}},
-        {"type": "http"},
-        {"type": "ws", "url": URL},
-        {"type": "http", "url": URL, "env": {}},
-        {"serverUrl": URL},
+        *({"command": "c", "disabled": "no"}, {"command": "c", "headers": {}}, {"url": "ftp://h"}),
+        *({"url": URL, "sandbox": {}}, {"url": URL, "headers": {"X": 5}}, {"type": "http"}),
+        *({"type": "ws", "url": URL}, {"type": "http", "url": URL, "env": {}}, {"serverUrl": URL}),
     ],
 )
 def test_what_reading_refuses_the_schema_refuses(tmp_path: Path, row: dict[str, object]) -> None:
-    """An editor would call a file right that starts nothing."""
     for document in ({"mcpServers": {"a": row}}, {"servers": [{"id": "a", **row}]}):
         assert not is_right(tmp_path, document)
         assert not VALIDATOR.is_valid(document)
@@ -115,17 +95,12 @@ def test_what_reading_refuses_the_schema_refuses(tmp_path: Path, row: dict[str, 
 @pytest.mark.parametrize(
     "document",
     [
-        {"mcpServers": {}, "trust": "strct"},
-        {"mcpServers": {}, "allow_project_env": "TZ"},
-        {"mcpServers": {}, "allow_project_env": ["A=b"]},
-        {"native": {"sandbocks": {}}},
-        {"native": {"webfetch": {"allow": "x"}}},
-        {"servers": [{"command": "c"}]},
-        {"servers": [5]},
+        *({"mcpServers": {}, "trust": "strct"}, {"mcpServers": {}, "allow_project_env": "TZ"}),
+        *({"mcpServers": {}, "allow_project_env": ["A=b"]}, {"native": {"sandbocks": {}}}),
+        *({"native": {"webfetch": {"allow": "x"}}}, {"servers": [{"command": "c"}]}, {"servers": [5]}),
     ],
 )
 def test_the_top_of_a_file_is_judged_too(tmp_path: Path, document: object) -> None:
-    """A typing error in `trust` would be found by nobody."""
     assert not is_right(tmp_path, document)
     assert not VALIDATOR.is_valid(document)
     assert not VALIDATOR.is_valid({"other": 1})
@@ -133,7 +108,6 @@ def test_the_top_of_a_file_is_judged_too(tmp_path: Path, document: object) -> No
 
 
 def test_each_documented_field_is_explained_where_it_is_typed() -> None:
-    """An editor would complete a key without a word on what it does."""
     definitions = config_schema()["$defs"]
     assert isinstance(definitions, dict)
     fields = definitions["stdio"]["properties"]

@@ -2,7 +2,6 @@
 
 from quarterdeck.config.load.problems import judge
 from quarterdeck_protocol.configs import StdioServerConfig
-from quarterdeck_protocol.policy import SandboxPolicy
 
 PLACE = "mcpServers.fs"
 
@@ -13,14 +12,7 @@ def said(**fields: object) -> list[str]:
     return [str(problem).removeprefix(PLACE) for problem in problems]
 
 
-def test_what_is_right_is_given_as_the_model_has_it() -> None:
-    """A good row would be refused."""
-    value, problems = judge(SandboxPolicy, {"read": ["/a"]}, "sandbox")
-    assert (value, problems) == (SandboxPolicy(read=("/a",)), ())
-
-
 def test_everything_is_found_behind_an_unknown_key_too() -> None:
-    """A user would correct one mistake after the other, a start for each."""
     sandbox = {"raed": [], "wirte": [], "limits": {"memory": 1, "processes": "x"}, "network": "off"}
     found = said(command="", args=[5], sandbox=sandbox)
     assert sorted(found) == [
@@ -32,12 +24,6 @@ def test_everything_is_found_behind_an_unknown_key_too() -> None:
         ".sandbox: unknown key 'raed': did you mean 'read'?",
         ".sandbox: unknown key 'wirte': did you mean 'write'?",
     ]
-
-
-def test_the_nearest_key_is_told_for_programs_too() -> None:
-    """An editor could not offer to correct it."""
-    _, problems = judge(SandboxPolicy, {"raed": []}, "sandbox")
-    assert [problem.nearest for problem in problems] == ["read"]
 
 
 def test_a_number_written_as_true_is_found_beside_other_mistakes() -> None:

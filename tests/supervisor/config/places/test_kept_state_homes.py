@@ -20,7 +20,6 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def left_in(scope: str) -> list[str]:
-    """What the server `fs` finds in its home when `scope` configures it."""
     reserve_server_home(DIGEST, "fs", scope)
     home = server_paths(DIGEST, "fs").create().home
     return sorted(path.name for path in home.iterdir())
@@ -31,7 +30,6 @@ def leave(name: str) -> None:
 
 
 def test_a_home_is_kept_for_the_file_that_configures_its_server() -> None:
-    """A package runner would download everything at each start."""
     assert left_in("user") == []
     leave("cache")
     assert left_in("user") == ["cache"]
@@ -48,7 +46,6 @@ def test_what_a_projects_server_left_is_not_found_by_the_users() -> None:
 
 
 def test_starts_in_the_same_instant_have_one_home() -> None:
-    """Two windows that open at once would take the server's home away from one another."""
     for _ in range(5):
         shutil.rmtree(server_paths(DIGEST, "fs").home.parent, ignore_errors=True)
         with ThreadPoolExecutor(4) as starts:
@@ -58,7 +55,6 @@ def test_starts_in_the_same_instant_have_one_home() -> None:
 
 
 def test_a_home_that_nobody_signed_is_nobodys() -> None:
-    """What a version without owners left could be anybody's."""
     server_paths(DIGEST, "fs").create()
     leave("old")
     assert left_in("user") == []

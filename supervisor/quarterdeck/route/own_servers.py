@@ -68,9 +68,10 @@ class OwnServers:
 
     def queue_of(self, client: Client) -> CallQueue:
         """In which queue a call of this client waits for its turn."""
-        if self._has_own(client):
+        known = self._known
+        if self.is_scoped or (known.asked is not None and self._has_own(client)):
             return self._sessions.queue(self._config.id, self._session_of(client))
-        return self._known
+        return known
 
     def endpoints(self) -> tuple[ServerEndpointImpl, ...]:
         """Those of all sessions."""

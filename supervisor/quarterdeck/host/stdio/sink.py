@@ -256,7 +256,8 @@ class PolledSink(Sink):
 
     def _write_some(self) -> None:
         parts = list(islice(self._parts, _MAX_PARTS))
-        size, was_half, journal = sum(map(len, parts)), self._is_half, self._journal
+        size = self._held_bytes if len(parts) == len(self._parts) else sum(map(len, parts))
+        was_half, journal = self._is_half, self._journal
         is_sure = size <= self._sure_bytes or self._takes(size)
         if not is_sure:
             parts = self._sure_parts(parts)
@@ -302,6 +303,10 @@ class PolledSink(Sink):
 
     def _drop(self, size: int) -> None:
         left = size
+        if size == self._held_bytes:
+            self._parts.clear()
+            self._tell_half(is_half=False)
+            left = 0
         while left:
             part = self._parts[0]
             if left < len(part):

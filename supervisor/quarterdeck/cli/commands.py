@@ -48,7 +48,7 @@ PANELS: Final = (RUN, TRUST, CONFIGURE, DIAGNOSE)
 
 ENTRIES: Final = (
     Entry("serve", "run.serve:serve", RUN, "Publish every server's tools, and native ones, as one MCP server"),
-    Entry("run", "run.run:run", RUN, "Serve one server by its command line, isolated, on stdio", verbatim=True),
+    Entry("run", "run.serve:run", RUN, "Serve one server by its command line, isolated, on stdio", verbatim=True),
     Entry("up", "run.daemon_commands:up", RUN, "Start the daemon that all clients share, and have it stay"),
     Entry("down", "run.daemon_commands:down", RUN, "End the daemon"),
     Entry("status", "run.daemon_commands:status", RUN, "Show the daemon: who is connected, and what runs"),

@@ -78,6 +78,13 @@ class UsageError(CommandError):
         super().__init__(ExitCode.USAGE, message, remedy)
 
 
+class NotFoundError(CommandError):
+    """The command names something that does not exist."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(ExitCode.NOT_FOUND, message, remedy)
+
+
 @contextmanager
 def as_command_error(
     *errors: type[Exception], remedy: str, code: ExitCode = ExitCode.USAGE, what: str = ""

@@ -66,8 +66,4 @@ def as_it_was(backup: Path | None) -> str:
 
 def view_change(diff: list[str], backup: Path | None, *, is_changed: bool) -> dict[str, object]:
     """Return a change for programs."""
-    return {
-        "changed": is_changed,
-        "diff": [utf8(line) for line in diff],
-        "backup": utf8(backup) if backup else None,
-    }
+    return {"changed": is_changed, "diff": [utf8(line) for line in diff], "backup": utf8(backup) if backup else None}

@@ -150,6 +150,19 @@ def is_confirmed(question: str, *, can_ask: bool = True) -> bool:
     return click.confirm(flat(question), err=True)
 
 
+def type_secret(question: str, remedy: str) -> str:
+    """Return what the user types on the terminal, without echo; raise UsageError with this remedy if that fails."""
+    import getpass
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", getpass.GetPassWarning)
+            return getpass.getpass(question)
+    except (EOFError, getpass.GetPassWarning):
+        raise UsageError("nothing was typed, or the terminal cannot hide the input", remedy) from None
+
+
 def print_json(value: object) -> None:
     """Print one JSON document on one line of stdout."""
     sys.stdout.write(printable_json(msgspec.json.encode(value).decode()) + "\n")
@@ -171,6 +184,18 @@ def print_line(text: str = "", style: str = "", *, stderr: bool = False, wraps: 
     else:
         stream.write(text + "\n")
         stream.flush()
+
+
+def warn(text: str, fix: str = "") -> None:
+    """Print a warning on stderr, and its fix on the next line."""
+    print_line(text, "yellow", stderr=True)
+    if fix:
+        print_line(f"  fix: {fix}", stderr=True)
+
+
+def hint(text: str) -> None:
+    """Print on stderr what to do next."""
+    print_line(text, "dim", stderr=True)
 
 
 def print_text(text: str) -> None:

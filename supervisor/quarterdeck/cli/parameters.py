@@ -62,7 +62,8 @@ class Combined(msgspec.Struct, frozen=True):
     def take(self, values: dict[str, object]) -> object:
         """Return the function's result, taking its options out of `values`."""
         wanted = inspect.signature(self.function).parameters.keys() - self.without
-        return self.function(**{name: values.pop(name) for name in wanted})
+        fixed = {name: value for name, value in self.defaults.items() if name in self.without}
+        return self.function(**fixed, **{name: values.pop(name) for name in wanted})
 
 
 @dataclass(frozen=True, slots=True)

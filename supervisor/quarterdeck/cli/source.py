@@ -6,26 +6,29 @@ alone.  A command that wants native tools asks only a `serve` that offers just t
 
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from quarterdeck.config.load.origin import Standing, candidates, candidates_digest
+from quarterdeck.common.words import flat
+from quarterdeck.config.load.merge import FileFound, load_found, load_named
+from quarterdeck.config.load.origin import Standing, candidates, candidates_digest, mcp_config_paths
+from quarterdeck.config.load.trouble import Trouble
 from quarterdeck.config.places.paths import UnsafePathError, command_digest, configuration_digest, state_dir
 from quarterdeck.config.places.runtime_directory import find_all_serving, find_serving, find_serving_files
 from quarterdeck.daemon.control.client import NoAnswerError, NotServingError, TooLargeError
 from quarterdeck.daemon.control.client import ask as ask_serving
-from quarterdeck.daemon.control.protocol import Answer, Call, Inspect, Refused, Request, Restart
+from quarterdeck.daemon.control.protocol import Answer, Call, Inspect, Ps, Refused, Request, Restart, ServerList
 from quarterdeck_protocol.names import QUALIFIER, did_you_mean
 from quarterdeck_protocol.plain_words import plain_words
 
 from . import options
-from .exits import CommandError, ExitCode, UsageError, as_command_error, ledger_error
+from .exits import CommandError, ExitCode, NotFoundError, UsageError, as_command_error, ledger_error
 from .log_setup import LogFormat, LogLevel, set_up_logging
 from .options import NativeOptions, native_options
-from .output import print_line
+from .output import hint, print_line
 from .parameters import Combined
 
 if TYPE_CHECKING:
@@ -105,10 +108,6 @@ class Source:
         return not any(each.path.exists() for each in candidates(Path.cwd(), os.environ))
 
 
-def _named(config: options.Config = None) -> Source:
-    return Source(tuple(config or ()), log_level=LogLevel.ERROR)
-
-
 def _asked(
     config: options.Config = None,
     own: options.Own = False,
@@ -134,23 +133,23 @@ def _asked_with_native(
     return Source(tuple(config or ()), own, log_level, log_format, allow_unsandboxed, native, knows_profile=True)
 
 
-Named = Annotated[Source, Combined(_named)]
+_QUIET: Final = {"log_level": LogLevel.ERROR}
+_SERVING: Final = {"log_level": LogLevel.INFO, "log_format": LogFormat.AUTO}
+
+Named = Annotated[
+    Source, Combined(_asked, _QUIET, without=frozenset({"own", "allow_unsandboxed", "log_level", "log_format"}))
+]
 """The configuration of a command that asks no server."""
 
 Asked = Annotated[Source, Combined(_asked)]
 
-AskedQuietly = Annotated[Source, Combined(_asked, {"log_level": LogLevel.ERROR})]
+AskedQuietly = Annotated[Source, Combined(_asked, _QUIET)]
 
 AskedWithNative = Annotated[Source, Combined(_asked_with_native)]
 """Of a command that can also ask for native tools."""
 
-Served = Annotated[
-    Source,
-    Combined(
-        _asked_with_native, {"log_level": LogLevel.INFO, "log_format": LogFormat.AUTO}, without=frozenset({"own"})
-    ),
-]
-"""Of `serve`, which asks nobody."""
+Served = Annotated[Source, Combined(_asked_with_native, _SERVING, without=frozenset({"own"}))]
+"""Of `serve`, which asks no other process."""
 
 
 def ask(source: Source, request: Request, *, only: str | None = None, anywhere: bool = False) -> Answer:
@@ -185,7 +184,7 @@ def only_serving() -> Path | None:
         told = "; ".join(f"process {each.pid}: {each.words}" for each in found.values())
         raise UsageError(f"several serves run: {told}", "name one by its file: -c FILE")
     for directory, serving in found.items():
-        print_line(f"asking the serve of process {serving.pid}: {serving.words}", "dim", stderr=True)
+        hint(f"asking the serve of process {serving.pid}: {serving.words}")
         return directory
     return None
 
@@ -194,7 +193,7 @@ def checked(answer: Answer) -> Answer:
     """Return the answer, or raise CommandError if it is a refusal."""
     if isinstance(answer, Refused):
         if remedy := _NOT_FOUND.get(answer.code):
-            raise CommandError(ExitCode.NOT_FOUND, answer.message, remedy)
+            raise NotFoundError(answer.message, remedy)
         raise CommandError(ExitCode.NO_ANSWER, answer.message, "see its log, or use --own")
     return answer
 
@@ -277,8 +276,7 @@ def check_server(settings: "Settings", server: str) -> None:
     """Raise CommandError if the configuration names no such server."""
     if server not in settings.ids:
         known = did_you_mean(server, settings.ids, "servers") or ": the configuration has no servers"
-        raise CommandError(
-            ExitCode.NOT_FOUND,
+        raise NotFoundError(
             f"there is no server {server!r}{known}",
             "quarterdeck config show lists them; -c FILE names another configuration",
         )
@@ -392,3 +390,37 @@ def read_settings(source: Source) -> "Settings":
     else:
         settings = Settings.discover(Path.cwd())
     return replace(settings, allow_unsandboxed=source.allow_unsandboxed)
+
+
+def files_of(config: list[Path] | None) -> tuple[FileFound, ...]:
+    """Return the named files, or else every place that is searched."""
+    if config:
+        return load_named(config, os.environ)
+    try:
+        cwd = Path.cwd()
+    except OSError as error:
+        raise UsageError(
+            f"the working directory cannot be used: {error.strerror}", "name a file with --config"
+        ) from error
+    return load_found(cwd, os.environ)
+
+
+def user_file() -> Path:
+    """Return the user's own file, which `serve` finds by itself."""
+    return mcp_config_paths(Path.cwd(), os.environ)[1]
+
+
+def print_troubles(troubles: Iterable[Trouble], *, stderr: bool = False) -> None:
+    """Print each trouble once: file, row, reason, the configuration that runs meanwhile, and the fix."""
+    for trouble in dict.fromkeys(troubles):
+        print_line(f"configuration: {flat(trouble.message)}; {flat(trouble.meanwhile)}", "bold red", stderr=stderr)
+        print_line(f"  fix: {trouble.remedy}", stderr=stderr)
+
+
+def present_troubles(source: Source, of_files: tuple[Trouble, ...]) -> tuple[Trouble, ...]:
+    """Return the troubles of the `serve` that runs this configuration, or `of_files` if none runs."""
+    try:
+        answer = ask_running(source, Ps()) if of_files else None
+    except CommandError:
+        answer = None  # this command's answer does not depend on it
+    return answer.troubles if isinstance(answer, ServerList) else of_files

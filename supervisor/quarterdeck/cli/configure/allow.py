@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import click
-
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.file_change import FileChange, as_it_was, print_diff
-from quarterdeck.cli.output import is_confirmed, print_line
+from quarterdeck.cli.output import is_confirmed, print_line, warn
 from quarterdeck.cli.parameters import Option
-from quarterdeck.cli.source import Named, Source, configured_server, load
-from quarterdeck.cli.troubles import present_troubles, print_troubles
+from quarterdeck.cli.source import Named, Source, configured_server, load, present_troubles, print_troubles
 from quarterdeck.cli.trust.context import open_context, refuse_unapproved, send
 from quarterdeck.config.allow_paths import edited, missing, sandbox_with, widened
 from quarterdeck.config.clients.user_file import UserFileError, read_user_file
@@ -48,7 +45,8 @@ def allow(
     something else in its place.
     """
     target = _find_target(source, server)
-    needs, refused = _named_paths(read, write), list[str]()
+    pairs, refused = (("read", read), ("write", write)), list[str]()
+    needs = [RequiredPath(key, os.path.abspath(path.expanduser())) for key, paths in pairs for path in paths or ()]
     if not needs:
         needs, refused = _missing_paths(target.config)
     if not needs and refused:
@@ -73,7 +71,7 @@ def allow(
         print_line("nothing was changed (--dry-run)", "dim")
         return
     if not (yes or is_confirmed("write this, and approve it?")):
-        raise click.exceptions.Exit(ExitCode.OK)
+        raise SystemExit(ExitCode.OK)
     backup = change.write()
     _approve(source, target, change.path, sandbox)
     print_line(f"{server} has that access from its next start{as_it_was(backup)}", "green")
@@ -81,15 +79,13 @@ def allow(
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The server whose sandbox is to see more."""
-
     config: StdioServerConfig
     origin: Origin
     row: ServerRow
 
 
 def _find_target(source: Source, server: str) -> _Target:
-    """The server, if its row may be changed and all else in it is approved."""
+    """Return the server if its row may be changed and everything else in it is approved."""
     if not source.config and server_paths(command_digest(server), server).home.exists():
         raise UsageError(
             f"{server} is the server of a `quarterdeck run`, which no file names",
@@ -118,17 +114,12 @@ def _find_target(source: Source, server: str) -> _Target:
     return _Target(config, origin, row)
 
 
-def _named_paths(read: list[Path] | None, write: list[Path] | None) -> list[RequiredPath]:
-    pairs = (("read", read), ("write", write))
-    return [RequiredPath(key, os.path.abspath(path.expanduser())) for key, paths in pairs for path in paths or ()]
-
-
 def _missing_paths(config: StdioServerConfig) -> tuple[list[RequiredPath], list[str]]:
     """Return the missing paths to add, and reasons for the others. Print the reasons if there are paths to add."""
     with as_command_error(LaunchError, remedy=f"correct its row: quarterdeck inspect {config.id} shows it"):
         needs, said = missing(config, os.environ)
     for line in said if needs else ():
-        print_line(line, "yellow", stderr=True)
+        warn(line)
     return needs, said
 
 
@@ -153,7 +144,7 @@ def _plan_change(target: _Target, needs: list[RequiredPath]) -> tuple[FileChange
 
 
 def _approve(source: Source, target: _Target, path: Path, sandbox: dict[str, object]) -> None:
-    """Approve how the server is started now, if nothing but its sandbox is another than before."""
+    """Approve how the server is started now, if nothing but its sandbox differs from before."""
     with open_context(source) as context:
         found = context.server(target.config.id)
         assert context.settings is not None

@@ -15,8 +15,8 @@ from typing import Annotated, Final
 import click
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
-from quarterdeck.cli.output import Column, print_json, print_line, report, show
+from quarterdeck.cli.exits import CommandError, NotFoundError, UsageError, as_command_error
+from quarterdeck.cli.output import Column, hint, print_json, report, show, warn
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.run.request import read_request
 from quarterdeck.config.load.file import ConfigFileError
@@ -53,7 +53,6 @@ def create(
     deck: Annotated[
         list[str] | None,
         Option(
-            "--deck",
             metavar="NAME|FOLDER|FILE",
             help="Not your own configuration but this deck of the daemon, as quarterdeck status names it, "
             "or that of a project or a file; may be repeated.",
@@ -61,30 +60,25 @@ def create(
     ] = None,
     server: Annotated[
         list[str] | None,
-        Option(
-            "--server",
-            metavar="ID",
-            help="Only this server's tools; may be repeated. Native tools then need --profile.",
-        ),
+        Option(metavar="ID", help="Only this server's tools; may be repeated. Native tools then need --profile."),
     ] = None,
     tool: Annotated[
         list[str] | None,
-        Option("--tool", metavar="GLOB", help="Only tools whose names match, as 'notes__read_*'; may be repeated."),
+        Option(metavar="GLOB", help="Only tools whose names match, as 'notes__read_*'; may be repeated."),
     ] = None,
     profile: Annotated[
         options.ProfileName | None,
-        Option("--profile", metavar="read-only|workspace|all", help="Only the native tools of this profile."),
+        Option(metavar="read-only|workspace|all", help="Only the native tools of this profile."),
     ] = None,
     group: options.Group = None,
     search: options.Search = False,
-    rate: Annotated[str | None, Option("--rate", metavar="N/s|N/m|N/h", help="At most so many requests.")] = None,
+    rate: Annotated[str | None, Option(metavar="N/s|N/m|N/h", help="At most so many requests.")] = None,
     max_result: Annotated[
-        str | None, Option("--max-result", metavar="SIZE", help="No result larger than this: 65536, 64K, 2M.")
+        str | None, Option(metavar="SIZE", help="No result larger than this: 65536, 64K, 2M.")
     ] = None,
     expires: Annotated[
         str | None,
         Option(
-            "--expires",
             metavar="SPAN|never",
             help="For how long: 12h, 30d, 4w, or never. Without this a terminal is asked, else it is 90d.",
         ),
@@ -133,9 +127,9 @@ def create(
         print_json({"token": token, **_view(make(""), now)})
         return
     click.echo(token)
-    print_line("this is shown once: give it to its client now", "dim", stderr=True)
+    hint("this is shown once: give it to its client now")
     if expires is None and until is not None:
-        print_line(f"it ends on {_moment(until)}; `--expires never` makes one that does not", "dim", stderr=True)
+        hint(f"it ends on {_moment(until)}; `--expires never` makes one that does not")
 
 
 def _ask_span(*, can_ask: bool) -> str:
@@ -174,9 +168,7 @@ def revoke(name: Name, json: options.Json = False) -> None:
     with as_command_error(TokensError, remedy=_REPAIR):
         is_revoked = path.parent.is_dir() and revoke_in(path, name, time.time())
     if not is_revoked:
-        raise CommandError(
-            ExitCode.NOT_FOUND, f"there is no token {name!r} that opens anything", "quarterdeck token list shows them"
-        )
+        raise NotFoundError(f"there is no token {name!r} that opens anything", "quarterdeck token list shows them")
     done = f"{name} is revoked: its sessions end, and it opens nothing any more"
     report({"name": name, "state": "revoked"}, done, "green", json=json)
 
@@ -211,11 +203,9 @@ def warn_of_unknown(groups: Sequence[str], decks: Sequence[str]) -> None:
         for name in groups:
             if name not in known:
                 has = "its groups are " + ", ".join(known) if known else "it has none"
-                print_line(
+                warn(
                     f"the deck {deck} has no group {name!r}, and {has}: the token shows nothing of it there until "
-                    "its configuration defines it",
-                    "yellow",
-                    stderr=True,
+                    "its configuration defines it"
                 )
 
 
@@ -258,7 +248,7 @@ def _check_folder(path: str) -> None:
             "name a project's folder, or write one of the files that `quarterdeck config path` lists",
         )
     if Standing.PROJECT not in found:
-        print_line(f"{path} has no {files}: its deck has your own servers alone", "yellow", stderr=True)
+        warn(f"{path} has no {files}: its deck has your own servers alone")
 
 
 def tokens_path() -> Path:
@@ -276,17 +266,13 @@ def _view(grant: Grant, now: float) -> dict[str, object]:
         "tools": list(grant.tools),
         "groups": list(grant.groups),
         "search": grant.search,
-        "profile": _profile(grant) or None,
+        "profile": options.ProfileName(grant.profile).shown.value if grant.profile else None,
         "rate": str(rate) if rate is not None else None,
         "max_result_bytes": grant.max_result_bytes,
         "created_at": _moment(grant.created_at),
         "expires_at": _moment(grant.expires_at),
         "revoked_at": _moment(grant.revoked_at),
     }
-
-
-def _profile(grant: Grant) -> str:
-    return options.ProfileName(grant.profile).shown.value if grant.profile else ""
 
 
 def _moment(at: float | None) -> str | None:

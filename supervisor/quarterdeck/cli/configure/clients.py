@@ -4,25 +4,26 @@ All changes are computed before the first file is written: one that cannot be us
 """
 
 import os
+import sys
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from quarterdeck.cli import options
-from quarterdeck.cli.config_files import files_of, user_file
-from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.exits import CommandError, NotFoundError, UsageError, as_command_error
 from quarterdeck.cli.file_change import as_it_was, print_diff, view_change, write_file
 from quarterdeck.cli.options import native_options
-from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.output import hint, is_confirmed, print_json, print_line, warn
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.run.request import no_group, read_request
-from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE
+from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE, files_of, user_file
 from quarterdeck.common.words import utf8
 from quarterdeck.common.working_directory import working_directory
 from quarterdeck.config.clients.client_locations import ClientLocation, UserDirectories, user_locations
 from quarterdeck.config.clients.import_servers import FoundServer, ImportFileError, find_servers, is_in
-from quarterdeck.config.clients.known_clients import CLIENTS, Client, find_client
+from quarterdeck.config.clients.known_clients import CLIENTS, PROJECTS, Client, find_client
 from quarterdeck.config.clients.link_entry import (
     LinkError,
     LinkPlan,
@@ -31,6 +32,7 @@ from quarterdeck.config.clients.link_entry import (
     make_http_entry,
     own_command,
     plan_link,
+    plan_take_out,
     plan_unlink,
 )
 from quarterdeck.config.clients.user_file import UserFileError, read_user_file
@@ -39,7 +41,6 @@ from quarterdeck.config.load.jsonc import parse
 from quarterdeck.daemon.messages import ServeRequest
 
 from .link_http import HTTP_URL, ClientTokens, check_private, end_token, found_url, tell_tokens, tokens_shown
-from .take_out import TakeOut, take_out_of_files
 
 DEFAULT_NAME: Final = "quarterdeck"
 
@@ -48,6 +49,10 @@ KNOWN: Final = ", ".join(client.name for client in CLIENTS)
 Clients = Annotated[list[str], Argument(metavar="CLIENT…", help=f"{KNOWN}.")]
 
 Name = Annotated[str, Option("--name", metavar="NAME", help="The client's name for quarterdeck.")]
+
+TakeOut = Annotated[
+    bool, Option("--take-out", help="Take servers that are imported out of the client's file, without asking.")
+]
 
 
 def link(
@@ -60,22 +65,19 @@ def link(
     tools: options.Tools = None,
     group: options.Group = None,
     search: options.Search = False,
-    create: Annotated[
-        bool, Option("--create", help="Write the file of a client that is not installed (yet) too.")
-    ] = False,
+    create: Annotated[bool, Option(help="Write the file of a client that is not installed (yet) too.")] = False,
     http: Annotated[
-        bool,
-        Option("--http", help="Write where the daemon listens, and a token for this client, in place of a command."),
+        bool, Option(help="Write where the daemon listens, and a token for this client, in place of a command.")
     ] = False,
     url: Annotated[
-        str | None, Option("--url", metavar="URL", help="With --http: the address, if it is not where we listen.")
+        str | None, Option(metavar="URL", help="With --http: the address, if it is not where we listen.")
     ] = None,
     deck: Annotated[
         list[str] | None,
-        Option("--deck", metavar="NAME|FOLDER|FILE", help="With --http: as for token create --deck; may be repeated."),
+        Option(metavar="NAME|FOLDER|FILE", help="With --http: as for token create --deck; may be repeated."),
     ] = None,
     allow_readable: Annotated[
-        bool, Option("--allow-readable", help="With --http: write the token also into a file that others can read.")
+        bool, Option(help="With --http: write the token also into a file that others can read.")
     ] = False,
     take_out: TakeOut = False,
     dry_run: options.DryRun = False,
@@ -114,7 +116,7 @@ def link(
         tokens.make()
         plans = _plan(plan_all)
     if is_temporary(command) and not http:
-        print_line(f"{command[0]} is in a cache: install quarterdeck, so that it stays", "yellow", stderr=True)
+        warn(f"{command[0]} is in a cache: install quarterdeck, so that it stays")
     imported = _imported_before([plan.location for plan in plans if plan.beside], config or [user_file()])
     taken_out = dict.fromkeys(server.name for server in imported)
     replaced = tokens_shown(locations, name) if tokens is None and not dry_run else []
@@ -130,12 +132,10 @@ def link(
     take_out_of_files(imported, is_wanted=take_out, dry_run=dry_run, can_ask=not json, is_shown=not json)
     if http:
         if not listens:
-            print_line(f"nothing listens at {where} yet", "yellow", stderr=True)
-            print_line("  fix: quarterdeck up --http", stderr=True)
+            warn(f"nothing listens at {where} yet", "quarterdeck up --http")
         return
     if not arguments and not any(found.exists for found in files_of(None)):
-        print_line("nothing is configured: the client will find no tools", "yellow", stderr=True)
-        print_line(f"  fix: {NO_CONFIGURATION}{OR_NATIVE}", stderr=True)
+        warn("nothing is configured: the client will find no tools", NO_CONFIGURATION + OR_NATIVE)
 
 
 def unlink(
@@ -170,15 +170,12 @@ def _client(name: str) -> Client:
 def _choose_location(client: Client, dirs: UserDirectories, *, create: bool) -> ClientLocation:
     locations = user_locations(client, dirs)
     if not locations:
-        raise CommandError(
-            ExitCode.NOT_FOUND,
-            f"{client.title} does not run on this system",
-            "name another client: see quarterdeck link --help",
+        raise NotFoundError(
+            f"{client.title} does not run on this system", "name another client: see quarterdeck link --help"
         )
     chosen = locations[0]
     if not chosen.is_present and not create:
-        raise CommandError(
-            ExitCode.NOT_FOUND,
+        raise NotFoundError(
             f"{client.title} is not installed: there is no {chosen.path.parent}",
             "start it once, or create its file anyway with --create",
         )
@@ -201,7 +198,7 @@ def _serve_arguments(
     allow_dir: list[Path] | None,
     tools: str | None,
 ) -> list[str]:
-    """What follows `serve`, every path absolute."""
+    """Return what follows `serve`, every path absolute."""
     native_options(profile, workspace, allow_dir, tools)  # refuses what serve would refuse
     arguments: list[str] = []
     for path in config or ():
@@ -244,7 +241,7 @@ def _check_address(url: str | None, deck: list[str] | None, arguments: list[str]
 
 
 def _imported_before(locations: Sequence[ClientLocation], files: Sequence[Path]) -> list[FoundServer]:
-    """Those servers in clients' files that our own files have, too."""
+    """Return the servers in clients' files that our own files have too."""
     found: list[FoundServer] = []
     try:
         documents = [parse(read_user_file(path).text, has_comments=True) for path in files]
@@ -264,24 +261,26 @@ def _plan(work: Callable[[], list[LinkPlan]]) -> list[LinkPlan]:
 def _carry_out(plans: list[LinkPlan], done: str, *, dry_run: bool, json: bool, known: Collection[str] = ()) -> None:
     reports: list[dict[str, object]] = []
     for plan in plans:
-        backup, diff = None, plan.diff()
-        if not json:
-            print_line(f"{plan.location.client.title}: {plan.location.path}", "bold")
-            print_diff(diff)
-        if plan.is_needed and not dry_run:
-            backup = write_file(plan.file, plan.text)
+        _, backup, report = _carry_out_one(plan, lambda: not dry_run, is_shown=not json)
         if not json:
             _print_outcome(plan, backup, done, dry_run=dry_run, known=known)
-        reports.append(
-            {
-                "client": plan.location.client.name,
-                "path": utf8(plan.location.path),
-                **view_change(diff, backup, is_changed=plan.is_needed and not dry_run),
-                "also": list(plan.others),
-            }
-        )
+        reports.append({**report, "also": list(plan.others)})
     if json:
         print_json(reports)
+
+
+def _carry_out_one(
+    plan: LinkPlan, agrees: Callable[[], bool], *, is_shown: bool
+) -> tuple[bool, Path | None, dict[str, object]]:
+    """Show a change, and write it if it is needed and agreed. Return whether it was, the backup and the report."""
+    location, diff = plan.location, plan.diff()
+    if is_shown:
+        print_line(f"{location.client.title}: {location.path}", "bold")
+        print_diff(diff)
+    is_changed = plan.is_needed and agrees()
+    backup = write_file(plan.file, plan.text) if is_changed else None
+    view = view_change(diff, backup, is_changed=is_changed)
+    return is_changed, backup, {"client": location.client.name, "path": utf8(location.path), **view}
 
 
 def _print_outcome(plan: LinkPlan, backup: Path | None, done: str, *, dry_run: bool, known: Collection[str]) -> None:
@@ -294,8 +293,48 @@ def _print_outcome(plan: LinkPlan, backup: Path | None, done: str, *, dry_run: b
         print_line(f"restart {plan.location.client.title} to apply it", "dim")
     if plan.others:
         others = ", ".join(repr(each) for each in plan.others)
-        print_line(f"it starts quarterdeck as {others} too: unlink those that you do not need", "yellow", stderr=True)
+        warn(f"it starts quarterdeck as {others} too: unlink those that you do not need")
     if theirs := [each for each in plan.beside if each not in known]:
         beside, client = ", ".join(theirs), plan.location.client
         how = f"take them over with quarterdeck config import {client.name} --take-out"
-        print_line(f"it also starts {beside} itself, unconfined: {how}", "dim", stderr=True)
+        hint(f"it also starts {beside} itself, unconfined: {how}")
+
+
+def is_of_user(server: FoundServer) -> bool:
+    """Return whether the row is in a known client's file that is the user's own: a project's is a whole team's."""
+    at = server.location
+    return at is not None and find_client(at.client.name) is not None and (at.folder is None or at.keys[0] == PROJECTS)
+
+
+def take_out_of_files(
+    servers: Sequence[FoundServer], *, is_wanted: bool, dry_run: bool, can_ask: bool, is_shown: bool
+) -> list[dict[str, object]]:
+    """Take servers that we run now out of the files they came from, if the user wants it.
+
+    Unless `is_wanted`, a terminal is asked if `can_ask`. Return the changes, made or (with `dry_run`) only shown.
+    """
+    reports: list[dict[str, object]] = []
+    found: dict[ClientLocation, list[str]] = {}
+    for server in servers:
+        if server.location is not None:
+            found.setdefault(server.location, []).append(server.name)
+    for location, names in found.items():
+        listed = ", ".join(names)
+        if not (is_wanted or (can_ask and sys.stdin.isatty() and not dry_run)):
+            if is_shown:
+                told = f"{location.client.title} still starts {listed} itself, unconfined"
+                hint(f"{told}; --take-out removes that from {location.path}")
+            continue
+        # Read now: another location may be in the same file.
+        with as_command_error(LinkError, remedy="take them out by hand: what starts them there does so unconfined"):
+            plan = plan_take_out(location, names)
+        if not plan.is_needed:
+            continue
+        ask = partial(is_confirmed, f"take {listed} out of it?")
+        agrees = ask if not (dry_run or is_wanted) else lambda: not dry_run
+        is_taken, backup, report = _carry_out_one(plan, agrees, is_shown=is_shown)
+        if is_shown:
+            done = f"taken out{as_it_was(backup)}" if is_taken else "left as it is"
+            print_line("nothing was changed (--dry-run)" if dry_run else done, "dim" if dry_run else "")
+        reports.append({**report, "servers": names})
+    return reports

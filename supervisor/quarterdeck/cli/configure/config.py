@@ -4,30 +4,36 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from json import dumps as json_text
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
-import click
-
 from quarterdeck.cli import options
-from quarterdeck.cli.config_files import files_of
 from quarterdeck.cli.exits import ExitCode
-from quarterdeck.cli.output import Cell, Column, print_json, print_line
+from quarterdeck.cli.output import Cell, Column, print_json, print_line, warn
 from quarterdeck.cli.output import show as show_rows
 from quarterdeck.cli.parameters import Group, Option
-from quarterdeck.cli.unmet_names import print_unmet_names, unmet_names
+from quarterdeck.cli.source import files_of
+from quarterdeck.cli.trust.context import directory
 from quarterdeck.common.words import flat, utf8
 from quarterdeck.config.load.json_schema import config_schema
-from quarterdeck.config.load.merge import FileFound, merge_files
+from quarterdeck.config.load.merge import FileFound, MergedConfig, merge_files
 from quarterdeck.config.load.report import DEFAULT, Value, check_files, value_origins
+from quarterdeck.config.overrides import NO_OVERRIDES
 from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck.config.secrets.masking import literal_secrets
 from quarterdeck.fleet.worker_session import Outlook, preview_start
-from quarterdeck.trust.configured_servers import command_options
+from quarterdeck.ledger.errors import LedgerError, MissingLedgerError
+from quarterdeck.ledger.events.events import Subject
+from quarterdeck.ledger.events.fold import Book, Entry
+from quarterdeck.ledger.store.reader import LedgerReader
+from quarterdeck.route.overrides.unmet import Names, public_names, unlisted_servers, unmet_by_groups, unmet_by_overrides
+from quarterdeck.trust.configured_servers import command_options, scope_of_row
 from quarterdeck.trust.judge.server_rows import server_words
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.faults import fill_remedy, find_remedy
+from quarterdeck_protocol.offers import Listing
 from quarterdeck_sandbox import known_machine
 
 from .import_config import describe_plain_secrets, import_config
@@ -74,7 +80,7 @@ def show(
             print_line(f"  cannot be started: {server.problem}", "red")
         _print_values(_chosen(server.values, everything=everything), server.file)
     for line in gathered.warnings:
-        print_line(line, "yellow", stderr=True)
+        warn(line)
     if not any(found.exists for found in files):
         print_line(NOTHING, stderr=True)
 
@@ -129,7 +135,7 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
         elif not (findings or missing or refused or secrets or unmet):
             print_line("nothing is wrong", "green", stderr=True)
     if is_broken:
-        raise click.exceptions.Exit(ExitCode.USAGE)
+        raise SystemExit(ExitCode.USAGE)
 
 
 @group.command("schema")
@@ -225,3 +231,62 @@ def _unstartable(
             fix = fill_remedy(find_remedy(found.code, why) or "", server_words(server.id, command_options(named)))
             refused.append(UnstartableServer(server.id, found.code, why, fix))
     return missing, refused
+
+
+def unmet_names(found: MergedConfig) -> list[str]:
+    """Return a line for each name in overrides and groups that no server offers, or that cannot be compared."""
+    if not (found.groups or any(found.overrides.values())):
+        return []
+    try:
+        with LedgerReader.open(directory()) as reader:
+            book = reader.book
+    except MissingLedgerError:
+        book = Book()
+    except LedgerError as error:
+        return [f"what overrides and groups name is not compared with what servers offer: {error}"]
+    own = {
+        server.id: _listed(book.entry(scope_of_row(found.origins.get(server.id)), server.id))
+        for server in found.servers
+    }
+    lines = [
+        f"{server}: {line}"
+        for server, overrides in found.overrides.items()
+        if (names := own.get(server)) is not None
+        for line in unmet_by_overrides(names, overrides)
+    ]
+    shown: dict[str, Names | None] = dict.fromkeys([*own, *(row.id for row in found.broken)])
+    hidden: list[str] = []
+    for server, names in own.items():
+        if names is not None:
+            overrides = found.overrides.get(server, NO_OVERRIDES)
+            shown[server] = public_names(server, names, overrides)
+            hidden += chain.from_iterable(public_names(server, names, overrides, are_hidden=True).values())
+    unlisted = unlisted_servers(found.groups, found.overrides, shown)
+    return [
+        *lines,
+        *unmet_by_groups(found.groups, shown, hidden),
+        *(f"{server} has not listed anything yet: what is named of it is not compared" for server in unlisted),
+    ]
+
+
+def print_unmet_names(lines: list[str]) -> None:
+    """Print each as a warning."""
+    for line in lines:
+        print_line(f"warning: {line}", "yellow")
+
+
+def _listed(entry: Entry) -> Names | None:
+    """Return what a server offered when last asked, by its own names; None if it never was."""
+    if not (entry.has_listed or entry.has_said):
+        return None
+    names: dict[Listing, list[str]] = {Listing.TOOLS: [], Listing.PROMPTS: [], Listing.RESOURCES: []}
+    lists = {
+        Subject.TOOL: Listing.TOOLS,
+        Subject.PROMPT: Listing.PROMPTS,
+        Subject.RESOURCE: Listing.RESOURCES,
+        Subject.TEMPLATE: Listing.RESOURCES,
+    }
+    for key, item in entry.items.items():
+        if item.seen and (listing := lists.get(key.subject)) is not None:
+            names[listing].append(key.name)
+    return names

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Annotated
 
 from quarterdeck.cli import options
-from quarterdeck.cli.config_files import user_file
-from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.exits import NotFoundError, UsageError, as_command_error
 from quarterdeck.cli.file_change import as_it_was, print_diff, view_change
-from quarterdeck.cli.output import print_json, print_line
+from quarterdeck.cli.output import hint, print_json, print_line, warn
 from quarterdeck.cli.parameters import Argument, Option
+from quarterdeck.cli.source import user_file
 from quarterdeck.common.words import counted, utf8
 from quarterdeck.config.clients.client_locations import ClientLocation, UserDirectories, sources
 from quarterdeck.config.clients.import_servers import (
@@ -34,19 +34,15 @@ from quarterdeck.config.load.document import DocumentError
 from quarterdeck.config.load.jsonc import parse
 from quarterdeck.config.load.text_edit import EditError
 
-from .clients import KNOWN
-from .take_out import TakeOut, is_of_user, take_out_of_files
+from .clients import KNOWN, TakeOut, is_of_user, take_out_of_files
 
 
 def import_config(
     source: Annotated[str, Argument(metavar="CLIENT|FILE", help=f"{KNOWN}; or any file that lists servers.")],
     to: Annotated[
-        Path | None,
-        Option("--to", metavar="FILE", help="Where to write them; your own mcp.json unless told otherwise."),
+        Path | None, Option(metavar="FILE", help="Where to write them; your own mcp.json unless told otherwise.")
     ] = None,
-    server: Annotated[
-        list[str] | None, Option("--server", metavar="NAME", help="Only this one; may be repeated.")
-    ] = None,
+    server: Annotated[list[str] | None, Option(metavar="NAME", help="Only this one; may be repeated.")] = None,
     take_out: TakeOut = False,
     dry_run: options.DryRun = False,
     json: options.Json = False,
@@ -108,16 +104,13 @@ def _locations(source: str) -> Sequence[ClientLocation]:
         return sources(client, UserDirectories.here())
     path = Path(source).expanduser().absolute()
     if not path.exists():
-        raise CommandError(
-            ExitCode.NOT_FOUND, f"there is neither a client nor a file {source!r}", f"the clients are {KNOWN}"
-        )
+        raise NotFoundError(f"there is neither a client nor a file {source!r}", f"the clients are {KNOWN}")
     return locations_in_file(path)
 
 
 def _check_found(taken: FoundServers, source: str, wanted: list[str], target: Path) -> None:
     if not taken.read:
-        raise CommandError(
-            ExitCode.NOT_FOUND,
+        raise NotFoundError(
             f"{source} has no file here that lists servers",
             "name its file in place of the client: quarterdeck config import FILE",
         )
@@ -126,10 +119,8 @@ def _check_found(taken: FoundServers, source: str, wanted: list[str], target: Pa
     known = {each.name for each in taken.left_out} | {name for each in taken.found for name in (each.name, each.id)}
     missing = [name for name in wanted if name not in known]
     if missing:
-        raise CommandError(
-            ExitCode.NOT_FOUND,
-            f"{source} has no server {missing[0]!r}",
-            "leave --server out to see what it has: --dry-run changes nothing",
+        raise NotFoundError(
+            f"{source} has no server {missing[0]!r}", "leave --server out to see what it has: --dry-run changes nothing"
         )
 
 
@@ -146,16 +137,16 @@ def _report(server: FoundServer) -> dict[str, object]:
 
 def _print_imported(added: list[FoundServer], left_out: list[SkippedServer], elsewhere: int) -> None:
     for each in left_out:
-        print_line(f"{each.name} is left out: {each.reason}", "yellow", stderr=True)
+        warn(f"{each.name} is left out: {each.reason}")
     for server in added:
         for note in server.notes:
-            print_line(f"{server.id}: {note}", "yellow", stderr=True)
+            warn(f"{server.id}: {note}")
         for name in server.inputs:
-            print_line(f"{server.id} needs a secret: quarterdeck secret set {name}", "yellow", stderr=True)
+            warn(f"{server.id} needs a secret: quarterdeck secret set {name}")
         if server.secrets:
-            print_line(describe_plain_secrets(server.id, server.secrets), "yellow", stderr=True)
+            warn(describe_plain_secrets(server.id, server.secrets))
     if elsewhere:
-        print_line(f"{elsewhere} more belong to other projects: run this in their folders", "dim", stderr=True)
+        hint(f"{elsewhere} more belong to other projects: run this in their folders")
 
 
 def describe_plain_secrets(server: str, places: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from quarterdeck.cli.exits import UsageError, as_command_error
-from quarterdeck.cli.output import print_line
+from quarterdeck.cli.output import print_line, warn
 from quarterdeck.config.clients.client_locations import ClientLocation
 from quarterdeck.config.clients.link_entry import LinkPlan, shown_token
 from quarterdeck.config.clients.user_file import is_open_to_others
@@ -115,8 +115,7 @@ def tell_tokens(plans: Sequence[LinkPlan], tokens: ClientTokens) -> None:
         print_line(f"{plan.location.client.title} has a token of its own, which ends with `{ended_by}`", stderr=True)
         if is_open_to_others(plan.file):
             path = str(plan.location.path)
-            print_line(f"others can read the token in {path}", "yellow", stderr=True)
-            print_line(f"  fix: chmod 600 {shlex.quote(path)}", stderr=True)
+            warn(f"others can read the token in {path}", f"chmod 600 {shlex.quote(path)}")
 
 
 def tokens_shown(locations: Sequence[ClientLocation], name: str) -> list[str]:
@@ -135,7 +134,7 @@ def end_token(name: str) -> bool:
     try:
         return revoke(tokens_path(), name, time.time())
     except TokensError as error:
-        print_line(f"the token {name} still opens what it did: {error}", "yellow", stderr=True)
+        warn(f"the token {name} still opens what it did: {error}")
         return False
 
 

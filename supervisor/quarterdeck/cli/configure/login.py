@@ -12,8 +12,8 @@ import anyio
 import anyio.to_thread
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
-from quarterdeck.cli.output import is_confirmed, print_line, report
+from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError, UsageError, as_command_error
+from quarterdeck.cli.output import is_confirmed, print_line, report, warn
 from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.process import run
 from quarterdeck.cli.source import Named, Source, ask_running, configured_server
@@ -43,16 +43,12 @@ def login(
     source: Named,
     server: options.ServerId,
     no_browser: Annotated[
-        bool, Option("--no-browser", help="Print the URL for a browser elsewhere; paste the URL that it ends at.")
+        bool, Option(help="Print the URL for a browser elsewhere; paste the URL that it ends at.")
     ] = False,
-    scope: Annotated[
-        list[str] | None, Option("--scope", metavar="SCOPE", help="Ask for this one, too; may be repeated.")
-    ] = None,
-    as_before: Annotated[
-        bool, Option("--as-before", help="Ask for the scopes that you approved last, and no others.")
-    ] = False,
+    scope: Annotated[list[str] | None, Option(metavar="SCOPE", help="Ask for this one, too; may be repeated.")] = None,
+    as_before: Annotated[bool, Option(help="Ask for the scopes that you approved last, and no others.")] = False,
     file: Annotated[
-        bool, Option("--file", help="Keep the login in a file (0600), where there is no keyring, or instead of it.")
+        bool, Option(help="Keep the login in a file (0600), where there is no keyring, or instead of it.")
     ] = False,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask whether these terms are right.")] = False,
     json: options.Json = False,
@@ -112,7 +108,7 @@ def logout(source: Named, server: options.ServerId, json: options.Json = False) 
         try:
             return await GuardedHttp(config).converse(revoke(grant))
         except LoginError as error:
-            print_line(f"the tokens are not given back: {error}", "yellow", stderr=True)
+            warn(f"the tokens are not given back: {error}")
             return False
 
     with as_command_error(LoginStoreError, remedy="unlock the keyring, and try again"), store.locked(name):
@@ -120,7 +116,7 @@ def logout(source: Named, server: options.ServerId, json: options.Json = False) 
         is_revoked = run(lambda: give_back(grant)) if grant is not None else False
         was_there = store.remove(name)
     if not was_there:
-        raise CommandError(ExitCode.NOT_FOUND, f"there is no login at {flat(server)}", "quarterdeck login makes one")
+        raise NotFoundError(f"there is no login at {flat(server)}", "quarterdeck login makes one")
     _restart(source, server)
     how = "its tokens are given back" if is_revoked else "its tokens were not given back: they end by themselves"
     done = f"{server}: logged out; {how}"
@@ -205,7 +201,7 @@ async def _pasted(listener: RedirectListener) -> None:
             try:
                 listener.take(line)
             except UnsafeError as error:
-                print_line(f"not used: {error}", "yellow", stderr=True)
+                warn(f"not used: {error}")
 
 
 def _restart(source: Source, server: str) -> None:

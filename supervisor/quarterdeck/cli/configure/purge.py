@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Final
 
-import click
-
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
-from quarterdeck.cli.output import Cell, Column, is_confirmed, print_json, print_line, show
+from quarterdeck.cli.exits import ExitCode, NotFoundError, UsageError
+from quarterdeck.cli.output import Cell, Column, hint, is_confirmed, print_json, print_line, show
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.common.words import size, utf8
 from quarterdeck.config.places.kept_state import Leftover, LeftoverKind, RemovalError, find_leftovers, remove_leftover
@@ -38,8 +36,7 @@ def purge(
         bool, Option("--all", help="Remove what every server and workspace left; with -c, its servers. Records stay.")
     ] = False,
     ledger: Annotated[
-        bool,
-        Option("--ledger", help="With --all: the records too, which are the ledger, the tokens and stored secrets."),
+        bool, Option(help="With --all: the records too, which are the ledger, the tokens and stored secrets.")
     ] = False,
     config: options.Config = None,
     yes: options.Yes = False,
@@ -75,7 +72,7 @@ def purge(
     if json:
         print_json(rows)
     elif not is_asked and found:
-        print_line("to remove: give a SERVER, or --all (which keeps records)", "dim", stderr=True)
+        hint("to remove: give a SERVER, or --all (which keeps records)")
     elif is_asked:
         if removed:
             freed = sum(int(str(row["size_bytes"])) for row in rows if row["removed"])
@@ -84,11 +81,11 @@ def purge(
             print_line("nothing was removed")
         kept = [each.name for each in found if everything and each.kind == "record" and each not in wanted]
         if kept:
-            print_line(f"kept: {', '.join(kept)} (--ledger removes them too)", "dim", stderr=True)
+            hint(f"kept: {', '.join(kept)} (--ledger removes them too)")
     for failure in failures:
         print_line(failure, "red", stderr=True)
     if failures:
-        raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
+        raise SystemExit(ExitCode.TOOL_ERROR)
 
 
 def _state() -> Path:
@@ -117,9 +114,7 @@ def _choose(found: list[Leftover], server: str | None, *, everything: bool, ledg
         return [each for each in found if ledger or each.kind is not LeftoverKind.RECORD]
     chosen = [each for each in found if each.kind is LeftoverKind.SERVER and each.name == server]
     if server is not None and not chosen:
-        raise CommandError(
-            ExitCode.NOT_FOUND, f"{server!r} has nothing on disk", "quarterdeck purge shows all that there is"
-        )
+        raise NotFoundError(f"{server!r} has nothing on disk", "quarterdeck purge shows all that there is")
     return chosen
 
 

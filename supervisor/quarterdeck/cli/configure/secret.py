@@ -3,9 +3,7 @@
 A secret is typed without echo or piped in; it is never an argument, which other users could see, and never printed.
 """
 
-import getpass
 import sys
-import warnings
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,7 +11,7 @@ import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import ExitCode, UsageError, as_command_error
-from quarterdeck.cli.output import Column, print_json, report, show
+from quarterdeck.cli.output import Column, print_json, report, show, type_secret
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.config.places.paths import UnsafePathError, make_private_dir, state_dir
 from quarterdeck.config.secrets.store import MAX_SECRET_BYTES, MissingSecretError, SecretError, SecretStore, check_name
@@ -31,7 +29,7 @@ Name = Annotated[str, Argument(metavar="NAME", help="What ${keyring:NAME} calls 
 @group.command("set")
 def set_secret(
     name: Name,
-    file: Annotated[bool, Option("--file", help="Store it in a file (0600), even where there is a keyring.")] = False,
+    file: Annotated[bool, Option(help="Store it in a file (0600), even where there is a keyring.")] = False,
     json: options.Json = False,
 ) -> None:
     """Keep a secret, in the system's keyring where there is one; it is typed without echo, or read from stdin."""
@@ -69,14 +67,7 @@ def remove_secret(name: Name, json: options.Json = False) -> None:
 
 def _read_value(name: str) -> str:
     if sys.stdin.isatty():
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", getpass.GetPassWarning)
-                return getpass.getpass(f"{name}: ")
-        except (EOFError, getpass.GetPassWarning):
-            raise UsageError(
-                "nothing was typed, or the terminal cannot hide the input", "pipe the value in instead"
-            ) from None
+        return type_secret(f"{name}: ", "pipe the value in instead")
     data = sys.stdin.buffer.read(MAX_SECRET_BYTES + 3)
     try:
         text = data.decode()

@@ -62,28 +62,20 @@ def check(
     wish: HarmlessWish,
     config: options.Config = None,
     timeout: Annotated[
-        int, Option("--timeout", metavar="SECONDS", help="What is not tried by then is left out.", min=LEAST_TIMEOUT_S)
+        int, Option(metavar="SECONDS", help="What is not tried by then is left out.", min=LEAST_TIMEOUT_S)
     ] = 300,
-    call_timeout: Annotated[
-        int, Option("--call-timeout", metavar="SECONDS", help="How long one call may take.", min=1)
-    ] = 10,
+    call_timeout: Annotated[int, Option(metavar="SECONDS", help="How long one call may take.", min=1)] = 10,
     call_all: Annotated[
-        bool, Option("--call-all", help="Of a remote server, call tools too that do not say that they only read.")
+        bool, Option(help="Of a remote server, call tools too that do not say that they only read.")
     ] = False,
-    no_calls: Annotated[bool, Option("--no-calls", help="Call no tool, get no prompt, read no resource.")] = False,
-    ignore: Annotated[
-        list[str] | None, Option("--ignore", metavar="CHECK", help="Ignore the findings of this check.")
-    ] = None,
+    no_calls: Annotated[bool, Option(help="Call no tool, get no prompt, read no resource.")] = False,
+    ignore: Annotated[list[str] | None, Option(metavar="CHECK", help="Ignore the findings of this check.")] = None,
     fail_on: Annotated[
         FailOn,
-        Option(
-            "--fail-on",
-            metavar="SEVERITY",
-            help="Exit with 1 for findings this severe or worse: error, warning, note, never.",
-        ),
+        Option(metavar="SEVERITY", help="Exit with 1 for findings this severe or worse: error, warning, note, never."),
     ] = FailOn.ERROR,
-    junit: Annotated[Path | None, Option("--junit", metavar="FILE", help="Write JUnit XML there too.")] = None,
-    sarif: Annotated[Path | None, Option("--sarif", metavar="FILE", help="Write SARIF there too.")] = None,
+    junit: Annotated[Path | None, Option(metavar="FILE", help="Write JUnit XML there too.")] = None,
+    sarif: Annotated[Path | None, Option(metavar="FILE", help="Write SARIF there too.")] = None,
     all_: Annotated[bool, Option("--all", help="Show what passed and what was not tried, too.")] = False,
     json: options.Json = False,
     allow_unsandboxed: options.Unsandboxed = False,
@@ -136,7 +128,7 @@ def check(
     else:
         print_report(report, in_full=all_)
     if report.fails(fail_on):
-        raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
+        raise SystemExit(ExitCode.TOOL_ERROR)
 
 
 def files_after_id(command: list[str]) -> tuple[list[str], list[Path]]:

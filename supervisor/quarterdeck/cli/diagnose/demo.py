@@ -2,8 +2,6 @@
 
 from typing import Final, assert_never
 
-import click
-
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import ExitCode, as_command_error
 from quarterdeck.cli.output import Cell, print_json, print_line, print_paragraph, print_table
@@ -27,7 +25,7 @@ def demo(json: options.Json = False) -> None:
     with as_command_error(DemoError, remedy="quarterdeck doctor says what this machine lacks", code=ExitCode.NO_ANSWER):
         is_kept = run(lambda: run_demo(print_json if json else _Printer().tell))
     if not is_kept:
-        raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
+        raise SystemExit(ExitCode.TOOL_ERROR)
 
 
 class _Printer:

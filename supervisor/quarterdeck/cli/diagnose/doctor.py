@@ -6,15 +6,12 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import click
 import msgspec
 
 from quarterdeck.cli import options
-from quarterdeck.cli.config_files import files_of
+from quarterdeck.cli.configure.config import print_unmet_names, unmet_names
 from quarterdeck.cli.output import Cell, Column, print_json, print_line, print_paragraph, show
-from quarterdeck.cli.source import Source
-from quarterdeck.cli.troubles import present_troubles, print_troubles
-from quarterdeck.cli.unmet_names import print_unmet_names, unmet_names
+from quarterdeck.cli.source import Source, files_of, present_troubles, print_troubles
 from quarterdeck.config.load.merge import MergedConfig, merge_files
 from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck.fleet.worker_session import Outlook, StartPreview, preview_start, private_homes_folder
@@ -69,7 +66,7 @@ def doctor(config: options.Config = None, json: options.Json = False) -> None:
         print_troubles(troubles)
         print_line(verdict(diagnosis.exit_code, servers), ("green", "yellow", "bold red")[code])
     if code:
-        raise click.exceptions.Exit(code)
+        raise SystemExit(code)
 
 
 def examine() -> tuple[Machine, SelfTest]:

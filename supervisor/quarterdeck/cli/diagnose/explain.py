@@ -5,7 +5,7 @@ from importlib import resources
 from typing import Annotated
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import MEANINGS, CommandError, ExitCode
+from quarterdeck.cli.exits import MEANINGS, ExitCode, NotFoundError
 from quarterdeck.cli.output import Cell, Column, print_json, print_line, print_paragraph, show
 from quarterdeck.cli.parameters import Argument
 from quarterdeck_protocol.faults import REMEDIES
@@ -47,7 +47,7 @@ def explain(
     page = faults.get(name) or exits.get(name)
     if page is None:
         hint = did_you_mean(name, (*faults, *exits))
-        raise CommandError(ExitCode.NOT_FOUND, f"there is no code {code!r}{hint}", "quarterdeck explain lists them")
+        raise NotFoundError(f"there is no code {code!r}{hint}", "quarterdeck explain lists them")
     number = ExitCode[name.upper()] if name in exits else None
     if json:
         print_json(page if number is None else {**page, "exit_code": number})

@@ -16,7 +16,7 @@ from typing import Annotated, BinaryIO, Final, NamedTuple
 import msgspec
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
+from quarterdeck.cli.exits import NotFoundError, UsageError
 from quarterdeck.cli.output import print_json, print_line, print_text
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import Source, check_server, load, only_serving, serving_own_files
@@ -46,7 +46,7 @@ def logs(
     config: options.Config = None,
     follow: Annotated[bool, Option("--follow", "-f", help="Go on with what it writes from now on.")] = False,
     lines: Annotated[int, Option("--lines", "-n", min=0, metavar="N", help="How many lines of the past.")] = 100,
-    daemon: Annotated[bool, Option("--daemon", help="The log of the daemon that all clients share.")] = False,
+    daemon: Annotated[bool, Option(help="The log of the daemon that all clients share.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show what a server wrote on its standard error, and when, by local time (kept between runs, size-capped)."""
@@ -109,7 +109,7 @@ def _log_path(source: Source, server: str) -> Path:
         if isinstance(answer, LogFile):
             return Path(answer.path)
         if isinstance(answer, Refused):
-            raise CommandError(ExitCode.NOT_FOUND, answer.message, "quarterdeck ps lists its servers")
+            raise NotFoundError(answer.message, "quarterdeck ps lists its servers")
     settings = load(source)
     check_server(settings, server)
     return settings.paths_of(server).log

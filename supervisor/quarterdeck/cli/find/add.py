@@ -10,9 +10,9 @@ from typing import Annotated
 
 from quarterdeck.cli import options
 from quarterdeck.cli.configure.import_config import describe_plain_secrets
-from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError, UsageError, as_command_error
 from quarterdeck.cli.file_change import as_it_was, print_diff
-from quarterdeck.cli.output import is_confirmed, print_json, print_line, print_outcome
+from quarterdeck.cli.output import hint, is_confirmed, print_json, print_line, print_outcome, warn
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.process import run
 from quarterdeck.cli.run.sandbox_options import Wish
@@ -76,9 +76,7 @@ def add(
     set_: Annotated[
         list[str] | None, Option("--set", metavar="NAME=VALUE", help="A value that the registry's entry asks for.")
     ] = None,
-    header: Annotated[
-        list[str] | None, Option("--header", metavar="NAME=VALUE", help="What a remote server is sent.")
-    ] = None,
+    header: Annotated[list[str] | None, Option(metavar="NAME=VALUE", help="What a remote server is sent.")] = None,
     id_: Annotated[str | None, Option("--id", metavar="NAME", help="What to call it here.")] = None,
     as_: Annotated[
         Kind | None,
@@ -89,10 +87,8 @@ def add(
         ),
     ] = None,
     registry: Registry = None,
-    no_pin: Annotated[bool, Option("--no-pin", help="Leave the package's version open, as it was given.")] = False,
-    untried: Annotated[
-        bool, Option("--untried", help="Do not try it: what it lists is judged at its first start.")
-    ] = False,
+    no_pin: Annotated[bool, Option(help="Leave the package's version open, as it was given.")] = False,
+    untried: Annotated[bool, Option(help="Do not try it: what it lists is judged at its first start.")] = False,
     whole: Whole = False,
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
@@ -127,7 +123,7 @@ def add(
     done = f"{candidate.server} is added to {planned.change.path}{as_it_was(backup)}"
     print_outcome(done, is_done=is_wanted, dry_run=dry_run)
     if is_wanted:
-        print_line("a serve that follows that file has it now; quarterdeck tools lists its tools", "dim", stderr=True)
+        hint("a serve that follows that file has it now; quarterdeck tools lists its tools")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +153,7 @@ def _refuse_near(candidate: Candidate) -> None:
     """Refuse a stranger's address whose name leads to this machine or its networks, before anything is sent there."""
     url = candidate.row.get("url")
     if isinstance(url, str) and is_near(url, addresses_of):
-        raise CommandError(ExitCode.NOT_FOUND, f"{candidate.title} cannot be had here: {NEAR}", NEAR_REMEDY)
+        raise NotFoundError(f"{candidate.title} cannot be had here: {NEAR}", NEAR_REMEDY)
 
 
 def addresses_of(host: str, port: int) -> Sequence[str]:
@@ -195,8 +191,7 @@ def _choose(entry: Entry, kind: Kind | None) -> Offer:
         for each in offers
     ]
     remedies = [each.remedy for each in offers if isinstance(each, Unusable)]
-    raise CommandError(
-        ExitCode.NOT_FOUND,
+    raise NotFoundError(
         f"{entry.server.name} cannot be had here: {flat('; '.join(reasons)) or NOTHING_OFFERED}",
         "; or ".join(dict.fromkeys(remedies)) or "look for another server: quarterdeck search WORD",
     )
@@ -236,7 +231,7 @@ def _needed(candidate: Candidate, config: ServerConfig, notes: list[str]) -> dic
 def _try(candidate: Candidate, change: RowChange, *, allow_unsandboxed: bool, notes: list[str]) -> Trial:
     is_remote = "url" in candidate.row
     how = f"asking {candidate.server} once" if is_remote else f"trying {candidate.server} once, in a throwaway sandbox"
-    print_line(f"{how}: {patience_of(change.config)} …", "dim", stderr=True)
+    hint(f"{how}: {patience_of(change.config)} …")
     trial = try_server(change.config, change.secrets, allow_unsandboxed=allow_unsandboxed)
     if trial.fault is not None and trial.fault.code == NEEDS_LOGIN:
         notes.append("it wants a login before it lists anything: what it lists is judged at its first start")
@@ -288,9 +283,9 @@ def _show(planned: _Planned, *, whole: bool) -> None:
     print_line()
     print_diff(planned.change.diff)
     for note in planned.notes:
-        print_line(note, "yellow", stderr=True)
+        warn(note)
     if secrets := list(literal_secrets(candidate.row)):
-        print_line(describe_plain_secrets(candidate.server, secrets), "yellow", stderr=True)
+        warn(describe_plain_secrets(candidate.server, secrets))
 
 
 def _carry_out(source: Source, planned: _Planned) -> Path | None:

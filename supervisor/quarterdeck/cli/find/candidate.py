@@ -1,12 +1,10 @@
 """What `add` is to add: a row, made of a command line, a URL or a registry's entry, with the values that it wants."""
 
-import getpass
 import os
 import re
 import shlex
 import shutil
 import sys
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -15,7 +13,8 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.exits import CommandError, NotFoundError, UsageError, as_command_error
+from quarterdeck.cli.output import type_secret
 from quarterdeck.cli.run.sandbox_options import SandboxWish
 from quarterdeck.common.words import clipped, flat
 from quarterdeck.config.secrets.store import SecretError, SecretStore
@@ -68,7 +67,8 @@ def from_words(words: Sequence[str], said: Said) -> Candidate | None:
         return None
     if URL.match(words[-1]) and len(words) <= 2:
         server = _id(said.server or (words[0] if len(words) == 2 else _name_of_host(words[-1])))
-        return _remote(server, words[-1], said)
+        _refuse_sandbox(said.wish)
+        return Candidate(server, {"url": words[-1], **({"headers": dict(said.headers)} if said.headers else {})})
     if said.headers:
         raise UsageError("--header is for remote servers", "leave it out, or give a URL")
     is_nameless = runner_of(words[0], words[1:]) is not None and shutil.which(words[1]) is None
@@ -77,11 +77,6 @@ def from_words(words: Sequence[str], said: Said) -> Candidate | None:
     command, *args = [_absolute(word) for word in words[1:]]
     row = with_wish({"command": command, "args": args}, said.wish)
     return Candidate(_id(said.server or words[0]), row, paths=(command, *args))
-
-
-def _remote(server: str, url: str, said: Said) -> Candidate:
-    _refuse_sandbox(said.wish)
-    return Candidate(server, {"url": url, **({"headers": dict(said.headers)} if said.headers else {})})
 
 
 def _refuse_sandbox(wish: SandboxWish) -> None:
@@ -162,7 +157,9 @@ def _values(server: str, wanted: Sequence[Wanted], said: Said) -> tuple[dict[str
         if value is None:
             missing += [each] if each.is_required else []
             continue
-        _check_choice(each, value)
+        if each.choices and "${" not in value and value not in each.choices:
+            choices = ", ".join(flat(clipped(choice, 40)) for choice in each.choices[:20])
+            raise UsageError(f"{flat(each.name)}: {value!r} is none of its values", f"one of {choices}")
         if each.is_secret and "${" not in value:
             typed[secret] = value
             value = f"${{keyring:{secret}}}"
@@ -189,23 +186,12 @@ def _how(missing: Sequence[Wanted]) -> str:
     return f"{', '.join(steps)}; then run the command again"
 
 
-def _check_choice(wanted: Wanted, value: str) -> None:
-    if wanted.choices and "${" not in value and value not in wanted.choices:
-        choices = ", ".join(flat(clipped(each, 40)) for each in wanted.choices[:20])
-        raise UsageError(f"{flat(wanted.name)}: {value!r} is none of its values", f"one of {choices}")
-
-
 def _ask(server: str, wanted: Wanted) -> str:
     about = f" ({flat(clipped(wanted.description, 200))})" if wanted.description else ""
     question = f"{server} needs {flat(wanted.name)}{about}"
     if not wanted.is_secret:
         return str(click.prompt(question, err=True))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", getpass.GetPassWarning)
-            return getpass.getpass(f"{question}; it is not shown, and kept in your keyring: ")
-    except (EOFError, getpass.GetPassWarning):
-        raise UsageError("nothing was typed, or the terminal cannot hide the input", _how([wanted])) from None
+    return type_secret(f"{question}; it is not shown, and kept in your keyring: ", _how([wanted]))
 
 
 def _id(name: str) -> str:
@@ -232,16 +218,13 @@ def _absolute(word: str) -> str:
     """Return the absolute path of a file here, as the server runs in a folder of its own; other words unchanged."""
     is_path = os.sep in word or word in (".", "..") or os.path.isfile(word)
     is_here = not word.startswith("-") and is_path and os.path.exists(word)
-    if is_here and not (os.sep not in word and shutil.which(word)):
-        return os.path.abspath(word)
-    return word
+    return os.path.abspath(word) if is_here and (os.sep in word or not shutil.which(word)) else word
 
 
 def no_such_server(name: str, others: Sequence[Entry], where: str) -> CommandError:
     """Return the error of a name that the registry does not list, with similar ones."""
     near = ", ".join(each.server.name for each in others[:5])
-    return CommandError(
-        ExitCode.NOT_FOUND,
+    return NotFoundError(
         f"{where} has no server {name!r}" + (f"; like it: {near}" if near else ""),
         "quarterdeck search WORD finds names; a program of your own: quarterdeck add NAME -- COMMAND …",
     )

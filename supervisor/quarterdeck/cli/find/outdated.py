@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import click
-
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
-from quarterdeck.cli.output import Cell, Column, print_json, print_line, show
+from quarterdeck.cli.output import Cell, Column, print_json, print_line, show, warn
 from quarterdeck.cli.process import run
 from quarterdeck.cli.source import Named, Source, load
 from quarterdeck.common.words import counted
@@ -65,9 +63,9 @@ def outdated(source: Named, registry: Registry = None, json: options.Json = Fals
             else "no server starts a package of npm or PyPI"
         )
     for line in (*(f"{row['server']}: {row['note']}" for row in rows if row["note"]), *failures):
-        print_line(line, "yellow", stderr=True)
+        warn(line)
     if failures and len(failures) == len(found):
-        raise click.exceptions.Exit(ExitCode.NO_ANSWER)
+        raise SystemExit(ExitCode.NO_ANSWER)
 
 
 def _pinned(row: dict[str, Any]) -> Cell:

@@ -3,7 +3,7 @@
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import UsageError, as_command_error
 from quarterdeck.cli.file_change import FileChange, as_it_was, print_diff
-from quarterdeck.cli.output import is_confirmed, print_json, print_line, print_outcome
+from quarterdeck.cli.output import hint, is_confirmed, print_json, print_outcome
 from quarterdeck.cli.source import Named, check_server, load
 from quarterdeck.common.words import utf8
 from quarterdeck.config.clients.user_file import UserFileError, read_user_file
@@ -44,4 +44,4 @@ def remove(
         return
     print_outcome(f"{server} is taken out of {path}{as_it_was(backup)}", is_done=is_wanted, dry_run=dry_run)
     if is_wanted:
-        print_line(f"quarterdeck purge {server} removes its home and its log", "dim", stderr=True)
+        hint(f"quarterdeck purge {server} removes its home and its log")

@@ -10,10 +10,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from quarterdeck.cli.config_files import user_file
 from quarterdeck.cli.exits import UsageError, as_command_error, ledger_errors
 from quarterdeck.cli.file_change import FileChange, write_file
-from quarterdeck.cli.source import Source, load
+from quarterdeck.cli.source import Source, load, user_file
 from quarterdeck.cli.trust.context import directory, send
 from quarterdeck.config.clients.import_servers import FoundServer, add_servers
 from quarterdeck.config.clients.user_file import UserFileError, read_user_file

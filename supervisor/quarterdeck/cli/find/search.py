@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
-from quarterdeck.cli.output import Cell, Column, print_json, print_line, show
+from quarterdeck.cli.output import Cell, Column, hint, print_json, print_line, show
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.process import run
 from quarterdeck.cli.source import Named, Source, load
@@ -38,7 +38,7 @@ def search(
     source: Named,
     word: Annotated[str, Argument(metavar="WORD", help="A part of a name.")],
     registry: Registry = None,
-    limit: Annotated[int, Option("--limit", metavar="N", help="Show so many at most.", min=1)] = 20,
+    limit: Annotated[int, Option(metavar="N", help="Show so many at most.", min=1)] = 20,
     json: options.Json = False,
 ) -> None:
     """Look for servers in the MCP registry: what it says of them is their publishers' word, and nobody else's."""
@@ -53,11 +53,11 @@ def search(
     if rows:
         show(rows, COLUMNS)
         print_line()
-        print_line("quarterdeck add NAME shows one with its sandbox and its tools, and asks", "dim", stderr=True)
+        hint("quarterdeck add NAME shows one with its sandbox and its tools, and asks")
     else:
         print_line(f"{flat(catalog.shown)} lists no server under {flat(word)!r}", stderr=True)
     if found.has_more:
-        print_line(f"there are more than {limit}: name more of it, or --limit N", "dim", stderr=True)
+        hint(f"there are more than {limit}: name more of it, or --limit N")
     if found.unread:
         print_line(f"{counted(found.unread, 'entry', 'entries')} could not be read, and are left out", stderr=True)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.file_change import as_it_was, print_diff
-from quarterdeck.cli.output import is_confirmed, print_json, print_line, print_outcome
+from quarterdeck.cli.output import hint, is_confirmed, print_json, print_line, print_outcome, warn
 from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.source import Named, Source, configured_server, load
 from quarterdeck.cli.trust.context import refuse_unapproved
@@ -14,7 +14,6 @@ from quarterdeck.cli.trust.trust import Whole
 from quarterdeck.cli.trust.views import print_changes, view_change
 from quarterdeck.common.words import flat
 from quarterdeck.config.secrets.store import SecretStore
-from quarterdeck.config.settings import Settings
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import Book, ItemKey
 from quarterdeck.registry.pins import pinned
@@ -34,9 +33,7 @@ from .views import AcceptFindings, print_failure, print_findings, refuse_unseen,
 def upgrade(
     source: Named,
     server: options.ServerId,
-    to: Annotated[
-        str | None, Option("--to", metavar="VERSION", help="This version; the latest unless told otherwise.")
-    ] = None,
+    to: Annotated[str | None, Option(metavar="VERSION", help="This version; the latest unless told otherwise.")] = None,
     registry: Registry = None,
     whole: Whole = False,
     dry_run: options.DryRun = False,
@@ -51,7 +48,12 @@ def upgrade(
     scan finds something new is refused, unless --accept-findings is given.
     """
     settings = load(source)
-    found = _package(settings, server)
+    configured_server(settings, server)
+    if (found := package_of(settings, server)) is None:
+        raise UsageError(
+            f"{server} starts no package of npm or PyPI whose version could be chosen",
+            "quarterdeck outdated shows those that do",
+        )
     version = to or _latest(source, registry, found)
     if version == found.pin.version:
         print_line(f"{server} is pinned to {found.pin.name} {version} already: nothing to do")
@@ -62,11 +64,11 @@ def upgrade(
     with as_command_error(ValueError, remedy="give one such as 1.2.3: --to VERSION"):
         args = pinned(written, found.pin, version)
     change = with_args(origin, server, args, SecretStore().get)
-    rows = [row for row in configured(settings).rows if row.id == server]
-    for row in rows:
-        refuse_unapproved(source, row)
+    for row in configured(settings).rows:
+        if row.id == server:
+            refuse_unapproved(source, row)
     how = f"trying {found.pin.name} {version} once, in a throwaway sandbox"
-    print_line(f"{how}: {patience_of(change.config)} …", "dim", stderr=True)
+    hint(f"{how}: {patience_of(change.config)} …")
     trial = try_server(change.config, change.secrets, allow_unsandboxed=allow_unsandboxed)
     if trial.fault is not None or trial.lists_nothing:
         if trial.fault is not None:
@@ -111,23 +113,12 @@ def upgrade(
     print_outcome(done, is_done=is_wanted, dry_run=dry_run)
 
 
-def _package(settings: Settings, server: str) -> Packaged:
-    configured_server(settings, server)
-    found = package_of(settings, server)
-    if found is None:
-        raise UsageError(
-            f"{server} starts no package of npm or PyPI whose version could be chosen",
-            "quarterdeck outdated shows those that do",
-        )
-    return found
-
-
 def _latest(source: Source, registry: str | None, found: Packaged) -> str:
     [answer] = latest(source, registry, [found])
     if isinstance(answer, VersionError):
         raise CommandError(ExitCode.NO_ANSWER, answer.message, f"{answer.remedy}; or name a version: --to VERSION")
     if answer.note:
-        print_line(flat(answer.note), "yellow", stderr=True)
+        warn(flat(answer.note))
     return answer.version
 
 

@@ -7,11 +7,9 @@ import os
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
-import click
-
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
-from quarterdeck.cli.output import Column, print_json, print_line, show
+from quarterdeck.cli.exits import ExitCode, NotFoundError, UsageError, as_command_error
+from quarterdeck.cli.output import Column, hint, print_json, print_line, show
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.process import run
 from quarterdeck.common.words import flat, utf8
@@ -66,7 +64,7 @@ def restore(
     workspace: Workspace = None,
     session: OfSession = None,
     allow_dir: Annotated[
-        list[Path] | None, Option("--allow-dir", metavar="DIR", help="Also undo in this directory; may be repeated.")
+        list[Path] | None, Option(metavar="DIR", help="Also undo in this directory; may be repeated.")
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -86,13 +84,13 @@ def restore(
             }
         )
     else:
-        print_line(f"session {name}", "dim", stderr=True)
+        hint(f"session {name}")
         for each in done:
             note = f": {each.note}" if each.note else ""
             print_line(f"{each.outcome} {flat(each.path)}{note}", STYLES[each.outcome])
-        print_line("what was there before is a change of its own: quarterdeck checkpoint list", "dim", stderr=True)
+        hint("what was there before is a change of its own: quarterdeck checkpoint list")
     if any(each.outcome == "failed" for each in done):
-        raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
+        raise SystemExit(ExitCode.TOOL_ERROR)
 
 
 async def _restore(
@@ -100,12 +98,10 @@ async def _restore(
 ) -> tuple[str, list[RestoredPath]]:
     found = await _sessions(workspace, session)
     if not found:
-        raise CommandError(
-            ExitCode.NOT_FOUND, f"there is nothing to undo in {workspace}", "name the workspace with --workspace DIR"
-        )
+        raise NotFoundError(f"there is nothing to undo in {workspace}", "name the workspace with --workspace DIR")
     owners = [each for each in found if any(has.name == node for has in each.nodes)]
     if not owners:
-        raise CommandError(ExitCode.NOT_FOUND, f"there is no change {node!r}", "quarterdeck checkpoint list shows them")
+        raise NotFoundError(f"there is no change {node!r}", "quarterdeck checkpoint list shows them")
     if len(owners) > 1:
         names = ", ".join(each.name for each in owners[-MAX_NAMED:])
         raise UsageError(f"{len(owners)} sessions have a {node}", f"name one with --session: {names}")
@@ -130,10 +126,8 @@ async def _sessions(workspace: Path, session: str | None) -> list[_Session]:
     except OSError as error:
         raise UsageError(plain_words(error), f"make {paths.sessions} readable") from error
     if session is not None and session not in names:
-        raise CommandError(
-            ExitCode.NOT_FOUND,
-            f"{workspace} has no session {session!r}",
-            "quarterdeck checkpoint list shows those that can be undone",
+        raise NotFoundError(
+            f"{workspace} has no session {session!r}", "quarterdeck checkpoint list shows those that can be undone"
         )
     found = []
     with as_command_error(

@@ -15,17 +15,12 @@ from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.output import Column, print_json, print_line, report, show
 from quarterdeck.cli.parameters import Option
-from quarterdeck.cli.troubles import print_troubles
+from quarterdeck.cli.source import print_troubles
 from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.common.words import duration
 from quarterdeck.config.places.paths import UnsafePathError
 from quarterdeck.daemon.client import HeldListener, ask_daemon, kill_daemon, wait_until_gone
-from quarterdeck.daemon.messages import (
-    DaemonStatus,
-    DeckStatus,
-    HttpStatus,
-    Order,
-)
+from quarterdeck.daemon.messages import DaemonStatus, DeckStatus, HttpStatus, Order
 from quarterdeck.daemon.place import (
     SOCKET_NAME,
     NoAnswerError,
@@ -44,8 +39,7 @@ from quarterdeck.host.http.admission import DECKS_PATH, PATH
 
 def up(
     replace: Annotated[
-        bool,
-        Option("--replace", help="Start a new daemon in place of the one that runs; its clients stay connected."),
+        bool, Option(help="Start a new daemon in place of the one that runs; its clients stay connected.")
     ] = False,
     http: options.ListenHttp = False,
     address: options.HttpAddress = None,

@@ -6,12 +6,11 @@ from io import FileIO
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import click
 import msgspec
 
 from quarterdeck.cli.exits import UsageError, as_command_error
 from quarterdeck.cli.options import check_inherited
-from quarterdeck.cli.output import print_line
+from quarterdeck.cli.output import hint, print_line, warn
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.process import run as run_work
 from quarterdeck.common.run_options import in_options
@@ -46,12 +45,8 @@ def run(
     command: Annotated[list[str], Argument(metavar="-- COMMAND…", help="What to run, with its arguments.")],
     wish: Wish,
     tier: Annotated[str | None, Option(metavar="TIER", help="Use at most this tier: landlock or limits.")] = None,
-    allow_unsandboxed: Annotated[
-        bool, Option("--allow-unsandboxed", help="Run it with limits alone where nothing better works.")
-    ] = False,
-    json: Annotated[
-        Path | None, Option("--json", metavar="FILE", help="Write receipt and dossier there, not on stderr.")
-    ] = None,
+    allow_unsandboxed: Annotated[bool, Option(help="Run it with limits alone where nothing better works.")] = False,
+    json: Annotated[Path | None, Option(metavar="FILE", help="Write receipt and dossier there, not on stderr.")] = None,
 ) -> None:
     """Run a command under a policy; its streams are yours, its exit status is ours.
 
@@ -73,7 +68,7 @@ def run(
     except LaunchError as error:
         print_line(f"quarterdeck: {flat(in_options(str(error)))}", "red", stderr=True)
         code = _REFUSALS.get(error.code, code)
-    raise click.exceptions.Exit(code if code >= 0 else 128 - code)
+    raise SystemExit(code if code >= 0 else 128 - code)
 
 
 _REFUSALS: Final = {"sandbox_refused": 125, "not_executable": 126, "command_not_found": 127}
@@ -92,11 +87,8 @@ async def _run(
     *,
     allow_unsandboxed: bool,
 ) -> int:
-    if tier is not None and tier not in tuple(Tier):
-        raise UsageError(f"{tier!r} is not a tier", f"the tiers are {', '.join(Tier)}")
-    machine, user_home = known_machine(), _user_home()
-    if tier is not None:
-        machine = machine.capped(Tier(tier))
+    machine = known_machine() if tier is None else known_machine().capped(Tier(tier))
+    user_home = Path(os.path.expanduser("~"))  # noqa: ASYNC240 - asks no disk
     with temporary_folder("quarterdeck-run-") as base:
         os.chmod(base, 0o711)  # noqa: S103 - as root another user runs below it
         home, tmp = Path(base, "home"), Path(base, "tmp")
@@ -140,18 +132,14 @@ async def _run(
         return code
 
 
-def _user_home() -> Path:
-    return Path(os.path.expanduser("~"))
-
-
 def _print_receipt(receipt: Receipt) -> None:
     user = {None: "", 0: ", as root without capabilities"}.get(receipt.uid, f", as uid {receipt.uid}")
     kind = receipt.bubblewrap or receipt.tier
-    print_line(f"quarterdeck: sandbox {kind}{user}, network {receipt.network}", "dim", stderr=True)
+    hint(f"quarterdeck: sandbox {kind}{user}, network {receipt.network}")
     for line in receipt.shown:
-        print_line(f"  shows {flat(line)}", "dim", stderr=True)
+        hint(f"  shows {flat(line)}")
     for gap in receipt.gaps:
-        print_line(f"  weaker: {flat(in_options(gap))}", "yellow", stderr=True)
+        warn(f"  weaker: {flat(in_options(gap))}")
 
 
 def _print_dossier(dossier: Dossier) -> None:
@@ -162,9 +150,9 @@ def _print_dossier(dossier: Dossier) -> None:
     if dossier.cpu_s is not None:
         words.append(f"{dossier.cpu_s:.2f} s of CPU")
     words.append(duration(dossier.uptime_s or 0.0))
-    print_line(f"quarterdeck: {', '.join(words)}", "dim", stderr=True)
-    for hint in dossier.hints:
-        print_line(f"  {flat(in_options(hint))}", "yellow", stderr=True)
+    hint(f"quarterdeck: {', '.join(words)}")
+    for each in dossier.hints:
+        warn(f"  {flat(in_options(each))}")
 
 
 def _open(path: Path) -> FileIO:

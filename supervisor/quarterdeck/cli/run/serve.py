@@ -19,13 +19,17 @@ import msgspec
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error, cannot_serve
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, is_json, number_of, set_up_logging
-from quarterdeck.cli.parameters import Combined, Option
-from quarterdeck.cli.process import closed_streams, run
+from quarterdeck.cli.parameters import Argument, Combined, Option
+from quarterdeck.cli.process import closed_streams
+from quarterdeck.cli.process import run as run_work
 from quarterdeck.cli.source import Served, start_product
-from quarterdeck.daemon.messages import ServeRequest
+from quarterdeck.common.tool_names import DEFAULT_LIMIT
+from quarterdeck.common.working_directory import working_directory
+from quarterdeck.daemon.messages import CommandRequest, ServeRequest
 from quarterdeck_sandbox import raise_open_files_limit
 
 from .request import make_request, read_found, read_request
+from .sandbox_options import Wish
 
 if TYPE_CHECKING:
     from quarterdeck.common.http_wish import HttpWish
@@ -123,22 +127,18 @@ def serve(
     http: options.ServeHttp = False,
     address: options.HttpAddress = None,
     portable_schemas: Annotated[
-        bool, Option("--portable-schemas", help="Publish simplified input schemas instead of the servers' own.")
+        bool, Option(help="Publish simplified input schemas instead of the servers' own.")
     ] = False,
     settle: Annotated[
         float | None,
-        Option(
-            "--settle", metavar="SECONDS", min=0.0, help="How long the first list waits for new servers, 20 by default."
-        ),
+        Option(metavar="SECONDS", min=0.0, help="How long the first list waits for new servers, 20 by default."),
     ] = None,
     name_budget: options.Budget = None,
     client_prefix: options.Prefix = None,
     locked: Annotated[
-        bool, Option("--locked", help="Offer only what is in deck.lock, and exit when a server offers anything else.")
+        bool, Option(help="Offer only what is in deck.lock, and exit when a server offers anything else.")
     ] = False,
-    lock_file: Annotated[Path, Option("--lock-file", metavar="FILE", help="With --locked: the file.")] = Path(
-        "deck.lock"
-    ),
+    lock_file: Annotated[Path, Option(metavar="FILE", help="With --locked: the file.")] = Path("deck.lock"),
     group: options.Group = None,
     search: options.Search = False,
 ) -> None:
@@ -203,12 +203,12 @@ def serve_alone(
 
     if left is None:
         expect_client()
-    _collect_later()
+    gc.disable()  # until `_serve` serves: imports leave no garbage, and a seventh of their time would be looking for it
     lock = _read_lock(request.lock_file)
     settings = _load(request, withhold)
     raise_open_files_limit()
     plan = Plan(request, settings, None, lock, withhold, visits, left)
-    run(lambda: _serve(plan), outlives_terminal=True)
+    run_work(lambda: _serve(plan), outlives_terminal=True)
 
 
 def _serve_listening(
@@ -216,7 +216,7 @@ def _serve_listening(
 ) -> None:
     from .serve_http import plan_http
 
-    _collect_later()
+    gc.disable()  # as in `serve_alone`
     lock = _read_lock(request.lock_file)
     settings = _load(request, withhold)
     settings, http = plan_http(
@@ -225,7 +225,7 @@ def _serve_listening(
     raise_open_files_limit()
     plan = Plan(request, settings, http, lock, withhold, face.read_only)
     with http.listener if http.listener is not None else nullcontext():
-        run(lambda: _serve(plan), outlives_terminal=True)
+        run_work(lambda: _serve(plan), outlives_terminal=True)
 
 
 def _visit(request: ServeRequest, withhold: Callable[[Iterable[str]], None], daemon: "OtherDaemonError") -> NoReturn:
@@ -291,11 +291,6 @@ def _load(request: ServeRequest, withhold: Callable[[Iterable[str]], None]) -> "
     for warning in settings.warnings:
         _config_log.warning("%s", warning)
     return settings
-
-
-def _collect_later() -> None:
-    """Look for no garbage until `_serve` serves: imports leave none, and would spend a seventh of their time on it."""
-    gc.disable()
 
 
 async def _serve(plan: Plan) -> None:
@@ -364,3 +359,40 @@ async def _serve_stdio(host: "ProviderHostImpl", left: "Interrupted | None", cli
     client_is_served()
     await serve_stdio(host, interrupted=left, client=client)
     _log.info("the client has left")
+
+
+def run(
+    command: Annotated[list[str], Argument(metavar="-- COMMAND…", help="The server's command line.")],
+    wish: Wish,
+    face: FaceOptions,
+    trust: Annotated[
+        str, Option(metavar="MODE", help="When a tool may be called: baseline, strict or open.")
+    ] = "baseline",
+    http: Annotated[
+        str | None,
+        Option(
+            metavar="HOST:PORT",
+            help="Serve streamable HTTP there in place of stdio, within this process; port 0 lets the system choose.",
+        ),
+    ] = None,
+    allow_unsandboxed: options.Unsandboxed = False,
+    log_level: options.Level = LogLevel.INFO,
+    log_format: options.Format = LogFormat.AUTO,
+) -> None:
+    """Serve one MCP server by its command line, on stdio or over HTTP: isolated, its tools under their own names.
+
+    Put it before a command in any client's configuration. Without options the server sees its own home, its program and
+    the internet. Its id, by which logs, ps and trust know it, is the name of its package or program and six digits of
+    its command line; what it keeps and what was approved of it last from start to start.
+    """
+    http_wish = face.listens(http is not None, http)
+    options.check_inherited(wish.inherit_env)
+    request = ServeRequest(
+        cwd=working_directory(),
+        command=CommandRequest(
+            words=tuple(command), sandbox=wish.sandbox, trust=trust, env=dict(wish.env), inherit_env=wish.inherit_env
+        ),
+        name_budget=DEFAULT_LIMIT,
+        allow_unsandboxed=allow_unsandboxed,
+    )
+    begin(request, face, http_wish, log_level, log_format)

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-import click
 import msgspec
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.log_setup import LogLevel
-from quarterdeck.cli.output import Cell, Column, print_json, print_line, show
+from quarterdeck.cli.output import Cell, Column, hint, print_json, print_line, show
 from quarterdeck.cli.source import (
     NO_CONFIGURATION,
     Asked,
@@ -23,8 +22,8 @@ from quarterdeck.cli.source import (
     ask_running,
     check_server,
     load,
+    print_troubles,
 )
-from quarterdeck.cli.troubles import print_troubles
 from quarterdeck.common.words import duration, flat, how_it_ended, printable, size
 from quarterdeck.config.places.runtime_directory import Serving, find_all_serving
 from quarterdeck.daemon.control.protocol import (
@@ -166,7 +165,7 @@ def restart(source: Asked, server: options.ServerId, json: options.Json = False)
     else:
         print_servers((answer.server,))
     if answer.server.phase != "ready":
-        raise click.exceptions.Exit(ExitCode.NOT_READY)
+        raise SystemExit(ExitCode.NOT_READY)
 
 
 def print_servers(servers: Sequence[ServerView]) -> None:
@@ -258,7 +257,7 @@ def print_fault(fault: FaultView, *, of: str | None = None, stderr: bool = False
         print_line(f"  fix: {fault.remedy}", stderr=stderr)
     if fault.dossier is not None:
         for line in describe_dossier(fault.dossier):
-            print_line(f"  {line}", "dim", stderr=stderr)
+            hint(f"  {line}")
 
 
 def describe_dossier(dossier: Dossier) -> list[str]:

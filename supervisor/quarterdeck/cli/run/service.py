@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError, UsageError, as_command_error
 from quarterdeck.cli.output import print_json, print_line, print_text
 from quarterdeck.cli.parameters import Group
 from quarterdeck.common.words import printable
@@ -216,7 +216,7 @@ def find_units() -> Units:
     program = shutil.which("systemctl")
     if program is None or not has_manager():
         what = "systemd runs no services of this user here" if program is not None else "there is no systemd here"
-        raise CommandError(ExitCode.NOT_FOUND, f"{what}: nothing was installed", _NO_MANAGER)
+        raise NotFoundError(f"{what}: nothing was installed", _NO_MANAGER)
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
     files = {
         folder / f"{name}.socket": socket_unit(name, str(service_dir() / SOCKET_NAME)),

@@ -4,12 +4,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Final, NoReturn
 
-import click
 import msgspec
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import ExitCode, as_command_error
-from quarterdeck.cli.output import Column, print_json, print_line, print_text, show
+from quarterdeck.cli.output import Column, print_json, print_line, print_text, show, warn
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import AskedWithNative, ask
 from quarterdeck.common.tokens import TOKENIZER, tokens_of_tool
@@ -37,7 +36,7 @@ def tools(
     server: Annotated[str | None, Argument(metavar="SERVER", help="Only of this server.")] = None,
     group: options.Group = None,
     tokens: Annotated[
-        bool, Option("--tokens", help="What each tool, server and group costs a model that is given it, in tokens.")
+        bool, Option(help="What each tool, server and group costs a model that is given it, in tokens.")
     ] = False,
     json: options.Json = False,
 ) -> None:
@@ -54,7 +53,7 @@ def tools(
     else:
         _print_tools(answer)
     if answer.absent and not answer.tools and not answer.held:
-        raise click.exceptions.Exit(ExitCode.NOT_READY)
+        raise SystemExit(ExitCode.NOT_READY)
 
 
 def _print_tools(answer: ToolList) -> None:
@@ -69,11 +68,9 @@ def _print_tools(answer: ToolList) -> None:
 
 def _print_missing(answer: ToolList) -> None:
     for line in (*answer.held, *answer.notes):
-        print_line(line, "yellow", stderr=True)
+        warn(line)
     for server in answer.absent:
-        print_line(_absence(server), "yellow", stderr=True)
-        if server.fault is not None and server.fault.remedy is not None:
-            print_line(f"  fix: {server.fault.remedy}", stderr=True)
+        warn(_absence(server), (server.fault.remedy or "") if server.fault is not None else "")
 
 
 def _show_tokens(answer: ToolList, *, json: bool) -> None:
@@ -93,7 +90,7 @@ def _show_tokens(answer: ToolList, *, json: bool) -> None:
     total = report.total
     print_line(f"{counted(total.tools, 'tool')}, {counted(total.tokens, 'token')} ({report.tokenizer})", "bold")
     if report.warning:
-        print_line(f"warning: {report.warning}", "yellow", stderr=True)
+        warn(f"warning: {report.warning}")
     _print_missing(answer)
 
 
@@ -116,7 +113,7 @@ def call(
         if answer.is_error:
             print_line(f"{name} answered with an error", "red", stderr=True)
     if answer.is_error:
-        raise click.exceptions.Exit(ExitCode.TOOL_ERROR)
+        raise SystemExit(ExitCode.TOOL_ERROR)
 
 
 def _absence(server: ServerView) -> str:
@@ -145,7 +142,7 @@ def _fail(fault: FaultView, *, json: bool) -> NoReturn:
         print_json({"fault": fault})
     else:
         print_fault(fault, stderr=True)
-    raise click.exceptions.Exit(ExitCode.NOT_READY if fault.kind in NOT_SENT_SITES else ExitCode.FAULT)
+    raise SystemExit(ExitCode.NOT_READY if fault.kind in NOT_SENT_SITES else ExitCode.FAULT)
 
 
 def _print_result(body: bytes) -> None:

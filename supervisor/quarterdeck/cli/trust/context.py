@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error, ledger_errors
+from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError, UsageError, as_command_error, ledger_errors
 from quarterdeck.cli.source import Source, load
 from quarterdeck.config.native_tools import NO_SETTINGS
 from quarterdeck.config.places.paths import state_dir
@@ -142,8 +142,7 @@ class TrustContext(msgspec.Struct, frozen=True):
             )
         known = list(dict.fromkeys(each.server for each in self.servers))
         hint = did_you_mean(name, known, "servers") if known else ": no server is configured or recorded"
-        raise CommandError(
-            ExitCode.NOT_FOUND,
+        raise NotFoundError(
             f"there is no server {name!r}{hint}",
             "quarterdeck trust list --all shows them; -c FILE names their configuration",
         )

@@ -160,8 +160,7 @@ def print_steps(steps: Iterable[BookChange]) -> None:
         {
             "name": name,
             "happened": Cell(
-                ", ".join(dict.fromkeys(step.what.value for step in of_form)),
-                HAPPENED_STYLES.get(of_form[-1].what, ""),
+                ", ".join(dict.fromkeys(step.what.value for step in of_form)), HAPPENED_STYLES.get(of_form[-1].what, "")
             ),
             "before": short(before),
             "after": short(after),

@@ -6,11 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
-import click
-
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
-from quarterdeck.cli.output import Column, describe_key, print_json, print_line, show
+from quarterdeck.cli.output import Column, describe_key, print_json, print_line, show, warn
 from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.source import Asked, Source, ask, load
 from quarterdeck.common.words import counted
@@ -41,16 +39,14 @@ STYLES: Final = {"changed": "yellow", "added": "green", "missing": "red", "absen
 
 def lock(
     source: Asked,
-    file: Annotated[Path, Option("--file", metavar="FILE", help="The lock.")] = Path("deck.lock"),
+    file: Annotated[Path, Option(metavar="FILE", help="The lock.")] = Path("deck.lock"),
     ignore: Annotated[
         Path | None,
         Option(
-            "--ignore",
-            metavar="FILE",
-            help="What may differ between machines; lock.ignore beside the lock unless told otherwise.",
+            metavar="FILE", help="What may differ between machines; lock.ignore beside the lock unless told otherwise."
         ),
     ] = None,
-    check: Annotated[bool, Option("--check", help="Write nothing: compare it with what the servers list now.")] = False,
+    check: Annotated[bool, Option(help="Write nothing: compare it with what the servers list now.")] = False,
     json: options.Json = False,
 ) -> None:
     """Write the approved form of all that servers list to deck.lock, with --check fail where they differ.
@@ -116,12 +112,7 @@ def _draft(settings: Settings, reader: LedgerReader, ignores: Ignores, old: Deck
     servers = [each for each in survey(reader.book, rows) if (each.scope, each.server) in places]
     with as_command_error(MissingDocumentError, remedy="see quarterdeck ledger verify", code=ExitCode.BROKEN):
         return draft_lock(
-            servers,
-            settings.ids,
-            reader.document,
-            empty,
-            old,
-            lambda server: str(settings.paths_of(server).home),
+            servers, settings.ids, reader.document, empty, old, lambda server: str(settings.paths_of(server).home)
         )
 
 
@@ -157,9 +148,9 @@ def _check(source: Source, file: Path, ignore: Path | None, *, json: bool) -> No
         if not json:
             remedy = "see quarterdeck trust diff; if it is right, approve what is held, then run quarterdeck lock"
             print_line(f"{file} differs from what is offered: {remedy}", "red", stderr=True)
-        raise click.exceptions.Exit(ExitCode.DRIFTED)
+        raise SystemExit(ExitCode.DRIFTED)
     if missed:
-        raise click.exceptions.Exit(ExitCode.NOT_READY)
+        raise SystemExit(ExitCode.NOT_READY)
     if not json:
         amount = counted(len(lock.servers), "server")
         print_line(f"{amount}, as in {file}{_left_out(lock.ignores)}", "green", stderr=True)
@@ -188,7 +179,7 @@ def _file_errors() -> Iterator[None]:
 
 
 def _warn(server: str, text: str) -> None:
-    print_line(f"{server}: {text}", "yellow", stderr=True)
+    warn(f"{server}: {text}")
 
 
 def _views(drifts: Iterable[Drift]) -> list[dict[str, object]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.exits import NotFoundError, as_command_error
 from quarterdeck.cli.output import Column, print_line, report, show
 from quarterdeck.cli.parameters import Argument, Group
 from quarterdeck.common.words import printable
@@ -68,7 +68,5 @@ def _choose(identity: str) -> tuple[str, QuarantineEntry]:
     found = {name: entry for name, (entry, _) in _kept().items() if name.startswith(identity)}
     if len(found) != 1:
         what = "several entries begin" if found else "no entry begins"
-        raise CommandError(
-            ExitCode.NOT_FOUND, f"{what} with {printable(identity)}", "quarterdeck quarantine list shows them"
-        )
+        raise NotFoundError(f"{what} with {printable(identity)}", "quarterdeck quarantine list shows them")
     return next(iter(found.items()))

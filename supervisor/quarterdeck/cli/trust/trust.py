@@ -6,11 +6,20 @@ from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from typing import Annotated, Final
 
-import click
-
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, UsageError
-from quarterdeck.cli.output import Cell, Column, describe_key, is_confirmed, print_json, print_line, print_text, show
+from quarterdeck.cli.exits import ExitCode, NotFoundError, UsageError
+from quarterdeck.cli.output import (
+    Cell,
+    Column,
+    describe_key,
+    hint,
+    is_confirmed,
+    print_json,
+    print_line,
+    print_text,
+    show,
+    warn,
+)
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.cli.source import Named
 from quarterdeck.common.words import flat
@@ -69,7 +78,7 @@ def list_matters(
             print_servers(servers, everything=everything, trust=context.trust_of, diff=diff)
             for each in servers:
                 if advice := _unordered_advice(context, each):
-                    print_line(advice, "yellow", stderr=True)
+                    warn(advice)
 
 
 @group.command("diff")
@@ -85,15 +94,15 @@ def diff(source: Named, server: Server = None, whole: Whole = False, json: optio
             print_json({"servers": [view_difference(each, context.read, matters) for each, matters in chosen]})
             return
         if not _print_all(context, chosen, whole=whole):
-            print_line("the output is cut: add --whole to see everything", "yellow", stderr=True)
+            warn("the output is cut: add --whole to see everything")
         for each, _ in chosen:
             if advice := _unordered_advice(context, each):
-                print_line(advice, "yellow", stderr=True)
+                warn(advice)
     held = [matter for _, matters in chosen for matter in matters]
     if held:
         name = server if server is not None else "SERVER"
         part = f", {name} NAME… only what is named" if any(matter.key.name for matter in held) else ""
-        print_line(f"{context.command('approve', name, '--all')} approves it{part}", "dim", stderr=True)
+        hint(f"{context.command('approve', name, '--all')} approves it{part}")
     elif server is None:
         print_line("nothing is held", stderr=True)
 
@@ -107,13 +116,13 @@ def approve(
     everything: Annotated[
         bool, Option("--all", help="All that is held of the server: how it is started, instructions, what it lists.")
     ] = False,
-    instructions: Annotated[bool, Option("--instructions", help="What the server tells models about itself.")] = False,
-    capabilities: Annotated[bool, Option("--capabilities", help="What the server says that it has.")] = False,
+    instructions: Annotated[bool, Option(help="What the server tells models about itself.")] = False,
+    capabilities: Annotated[bool, Option(help="What the server says that it has.")] = False,
     project: Annotated[
-        bool, Option("--project", help="How the servers of this directory's own files are started, each shown first.")
+        bool, Option(help="How the servers of this directory's own files are started, each shown first.")
     ] = False,
     unordered: Annotated[
-        bool, Option("--unordered", help="Approve changes of order or own paths alone: none such counts from now on.")
+        bool, Option(help="Approve changes of order or own paths alone: none such counts from now on.")
     ] = False,
     whole: Whole = False,
     yes: options.Yes = False,
@@ -132,19 +141,22 @@ def approve(
         question = "start these servers as shown?" if project else "approve this?"
         is_asked = bool(chosen) and not yes and (project or sys.stdin.isatty())
         if is_asked and not is_confirmed(question):
-            raise click.exceptions.Exit(ExitCode.OK)
-        decisions = [
-            _approval(context, each, matter, unordered=unordered) for each, matters in chosen for matter in matters
-        ]
+            raise SystemExit(ExitCode.OK)
+        decisions = []
+        for each, matters in chosen:
+            for matter in matters:
+                body, home = context.read(matter.seen) or b"null", context.home_of(each)
+                form = canonical_hash(body, home) if unordered else ""
+                decisions.append(Decision(each.scope, each.server, matter.key, matter.seen, matter.body, form))
         if decisions:
             send(decisions)
         blocked = _still_blocked(context, server, wanted, chosen)
         advice = [line for each, matters in chosen for line in _next_step(context, each, matters)]
     _print_decisions("approved", decisions, json=json, is_quiet=bool(spared or blocked))
     for line in (*spared, *blocked):
-        print_line(line, "yellow", stderr=True)
+        warn(line)
     for line in advice:
-        print_line(line, "dim", stderr=True)
+        hint(line)
 
 
 @group.command("block")
@@ -259,13 +271,19 @@ def _chosen(
     if server is None and wanted.project and not (is_part or wanted.everything):
         return _project_launches(context), []
     if server is None or wanted.project or (wanted.everything and wanted.names) or not (wanted.everything or is_part):
-        raise _unclear()
+        raise UsageError(
+            "nothing to approve was given",
+            "name SERVER NAME…, SERVER --instructions, SERVER --all or --project; see quarterdeck trust diff",
+        )
     found = context.server(server)
     told = [each for each in found.approvable if each.key.subject in wanted.alone]
     if wanted.everything:
-        held = (*found.waiting, *_undecided_launch(found))
-        held = tuple(each for each in held if wanted.kind in ("", each.key.subject.value))
-        spared = [each for each in held if each not in told and _is_spared(context, found, each)]
+        undecided = found.of(State.BLOCKED, State.UNSTARTED)
+        launch = (each for each in undecided if each.key.subject is Subject.LAUNCH and each.seen)
+        held = tuple(each for each in (*found.waiting, *launch) if wanted.kind in ("", each.key.subject.value))
+        # Under `strict`, what the scan found something in is approved by its name alone.
+        is_strict = context.trust_of(found) is TrustMode.STRICT
+        spared = [each for each in held if each not in told and is_strict and context.is_suspicious(found, each)]
         chosen = tuple(each for each in held if each not in spared)
         return ([(found, chosen)] if chosen else []), [_leave_out(context, server, each.key) for each in spared]
     named = (_named(found, name, wanted.kind, is_offered=True) for name in dict.fromkeys(wanted.names))
@@ -318,34 +336,15 @@ def _named(server: ServerMatters, name: str, kind: str, *, is_offered: bool = Fa
     if not found:
         what = kind or "tool, prompt or resource"
         hint = did_you_mean(name, [each.key.name for each in known if each.seen], f"{kind or 'name'}s")
-        raise CommandError(
-            ExitCode.NOT_FOUND,
-            f"{server.server} offers no {what} {name!r}{hint}",
-            "quarterdeck trust list --all shows them",
+        raise NotFoundError(
+            f"{server.server} offers no {what} {name!r}{hint}", "quarterdeck trust list --all shows them"
         )
     return found
-
-
-def _unclear() -> CommandError:
-    return UsageError(
-        "nothing to approve was given",
-        "name SERVER NAME…, SERVER --instructions, SERVER --all or --project; see quarterdeck trust diff",
-    )
 
 
 def _leave_out(context: TrustContext, server: str, key: ItemKey) -> str:
     how = flat(context.command("approve", server, key.name or f"--{key.subject.value}"))
     return f"left out: {_in_words(server, key)}, in which the scan found something: look at it, then {how}"
-
-
-def _is_spared(context: TrustContext, server: ServerMatters, matter: Matter) -> bool:
-    """Under `strict`, what the scan found something in is approved by its name alone."""
-    return context.trust_of(server) is TrustMode.STRICT and context.is_suspicious(server, matter)
-
-
-def _undecided_launch(server: ServerMatters) -> Iterable[Matter]:
-    undecided = server.of(State.BLOCKED, State.UNSTARTED)
-    return (each for each in undecided if each.key.subject is Subject.LAUNCH and each.seen)
 
 
 def _project_launches(context: TrustContext) -> list[tuple[ServerMatters, tuple[Matter, ...]]]:
@@ -357,11 +356,6 @@ def _project_launches(context: TrustContext) -> list[tuple[ServerMatters, tuple[
             launches = tuple(matter for matter in each.waiting if matter.key.subject is Subject.LAUNCH)
             chosen += [(each, launches)] if launches else []
     return chosen
-
-
-def _approval(context: TrustContext, server: ServerMatters, matter: Matter, *, unordered: bool = False) -> Decision:
-    form = canonical_hash(context.read(matter.seen) or b"null", context.home_of(server)) if unordered else ""
-    return Decision(server.scope, server.server, matter.key, matter.seen, matter.body, form)
 
 
 def _next_step(context: TrustContext, server: ServerMatters, matters: Iterable[Matter]) -> list[str]:

@@ -1,13 +1,14 @@
 """`quarterdeck secret` and `token`."""
 
+import getpass
 import io
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 from support.command_line import Said
 
-from quarterdeck.cli.configure import secret
 from quarterdeck.config.secrets.store import SecretStore
 
 
@@ -40,7 +41,7 @@ def test_on_a_terminal_it_is_typed_without_echo(state: Path, monkeypatch: pytest
     """Whoever looks over the user's shoulder would read it."""
     pipe(monkeypatch, b"from the pipe")
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(secret.getpass, "getpass", lambda prompt: f"typed at {prompt}")
+    monkeypatch.setattr(getpass, "getpass", lambda prompt: f"typed at {prompt}")
     assert said.json(0, "secret", "set", "GH", "--file", "--json") == {"name": "GH", "place": "file"}
     assert SecretStore().get("GH") == "typed at GH: "
 
@@ -48,15 +49,13 @@ def test_on_a_terminal_it_is_typed_without_echo(state: Path, monkeypatch: pytest
 def test_a_terminal_that_cannot_hide_it_is_refused(state: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     """The secret would stand in the scrollback."""
 
-    def getpass(prompt: str) -> str:
-        import warnings
-
-        warnings.warn("echo", secret.getpass.GetPassWarning, stacklevel=2)
+    def echo(prompt: str) -> str:
+        warnings.warn("echo", getpass.GetPassWarning, stacklevel=2)
         return "s3cret"
 
     pipe(monkeypatch, b"")
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(secret.getpass, "getpass", getpass)
+    monkeypatch.setattr(getpass, "getpass", echo)
     assert "the terminal cannot hide the input" in said(2, "secret", "set", "GH").err
     assert SecretStore().kept() == ()
 

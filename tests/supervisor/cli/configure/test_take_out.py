@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from support.command_line import Said
 
-from quarterdeck.cli.configure import take_out
+from quarterdeck.cli.configure import clients
 from quarterdeck.config.clients.user_file import backups
 from quarterdeck.host.http.token_file import load_grants
 
@@ -41,7 +41,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, *, is_yes: bool) -> list[str]:
     """A person at a terminal; the questions that were asked."""
     asked: list[str] = []
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(take_out, "is_confirmed", lambda question: asked.append(question) or is_yes)
+    monkeypatch.setattr(clients, "is_confirmed", lambda question: asked.append(question) or is_yes)
     return asked
 
 

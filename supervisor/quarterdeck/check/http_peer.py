@@ -44,8 +44,6 @@ _UNCANCELLED: Final = frozenset({"initialize", "server/discover"})
 
 @dataclass(slots=True)
 class _Head:
-    """The status and the type of an HTTP answer."""
-
     status: int = 0
     content_type: str = ""
 
@@ -181,7 +179,6 @@ class HttpPeer(Speaker):
         await self.notify("notifications/cancelled", {"requestId": request_id, "reason": "no longer wanted"})
 
     def _headers(self, method: str, params: Members) -> dict[str, str]:
-        """Return the headers of a message: those of 2026-07-28 if it has that envelope, else the session's."""
         meta = params.get("_meta")
         version = meta.get(f"{ENVELOPE_PREFIX}protocolVersion") if isinstance(meta, dict) else None
         if isinstance(version, str):
@@ -207,7 +204,6 @@ def _head_of(response: httpx2.Response) -> _Head:
 
 
 def _answers(content: bytes, request_id: RequestId) -> bool:
-    """Return whether the body of a failed request is its answer."""
     try:
         found = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -321,8 +321,7 @@ class Scenario(ABC, Generic[Peers]):
         self._untried.append(why)
 
 
-class _TimeOverError(Exception):
-    """The time is over; the rest is left out."""
+class _TimeOverError(Exception): ...
 
 
 LEGACY_ERA: Final = "legacy"

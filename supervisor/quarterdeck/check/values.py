@@ -209,7 +209,6 @@ def kind_of(schema: Schema) -> str:
 
 
 def _merged(node: JsonValue) -> Schema:
-    """Return a schema merged with its `allOf`."""
     schema = node if isinstance(node, dict) else {}
     parts = schema.get("allOf")
     if not isinstance(parts, list):

@@ -199,7 +199,6 @@ def describe_command(command: "Command", path: str, usage: str) -> str:
 
 
 def _spelling(parameter: "Parameter") -> str:
-    """Return how an option or argument is typed, such as `-c, --config FILE`."""
     if parameter.param_type_name == "argument":
         return str(getattr(parameter, "metavar", None) or (parameter.name or "").upper())
     options = sorted(parameter.opts, key=len)

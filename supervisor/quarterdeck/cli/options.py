@@ -324,7 +324,6 @@ def native_options(
 
 
 def _directory(option: str, path: Path, *, or_file: bool = False) -> Path:
-    """Return an existing directory, resolved; with `or_file` also a file (`.envrc`)."""
     try:
         real = path.expanduser().resolve(strict=True)
         is_directory = real.is_dir() or (or_file and real.is_file())

@@ -352,7 +352,6 @@ def _text(cell: Cell) -> "Text":
 
 @cache
 def _text_class() -> "type[Text]":
-    """Return a class of rich's text that breaks words wider than their column behind punctuation."""
     from rich.text import Text
 
     class FoldedText(Text):
@@ -364,7 +363,6 @@ def _text_class() -> "type[Text]":
 
 
 def _breaks(text: str, width: int) -> list[int]:
-    """Return where to break the words of a text that are wider than `width`."""
     found: list[int] = []
     for word in re.finditer(r"\S+", text):
         if not (word[0].isascii() and len(word[0]) > width):

@@ -138,7 +138,6 @@ def make_command(name: str, function: Callable[..., object], *, verbatim: bool =
 def _parameters(
     function: Callable[..., object], taken: Combined, combined: dict[str, Combined]
 ) -> Iterator[click.Parameter]:
-    """Yield click's parameters of a function, with those of combined ones in their place."""
     hints = get_type_hints(function, include_extras=True)
     for each in inspect.signature(function).parameters.values():
         annotation, declared = get_args(hints[each.name])
@@ -151,7 +150,7 @@ def _parameters(
 
 
 class _ValueChoice(click.Choice[StrEnum]):
-    """A choice of an enumeration's members, typed as their values."""
+    """Members of an enumeration, typed as their values."""
 
     def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
         """What is typed; an enumeration's name is for programs."""
@@ -213,7 +212,6 @@ def _type_of(kind: type, *, least: int | None = None) -> click.ParamType[Any] | 
 
 
 def _as_list(_: click.Context, __: click.Parameter, value: Sequence[object]) -> list[object] | None:
-    """Return a list, as functions take it; None if it is empty."""
     return list(value) or None
 
 

@@ -126,7 +126,6 @@ def is_serve(arguments: Sequence[str]) -> bool:
 
 
 def _command_of(arguments: Sequence[str]) -> str:
-    """Return the command of a command line without the program's name; empty for none."""
     skip = False
     for argument in arguments:
         if skip:

@@ -105,7 +105,6 @@ def _run(arguments: list[str]) -> int:
 
 
 def _complete(arguments: list[str]) -> int:
-    """Print the completions of a word for a shell, which asks by environment variables."""
     import click
 
     # Only the command that is typed is imported: of the others the names are enough.

@@ -199,7 +199,6 @@ def checked(answer: Answer) -> Answer:
 
 
 def _ask_serving(source: Source, request: Request) -> Answer | None:
-    """Ask the running `serve`; return None without one."""
     native = source.native
     directory = find_serving(source.digest, native=native.fingerprint if native is not None else None)
     if directory is None and not (isinstance(request, Call) and source.own_files and _is_of_folder(source)):
@@ -222,7 +221,6 @@ def serving_own_files(source: Source) -> Path | None:
 
 
 def _ask_run(source: Source, request: Request) -> Answer | None:
-    """Ask the `run` of the server in the request; return None without one."""
     if source.config or not isinstance(request, Inspect | Restart):
         return None
     directory = find_serving(command_digest(request.server))

@@ -119,7 +119,6 @@ class LoginAccess:
             return renewed
 
     async def _asked(self, grant: Grant | None) -> Grant:
-        """Return a login that its issuer has just renewed, or given."""
         # What speaks HTTP is loaded when it is first needed: most servers, and most starts, never do.
         await imported("quarterdeck.login.renewal")
         from .discovery import discover
@@ -139,7 +138,6 @@ class LoginAccess:
         return await refreshed(http, grant, self._clock)
 
     async def _load(self) -> Grant | None:
-        """Return the login of this server, if there is one on the terms of its row."""
         try:
             grant = await asyncio.to_thread(self._store.load, self._name)
         except LoginStoreError as error:

@@ -67,7 +67,6 @@ def discover(
 
 
 def _greeting(config: RemoteServerConfig) -> HttpRequest:
-    """Return a request that any MCP server answers, or refuses."""
     params = {
         "protocolVersion": "2025-11-25",
         "capabilities": {},

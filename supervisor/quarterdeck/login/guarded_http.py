@@ -166,7 +166,6 @@ class GuardedHttp:
 
 
 async def _read(response: httpcore2.Response, encoding: str) -> bytes:
-    """Return the whole body, decoded; raise TooMuchError if it is too long."""
     decoder, body = decoder_for(encoding), bytearray()
     async for piece in response.aiter_stream():
         body += decoder.feed(piece, MAX_BODY_BYTES + 1 - len(body))
@@ -176,7 +175,6 @@ async def _read(response: httpcore2.Response, encoding: str) -> bytes:
 
 
 def _allowed_by(row: RemoteServerConfig) -> tuple[Allowed, ...]:
-    """Return the hosts that the user's own row names; empty for a row with `internet_only`."""
     if row.internet_only:
         return ()
     allowed = []

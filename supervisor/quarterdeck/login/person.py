@@ -73,7 +73,6 @@ async def log_in(config: RemoteServerConfig, found: Discovered, http: GuardedHtt
 
 
 async def _client(config: RemoteServerConfig, found: Discovered, http: GuardedHttp, redirect_uri: str) -> Client:
-    """Return who we are there: by the row, by our metadata document, or registered for this login."""
     login = config.auth
     if login.client_id is not None:
         return known_client(found.server, login.client_id, login.client_secret or "")

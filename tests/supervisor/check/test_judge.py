@@ -49,7 +49,6 @@ def greeted(**change: Any) -> Episode:
     ],
 )
 def test_greetings_are_held_against_the_protocol(case: Episode, wrong: set[str]) -> None:
-    """A server that no client can greet would pass, or a sound one be blamed."""
     assert problems(judge_greetings, case) == wrong
 
 
@@ -69,7 +68,6 @@ def test_greetings_are_held_against_the_protocol(case: Episode, wrong: set[str])
     ],
 )
 def test_messages_are_held_against_json_rpc(case: Episode, wrong: set[str]) -> None:
-    """A server that confuses clients would pass."""
     assert problems(judge_messages, case) == wrong
 
 
@@ -103,7 +101,6 @@ def page(*names: str, purpose: str = "list:tools/list", cursor: str | None = Non
     ],
 )
 def test_lists_are_held_against_what_was_declared(case: list[Episode], wrong: set[str]) -> None:
-    """Tools that no client finds, or finds once only, would pass."""
     assert problems(judge_lists, *case) == wrong
 
 
@@ -194,7 +191,6 @@ def test_calls_are_held_against_what_the_tool_says(one: Any, wrong: set[str]) ->
 
 
 def test_progress_of_a_token_that_nobody_gave_is_told() -> None:
-    """A client would show the progress of one call at another."""
     assert problems(judge_calls, episode(foreign_progress=["7"])) == {"progress"}
 
 
@@ -217,7 +213,6 @@ def test_progress_of_a_token_that_nobody_gave_is_told() -> None:
     ],
 )
 def test_endings_are_told_from_each_other(case: Episode, wrong: set[str]) -> None:
-    """A server that outlives its client, or that one odd line ends, would pass."""
     assert problems(judge_endings, case) == wrong
 
 
@@ -238,7 +233,6 @@ OUTSIDE = ("example.com:443 cannot be reached", "/home/u/.ssh exists but is hidd
     ],
 )
 def test_what_a_tool_touched_is_held_against_its_annotations(hints: Any, one: Any, wrong: set[str]) -> None:
-    """A tool that says it only reads, and writes, would be called without a question."""
     listed = tools_listed(tool(annotations=hints))
     assert problems(judge_effects, listed, episode(one, name="calls")) == wrong
 
@@ -253,7 +247,6 @@ def test_what_a_server_takes_and_wants_unasked_is_told() -> None:
 
 
 def test_a_server_that_was_never_greeted_is_blamed_for_that_alone() -> None:
-    """Whoever reads the report would look for the cause among its consequences."""
     lost = episode(exchange("initialize", "initialize", ending=Ending.LOST), era="", end=End("term"))
     assert {check for check, told in found(judge, lost).items() if told} == {"greeting"}
 
@@ -289,7 +282,6 @@ def trial(purpose: str, status: int, content_type: str = "application/json") -> 
     ],
 )
 def test_http_is_judged_by_its_statuses(case: Episode, wrong: set[str]) -> None:
-    """A server would be open to every page of a browser, or a client wait for a session that is gone."""
     assert problems(judge_http, case) == wrong
 
 
@@ -316,19 +308,16 @@ def test_a_remote_server_that_is_not_greeted_says_by_http_why(status: int, endin
     ],
 )
 def test_what_is_no_message_is_counted_and_shown(lines: int, told: str) -> None:
-    """Whoever left a print in would not know which."""
     assert found(judge_messages, episode(junk=["hello"], junk_lines=lines))["clean-stdout"] == [told]
 
 
 def test_a_program_that_sends_back_what_it_is_sent_is_told_so() -> None:
-    """It would be shown as an error of its own what we answered to our own request."""
     case = episode(exchange("initialize", "initialize", error=REFUSED), era="", asked=["initialize"])
     [problem] = found(judge_greetings, case)["greeting"]
     assert problem == "it sends back what it is sent, as `cat` does: it is no MCP server"
 
 
 def test_of_a_remote_server_nothing_is_said_that_was_not_seen() -> None:
-    """It would pass for one that changes no file and leaves no process behind."""
     seen = episode(exchange("call", "tools/call", result={"content": []}), exchange("ping", result={}), junk=["x"])
     verdicts = {(verdict.check, verdict.problem) for verdict in judge(Recording((seen,), is_remote=True))}
     checks = {check for check, _ in verdicts}

@@ -48,7 +48,6 @@ HEAVY: Final = (
 
 
 def test_serving_on_stdio_imports_neither_the_sdk_nor_what_renders_for_people_nor_the_scan() -> None:
-    """A client would wait half a second more for its first list, at every start."""
     program = f"import importlib, sys\nfor name in {NEEDED}: importlib.import_module(name)\n"
     program += "import logging; from quarterdeck.cli.log_setup import LogLevel, LogFormat, set_up_logging\n"
     program += "set_up_logging(LogLevel.INFO, LogFormat.JSON); logging.getLogger('quarterdeck').info('said')\n"

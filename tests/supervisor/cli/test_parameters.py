@@ -36,7 +36,6 @@ def everything(
 
 
 def test_a_function_gets_defaults_and_values_of_the_declared_types(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each function would have to tell an empty tuple from nothing, or a member from its name."""
     assert parsed(everything, "n") == {
         "name": "n",
         "more": None,
@@ -87,7 +86,6 @@ def test_a_function_gets_defaults_and_values_of_the_declared_types(monkeypatch: 
     ],
 )
 def test_what_does_not_fit_is_refused(words: tuple[str, ...], said: str) -> None:
-    """A function would meet a value that it cannot use."""
     with pytest.raises(click.UsageError) as refused:
         parsed(everything, *words)
     assert said in refused.value.format_message()
@@ -101,7 +99,6 @@ def whole(
 
 
 def test_several_options_make_one_value() -> None:
-    """Each command would have to declare and to combine them itself."""
     seen: list[object] = []
 
     def command(
@@ -119,7 +116,6 @@ def test_several_options_make_one_value() -> None:
 
 
 def test_the_words_of_another_program_are_left_to_it() -> None:
-    """`sandbox run` would take its command's options for its own."""
     group, ran = Group("Try."), list[list[str]]()
 
     @group.command("run", verbatim=True)

@@ -100,7 +100,6 @@ class PlayedHttp:
         self.issuer = issuer
 
     async def converse(self, conversation: Conversation[T]) -> T:
-        """See `GuardedHttp`."""
         return self.issuer.converse(conversation)
 
 
@@ -110,7 +109,6 @@ def document(value: object, status: int = 200) -> HttpAnswer:
 
 
 def s256(verifier: str) -> str:
-    """See RFC 7636, 4.2."""
     return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
 
 

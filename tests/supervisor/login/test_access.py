@@ -93,7 +93,6 @@ async def fault_of(access: LoginAccess, refused: str | None = None) -> ProtocolF
 
 
 async def test_a_server_without_a_login_gets_no_token(stage: Stage) -> None:
-    """Most remote servers want none."""
     assert await stage.access().open() is None
     assert not stage.played.requests
 
@@ -136,7 +135,6 @@ async def test_a_renewal_that_nobody_waits_for_any_more_is_kept(stage: Stage) ->
 
 
 async def test_a_person_who_logs_in_again_is_enough(stage: Stage) -> None:
-    """A daemon would go on with what it read first."""
     stage.store.save(NAME, grant_of())
     access = stage.access()
     await access.open()
@@ -366,5 +364,4 @@ async def test_a_machine_with_another_id_asks_anew(stage: Stage) -> None:
 def test_a_secret_goes_unasked_to_who_the_row_names_or_the_server_itself(
     auth: dict[str, str], issuer: str, is_own: bool
 ) -> None:
-    """See `is_own_word`."""
     assert is_own_word(config_of(**auth), msgspec.structs.replace(TERMS, issuer=issuer)) is is_own

@@ -89,7 +89,6 @@ async def test_a_refusal_ends_the_wait_too() -> None:
 
 
 async def test_what_is_pasted_is_judged_the_same_way() -> None:
-    """A machine without a browser has no other way."""
     async with listening() as listener:
         waiting = asyncio.create_task(listener.wait(judge))
         await asyncio.sleep(0)
@@ -101,7 +100,6 @@ async def test_what_is_pasted_is_judged_the_same_way() -> None:
 
 
 async def test_a_port_that_is_taken_is_an_error() -> None:
-    """The browser would come back to another program."""
     async with listening() as listener:
         port = int(listener.redirect_uri.rpartition(":")[2].partition("/")[0])
         with pytest.raises(OSError):
@@ -110,7 +108,6 @@ async def test_a_port_that_is_taken_is_an_error() -> None:
 
 
 async def test_a_connection_that_says_nothing_does_not_hold_the_login(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Browsers open connections ahead: whoever has logged in would wait until the last of them has timed out."""
     monkeypatch.setattr(redirect_listener, "REQUEST_S", 1e6)
     with anyio.fail_after(PATIENCE_S):
         async with listening() as listener:

@@ -92,7 +92,6 @@ def _structured_problem(exchange: Exchange, schema: Schema) -> str:
 
 
 def _output_schemas(recording: Recording) -> dict[str, Schema]:
-    """Return each tool's output schema around the value itself."""
     found: dict[str, Schema] = {}
     for tool in recording.tools:
         if isinstance(tool, dict) and isinstance(schema := tool.get("outputSchema"), dict):

@@ -133,7 +133,6 @@ def create(
 
 
 def _ask_span(*, can_ask: bool) -> str:
-    """Ask the user on the terminal for a lifetime. Return `USUAL_SPAN` if there is no terminal."""
     if not (can_ask and sys.stdin.isatty()):
         return USUAL_SPAN
     return str(click.prompt("For how long (12h, 30d, 4w, never)?", default=USUAL_SPAN, err=True))

@@ -198,7 +198,6 @@ def _serve_arguments(
     allow_dir: list[Path] | None,
     tools: str | None,
 ) -> list[str]:
-    """Return what follows `serve`, every path absolute."""
     native_options(profile, workspace, allow_dir, tools)  # refuses what serve would refuse
     arguments: list[str] = []
     for path in config or ():
@@ -215,7 +214,6 @@ def _serve_arguments(
 
 
 def _check_groups(groups: Sequence[str], config: list[Path] | None) -> None:
-    """Refuse a group that serve would refuse."""
     if groups:
         files = tuple(os.path.abspath(path) for path in config or ())
         known = read_request(ServeRequest(cwd=working_directory(), config=files), os.environ).groups
@@ -241,7 +239,6 @@ def _check_address(url: str | None, deck: list[str] | None, arguments: list[str]
 
 
 def _imported_before(locations: Sequence[ClientLocation], files: Sequence[Path]) -> list[FoundServer]:
-    """Return the servers in clients' files that our own files have too."""
     found: list[FoundServer] = []
     try:
         documents = [parse(read_user_file(path).text, has_comments=True) for path in files]

@@ -276,7 +276,6 @@ def print_unmet_names(lines: list[str]) -> None:
 
 
 def _listed(entry: Entry) -> Names | None:
-    """Return what a server offered when last asked, by its own names; None if it never was."""
     if not (entry.has_listed or entry.has_said):
         return None
     names: dict[Listing, list[str]] = {Listing.TOOLS: [], Listing.PROMPTS: [], Listing.RESOURCES: []}

@@ -124,7 +124,6 @@ def logout(source: Named, server: options.ServerId, json: options.Json = False) 
 
 
 def _remote(context: TrustContext, server: str) -> tuple[ServerMatters, RemoteServerConfig]:
-    """Return the server and its configuration if a login there makes sense."""
     assert context.settings is not None
     config = configured_server(context.settings, server)
     if isinstance(config, StdioServerConfig):

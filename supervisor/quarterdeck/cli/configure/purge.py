@@ -96,7 +96,6 @@ def _state() -> Path:
 
 
 def _find(state: Path, config: list[Path] | None) -> list[Leftover]:
-    """Return what is on disk; of a configuration only its servers' directories."""
     # Who writes the ledger says so in the state directory itself, wherever its runtime directory is.
     holder = read_holder(ledger_dir(state))
     theirs = (Path(holder.runtime_directory).parent,) if holder is not None and holder.runtime_directory else ()
@@ -119,7 +118,6 @@ def _choose(found: list[Leftover], server: str | None, *, everything: bool, ledg
 
 
 def _remove(wanted: list[Leftover], state: Path) -> tuple[list[Path], list[str]]:
-    """Remove these. Return the removed paths, and why others remain."""
     removed, failures = [], []
     for each in wanted:
         try:

@@ -154,8 +154,6 @@ def _remedy(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """The server to check; code scanning shows its findings at `file`."""
-
     config: ServerConfig
     called: str
     installs: bool
@@ -164,7 +162,6 @@ class _Subject:
 
 
 def _subject(command: Sequence[str], wish: SandboxWish, config: list[Path] | None) -> _Subject:
-    """Return the server: a configured one if the only word is its id, else a command line."""
     if len(command) == 1 and "/" not in command[0] and (found := _configured(command[0], wish, config)) is not None:
         return found
     if command[0].startswith(("http://", "https://")):

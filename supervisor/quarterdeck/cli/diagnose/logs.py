@@ -66,7 +66,6 @@ def logs(
 
 
 def _said_by_daemon(line: LogLine) -> LogLine:
-    """Return a line of the daemon's JSON log in plain words; other lines unchanged."""
     try:
         said = msgspec.json.decode(line.text, type=_DaemonLine)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -83,7 +82,6 @@ class _DaemonLine(msgspec.Struct):
 
 
 def _local(at: str) -> str:
-    """Return a time in the local zone, and the gap after it; empty for none."""
     try:
         return f"{datetime.fromisoformat(at).astimezone():%Y-%m-%d %H:%M:%S}  " if at else ""
     except (ValueError, OverflowError):

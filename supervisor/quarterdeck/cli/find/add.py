@@ -157,7 +157,7 @@ def _refuse_near(candidate: Candidate) -> None:
 
 
 def addresses_of(host: str, port: int) -> Sequence[str]:
-    """The addresses of a name; none where it is not found, in whatever time the machine's resolver takes."""
+    """Return the addresses of a name, none if unknown; takes as long as the machine's resolver."""
     try:
         return [str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except (OSError, UnicodeError):
@@ -165,7 +165,7 @@ def addresses_of(host: str, port: int) -> Sequence[str]:
 
 
 def _only_match(catalog: Catalog, word: str) -> Entry:
-    """The one server whose name ends so, in any namespace: another one that matches is not what was asked for."""
+    """Return the one server of this name in any namespace; other matches are not what was asked for."""
     with registry_errors():
         answer = run(lambda: catalog.search(word.rpartition("/")[2], MAX_MATCHES))
     found = answer.entries
@@ -215,7 +215,7 @@ def _plan(source: Source, candidate: Candidate, *, pins: bool, tries: bool, allo
 
 
 def _needed(candidate: Candidate, config: ServerConfig, notes: list[str]) -> dict[str, object] | None:
-    """The row with the paths in its sandbox that a person wrote into it, if it lacks any."""
+    """Return the row with those paths in its sandbox that the user wrote into it, if it lacks any."""
     if not isinstance(config, StdioServerConfig):
         return None
     with as_command_error(LaunchError, remedy="install it, or give its full path", code=ExitCode.NOT_READY):
@@ -252,7 +252,7 @@ def _try(candidate: Candidate, change: RowChange, *, allow_unsandboxed: bool, no
 
 
 def _pinned(row: Mapping[str, object], trial: Trial | None, notes: list[str]) -> dict[str, object] | None:
-    """The row with the version of its package that ran, or that is the latest; None where nothing is to be pinned."""
+    """Return the row with the version of its package that ran, or the latest; None if nothing is to be pinned."""
     command, args = row.get("command"), row.get("args")
     if not isinstance(command, str) or not isinstance(args, list):
         return None
@@ -289,7 +289,7 @@ def _show(planned: _Planned, *, whole: bool) -> None:
 
 
 def _carry_out(source: Source, planned: _Planned) -> Path | None:
-    """Store the secrets that were typed, approve, and write the row; what was stored is forgotten if that fails."""
+    """Store the typed secrets, approve, and write the row; forget the secrets if that fails."""
     store = SecretStore()
     typed = planned.candidate.typed
     with as_command_error(SecretError, remedy="unlock the keyring; nothing was changed"):

@@ -125,7 +125,6 @@ def _latest(source: Source, registry: str | None, found: Packaged) -> str:
 def _compared(
     book: Book, read: Read, scope: str, server: str, documents: Sequence[Document], *, whole: bool
 ) -> tuple[ServerDiff, frozenset[ItemKey]]:
-    """Return what changes against the approved forms, and the new forms that are approved already."""
     items = book.entry(scope, server).items
     old = {
         key: value_of(read(item.approved) or b"null")

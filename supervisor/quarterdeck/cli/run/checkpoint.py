@@ -117,7 +117,7 @@ async def _restore(
 
 
 async def _sessions(workspace: Path, session: str | None) -> list[_Session]:
-    """The sessions of a workspace that have nodes, or the one that was asked for, oldest first."""
+    """Return the sessions of a workspace that have nodes, or the one asked for, oldest first."""
     paths = workspace_paths(workspace)
     try:
         names = sorted(name for name in os.listdir(paths.sessions) if not name.startswith("."))

@@ -94,7 +94,6 @@ def _telling(words: Sequence[str]) -> list[str]:
 
 
 def _short(path: str) -> str:
-    """Return the last part of a package's name; with the one before if it is generic."""
     parts = path.split("/")
     return "-".join(parts[-2:]) if parts[-1].lower() in _GENERIC else parts[-1]
 

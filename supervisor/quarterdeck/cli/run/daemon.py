@@ -211,7 +211,6 @@ async def _run(entrance: Entrance, linger_s: float) -> int:
 
 
 async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving: ExitStack) -> None:
-    """Serve until there are no clients, or an order or a cancellation ends it."""
     directory = entrance.directory
     async with AsyncExitStack() as stack:
         runtime = await Runtime.acquire(configuration_digest((state_dir(),)))
@@ -326,8 +325,6 @@ async def _open_deck(
 
 
 async def _refuse_all(entrance: Entrance, refusal: RefusalError) -> None:
-    """Tell the waiting clients why they cannot be served."""
-
     def read(*_: object) -> Settings:
         raise refusal
 

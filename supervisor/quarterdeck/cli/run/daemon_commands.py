@@ -218,7 +218,6 @@ def _print_rows(rows: Sequence[object], columns: Sequence[Column]) -> None:
 
 
 def _started() -> Path:
-    """Start the daemon unless one can be reached. Return its directory."""
     with _start_errors():
         return start_daemon(daemon_dir(), os.environ)
 

@@ -282,7 +282,6 @@ def _serve_by_daemon(
 
 
 def _load(request: ServeRequest, withhold: Callable[[Iterable[str]], None]) -> "Settings":
-    """Read the configuration, keep its secrets out of the log, and log what was set aside."""
     from quarterdeck.config.load.file import ConfigFileError
 
     with as_command_error(ConfigFileError, remedy="correct that file, or name another with -c FILE"):

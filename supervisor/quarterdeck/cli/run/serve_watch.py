@@ -203,7 +203,6 @@ def drifted(product: Product, lock: "DeckLock", servers: Collection[str] | None 
 
 
 def _drifts(product: Product, lock: "DeckLock", servers: Collection[str] | None) -> "tuple[Drift, ...]":
-    """Return how the servers that have listed their tools differ from the lock."""
     from quarterdeck.trust.lock.lockfile import LockChange, drift
 
     present = {}

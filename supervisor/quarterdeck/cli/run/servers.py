@@ -119,7 +119,6 @@ def _print_decks(decks: Mapping[Serving, ServerList], *, json: bool) -> None:
 
 
 def _print_configured(source: Source, *, json: bool) -> None:
-    """Print the servers that a client would start, and mark those that cannot start."""
     settings = load(replace(source, log_level=LogLevel.ERROR), may_be_empty=True)
     if json:
         broken = {row.id: row.message for row in settings.broken}

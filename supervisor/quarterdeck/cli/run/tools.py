@@ -146,7 +146,6 @@ def _fail(fault: FaultView, *, json: bool) -> NoReturn:
 
 
 def _print_result(body: bytes) -> None:
-    """Print the content block by block; without any, the structured content."""
     result = msgspec.json.decode(body, type=dict[str, object])
     content = result.get("content")
     for block in content if isinstance(content, list) else []:
@@ -215,7 +214,6 @@ def token_report(answer: ToolList) -> TokenReport:
 
 
 def _as_shown(tool: ToolView) -> Mapping[str, object]:
-    """Return the tool object under the name that models are given."""
     try:
         definition = msgspec.json.decode(tool.definition, type=dict[str, object])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

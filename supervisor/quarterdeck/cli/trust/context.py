@@ -183,7 +183,6 @@ def open_context(source: Source) -> Iterator[TrustContext]:
 
 
 def _said_of_native(book: Book, row: NativeRow) -> tuple[NativeRow, ...]:
-    """Return the row of native tools, if files configure them, or once did."""
     is_known = bool(book.entry(row.scope, row.id).items)
     return (row,) if is_known or row.settings != NO_SETTINGS else ()
 

@@ -206,7 +206,6 @@ def _await_calls() -> None:
 
 
 def _book(reader: LedgerReader, moment: str | None) -> Book:
-    """Return the ledger's state at a moment; without one, now."""
     when = parse_moment(moment, datetime.now(UTC)) if moment is not None else None
     if when is None or moment == "now":
         return reader.book
@@ -228,7 +227,6 @@ def _first_seen(reader: LedgerReader, server: ServerMatters, matter: Matter, las
 
 
 def _texts(reader: LedgerReader, before: Book, after: Book, place: ServerKey) -> ServerDiff:
-    """Return what changed of a server's offer; equal documents are not read."""
     old, new = ({key: item.seen for key, item in book.entry(*place).items.items()} for book in (before, after))
     keys = [key for key in {**old, **new} if old.get(key, "") != new.get(key, "")]
     return diff_server(_values(reader, old, keys), _values(reader, new, keys))

@@ -264,7 +264,6 @@ class _Wanted:
 def _chosen(
     context: TrustContext, server: str | None, wanted: _Wanted
 ) -> tuple[list[tuple[ServerMatters, tuple[Matter, ...]]], list[str]]:
-    """Return the matters to approve by server, and warnings of findings that `--all` leaves out."""
     is_part = bool(wanted.names or wanted.alone)
     if wanted.unordered:
         return _unordered(context, server, wanted), []
@@ -329,7 +328,6 @@ MAX_NAMED: Final = 8
 
 
 def _named(server: ServerMatters, name: str, kind: str, *, is_offered: bool = False) -> tuple[Matter, ...]:
-    """Return what the server has listed under this name, of every kind unless one is given."""
     known = [each for each in server.matters if each.key.name and kind in ("", each.key.subject.value)]
     known = [each for each in known if each.seen or not is_offered]
     found = tuple(each for each in known if each.key.name == name)
@@ -384,7 +382,6 @@ def _in_words(server: str, key: ItemKey) -> str:
 def _print_all(
     context: TrustContext, chosen: Sequence[tuple[ServerMatters, tuple[Matter, ...]]], *, whole: bool
 ) -> bool:
-    """Print what would change by approving these. Return whether nothing was cut."""
     is_whole = True
     for server, matters in chosen:
         is_whole &= print_difference(server, context.read, matters, whole=whole)

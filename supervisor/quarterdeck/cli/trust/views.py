@@ -226,7 +226,6 @@ def _print_renames(server: ServerMatters, read: Read, chosen: set[ItemKey]) -> N
 
 
 def _in_order(matters: Iterable[Matter]) -> list[Matter]:
-    """Sort matters: how it is started, what it says of itself, what it lists by name."""
     return sorted(matters, key=lambda matter: (ORDER[matter.key.subject], matter.key.name))
 
 

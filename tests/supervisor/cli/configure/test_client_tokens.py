@@ -20,7 +20,6 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_token_is_printed_once_and_listed_without_itself(state: Path, said: Said) -> None:
-    """A script could not take it from stdout; or the list would give every client's away."""
     limits = ("--server", "fs", "--tool", "fs__*", "--profile", "read-only", "--rate", "20/s", "--expires", "30d")
     out, err = said(0, "token", "create", "ci", *limits)
     token = out.strip()
@@ -140,7 +139,6 @@ def test_a_name_is_one_tokens(said: Said) -> None:
 
 
 def test_a_damaged_file_is_told_and_kept(state: Path, said: Said) -> None:
-    """What was revoked would open again after the next command."""
     state.mkdir(mode=0o700)
     (state / "tokens.json").write_text("{")
     (state / "tokens.json").chmod(0o600)

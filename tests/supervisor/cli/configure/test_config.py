@@ -38,7 +38,6 @@ def own(home: Path, document: object) -> Path:
 
 
 def test_every_place_is_shown_in_order(home: Path, said: Said) -> None:
-    """A user would not know where to write, or which file wins."""
     path = own(home, {"servers": {}})
     (home.parent / "project/.mcp.json").write_text("{")
     lines = said(0, "config", "path").out.splitlines()
@@ -89,7 +88,6 @@ def test_values_are_shown_with_their_place_and_without_secrets(
 
 
 def test_a_check_finds_everything_and_says_so_by_its_exit_code(home: Path, said: Said) -> None:
-    """A script would start what cannot work, or a user correct one mistake after the other."""
     path = own(home, {"mcpServers": {"a": {"comand": "c", "args": [5]}, "b": {"command": "c", "evn": {}, "args": [5]}}})
     assert said(2, "config", "check").out.splitlines() == [
         f"error: {path}: mcpServers.a: unknown key 'comand': did you mean 'command'?",
@@ -126,7 +124,6 @@ def test_a_check_warns_of_secrets_in_plain_text(home: Path, said: Said) -> None:
 
 @pytest.mark.process
 def test_a_check_finds_rows_that_the_sandbox_will_refuse(home: Path, said: Said) -> None:
-    """A file would be called right whose servers never start."""
     documents = home / "documents"
     documents.mkdir()
     rows = {

@@ -33,7 +33,6 @@ def telling(monkeypatch: pytest.MonkeyPatch, *, is_kept: bool) -> None:
 
 
 def test_it_reads_well_without_a_terminal(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
-    """A log of a CI run would be full of escape sequences."""
     telling(monkeypatch, is_kept=True)
     out = said(0, "demo").out
     assert "\x1b" not in out
@@ -56,7 +55,6 @@ def test_it_reads_well_without_a_terminal(monkeypatch: pytest.MonkeyPatch, said:
 def test_a_program_gets_every_event_and_a_broken_promise_is_an_exit_code(
     monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
-    """A check of the demonstration would have to parse prose."""
     telling(monkeypatch, is_kept=True)
     told = [json.loads(line) for line in said(0, "demo", "--json").out.splitlines()]
     kinds = ["scene", "fact", "quote", "table", "death", "promise", "promise", "end"]

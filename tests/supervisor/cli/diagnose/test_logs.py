@@ -72,7 +72,6 @@ def appended(log: Path, data: bytes) -> object:
 
 
 def test_the_last_lines_are_read(log: Path) -> None:
-    """A long log would bury its end."""
     log.write_bytes(b"one\ntwo\nthree\n")
     assert read(log, 2) == [b"two", b"three"]
     assert read(log, 0) == []
@@ -80,7 +79,6 @@ def test_the_last_lines_are_read(log: Path) -> None:
 
 
 def test_the_older_half_comes_first(log: Path) -> None:
-    """Just after the log was rotated, it would look empty."""
     log.with_name("stderr.log.1").write_bytes(b"one\ntwo\n")
     assert read(log, 10) == [b"one", b"two"]
     log.write_bytes(b"three\n")
@@ -88,7 +86,6 @@ def test_the_older_half_comes_first(log: Path) -> None:
 
 
 def test_a_log_that_begins_to_exist_is_followed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that never wrote would be an error, or `logs -f` have to wait for its first words."""
     assert read(log, 10) == []
     assert followed(log, monkeypatch, appended(log, b"first\n")) == [b"first"]
 
@@ -139,7 +136,6 @@ def test_lines_have_their_times_where_they_have_one(log: Path) -> None:
 def test_logs_shows_local_times_and_programs_get_them_in_utc(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
-    """A user would have to know his distance from Greenwich; a script, the zone of the machine."""
     config = tmp_path / "mcp.json"
     config.write_text('{"servers": {"notes": {"command": "notes"}}}')
     use_places(monkeypatch, tmp_path)

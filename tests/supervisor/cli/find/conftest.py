@@ -40,7 +40,6 @@ class Trials:
 
 @pytest.fixture
 def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
-    """See `Trials`."""
     made = Trials()
     for module in (add, upgrade):
         monkeypatch.setattr(module, "try_server", made)

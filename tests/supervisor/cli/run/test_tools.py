@@ -54,7 +54,6 @@ def result(value: object, *, is_error: bool = False) -> Result:
 
 
 def test_tools_are_listed_and_the_absent_and_held_are_named(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
-    """A tool that is missing because its server is down, or held, would be looked for elsewhere."""
     view = ServerView("git", "faulted", "stdio", 0, None, None, None, None, 0, None, DOWN)
     tool = ToolView("fs__read", "fs", "Reads\x1b[2J a file.\nMore.", msgspec.Raw(b'{"name":"read"}'))
     answering(monkeypatch, ToolList((tool,), (view,)))
@@ -98,7 +97,6 @@ def test_what_tools_cost_is_shown_for_people_and_for_programs(monkeypatch: pytes
 
 
 def test_tools_ends_with_4_when_every_server_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A script would take a deck without any tool for a deck that works."""
     git, fs = (ServerView(each, "faulted", "stdio", 0, None, None, None, None, 0, None, DOWN) for each in ("git", "fs"))
     tool = ToolView("fs__read", "fs", "Reads a file.", msgspec.Raw(b'{"name":"read"}'))
     for answer, code in (
@@ -113,7 +111,6 @@ def test_tools_ends_with_4_when_every_server_failed(monkeypatch: pytest.MonkeyPa
 
 
 def test_arguments_reach_the_server_as_they_were_typed_or_piped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers would change their form, or a file's content have to fit a command line."""
     asked = answering(monkeypatch, result({"content": []}))
     assert run(["call", "fs__read", ' {"b": 1.0, "a": 1e3} ']) == 0
     assert asked.request == Call("fs__read", msgspec.Raw(b'{"b": 1.0, "a": 1e3}'))
@@ -131,7 +128,6 @@ def test_arguments_reach_the_server_as_they_were_typed_or_piped(monkeypatch: pyt
 def test_arguments_that_are_no_object_are_a_usage_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: str
 ) -> None:
-    """A quoting mistake in a shell would be blamed on the server."""
     asked = answering(monkeypatch, result({"content": []}))
     assert run(["call", "fs__read", arguments]) == 2
     assert asked.request is None
@@ -141,7 +137,6 @@ def test_arguments_that_are_no_object_are_a_usage_error(
 def test_a_result_is_shown_to_people_in_blocks_and_to_programs_as_it_is(
     monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
-    """People would have to read JSON, scripts lose fields, or take an error's text for the result."""
     answering(monkeypatch, result({"content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}))
     assert said(0, "call", "fs__read").out == "one\ntwo\n"
     answering(monkeypatch, result({"content": [], "structuredContent": {"sum": 3}}))
@@ -181,7 +176,6 @@ def test_a_call_without_a_result_says_why(monkeypatch: pytest.MonkeyPatch, said:
     ],
 )
 def test_every_kind_of_block_is_shown(monkeypatch: pytest.MonkeyPatch, said: Said, block: object, shown: str) -> None:
-    """A picture would fill the terminal with base64, a new kind would be an error, a server write to the terminal."""
     answering(monkeypatch, Result(msgspec.Raw(json.dumps({"content": [block]}).encode()), is_error=False))
     assert said(0, "call", "fs__read").out == f"{shown}\n"
 
@@ -223,7 +217,6 @@ def test_tools_servers_and_groups_are_counted_dearest_first_as_models_are_given_
 
 
 def test_a_deck_that_is_much_for_a_model_is_warned_of_with_what_helps() -> None:
-    """A user would not know why a model chooses wrong tools."""
     many = token_report(ToolList(tuple(view(f"a__{number}") for number in range(41)), ()))
     dear = token_report(ToolList((view("a__x", description="x" * 50_000),), ()))
     few = token_report(ToolList(tuple(view(f"a__{number}") for number in range(40)), ()))

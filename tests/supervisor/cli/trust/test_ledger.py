@@ -69,7 +69,6 @@ def test_the_log_tells_each_moment_once_the_newest_first_and_programs_get_every_
     ],
 )
 def test_the_log_is_filtered(state: Path, ledger: LedgerShell, filters: list[str], count: int) -> None:
-    """A user would search thousands of lines for one tool."""
     assert len(ledger.lines("log", *filters)) == count
 
 
@@ -180,7 +179,6 @@ def test_what_cannot_be_done_is_said(
 
 @pytest.mark.parametrize("command", [["log"], ["show"], ["diff", "1"], ["verify"], ["export"], ["calls"]])
 def test_without_a_ledger_every_command_says_so(empty: Path, ledger: LedgerShell, command: list[str]) -> None:
-    """A user would take a wrong state directory for an empty history; or one would be made by looking."""
     assert ledger(*command, code=ExitCode.NOT_FOUND) == ""
     assert "there is no ledger" in ledger.err
     assert list(empty.iterdir()) == []
@@ -208,7 +206,6 @@ def test_beside_a_serve_one_can_look_but_not_change(state: Path, ledger: LedgerS
 def test_calls_are_read_once_those_who_serve_have_written_them(
     state: Path, ledger: LedgerShell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user who looks at a call that has just ended would not find it."""
     asked: list[object] = []
     serving = Serving(7, "d", (), "", "")
     places = {Path(name): serving for name in ("ended", "well", "hangs")}
@@ -254,7 +251,6 @@ CALLERS = (("door 1", "editor\n"), ("ci", ""), ("", "editor"), ("", ""))
 
 
 def test_two_servers_of_one_name_are_told_apart(state: Path, ledger: LedgerShell) -> None:
-    """A user would take one file's server for another's."""
     with open_ledger(state) as store:
         store.append([approved(NOW, scope="/other.json")], {NOW.hash: NOW.body})
     assert "time (/other.json)" in ledger("log")
@@ -267,7 +263,6 @@ AT = "2026-01-01T12:00:00.000Z"
 
 
 def test_what_came_of_one_form_of_a_tool_stands_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each new tool would be listed three times: offered, approved, enrolled."""
     print_steps(
         [
             BookChange(PLACE, SAVE, Happened.LISTED, "", "1" * 32),
@@ -305,7 +300,6 @@ MOMENT = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
     ],
 )
 def test_a_time_is_read_as_people_write_it(text: str, time: str) -> None:
-    """A user would have to count back to a time in UTC with milliseconds."""
     assert parse_time(text, MOMENT) == time
     assert parse_moment(text, MOMENT) == time
 
@@ -327,7 +321,6 @@ def test_a_time_is_read_as_people_write_it(text: str, time: str) -> None:
     ],
 )
 def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
-    """A user would be shown another time than the one that they meant."""
     with pytest.raises(CommandError) as raised:
         parse_time(text, MOMENT)
     assert raised.value.code is ExitCode.USAGE
@@ -350,13 +343,11 @@ def test_what_is_neither_is_refused(text: str) -> None:
 
 @given(st.integers(0, 2**32).map(lambda seconds: datetime.fromtimestamp(seconds, UTC)))
 def test_a_printed_time_is_read_as_itself(moment: datetime) -> None:
-    """A time that was copied from the log would name another event."""
     printed = parse_time(moment.isoformat(), MOMENT)
     assert parse_time(printed, MOMENT) == printed
 
 
 @given(st.integers(0, 10_000), st.sampled_from(["s", "m", "h", "d", "w"]))
 def test_a_time_ago_is_not_after_now(count: int, unit: str) -> None:
-    """A filter would let through what has not happened."""
     assert parse_time(f"{count}{unit} ago", MOMENT) <= parse_time("now", MOMENT)
     assert parse_time(f"{count}{unit} ago", MOMENT) >= parse_time("now", MOMENT - timedelta(weeks=10_000))

@@ -18,7 +18,6 @@ LAST = FIRST + SECOND + THIRD
 def test_an_intact_ledger_is_told_with_its_head_and_a_missing_head_is_accepted_by_a_person_alone(
     state: Path, ledger: LedgerShell
 ) -> None:
-    """A user would have nothing to keep elsewhere, or a ledger that lost its head be trusted without a word."""
     out = ledger("verify")
     assert out.startswith(f"intact: {LAST} events, head {LAST}:")
     head = out.split()[-1]

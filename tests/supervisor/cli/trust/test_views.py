@@ -55,12 +55,10 @@ def shown(
 def test_the_last_line_counts_and_says_what_to_do(
     capsys: pytest.CaptureFixture[str], servers: tuple[ServerMatters, ...], said: str
 ) -> None:
-    """A user would have to count, or would not know the next command."""
     assert shown(capsys, *servers)[1] == said
 
 
 def test_a_screen_has_room_for_what_matters_of_each_server(capsys: pytest.CaptureFixture[str]) -> None:
-    """One server with many tools would push all others, and its own findings, off the screen."""
     many = [tool(f"t{number}") for number in range(200)]
     found = tool("z_found", findings=(("hidden-text", "/description"),))
     large = server(*many, tool("y_changed", State.CHANGED), found, Matter(LAUNCH, State.NEW, seen="x"))

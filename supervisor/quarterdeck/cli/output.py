@@ -186,6 +186,11 @@ def print_line(text: str = "", style: str = "", *, stderr: bool = False, wraps: 
         stream.flush()
 
 
+def fields(value: object, *names: str) -> dict[str, object]:
+    """Return these members of a value, for programs."""
+    return {name: getattr(value, name) for name in names}
+
+
 def warn(text: str, fix: str = "") -> None:
     """Print a warning on stderr, and its fix on the next line."""
     print_line(text, "yellow", stderr=True)

@@ -43,10 +43,9 @@ class Option:
 class Argument:
     """An argument of a command, in the order of the function's parameters; with a default it can be left out."""
 
-    def __init__(self, *, metavar: str, help: str = "", show_default: bool | str = True) -> None:  # noqa: A002
+    def __init__(self, *, metavar: str, help: str) -> None:  # noqa: A002
         self.metavar: Final = metavar
         self.help: Final = help
-        self.show_default: Final = show_default
 
 
 class Combined(msgspec.Struct, frozen=True):
@@ -163,7 +162,7 @@ class _ExplainedArgument(click.Argument):
     def __init__(self, name: str, declared: Argument, **settings: Any) -> None:
         super().__init__([name], metavar=declared.metavar, **settings)
         self.help = declared.help
-        self.show_default = declared.show_default
+        self.show_default = True
 
     def make_metavar(self, ctx: click.Context) -> str:
         """Its name, and whether it can be left out."""

@@ -11,7 +11,7 @@ from typing import Annotated
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import NotFoundError, UsageError, as_command_error
 from quarterdeck.cli.file_change import as_it_was, print_diff, view_change
-from quarterdeck.cli.output import hint, print_json, print_line, warn
+from quarterdeck.cli.output import fields, hint, print_json, print_line, warn
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import user_file
 from quarterdeck.common.words import counted, utf8
@@ -125,14 +125,7 @@ def _check_found(taken: FoundServers, source: str, wanted: list[str], target: Pa
 
 
 def _report(server: FoundServer) -> dict[str, object]:
-    return {
-        "id": server.id,
-        "name": server.name,
-        "path": utf8(server.path),
-        "secrets": list(server.secrets),
-        "inputs": list(server.inputs),
-        "notes": list(server.notes),
-    }
+    return {**fields(server, "id", "name", "secrets", "inputs", "notes"), "path": utf8(server.path)}
 
 
 def _print_imported(added: list[FoundServer], left_out: list[SkippedServer], elsewhere: int) -> None:

@@ -1,48 +1,17 @@
 """What a `serve` is asked for, by its options; and what the files, or a `run`, say of it, here or in the daemon."""
 
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quarterdeck.cli.exits import UsageError
-from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE, Source
-from quarterdeck.common.working_directory import working_directory
-from quarterdeck.daemon.messages import NativeRequest, ServeRequest
+from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE
+from quarterdeck.daemon.messages import ServeRequest
 from quarterdeck_protocol.names import did_you_mean
 
 if TYPE_CHECKING:
     from quarterdeck.config.settings import Settings
-
-
-def make_request(
-    source: Source,
-    *,
-    name_budget: int | None,
-    settle_s: float | None,
-    lock_file: Path | None,
-    portable_schemas: bool,
-    groups: tuple[str, ...] = (),
-    search: bool = False,
-) -> ServeRequest:
-    """Return the request of these options, with absolute paths; raise CommandError if there is no such native tool."""
-    asked = None
-    if (native := source.native) is not None:
-        profile = native.to_wish().profile
-        asked = NativeRequest(profile, str(native.workspace), tuple(map(str, native.allow_dirs)), native.tools)
-    return ServeRequest(
-        cwd=working_directory(),
-        config=tuple(os.path.abspath(path) for path in source.config),
-        native=asked,
-        name_budget=name_budget,
-        settle_s=settle_s,
-        lock_file=os.path.abspath(lock_file) if lock_file is not None else None,
-        portable_schemas=portable_schemas,
-        allow_unsandboxed=source.allow_unsandboxed,
-        groups=groups,
-        search=search,
-    )
 
 
 def read_request(request: ServeRequest, environ: Mapping[str, str], before: "Settings | None" = None) -> "Settings":

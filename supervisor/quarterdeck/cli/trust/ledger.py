@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError, UsageError, as_command_error
-from quarterdeck.cli.output import hint, print_json, print_line, report, warn
+from quarterdeck.cli.output import fields, hint, print_json, print_line, report, warn
 from quarterdeck.cli.parameters import Argument, Group, Option
 from quarterdeck.common.words import counted
 from quarterdeck.config.places.paths import state_dir
@@ -380,11 +380,5 @@ def _print_verification(found: Verification, problem: str, *, is_whole: bool) ->
 
 
 def _view_verification(found: Verification, problem: str, *, is_whole: bool) -> dict[str, object]:
-    return {
-        "intact": is_whole,
-        "verdict": found.verdict.value,
-        "count": found.tip.count,
-        "hash": found.tip.hash,
-        "broken_seq": found.broken_seq,
-        "reason": problem,
-    }
+    told = {**fields(found, "verdict", "broken_seq"), **fields(found.tip, "count", "hash")}
+    return {"intact": is_whole, **told, "reason": problem}

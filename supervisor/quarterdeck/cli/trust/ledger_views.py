@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from quarterdeck.cli.exits import CommandError, UsageError
-from quarterdeck.cli.output import Cell, Column, describe_key, show
+from quarterdeck.cli.output import Cell, Column, describe_key, fields, show
 from quarterdeck.common.words import duration, size
 from quarterdeck.ledger.events.events import Stored, encode_json
 from quarterdeck.ledger.events.fold import ServerKey
@@ -174,15 +174,7 @@ def print_steps(steps: Iterable[BookChange]) -> None:
 
 def view_step(step: BookChange) -> dict[str, object]:
     """Return a difference for programs."""
-    return {
-        "subject": step.key.subject.value,
-        "name": step.key.name,
-        "happened": step.what.value,
-        "before": step.before,
-        "after": step.after,
-        "by": step.by.value if step.by is not None else None,
-        "at": step.at,
-    }
+    return {**step.key._asdict(), "happened": step.what, **fields(step, "before", "after", "by", "at")}
 
 
 def show_calls(calls: Sequence[CallRow]) -> None:

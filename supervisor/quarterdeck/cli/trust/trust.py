@@ -12,6 +12,7 @@ from quarterdeck.cli.output import (
     Cell,
     Column,
     describe_key,
+    fields,
     hint,
     is_confirmed,
     print_json,
@@ -29,7 +30,7 @@ from quarterdeck.ledger.events.fold import ItemKey, ServerKey
 from quarterdeck.ledger.events.history import labels_of
 from quarterdeck.trust.judge.canonical_forms import canonical_hash
 from quarterdeck.trust.judge.overview import Matter, ServerMatters, State
-from quarterdeck.trust.judge.scans import scan_recorded
+from quarterdeck.trust.judge.scans import FoundInHistory, scan_recorded
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import TrustMode
 from quarterdeck_protocol.names import did_you_mean
@@ -217,35 +218,28 @@ def scan(source: Named, json: options.Json = False) -> None:
             for matter in (*server.waiting, *server.of(State.BLOCKED))
         }
     labels = labels_of(ServerKey(each.scope, each.server) for each in found)
-    rows = [
+    document = [
         {
-            "scope": each.scope,
-            "server": each.server,
-            "subject": each.key.subject.value,
-            "name": each.key.name,
-            "hash": each.hash,
-            "at": each.at,
-            "rule": each.finding.rule,
-            "place": each.finding.place,
-            "excerpt": each.finding.excerpt,
-            "is_offered": each.is_offered,
+            **fields(each, "scope", "server", "hash", "at", "is_offered"),
+            **each.key._asdict(),
+            **fields(each.finding, "rule", "place", "excerpt"),
         }
         for each in found
     ]
 
-    def state(row: dict[str, str]) -> object:
-        key = row["scope"], row["server"], ItemKey(Subject(row["subject"]), row["name"])
-        return states.get(key, "offered") if row["is_offered"] else Cell(f"seen {row['at']}", "dim")
+    def state(each: FoundInHistory) -> object:
+        now = states.get((each.scope, each.server, each.key), "offered")
+        return now if each.is_offered else Cell(f"seen {each.at}", "dim")
 
     columns = (
-        Column("SERVER", lambda row: labels[ServerKey(row["scope"], row["server"])]),
-        Column("WHAT", lambda row: row["name"] or row["subject"], "cyan"),
-        Column("RULE", "rule", "red"),
-        Column("PLACE", "place", empty="the whole"),
+        Column("SERVER", lambda each: labels[ServerKey(each.scope, each.server)]),
+        Column("WHAT", lambda each: each.key.name or each.key.subject, "cyan"),
+        Column("RULE", lambda each: each.finding.rule, "red"),
+        Column("PLACE", lambda each: each.finding.place, empty="the whole"),
         Column("NOW", state),
-        Column("EXCERPT", "excerpt"),
+        Column("EXCERPT", lambda each: each.finding.excerpt),
     )
-    show(rows, columns, json=json, document={"findings": rows}, none="no findings in any recorded definition")
+    show(found, columns, json=json, document={"findings": document}, none="no findings in any recorded definition")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from quarterdeck.cli.output import Cell, Column, describe_key, print_line, show
+from quarterdeck.cli.output import Cell, Column, describe_key, fields, print_line, show
 from quarterdeck.common.words import counted, flat, printable
 from quarterdeck.ledger.events.events import ORDER
 from quarterdeck.ledger.events.fold import ItemKey, ServerKey
@@ -47,16 +47,8 @@ def _lines(change: Change, value: str) -> list[str]:
 
 def view_change(change: Change) -> dict[str, object]:
     """Return a change for programs."""
-    return {
-        "subject": str(change.kind),
-        "name": change.name,
-        "what": change.what.value,
-        "severity": change.severity.value,
-        "place": change.place,
-        "before": change.before,
-        "after": change.after,
-        "sentence": change.sentence,
-    }
+    told = fields(change, "name", "what", "severity", "place", "before", "after", "sentence")
+    return {"subject": change.kind, **told}
 
 
 STATE_STYLES: Final = {
@@ -195,15 +187,8 @@ def view_matter(matter: Matter) -> dict[str, object]:
 
 
 def _view_state(matter: Matter) -> dict[str, object]:
-    return {
-        "subject": matter.key.subject.value,
-        "name": matter.key.name,
-        "state": matter.state.value,
-        "seen": matter.seen,
-        "approved": matter.approved,
-        "by": matter.by.value if matter.by is not None else None,
-        "unordered": bool(matter.unordered),
-    }
+    told = fields(matter, "state", "seen", "approved", "by")
+    return {**matter.key._asdict(), **told, "unordered": bool(matter.unordered)}
 
 
 def approved_instructions(server: ServerMatters, read: Read) -> tuple[str, Matter | None]:

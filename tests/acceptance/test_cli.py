@@ -116,11 +116,7 @@ def test_call_prints_what_the_tool_answers(config: Path, serve: RawStdioClient) 
     ],
 )
 def test_each_failure_has_its_exit_code_and_says_what_to_do(
-    config: Path,
-    serve: RawStdioClient,
-    arguments: tuple[str, ...],
-    code: int,
-    said: str,
+    config: Path, serve: RawStdioClient, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     ended = quarterdeck_forked(*arguments, "--config", str(config))
     assert ended.returncode == code

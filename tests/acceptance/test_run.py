@@ -11,13 +11,7 @@ import httpx2
 import pytest
 from support.clients.http_clients import connected
 from support.clients.raw_client import RawStdioClient, RpcError
-from support.processes.commands import (
-    DEADLINE_S,
-    command,
-    popen_forked,
-    quarterdeck_forked,
-    quarterdeck_json_forked,
-)
+from support.processes.commands import DEADLINE_S, command, popen_forked, quarterdeck_forked, quarterdeck_json_forked
 from support.processes.leftovers import assert_gone, no_leftovers
 from support.processes.line_child import LineChild
 from support.processes.programs import SERVERS, server_argv
@@ -135,8 +129,7 @@ def test_what_changes_is_held_until_it_is_approved_also_when_nothing_runs(tmp_pa
 
 @pytest.mark.parametrize("is_own", [True, False])
 @pytest.mark.parametrize(
-    ("options", "said"),
-    [(("--network", "outside"), "network"), (("--trust", "blind"), "--trust blind")],
+    ("options", "said"), [(("--network", "outside"), "network"), (("--trust", "blind"), "--trust blind")]
 )
 def test_a_wrong_option_is_told_to_the_client_too(
     monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], said: str, is_own: bool

@@ -94,7 +94,7 @@ async def test_a_form_is_sent_with_its_length_and_nothing_of_the_user() -> None:
     assert seen.target == "/token?a=b"
     assert seen.headers["content-length"] == "12"
     assert set(seen.headers) == {
-        *("host", "user-agent", "accept-encoding", "connection", "content-type", "content-length"),
+        *("host", "user-agent", "accept-encoding", "connection", "content-type", "content-length")
     }
 
 

@@ -119,10 +119,7 @@ def shown(path: Path) -> str:
 
 @pytest.mark.process
 def test_an_address_and_a_token_are_written_where_a_client_takes_them(
-    home: Path,
-    said: Said,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    home: Path, said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client could reach us over HTTP by hand alone; or the token would be on the screen, or outlive its use."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
@@ -159,10 +156,7 @@ def test_an_address_and_a_token_are_written_where_a_client_takes_them(
 
 @pytest.mark.process
 def test_a_token_is_not_written_where_others_can_read_it_unless_told(
-    home: Path,
-    said: Said,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    home: Path, said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every user of the machine could call the user's servers; or a file that is meant so could never be linked."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))

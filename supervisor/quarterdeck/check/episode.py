@@ -1,6 +1,6 @@
 """What was recorded of a server: episodes, each one start of its process, with what was sent and what came.  Pure.
 
-Everything in here is bounded by whoever recorded it (`peer`).  JSON values are as decoded.
+Everything in here is bounded by the recorder.  JSON values are as decoded.
 """
 
 from dataclasses import dataclass, field

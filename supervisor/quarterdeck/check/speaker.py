@@ -1,4 +1,4 @@
-"""What speaks to a server in one episode: over the pipes of a process (`peer`), or over HTTP (`http_peer`)."""
+"""Speak to a server in one episode, over the pipes of a process (`process_scenario`) or HTTP (`remote_scenario`)."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""One connection to a remote server: what is sent, what is heard, and what is bounded."""
+"""Remote servers: what one connection sends, takes and bounds."""
 
 import asyncio
 import json
@@ -9,9 +9,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from quarterdeck.check import hearing, http_peer
+from quarterdeck.check import hearing, remote_scenario
 from quarterdeck.check.episode import Ending, Episode
-from quarterdeck.check.http_peer import HttpPeer
+from quarterdeck.check.remote_scenario import HttpPeer
 from quarterdeck.check.requests import envelope
 
 Handler = Callable[[httpx2.Request], httpx2.Response | Awaitable[httpx2.Response]]
@@ -155,7 +155,7 @@ async def test_a_connection_that_fails_is_told_from_a_server_that_is_not_there()
 @pytest.mark.anyio
 async def test_what_is_too_long_or_compressed_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """One answer could fill the memory of whoever checks a stranger's server."""
-    monkeypatch.setattr(http_peer, "MAX_BODY_BYTES", 1000)
+    monkeypatch.setattr(remote_scenario, "MAX_BODY_BYTES", 1000)
 
     def server(request: httpx2.Request) -> httpx2.Response:
         if sent(request)["method"] == "long":

@@ -6,14 +6,14 @@ and would take what that offers for first sight.  A file that cannot be changed 
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from quarterdeck.cli.exits import UsageError, as_command_error, ledger_errors
+from quarterdeck.cli.exits import UsageError, as_command_error
 from quarterdeck.cli.file_change import FileChange, write_file
 from quarterdeck.cli.source import Source, load, user_file
-from quarterdeck.cli.trust.context import directory, send
+from quarterdeck.cli.trust.context import reading_if_any, send
 from quarterdeck.config.clients.import_servers import FoundServer, add_servers
 from quarterdeck.config.clients.user_file import UserFileError, read_user_file
 from quarterdeck.config.load.document import DocumentError
@@ -23,9 +23,7 @@ from quarterdeck.config.load.origin import Origin, Standing, steps_of
 from quarterdeck.config.load.text_edit import EditError
 from quarterdeck.config.secrets.masking import secrets_of
 from quarterdeck.config.settings import Settings
-from quarterdeck.ledger.errors import MissingLedgerError
 from quarterdeck.ledger.events.fold import Book, Item
-from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.trust.configured_servers import configured
 from quarterdeck.trust.judge.documents import Document
 from quarterdeck.trust.judge.overview import Read
@@ -141,14 +139,8 @@ def settings_of(source: Source) -> Settings:
 @contextmanager
 def recorded() -> Iterator[tuple[Book, Read]]:
     """Yield the ledger's state, and a reader of its documents; raise CommandError if it cannot be used."""
-    store: LedgerReader | None = None
-    with ledger_errors(), suppress(MissingLedgerError):
-        store = LedgerReader.open(directory())
-    if store is None:
-        yield Book(), lambda _: None
-        return
-    with ledger_errors(), store:
-        yield store.book, store.document
+    with reading_if_any() as store:
+        yield (store.book, store.document) if store is not None else (Book(), lambda _: None)
 
 
 def launch_row(source: Source, change: RowChange) -> ServerRow:

@@ -14,18 +14,15 @@ from pathlib import Path
 from typing import Final
 
 from quarterdeck.check.place import harmless
-from quarterdeck.cli.exits import ledger_errors
 from quarterdeck.cli.process import run
 from quarterdeck.cli.source import start_product
+from quarterdeck.cli.trust.context import reading_if_any
 from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, STATE_DIR_VARIABLE, state_dir
 from quarterdeck.config.settings import Settings
 from quarterdeck.daemon.control.answers import answer
 from quarterdeck.daemon.control.protocol import FaultView, Inspect, Inspection, ReceiptView
 from quarterdeck.fleet.core.member import INSTALL_PATIENCE
-from quarterdeck.ledger.errors import MissingLedgerError
 from quarterdeck.ledger.events.events import LISTED, Subject
-from quarterdeck.ledger.store.lease import ledger_dir
-from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.trust.judge.documents import Document
 from quarterdeck.trust.judge.server_rows import PROGRAM_SCOPE
 from quarterdeck.trust.package_request import runner_of
@@ -133,13 +130,12 @@ async def _try(settings: Settings, server: str) -> Trial:
 
 
 def _recorded(server: str) -> tuple[tuple[Document, ...], str]:
-    try:
-        with ledger_errors(), LedgerReader.open(ledger_dir(state_dir())) as reader:
-            entry = reader.book.entry(PROGRAM_SCOPE, server)
-            seen = {key: item.seen for key, item in entry.items.items() if item.seen and key.subject != Subject.LAUNCH}
-            bodies = {key: reader.document(hash_) for key, hash_ in seen.items()}
-    except MissingLedgerError:
-        return (), ""
+    with reading_if_any() as reader:
+        if reader is None:
+            return (), ""
+        entry = reader.book.entry(PROGRAM_SCOPE, server)
+        seen = {key: item.seen for key, item in entry.items.items() if item.seen and key.subject != Subject.LAUNCH}
+        bodies = {key: reader.document(hash_) for key, hash_ in seen.items()}
     life = entry.last_life
     documents = (Document(key, hash_, body) for key, hash_ in seen.items() if (body := bodies[key]) is not None)
     return tuple(documents), life.package if life is not None else ""

@@ -7,7 +7,7 @@ that writes it, else it is written here.
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +55,16 @@ def reading() -> Iterator[LedgerReader]:
     """Yield the ledger for reading; raise its errors, and those of the block, as CommandError."""
     with ledger_errors(), LedgerReader.open(directory()) as reader:
         yield reader
+
+
+@contextmanager
+def reading_if_any() -> Iterator[LedgerReader | None]:
+    """Yield the ledger for reading, None without one; raise its errors, and those of the block, as CommandError."""
+    store: LedgerReader | None = None
+    with ledger_errors(), ExitStack() as stack:
+        with suppress(MissingLedgerError):
+            store = stack.enter_context(LedgerReader.open(directory()))
+        yield store
 
 
 @contextmanager
@@ -161,10 +171,7 @@ def open_context(source: Source) -> Iterator[TrustContext]:
     Raise CommandError if the configuration or the ledger cannot be used.
     """
     settings = load(source, may_be_empty=True)
-    store: LedgerReader | None = None
-    with ledger_errors(), suppress(MissingLedgerError):
-        store = LedgerReader.open(directory())
-    try:
+    with reading_if_any() as store:
         files = tuple(os.path.abspath(path) for path in source.config)
         context = TrustContext((), settings, store, files)
         # Without a configuration nothing is looked at, and no key made.
@@ -177,9 +184,6 @@ def open_context(source: Source) -> Iterator[TrustContext]:
             scopes = {scope_of(path) for path in settings.config_paths}
             servers = tuple(each for each in servers if each.scope in scopes)
         yield TrustContext(servers, settings, store, files)
-    finally:
-        if store is not None:
-            store.close()
 
 
 def _said_of_native(book: Book, row: NativeRow) -> tuple[NativeRow, ...]:

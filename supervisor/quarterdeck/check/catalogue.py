@@ -1,4 +1,4 @@
-"""What is checked, as data: each check's id, what holds when it passes, how bad it is when it does not, the remedy.
+"""The checks as data: id, severity, claim and remedy.
 
 An id is what users put behind `--ignore`, and what reports for programs are keyed by: it does not change.  Pure.
 """
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 
 class Severity(StrEnum):
-    """How bad it is, worst first."""
+    """Severities, worst first."""
 
     ERROR = "error"
     """It breaks the protocol, loses work, or does what it says it does not do."""

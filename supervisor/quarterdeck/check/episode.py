@@ -1,4 +1,4 @@
-"""What was recorded of a server: episodes, each one start of its process, with what was sent and what came.  Pure.
+"""The recording of a server: episodes with everything sent and received, each one start of its process.  Pure.
 
 Everything in here is bounded by the recorder.  JSON values are as decoded.
 """

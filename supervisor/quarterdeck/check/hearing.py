@@ -1,4 +1,4 @@
-"""What a server's lines are: answers, its own requests, progress, or none of these; noted in an episode.  Pure.
+"""Classify a server's lines: answers, its own requests, progress, or junk; note them in an episode.  Pure.
 
 It knows which requests are open, and gives each answer to whoever asked.  A request of the server's is answered at
 once: `ping`, and all else with -32601.
@@ -16,7 +16,7 @@ from .episode import Episode, Members, RequestId
 from .schemas import shown
 
 MAX_KEPT: Final = 20
-"""Of each kind of thing that is noted."""
+"""Notes of each kind."""
 
 MAX_PROGRESS: Final = 1000
 """Notifications of one request that are kept."""
@@ -28,7 +28,7 @@ LATE_S: Final = 0.25
 """An answer that comes so soon after its cancellation may have crossed it."""
 
 ODD_ID: Final = {"a": 1}
-"""Of a request that is none: whoever answers it may repeat it."""
+"""The id of a malformed request: an answer may repeat it."""
 
 Receiver = Callable[[Members], None]
 """Takes the message that answers a request, once."""

@@ -1,4 +1,4 @@
-"""Where a server is tried: throwaway directories, a sandbox around it, and what changes in them.
+"""Throwaway directories and a sandbox for a tried server, and the changes in them.
 
 BASE/home        its home, kept from start to start: a package runner's downloads stay there
 BASE/home/work   its working directory, with a few files and an empty git repository
@@ -30,7 +30,6 @@ MAX_FILES: Final = 20_000
 """That are looked at when changes are sought."""
 
 MAX_DEPTH: Final = 20
-"""Of folders that are looked into."""
 
 MAX_TOLD: Final = 20
 """Paths of one change that are told."""
@@ -122,7 +121,7 @@ class Place:
 _FOLDER_ONLY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _FILES: Final = {(FILE_NAME,): b"one\ntwo\nthree\n", ("folder", "inner.json"): b'{"a": 1}\n'}
-"""What a server finds in its working directory, by the steps to it."""
+"""The files of a server's working directory, by their path."""
 
 
 def changes(before: Snapshot, after: Snapshot) -> FileChanges:

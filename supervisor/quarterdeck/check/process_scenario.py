@@ -1,4 +1,4 @@
-"""What is tried with a server that is a process of this machine, beside what is tried with every one.
+"""Try what only a process of this machine has: an installation, rest, odd bytes, its end.
 
 install   only of a package runner: one start with a network, until it answers; nothing is called
 legacy    and in the end rest, and the end of stdin
@@ -26,42 +26,42 @@ from .scenario import MAX_RESTARTS, Scenario, Wishes
 from .speaker import OpenRequest, Outcome, Speaker
 
 INSTALL_S: Final = 180.0
-"""How long the first answer may take while a package is fetched."""
+"""Seconds for the first answer while a package is fetched."""
 
 AT_REST_S: Final = 1.0
-"""How long it is left alone, to see what it does then."""
+"""Seconds without a request, to measure idling."""
 
 MAX_RESTS: Final = 4
-"""The quietest of so many counts."""
+"""Measurements of idling; the quietest counts."""
 
 QUIET_S: Final = 0.1
-"""Of processor time, in a rest that needs no other."""
+"""Processor time of a rest that needs no second one."""
 
 
 MAX_LINE_BYTES: Final = 8 * 1024 * 1024
 MAX_READ_BYTES: Final = 64 * 1024 * 1024
-"""Of one start; more ends it."""
+"""The most bytes of one start; more ends it."""
 
 READ_BYTES: Final = 64 * 1024
 READS_A_WAKE: Final = 16
 
 STDERR_BYTES: Final = 32 * 1024
-"""Of its end that are kept."""
+"""The last bytes of stderr that are kept."""
 
 WRITE_S: Final = 10.0
-"""How long a server may leave its stdin unread."""
+"""Seconds that a server may leave its stdin unread."""
 
 PIECE_S: Final = 0.2
 """Between the two pieces of a line."""
 
 LAST_WORDS_S: Final = 1.0
-"""How long what a server has written is still read once it has ended."""
+"""Seconds for reading the output of a server that has ended."""
 
 END_S: Final = 15.0
-"""How long a server may take to end when it is asked to; clients wait two to five seconds, on a machine at rest."""
+"""Seconds that a server may take to end; clients wait two to five seconds, on a machine at rest."""
 
 GRACE_S: Final = 1.0
-"""Of each step by which one is ended that is of no further interest."""
+"""Seconds for each step of ending a server that is no longer needed."""
 
 
 class Peer(Speaker):

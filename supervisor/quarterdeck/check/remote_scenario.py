@@ -1,4 +1,4 @@
-"""What is tried with a remote server, beside what is tried with every one: sessions, statuses, origins.
+"""Try what only a remote server has: sessions, statuses, origins.
 
     legacy    and in the end: a GET, headers that are wrong, sessions that are none, the end of the session
     bytes     bodies that are no requests
@@ -32,10 +32,9 @@ CONNECT_S: Final = 15.0
 """To reach the host."""
 
 FOLDER: Final = "/tmp"  # noqa: S108 - a folder of the server's machine, if of any
-"""Where paths lie that tools are called with."""
+"""The folder of paths that tools are called with."""
 
 FOREIGN_ORIGIN: Final = "https://quarterdeck-check.invalid"
-"""Of a page that has no business with the server."""
 
 NO_SESSION: Final = "quarterdeck-check-no-such-session"
 
@@ -45,16 +44,15 @@ NOT_TRIED: Final = "its stdin, stdout, stderr and endings, files, network and me
 
 
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
-"""Of one answer, and of one event."""
+"""The most bytes of one answer, or of one event."""
 
 MAX_READ_BYTES: Final = 64 * 1024 * 1024
-"""Of one connection; more ends it."""
+"""The most bytes of one connection; more ends it."""
 
 MAX_SESSION_CHARS: Final = 1024
-"""Of a session's id that is sent back."""
 
 NOTE_S: Final = 10.0
-"""How long a message may take whose answer says nothing but that it was taken."""
+"""Seconds for a message without an answer of its own."""
 
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"

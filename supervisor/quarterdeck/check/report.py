@@ -38,7 +38,7 @@ def as_json(report: Report) -> dict[str, object]:
 
 
 _UNFIT: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot hold, escaped or not."""
+"""Characters that XML 1.0 cannot hold, escaped or not."""
 
 
 def as_junit(report: Report, fail_on: str) -> str:

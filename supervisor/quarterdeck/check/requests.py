@@ -1,4 +1,4 @@
-"""What is sent to a server that is tried: greetings, envelopes, calls, lines that are none.  Pure."""
+"""Make what a tried server is sent: handshakes, envelopes, calls, lines that are no messages.  Pure."""
 
 from typing import Final, NamedTuple
 
@@ -15,7 +15,7 @@ LEGACY: Final = HANDSHAKE_REVISIONS[-1]
 MODERN: Final = MODERN_REVISIONS[-1]
 
 NO_VERSION: Final = "1999-01-01"
-"""Of the protocol: there never was one."""
+"""A protocol version that never existed."""
 
 LONG_LINE_BYTES: Final = 1024 * 1024
 
@@ -24,7 +24,7 @@ INITIALIZE: Final[Members] = {
     "clientInfo": {"name": "quarterdeck-check", "version": CLIENT_VERSION},
 }
 
-"""What `initialize` says beside the version: a client that can be asked nothing."""
+"""The params of `initialize` besides the version: a client without capabilities."""
 
 
 class PlannedCall(NamedTuple):

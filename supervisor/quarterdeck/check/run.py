@@ -19,7 +19,7 @@ from .scenario import Wishes
 from .verdicts import Measured, Report, outcomes
 
 STDERR_LINES: Final = 15
-"""Of its end, that a report shows where a server is of no use."""
+"""The last lines that a report shows of a server that is of no use."""
 
 
 async def check(

@@ -1,4 +1,4 @@
-"""What is tried with every server, in order: a few episodes, each one start of its process, or one connection.
+"""Try every server in a few episodes, each one start of its process or one connection.
 
     legacy    initialize, lists, prompts, resources, wrong requests
     modern    server/discover, lists, wrong requests
@@ -29,19 +29,19 @@ from .schemas import shown
 from .speaker import Speaker
 
 GREETING_S: Final = 60.0
-"""How long the first answer may take; clients give up after thirty to sixty seconds."""
+"""Seconds for the first answer; clients give up after thirty to sixty."""
 
 DISCOVER_S: Final = 20.0
-"""How long an older server may say nothing to a question that it does not know."""
+"""Seconds that a legacy server may ignore a method that it does not know."""
 
 REQUEST_S: Final = 20.0
 
 MAX_TOOLS: Final = 100
 MAX_RESTARTS: Final = 6
-"""Of the episodes in which servers end."""
+"""Starts of an episode in which the server keeps ending."""
 
 LATE_WAIT_S: Final = 1.5
-"""How long an answer is waited for that should not come."""
+"""Seconds in which an answer that should not come may come."""
 
 
 _PARTS: Final = {
@@ -93,7 +93,7 @@ class Scenario(ABC, Generic[Peers]):
 
     @property
     def untried(self) -> tuple[str, ...]:
-        """What was left out and why, each once."""
+        """The parts that were left out and why, each once."""
         return tuple(dict.fromkeys(self._untried))
 
     async def _part(self, part: Callable[[], Awaitable[None]]) -> None:
@@ -338,7 +338,6 @@ MIN_CANCELLED_S: Final = 0.75
 MAX_PAGES: Final = 100
 
 MAX_OFFERS: Final = 10
-"""Prompts and resources that are got."""
 
 CAPABILITY_OF: Final = {
     "tools/list": "tools",

@@ -12,16 +12,14 @@ from quarterdeck_protocol.schema.canonical import JsonValue, Schema, canonical_j
 from quarterdeck_protocol.schema.portable import portable_schema
 
 MAX_SHOWN_CHARS: Final = 160
-"""Of a validator's complaint."""
 
 MAX_NODES: Final = 5_000
-"""Of one schema that are looked at."""
 
 MAX_DEPTH: Final = 200
-"""Of nested schemas; the validator recurses."""
+"""Depth of nested schemas; the validator recurses."""
 
 MAX_SCHEMA_BYTES: Final = 512 * 1024
-"""Of a schema that is judged; a larger one is of no use to a model."""
+"""A larger schema is not judged, and of no use to a model."""
 
 _PATTERNS: Final = frozenset({"pattern", "patternProperties"})
 _DATA: Final = frozenset({"enum", "const", "default", "examples", "required", "type"})

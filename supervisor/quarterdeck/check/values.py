@@ -15,18 +15,17 @@ from .schemas import problem_of
 Arguments = dict[str, JsonValue]
 
 MAX_DEPTH: Final = 8
-"""Of nested values; below it an object or a list is empty."""
+"""Below this depth an object or a list is empty."""
 
 MAX_PROPERTIES: Final = 40
-"""Of one object that are given a value."""
 
 MAX_ITEMS: Final = 4
-"""Of one list, unless more are demanded; then up to `MOST_ITEMS`."""
+"""Items of one list, unless more are demanded; then up to `MOST_ITEMS`."""
 
 MOST_ITEMS: Final = 64
 
 MAX_TEXT_CHARS: Final = 4096
-"""Of one text, whatever is demanded."""
+"""Length of one text, whatever is demanded."""
 
 FILE_NAME: Final = "sample.txt"
 """The file that lies in the server's folder."""

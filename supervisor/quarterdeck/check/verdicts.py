@@ -1,4 +1,4 @@
-"""What came of the checks: a verdict for each thing that was tried, and the report that they add up to.  Pure."""
+"""Verdicts on everything that was tried, and the report that they add up to.  Pure."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from .catalogue import BY_ID, CHECKS, RANKS, Check, Severity
 
 MAX_FINDINGS: Final = 20
-"""Of one check that a report shows; more of the same say no more."""
 
 
 class Verdict(NamedTuple):

@@ -105,7 +105,7 @@ OTHER_WORDS: Final = {
 PURPOSE: Final = "Run MCP servers that you do not trust, each in its own isolated worker, published as one MCP server."
 
 NATIVE_OPTIONS: Final = frozenset({"--profile", "--workspace", "--allow-dir", "--tools"})
-"""Of the commands that offer native tools."""
+"""Options of the commands that offer native tools."""
 
 COMMON_OPTIONS: Final = ("--config", "--own", "--allow-unsandboxed", "--json", "--log-level", "--log-format")
 """They mean the same in every command that has them; in the order of the help."""

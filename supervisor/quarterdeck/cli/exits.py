@@ -1,4 +1,4 @@
-"""How a command ends: its exit codes, and the error that carries one."""
+"""Exit codes of commands, and the errors that carry them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -43,12 +43,12 @@ class ProfileName(StrEnum):
 
     @property
     def in_deck(self) -> str:
-        """Its name in `quarterdeck.deck`, which is not imported for a command's help."""
+        """The name in `quarterdeck.deck`, which is not imported for a command's help."""
         return _IN_DECK.get(self, self.value)
 
     @property
     def shown(self) -> "ProfileName":
-        """Its name on the command line."""
+        """The name on the command line."""
         return next((name for name, alias in _IN_DECK.items() if alias == self.value), self)
 
 

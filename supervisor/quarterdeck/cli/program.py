@@ -29,7 +29,7 @@ COMPLETE_VARIABLE: Final = "_QUARTERDECK_COMPLETE"
 """Set by a shell that asks for completions; see `configure.completion`."""
 
 _GROUP: Final = "group"
-"""What a module calls its group of commands."""
+"""The name of a module's group of commands."""
 
 
 def make_program(entries: Iterable[Entry] = ENTRIES) -> "click.Group":

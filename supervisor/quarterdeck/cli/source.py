@@ -55,7 +55,7 @@ _NOT_FOUND: Final = {
     "no_such_server": "quarterdeck ps lists its servers",
     "no_such_tool": "quarterdeck tools lists them, and says why a server offers none",
 }
-"""What a `Refused` has not found, with the remedy."""
+"""Remedies of a `Refused` that names something missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Source:
 
     @property
     def is_open(self) -> bool:
-        """Whether no configuration is named and none is found."""
+        """No configuration is named, and none is found."""
         if self.config or self.native is not None:
             return False
         return not any(each.path.exists() for each in candidates(Path.cwd(), os.environ))
@@ -146,10 +146,10 @@ Asked = Annotated[Source, Combined(_asked)]
 AskedQuietly = Annotated[Source, Combined(_asked, _QUIET)]
 
 AskedWithNative = Annotated[Source, Combined(_asked_with_native)]
-"""Of a command that can also ask for native tools."""
+"""The source of a command that can also ask for native tools."""
 
 Served = Annotated[Source, Combined(_asked_with_native, _SERVING, without=frozenset({"own"}))]
-"""Of `serve`, which asks no other process."""
+"""The source of `serve`, which asks no other process."""
 
 
 def ask(source: Source, request: Request, *, only: str | None = None, anywhere: bool = False) -> Answer:

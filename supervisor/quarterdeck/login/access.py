@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .guarded_http import GuardedHttp
 
 Admits = Callable[[Terms], Awaitable[bool]]
-"""Whether these terms are approved; those that are not are held from then on, for a person to look at."""
+"""Returns whether these terms are approved; others are held for the user from then on."""
 
 Wants = Callable[[Terms, tuple[str, ...]], Awaitable[None]]
 """Has a person look at these terms with more scopes, which the server wants."""

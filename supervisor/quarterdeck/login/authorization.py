@@ -18,15 +18,15 @@ from .metadata import S256, ServerMetadata, check_code_flow
 REDIRECT_PATH: Final = "/callback"
 
 MAX_REDIRECT_CHARS: Final = 32 * 1024
-"""Of a URL that a browser comes back with; a code has some hundred characters."""
+"""Length of a URL that a browser comes back with; a code has some hundred characters."""
 
 MAX_CODE_CHARS: Final = 8 * 1024
 
 MAX_VALUES: Final = 64
-"""Of such a URL; five are known."""
+"""Values in such a URL; five are known."""
 
 CHANCE_BYTES: Final = 32
-"""Of a state, and of a verifier: 43 characters, the fewest that RFC 7636, 4.1 allows."""
+"""Random bytes of a state and a verifier: 43 characters, the fewest that RFC 7636, 4.1 allows."""
 
 
 @dataclass(frozen=True, slots=True)

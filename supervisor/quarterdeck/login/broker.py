@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from .redirect_listener import RedirectListener
 
 ID_BYTES: Final = 16
-"""Of chance in the id by which a client knows a login."""
+"""Random bytes in the id by which a client knows a login."""
 
 DECLINED_S: Final = 600.0
 """For so long a client that declined is not asked again: an agent would have its person asked at each of its calls."""
 
 MAX_DECLINED: Final = 256
-"""Of those that are kept in mind; the one that declined first is forgotten."""
+"""Remembered clients that declined; the earliest is forgotten."""
 
 DONE: Final = ""
-"""How a login ended that came about."""
+"""The result of a login that succeeded."""
 
 _log = logging.getLogger("quarterdeck.login")
 

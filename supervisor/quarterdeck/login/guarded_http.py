@@ -51,7 +51,7 @@ ANSWER_S: Final = 20.0
 CONNECT_S: Final = 10.0
 
 MAX_REQUESTS: Final = 16
-"""Of one conversation; the longest makes some ten."""
+"""Requests of one conversation; the longest makes some ten."""
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from quarterdeck.common.words import clipped, flat
 T = TypeVar("T")
 
 MAX_TOLD_CHARS: Final = 300
-"""Of what a stranger says of an error."""
+"""Length of untrusted text in a message."""
 
 
 class LoginError(Exception):
@@ -64,7 +64,7 @@ class HttpAnswer:
 
 
 Conversation = Generator[HttpRequest, HttpAnswer, T]
-"""See the module."""
+"""Yields requests, takes answers, and returns its result."""
 
 
 def decoded(body: bytes, kind: type[T]) -> T | None:

@@ -26,7 +26,7 @@ from .terms import Grant, encode_grant, read_grant
 NAME_DIGITS: Final = 40
 
 LOCK_S: Final = 60.0
-"""How long another process may take to renew a login: two requests, and a keyring that asks for its password."""
+"""Seconds that another process may take to renew a login: two requests, and a keyring that asks for its password."""
 
 
 _REMEDY: Final = "log in again, with `quarterdeck login --file`"

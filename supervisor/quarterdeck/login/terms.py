@@ -1,4 +1,4 @@
-"""What a login lets us do, as it is approved and kept: by which issuer, at which resource, with which scopes.  Pure.
+"""The terms of a login, as approved and kept: issuer, resource and scopes.  Pure.
 
 The tokens of a login are kept together with the terms on which they were given, so that they are used on no others.
 """
@@ -12,7 +12,7 @@ from quarterdeck.ledger.events.events import Subject, hash_of
 from quarterdeck.ledger.events.fold import ItemKey
 
 LOGIN: Final = ItemKey(Subject.LOGIN)
-"""Of any remote server; it has one."""
+"""The ledger's key of a remote server's login."""
 
 RENEW_BEFORE_S: Final = 60.0
 """A token is renewed so long before it ends, or a quarter of its life where that is less."""

@@ -30,19 +30,18 @@ from .metadata import ServerMetadata
 from .terms import Client, Grant, Terms, Tokens
 
 METHODS: Final = ("client_secret_basic", "client_secret_post", "none")
-"""How we can show who we are, the preferred first."""
+"""Supported ways of client authentication, the preferred first."""
 
 MAX_LIFE_S: Final = 10 * 365 * 86_400.0
-"""Of an access token: what says more is taken to say this."""
+"""The longest life of an access token; a longer one is cut to this."""
 
 MAX_SECRET_CHARS: Final = 4096
-"""Of what a registration gives us."""
 
 TOO_MANY_REQUESTS: Final = 429
 SERVER_ERROR: Final = 500
 
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
-"""What a header can hold; RFC 6749 knows no other tokens."""
+"""Characters that a header can hold; RFC 6749 knows no other tokens."""
 
 
 def register(server: ServerMetadata, redirect_uri: str, name: str, scopes: tuple[str, ...]) -> Conversation[Client]:

@@ -11,7 +11,7 @@ from quarterdeck.common.words import size
 from .shapes import unanswered
 
 IDLE_SHARE: Final = 0.25
-"""Of one processor that a server at rest may take, to begin with."""
+"""The share of one processor that an idle server may take."""
 
 LARGE_BYTES: Final = 512 * 1024 * 1024
 
@@ -80,7 +80,7 @@ _STACKS: Final = ("Traceback (most recent call last)", "\n    at ")
 """The beginnings of a stack of calls, of Python and node."""
 
 LAST_CHARS: Final = 4000
-"""Of stderr, in which a stack is sought."""
+"""The end of stderr in which a stack trace is sought."""
 
 
 def judge_endings(recording: Recording) -> Iterator[Verdict]:

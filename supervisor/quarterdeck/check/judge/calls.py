@@ -16,12 +16,12 @@ from quarterdeck_protocol.schema.canonical import JsonValue, Schema
 from .shapes import refusal_problem, shape_problem, unanswered
 
 RESOURCE_NOT_FOUND: Final = -32002
-"""Of older revisions; newer ones say -32602."""
+"""The code of legacy revisions; modern ones use -32602."""
 
 _STACK: Final = re.compile(
     r"Traceback \(most recent call last\)|\n\s+at [^\n]{1,200}:\d+:\d+\)?|\n  File \"[^\"\n]+\", line \d+"
 )
-"""Of Python, of node."""
+"""Matches a stack trace of Python or Node."""
 
 CALLS_BEFORE: Final = 3
 """That are told of beside the call that was not answered."""

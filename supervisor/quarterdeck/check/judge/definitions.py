@@ -30,13 +30,12 @@ MAX_TOOLS: Final = 200
 MAX_BYTES: Final = 2 * 1024 * 1024
 
 LARGE_BYTES: Final = 64 * 1024
-"""Of a list of tools: some 16,000 tokens of each request."""
+"""Size of a list of tools that costs some 16,000 tokens of each request."""
 
 MAX_DEFAULTS: Final = 200
-"""Of one tool that are held against their schemas."""
+"""Defaults of one tool that are validated."""
 
 MAX_REFUSALS: Final = 3
-"""Of one schema by one provider that are told; one is enough."""
 
 _MCP_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 

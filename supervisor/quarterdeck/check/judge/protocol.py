@@ -56,7 +56,7 @@ _HTTP: Final = {
     404: "is its URL right?",
     405: "is its URL right? The SSE transport of 2024-11-05 is not tried",
 }
-"""What a status says in place of a greeting."""
+"""Explanations of a status in place of a handshake."""
 
 
 def _initialize(episode: Episode) -> Iterator[Verdict]:

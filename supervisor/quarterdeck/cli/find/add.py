@@ -49,7 +49,7 @@ from .views import (
 
 
 class Kind(StrEnum):
-    """Of a registry's server, which of its offers."""
+    """Kinds of offers of a registry's server."""
 
     NPM = "npm"
     PYPI = "pypi"

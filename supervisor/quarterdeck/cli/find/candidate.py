@@ -1,4 +1,4 @@
-"""What `add` is to add: a row, made of a command line, a URL or a registry's entry, with the values that it wants."""
+"""The server that `add` adds: a row made of a command line, a URL or a registry's entry, with its values."""
 
 import os
 import re

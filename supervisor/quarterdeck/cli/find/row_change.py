@@ -53,7 +53,7 @@ class RowChange(FileChange):
 
     @property
     def secrets(self) -> frozenset[str]:
-        """What no message may show."""
+        """Values that no message may show."""
         return self.origin.expanded | secrets_of(self.config)
 
 

@@ -35,15 +35,15 @@ _NO_PACKAGE: Final = re.compile(
     r"npm err(?:or|!) (?:code )?E?(?:404|TARGET)\b|not found in the package registry|there is no version of",
     re.IGNORECASE,
 )
-"""What npm and uv write of a package, or of a version, that there is not."""
+"""Matches npm's and uv's words for a package or version that does not exist."""
 
 _NO_SOLUTION: Final = re.compile(r"requirements are unsatisfiable|npm err(?:or|!) code ERESOLVE\b", re.IGNORECASE)
-"""What they write of packages that cannot be together."""
+"""Matches their words for packages that conflict."""
 
 _NO_IMPORT: Final = re.compile(
     r"(?:ModuleNotFound|Import)Error\b|ERR_MODULE_NOT_FOUND|Cannot find (?:module|package)\b"
 )
-"""What Python and Node write of a program that lacks a part of itself."""
+"""Matches Python's and Node's words for a missing module."""
 
 _MAY_LACK: Final = frozenset({"exited", "exited_at_handshake", "limit_hit", "sandbox_refused"})
 """The faults of what a row or its sandbox may keep from a server."""
@@ -70,7 +70,7 @@ class Trial:
 
     @property
     def lists_nothing(self) -> bool:
-        """Whether it has neither a tool, nor a prompt, nor a resource."""
+        """It lists no tool, no prompt and no resource."""
         return not any(document.key.subject in LISTED for document in self.documents)
 
 

@@ -23,7 +23,7 @@ from quarterdeck.tools.files.roots import Roots
 from quarterdeck_protocol.plain_words import plain_words
 
 MAX_PATHS_SHOWN: Final = 3
-"""Of one node in the table; --json has them all."""
+"""Paths of one node in the table; --json has them all."""
 
 MAX_NAMED: Final = 5
 """Sessions to choose from, the newest."""

@@ -26,7 +26,7 @@ from quarterdeck_protocol.secrets import secret_values
 from .sandbox_options import POLICY_HELP, shown_directory, to_policy
 
 DIGITS: Final = 6
-"""Of the words: one in sixteen million that two servers of one name meet."""
+"""Digits of the words' hash: two servers of one name collide once in sixteen million."""
 
 _ENGINES: Final = ("docker", "podman", "nerdctl")
 
@@ -43,7 +43,7 @@ _IMAGE: Final = re.compile(r"(?P<name>[^@]+?)(?::[\w.-]{1,128})?(?:@[\w:+.-]+)?"
 _INTERPRETER: Final = re.compile(r"(?:python|pypy)[\d.]*|node|bun|deno|ruby|perl|bash|sh")
 
 _GENERIC: Final = frozenset({"mcp", "server", "mcp-server", "cli"})
-"""What many packages are called within their owner's names."""
+"""Names that many packages have within their owner's namespace."""
 
 _ASKED_LESS: Final = frozenset({"-y", "--yes", "-q", "--quiet", "--rm"})
 """Words that change nothing about which server it is."""

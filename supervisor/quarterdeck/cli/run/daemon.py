@@ -67,16 +67,16 @@ LINGER_VARIABLE: Final = "QUARTERDECK_LINGER"
 """Seconds that a deck, and with the last one the daemon, stays after its last client."""
 
 IDLE_S: Final = 5.0
-"""How long a daemon without a deck waits for a door: whoever started it comes at once."""
+"""Seconds that a daemon without a deck waits for a client: the one that started it comes at once."""
 
 RETRY_S: Final = 0.05
 """Before the next try to leave, while somebody starts a daemon and finds this one."""
 
 REFUSE_S: Final = 2.0
-"""How long a daemon that cannot serve tells doors why."""
+"""Seconds in which a daemon that cannot serve tells its clients why."""
 
 LOG_BYTES: Final = 4 * 1024 * 1024
-"""Of one file of the log; there are two."""
+"""Size of one file of the log; there are two."""
 
 _log = logging.getLogger("quarterdeck.daemon")
 

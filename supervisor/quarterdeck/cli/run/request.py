@@ -1,4 +1,4 @@
-"""What a `serve` is asked for, by its options; and what the files, or a `run`, say of it, here or in the daemon."""
+"""Read the settings of a request to serve, here or in the daemon."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace

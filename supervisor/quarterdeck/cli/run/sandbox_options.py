@@ -71,7 +71,7 @@ def _wish(
 Wish = Annotated[SandboxWish, Combined(_wish)]
 
 HarmlessWish = Annotated[SandboxWish, Combined(_wish, without=frozenset({"write", "grant"}))]
-"""Of a command that lets nothing of the user's be changed or used."""
+"""For a command that lets nothing of the user's be changed or used."""
 
 
 def to_policy(sandbox: str) -> "SandboxPolicy":

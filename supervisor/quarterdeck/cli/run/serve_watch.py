@@ -1,4 +1,4 @@
-"""What a `serve` watches while it runs: its servers' states, its configuration files, what its lock allows."""
+"""Watch a running `serve`: its servers' states, its configuration files, its lock."""
 
 import asyncio
 import logging

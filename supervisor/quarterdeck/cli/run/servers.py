@@ -64,7 +64,7 @@ _CAUSE: Final = re.compile(
     r"(?:error|fatal|panic|npm err!|npm error)\b ?[:!]?",
     re.IGNORECASE,
 )
-"""How programs begin the line that says why they end."""
+"""Matches the line in which a program says why it ends."""
 
 
 def ps(source: AskedQuietly, json: options.Json = False) -> None:
@@ -231,7 +231,7 @@ COLUMNS: Final = (
     Column("ERA", "era"),
     Column("SANDBOX", _sandbox_cell),
 )
-"""What `ps` shows of a server; of a session's own the first columns alone."""
+"""Columns of `ps`; a session's own servers fill only the first."""
 
 
 def is_reachable(sandbox: SandboxView) -> bool:
@@ -280,7 +280,7 @@ STRENGTHS: Final = {"full": "green", "partial": "yellow", "none": "bold red"}
 
 
 _UNITS: Final = {"bytes": lambda value: size(int(value)), "s": duration}
-"""How a limit's number is shown, by the last part of its name."""
+"""Formats of a limit's number, by the last part of its name."""
 
 
 def inspect(source: AskedQuietly, server: options.ServerId, json: options.Json = False) -> None:

@@ -28,7 +28,7 @@ MANY_TOKENS: Final = 10_000
 """More of them are a noticeable part of a context before it is used."""
 
 NATIVE: Final = "native tools"
-"""What stands in the place of a server's id for those that are no server's."""
+"""The name that stands for a server's id."""
 
 
 def tools(

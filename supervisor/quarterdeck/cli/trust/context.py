@@ -42,7 +42,7 @@ from quarterdeck_protocol.names import did_you_mean
 _LOOK_AGAIN: Final = "look at what is held now, with quarterdeck trust diff, and decide again"
 
 WRITE_WAIT_S: Final = 10.0
-"""How long a decision waits for a command that writes the ledger: commands end by themselves."""
+"""Seconds that a decision waits for a command that writes the ledger: commands end by themselves."""
 
 
 def directory() -> Path:

@@ -51,7 +51,6 @@ from .ledger_views import (
 from .views import print_changes, view_change, view_standing
 
 LINES: Final = 50
-"""Of a list, unless told otherwise."""
 
 group: Final = Group("Look at the record of what servers offered and who approved it.")
 

@@ -46,7 +46,7 @@ Names = Annotated[list[str] | None, Argument(metavar="NAME…", help="Its tools 
 
 
 class Kind(StrEnum):
-    """What a server lists."""
+    """Kinds of things that a server lists."""
 
     TOOL = "tool"
     PROMPT = "prompt"
@@ -244,7 +244,7 @@ def scan(source: Named, json: options.Json = False) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What `approve` is to approve; `alone` are the kinds that a server has one of."""
+    """The selection of `approve`; `alone` are the kinds that a server has one of."""
 
     names: tuple[str, ...]
     kind: str

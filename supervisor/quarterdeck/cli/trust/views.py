@@ -61,7 +61,7 @@ STATE_STYLES: Final = {
 }
 
 MAX_ROWS: Final = 20
-"""Of one server, unless all are asked for: a screen shows several servers; what was found comes first."""
+"""Rows of one server without --all, as a screen shows several servers; findings come first."""
 
 _QUIET: Final = frozenset({"approved", "not started yet", "gone"})
 

@@ -68,17 +68,8 @@ def test_ps_shows_the_processes_of_the_running_serve(config: Path, serve: RawStd
 
 
 def test_ps_loads_only_what_asking_takes(config: Path, serve: RawStdioClient) -> None:
-    heavy = {
-        "anyio",
-        "asyncio",
-        "mcp",
-        "pydantic",
-        "rich",
-        "structlog",
-        "zmq",
-        "quarterdeck.config.settings",
-        "quarterdeck.app",
-    }
+    heavy = {"anyio", "asyncio", "mcp", "pydantic", "rich", "structlog", "zmq"}
+    heavy |= {"quarterdeck.config.settings", "quarterdeck.app"}
     python, *rest = command("ps", "--json", "--config", str(config))
     ended = run(python, "-X", "importtime", *rest)
     assert "echo" in ended.stdout

@@ -93,7 +93,7 @@ class HelpfulCommand(click.Command):
     """A command with our help in place of click's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """See `click.Command`."""
+        """Note whether there are dashes, then parse as click does."""
         ctx.meta[HAS_DASHES] = "--" in args
         return super().parse_args(ctx, args)
 
@@ -152,7 +152,7 @@ class _ValueChoice(click.Choice[StrEnum]):
     """Members of an enumeration, typed as their values."""
 
     def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
-        """What is typed; an enumeration's name is for programs."""
+        """Return the value, which is what users type; a member's name is for programs."""
         return super().normalize_choice(choice.value if isinstance(choice, StrEnum) else choice, ctx)
 
 
@@ -165,7 +165,7 @@ class _ExplainedArgument(click.Argument):
         self.show_default = True
 
     def make_metavar(self, ctx: click.Context) -> str:
-        """Its name, and whether it can be left out."""
+        """Return the name, in brackets if it can be left out."""
         shown = super().make_metavar(ctx)
         return shown if self.required else f"[{shown}]"
 

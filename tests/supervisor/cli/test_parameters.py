@@ -1,5 +1,6 @@
 """What functions declare is what is parsed, typed and explained."""
 
+import shlex
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -45,22 +46,7 @@ def test_a_function_gets_defaults_and_values_of_the_declared_types(monkeypatch: 
         "share": None,
         "loud": False,
     }
-    words = (
-        "n",
-        "a",
-        "b",
-        "-f",
-        "x",
-        "--file",
-        "y",
-        "--size",
-        "extra-large",
-        "--at-most",
-        "3",
-        "--share",
-        ".5",
-        "--loud",
-    )
+    words = shlex.split("n a b -f x --file y --size extra-large --at-most 3 --share .5 --loud")
     assert parsed(everything, *words) == {
         "name": "n",
         "more": ["a", "b"],

@@ -176,12 +176,12 @@ class ServedDeck:
 
     @property
     def problem(self) -> str:
-        """See `Served`."""
+        """The difference from the lock in words; empty for none."""
         error = drifted(self.product, self.lock) if self.lock is not None else None
         return f"{error.message}; {error.remedy}" if error is not None else ""
 
     async def guard(self, serving: Coroutine[None, None, None]) -> None:
-        """See `Served`."""
+        """Run `serving`, and end it with an error if a server of a locked deck differs from the lock."""
         if self.lock is None:
             await serving
         else:

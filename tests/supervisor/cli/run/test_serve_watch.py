@@ -5,7 +5,7 @@ import json
 import logging
 import os
 from collections.abc import AsyncIterator, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -374,15 +374,22 @@ async def drift_of(product: Product, lock: DeckLock) -> CommandError:
     return raised.value
 
 
-async def test_what_is_as_it_was_locked_is_served_to_the_end(tmp_path: Path) -> None:
+@asynccontextmanager
+async def served_under(lock: DeckLock, product: Product) -> AsyncIterator[Serving]:
+    """Serve under this lock inside the block, and to the end."""
     serving = Serving()
+    async with asyncio.timeout(30):
+        work = asyncio.create_task(serve_locked(product, lock, serving()))
+        await serving.has_begun.wait()
+        yield serving
+        serving.may_end.set()
+        await work
+
+
+async def test_what_is_as_it_was_locked_is_served_to_the_end(tmp_path: Path) -> None:
     with locked_product(tmp_path, ProductEndpoint("fs", "read")) as (product, lock):
-        async with asyncio.timeout(30):
-            work = asyncio.create_task(serve_locked(product, lock, serving()))
-            await serving.has_begun.wait()
+        async with served_under(lock, product) as serving:
             tell(product)
-            serving.may_end.set()
-            await work
     assert not serving.was_cancelled
 
 
@@ -413,17 +420,12 @@ async def test_an_event_of_one_server_has_only_its_list_held_against_the_lock(
         return documents_of(lists, home)
 
     monkeypatch.setattr(module, "documents_of", looks)
-    serving = Serving()
     with locked_product(tmp_path, ProductEndpoint("fs", "read"), ProductEndpoint("git", "log")) as (product, lock):
-        async with asyncio.timeout(30):
-            work = asyncio.create_task(serve_locked(product, lock, serving()))
-            await serving.has_begun.wait()
+        async with served_under(lock, product):
             looked.clear()
             cast("ProductFleet", product.fleet).tell("fs")
             await turns(20)
             assert len(looked) == 1
-            serving.may_end.set()
-            await work
 
 
 async def test_a_server_that_lacks_what_is_locked_has_drifted_even_when_it_lists_nothing(tmp_path: Path) -> None:
@@ -435,18 +437,13 @@ async def test_a_server_that_lacks_what_is_locked_has_drifted_even_when_it_lists
 
 
 async def test_a_server_that_is_not_ready_has_not_drifted(tmp_path: Path) -> None:
-    serving = Serving()
     down, early = ProductEndpoint("down", "a"), ProductEndpoint("early", "b")
     with locked_product(tmp_path, down, early) as (product, lock):
         down.phase = EndpointPhase.FAULTED
         early.has_listed = False
         early.offer()
-        async with asyncio.timeout(30):
-            work = asyncio.create_task(serve_locked(product, lock, serving()))
-            await serving.has_begun.wait()
+        async with served_under(lock, product):
             tell(product)
-            serving.may_end.set()
-            await work
 
 
 async def test_a_server_that_no_lock_names_is_drift(tmp_path: Path) -> None:

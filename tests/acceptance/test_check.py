@@ -47,7 +47,6 @@ Check = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def check(tmp_path: Path) -> Check:
-    """Check a pretend server; what came of it."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     environ = {
@@ -74,7 +73,6 @@ def command(*flaws: str) -> list[str]:
 
 
 def found(document: dict[str, Any]) -> dict[str, str]:
-    """The state of each check."""
     return {each["id"]: each["state"] for each in document["checks"]}
 
 
@@ -183,7 +181,6 @@ def test_what_there_is_no_time_for_is_named_and_blamed_on_nobody(
 
 
 def far(file: Path, url: str, **members: object) -> Path:
-    """A configuration of a remote server."""
     return write_config(file, far={"url": url, **members})
 
 

@@ -47,13 +47,11 @@ def browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A server that wants a login."""
     with forked_http_server(name="protected") as url:
         yield url
 
 
 def asked_of(url: str) -> list[str]:
-    """The grants that its issuer was asked for."""
     with urllib.request.urlopen(f"{origin_of(url)}/tests/tokens", timeout=DEADLINE_S) as answer:
         return [each["grant_type"] for each in json.load(answer)["asked"]]
 
@@ -64,7 +62,6 @@ def origin_of(url: str) -> str:
 
 
 def server_of(config: Path) -> Any:
-    """The server as `ps` shows it."""
     [found] = quarterdeck_json_forked("ps", "-c", str(config))["servers"]
     return found
 
@@ -137,7 +134,6 @@ def _files_with_tokens() -> list[str]:
 
 
 def post(url: str, what: str) -> None:
-    """Have the server forget something."""
     urllib.request.urlopen(f"{origin_of(url)}/tests/{what}", data=b"", timeout=DEADLINE_S).close()
 
 

@@ -27,7 +27,6 @@ LONG = "l" * 60
 
 @pytest.fixture(autouse=True)
 def places(own_directories: Path) -> Iterator[None]:
-    """State of the test's own; no daemon is left."""
     yield
     if (found := daemon_status()) is not None:
         with suppress(NoDaemonError):  # it has ended meanwhile: its last client had left
@@ -37,12 +36,10 @@ def places(own_directories: Path) -> Iterator[None]:
 
 @pytest.fixture
 def by_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A `run` is a door here."""
     monkeypatch.delenv("QUARTERDECK_OWN", raising=False)
 
 
 def words(server: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
-    """What stands behind `quarterdeck`."""
     return ["run", "--read", str(SERVERS), *options, "--", *server_argv(server, *arguments)]
 
 
@@ -90,7 +87,6 @@ def known_to_trust() -> list[dict[str, Any]]:
 
 
 def tool(name: str, description: str = "Lend a book") -> dict[str, Any]:
-    """A definition."""
     return {"name": name, "description": description, "inputSchema": {"type": "object"}}
 
 

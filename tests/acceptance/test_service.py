@@ -76,7 +76,6 @@ def managing() -> Iterator[Manager]:
 
 @pytest.fixture(autouse=True)
 def by_the_daemon(own_directories: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Serves are doors here; no daemon is left."""
     monkeypatch.delenv("QUARTERDECK_OWN", raising=False)
     with no_leftovers(DEADLINE_S):
         yield

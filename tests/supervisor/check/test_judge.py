@@ -17,7 +17,6 @@ REFUSED = {"code": -32601, "message": "unknown"}
 
 
 def greeted(**change: Any) -> Episode:
-    """A start with a greeting."""
     return episode(exchange("initialize", "initialize", result={**INITIALIZED, **change}), greeted_s=0.1)
 
 
@@ -72,7 +71,6 @@ def test_messages_are_held_against_json_rpc(case: Episode, wrong: set[str]) -> N
 
 
 def page(*names: str, purpose: str = "list:tools/list", cursor: str | None = None) -> Any:
-    """A page of tools."""
     members = {"tools": [tool(name) for name in names], **({"nextCursor": cursor} if cursor else {})}
     return exchange(purpose, "tools/list", result=members)
 
@@ -105,7 +103,6 @@ def test_lists_are_held_against_what_was_declared(case: list[Episode], wrong: se
 
 
 def shaped(node: Any, **words: Any) -> dict[str, Any]:
-    """A tool whose one argument has this schema."""
     return tool(schema={"type": "object", "properties": {"a": node}, **words})
 
 
@@ -151,7 +148,6 @@ COUNTING = tool(outputSchema={"type": "object", "properties": {"n": {"type": "in
 
 
 def called(purpose: str = "call", **facts: Any) -> Any:
-    """A call of the tool `t`."""
     return exchange(purpose, "tools/call", subject="t", **facts)
 
 

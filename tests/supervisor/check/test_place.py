@@ -10,7 +10,6 @@ from quarterdeck_protocol.policy import SandboxPolicy
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """One that was made."""
     made = Place(tmp_path)
     made.make()
     return made

@@ -29,7 +29,6 @@ async def connected(handler: Any, era: str = "2025-11-25") -> AsyncIterator[Http
 
 
 def sent(request: httpx2.Request) -> dict[str, Any]:
-    """The message of a request; empty for none."""
     found: dict[str, Any] = json.loads(request.content or b"{}")
     return found
 
@@ -45,13 +44,11 @@ def streamed(status: int, body: bytes, **headers: str) -> httpx2.Response:
 
 
 def answer(request: httpx2.Request, **headers: str) -> httpx2.Response:
-    """A good answer."""
     message = {"jsonrpc": "2.0", "id": sent(request).get("id"), "result": {}}
     return streamed(200, json.dumps(message).encode(), **headers)
 
 
 def events(*messages: dict[str, Any]) -> httpx2.Response:
-    """A stream of events."""
     text = "".join(f"event: message\ndata: {json.dumps({'jsonrpc': '2.0', **each})}\n\n" for each in messages)
     return streamed(200, text.encode(), Content_Type="text/event-stream; charset=utf-8")
 

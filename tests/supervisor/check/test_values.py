@@ -15,7 +15,6 @@ FOLDER = "/work"
 
 
 def schema(required: list[str] | None = None, **properties: Any) -> dict[str, Any]:
-    """An object's schema."""
     return {"type": "object", "properties": properties, "required": required or []}
 
 

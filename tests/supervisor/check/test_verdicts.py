@@ -7,7 +7,6 @@ from quarterdeck.check.verdicts import MAX_FINDINGS, Measured, Report, State, Ve
 
 
 def report(*verdicts: Verdict, ignored: tuple[str, ...] = ()) -> Report:
-    """Of these verdicts."""
     return Report("s", "s", "1", ("2025-11-25",), outcomes(verdicts, ignored), Measured())
 
 

@@ -20,7 +20,6 @@ class Size(StrEnum):
 
 
 def parsed(function: Callable[..., object], *arguments: str) -> dict[str, Any]:
-    """What the function would be called with."""
     return make_command("try", function).make_context("try", list(arguments)).params
 
 
@@ -80,7 +79,6 @@ def test_what_does_not_fit_is_refused(words: tuple[str, ...], said: str) -> None
 def whole(
     files: Annotated[list[Path] | None, Option("--file")] = None, level: Annotated[str, Option()] = "info"
 ) -> tuple[str, ...]:
-    """Some options as one value."""
     return (level, *map(str, files or ()))
 
 
@@ -91,7 +89,6 @@ def test_several_options_make_one_value() -> None:
         what: Annotated[tuple[str, ...], Combined(whole, {"level": "error"})],
         loud: Annotated[bool, Option("--loud")] = False,
     ) -> None:
-        """Take both."""
         seen.append((what, loud))
 
     made = make_command("try", command)
@@ -106,7 +103,6 @@ def test_the_words_of_another_program_are_left_to_it() -> None:
 
     @group.command("run", verbatim=True)
     def run(words: Annotated[list[str], Argument(metavar="-- WORDS…")]) -> None:
-        """Run another program."""
         ran.append(words)
 
     made = make_group("try", group)

@@ -28,7 +28,6 @@ def hears_hangups() -> Iterator[None]:
 
 
 def end_of(code: str) -> tuple[int, str]:
-    """Its status, and what it said."""
     done = running.run(sys.executable, "-c", BEGIN + code)
     return done.returncode, done.stdout + done.stderr
 

@@ -164,7 +164,6 @@ def test_every_wrong_command_line_ends_in_an_error_and_a_fix(
 
 @pytest.fixture
 def kept_descriptor_limit() -> Iterator[None]:
-    """A serve raises it for its process."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
@@ -195,7 +194,6 @@ def test_help_names_every_command_and_exit_code_alike_by_both_ways(said: Said) -
 
 
 def leaves() -> "dict[str, Any]":
-    """Every command by the words that call it."""
     program: Any = make_program()
     found = {}
     for name, command in program.commands.items():

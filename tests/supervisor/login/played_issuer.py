@@ -16,7 +16,6 @@ SERVER_METADATA = "https://as.example/.well-known/oauth-authorization-server"
 
 
 def config_of(url: str = URL, **auth: Any) -> StreamableHttpServerConfig:
-    """A row, with these keys of `auth`."""
     return StreamableHttpServerConfig(id="far", url=url, auth=auth)
 
 
@@ -104,7 +103,6 @@ class PlayedHttp:
 
 
 def document(value: object, status: int = 200) -> HttpAnswer:
-    """A JSON document."""
     return HttpAnswer(status, {"content-type": "application/json"}, json.dumps(value).encode())
 
 
@@ -113,5 +111,4 @@ def s256(verifier: str) -> str:
 
 
 def query_of(url: str) -> dict[str, str]:
-    """The query of a URL."""
     return dict(parse_qsl(urlsplit(url).query))

@@ -14,7 +14,6 @@ CHANCE = Chance("state-1", "v" * 43)
 
 
 def asked_of(scopes: tuple[str, ...] = ("read",), **said: object) -> Asked:
-    """A login that was begun."""
     server = msgspec.convert(PlayedIssuer().server | said, ServerMetadata)
     return authorization_request(server, "client-1", HERE, CHANCE, resource=URL, scopes=scopes)
 

@@ -84,7 +84,6 @@ async def come_back(login: OpenLogin, **values: str) -> bytes:
 
 
 async def is_listening(login: OpenLogin) -> bool:
-    """Whether a browser could come back."""
     try:
         await come_back(login, code="c")
     except OSError:

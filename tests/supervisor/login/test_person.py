@@ -12,7 +12,6 @@ pytestmark = pytest.mark.anyio
 
 
 async def nobody(url: str, _: RedirectListener) -> None:
-    """There is no person."""
     pytest.fail(f"{url} was shown")
 
 

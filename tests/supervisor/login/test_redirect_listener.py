@@ -14,7 +14,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 def judge(url: str) -> str:
-    """Takes one state, and a refusal."""
     if url.endswith("?error=no"):
         raise DeniedError("no")
     if not url.endswith("?state=ours&code=c-1"):
@@ -23,7 +22,6 @@ def judge(url: str) -> str:
 
 
 async def ask(listener: RedirectListener, request: str) -> str:
-    """What a connection that says this is answered."""
     port = int(listener.redirect_uri.rpartition(":")[2].partition("/")[0])
     with anyio.fail_after(PATIENCE_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

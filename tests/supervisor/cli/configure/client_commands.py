@@ -22,7 +22,6 @@ def home_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(path: Path, content: object) -> Path:
-    """A file with a text, or with a value as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content if isinstance(content, str) else json.dumps(content, indent=2))
     return path

@@ -40,7 +40,6 @@ def digest(path: Path) -> str:
 
 
 def left(state: Path) -> set[str]:
-    """What of the fixture is there still."""
     return {name for name in ("one", "two") if (state / "servers" / digest(state.parent / f"{name}.json")).exists()} | {
         path.name
         for path in (state / "workspaces", state / "ledger", state / "token")

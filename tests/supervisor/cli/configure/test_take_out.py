@@ -111,7 +111,6 @@ def test_a_projects_file_and_another_server_of_the_name_are_left(home: Path, sai
 
 
 def shown(path: Path) -> str:
-    """The token in Cursor's file."""
     header = json.loads(path.read_text())["mcpServers"]["quarterdeck"]["headers"]["Authorization"]
     assert isinstance(header, str)
     return header.removeprefix("Bearer ")

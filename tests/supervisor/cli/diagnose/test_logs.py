@@ -50,7 +50,6 @@ def followed(log: Path, monkeypatch: pytest.MonkeyPatch, *steps: object) -> list
 
 
 def read(log: Path, count: int) -> list[bytes]:
-    """The texts alone."""
     return collect(read_lines(log, count))
 
 

@@ -16,7 +16,6 @@ from quarterdeck_protocol.configs import ServerConfig
 
 
 def tool(name: str, description: str = "Does something.") -> Document:
-    """A tool as a server lists it."""
     body = json.dumps({"name": name, "description": description, "inputSchema": {"type": "object"}}).encode()
     return Document(ItemKey(Subject.TOOL, name), hash_of(body), body)
 

@@ -22,7 +22,6 @@ NPM = {"registryType": "npm", "identifier": "notes-server", "version": "1.2.3", 
 
 
 def at_terminal(monkeypatch: pytest.MonkeyPatch, *, is_yes: bool, secret: str = "", text: str = "") -> None:
-    """A person who answers every question so."""
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(click, "confirm", lambda *_, **__: is_yes)
     monkeypatch.setattr(click, "prompt", lambda *_, **__: text)

@@ -25,8 +25,6 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def change(work: Path, session: str, path: Path, content: str) -> None:
-    """Change a file as a session does."""
-
     async def keep() -> None:
         store = FileCheckpointStore(workspace_paths(work).session(session).checkpoints)
         store.begin_node("write")

@@ -19,7 +19,6 @@ ENVIRON = {"PATH": "/bin", "HOME": "/home/me", "API_TOKEN": "s3cret-s3cret-s3cre
 
 
 def name_of(line: str) -> str:
-    """The id of a command line without its digits."""
     found = server_id(shlex.split(line))
     assert is_server_id(found)
     return found[: -DIGITS - 1]
@@ -94,7 +93,6 @@ def test_a_server_is_told_apart_by_its_folder_only_where_that_says_what_it_is() 
 
 
 def settings_of(cwd: str = "/work", **asked: object) -> Settings:
-    """The settings of a command."""
     command = CommandRequest(**{"words": ("npx", "-y", "notes"), **asked})  # type: ignore[arg-type]
     return read_found(ServeRequest(cwd=cwd, command=command, name_budget=46), ENVIRON)
 

@@ -37,7 +37,6 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def orders(home: Path) -> list[str]:
-    """What systemd was told since the last time."""
     path = home / "orders"
     told = path.read_text().splitlines() if path.exists() else []
     path.unlink(missing_ok=True)

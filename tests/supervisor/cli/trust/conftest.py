@@ -10,7 +10,6 @@ from support.ledger.ledger_shell import LedgerShell
 
 @pytest.fixture
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A state directory without a ledger."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(state))
@@ -20,7 +19,6 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The story, written once: each test has a copy."""
     state = tmp_path_factory.mktemp("written") / "state"
     state.mkdir(mode=0o700)
     fill(state)
@@ -29,7 +27,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def state(empty: Path, written: Path) -> Path:
-    """A state directory with the story."""
     shutil.copytree(written, empty, dirs_exist_ok=True)
     return empty
 

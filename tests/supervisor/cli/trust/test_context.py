@@ -38,7 +38,6 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Of the ledger."""
     return tmp_path / "state" / "ledger"
 
 
@@ -47,7 +46,6 @@ def decision(config: Path, hash_: str = EVIL.hash) -> Decision:
 
 
 def approved(directory: Path, config: Path) -> str:
-    """The approved form of `now`."""
     with LedgerReader.open(directory) as store:
         return store.book.entry(scope_of(config), "time").items[ItemKey(Subject.TOOL, "now")].approved
 

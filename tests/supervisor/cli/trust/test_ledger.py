@@ -186,7 +186,6 @@ def test_without_a_ledger_every_command_says_so(empty: Path, ledger: LedgerShell
 
 @pytest.fixture
 def served(state: Path) -> Iterator[None]:
-    """Somebody else writes the ledger."""
     holder = Holder(pid=4711, digest="x", command="serve", started_at="2026-01-01T00:00:00.000Z")
     with take_lease(state / "ledger", holder):
         yield

@@ -20,7 +20,6 @@ from quarterdeck.trust.judge.documents import Document, hash_of
 
 
 def scanned(shell: Shell, document: Document, rule: str) -> LedgerEvent:
-    """A rule found something in the description."""
     findings = ((rule, "/description"),)
     return Scanned(scope=shell.scope, server="time", hash=document.hash, version=1, findings=findings)
 
@@ -333,7 +332,6 @@ def beside(subject: Subject, name: str = "") -> Document:
 
 
 def offers(shell: Shell, *documents: Document) -> None:
-    """The server has these too."""
     shell.happens(*(seen(each, scope=shell.scope) for each in documents), documents=documents)
 
 

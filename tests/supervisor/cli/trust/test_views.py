@@ -34,7 +34,6 @@ def server(*matters: Matter, name: str = "fs") -> ServerMatters:
 def shown(
     capsys: pytest.CaptureFixture[str], *servers: ServerMatters, everything: bool = False
 ) -> tuple[list[list[str]], str]:
-    """The table's rows, and the last line."""
     print_servers(servers, everything=everything, trust=lambda _: TrustMode.BASELINE)
     *rows, last = capsys.readouterr().out.splitlines()
     return [row.split() for row in rows[1:] if row], last

@@ -43,7 +43,7 @@ class Option:
 class Argument:
     """An argument of a command, in the order of the function's parameters; with a default it can be left out."""
 
-    def __init__(self, *, metavar: str, help: str) -> None:  # noqa: A002
+    def __init__(self, *, metavar: str, help: str = "") -> None:  # noqa: A002
         self.metavar: Final = metavar
         self.help: Final = help
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from quarterdeck.common.words import flat
-from quarterdeck.config.load.merge import FileFound, load_found, load_named
 from quarterdeck.config.load.origin import Standing, candidates, candidates_digest, mcp_config_paths
 from quarterdeck.config.load.trouble import Trouble
 from quarterdeck.config.places.paths import UnsafePathError, command_digest, configuration_digest, state_dir
@@ -32,6 +31,7 @@ from .output import hint, print_line
 from .parameters import Combined
 
 if TYPE_CHECKING:
+    from quarterdeck.config.load.merge import FileFound
     from quarterdeck.config.settings import Settings
     from quarterdeck.ledger.store.lease import LeaseHeldError
     from quarterdeck.running_product import Product
@@ -390,8 +390,10 @@ def read_settings(source: Source) -> "Settings":
     return replace(settings, allow_unsandboxed=source.allow_unsandboxed)
 
 
-def files_of(config: list[Path] | None) -> tuple[FileFound, ...]:
+def files_of(config: list[Path] | None) -> "tuple[FileFound, ...]":
     """Return the named files, or else every place that is searched."""
+    from quarterdeck.config.load.merge import load_found, load_named  # pydantic, which `ps` does without
+
     if config:
         return load_named(config, os.environ)
     try:

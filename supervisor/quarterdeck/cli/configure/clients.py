@@ -311,11 +311,12 @@ def take_out_of_files(
     Unless `is_wanted`, a terminal is asked if `can_ask`. Return the changes, made or (with `dry_run`) only shown.
     """
     reports: list[dict[str, object]] = []
-    found: dict[ClientLocation, list[str]] = {}
+    locations: list[ClientLocation] = []
     for server in servers:
-        if server.location is not None:
-            found.setdefault(server.location, []).append(server.name)
-    for location, names in found.items():
+        if server.location is not None and server.location not in locations:
+            locations.append(server.location)
+    for location in locations:
+        names = [each.name for each in servers if each.location == location]
         listed = ", ".join(names)
         if not (is_wanted or (can_ask and sys.stdin.isatty() and not dry_run)):
             if is_shown:

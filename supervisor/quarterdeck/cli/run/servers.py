@@ -11,7 +11,7 @@ import msgspec
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.log_setup import LogLevel
-from quarterdeck.cli.output import Cell, Column, hint, print_json, print_line, show
+from quarterdeck.cli.output import Cell, Column, print_json, print_line, show
 from quarterdeck.cli.source import (
     NO_CONFIGURATION,
     Asked,
@@ -256,7 +256,7 @@ def print_fault(fault: FaultView, *, of: str | None = None, stderr: bool = False
         print_line(f"  fix: {fault.remedy}", stderr=stderr)
     if fault.dossier is not None:
         for line in describe_dossier(fault.dossier):
-            hint(f"  {line}")
+            print_line(f"  {line}", "dim", stderr=stderr)
 
 
 def describe_dossier(dossier: Dossier) -> list[str]:

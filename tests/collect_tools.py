@@ -47,7 +47,6 @@ class Failed:
 
 
 def collect(server: PublicServer, folder: Path) -> RealServer | Failed:
-    """Install one server below a folder, list its tools, and remove it again."""
     place = folder / server.name
     place.mkdir(parents=True)
     try:
@@ -90,7 +89,6 @@ def _fitting(server: PublicServer, names: list[str]) -> str:
 
 
 def _list(server: PublicServer, program: Path, place: Path) -> list[dict[str, Any]]:
-    """Its tools, as it defines them."""
     row = {"command": str(program), "args": server.args, "env": server.env}
     config = place / "one.json"
     config.write_text(json.dumps({"mcpServers": {server.name: row}}), "utf-8")
@@ -139,7 +137,6 @@ def _report() -> None:
 
 
 def main() -> int:
-    """The command line."""
     parser = argparse.ArgumentParser(description="Collect the tools of public MCP servers.")
     parser.add_argument("servers", nargs="*", metavar="SERVER", help="a known name, npm:PACKAGE or pypi:PACKAGE")
     parser.add_argument("--report", action="store_true", help="only print what providers make of the known tools")

@@ -16,7 +16,6 @@ sys.dont_write_bytecode = False
 
 @pytest.fixture(scope="session", autouse=True)
 def state_of_the_tests() -> Iterator[None]:
-    """See `support.config.places`."""
     from support.config.places import own_state, usual_state_dir
 
     with own_state(usual_state_dir()):
@@ -25,7 +24,6 @@ def state_of_the_tests() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def forked_zygotes(state_of_the_tests: None) -> Iterator[None]:
-    """See `support.processes.zygotes`."""
     from support.processes.commands import fork_server
     from support.processes.zygotes import forked_from
 
@@ -38,12 +36,10 @@ def forked_zygotes(state_of_the_tests: None) -> Iterator[None]:
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """The one loop that ZeroMQ's descriptors are driven by."""
     return "asyncio"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """See `support.suite.better_machine` and `tiers`."""
     from support.suite import tiers
     from support.suite.better_machine import BY_TIER_OPTION, OPTION
 
@@ -54,7 +50,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """See the modules of `support.suite`; hooks in here would not be asked for all directories."""
     from support.suite.better_machine import BetterMachine
     from support.suite.collecting import Turns
     from support.suite.tiers import Tiers

@@ -43,7 +43,6 @@ def test_the_lock_is_of_these_dependencies_and_names_public_places_alone() -> No
 
 
 def parts(requirement: str) -> tuple[str, str]:
-    """The name and the versions of a requirement."""
     found = re.match(r"([\w.-]+)(?:\[[^]]*\])?([^;]*)", requirement)
     assert found is not None
     return found[1], ",".join(sorted(found[2].strip().split(","), reverse=True))

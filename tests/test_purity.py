@@ -41,7 +41,6 @@ def is_pure(module: Path) -> bool:
 
 
 def imported(module: Path) -> set[str]:
-    """The packages that the module names in an import, in whichever function."""
     nodes = list(ast.walk(ast.parse(module.read_bytes())))
     whole = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     parts = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level}

@@ -58,7 +58,6 @@ def test_generated(number): ...
 
 
 def passed(folder: Path, *options: str) -> set[str]:
-    """The tests of a sample that pass."""
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_sample.py").write_text(TESTS)
     path = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}

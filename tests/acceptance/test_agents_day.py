@@ -159,7 +159,6 @@ async def explore(agent: Agent) -> None:
 
 
 async def change(agent: Agent) -> None:
-    """Write something new, and something long."""
     await agent.do("write", path="notes/today.md", content="# Today\n")
     assert "Today" in await agent.do("bash", command="cat notes/today.md")
     long = await agent.do("bash", command="seq 1 200000")
@@ -169,7 +168,6 @@ async def change(agent: Agent) -> None:
 
 
 async def break_and_put_right(agent: Agent, repository: Path) -> None:
-    """A change that breaks the tests, and its undoing from the checkpoint."""
     assert "passed" in await agent.do("bash", command=RUN_TESTS, timeoutMs=100_000)
     assert "-" + SOUND in await agent.do("edit", path=NAMES, oldText=SOUND, newText=BROKEN)
     assert "failed" in await agent.fail("bash", command=RUN_TESTS, timeoutMs=100_000)
@@ -182,7 +180,6 @@ async def break_and_put_right(agent: Agent, repository: Path) -> None:
 
 
 async def serve_and_fetch(agent: Agent) -> None:
-    """A server of one's own in the background, and a page of it."""
     started = await agent.do("bg-process", action="start", command=SERVE_FILES)
     [job] = re.findall(r"bg-\d+", started)[:1]
     port = None
@@ -197,7 +194,6 @@ async def serve_and_fetch(agent: Agent) -> None:
 
 
 async def keep_track(agent: Agent) -> None:
-    """Lists, notes and plans of the session's own."""
     await agent.do("todo_set", items=[{"id": "1", "text": "rest", "status": "active"}])
     assert "[~] (1) rest" in await agent.do("todo_read")
     await agent.do("memory", action="append", content="names.py holds the bounds")

@@ -20,19 +20,16 @@ def folder(own_directories: Path, tmp_path: Path) -> Iterator[Path]:
 
 
 def window(folder: Path) -> EraClient:
-    """A client that can be asked, and knows the tools."""
     client = EraClient(("serve", *PATIENT), Era.OLD, deadline_s=DEADLINE_S, cwd=folder, popen=popen_forked)
     eventually(lambda: client.pages("tools/list", "tools"), DEADLINE_S)
     return client
 
 
 def plain(client: RawStdioClient, **arguments: object) -> str:
-    """The text that a call is answered with."""
     return str(client.call("s__plain", **arguments)["content"][0]["text"])
 
 
 def own_servers(folder: Path) -> int:
-    """How many sessions have a process for themselves."""
     [server] = quarterdeck_json_forked("ps", cwd=folder)["servers"]
     return len(server["of_sessions"])
 

@@ -23,7 +23,6 @@ def mcp_config() -> dict[str, object]:
 
 
 def fault_of_echo(client: McpClient, text: str = "hello", **options: float) -> ProtocolFault:
-    """The fault that a call ends in."""
     with pytest.raises(ProtocolFault) as raised:
         client.call_tool("echo", {"text": text}, **options)
     return raised.value

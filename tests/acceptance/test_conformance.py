@@ -56,7 +56,6 @@ def through_us(*arguments: str) -> Iterator[str]:
 
 
 def written(kind: str, **where: str) -> Differences:
-    """What is written down of this kind, for this revision and server."""
     found: Differences = {}
     for row in KNOWN[kind]:
         assert row["why"], row
@@ -98,7 +97,6 @@ class Runs:
 
     @property
     def ends(self) -> Ends:
-        """What failed directly, and what differs."""
         different = without(differing(self._direct, self._ours), written("varying", **self._where))
         return {"failing": failing(self._direct), "difference": different}
 

@@ -230,7 +230,6 @@ WAYS: Final = {"stdio": over_stdio, "http": over_http}
 def clients(
     request: pytest.FixtureRequest, own_directories: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Client, Client]]:
-    """How we reach the server, a client of its own, and one of ours."""
     basetemp = tmp_path_factory.getbasetemp()
     found = install(NAME, basetemp)
     if found.missing:

@@ -71,12 +71,10 @@ class Bench:
         return self._client(f"ours {server}", words, popen=popen_forked)
 
     def close(self) -> None:
-        """They go."""
         for client in self._clients.values():
             client.close()
 
     def forget(self) -> None:
-        """Have new ones."""
         self.close()
         self._clients.clear()
 
@@ -92,7 +90,6 @@ class Bench:
     ids=lambda cell: f"{cell.client.name}-to-{cell.server.name}".lower(),
 )
 def bench(request: pytest.FixtureRequest) -> Iterator[tuple[Cell, Bench]]:
-    """One cell's."""
     with short_folder() as root, pytest.MonkeyPatch.context() as patch, no_leftovers(DEADLINE_S):
         use_places(patch, root)
         patch.delenv("QUARTERDECK_OWN", raising=False)

@@ -39,7 +39,6 @@ CHANGED: Final = "notifications/tools/list_changed"
 
 @pytest.fixture
 def config(tmp_path: Path) -> Iterator[Path]:
-    """A server that its runner has to fetch, and one that is there."""
     runner = tmp_path / "npx"
     runner.write_text(RUNNER.format(gate=tmp_path / "gate", server=" ".join(server_argv("echo"))))
     runner.chmod(0o755)

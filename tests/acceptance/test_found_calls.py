@@ -39,7 +39,6 @@ class Searching:
         self.client = client
 
     def direct(self, name: str, arguments: JsonObject, **params: Any) -> JsonObject:
-        """The result, or the error, of a tool by its own name."""
         return self._ask(name=name, arguments=arguments, **params)
 
     def wrapped(self, name: str, arguments: JsonObject, **params: Any) -> JsonObject:
@@ -60,7 +59,6 @@ class Searching:
         return expected
 
     def progress(self, call: Any, name: str) -> list[JsonObject]:
-        """What one of these brings on the way to its result."""
         self.client.heard("notifications/progress")
         call(name, {"n": 3}, _meta={"progressToken": "p"})
         return self.client.heard("notifications/progress")
@@ -111,7 +109,6 @@ def test_a_call_by_call_tool_is_the_call_itself(config: Path, tmp_path: Path) ->
 
 
 def cancelled(client: EraClient, server: str) -> None:
-    """A call that its client gives up is given up at the server."""
     before = quarterdeck_forked("logs", server).stdout.count("cancelled")
     wrapped = {"name": "call_tool", "arguments": {"name": f"{server}__hang", "arguments": {}}}
     client.cancel(client.send("tools/call", wrapped))
@@ -128,7 +125,6 @@ def asked(calls: Searching) -> None:
 
 
 def tasks(calls: Searching) -> None:
-    """A call can become a task, which is its client's as any other."""
     client = calls.client
     wish: JsonObject = {"task": {}} if client.era is Era.OLD else {}
     own_era, other_era = ("told", "task") if client.era is Era.OLD else ("task", "told")

@@ -39,7 +39,6 @@ class Patient:
 
 
 async def called(endpoint: ServerEndpointImpl, answerer: Any = None, tool: str = "echo", **arguments: Any) -> Any:
-    """The result of a call."""
     call = RawCall(tool, json.dumps(arguments).encode(), client=ME, answerer=answerer)
     with anyio.fail_after(BACKSTOP_S):
         result = await ended(partial(endpoint.begin, call))
@@ -48,7 +47,6 @@ async def called(endpoint: ServerEndpointImpl, answerer: Any = None, tool: str =
 
 
 async def asked(endpoint: ServerEndpointImpl, method: str, **params: Any) -> Any:
-    """The result of another request."""
     request = RawRequest(method, json.dumps(params).encode(), client=ME)
     with anyio.fail_after(BACKSTOP_S):
         result = await ended(partial(endpoint.forward, request))
@@ -57,7 +55,6 @@ async def asked(endpoint: ServerEndpointImpl, method: str, **params: Any) -> Any
 
 
 async def adds(endpoint: ServerEndpointImpl) -> None:
-    """Require that its other tools work."""
     assert text_of(await called(endpoint, tool="add", a=1, b=2)) == "3"
 
 

@@ -28,7 +28,6 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 
 @pytest.fixture
 def room() -> Iterator[None]:
-    """Descriptors for the flood's own ends."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < FLOOD + 500:
         pytest.skip(f"a flood of {FLOOD} connections needs more descriptors than {hard}")
@@ -38,12 +37,10 @@ def room() -> Iterator[None]:
 
 
 def words(config: Path) -> tuple[str, ...]:
-    """Those of a serve over HTTP."""
     return ("serve", "--config", str(config), "--http", "127.0.0.1:0", "--json")
 
 
 def forked(config: Path, open_files: tuple[int, int] | None = None) -> LineChild:
-    """It, forked under these limits, soft and hard."""
     return LineChild(words(config), deadline_s=DEADLINE_S, popen=partial(popen_forked, open_files=open_files))
 
 
@@ -59,7 +56,6 @@ def running(child: LineChild) -> Iterator[tuple[LineChild, str]]:
 
 
 def tools(url: str) -> int:
-    """How many tools a new client with the token is listed."""
     headers = {
         "Authorization": f"Bearer {read_token(token_path())}",
         "Accept": "application/json, text/event-stream",
@@ -75,7 +71,6 @@ def tools(url: str) -> int:
 
 
 def place_of(url: str) -> tuple[str, int]:
-    """Where to dial."""
     parsed = httpx2.URL(url)
     return parsed.host, parsed.port or 80
 
@@ -127,6 +122,5 @@ def test_what_is_started_has_the_limit_that_serve_was_started_with(tmp_path: Pat
 
 
 def soft_limit(pid: int) -> int:
-    """Of open files."""
     lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("Max open files"))[26:].split()[0])

@@ -38,7 +38,6 @@ def config(tmp_path: Path) -> Path:
 
 
 def windows(config: Path, project: Path) -> list[RawStdioClient]:
-    """Clients with calls under way: of a server, and of a native command."""
     calls = (("s__hang", {}), ("bash", {"command": "sleep 1000"}))
     found = [door(config), door(config, *native(project))]
     for client, (tool, arguments) in zip(found, calls, strict=True):
@@ -50,7 +49,6 @@ def windows(config: Path, project: Path) -> list[RawStdioClient]:
 
 
 def send(processes: list[psutil.Process], *numbers: signal.Signals) -> None:
-    """Send these to each of them that is still there."""
     for process in processes:
         for number in numbers:
             with suppress(psutil.NoSuchProcess):
@@ -58,7 +56,6 @@ def send(processes: list[psutil.Process], *numbers: signal.Signals) -> None:
 
 
 def check_next_login(config: Path) -> None:
-    """The state is whole, and a new window is served."""
     assert quarterdeck_json_forked("ledger", "verify")["intact"]
     with door(config) as client:
         client.initialize()

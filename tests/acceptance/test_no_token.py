@@ -16,7 +16,6 @@ from support.waiting import eventually
 
 
 def with_network(network: str) -> dict[str, object]:
-    """A row whose server has that network."""
     return row("echo", sandbox={"read": [str(SERVERS)], "network": network})
 
 
@@ -30,7 +29,6 @@ def served(config: Path) -> Iterator[str]:
 
 
 def state(config: Path) -> dict[str, Any]:
-    """How the one server is."""
     (server,) = quarterdeck_json_forked("ps", "-c", str(config))["servers"]
     return dict(server)
 

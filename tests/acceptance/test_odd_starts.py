@@ -25,7 +25,6 @@ NO_INODES = "i=0; while touch f$i 2>/dev/null; do i=$((i+1)); done"
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """One server, and directories of this test's own."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
     return write_config(tmp_path / "mcp.json", echo=row("echo"))
 
@@ -142,7 +141,6 @@ def test_a_door_whose_home_is_gone_says_so(config: Path, monkeypatch: pytest.Mon
 
 
 def through_a_daemon(monkeypatch: pytest.MonkeyPatch, runtime: Path) -> None:
-    """Have serves be doors to a daemon that ends with the last of them."""
     monkeypatch.delenv("QUARTERDECK_OWN", raising=False)
     monkeypatch.setenv("QUARTERDECK_LINGER", "0")
     monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(runtime))

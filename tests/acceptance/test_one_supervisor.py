@@ -45,12 +45,10 @@ class Place:
 
     @property
     def ledger(self) -> Path:
-        """Where the ledger of this state is."""
         return self.state / "ledger"
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Have every command use it."""
         with pytest.MonkeyPatch.context() as patch:
             use_places(patch, self.state.parent)
             yield
@@ -99,7 +97,6 @@ def kept() -> Iterator[Reused[Served]]:
 
 @pytest.fixture
 def served(kept: Reused[Served]) -> Iterator[Served]:
-    """It, with commands that use its place."""
     served = kept.get()
     with served.place.used():
         yield served
@@ -122,7 +119,6 @@ def held(place: Place, server: str) -> int:
 
 
 def events(ledger: Path) -> list[tuple[int, str]]:
-    """What the ledger holds, read past everything of ours."""
     with sqlite3.connect(f"file:{ledger / 'ledger.db'}?mode=ro", uri=True) as database:
         rows: list[tuple[int, str]] = database.execute("SELECT seq, hash FROM events ORDER BY seq").fetchall()
     database.close()

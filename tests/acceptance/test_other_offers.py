@@ -49,7 +49,6 @@ def way(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def client(mcp_server: Callable[..., McpServer], way: str) -> McpClient:
-    """A client of one of each, shared by the tests."""
     return mcp_server(way, scope="module", timeout=PATIENT_S).client()
 
 

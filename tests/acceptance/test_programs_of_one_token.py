@@ -32,7 +32,6 @@ def url(own_directories: Path, tmp_path: Path) -> Iterator[str]:
 
 
 def token(name: str) -> str:
-    """A token of this name."""
     return str(quarterdeck_json_forked("token", "create", name)["token"])
 
 
@@ -61,19 +60,16 @@ class Program:
         return {"url": self._url, "json": message, "headers": headers}
 
     async def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """A result."""
         async with asyncio.timeout(DEADLINE_S), self.http.stream("POST", **self._request(method, params)) as response:
             found = [message async for message in _messages(response)][-1]
         result: dict[str, Any] = found["result"]
         return result
 
     async def call(self, tool: str, **arguments: Any) -> str:
-        """The text that a call is answered with."""
         return str((await self.ask("tools/call", name=tool, arguments=arguments))["content"][0]["text"])
 
 
 async def _messages(response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
-    """Those of a response, be it JSON or events."""
     async for line in response.aiter_lines():
         if (said := line.removeprefix("data:").strip()).startswith("{"):
             yield json.loads(said)
@@ -81,7 +77,6 @@ async def _messages(response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
 
 @asynccontextmanager
 async def program(url: str, shown: str, name: str) -> AsyncIterator[Program]:
-    """One whose connections end with the block."""
     made = Program(url, shown, name)
     async with made.http:
         yield made

@@ -75,7 +75,6 @@ def person() -> Iterator[Person]:
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with uv and pipx."""
     found = install_tools(tmp_path_factory.getbasetemp())
     if found.missing:
         pytest.skip(found.missing)

@@ -121,7 +121,6 @@ WORKS: Final = {
 
 @pytest.fixture
 def place(identity: Identity, tier: Tier) -> Iterator[Scene]:
-    """A home and directories of the identity's own."""
     lacking = bubblewrap_missing() if tier is Tier.BUBBLEWRAP else installing_missing(tier)
     if reason := identity.missing or lacking:
         pytest.skip(reason)
@@ -169,13 +168,11 @@ def test_ordinary_work_is_not_disturbed(tier: Tier, identity: Identity, place: S
 
 
 def registry_options() -> list[str]:
-    """What the sandbox has to be told, as this test was."""
     return [word for name in FOR_REGISTRIES if name in os.environ for word in ("--env", f"{name}={os.environ[name]}")]
 
 
 @pytest.fixture(scope="module")
 def npx() -> str:
-    """Its name, where it reaches a registry."""
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip(not_installed("npm"))

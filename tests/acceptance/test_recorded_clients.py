@@ -47,7 +47,6 @@ ABSENT: Final = ("no_such_tool", "prompt none", "prompt 'none'")
 
 @pytest.fixture(scope="module", autouse=True)
 def one_daemon(own_directories: Path) -> Iterator[None]:
-    """One daemon serves all conversations, each through its own door."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("QUARTERDECK_OWN", raising=False)
         yield
@@ -58,7 +57,6 @@ def one_daemon(own_directories: Path) -> Iterator[None]:
 
 
 def server(conversation: Conversation) -> list[str]:
-    """The command line of the server with which it was recorded."""
     return server_argv("conformance", *(["--legacy"] if conversation.era == "2025-11-25" else []))
 
 
@@ -77,7 +75,6 @@ def plain(value: Any) -> Any:
 
 
 def answer(body: dict[str, Any]) -> Any:
-    """An answer to compare."""
     if any(word in json.dumps(body) for word in ABSENT):
         return "refused"
     return plain(body)

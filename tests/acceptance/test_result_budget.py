@@ -32,7 +32,6 @@ def write(config: Path, max_result_tokens: int | None) -> Path:
 
 
 def uri_in(text: str) -> str:
-    """The URI that the notice in a cut text names."""
     assert len(text) <= MAX_CHARS + MAX_NOTICE
     assert "bytes left out: the whole is the resource quarterdeck://results/" in text
     return "quarterdeck:" + text.partition("quarterdeck:")[2].partition("]")[0]

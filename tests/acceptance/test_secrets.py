@@ -38,7 +38,6 @@ ORDINARY = "/a-path-that-is-no-secret"
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with a server that tells all."""
     for name, value in EXPANDED.items():
         monkeypatch.setenv(name, value)
     for name in ("OTHER", "T"):
@@ -50,7 +49,6 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def rows(folder: Path, url: str) -> dict[str, Any]:
-    """Servers that are given secrets in every way, and get nowhere."""
     script = str(folder / "telltale.py")
     planted = [*BY_PLACE, *NUMBERS, *((secret,) for secret in BY_LOOKS)]
     options = [*(arg for args in planted for arg in args), "${PLANTED_PLAIN}", "--at", "${PLANTED_FOLDER}"]
@@ -69,7 +67,6 @@ def rows(folder: Path, url: str) -> dict[str, Any]:
 
 
 def unhidden(text: str) -> list[str]:
-    """The planted secrets that stand in a text."""
     planted = {SECRET, "94123456", *BY_LOOKS, *EXPANDED.values()}
     return sorted(secret for secret in planted if secret in text or json.dumps(secret)[1:-1] in text)
 

@@ -29,7 +29,6 @@ def folder(own_directories: Path, tmp_path: Path) -> Iterator[Path]:
 
 
 def window(folder: Path, *words: str) -> RawStdioClient:
-    """A client, greeted and with its tools listed."""
     client = RawStdioClient(("serve", *PATIENT, *words), deadline_s=DEADLINE_S, cwd=folder, popen=popen_forked)
     client.initialize()
     client.list_tools()

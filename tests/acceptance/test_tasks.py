@@ -46,19 +46,16 @@ def window(own_directories: Path, tmp_path: Path) -> Iterator[Callable[..., EraC
 
 
 def begun(client: EraClient, server: str = "s", **arguments: str) -> str:
-    """The id of a task."""
     wish: JsonObject = {"task": {}} if client.era is Era.OLD else {}
     made = client.ask("tools/call", name=f"{server}__work", arguments=arguments, **wish)
     return str(made["task"]["taskId"] if client.era is Era.OLD else made["taskId"])
 
 
 def fault_of(error: JsonObject) -> object:
-    """The code of a fault of ours."""
     return error["data"][FAULT]["code"]
 
 
 def refused(client: EraClient, method: str, **params: Any) -> object:
-    """Why a request is refused, by our code."""
     return fault_of(client.error(method, **params))
 
 

@@ -23,7 +23,6 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 
 @pytest.fixture
 def url(own_directories: Path, tmp_path: Path) -> Iterator[str]:
-    """Of a serve with two servers."""
     config = write_config(tmp_path / "mcp.json", a=row("echo"), b=row("echo"))
     words = ("serve", "--config", str(config), "--http", "127.0.0.1:0", "--json")
     with no_leftovers(DEADLINE_S), LineChild(words, deadline_s=DEADLINE_S, popen=popen_forked) as child:
@@ -39,7 +38,6 @@ def token(name: str, *limits: str) -> str:
 
 
 def posted(url: str, token: str) -> httpx2.Response:
-    """The answer to a request of a client that shows this."""
     headers = {"Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream"}
     return httpx2.post(url, json=LIST, headers=headers, timeout=DEADLINE_S)
 

@@ -92,7 +92,6 @@ async def test_every_call_under_way_at_sigterm_is_answered_over_http(config: Pat
 
 
 async def open_session(http: httpx2.AsyncClient, url: str) -> dict[str, str]:
-    """The headers of a legacy session that has listed the tools."""
     headers = {**ACCEPT, "Authorization": f"Bearer {read_token(token_path())}"}
     client = {"name": "raw", "version": "1"}
     asked = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
@@ -105,7 +104,6 @@ async def open_session(http: httpx2.AsyncClient, url: str) -> dict[str, str]:
 
 
 def request(number: int, method: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """One request."""
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": asked}
 
 

@@ -38,7 +38,6 @@ class Shuffling(Author):
 
 @pytest.fixture
 def places() -> Iterator[None]:
-    """A ledger of this test's own."""
     with short_folder() as root, pytest.MonkeyPatch.context() as patch:
         use_places(patch, root)
         yield

@@ -75,7 +75,6 @@ class Project:
     targets: tuple[str, ...] = ("mcp.json", "conf/deep/server.env", ".git/config", ".git/hooks/pre-commit", ".envrc")
 
     def read(self) -> dict[str, tuple[bytes, int, int]]:
-        """What is believed, with its mode and the time of its last change."""
         statuses = {name: (self.folder / name).stat() for name in self.targets}
         return {
             name: ((self.folder / name).read_bytes(), status.st_mode, status.st_ctime_ns)
@@ -84,7 +83,6 @@ class Project:
 
     @property
     def trusted(self) -> tuple[str, ...]:
-        """The user's word."""
         return tuple(str(self.folder / name) for name in self.targets[:2])
 
     def script(self) -> str:
@@ -228,7 +226,6 @@ async def test_the_users_next_look_at_a_repository_runs_nothing_of_a_commands(
 
 @pytest.fixture
 async def session(project: Project) -> AsyncIterator[DeckSession]:
-    """The native tools of a client that works in the project."""
     wish = NativeWish(profile=Profile.ALL, workspace=project.folder, gate=False)
     async with open_deck_session(wish, allow_unsandboxed=True, trusted=lambda: project.trusted) as session:
         yield session

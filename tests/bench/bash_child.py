@@ -65,7 +65,6 @@ async def main(rounds: int) -> None:
 
 
 async def bare() -> None:
-    """The plain spawn, waited for as the loop does it, its output taken."""
     child = await asyncio.create_subprocess_exec(
         "/bin/sh",
         "-c",
@@ -78,7 +77,6 @@ async def bare() -> None:
 
 
 async def called(ctx) -> None:
-    """The tool, as a client calls it."""
     request = ToolCall("1", "bash", {"command": COMMAND})
     outcome = await BASH.invoke(request, ctx.with_cancel(CancelToken(), request.report))
     assert not outcome.is_error, outcome.output

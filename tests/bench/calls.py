@@ -24,8 +24,6 @@ MANY: Final = 100
 
 
 async def measure(effort: Effort) -> list[Finding]:
-    """One call at a time, and many."""
-
     async def compare() -> Table:
         async with mounted() as box, plain_client() as client:
             ways = (sdk_call(client), raw_call(box), toolbox_call(box))

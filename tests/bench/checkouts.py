@@ -91,7 +91,6 @@ async def compare(ours: Path, theirs: Path, arguments: list[str], rounds: int) -
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", type=Path, help="the other checkout, with its .venv")
     parser.add_argument("--daemon", action="store_true", help="ours through the daemon's door, not by `serve --own`")

@@ -75,7 +75,6 @@ class Tally:
     doubled: int = 0
 
     def judge(self, question: str, reply: dict[str, Any], asked_at: float) -> None:
-        """Count one reply to this question."""
         self.times_ms.append((time.perf_counter() - asked_at) * 1000)
         if reply.get("result", {}).get("content") != [{"type": "text", "text": question}]:
             self.wrong += 1
@@ -96,13 +95,11 @@ class Use:
 
     @property
     def growth_mib(self) -> float:
-        """How much more the last looks found than the first ones."""
         few = max(1, len(self.mib) // 5)
         return sum(self.mib[-few:]) / few - sum(self.mib[:few]) / few
 
     @property
     def growth_fds(self) -> int:
-        """The same of descriptors, by their peaks."""
         few = max(1, len(self.fds) // 5)
         return max(self.fds[-few:]) - max(self.fds[:few])
 
@@ -112,7 +109,6 @@ Ask = Callable[[str, str], Awaitable[None]]
 
 
 async def measure(effort: Effort) -> list[Finding]:
-    """One run."""
     lasting_s = FULL_S if effort.rounds > MANY_ROUNDS else QUICK_S
     with short_folder() as folder, pytest.MonkeyPatch.context() as patch:
         patch.delenv("QUARTERDECK_OWN", raising=False)
@@ -249,7 +245,6 @@ async def _door(folder: Path, tally: Tally) -> AsyncIterator[Ask]:
 
 @asynccontextmanager
 async def _session(url: str, tally: Tally) -> AsyncIterator[Ask]:
-    """A client over HTTP, whose connections stay open."""
     ids = itertools.count(1)
     limits = httpx2.Limits(max_connections=UNDER_WAY, max_keepalive_connections=UNDER_WAY)
     headers = {**HEADERS, "Authorization": f"Bearer {read_token(token_path())}"}
@@ -285,7 +280,6 @@ async def _session(url: str, tally: Tally) -> AsyncIterator[Ask]:
 
 
 def _messages(response: httpx2.Response) -> list[dict[str, Any]]:
-    """What stands in an answer, which is JSON or a stream of events."""
     if response.headers.get("content-type", "").startswith("text/event-stream"):
         lines = [line[5:].strip() for line in response.text.splitlines() if line.startswith("data:")]
         return [json.loads(line) for line in lines if line]

@@ -38,7 +38,6 @@ MIB: Final = 1024 * 1024
 
 
 async def measure(effort: Effort) -> list[Finding]:
-    """One client at a time."""
     through, own = await repeat(effort.repeats, lambda: _calls(effort.rounds))
     starts, memory = await asyncio.to_thread(_starts, effort.rounds * effort.repeats)
     return [

@@ -29,7 +29,6 @@ Flood = Callable[[], AbstractAsyncContextManager[None]]
 
 
 async def measure(effort: Effort) -> list[Finding]:
-    """Deaths, then floods."""
     async with preloaded():
         deaths = [await _death_ms() for _ in range(effort.rounds)]
         junk, no_junk = await repeat(effort.repeats, lambda: _beside(_junk_flood(), effort.rounds))

@@ -75,12 +75,10 @@ class Finding:
 
     @property
     def verdict(self) -> Verdict:
-        """How it stands."""
         return self.target.judge(self.ours if self.ratio is None else self.ratio)
 
     @property
     def target_unit(self) -> str:
-        """What the target is given in."""
         return self.unit if self.ratio is None else TIMES
 
 

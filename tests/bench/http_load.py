@@ -56,7 +56,6 @@ class _Connection(asyncio.Protocol):
             self._ended.set_exception(BadAnswerError(f"closed after {bytes(self._data)!r}"))
 
     async def ask(self, request: bytes) -> bytes:
-        """The whole response, head and body."""
         assert self._transport is not None
         self._ended = asyncio.get_running_loop().create_future()
         self._transport.write(request)
@@ -79,7 +78,6 @@ def _is_whole(data: bytearray) -> bool:
 
 
 def answer_of(response: bytes) -> dict[str, object]:
-    """The JSON-RPC response in an HTTP response, be its body JSON or events."""
     _, _, body = response.partition(b"\r\n\r\n")
     start, end = body.find(b'{"'), body.rfind(b"}")
     try:
@@ -109,7 +107,6 @@ class HttpLoad:
             self._connections.append(opened)
 
     def close(self) -> None:
-        """Hang up."""
         for connection in self._connections:
             connection.close()
         self._connections.clear()
@@ -144,8 +141,6 @@ class HttpLoad:
         return sample
 
     def rate(self, tool: str, text: str, calls: int) -> Sample:
-        """Calls a second, with one under way on each connection at any time."""
-
         async def lane(connection: _Connection, share: int) -> None:
             for _ in range(share):
                 await self.call_once(connection, tool, text)

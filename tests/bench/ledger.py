@@ -53,7 +53,6 @@ LOOKS: Final = 3
 
 
 async def measure(effort: Effort) -> list[Finding]:
-    """The medians of some openings, looks and decisions."""
     return await asyncio.to_thread(_measure, effort)
 
 

@@ -45,7 +45,6 @@ Ask = Callable[[], Awaitable[bytes]]
 
 
 async def measure(effort: Effort) -> list[Finding]:
-    """Each way in turn, on processes of its own."""
     findings = []
     for name, way in (("a door", _door), ("serve --own", _own), ("HTTP", _http)):
         times: list[float] = []

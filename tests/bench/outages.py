@@ -91,7 +91,6 @@ class Tally:
         self._lock = threading.Lock()
 
     def add(self, outcome: str, took_s: float = 0.0, example: str = "") -> None:
-        """Count one request."""
         with self._lock:
             self.examples.setdefault(outcome, example)
             self.counts[outcome] += 1
@@ -112,7 +111,6 @@ class Tally:
                 print(f"late: {asked}; seconds from that to deaths of the daemon: {deaths}; {how}", file=sys.stderr)
 
     def report(self, **more: object) -> dict[str, object]:
-        """Return the object to print."""
         total = sum(self.counts.values())
         known = ("ok", "wrong", "doubled", "lost", "cut", "torn")
         faults = {name: count for name, count in sorted(self.counts.items()) if name not in known}
@@ -158,7 +156,6 @@ def _command(*words: str) -> dict[str, Any]:
 
 
 def running() -> DaemonStatus | None:
-    """Return the running daemon's status."""
     try:
         return ask_daemon(daemon_dir(), Order.STATUS)
     except (NoDaemonError, NoAnswerError):
@@ -329,7 +326,6 @@ def _outcome(answer: dict[str, Any], check: Callable[[dict[str, Any]], bool]) ->
 
 @contextmanager
 def clients(tally: Tally, url: str, count: int, *, echoes: int, offers: int) -> Iterator[None]:
-    """Run so many clients that make requests all the time."""
     found = [
         Client(number, tally, url, echoes=echoes, offers=offers, is_door=number % 3 != 0) for number in range(count)
     ]
@@ -463,7 +459,6 @@ def _go_on(victim: psutil.Process) -> None:
 
 
 def main() -> None:
-    """Run one of the measurements."""
     parser = argparse.ArgumentParser(description="Calls while the daemon, or anything, is killed or replaced.")
     parser.add_argument("what", choices=("restarts", "replace", "kills"))
     parser.add_argument("--count", type=int, default=3, help="of restarts or replacements")

@@ -38,8 +38,6 @@ async def plain_client() -> AsyncIterator[Client]:
 
 
 def sdk_call(client: Client) -> Call:
-    """A call of the plain client."""
-
     async def call() -> None:
         await client.call_tool(ECHO, {"text": TEXT})
 
@@ -58,7 +56,6 @@ async def preloaded() -> AsyncIterator[Runtime]:
 
 @asynccontextmanager
 async def mounted() -> AsyncIterator[Router]:
-    """A toolbox over an echo server."""
     bridge = await mount_protocol_bridge(BridgeConfig(servers=(pretend(ECHO),)))
     try:
         yield bridge.box
@@ -67,7 +64,6 @@ async def mounted() -> AsyncIterator[Router]:
 
 
 def endpoint_call(endpoint: ServerEndpointImpl) -> Call:
-    """A call of an endpoint's echo."""
     arguments = b'{"text":"%s"}' % TEXT.encode()
 
     async def call() -> None:
@@ -77,7 +73,6 @@ def endpoint_call(endpoint: ServerEndpointImpl) -> Call:
 
 
 def raw_call(box: Router) -> Call:
-    """A raw call of the toolbox: JSON in, JSON out."""
     arguments = b'{"text":"%s"}' % TEXT.encode()
     loop = asyncio.get_running_loop()
 
@@ -90,8 +85,6 @@ def raw_call(box: Router) -> Call:
 
 
 def toolbox_call(box: Router) -> Call:
-    """A call as the deck makes it: values in, values out."""
-
     async def call() -> None:
         outcome = await box.runner.run(ToolCall("bench", ECHO_NAME, {"text": TEXT}), CancelToken())
         assert not outcome.is_error, outcome

@@ -54,7 +54,6 @@ class Costs:
 
     @property
     def ours(self) -> Cost:
-        """What all but the servers themselves cost."""
         mine = [cost for role, cost in self.of.items() if role is not Role.SERVER]
         return Cost(*(sum(getattr(cost, each) for cost in mine) for each in Cost.__slots__))
 

@@ -89,7 +89,6 @@ WIDTH: Final = 1000
 
 
 def main() -> None:
-    """Measure what the command line asks for."""
     options = _parse(sys.argv[1:])
     console = Console(width=WIDTH)
     findings: list[Finding] = []

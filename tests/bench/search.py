@@ -36,7 +36,6 @@ DEADLINE_S: Final = 60.0
 
 
 async def measure(effort: Effort) -> list[Finding]:
-    """The whole tree by turns, each way."""
     if ripgrep_path() is None:
         raise NotMeasuredError("ripgrep is missing")
     with short_folder() as folder:
@@ -71,7 +70,6 @@ def _ours(ctx: ToolContext, matches: int) -> Callable[[], Awaitable[float]]:
 
 
 async def _bare(workspace: Path, matches: int) -> Callable[[], Awaitable[float]]:
-    """The command that the tool would have run, by itself."""
     shell = PlayedShell(lambda *_: ExecResult("", "", 1))
     await call(grep_tool(), with_shell(workspace, shell), pattern=NEEDLE, maxMatches=MAX_MATCHES)
     [command], [environment] = shell.commands, shell.environments

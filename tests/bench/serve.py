@@ -44,7 +44,6 @@ START_S: Final = 60.0
 
 
 async def measure(effort: Effort) -> list[Finding]:
-    """One call at a time."""
     if importlib.util.find_spec("quarterdeck.cli") is None:
         raise NotMeasuredError("quarterdeck.cli is not there")
     ours, sdk = await repeat(effort.repeats, lambda: _over_stdio(effort.rounds))

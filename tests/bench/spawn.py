@@ -12,7 +12,6 @@ STARTS_A_ROUND: Final = 5
 
 
 async def measure(effort: Effort) -> list[Finding]:
-    """Medians of the same number of starts each way, taken by turns."""
     found = told_by("spawn_child.py", effort.rounds * STARTS_A_ROUND)
     if found["tier"] != "bubblewrap":
         raise NotMeasuredError(f"an ordinary user gets the tier {found['tier']} here")

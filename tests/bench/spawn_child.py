@@ -45,7 +45,6 @@ async def main(rounds: int) -> None:
 
 
 async def bare() -> None:
-    """The plain spawn."""
     child = subprocess.Popen(  # noqa: ASYNC220 - what is measured
         [PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -58,8 +57,6 @@ async def bare() -> None:
 
 
 def confined(policy: SandboxPolicy, requester: Requester) -> Callable[[], Awaitable[None]]:
-    """The same under a policy, decided anew each time."""
-
     async def run() -> None:
         plan = plan_launch(PROGRAM, (), {"PATH": "/usr/bin:/bin"}, str(requester.places.home))
         process = await start(confine(plan, policy, requester))

@@ -74,14 +74,12 @@ WIDTH: Final = 160
 
 
 async def measure(effort: Effort) -> list[Finding]:
-    """Everything that has a target."""
     _compile_servers()
     rounds = min(SOME_ROUNDS, effort.repeats)
     return await asyncio.to_thread(lambda: [*_findings((1, MANY, CROWD), rounds, PARTS[1:], _say_nothing)])
 
 
 def main() -> None:
-    """Measure what the command line asks for."""
     options = _parse(sys.argv[1:])
     _compile_servers()
     console = Console(width=max(WIDTH, Console().width))

@@ -60,7 +60,6 @@ class Marks:
         self._at = time.perf_counter()
 
     def pass_(self, name: str) -> None:
-        """A step has ended now."""
         now = time.perf_counter()
         since = costs_of(self._pid).since(self._before)
         used = {role: cost.cpu_ms for role, cost in since.of.items()}
@@ -70,7 +69,6 @@ class Marks:
 
 
 async def steps(repeats: int) -> list[Step]:
-    """Each step's median of so many starts."""
     marked: list[list[Step]] = []
     async with preloaded() as runtime:
         pid = psutil.Process().pid

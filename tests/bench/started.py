@@ -30,7 +30,6 @@ RESTED_S: Final = 5.0
 
 
 def server_id(number: int) -> str:
-    """Of one of many."""
     return f"s{number}"
 
 

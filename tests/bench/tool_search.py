@@ -123,7 +123,6 @@ class _Box:
 
 
 def questions() -> list[Question]:
-    """All of them."""
     lines = [line for line in QUESTIONS.read_text("utf-8").splitlines() if not line.startswith("#")]
     pairs = [line.split("\t") for line in lines]
     return [Question(text, frozenset(right.split())) for text, right in pairs]
@@ -140,7 +139,6 @@ def tools_of(servers: Sequence[str] | None = None) -> tuple[ToolDescriptor, ...]
 
 
 async def measure(tools: tuple[ToolDescriptor, ...]) -> Measured:
-    """Ask a deck of these tools all questions."""
     box = as_source(_Box(tools))
     content = Content(box=box, name="bench", version="0")
     asked, size = questions(), 0
@@ -167,7 +165,6 @@ async def measure(tools: tuple[ToolDescriptor, ...]) -> Measured:
 
 
 def measure_groups(tools: tuple[ToolDescriptor, ...]) -> list[MeasuredGroup]:
-    """What the groups have of a deck of these tools."""
     groups = LiveGroups(GROUPS)
     content = Content(box=as_source(_Box(tools)), name="bench", version="0", groups=groups)
     found = []
@@ -197,7 +194,6 @@ def _cost(tools: Sequence[ToolDescriptor]) -> int:
 
 
 def main() -> None:
-    """Print the table."""
     print(f"tokens: {TOKENIZER}; {len(questions())} questions; right tool first / among 5 / among {MAX_LIMIT}")
     for tools in (tools_of(DECK), tools_of()):
         found = asyncio.run(measure(tools))

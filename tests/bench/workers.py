@@ -62,7 +62,6 @@ class _Deaf:
 
 
 async def measure(effort: Effort) -> list[Finding]:
-    """Starts, then weights."""
     return [*await _starts(effort.repeats), *await _weights()]
 
 
@@ -82,7 +81,6 @@ def _faster(measure: str, ours: list[float], reference: list[float]) -> Finding:
 
 
 async def _start_ms(runtime: Runtime) -> float:
-    """From the request to the worker's proven greeting."""
     started = time.perf_counter()
     handle = await runtime.start_worker("bench", _Deaf())
     taken_ms = (time.perf_counter() - started) * 1000

@@ -58,7 +58,6 @@ class Stage:
             path.write_text(json.dumps(rows))
 
     def offer(self, server: str, tool: str, description: str, answer: str = "me") -> None:
-        """Have a server offer one tool from its next start on."""
         schema = {"type": "object", "properties": {"message": {"type": "string"}}}
         definition = {"name": tool, "description": description, "inputSchema": schema}
         (self._offers / f"{server}.json").write_text(json.dumps({"tools": [definition], "says": answer}))

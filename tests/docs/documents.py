@@ -54,17 +54,14 @@ def pages() -> list[Path]:
 
 
 def text_of(page: Path) -> str:
-    """What is written on a page."""
     return page.read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[Block]:
-    """Every block of a language on every page."""
     return [block for page in pages() for block in blocks_of(page) if block.language == language]
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
-    """The blocks of one page."""
     for comment, language, text in FENCED.findall(text_of(page)):
         kind, _, value = comment.partition(": ")
         yield Block(

@@ -31,7 +31,6 @@ IN_A_COROUTINE: Final = "import asyncio\n\nasync def main():\n{}\n\nasyncio.run(
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    """A home of its own."""
     with open_stage() as stage:
         yield stage
 
@@ -88,7 +87,6 @@ def test_commands_that_are_named_in_a_sentence_exist_with_their_options() -> Non
 
 
 def shown(page: Path) -> list[Block]:
-    """The blocks of a page whose commands are run."""
     return [block for block in blocks_of(page) if block.language == "sh" and not block.not_run]
 
 

@@ -23,13 +23,11 @@ UNITS: Final = {"MiB": 1 << 20, "GiB": 1 << 30}
 
 
 def page(name: str) -> str:
-    """The text of a page."""
     return text_of(DOCS / name)
 
 
 @pytest.fixture(scope="module")
 def hooks() -> ModuleType:
-    """What mkdocs calls for each page."""
     spec = importlib.util.spec_from_file_location("documentation_hooks", DOCS / "site" / "hooks.py")
     assert spec is not None
     assert spec.loader is not None
@@ -96,13 +94,11 @@ def test_every_limit_is_told_with_its_values(limit: str) -> None:
 
 
 def amount(told: str) -> float | None:
-    """A number as the table has it."""
     number, _, unit = told.partition(" ")
     return None if number == "none" else float(number) * UNITS.get(unit, 1)
 
 
 def command_names() -> list[tuple[str, ...]]:
-    """Every command as the words that call it."""
     found: list[tuple[str, ...]] = []
     for name, command in make_program().commands.items():
         inner = getattr(command, "commands", None)

@@ -17,7 +17,6 @@ ROOTS: Final = ("protocol", "sandbox", "worker", "supervisor")
 
 @pytest.fixture(scope="module")
 def maps() -> ModuleType:
-    """What writes the maps."""
     spec = importlib.util.spec_from_file_location("documentation_maps", ROOT / "docs" / "site" / "maps.py")
     assert spec is not None
     assert spec.loader is not None

@@ -15,7 +15,6 @@ README_WORDS: Final = 900
 
 
 def headings(page: Path) -> set[str]:
-    """The anchors that a page's headings have, on GitHub and in the site."""
     titles = re.findall(r"^#+ (.+)$", FENCED.sub("", text_of(page)), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 

@@ -23,7 +23,6 @@ DEADLINE_S: Final = 240.0
 
 @pytest.fixture(scope="module")
 def session() -> str:
-    """The session, recorded now."""
     with no_leftovers(DEADLINE_S):
         return output(sys.executable, RECORD, "--text", within_s=DEADLINE_S)
 

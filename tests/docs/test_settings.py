@@ -30,7 +30,6 @@ KEYS: Final = {
 
 
 def named(page: str) -> set[str]:
-    """Every word that a page shows as code."""
     return {
         word
         for code in re.findall(r"`([^`\n]+)`|```json\n(.*?)```", text_of(DOCS / page), re.DOTALL)

@@ -40,19 +40,16 @@ class AskedError(Exception):
 
 
 def form(message: str, properties: JsonObject, required: Sequence[str] = ()) -> JsonObject:
-    """A question for a person, with fields."""
     schema = {"type": "object", "properties": properties, "required": list(required)}
     return {"method": "elicitation/create", "params": {"mode": "form", "message": message, "requestedSchema": schema}}
 
 
 def sample(text: str, max_tokens: int = 100) -> JsonObject:
-    """A question for a model."""
     said = [{"role": "user", "content": {"type": "text", "text": text}}]
     return {"method": "sampling/createMessage", "params": {"messages": said, "maxTokens": max_tokens}}
 
 
 def roots() -> JsonObject:
-    """A question for the client's folders."""
     return {"method": "roots/list", "params": {}}
 
 
@@ -86,7 +83,6 @@ async def ask(context: Context, rounds: Sequence[Round], *, with_state: bool = F
 
 
 async def result_of(answer: Awaitable[JsonObject]) -> JsonObject:
-    """The answer, or the questions that have to be answered first."""
     try:
         return await answer
     except AskedError as asked:

@@ -39,23 +39,18 @@ class Call:
         return self.params.get("_meta") or {}
 
     def answer(self, result: JsonObject) -> None:
-        """Answer with a whole result."""
         wire.answer(self.id, result)
 
     def answer_encoded(self, result: bytes) -> None:
-        """Answer with a result that is JSON already: the quick path."""
         wire.answer_encoded(self.id, result)
 
     def say(self, text: str, **more: object) -> None:
-        """Answer with one text block."""
         self.answer({"content": [{"type": "text", "text": text}], **more})
 
     def log(self, params: JsonObject) -> None:
-        """Send the client a log line."""
         wire.notify("notifications/message", params)
 
     def announce(self) -> None:
-        """Tell the client that the tools changed."""
         wire.notify("notifications/tools/list_changed")
 
 

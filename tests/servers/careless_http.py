@@ -20,7 +20,6 @@ class Careless(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        """Answer a message."""
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         try:
             message = json.loads(body)
@@ -33,7 +32,6 @@ class Careless(BaseHTTPRequestHandler):
         self._send({})
 
     def do_DELETE(self) -> None:
-        """Say that the session has ended, and have it go on."""
         self._send({})
 
     def _answer(self, message: dict[str, Any]) -> dict[str, Any]:

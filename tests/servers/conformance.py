@@ -204,7 +204,6 @@ class Everything(Server[Any]):
         return await self._triggered(context, name)
 
     async def _triggered(self, context: Context, name: str) -> JsonObject:
-        """Tell older clients by their session, and modern ones by the bus."""
         session = context.session
         match name:
             case "test_trigger_tool_change":
@@ -253,7 +252,6 @@ async def _serve_stdio(server: Everything, *, is_legacy: bool) -> None:
 
 
 def main() -> None:
-    """Serve."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--http", action="store_true")
     parser.add_argument("--port", type=int, default=0, help="with --http; 0: any free one")

@@ -20,7 +20,6 @@ BINARY: Final = "test://static-binary"
 
 
 def text(words: str) -> JsonObject:
-    """A block of text."""
     return {"type": "text", "text": words}
 
 
@@ -182,7 +181,6 @@ _SPECIAL: Final[dict[str, JsonObject]] = {
 
 
 def tools() -> list[JsonObject]:
-    """Every tool's definition."""
     names = [*BLOCKS, *QUESTIONS, *_SPECIAL]
     return [{"name": n, "description": _words(n), "inputSchema": EMPTY} | _SPECIAL.get(n, {}) for n in names]
 

@@ -24,12 +24,10 @@ ALLOWED = 64 * 1024 * 1024
 
 
 def part(flags: int, size: int) -> bytes:
-    """The head of a part."""
     return bytes([flags | LONG]) + size.to_bytes(8, "big")
 
 
 def parts_without_end(size: int) -> Iterator[bytes]:
-    """A message whose every part says that another follows."""
     return repeat(part(MORE, size) + bytes(size))
 
 

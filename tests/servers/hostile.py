@@ -21,7 +21,6 @@ FILES = (modes_offers, modes_process, modes_wire)
 
 
 def main() -> None:
-    """Serve, with one mode's hooks in front of the echo server."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("mode", choices=sorted(MODES))
     parser.add_argument("--at", metavar="MOMENT", help="misbehave at this method, or at `start` or `eof`, instead")

@@ -73,7 +73,6 @@ TOOLS: Final[dict[str, tuple[Callable[[Context, Arguments], Awaitable[types.Call
 
 
 async def list_tools(context: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-    """List all tools on one page."""
     return types.ListToolsResult(tools=[_definition(name, arguments) for name, (_, arguments) in TOOLS.items()])
 
 
@@ -96,7 +95,6 @@ async def call_tool(context: Context, params: types.CallToolRequestParams) -> ty
 
 
 async def die(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-    """Take the whole process down in the middle of the call."""
     os._exit(1)
 
 
@@ -138,7 +136,6 @@ async def legacy_only(context: Any, call_next: Callable[[Any], Awaitable[Any]]) 
 
 
 def application(server: Server[Any], transport: str) -> ASGIApp:
-    """The server's ASGI application for a transport."""
     if transport == "streamable":
         return server.streamable_http_app(streamable_http_path=STREAMABLE_PATH, host=HOST)
     sse = SseServerTransport("/messages/")
@@ -147,7 +144,6 @@ def application(server: Server[Any], transport: str) -> ASGIApp:
 
 
 def main() -> None:
-    """Listen, tell where, and serve."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--transport", choices=("streamable", "sse"), default="streamable")
     parser.add_argument("--port", type=int, default=0, help="0: any free one")

@@ -35,21 +35,17 @@ class Call(calls.Call):
     __slots__ = ()
 
     def answer(self, result: JsonObject) -> None:
-        """Answer with a whole result, stamped."""
         wire.answer(self.id, stamped(result))
 
     def answer_encoded(self, result: bytes) -> None:
-        """Answer with a result that is JSON already, stamped."""
         stamp = wire.dumps(stamped({}))
         wire.answer_encoded(self.id, stamp[:-1] + b"," + result[1:])
 
     def log(self, params: JsonObject) -> None:
-        """Send a log line, if this very request asked for them."""
         if f"{PREFIX}logLevel" in self.meta:
             super().log(params)
 
     def announce(self) -> None:
-        """Tell the listeners that the tools changed."""
         for listener, granted in listeners.items():
             if granted.get("toolsListChanged"):
                 wire.notify("notifications/tools/list_changed", {"_meta": {f"{PREFIX}subscriptionId": listener}})
@@ -57,7 +53,6 @@ class Call(calls.Call):
 
 @calls.tool("Ask for the user's name first, then greet.")
 def input_required(call: calls.Call) -> None:
-    """Answer the first round with a question, the second with what came back."""
     if responses := call.params.get("inputResponses"):
         call.say("hello", structuredContent={"responses": responses, "state": call.params.get("requestState")})
         return

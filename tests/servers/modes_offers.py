@@ -95,7 +95,6 @@ def asks_a_thousand_times(message: JsonObject) -> bool:
 
 
 def _offer(message: JsonObject, answers: dict[str, JsonObject]) -> bool:
-    """Greet with all capabilities, and answer these lists."""
     if message["method"] == HANDSHAKE:
         wire.answer(message["id"], {"protocolVersion": "2025-11-25", **echo.INITIALIZED, "capabilities": CAPABILITIES})
         return True

@@ -58,7 +58,6 @@ def plants_hooks(message: JsonObject) -> None:
 
 @during(CALL)
 def closes_stdout(message: JsonObject) -> None:
-    """Close stdout and live on."""
     os.close(1)
     wire.wait_for_eof()
 

@@ -50,7 +50,6 @@ def smuggle_whitespace(message: JsonObject) -> bool:
 
 @during(CALL)
 def smuggle_behind(message: JsonObject) -> bool:
-    """Put a second message behind the answer, on the same line."""
     wire.write(answer_line(message)[:-1] + _smuggled() + b"\n")
     return True
 

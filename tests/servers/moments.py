@@ -44,7 +44,6 @@ def answer_line(message: JsonObject, text: str = "as asked") -> bytes:
 
 
 def notification_line(method: str, params: JsonObject) -> bytes:
-    """One notification, as written."""
     return wire.dumps({"jsonrpc": "2.0", "method": method, "params": params}) + b"\n"
 
 

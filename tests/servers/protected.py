@@ -60,7 +60,6 @@ class Issuer:
     asked: list[dict[str, str]] = field(default_factory=list)
 
     def give(self, resource: str, scope: str, *, refreshes: bool = True) -> JSONResponse:
-        """Tokens for this resource."""
         access = f"at-{secrets.token_hex(16)}"
         self.tokens[access] = resource
         self.granted[access] = scope
@@ -126,7 +125,6 @@ class Endpoints:
         return JSONResponse({**wish, "client_id": f"client-{secrets.token_hex(8)}"}, status_code=201)
 
     async def client(self, request: Request) -> Response:
-        """A client-id document, which in the field is on the client's own site."""
         url = f"{origin_of(request)}{request.url.path}"
         return JSONResponse({"client_id": url, "client_name": "Ours", "redirect_uris": ["http://127.0.0.1/callback"]})
 
@@ -143,7 +141,6 @@ class Endpoints:
         return bool(found["client_id"] == asked["client_id"] and allowed)
 
     async def authorize(self, request: Request) -> Response:
-        """Log whoever comes in, and send them back."""
         asked = dict(request.query_params)
         if asked.get("code_challenge_method") != "S256" or not asked.get("resource"):
             return refusal("invalid_request")
@@ -197,22 +194,18 @@ class Endpoints:
         return Response(status_code=200)
 
     async def forget(self, request: Request) -> Response:
-        """For the test: refuse all access tokens that were given so far."""
         self.issuer.tokens.clear()
         return Response(status_code=200)
 
     async def end(self, request: Request) -> Response:
-        """For the test: every login is over."""
         self.issuer.refreshes.clear()
         return await self.forget(request)
 
     async def told(self, request: Request) -> Response:
-        """For the test: what was asked for."""
         return JSONResponse({"asked": self.issuer.asked, "refreshes": len(self.issuer.refreshes)})
 
 
 def origin_of(request: Request) -> str:
-    """Of this server, as it was asked."""
     return f"{request.url.scheme}://{request.url.netloc}"
 
 
@@ -244,7 +237,6 @@ class Guard:
 
 
 def said_again(body: bytes, receive: Receive) -> Receive:
-    """What a request says whose body was read already."""
     left = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Any:
@@ -254,7 +246,6 @@ def said_again(body: bytes, receive: Receive) -> Receive:
 
 
 def main() -> None:
-    """Listen, tell where, and serve."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
     parser.add_argument("--life", type=int, default=3600, help="of an access token, seconds")

@@ -73,7 +73,6 @@ class Server:
         self.asking: dict[str, list[Any]] = {}
 
     def handle(self, message: JsonObject) -> None:
-        """Take one message."""
         method, params = message.get("method"), message.get("params") or {}
         if method is None:
             self.answered(message)
@@ -81,7 +80,6 @@ class Server:
             self.request(message["id"], method, params)
 
     def request(self, request_id: Any, method: str, params: JsonObject) -> None:
-        """Answer a request, sooner or later."""
         meta = params.get("_meta") or {}
         if not self.is_legacy and f"{PREFIX}protocolVersion" in meta:
             self.is_modern = True
@@ -125,7 +123,6 @@ class Server:
     # Calls
 
     def call(self, request_id: Any, params: JsonObject, *, as_task: bool) -> None:
-        """Run a tool, or make a task of it."""
         name, given = params["name"], params.get("arguments") or {}
         if name == "finish":
             self.finish(request_id, given)
@@ -146,7 +143,6 @@ class Server:
             self.begin(request_id, name, given, params)
 
     def begin(self, request_id: Any, name: str, given: JsonObject, params: JsonObject) -> None:
-        """Make a task."""
         wish = params.get("task") or {}
         way, number = given.get("way", ""), len(self.tasks) + 1
         ids = {"huge_id": "x" * 1_000_000, "control_id": "a\n\x1b[31mb", "no_id": "", "same_id": f"{self.prefix}-1"}
@@ -165,7 +161,6 @@ class Server:
             wire.answer(request_id, {"task": self.tasks[task], **meta})
 
     def ask_for(self, request_ids: list[Any]) -> None:
-        """Ask, and answer these calls when that is answered."""
         ask_id = f"ask for {request_ids}"
         self.asking[ask_id] = request_ids
         wire.send({"jsonrpc": "2.0", "id": ask_id, "method": "elicitation/create", "params": QUESTION})
@@ -194,7 +189,6 @@ class Server:
     # Tasks
 
     def of_task(self, request_id: Any, method: str, params: JsonObject) -> None:
-        """Answer a request about a task that there is."""
         task = params["taskId"]
         self.go_on(task, method)
         state = self.tasks[task]
@@ -229,14 +223,12 @@ class Server:
                 wire.fail(request_id, wire.METHOD_NOT_FOUND, "Method not found", method)
 
     def go_on(self, task: str, method: str) -> None:
-        """What somebody's looking does to a task, in some ways."""
         self.looks[task] = self.looks.get(task, 0) + 1
         is_late = self.looks[task] > 1 or method == "tasks/result"
         if self.ways[task] == "soon" and is_late and self.tasks[task]["status"] == "working":
             self.end(task, "completed")
 
     def answered(self, message: JsonObject) -> None:
-        """Somebody has answered a question."""
         content = (message.get("result") or {}).get("content") or {}
         for request_id in self.asking.pop(str(message.get("id")), []):
             self.answer(request_id, _result(f"did it for {content.get('name')}"))
@@ -245,12 +237,10 @@ class Server:
             self.told(task, message.get("result") or {})
 
     def told(self, task: str, answer: JsonObject) -> None:
-        """The name is known: the task is done."""
         self.results[task] = _result(f"did it for {(answer.get('content') or {}).get('name')}")
         self.end(task, "completed")
 
     def give(self, request_id: Any, task: str) -> None:
-        """Answer with what came of a task."""
         if self.tasks[task]["status"] == "cancelled":
             wire.fail(request_id, -32000, "it was cancelled")
             return

@@ -76,23 +76,19 @@ def write(data: bytes) -> None:
 
 
 def send(message: JsonObject) -> None:
-    """Write one message as one line."""
     write(dumps(message) + b"\n")
 
 
 def answer(request_id: RequestId, result: JsonObject) -> None:
-    """Answer a request."""
     answer_encoded(request_id, dumps(result))
 
 
 def answer_encoded(request_id: RequestId, result: bytes) -> None:
-    """Answer a request with a result that is JSON already."""
     encoded_id = b"%d" % request_id if type(request_id) is int else dumps(request_id)
     write(b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (encoded_id, result))
 
 
 def fail(request_id: RequestId | None, code: int, message: str, data: object = None) -> None:
-    """Answer a request with a JSON-RPC error."""
     error: JsonObject = {"code": code, "message": message}
     if data is not None:
         error["data"] = data
@@ -100,7 +96,6 @@ def fail(request_id: RequestId | None, code: int, message: str, data: object = N
 
 
 def notify(method: str, params: JsonObject | None = None) -> None:
-    """Send a notification."""
     send({"jsonrpc": "2.0", "method": method} | ({} if params is None else {"params": params}))
 
 

@@ -15,16 +15,13 @@ class Said:
         self._capsys = capsys
 
     def __call__(self, code: int, *words: object) -> Any:
-        """Out and err."""
         found = run([str(word) for word in words])
         printed = self._capsys.readouterr()
         assert found == code, printed
         return printed
 
     def all(self, code: int, *words: object) -> str:
-        """Out and err in one."""
         return "".join(self(code, *words))
 
     def json(self, code: int, *words: object) -> Any:
-        """The document on stdout."""
         return json.loads(self(code, *words).out)

@@ -56,7 +56,6 @@ def _check(deadline: float, within_s: float, what: str, predicate: Callable[[], 
 
 
 async def turns(count: int = 20) -> None:
-    """Let everything that is due in the loop happen."""
     for _ in range(count):
         await asyncio.sleep(0)
 

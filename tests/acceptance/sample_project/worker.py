@@ -7,7 +7,6 @@ app = MCPServer("doubler")
 
 @app.tool()
 def double(number: int) -> int:
-    """Double a number."""
     if number < 0:
         return 0  # never reached
     return 2 * number

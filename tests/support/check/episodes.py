@@ -21,12 +21,10 @@ def exchange(purpose: str, method: str = "ping", **facts: Any) -> Exchange:
 
 
 def episode(*exchanges: Exchange, name: str = "legacy", era: str = "2025-11-25", **facts: Any) -> Episode:
-    """One start of a server."""
     return Episode(name, era, list(exchanges), **facts)
 
 
 def tools_listed(*tools: Any, **facts: Any) -> Episode:
-    """A start in which these tools were listed."""
     return episode(exchange("list:tools/list", "tools/list", result={"tools": list(tools)}), **facts)
 
 
@@ -51,10 +49,8 @@ def found(judge: Judge, *episodes: Episode) -> dict[str, list[str]]:
 
 
 def problems(judge: Judge, *episodes: Episode) -> set[str]:
-    """The checks that found something."""
     return {check for check, told in found(judge, *episodes).items() if told}
 
 
 def passed(told: dict[str, list[str]]) -> Iterable[str]:
-    """The checks that held."""
     return [check for check, each in told.items() if not each]

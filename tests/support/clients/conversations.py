@@ -51,7 +51,6 @@ class Heard:
 
 
 def conversations() -> Iterator[Conversation]:
-    """All recorded conversations, by the names of their files."""
     for path in sorted(CONVERSATIONS.glob("*.jsonl")):
         head, *lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         said = tuple((line["from"], line["message"]) for line in lines)
@@ -59,7 +58,6 @@ def conversations() -> Iterator[Conversation]:
 
 
 def recorded(conversation: Conversation) -> Heard:
-    """What the server said when the conversation was recorded."""
     heard, names = Heard(), _names(conversation)
     for sender, message in conversation.lines:
         if sender == "client":
@@ -131,7 +129,6 @@ def _with_states(sent: JsonObject, states: dict[str, str]) -> JsonObject:
 
 
 def _record(path: Path, client: str, version: str, era: str, argv: list[str]) -> None:
-    """Pass lines between the client and the server, and keep each."""
     lock = threading.Lock()
     with (
         path.open("w", encoding="utf-8") as file,

@@ -39,7 +39,6 @@ class DirectConnection:
         return self.client.protocol_version
 
     async def list_tools(self) -> list[JsonObject]:
-        """The tool objects of all pages, as the server wrote them."""
         tools: list[JsonObject] = []
         cursor: str | None = None
         while True:

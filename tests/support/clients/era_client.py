@@ -45,7 +45,6 @@ class EraClient(RawStdioClient):
     """The client; `questions` is what it was asked, method and params, in the order in which it was."""
 
     def __init__(self, argv: Sequence[str], era: Era, **options: Any) -> None:
-        """Start the child, and greet it."""
         super().__init__(argv, **options)
         self.era: Final = era
         self.questions: list[tuple[str, JsonObject]] = []
@@ -77,12 +76,10 @@ class EraClient(RawStdioClient):
         raise TimeoutError(f"{method} asks for ever")
 
     def error(self, method: str, /, **params: Any) -> JsonObject:
-        """The JSON-RPC error that a request is answered with."""
         error: JsonObject = self.reply(self.send(method, params), answering=self.answer_to)["error"]
         return error
 
     def pages(self, method: str, key: str) -> list[JsonObject]:
-        """All that is listed."""
         found: list[JsonObject] = []
         cursor: JsonObject = {}
         while True:
@@ -93,7 +90,6 @@ class EraClient(RawStdioClient):
             cursor = {"cursor": page["nextCursor"]}
 
     def listen(self, uri: str = "") -> None:
-        """Want to hear of changes of each list, and of a resource."""
         if self.era is Era.OLD:
             if uri:
                 self.ask("resources/subscribe", uri=uri)
@@ -105,14 +101,12 @@ class EraClient(RawStdioClient):
         self.notification("notifications/subscriptions/acknowledged")
 
     def listen_no_more(self, uri: str = "") -> None:
-        """The end of it."""
         if self.era is Era.NEW:
             self.cancel(_LISTEN)
         elif uri:
             self.ask("resources/unsubscribe", uri=uri)
 
     def call_with_log(self, tool: str, level: str) -> JsonObject:
-        """A call of which log lines of this level, and worse ones, are wanted."""
         meta: JsonObject = {}
         if self.era is Era.OLD:
             self.ask("logging/setLevel", level=level)
@@ -121,7 +115,6 @@ class EraClient(RawStdioClient):
         return self.ask("tools/call", name=tool, arguments={}, **meta)
 
     def start_call(self, tool: str) -> RequestId:
-        """The id of a call that is under way."""
         return self.send("tools/call", {"name": tool, "arguments": {}})
 
     def heard(self, method: str) -> list[JsonObject]:
@@ -131,6 +124,5 @@ class EraClient(RawStdioClient):
         return [without_envelope(note.get("params", {})) for note in found]
 
     def answer_to(self, question: JsonObject) -> JsonObject:
-        """What it answers to a question, which it remembers."""
         self.questions.append((question["method"], json.loads(json.dumps(question.get("params") or {}))))
         return ANSWERS[question["method"]]

@@ -203,7 +203,6 @@ def _task_in(result: JsonObject) -> str:
 
 
 def _whole(client: EraClient, method: str, **params: Any) -> JsonObject:
-    """A result with its envelope, but for who answers."""
     result: JsonObject = client.reply(client.send(method, params), answering=client.answer_to)["result"]
     if meta := {key: value for key, value in result.pop("_meta", {}).items() if not key.endswith("/serverInfo")}:
         result["_meta"] = meta

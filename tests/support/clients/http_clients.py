@@ -47,7 +47,6 @@ async def listening(box, decks=None, offers=None, results=None, **options) -> As
 
 @asynccontextmanager
 async def connected(url, mode, token=None, **options):
-    """A stock client, as patient as the SDK makes one."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with (
         create_mcp_http_client(headers=headers) as http,
@@ -57,7 +56,6 @@ async def connected(url, mode, token=None, **options):
 
 
 async def call_raw(client, name, arguments, **options):
-    """A result as it stood on the wire."""
     params = types.CallToolRequestParams(name=name, arguments=arguments)
     return await client.session.send_request(types.CallToolRequest(params=params), RAW, **options)
 

@@ -151,7 +151,6 @@ class RawStdioClient(LineChild):
         return self._replies.pop(request_id)
 
     def notify(self, method: str, params: JsonObject | None = None) -> None:
-        """Send a notification."""
         self._write_message({"jsonrpc": "2.0", "method": method}, params)
 
     def send_recorded(self, message: JsonObject) -> None:
@@ -189,7 +188,6 @@ class RawStdioClient(LineChild):
         return found
 
     def answer(self, server_request: JsonObject, result: JsonObject) -> None:
-        """Answer a request of the child's."""
         self._write_message({"jsonrpc": "2.0", "id": server_request["id"], "result": result}, None)
 
     def _write_message(self, message: JsonObject, params: JsonObject | None) -> None:

@@ -30,7 +30,6 @@ class Reply:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """What it says, be it JSON or events."""
         if "event-stream" not in self.headers["content-type"]:
             return [json.loads(self.body)]
         lines = self.body.replace(b"\r\n", b"\n").split(b"\n")
@@ -38,7 +37,6 @@ class Reply:
 
     @property
     def answer(self) -> dict[str, Any]:
-        """The JSON-RPC response."""
         return self.messages[-1]
 
 
@@ -65,7 +63,6 @@ class WireHttp:
         return f"POST {self._path} HTTP/1.1\r\n{lines}\r\n".encode() + body
 
     async def ask(self, message: Any, /, **headers: str) -> Reply:
-        """Send one message, and read its response."""
         self.writer.write(self.request(message, **headers))
         return await self.read()
 
@@ -98,7 +95,6 @@ class WireHttp:
         return True
 
     async def greet(self) -> None:
-        """Open a legacy session."""
         info = {"name": "wire", "version": "1"}
         params = {"protocolVersion": LEGACY_VERSION, "capabilities": {}, "clientInfo": info}
         greeted = await self.ask({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})

@@ -40,7 +40,6 @@ def short_folder(mode: int = 0o700, parent: str | None = None) -> Iterator[Path]
 
 
 def usual_parent() -> str:
-    """Where short folders are made."""
     # In a sandbox without a file system of its own, a test of ours that an agent runs has only its TMPDIR.
     return "/tmp" if os.access("/tmp", os.W_OK) else tempfile.gettempdir()
 
@@ -66,12 +65,10 @@ def write_document(path: Path, **document: object) -> Path:
 
 
 def write_config(path: Path, **servers: object) -> Path:
-    """A configuration file with these rows."""
     return write_document(path, mcpServers=servers)
 
 
 def row(name: str, *arguments: str, **fields: object) -> dict[str, object]:
-    """A pretend server as a row of a configuration."""
     program, *args = server_argv(name, *arguments)
     return {"command": program, "args": args, "sandbox": {"read": [str(SERVERS)]}, **fields}
 

@@ -30,7 +30,6 @@ class Answering:
         return lambda: self.withdrawn.append(question)
 
     def answer(self, number: int, result: bytes = b"{}", **members: object) -> None:
-        """Answer the question of this number."""
         self._answers[number](QuestionEnd(result, **members))  # type: ignore[arg-type]
 
 

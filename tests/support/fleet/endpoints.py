@@ -35,7 +35,6 @@ class Stage:
         self._tasks: list[asyncio.Task[Any]] = []
 
     def start(self, work: Any) -> "asyncio.Task[Any]":
-        """Run a call of the endpoint beside the test."""
         task = asyncio.ensure_future(work)
         self._tasks.append(task)
         return task
@@ -63,7 +62,6 @@ class Stage:
         assert self.endpoint.phase is phase
 
     async def called(self, work: Any) -> "tuple[asyncio.Task[Any], Call, bytes]":
-        """A call under way, as the worker sees it."""
         task = self.start(work)
         frame, body = await self.worker.next(Call)
         return task, frame, body
@@ -105,7 +103,6 @@ async def stage(
 
 
 def assert_not_connected(fault: BaseException | None, phase: EndpointPhase) -> None:
-    """The fault of every call that came at a wrong time."""
     assert isinstance(fault, ProtocolFault)
     assert (fault.kind, fault.code, fault.delivery) == (FaultKind.NOT_CONNECTED, "not_connected", Delivery.NOT_SENT)
     assert str(phase) in fault.message

@@ -26,7 +26,6 @@ ERA = "2025-11-25"
 
 
 def remote_tool(server: str, name: str, description: str = "", **more: object) -> RemoteTool:
-    """A tool as an endpoint lists it."""
     ref = RemoteToolRef(server, name)
     definition = msgspec.json.encode({"name": name, "description": description, "x-own": [1], **more})
     parameters = {"type": "object", "properties": {}}
@@ -34,13 +33,11 @@ def remote_tool(server: str, name: str, description: str = "", **more: object) -
 
 
 def call_result(value: Mapping[str, object]) -> RemoteCallResult:
-    """A server's answer to a call, from its decoded form."""
     is_error = value.get("isError") is True
     return RemoteCallResult(WireResult(msgspec.json.encode(value), ERA, is_error))
 
 
 async def echo(tool: str, arguments: object) -> RemoteCallResult:
-    """Answer every call with what was called."""
     return call_result({"content": [{"type": "text", "text": f"{tool} {msgspec.json.encode(arguments).decode()}"}]})
 
 
@@ -74,7 +71,6 @@ class FakeEndpoint:
         self.offer(*names)
 
     def offer(self, *names: str, **more: object) -> None:
-        """Have a new tool list, each with these members beside."""
         self._tools = tuple(remote_tool(self.config.id, name, **more) for name in names)
 
     def have(self, listing: Listing, *definitions: Mapping[str, object]) -> None:
@@ -213,7 +209,6 @@ class FakeFleet:
         return lambda: None
 
     def tell(self, *servers: str) -> None:
-        """Tell the watchers that these have changed, or any."""
         for server in servers or tuple({**self._told, **self.by_id}):
             self._watchers.tell(server)
         self._told |= dict.fromkeys(self.by_id)

@@ -19,12 +19,10 @@ TOKEN = b"the one-time token"
 
 
 def hello(token: bytes = TOKEN) -> list[bytes]:
-    """A worker's first message."""
     return encode(Hello(LINK_VERSION, "1", token, 42))
 
 
 def wire(*messages: Sequence[bytes]) -> bytes:
-    """What a DEALER says from its first byte on."""
     return handshake(DEALER) + b"".join(b"".join(encode_message(parts)) for parts in messages)
 
 

@@ -40,7 +40,6 @@ class PlayedZygote:
         return msgspec.json.decode(line, type=SpawnOrder)
 
     def says(self, *reports: Forked | Died) -> None:
-        """Report, all in one write."""
         self.writes(b"".join(msgspec.json.encode(report) + b"\n" for report in reports))
 
     def writes(self, data: bytes) -> None:
@@ -87,12 +86,10 @@ class Stage:
         self.workers_lost = workers
 
     def spawn(self, generation: int = 1) -> "asyncio.Task[SpawnedWorker]":
-        """Order a worker."""
         order = SpawnOrder(generation, "ipc:///nowhere", "ab" * 16)
         return asyncio.ensure_future(self.placement.spawn(order, self.exits.append))
 
     async def born(self, pid: int, generation: int = 1) -> SpawnedWorker:
-        """A worker whose process has this id."""
         birth = self.spawn(generation)
         await self.zygote.order()
         self.zygote.says(Forked(0, 10), Forked(generation, pid))

@@ -97,20 +97,16 @@ class PlayedWorker:
             return await self.told.get()
 
     async def next_cancel(self) -> frames.Cancel:
-        """The next request that was given up."""
         with anyio.fail_after(PATIENCE_S):
             return await self.cancelled.get()
 
     def answer(self, request: frames.Request, body: bytes = b"", **members: Any) -> None:
-        """The request's good end."""
         self.driver.reply(frames.Answer(request.request_id, **members), body)
 
     def fail(self, request: frames.Request, fault: FaultRecord) -> None:
-        """The request's bad end."""
         self.driver.reply(frames.Failed(request.request_id, fault))
 
     def says(self, news: frames.News, body: bytes = b"") -> None:
-        """Something unasked."""
         assert self.driver.post(news, body)
 
     def _on_kill(self) -> None:
@@ -142,14 +138,11 @@ class PlayedWorker:
 
 
 def opens(worker: PlayedWorker, request: frames.Open, body: bytes) -> None:
-    """A rule: the server is greeted."""
     msgspec.json.decode(body, type=frames.OpenOrder)
     worker.answer(request, msgspec.json.encode(CARD), era=CARD.era)
 
 
 def opens_as(card: frames.ServerCard) -> Rule:
-    """A rule: the server is greeted, and says this of itself."""
-
     def rule(worker: PlayedWorker, request: frames.Open, _: bytes) -> None:
         worker.answer(request, msgspec.json.encode(card), era=card.era)
 
@@ -166,7 +159,6 @@ def lists_of(**items: list[dict[str, object]]) -> Rule:
 
 
 def lists(*names: str) -> Rule:
-    """A rule: these tools."""
     tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
 
     def rule(worker: PlayedWorker, request: frames.List, _: bytes) -> None:
@@ -176,7 +168,6 @@ def lists(*names: str) -> Rule:
 
 
 def closes(worker: PlayedWorker, request: frames.Close, _: bytes) -> None:
-    """A rule: the server stops, then the worker exits."""
     worker.answer(request, msgspec.json.encode(Dossier()))
     asyncio.get_running_loop().call_soon(worker.dies, 0)
 

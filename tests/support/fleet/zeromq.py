@@ -23,11 +23,9 @@ class ZmqEnd:
         self.heard: list[list[bytes]] = []
 
     def send(self, *parts: bytes) -> None:
-        """Send one message."""
         self.socket.send_multipart(parts)
 
     def look(self) -> list[list[bytes]]:
-        """All that came so far."""
         while self.socket.poll(0):
             self.heard.append(self.socket.recv_multipart())
         return self.heard

@@ -29,7 +29,6 @@ SCOPE: Final = "/home/me/deck.json"
 
 
 def tool_form(name: str, description: str) -> Document:
-    """A tool as its server writes it."""
     body = json.dumps({"name": name, "description": description}).encode()
     return Document(ItemKey(Subject.TOOL, name), hash_of(body), body)
 
@@ -42,7 +41,6 @@ READ: Final = tool_form("read", "Reads a file.")
 
 
 def seen(document: Document, server: str = "time", scope: str = SCOPE) -> LedgerEvent:
-    """The server offers it."""
     key = document.key
     return Seen(scope=scope, server=server, subject=key.subject, name=key.name, hash=document.hash)
 
@@ -55,18 +53,15 @@ def gone(document: Document, server: str = "time", scope: str = SCOPE) -> Ledger
 def approved(
     document: Document, by: Authority = Authority.BASELINE, server: str = "time", scope: str = SCOPE
 ) -> LedgerEvent:
-    """Somebody approves it."""
     key = document.key
     return Approved(scope=scope, server=server, subject=key.subject, name=key.name, hash=document.hash, by=by)
 
 
 def blocked(document: Document, server: str = "time", scope: str = SCOPE) -> LedgerEvent:
-    """A person blocks it."""
     return Blocked(scope=scope, server=server, subject=document.key.subject, name=document.key.name)
 
 
 def enrolled(document: Document, server: str = "time", scope: str = SCOPE) -> LedgerEvent:
-    """Clients are shown it."""
     key = f"bk_{document.hash[:32]}"
     return Enrolled(scope=scope, server=server, key=key, tool=document.key.name, definition=document.hash)
 
@@ -77,12 +72,10 @@ def retired(document: Document, server: str = "time", scope: str = SCOPE) -> Led
 
 
 def began(server: str = "time", scope: str = SCOPE) -> LedgerEvent:
-    """The server is ready."""
     return Began(scope=scope, server=server, pid=42, program="clock 1.0", package="mcp-server-time 1.2 (PyPI)")
 
 
 def ended(server: str = "time", scope: str = SCOPE) -> LedgerEvent:
-    """The server died."""
     return Ended(scope=scope, server=server, code="server_died", message="it was killed")
 
 
@@ -113,7 +106,6 @@ BODIES: Final = {each.hash: each.body for each in (TOLD, NOW, EVIL, ZONE, READ, 
 
 @contextmanager
 def open_ledger(state: Path, at: str = "2026-01-04T10:00:00.000Z") -> Iterator[LedgerStore]:
-    """The ledger of a state directory, its writer's clock standing still."""
     state.mkdir(mode=0o700, exist_ok=True)
     store = LedgerStore.open(state / "ledger", now=repeat(at).__next__)
     try:

@@ -16,17 +16,14 @@ class LedgerShell:
         self.err = ""
 
     def __call__(self, *arguments: str, code: int = 0) -> str:
-        """What a command prints."""
         ended = run(["ledger", *arguments])
         out, self.err = self._capsys.readouterr()
         assert ended == code, (ended, out, self.err)
         return out
 
     def lines(self, *arguments: str) -> list[Any]:
-        """The documents that a command prints, a line each."""
         return [json.loads(line) for line in self(*arguments, "--json").splitlines()]
 
     def document(self, *arguments: str, code: int = 0) -> Any:
-        """The one document that a command prints."""
         [line] = self(*arguments, "--json", code=code).splitlines()
         return json.loads(line)

@@ -78,7 +78,6 @@ def opened(directory: Path, *times: str) -> LedgerStore:
 
 
 def enrolled(number: int, server: str = "fs") -> Enrolled:
-    """A tool that joins."""
     return Enrolled(
         scope=SCOPE,
         server=server,
@@ -89,7 +88,6 @@ def enrolled(number: int, server: str = "fs") -> Enrolled:
 
 
 def approved(number: int, server: str = "fs") -> Approved:
-    """A person's word for it."""
     return Approved(
         scope=SCOPE,
         server=server,
@@ -101,12 +99,10 @@ def approved(number: int, server: str = "fs") -> Approved:
 
 
 def state_of(book: Book) -> object:
-    """All that a book says, for comparisons."""
     return deepcopy(([*book.entries.items()], [*book.findings.items()]))
 
 
 def digest_of(text: str) -> str:
-    """A document's hash."""
     return sha256(text.encode()).hexdigest()
 
 
@@ -116,19 +112,16 @@ def documents_of(*numbers: int) -> dict[str, bytes]:
 
 
 def fill(store: LedgerStore, count: int) -> None:
-    """So many events, each with its document, ten to an append."""
     for first in range(0, count, 10):
         numbers = range(first, min(first + 10, count))
         store.append([enrolled(number) for number in numbers], documents_of(*numbers))
 
 
 def rows_of(events: list[LedgerEvent], start: Head = Head()) -> list[ChainRow]:  # noqa: B008  # a value
-    """The chain of these events."""
     return list(link(start, AT, map(encode_json, events)))
 
 
 def head_of(rows: list[ChainRow]) -> Head:
-    """Where it ends."""
     return Head(rows[-1].seq, rows[-1].hash.hex()) if rows else Head()
 
 

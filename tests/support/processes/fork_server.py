@@ -88,7 +88,6 @@ def pretend_server(name: str) -> Callable[[], object]:
 
 
 def server() -> None:
-    """The pretend server that the first argument names."""
     pretend_server(sys.argv.pop(1))()
 
 
@@ -149,7 +148,6 @@ def _place(fds: Sequence[int], numbers: Sequence[int]) -> None:
 
 
 def fork(request: Mapping[str, Any], fds: Sequence[int], asks: socket.socket) -> int:
-    """The pid of a process that is that program."""
     if pid := os.fork():
         return pid
     status = 1
@@ -213,7 +211,6 @@ def _tell_end(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> N
 
 
 def main() -> None:
-    """The program."""
     for name in IMPORTED:
         importlib.import_module(name)
     pretend_server("http_server")

@@ -56,7 +56,6 @@ class Forked:
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """As a service manager asks it to."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:

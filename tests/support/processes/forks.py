@@ -29,7 +29,6 @@ class Fork(Forked):
     """A fork with streams.  At a block's end it is waited for."""
 
     def __init__(self, process: Forked, stdin: int | None, stdout: int, stderr: int | None) -> None:
-        """Take over the descriptors, and the process."""
         super().__init__(process.pid, process.answers)
         self.stdin = None if stdin is None else open(stdin, "wb", buffering=0)  # noqa: SIM115 - closed by the block
         self.stdout = open(stdout, "rb")  # noqa: SIM115

@@ -34,7 +34,6 @@ class Identity(StrEnum):
 
     @property
     def uid(self) -> int:
-        """Its number."""
         return USER_UID if os.geteuid() == 0 and self is Identity.USER else os.geteuid()
 
     @property
@@ -44,13 +43,11 @@ class Identity(StrEnum):
 
     @property
     def quarterdeck(self) -> "Command":
-        """The command line tool."""
         if self.uid != os.geteuid():
             return quarterdeck_for_others()
         return Command((sys.executable, "-m", "quarterdeck.cli"))
 
     def own(self, *paths: Path) -> None:
-        """Make it the owner."""
         if self.uid != os.geteuid():
             for path in paths:
                 os.chown(path, self.uid, self.uid)

@@ -37,7 +37,6 @@ class Reused(Generic[T]):
         return self._held[0]
 
     def close(self) -> None:
-        """End it, if it was needed."""
         held, self._held = self._held, None
         if held is not None:
             held[1].close()

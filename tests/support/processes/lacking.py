@@ -24,7 +24,6 @@ NUMBER_AT, FIRST_ARGUMENT_AT = 0, 16
 
 
 def program(lacks: set[str]) -> bytes:
-    """The filter."""
     lines: list[tuple[int, int, int, int]] = []
 
     def refuse(number: int) -> None:

@@ -53,7 +53,6 @@ class Newcomers:
     """The processes below this one that were not there when this was made: `left` are those that were found last."""
 
     def __init__(self) -> None:
-        """Look at those that are there."""
         self._before = frozenset(descendants())
         self.left: dict[int, str] = {}
 

@@ -81,11 +81,9 @@ class LineChild:
 
     @property
     def pid(self) -> int:
-        """The child's process id."""
         return self.process.pid
 
     def stderr_text(self) -> str:
-        """All that the child has written to stderr so far."""
         size = os.fstat(self._stderr.fileno()).st_size
         return os.pread(self._stderr.fileno(), size, 0).decode(errors="replace")
 
@@ -134,7 +132,6 @@ class LineChild:
         self._stdin.close()
 
     def kill(self) -> None:
-        """End the child by SIGKILL, and reap it."""
         self.process.kill()
         self.process.wait()
 

@@ -42,7 +42,6 @@ def output(*argv: str | Path, **options: Any) -> Any:
 
 
 def python_output(code: str, *arguments: str | Path, **options: Any) -> Any:
-    """The same of Python code."""
     return output(sys.executable, "-c", code, *arguments, **options)
 
 
@@ -53,12 +52,10 @@ def loaded_by(code: str, *options: str) -> set[str]:
 
 
 def python_child(code: str, *arguments: str | Path, **options: Any) -> LineChild:
-    """Python code to talk with, for a block."""
     return LineChild([sys.executable, "-c", code, *map(str, arguments)], **options)
 
 
 def pid_of_nobody() -> int:
-    """That of a process that has just ended."""
     with subprocess.Popen(["/bin/true"]) as gone:
         return gone.pid
 

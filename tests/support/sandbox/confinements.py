@@ -111,11 +111,9 @@ class TierHome:
         return replace(made, **changes)
 
     def shell(self, script: str, **changes: Any) -> Confinement:
-        """Confine a shell script."""
         return self.confine(LaunchPlan("/bin/sh", ("sh", "-c", script), {"PATH": PATH}, "/"), **changes)
 
     def filter(self, *, inet: bool = False) -> bytes:
-        """What the tier loads where it can."""
         if self.tier is Tier.LIMITS or not this_machine().seccomp:
             return b""
         alone = self.tier is Tier.BUBBLEWRAP
@@ -126,13 +124,11 @@ class TierHome:
 
     @property
     def metadata(self) -> Metadata:
-        """How the tier judges changes of metadata here."""
         if self.tier is not Tier.LANDLOCK:
             return Metadata.ALLOWED
         return Metadata.CLOSED if this_machine().why_no_broker else Metadata.ASKED
 
     def own(self, *paths: Path) -> None:
-        """Give what a test has made in the home to whom the process becomes."""
         if self._is_handed_over:
             uid = self.home.stat().st_uid
             for path in paths:
@@ -167,7 +163,6 @@ def leaves_nothing() -> Iterator[None]:
 
 
 async def run(confinement: Confinement, stdin: bytes = b"") -> tuple[int, str, Receipt]:
-    """Its status, what it wrote, and its receipt."""
     with anyio.fail_after(PATIENCE_S):
         process = await start(confinement)
         try:

@@ -44,11 +44,9 @@ class Owner:
         self.control.sendall(head[sent:] + data)
 
     def hear_report(self) -> dict[str, str]:
-        """What it found, by key."""
         return dict(line.partition(" ")[::2] for line in self.hear_lines())
 
     def hear_lines(self) -> list[str]:
-        """What it found."""
         data = b""
         while b"\n\n" not in data:
             piece = self.control.recv(65536)
@@ -62,7 +60,6 @@ class Owner:
         return self.control.recv(16)
 
     def end(self) -> tuple[int, str]:
-        """Its status and what it wrote."""
         out, err = self.process.communicate(timeout=PATIENCE_S)
         assert not err, err
         return self.process.returncode, out.decode()

@@ -74,7 +74,6 @@ class Scene:
 
     @property
     def program(self) -> list[str]:
-        """The hostile programs, to be followed by names."""
         return [plain_python(), "-B", "-I", str(self.root / "attacks")]
 
     def _lay_out(self) -> None:
@@ -117,7 +116,6 @@ class Scene:
         }
 
     def environ(self) -> dict[str, str]:
-        """What the supervisor's own environment is: with secrets in it."""
         return {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.home),
@@ -181,7 +179,6 @@ class Scene:
             return self.run(tier, [*self.program, *names], *shown, *options, pass_fds=forgotten)
 
     def left(self) -> dict[int, str]:
-        """Processes that still run a hostile program, as pid -> command line."""
         return running_with(str(self.root / "attacks"))
 
     def assert_nothing_is_left(self) -> None:

@@ -86,7 +86,6 @@ def attempts(task: dict[str, Any]) -> dict[str, int]:
 
 
 def work(task: dict[str, Any]) -> dict[str, Any]:
-    """What servers do all day."""
     import asyncio
     import multiprocessing
     import sqlite3

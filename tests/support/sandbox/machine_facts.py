@@ -53,7 +53,6 @@ def not_installed(*programs: str, path: str | None = None) -> str:
 
 
 def installed_only(*programs: str) -> pytest.MarkDecorator:
-    """For tests that start these programs."""
     missing = not_installed(*programs)
     return pytest.mark.skipif(bool(missing), reason=missing or "-")
 
@@ -90,7 +89,6 @@ def bubblewrap_missing() -> str:
 
 
 def gives_only(tier: Tier) -> str:
-    """What is said where a stronger tier is wanted than this machine has."""
     return f"the strongest tier of this machine is {tier}"
 
 

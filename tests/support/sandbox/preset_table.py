@@ -59,7 +59,6 @@ def outcome(preset: Preset, machine: Machine) -> Outcome:
 
 
 def to_markdown() -> str:
-    """The table, a line for each preset."""
     lines = [["preset", *MACHINES]]
     lines += [[f"`{preset}`", *(outcome(preset, machine) for machine in MACHINES.values())] for preset in Preset]
     head, *rows = [f"| {' | '.join(line)} |" for line in lines]

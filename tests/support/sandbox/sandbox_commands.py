@@ -103,7 +103,6 @@ def certify(path: Path, *names: str) -> None:
 
 
 def bare_repository(path: Path) -> None:
-    """A repository with one commit, ready to be served as plain files."""
     git = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     author = ["-c", "user.name=lab", "-c", "user.email=lab"]
     work = path.with_suffix(".work")

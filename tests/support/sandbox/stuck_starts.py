@@ -53,7 +53,6 @@ def stuck() -> Iterator[None]:
 
 
 def confinement(place: TierHome) -> Confinement:
-    """One that would last."""
     return place.shell("sleep 1000", machine=this_machine())
 
 

@@ -73,7 +73,6 @@ _REFERENCES: Final = (
 
 @st.composite
 def schemas(draw: st.DrawFn, *, depth: int = 3, draft_7: bool = False, refs: bool = True) -> Json:
-    """A schema whose keywords are well-formed, in any combination."""
     if depth == 0 or draw(st.integers(0, 9)) == 0:
         return draw(st.booleans() | st.sampled_from(TYPES).map(lambda kind: {"type": kind}))
     inner = schemas(depth=depth - 1, draft_7=draft_7, refs=refs)

@@ -73,7 +73,6 @@ class Shared:
         self._folder = folder
 
     async def outcomes(self, name: str, find: Callable[[], Awaitable[Outcomes]]) -> Outcomes:
-        """Those of this name, found by whoever comes first."""
         place = self._folder / f"outcomes-{name}.json"
         with place.with_suffix(".lock").open("w") as lock:
             await anyio.to_thread.run_sync(fcntl.flock, lock, fcntl.LOCK_EX)
@@ -86,7 +85,6 @@ class Shared:
 
 
 def failing(outcomes: Outcomes) -> Differences:
-    """The checks that failed."""
     found = {name: {check for check, ends in checks.items() if ends["FAILURE"]} for name, checks in outcomes.items()}
     return {name: checks for name, checks in found.items() if checks}
 

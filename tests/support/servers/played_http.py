@@ -40,7 +40,6 @@ def answer(status: int, body: bytes = b"", **headers: str) -> bytes:
 
 
 def result(asked: HttpAsked, found: dict[str, Any]) -> bytes:
-    """An answer in MCP, of a server that gives a session."""
     body = json.dumps({"jsonrpc": "2.0", "id": asked.message["id"], **found}).encode()
     return answer(200, body, content_type="application/json", mcp_session_id="session-1")
 
@@ -50,13 +49,11 @@ EVENTS = b"HTTP/1.1 200 Played\r\ncontent-type: text/event-stream\r\nmcp-session
 
 
 async def events(*said: bytes) -> AsyncGenerator[bytes, None]:
-    """A stream of events that ends behind these."""
     for each in (EVENTS, *said):
         yield each
 
 
 def event(message: dict[str, Any], event_id: bytes = b"") -> bytes:
-    """The event of a message."""
     named = b"id: %s\n" % event_id if event_id else b""
     return named + b"data: %s\n\n" % json.dumps({"jsonrpc": "2.0", **message}).encode()
 
@@ -90,8 +87,6 @@ def greeted(asked: HttpAsked) -> bytes | None:
 
 @asynccontextmanager
 async def played_http(play: Play, tls: SSLContext | None = None) -> AsyncIterator[str]:
-    """The URL of a server that answers so."""
-
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tasks.add(task := asyncio.current_task())
         try:

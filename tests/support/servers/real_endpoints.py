@@ -45,12 +45,10 @@ def pretend(name: str, *arguments: str, server_id: str | None = None, **settings
 
 
 def hostile(mode: str, *arguments: str, **settings: Any) -> StdioServerConfig:
-    """A hostile server, with its mode as its id."""
     return pretend("hostile", mode, *arguments, server_id=mode.replace("_", "-"), **settings)
 
 
 def python_config(server_id: str, program: str, **settings: Any) -> StdioServerConfig:
-    """A server that is a few lines of Python."""
     return stdio_config(server_id, [sys.executable, "-c", program], **settings)
 
 
@@ -95,13 +93,11 @@ def assert_fault(fault: ProtocolFault, kind: FaultKind | str, code: str, deliver
 
 
 async def say(endpoint: ServerEndpointImpl, text: str = "hello") -> None:
-    """Require that the server still echoes."""
     with anyio.fail_after(BACKSTOP_S):
         assert text_of(await endpoint.invoke("echo", {"text": text})) == text
 
 
 def text_of(result: RemoteCallResult) -> str:
-    """The text of a result's one block."""
     (block,) = result.content
     assert isinstance(block, dict)
     text: str = block["text"]
@@ -109,7 +105,6 @@ def text_of(result: RemoteCallResult) -> str:
 
 
 def pids_of(endpoint: ServerEndpointImpl) -> tuple[int, int]:
-    """The server's and the worker's."""
     status = endpoint.status()
     assert status.pid is not None
     assert status.worker_pid is not None

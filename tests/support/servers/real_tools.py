@@ -25,7 +25,6 @@ class RealServer:
 
 
 def read_servers() -> list[RealServer]:
-    """Every server that is written down, by name."""
     return [RealServer(name, **entry) for name, entry in json.loads(REAL_TOOLS.read_text("utf-8")).items()]
 
 

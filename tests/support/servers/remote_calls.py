@@ -58,7 +58,6 @@ class Caller:
         return self._last
 
     async def call(self, text: str) -> Outcome:
-        """How a call with this text ends."""
         ended, found = anyio.Event(), list[Outcome]()
 
         def done(outcome: Outcome) -> None:
@@ -70,7 +69,6 @@ class Caller:
         return found[0]
 
     async def fault(self, text: str) -> FaultRecord:
-        """The fault in which a call ends."""
         outcome = await self.call(text)
         assert isinstance(outcome, FaultRecord), outcome
         return outcome

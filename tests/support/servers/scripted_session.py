@@ -28,11 +28,9 @@ class ScriptedServer:
 
     @property
     def methods(self) -> list[str]:
-        """The methods of what it was sent, in order."""
         return [message["method"] for message in self.asked if "method" in message]
 
     async def say(self, message: JsonObject) -> None:
-        """Send any message."""
         complete = types.jsonrpc_message_adapter.validate_python({"jsonrpc": "2.0", **message})
         await self._send(SessionMessage(complete))
 
@@ -45,7 +43,6 @@ class ScriptedServer:
         return next(message for message in self.asked if message.get("method") == method)
 
     async def take(self, item: SessionMessage) -> None:
-        """Hear one message, and answer it by the script."""
         message: JsonObject = item.message.model_dump(by_alias=True, exclude_unset=True)
         self.asked.append(message)
         self.hears.set()

@@ -90,7 +90,6 @@ def response(
 
 
 def redirect(location: str, status: int = 302) -> bytes:
-    """A redirect."""
     return response("moved", status=status, location=location)
 
 

@@ -52,18 +52,15 @@ class Author:
         self.publish()
 
     def tool(self, name: str = "lend") -> Json:
-        """One of its tools, to be changed."""
         tool: Json = next(tool for tool in self.offer["tools"] if tool["name"] == name)
         return tool
 
     def publish(self) -> None:
-        """Have the server offer that from now on."""
         draft = self.path.with_suffix(".new")
         draft.write_text(json.dumps(self.offer))
         draft.replace(self.path)
 
     def row(self, *options: str, **fields: object) -> Json:
-        """The server's row in a configuration."""
         argv = [str(self._scripts / "turncoat.py"), str(self.path), *options]
         # The folder, not the file: each change is another file under the same name.
         return {
@@ -86,12 +83,10 @@ class Connected:
         self._log = log
 
     def hear(self) -> None:
-        """The list is said to have changed."""
         self._news.set()
         self._news = anyio.Event()
 
     async def tools(self) -> dict[str, Json]:
-        """What the client is shown, by name."""
         listed = await self.client.list_tools()
         return {tool.name: tool.model_dump(by_alias=True, exclude_none=True) for tool in listed.tools}
 

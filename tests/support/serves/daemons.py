@@ -90,5 +90,4 @@ def doors_at_home(folder: Path, **servers: object) -> Iterator[Path]:
 
 
 def own_file(folder: Path) -> Path:
-    """The user's own file in that home."""
     return folder / "home" / ".config" / "quarterdeck" / "mcp.json"

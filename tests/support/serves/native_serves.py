@@ -24,7 +24,6 @@ def make_project(folder: Path) -> Path:
 
 
 def native(workspace: Path, profile: str = "all") -> list[str]:
-    """The options of native tools in this workspace."""
     return ["--profile", profile, "--workspace", str(workspace), "--allow-unsandboxed"]
 
 
@@ -34,23 +33,19 @@ def serve_argv(workspace: Path, profile: str = "all", *more: str) -> list[str]:
 
 
 def forked_serve(workspace: Path) -> RawStdioClient:
-    """A client of one that has all of them, at the price of a fork."""
     words = ("serve", *native(workspace))
     return RawStdioClient(words, deadline_s=DEADLINE_S, popen=popen_forked)
 
 
 def sessions_of(paths: WorkspacePaths) -> list[SessionPaths]:
-    """Of every session what it has on disk."""
     return [paths.session(path.name) for path in sorted(paths.sessions.iterdir())]
 
 
 def text_of(result: dict[str, Any]) -> str:
-    """A raw result's text."""
     return "\n".join(block["text"] for block in result["content"] if block["type"] == "text")
 
 
 def first_text(result: types.CallToolResult) -> str:
-    """The first block's, which is text."""
     (block, *_) = result.content
     assert isinstance(block, types.TextContent)
     return block.text

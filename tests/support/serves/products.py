@@ -29,12 +29,10 @@ class ProductEndpoint(FakeEndpoint):
     isolated: bool = True
 
     async def call(self, tool: str, arguments: bytes) -> RemoteCallResult:
-        """Answer by the test's own word."""
         self.calls += 1
         return await self.answer(tool, arguments.decode())
 
     def status(self) -> EndpointStatus:
-        """A snapshot with the restarts."""
         sandbox = self.confined.status if self.confined is not None else None
         more = {"restarts": self.restarts, "pid": self.pid, "isolated": self.isolated, "sandbox": sandbox}
         more["list_fault"] = self.list_fault
@@ -47,7 +45,6 @@ class ProductFleet(FakeFleet):
     by_id: dict[str, ProductEndpoint]  # type: ignore[assignment]
 
     def last_fault(self, server: str) -> ProtocolFault | None:
-        """How the server last died."""
         return self.by_id[server].fault if server in self.by_id else None
 
     def has_settled(self, server: str) -> bool:

@@ -33,11 +33,9 @@ class Turncoat:
         self._stage = stage
 
     def name(self, tool: str) -> str:
-        """A tool's name as clients see it."""
         return f"{self.id}__{tool}"
 
     def configure(self, fields: dict[str, object]) -> None:
-        """Change its row in the configuration to this."""
         self._stage.configure(self.id, fields)
 
 
@@ -52,7 +50,6 @@ class Stage:
         self._kept = Kept(lambda: connected(self._config, folder), Connected.tools)
 
     def configure(self, server: str, fields: dict[str, object]) -> None:
-        """Give a server this row."""
         self._rows[server] = fields
         write_config(self._config, **self._rows)
 
@@ -72,7 +69,6 @@ class Stage:
 
     @contextmanager
     def turncoat(self, *options: str, **fields: object) -> Iterator[Turncoat]:
-        """Bring along a server, which goes with the block."""
         server = f"turn{next(self._numbers)}"
         folder = self._folder / server
         folder.mkdir(mode=0o755)

@@ -51,7 +51,6 @@ class BetterMachine:
         self._skipped: list[str] = []
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Keep what is asked for."""
         if not self._is_partial:
             return
         is_better, root = self._config.getoption(OPTION), self._config.rootpath
@@ -62,7 +61,6 @@ class BetterMachine:
         items[:] = kept
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Remember a test that was skipped."""
         if report.skipped and not hasattr(report, "wasxfail"):
             self._skipped.append(report.nodeid)
 

@@ -28,7 +28,6 @@ class Turns:
     def pytest_make_collect_report(
         self, collector: pytest.Collector
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """Begin each directory in its own place."""
         report = yield
         if isinstance(collector, pytest.Directory):
             first = int(self._share * len(report.result))

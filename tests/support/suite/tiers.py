@@ -56,7 +56,6 @@ class Tiers:
     """A plugin that gives each test its tier, and holds those of the core to it."""
 
     def __init__(self, config: pytest.Config) -> None:
-        """Load the profile of generated examples, and watch from now on what this process does."""
         self._part: str | None = config.getoption(OPTION)
         self._journeys = config.rootpath / "tests" / "acceptance"
         self._pid = os.getpid()
@@ -77,7 +76,6 @@ class Tiers:
             item.add_marker("journeys" if item.path.is_relative_to(self._journeys) else "core")
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out the nightly ones, or all others."""
         kept = [item for item in items if self._runs(item)]
         config.hook.pytest_deselected(items=[item for item in items if not self._runs(item)])
         items[:] = kept
@@ -100,12 +98,10 @@ class Tiers:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Watch the test."""
         return (yield from self._watched(item))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, object, object]:
-        """Know which fixture is being made."""
         self._fixtures.append(fixturedef)
         try:
             return (yield)

@@ -26,7 +26,6 @@ class PlayedCard:
     seen: list[tuple[object, ToolContext]] = field(default_factory=list)
 
     async def run(self, value: object, ctx: ToolContext) -> ToolResult:
-        """Remember the call, then act."""
         self.seen.append((value, ctx))
         return ToolResult.of_text(f"{self.name} ran") if self.act is None else await self.act(value, ctx)
 
@@ -44,7 +43,6 @@ def ask(
 
 
 def text_of(result: ToolResult) -> str:
-    """The one text that a result is."""
     [block] = result.content
     assert isinstance(block, TextContentBlock)
     return block.text

@@ -48,6 +48,5 @@ async def call(tool: DefinedTool, ctx: ToolContext, cancel: CancelToken | None =
 async def outcome_of(
     tool: DefinedTool, ctx: ToolContext, cancel: CancelToken | None = None, /, **given: object
 ) -> ToolOutcome:
-    """The whole outcome of a call."""
     request = ToolCall("1", tool.name, given)
     return await tool.invoke(request, ctx.with_cancel(cancel or CancelToken(), request.report))

@@ -19,7 +19,6 @@ ERA = "2025-11-25"
 
 
 def definition_of(listing: Listing, key: str) -> bytes:
-    """The least that a server says of one."""
     members = {Listing.PROMPTS: "name", Listing.RESOURCES: "uri", Listing.TEMPLATES: "uriTemplate"}
     return msgspec.json.encode({"name": "it", members[listing]: key})
 
@@ -68,7 +67,6 @@ class OfferServer:
         self.relist()
 
     def relist(self) -> None:
-        """Offer what its attributes say now."""
         rows = {Listing.PROMPTS: self.prompts, Listing.RESOURCES: self.resources, Listing.TEMPLATES: self.templates}
         self._offers = {
             listing: tuple(Offered(self.id, listing, key, definition_of(listing, key), key) for key in keys)
@@ -139,11 +137,9 @@ class OfferFleet:
 
     @property
     def hears(self) -> int:
-        """How many hear what is said."""
         return len(self._listeners)
 
     def news(self, news: News) -> None:
-        """Have a server say this."""
         for listener in tuple(self._listeners):
             listener(news)
 

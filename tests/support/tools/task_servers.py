@@ -60,7 +60,6 @@ def _by_method(answers: dict[str, bytes | CallEnd]) -> dict[str, bytes | CallEnd
 
 
 def refusing(code: int, message: str = "no", data: bytes = b"") -> ProtocolFault:
-    """A server's own error."""
     return ProtocolFault(FaultKind.TOOL_ERROR, message, code="reply_error", reply=ReplyError(code, message, data))
 
 

@@ -38,7 +38,6 @@ class Begun:
         self._deliver = deliver
 
     def cancel(self, reason: str = "") -> Delivery:
-        """Hear that the caller gave up."""
         self.cancelled.set_result(reason)
         return self.delivery
 
@@ -51,7 +50,6 @@ class Begun:
             self._deliver(WireResult(body, ERA))
 
     def note(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress, when the caller wants it."""
         if self.on_progress is not None:
             self.on_progress(ProgressNote(progress, total, message))
 
@@ -60,13 +58,11 @@ Begin = Callable[[Begun], None]
 
 
 def echo(begun: Begun) -> None:
-    """Answer the next time around the loop, with the arguments as text."""
     content = [{"type": "text", "text": begun.arguments.decode()}]
     asyncio.get_running_loop().call_soon(begun.settle, {"content": content})
 
 
 def answer(result: dict[str, Any] | bytes | ProtocolFault) -> Begin:
-    """Answer every call with this, the next time around the loop."""
     return lambda begun: asyncio.get_running_loop().call_soon(begun.settle, result) and None
 
 
@@ -84,12 +80,10 @@ class NativeBox(ToolSource):
         self._natives: dict[str, Native] = {}
 
     def native(self, name: str, run: Native) -> None:
-        """Have a native tool."""
         self._tools[name] = ToolDescriptor(name, f"the tool {name}", {"type": "object", "properties": {}})
         self._natives[name] = run
 
     def descriptors(self) -> Sequence[ToolDescriptor]:
-        """The tools in the order in which they came."""
         return tuple(self._tools.values())
 
     async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
@@ -120,13 +114,11 @@ class LiveBox(NativeBox):
         self.tell()
 
     def tell(self) -> None:
-        """Tell the watchers that something changed."""
         for watcher in tuple(self._watchers):
             watcher()
 
     @property
     def watchers(self) -> int:
-        """How many watch."""
         return len(self._watchers)
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
@@ -135,7 +127,6 @@ class LiveBox(NativeBox):
         return lambda: self._watchers.remove(callback)
 
     def begin(self, call: RawCall, deliver: Deliver) -> Begun | None:
-        """Begin the call of a server's tool."""
         if call.tool not in self._grafted:
             return None
         begun = Begun(call, deliver)

@@ -44,7 +44,6 @@ LAUNCH: Final = ItemKey(Subject.LAUNCH)
 
 
 def tool_key(name: str) -> ItemKey:
-    """A tool, as the ledger names it."""
     return ItemKey(Subject.TOOL, name)
 
 
@@ -112,12 +111,10 @@ class ToldEndpoint(FakeEndpoint):
         self.lists(**tools)
 
     def lists(self, **tools: str) -> None:
-        """Have these tools: their names, and what they say."""
         self._tools = tuple(told_tool(self.config.id, name, text) for name, text in tools.items())
 
 
 def told_tool(server: str, name: str, text: str) -> RemoteTool:
-    """A tool that says this."""
     ref = RemoteToolRef(server, name)
     schema = {"type": "object", "properties": {}}
     definition = msgspec.json.encode({"name": name, "description": text, "inputSchema": schema})
@@ -127,14 +124,12 @@ def told_tool(server: str, name: str, text: str) -> RemoteTool:
 def stdio(
     server: str = "fs", command: str = "run", *, trust: TrustMode = TrustMode.BASELINE, deny: tuple[str, ...] = ()
 ) -> StdioServerConfig:
-    """A server's configuration."""
     return StdioServerConfig(id=server, command=command, trust=trust, tools=ToolFilter(deny=deny))
 
 
 def row(
     config: ServerConfig, *, standing: Standing = Standing.NAMED, path: Path = FILE, lock: Locks | None = None
 ) -> ServerRow:
-    """Its row in a file."""
     written: dict[str, Any] = {"command": getattr(config, "command", ""), "trust": str(config.trust)}
     return row_of(config, Origin(path, f"{config.id}", standing, written), Surroundings(lock))
 
@@ -161,7 +156,6 @@ class Bench:
         self.fleet.tell()
 
     async def lists(self, server: str = "fs", **tools: str) -> None:
-        """The server has these tools from now on, and they are judged."""
         self.fleet.by_id[server].lists(**tools)
         self.fleet.tell()
         await self.judged(server)
@@ -176,7 +170,6 @@ class Bench:
         await until(is_so)
 
     def offered(self, server: str = "fs") -> list[tuple[str, str]]:
-        """What clients are shown: names and texts."""
         gate = self.servers.endpoint(server)
         return [(tool.ref.name, tool.descriptor.description) for tool in gate.offered()] if gate is not None else []
 
@@ -200,11 +193,9 @@ class Bench:
         return outcome.output, outcome.is_error
 
     def entry(self, server: str = "fs", path: Path = FILE) -> Entry:
-        """What the ledger knows."""
         return self.recorder.book.entry(str(path), server)
 
     def item(self, key: ItemKey, server: str = "fs") -> Item:
-        """What the ledger knows of one thing."""
         return self.entry(server).items[key]
 
     async def approve(self, key: ItemKey, server: str = "fs") -> None:
@@ -226,7 +217,6 @@ async def bench(recorder: MemoryRecorder | None = None) -> AsyncIterator[Bench]:
 
 
 def definition_hash(name: str, text: str, server: str = "fs") -> str:
-    """The hash of a tool that says this."""
     return hash_of(told_tool(server, name, text).descriptor.definition or b"")
 
 

@@ -30,16 +30,13 @@ class Shell:
 
     @property
     def scope(self) -> str:
-        """How the ledger names the configuration."""
         return scope_of(self.config)
 
     def configure(self, **servers: dict[str, object]) -> None:
-        """Name these servers."""
         rows = {server: {"command": "true", **row} for server, row in servers.items()}
         write_config(self.config, **rows)
 
     def happens(self, *events: LedgerEvent, documents: tuple[Document, ...] = ()) -> None:
-        """Record what happened."""
         known = (EVIL, NOW, READ, TOLD, ZONE, LONGER, ORDERS, *documents)
         with open_ledger(self.state) as store:
             store.append(events, {each.hash: each.body for each in known})
@@ -53,7 +50,6 @@ class Shell:
         return out
 
     def items(self, server: str = "time") -> dict[str, dict[str, Any]]:
-        """How everything of a server stands, by name."""
         servers = json.loads(self("list", "--json"))["servers"]
         [found] = [each for each in servers if each["server"] == server]
         return {each["name"] or f"({each['subject']})": each for each in found["items"]}

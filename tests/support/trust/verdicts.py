@@ -51,16 +51,13 @@ class ServerState:
 
     @property
     def entry(self) -> Entry:
-        """What is known."""
         return self.book.entry(SCOPE, SERVER)
 
     def record(self, events: Iterable[LedgerEvent]) -> None:
-        """Take events."""
         for event in events:
             self.book.apply(Stored(next(self.seqs), AT, event))
 
     def lists(self, *documents: Document, rules: Rules = BASELINE) -> Mapping[ItemKey, Verdict]:
-        """The verdicts of what the server lists, recorded."""
         judgement = judge_listing(row(rules), self.entry, documents)
         self.record(judgement.events)
         return judgement.verdicts
@@ -68,17 +65,14 @@ class ServerState:
     def launches(
         self, document: Document, rules: Rules = BASELINE, other_form: OtherForm | None = None, **around: Any
     ) -> Verdict:
-        """The verdict of a launch, recorded."""
         judgement = judge_launch(row(rules, document, other_form), self.entry, **around)
         self.record(judgement.events)
         return judgement.verdicts[LAUNCH]
 
     def approve(self, document: Document) -> None:
-        """A person approves a form."""
         self.record([Approved(**about(document.key), hash=document.hash, by=Authority.PERSON)])
 
     def block(self, key: ItemKey) -> None:
-        """A person blocks every form."""
         self.record([Blocked(**about(key))])
 
 

@@ -21,7 +21,6 @@ class Verdict:
 
 
 def verdicts(servers: Iterable[RealServer]) -> Iterator[Verdict]:
-    """One for every tool and provider."""
     for server in servers:
         for tool in server.tools:
             original = tool["inputSchema"]
@@ -32,7 +31,6 @@ def verdicts(servers: Iterable[RealServer]) -> Iterator[Verdict]:
 
 
 def broken(schema: object, provider: Provider) -> frozenset[Rule]:
-    """The rules that a schema breaks."""
     return frozenset(found.rule for found in outside(schema, provider))
 
 

@@ -10,16 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 from support.processes.leftovers import assert_gone, is_running
-from support.servers.real_endpoints import (
-    BACKSTOP_S,
-    UNCONFINED,
-    assert_fault,
-    fault_of,
-    hostile,
-    opened,
-    pids_of,
-    say,
-)
+from support.servers.real_endpoints import BACKSTOP_S, UNCONFINED, assert_fault, fault_of, hostile, opened, pids_of, say
 from support.waiting import eventually_async
 
 from quarterdeck.interop import create_server_endpoint

@@ -18,11 +18,7 @@ CHILDREN = "import os, time\nfor n in range(3):\n    if os.fork() == 0: time.sle
 
 @pytest.mark.parametrize(
     ("limit", "most", "program"),
-    [
-        ("wall_s", 0.5, "import time; time.sleep(600)"),
-        ("cpu_s", 0.5, CHILDREN),
-        ("scratch_inodes", 100, FILES),
-    ],
+    [("wall_s", 0.5, "import time; time.sleep(600)"), ("cpu_s", 0.5, CHILDREN), ("scratch_inodes", 100, FILES)],
 )
 def test_a_server_that_passes_a_limit_is_killed_and_the_limit_is_named(
     fault_at_start: Callable[..., ProtocolFault], limit: str, most: float, program: str

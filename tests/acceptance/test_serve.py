@@ -19,14 +19,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from support.clients.http_clients import connected
 from support.clients.raw_client import RawStdioClient, RpcError
 from support.config.places import row, write_config
-from support.processes.commands import (
-    DEADLINE_S,
-    PATIENT,
-    command,
-    popen_forked,
-    quarterdeck_json_forked,
-    serving,
-)
+from support.processes.commands import DEADLINE_S, PATIENT, command, popen_forked, quarterdeck_json_forked, serving
 from support.processes.leftovers import assert_gone, descendants, no_leftovers
 from support.processes.line_child import LineChild, PeerClosedError
 
@@ -92,10 +85,7 @@ async def stock_client(config: Path, mode: str, *options: str) -> AsyncIterator[
     """The Python SDK's client of a `serve` that it starts and ends itself."""
     program, *args = command("serve", "--config", str(config), *PATIENT, *options)
     parameters = StdioServerParameters(command=program, args=args, env=dict(os.environ))
-    async with (
-        asyncio.timeout(DEADLINE_S),
-        Client(stdio_client(parameters), mode=mode, cache=None) as client,
-    ):
+    async with asyncio.timeout(DEADLINE_S), Client(stdio_client(parameters), mode=mode, cache=None) as client:
         yield client
 
 

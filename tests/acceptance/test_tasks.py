@@ -8,12 +8,7 @@ import pytest
 from support.clients.era_client import Era, EraClient
 from support.clients.raw_client import JsonObject
 from support.config.places import row
-from support.processes.commands import (
-    DEADLINE_S,
-    PATIENT,
-    popen_forked,
-    quarterdeck_forked,
-)
+from support.processes.commands import DEADLINE_S, PATIENT, popen_forked, quarterdeck_forked
 from support.serves.daemons import doors_at_home
 
 FAULT: Final = "quarterdeck/fault"

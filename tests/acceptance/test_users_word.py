@@ -40,10 +40,7 @@ from quarterdeck_sandbox.policy.mounts import Places
 from quarterdeck_sandbox.policy.promises import SOCKETS_ABI
 from quarterdeck_sandbox.run.confine import Requester
 
-pytestmark = [
-    pytest.mark.anyio,
-    MOUNT_NAMESPACE_ONLY,
-]
+pytestmark = [pytest.mark.anyio, MOUNT_NAMESPACE_ONLY]
 
 ATTACKS: Final = (
     "echo x > TARGET",

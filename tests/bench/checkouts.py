@@ -82,10 +82,7 @@ def hundred(client: RawStdioClient) -> Sample:
 async def compare(ours: Path, theirs: Path, arguments: list[str], rounds: int) -> Table:
     """Alternate samples of both sides: ours and theirs one at a time, then ours and theirs a hundred at once."""
     with ExitStack() as stack:
-        clients = [
-            stack.enter_context(serving(ours, arguments)),
-            stack.enter_context(serving(theirs, [])),
-        ]
+        clients = [stack.enter_context(serving(ours, arguments)), stack.enter_context(serving(theirs, []))]
         singles = await alternate(rounds, *(one(client) for client in clients))
         return [*singles, *await alternate(rounds, *(hundred(client) for client in clients))]
 

@@ -68,10 +68,7 @@ async def _over_stdio(rounds: int) -> Table:
 async def _over_http(rounds: int) -> Table:
     with short_folder() as folder:
         argv = [*_serve(folder), "--http", "127.0.0.1:0", "--json"]
-        with (
-            LineChild(argv, cwd=folder, deadline_s=START_S) as child,
-            forked_http_server("--legacy") as direct,
-        ):
+        with LineChild(argv, cwd=folder, deadline_s=START_S) as child, forked_http_server("--legacy") as direct:
             url = json.loads(child.read_line())["url"]
             token = read_token(token_path())
             async with _http_client(url, token, ECHO_NAME) as ours, _http_client(direct, token, ECHO) as sdk:

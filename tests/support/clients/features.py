@@ -242,8 +242,7 @@ FEATURES: Final = (
     Feature("changed tools", _changes("tools", "tools/list", "tools", "test_trigger_tool_change")),
     Feature("changed prompts", _changes("prompts", "prompts/list", "prompts", "test_trigger_prompt_change")),
     Feature(
-        "changed resources",
-        _changes("resources", "resources/list", "resources", "test_also_trigger_resource_change"),
+        "changed resources", _changes("resources", "resources/list", "resources", "test_also_trigger_resource_change")
     ),
     Feature("instructions", _instructions),
     Feature("elicitation: forms", _asked("test_elicitation", "test_elicitation_sep1330_enums")),

@@ -25,9 +25,7 @@ async def greet(session: ClientSession, forced: str | None = None) -> None:
         return
     if forced in HANDSHAKE_PROTOCOL_VERSIONS:
         params = types.InitializeRequestParams(
-            protocol_version=forced,
-            capabilities=session._build_capabilities(forced),
-            client_info=session._client_info,
+            protocol_version=forced, capabilities=session._build_capabilities(forced), client_info=session._client_info
         )
         session.adopt(await session.send_request(types.InitializeRequest(params=params), types.InitializeResult))
         await session.send_notification(types.InitializedNotification())

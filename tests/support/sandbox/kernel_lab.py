@@ -107,13 +107,7 @@ def work(task: dict[str, Any]) -> dict[str, Any]:
     async def spawn() -> int:
         return await (await asyncio.create_subprocess_exec("/bin/true")).wait()
 
-    return {
-        "pool": squares,
-        "shell": said,
-        "thread": answers[0],
-        "sqlite": rows,
-        "asyncio": asyncio.run(spawn()),
-    }
+    return {"pool": squares, "shell": said, "thread": answers[0], "sqlite": rows, "asyncio": asyncio.run(spawn())}
 
 
 def landlocked(task: dict[str, Any]) -> dict[str, int]:

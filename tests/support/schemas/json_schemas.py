@@ -12,9 +12,7 @@ TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "nu
 NAMES: Final = st.sampled_from(["a", "b", "c"])
 SCALARS: Final = st.sampled_from([None, True, False, 0, 1, 2, 1.0, 1.5, "", "a", "aa", "b"])
 VALUES: Final = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
-    max_leaves=6,
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=6
 )
 JUNK: Final = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),

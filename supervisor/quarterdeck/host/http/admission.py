@@ -7,9 +7,9 @@ a header that is given twice never counts by its first.
 
 import hmac
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import IPv6Address, ip_address
 from math import ceil
 from typing import Final, Protocol
@@ -208,32 +208,33 @@ class Admission:
         if place is None or (place[1] and self._only is not None):
             decks = f", a deck at {DECKS_PATH}NAME{PATH}" if self._only is None else ""
             return HttpAnswer(404, f"nothing is served here: the server is at {PATH}, a group at {PATH}/NAME{decks}")
-        hosts = _values(headers, b"host")
+        values = partial(_values, headers, dict(headers))
+        hosts = values(b"host")
         if len(hosts) != 1 or not self._is_ours(parse_authority(hosts[0])):
             return HttpAnswer(421, "this Host header is not accepted: `quarterdeck serve --allow-host NAME` accepts it")
-        origins = _values(headers, b"origin")
+        origins = values(b"origin")
         if not all(map(self._may_ask, origins)):
             return HttpAnswer(403, "web pages of this origin may not use this server")
         # Without a token, only programs may ask and no page, of whatever origin.
         shared = _shared_with(origins[0]) if self._token is not None and len(origins) == 1 else ()
-        if shared and method == "OPTIONS" and (asked := _preflight(headers)):
+        if shared and method == "OPTIONS" and (asked := _preflight(values)):
             return HttpAnswer(204, headers=(*shared, *asked))
-        client = self._client(_values(headers, b"authorization"))
+        client = self._client(values(b"authorization"))
         if isinstance(client, HttpAnswer):
             return replace(client, headers=(*shared, *client.headers))
-        if twice := _given_twice(name for name, _ in headers):
+        if twice := _given_twice(headers):
             return HttpAnswer(400, f"the header {twice} is given more than once", shared)
         if method == "POST" and (wait_s := self._tokens.wait_s(client)):
             why = f"the token {client.name!r} may not ask so often: wait {wait_s:.3g} s"
             later = (*shared, (b"retry-after", str(ceil(wait_s)).encode()))
-            return HttpAnswer(429, why, later, _in_session(client, headers))
+            return HttpAnswer(429, why, later, _in_session(client, values(b"mcp-session-id")))
         deck = self._deck(client, place[1] or "")
         if isinstance(deck, HttpAnswer):
             return replace(deck, headers=shared)
         granted = self._tokens.groups_of(client)
         if _asks_for_search(query):
             client = msgspec.structs.replace(client, is_searched=True)
-        return Admitted(shared, _in_session(client, headers), deck, place[2] or "", granted)
+        return Admitted(shared, _in_session(client, values(b"mcp-session-id")), deck, place[2] or "", granted)
 
     def _deck(self, client: Client, named: str) -> str | HttpAnswer:
         """The deck that a client reaches, by its path or else its token; whether another exists, it is not told."""
@@ -276,19 +277,25 @@ def unauthorized(why: str, error: str) -> HttpAnswer:
     return HttpAnswer(401, why, ((b"www-authenticate", challenge.encode()),))
 
 
-def _in_session(client: Client, headers: Iterable[Header]) -> Client:
+def _in_session(client: Client, sessions: Sequence[str]) -> Client:
     """The client in its session; a request without one is the client's own."""
-    session = next(iter(_values(headers, b"mcp-session-id")), "")
-    return msgspec.structs.replace(client, key=f"{client.key}/{session}") if session else client
+    if not sessions or not (session := sessions[0]):
+        return client
+    return msgspec.structs.replace(client, key=f"{client.key}/{session}")
 
 
 def _asks_for_search(query: bytes) -> bool:
     """Whether a URL's query says `search`, as a word alone or with a value that is not its opposite."""
+    if not query:
+        return False
     words = (word.partition("=") for word in query.decode("latin-1").split("&"))
     return any(name == SEARCH and value.lower() not in _OFF for name, _, value in words)
 
 
-def _values(headers: Iterable[Header], name: bytes) -> list[str]:
+def _values(headers: Sequence[Header], fields: Mapping[bytes, bytes], name: bytes) -> list[str]:
+    """All values of one header.  `fields` are the headers as a mapping, which is faster unless one is repeated."""
+    if len(fields) == len(headers):
+        return [fields[name].decode("latin-1")] if name in fields else []
     return [value.decode("latin-1") for key, value in headers if key == name]
 
 
@@ -298,7 +305,11 @@ def _token_in(header: str) -> str:
     return credentials.strip() if scheme.lower() == "bearer" else ""
 
 
-def _given_twice(names: Iterable[bytes]) -> str:
+def _given_twice(headers: Sequence[Header]) -> str:
+    """Return the first header that is repeated and must not be; empty if there is none."""
+    names = [name for name, _ in headers]
+    if len(set(names)) == len(names):
+        return ""
     seen: set[bytes] = set()
     for name in names:
         if name in _ONCE or name.startswith(_ONCE_PREFIX):
@@ -317,11 +328,11 @@ def _shared_with(origin: str) -> tuple[Header, ...]:
     )
 
 
-def _preflight(headers: Sequence[Header]) -> tuple[Header, ...]:
+def _preflight(values: Callable[[bytes], Sequence[str]]) -> tuple[Header, ...]:
     """What a browser is told that asks before it sends a request; empty when it does not ask."""
-    if len(_values(headers, b"access-control-request-method")) != 1:
+    if len(values(b"access-control-request-method")) != 1:
         return ()
-    wanted = ",".join(_values(headers, b"access-control-request-headers"))
+    wanted = ",".join(values(b"access-control-request-headers"))
     allowed = ", ".join(name for one in wanted.split(",") if _NAME.fullmatch(name := one.strip().lower()))
     return (
         (b"access-control-allow-methods", b"GET, POST, DELETE"),

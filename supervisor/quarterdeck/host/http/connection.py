@@ -9,7 +9,7 @@ are, so that a client without the token costs little, whatever it sends.
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 import msgspec
 from httptools import HttpParserError
@@ -243,22 +243,29 @@ class Connection(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         """A part of its head has come."""
-        self._count(url)
+        self._head_bytes += len(url)
+        if self._head_bytes > MAX_HEAD_BYTES:
+            self._refuse_head()
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header has come; a trailer is none, since a request is judged by its head."""
-        if self._is_in_head:
-            self._count(name, value)
-            # The parser keeps trailing white space, which does not belong to the value (RFC 9110, 5.5).
-            super().on_header(name, value.strip(b" \t"))
+        if not self._is_in_head:
+            return
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > MAX_HEAD_BYTES:
+            self._refuse_head()
+        # The parser keeps trailing white space, which does not belong to the value (RFC 9110, 5.5).
+        name, value = name.lower(), value.strip(b" \t")
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
         self._is_in_head = False
         if len(self.pipeline) >= MAX_PIPELINED:
-            self._cut()
-            raise HttpParserError("too much")
+            self._refuse_head()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -313,11 +320,9 @@ class Connection(HttpToolsProtocol):
         else:
             self._finish(exchange, cycle)
 
-    def _count(self, *parts: bytes) -> None:
-        self._head_bytes += sum(map(len, parts))
-        if self._head_bytes > MAX_HEAD_BYTES:
-            self._cut()
-            raise HttpParserError("too much")
+    def _refuse_head(self) -> NoReturn:
+        self._cut()
+        raise HttpParserError("too much")
 
     def _cut(self) -> None:
         if not self.transport.is_closing():

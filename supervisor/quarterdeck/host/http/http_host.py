@@ -39,7 +39,7 @@ from quarterdeck_protocol.tools import CancelToken, Client
 from .admission import Admitted, HttpAnswer
 from .connection import OK, Exchange
 from .guests import Guests
-from .posts import Post, accepts, is_json
+from .posts import EVENTS, JSON, Post, accepts, is_json
 from .sessions import RETRY_S, HttpSession, HttpSessions, TooManySessionsError
 
 PING_S: Final = 15.0
@@ -82,6 +82,10 @@ class HttpClient:
     since: str
     rate: int
     refused: int
+
+
+_VERSION: Final = b"mcp-protocol-version"
+_SESSION: Final = b"mcp-session-id"
 
 
 class HttpHost:
@@ -192,8 +196,8 @@ class HttpHost:
 
     def serve(self, exchange: Exchange, client: Client, body: bytes) -> None:
         """Answer a request that was admitted, whose body is whole."""
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in exchange.request_headers}
-        version = headers.get("mcp-protocol-version", DEFAULT_VERSION)
+        headers = dict(exchange.request_headers)
+        version = headers[_VERSION].decode("latin-1") if _VERSION in headers else DEFAULT_VERSION
         if version not in HANDSHAKE_VERSIONS:
             self._serve_modern(exchange, client, headers, version, body)
         elif exchange.method == "POST":
@@ -205,15 +209,15 @@ class HttpHost:
             exchange.headers = (*exchange.headers, *allow)
             exchange.refuse(INVALID_REQUEST, "Method Not Allowed", status=405)
 
-    def _serve_post(self, exchange: Exchange, client: Client, headers: Mapping[str, str], body: bytes) -> None:
+    def _serve_post(self, exchange: Exchange, client: Client, headers: Mapping[bytes, bytes], body: bytes) -> None:
         """Take a message of the legacy era."""
         session = self._session_of(exchange, client, headers)
-        if session is None and "mcp-session-id" in headers:
+        if session is None and _SESSION in headers:
             return
-        if not is_json(headers):
+        if not is_json(headers.get(b"content-type", b"")):
             exchange.respond(HttpAnswer(400, "the Content-Type must be application/json"))
             return
-        if not (accepts(headers, "application/json") and accepts(headers, "text/event-stream")):
+        if not accepts(headers.get(b"accept", b""), JSON, EVENTS):
             exchange.refuse(INVALID_REQUEST, _ACCEPT_BOTH, status=406)
             return
         try:
@@ -229,7 +233,7 @@ class HttpHost:
                 return
         session.posts += 1
         session.client = session.session.client = msgspec.structs.replace(client, key=session.key)
-        exchange.headers = (*exchange.headers, (b"mcp-session-id", session.id.encode()))
+        exchange.headers = (*exchange.headers, (_SESSION, session.id.encode()))
         self._take(Post(self, session.session, exchange, session), message)
         core = session.session.core
         if not core.version:
@@ -238,16 +242,16 @@ class HttpHost:
             self._content.programs.introduce(session.client, core.client.name)
 
     def _serve_modern(
-        self, exchange: Exchange, client: Client, headers: Mapping[str, str], version: str, body: bytes
+        self, exchange: Exchange, client: Client, headers: Mapping[bytes, bytes], version: str, body: bytes
     ) -> None:
         """Take a message of 2026-07-28, which stands alone."""
         if exchange.method != "POST":
             exchange.respond(HttpAnswer(405, headers=((b"allow", b"POST"),)))
             return
-        if not is_json(headers):
+        if not is_json(headers.get(b"content-type", b"")):
             exchange.respond(HttpAnswer(400, "the Content-Type must be application/json"))
             return
-        if not (accepts(headers, "application/json") and accepts(headers, "text/event-stream")):
+        if not accepts(headers.get(b"accept", b""), JSON, EVENTS):
             exchange.respond(HttpAnswer(406))
             return
         try:
@@ -270,7 +274,8 @@ class HttpHost:
             asyncio.get_running_loop().call_soon, version=MODERN_VERSION, has_offers=self._content.offers is not None
         )
         session = Session(self._host, client, core, self._closing)
-        self._take(Post(self, session, exchange), message, headers)
+        fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
+        self._take(Post(self, session, exchange), message, fields)
         self._guests.meet(client, core.client)
         if core.client is not None:
             self._content.programs.introduce(client, core.client.name)
@@ -329,9 +334,9 @@ class HttpHost:
 
     # Legacy sessions
 
-    def _session_of(self, exchange: Exchange, client: Client, headers: Mapping[str, str]) -> HttpSession | None:
+    def _session_of(self, exchange: Exchange, client: Client, headers: Mapping[bytes, bytes]) -> HttpSession | None:
         """The session that a request names; None where it names none, or another's, which is answered."""
-        named = headers.get("mcp-session-id", "")
+        named = headers.get(_SESSION, b"").decode("latin-1")
         session = self._sessions.get(named)
         if session is not None and session.who == who_of(client.key):
             return session
@@ -355,18 +360,18 @@ class HttpHost:
         self._content.on_opened(own.key)
         return session
 
-    def _serve_session(self, exchange: Exchange, client: Client, headers: Mapping[str, str]) -> None:
+    def _serve_session(self, exchange: Exchange, client: Client, headers: Mapping[bytes, bytes]) -> None:
         """Open the stream of a session, or end it."""
         session = self._session_of(exchange, client, headers)
         if session is None:
-            if "mcp-session-id" not in headers:
+            if _SESSION not in headers:
                 exchange.refuse(INVALID_REQUEST, "Bad Request: Missing session ID", status=400)
             return
-        exchange.headers = (*exchange.headers, (b"mcp-session-id", session.id.encode()))
+        exchange.headers = (*exchange.headers, (_SESSION, session.id.encode()))
         if exchange.method == "DELETE":
             self._sessions.end(session)
             exchange.acknowledge(OK)
-        elif not accepts(headers, "text/event-stream"):
+        elif not accepts(headers.get(b"accept", b""), EVENTS):
             exchange.refuse(INVALID_REQUEST, "Not Acceptable: Client must accept text/event-stream", status=406)
         elif session.stream is not None:
             exchange.refuse(INVALID_REQUEST, "Conflict: Only one SSE stream is allowed per session", status=409)

@@ -3,9 +3,9 @@
 Above it `http_host`, which reads requests; below it `host.session`, which carries them out.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Protocol
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Final, Protocol
 
 from quarterdeck.host.session.session import Session
 from quarterdeck_protocol.mcp.server.answers import Part
@@ -15,6 +15,10 @@ from quarterdeck_protocol.tools import Client
 
 from .connection import OK, Exchange
 from .sessions import HttpSession
+
+JSON: Final = b"application/json"
+
+EVENTS: Final = b"text/event-stream"
 
 
 class PostHost(Protocol):
@@ -118,12 +122,13 @@ class Post:
         release()
 
 
-def is_json(headers: Mapping[str, str]) -> bool:
-    """Whether a request says that its body is JSON."""
-    return headers.get("content-type", "").lower().startswith("application/json")
+def is_json(content_type: bytes) -> bool:
+    """Return whether a `Content-Type` says that a body is JSON."""
+    return content_type.lower().startswith(JSON)
 
 
-def accepts(headers: Mapping[str, str], kind: str) -> bool:
-    """Whether a client takes an answer of this media type (RFC 9110, 12.5.1)."""
-    kinds = {each.partition(";")[0].strip().lower() for each in headers.get("accept", "").split(",")}
-    return bool(kinds & {kind, f"{kind.partition('/')[0]}/*", "*/*"})
+@lru_cache(maxsize=64)
+def accepts(accept: bytes, *kinds: bytes) -> bool:
+    """Return whether an `Accept` takes answers of all these media types (RFC 9110, 12.5.1)."""
+    given = {each.partition(b";")[0].strip().lower() for each in accept.split(b",")}
+    return all(given & {kind, kind.partition(b"/")[0] + b"/*", b"*/*"} for kind in kinds)

@@ -143,17 +143,6 @@ def test_wake_at_is_early_rather_than_late() -> None:
 # Beats
 
 
-def test_quiet_ends_beat_and_stay_alive() -> None:
-    supervisor, worker = make_pair()
-    for step in range(1, 91):
-        now = step * 5.0
-        assert worker.wake_at == now
-        for link in (supervisor, worker):
-            assert link.tick(now) == []
-        assert carry(supervisor, worker, now) == []
-        assert carry(worker, supervisor, now) == []
-
-
 def test_a_worker_beats_faster_from_the_moment_that_it_owes_a_reply() -> None:
     """A call to one that hangs would be waited for as long as nobody waits for one that is idle."""
     supervisor, worker = make_pair()

@@ -11,6 +11,7 @@ from support.schemas.json_schemas import JUNK, are_apart, typed_schemas
 from quarterdeck_protocol.schema.canonical import STRIPPED, TYPES, canonical_json, copy_json, digest, normalize_schema
 
 DEEP = 3_000
+NULL = {"type": "null"}
 EMPTY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 
 
@@ -38,8 +39,8 @@ def test_what_is_no_schema_becomes_an_object_without_properties(junk: object) ->
 
 @pytest.mark.parametrize("kind", ["String", "any", ["string"], ["object", "null"], [], 1, None, {"type": "string"}])
 def test_any_other_type_is_the_object_rule_with_its_siblings_kept(kind: object) -> None:
-    raw = {"title": "t", "type": kind, "properties": {"a": {"type": "null"}}, "enum": [1]}
-    assert normalize_schema(raw) == {"title": "t", "type": "object", "properties": {"a": {"type": "null"}}, "enum": [1]}
+    raw = {"title": "t", "type": kind, "properties": {"a": NULL}, "enum": [1]}
+    assert normalize_schema(raw) == {"title": "t", "type": "object", "properties": {"a": NULL}, "enum": [1]}
 
 
 @pytest.mark.parametrize("keyword", sorted(STRIPPED))
@@ -64,20 +65,10 @@ def test_a_stripped_keyword_goes_at_every_level_but_stays_as_a_property_name(key
             {"type": "object", "properties": dict.fromkeys("abc", EMPTY_OBJECT)},
         ),
         ({"required": ["a"]}, EMPTY_OBJECT),
+        ({"required": "a", "properties": {"a": NULL}}, {"type": "object", "properties": {"a": NULL}}),
         (
-            {"required": "a", "properties": {"a": {"type": "null"}}},
-            {"type": "object", "properties": {"a": {"type": "null"}}},
-        ),
-        (
-            {
-                "properties": {"a": {"type": "null"}, "b": {"type": "null"}},
-                "required": ["b", 1, None, ["a"], "b", "a", "z"],
-            },
-            {
-                "type": "object",
-                "properties": {"a": {"type": "null"}, "b": {"type": "null"}},
-                "required": ["b", "b", "a"],
-            },
+            {"properties": {"a": NULL, "b": NULL}, "required": ["b", 1, None, ["a"], "b", "a", "z"]},
+            {"type": "object", "properties": {"a": NULL, "b": NULL}, "required": ["b", "b", "a"]},
         ),
         ({"additionalProperties": False}, {**EMPTY_OBJECT, "additionalProperties": False}),
         ({"additionalProperties": None}, {**EMPTY_OBJECT, "additionalProperties": None}),

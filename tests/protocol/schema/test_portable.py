@@ -98,40 +98,32 @@ def test_each_form_is_published_as_the_table_says(schema: Any, expected: Any) ->
     assert published(schema) == expected
 
 
+NAMED = {"type": "string", "title": "N"}
+TO_NAME = {"$ref": "#/$defs/name"}
+
+
 @pytest.mark.parametrize(
     ("schema", "expected"),
     [
-        ({"$ref": "#/$defs/name"}, {"type": "string", "title": "N"}),
-        ({"$ref": "#/$defs/name", "title": "mine", "default": "x"}, {"title": "mine", "type": "string"}),
-        ({"$ref": "#/$defs/name", "maxLength": 3}, {"maxLength": 3, "type": "string", "title": "N"}),
-        ({"$ref": "#/$defs/name", "type": "null"}, {"type": "null", "allOf": [{"type": "string", "title": "N"}]}),
-        ({"anyOf": [{"$ref": "#/$defs/name"}, NULL]}, {"anyOf": [{"type": "string", "title": "N"}, NULL]}),
-        (
-            {"allOf": [{"$ref": "#/$defs/name"}], "description": "d"},
-            {"description": "d", "type": "string", "title": "N"},
-        ),
-        (
-            {"type": "array", "prefixItems": [{"$ref": "#/$defs/name"}]},
-            {"type": "array", "prefixItems": [{"type": "string", "title": "N"}]},
-        ),
-        ({"type": "string", "not": {"$ref": "#/$defs/name"}}, STRING),
-        ({"type": "string", "if": {"$ref": "#/$defs/name"}, "then": {"minLength": 1}}, STRING),
-        (
-            {"type": "string", "oneOf": [{"$ref": "#/$defs/name"}]},
-            {"type": "string", "anyOf": [{"type": "string", "title": "N"}]},
-        ),
-        ({"type": "string", "x-see": {"$ref": "#/$defs/name"}}, STRING),
-        (
-            {"type": "string", "anyOf": [{"$ref": "#/$defs/name"}], "unevaluatedItems": False},
-            {"type": "string", "anyOf": [{"type": "string", "title": "N"}]},
-        ),
+        (TO_NAME, NAMED),
+        ({**TO_NAME, "title": "mine", "default": "x"}, {"title": "mine", "type": "string"}),
+        ({**TO_NAME, "maxLength": 3}, {"maxLength": 3, "type": "string", "title": "N"}),
+        ({**TO_NAME, "type": "null"}, {"type": "null", "allOf": [NAMED]}),
+        ({"anyOf": [TO_NAME, NULL]}, {"anyOf": [NAMED, NULL]}),
+        ({"allOf": [TO_NAME], "description": "d"}, {"description": "d", "type": "string", "title": "N"}),
+        ({"type": "array", "prefixItems": [TO_NAME]}, {"type": "array", "prefixItems": [NAMED]}),
+        ({"type": "string", "not": TO_NAME}, STRING),
+        ({"type": "string", "if": TO_NAME, "then": {"minLength": 1}}, STRING),
+        ({"type": "string", "oneOf": [TO_NAME]}, {"type": "string", "anyOf": [NAMED]}),
+        ({"type": "string", "x-see": TO_NAME}, STRING),
+        ({"type": "string", "anyOf": [TO_NAME], "unevaluatedItems": False}, {"type": "string", "anyOf": [NAMED]}),
         ({"$ref": "#/$defs/loop"}, {}),
         ({"$ref": "#/$defs/none"}, {}),
         ({"$dynamicRef": "#name", "type": "string"}, STRING),
     ],
 )
 def test_references_are_replaced_by_what_they_name(schema: Any, expected: Any) -> None:
-    definitions = {"name": {"type": "string", "title": "N"}, "loop": {"$ref": "#/$defs/loop"}}
+    definitions = {"name": NAMED, "loop": {"$ref": "#/$defs/loop"}}
     assert published(schema, **{"$defs": definitions}) == expected
 
 

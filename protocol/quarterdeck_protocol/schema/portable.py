@@ -2,19 +2,15 @@
 
 `normalize_schema` alone refuses real input: a nullable union gains `type: object`, a `$ref` loses its target.  Here
 a node is what `normalize_schema` makes of it wherever that admits every value that the server's schema admits, else
-something wider: a node of one type, an `anyOf` of such nodes without a type of its own, or any value (no constraint).
-Above: bridge and ledger.  Pure; an untrusted server wrote the input, so neither its depth nor its size is ours to bear.
+something wider: a node of one type, an `anyOf` of such nodes, or any value.  Pure; an untrusted server wrote the input,
+so neither its depth nor its size is ours to bear.  Keyword by keyword:
 
-What that means, keyword by keyword:
-
-- A local `$ref` is replaced by its target.  Cycles are unrolled a few times and end in `{}`, as does a reference that
-  leads nowhere we can see.
+- A local `$ref` is replaced by its target; cycles are unrolled a few times and end in `{}`, like unknown targets.
 - `allOf`, and keywords beside a `$ref`, become one node where that is exact; else an `allOf` stays.
 - A list of types, an `enum` of several types and an untyped `anyOf` or `oneOf` become one flat `anyOf` without
-  repetitions; with one branch left, that branch.  A nullable union keeps its `null`, since the server takes it.
-- A missing type follows from `const` or `enum`.  From `properties`, `items` and their like it follows only for the
-  values they speak about, since `{"properties": …}` admits every string: such a node becomes a union of that type with
-  all others.  The root is an object, as a tool's arguments always are.
+  repetitions, or its one branch.  A nullable union keeps its `null`, since the server takes it.
+- A missing type follows from `const` or `enum`.  `{"properties": …}` admits every string, so that such a node, and one
+  with `items` and the like, becomes a union of that type with all others; only the root is an object anyway.
 - The list form of `items` becomes the union of its members and of what may follow them.
 - `not`, `if` and whatever else admits less when its inside admits more stays as it is, or goes if it holds a reference.
 """

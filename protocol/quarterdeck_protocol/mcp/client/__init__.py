@@ -13,21 +13,19 @@ items it hands on as bytes, checked once for what their readers refuse (UTF-8, d
     relay.request(8, "resources/read", b'{"uri":"file:///a"}')            # any other request, likewise
     relay.list_all(9, "tools/list", clock())             # ends in Listed(9, b"[…]"), as the server's own bytes
 
-The caller's duties, after any entry (`receive`, `request`, `list_all`, `cancel`, `advance`, …): write what `take`
-gives, unless the server does not read (then leave it: a relay keeps no more than `MAX_REPLY_BYTES` of answers to such
-a server); arm a timer for `wake_at` and call `advance` when it rings.  Before `Greeted` nothing is taken
-(`Refusal.NOT_OPEN`).  After `GreetingFailed`, and when the connection ends, the relay is of no further use; the outcome
-of what has no answer by then is unknown.  A refused request was never sent.
+The caller's duties, after any entry: write what `take` gives, unless the server does not read (a relay keeps no more
+than `MAX_REPLY_BYTES` of answers to such a server); arm a timer for `wake_at` and call `advance` when it rings.  Before
+`Greeted` nothing is taken (`Refusal.NOT_OPEN`); after `GreetingFailed`, and when the connection ends, the relay is of
+no further use.  A refused request was never sent; the outcome of what has no answer at the end is unknown.
 
-A carrier that has a connection for each request, as HTTP has, says `to` which request a line is the answer, asks
-whether the relay still `awaits` one, and has one `fail` that it cannot deliver.
+A carrier with a connection for each request, as HTTP has, says `to` which request a line is the answer, asks whether
+the relay still `awaits` one, and has one `fail` that it cannot deliver.
 
-Events are in `events`: each request of the caller's ends once (`Answered`, `Listed`, `ListingFailed`, `Refused`,
-`Spoiled`, `Failed`), and `events.fault_of` makes the known faults of the bad ends.  Answers that are late,
-forged or second are dropped.  How many notifications are passed on is the caller's to bound: each is one event, at most
-1 MiB.
-A server's requests are answered here (`ping`; all others with -32601) but for those that the caller `offers`: these
-are `Asked`, and end with `answer`, `refuse` or `AskEnded`.  In the modern era ask to `listen` after `Greeted`.
+Each request of the caller's ends once, in an event (`Answered`, `Listed`, `ListingFailed`, `Refused`, `Spoiled`,
+`Failed`); `events.fault_of` makes faults of the bad ends.  Late, forged and second answers are dropped.  How many
+notifications, of at most 1 MiB, are passed on is the caller's to bound.  A server's requests are answered here but for
+those that the caller `offers`: these are `Asked`, and end with `answer`, `refuse` or `AskEnded`.  In the modern era ask
+to `listen` after `Greeted`.
 """
 
 from . import events

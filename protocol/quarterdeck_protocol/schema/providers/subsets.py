@@ -1,16 +1,11 @@
-"""The JSON Schema that model providers say they take for a tool's parameters, as tables.
+"""The JSON Schema that model providers say they take for a tool's parameters, as tables by which `outside` judges.
 
-Read on 22 November 2026; beneath each table is what it was read from.  Two kinds of sources count: what a provider
-publishes (its documentation, and the types and docstrings of its SDKs), and what its API answers when it refuses a
-schema, as users quote it.  The latter are marked "observed": no document has them, and they may change unsaid.
+Read on 22 November 2026; beneath each table is what it was read from: a provider's documentation, the types and
+docstrings of its SDKs, and, marked "observed", what its API answers when it refuses a schema, as users quote it.
 
-What nobody publishes, and what therefore is not judged: whether `format`, `pattern` and other keywords that are taken
-are also obeyed; how large a schema may be without strict mode; what Gemini's `parametersJsonSchema` does with keywords
-outside its list (refuse or ignore: both are told of), and which references it unrolls how far; the sizes of Anthropic's
-compiled grammars; limits on what several tools weigh together (Anthropic's 20 strict tools a request, Gemini's roughly
-960 for the sum of all `maxItems`); and what fine-tuned models of OpenAI leave out besides.
-
-Above: `outside`, which walks a schema by them.  Pure.
+What nobody publishes is not judged: whether keywords that are taken are also obeyed; how large a schema may be without
+strict mode; what Gemini's `parametersJsonSchema` does with keywords outside its list, and which references it unrolls;
+the sizes of Anthropic's compiled grammars; limits on several tools together; what OpenAI's fine-tuned models leave out.
 """
 
 import re

@@ -1,15 +1,13 @@
 """Compare definitions without order, once a person has approved that.  Pure.
 
 Some servers write sets, or the path of their directory, into their schemas, so their definitions differ at each start.
-The canonical form ignores two things, and everything else counts exactly:
+The canonical form ignores two things, and every added or removed value or word still counts:
 
 - the order of scalars in `enum`, `required`, `type`, `examples`, `dependentRequired` and `default`, and of the words
-  between the commas of a text in `default`.  This applies only within schemas, and never to arrays that hold objects
-  or arrays, as `prefixItems` and `anyOf` do: their order has a meaning;
+  between commas in a `default`; only within schemas, and not of arrays of objects or arrays, whose order has a meaning;
 - paths within the server's private home and temporary folder, up to that folder.
 
-All such arrays are sorted, even if they were never seen to vary.  An array of two members has the same order at half
-of all starts, so a person would be asked again and again.  Every added or removed value or word stays visible.
+Such arrays are sorted even if they never varied: two members have the same order at half of all starts.
 """
 
 import re

@@ -6,13 +6,10 @@ The book's entry and what was seen go in; a verdict for each document, and the e
     baseline   what a server offers at first sight is approved; what changes or is added later is held
     strict     everything waits for a person
 
-Whatever the mode: what a person blocked stays out; and these wait for a person: the launch of a project's file, a new
-or changed launch from a file that a confined program could have written, and one that asks for more than before while a
-`serve` runs.  While a server's instructions are held, so is all else of it: they are part of what every tool tells a
-model.
-
-What a server offers beside tools is seen at first sight together with what it says that it has: once that is known, a
-prompt or a resource that was not there is new, also one of a server that had none.
+Whatever the mode, what a person blocked stays out, and a person is waited for with the launch of a project's file, a
+new or changed launch from a file that a confined program could have written, and one that asks for more than before
+while a `serve` runs.  While a server's instructions are held, so is all else of it: they are part of what every tool
+tells a model.  What it offers beside tools is first seen with what it says that it has: what comes later is new.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

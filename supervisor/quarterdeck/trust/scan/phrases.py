@@ -1,16 +1,14 @@
 """The phrases by which a definition tries to rule the model, and the search for them in a text.  Pure.
 
-`phrases.toml`, in this directory, has the English phrases, and each file in `languages` those of one other language.
-A phrase is written as its words, with gaps:
+`phrases.toml` has the English phrases, each file in `languages` those of another language, as words with gaps:
 
     ignore|disregard .. previous|prior .. instruction*|rules
 
-`|` separates the choices for one word, `*` stands for any end of a word, `..` for up to three words of any kind, `...`
-for up to ten.  No phrase reaches across the end of a sentence.  Case, accents, line breaks, punctuation and markup do
-not count.  Languages that do not part their words have regular expressions in place of phrases.  A few things that are
-said in many ways are one word each: `@file` (where only secrets are kept), `@dotfile` (where settings are, and secrets
-among them), `@secret` (passwords, keys), `@env` (environment variables), `@talk` (the conversation, or what the model
-was told).  The search walks over the words, in time linear in the text, without a regular expression.
+`|` separates choices for one word, `*` is any end of a word, `..` up to three words, `...` up to ten.  No phrase goes
+beyond its sentence; case, accents, line breaks, punctuation and markup do not count.  Languages that do not part their
+words have regular expressions instead.  One word stands for things said in many ways: `@file` (where only secrets are
+kept), `@dotfile` (settings, with secrets among them), `@secret` (passwords, keys), `@env` (environment variables),
+`@talk` (the conversation, or what the model was told).  The search walks over the words, in linear time.
 
 Written after what was published: the experiments of Invariant Labs (April 2025: direct poisoning, shadowing, the
 WhatsApp takeover), CyberArk's full-schema poisoning, HiddenLayer's parameter names, and the rules of open scanners.

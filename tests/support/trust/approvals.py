@@ -47,6 +47,11 @@ def tool_key(name: str) -> ItemKey:
     return ItemKey(Subject.TOOL, name)
 
 
+def book_of(*events: LedgerEvent) -> Book:
+    """What these events amount to."""
+    return Book.of(Stored(seq, AT, event) for seq, event in enumerate(events, 1))
+
+
 class ReviewGate(threading.Event):
     """While it is cleared, lists are being looked through; `started` says of how many that began."""
 

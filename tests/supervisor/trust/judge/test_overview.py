@@ -2,25 +2,16 @@
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.trust.approvals import AT, FILE, INSTRUCTIONS, LAUNCH, row, stdio, told_tool, tool_key
+from support.ledger import histories
+from support.trust.approvals import AT, FILE, INSTRUCTIONS, LAUNCH, book_of, row, stdio, told_tool, tool_key
 
 from quarterdeck.config.load.origin import Origin, Standing
-from quarterdeck.ledger.events.events import (
-    Approved,
-    Authority,
-    Began,
-    Blocked,
-    Gone,
-    LedgerEvent,
-    Scanned,
-    Seen,
-    Stored,
-    Subject,
-)
+from quarterdeck.ledger.events.events import Authority, Began, LedgerEvent, Scanned, Seen, Subject
 from quarterdeck.ledger.events.fold import Book, ItemKey
 from quarterdeck.trust.configured_servers import Surroundings, row_of
 from quarterdeck.trust.judge.documents import Document, hash_of, instructions_document, tool_document
@@ -43,28 +34,13 @@ def document(name: str, text: str = "Lend a book to a reader of the library.") -
     return tool_document(told_tool("fs", name, text))
 
 
-def seen(of: Document) -> Seen:
-    return Seen(scope=SCOPE, server="fs", subject=of.key.subject, name=of.key.name, hash=of.hash)
-
-
-def approved(of: Document, by: Authority = Authority.PERSON) -> Approved:
-    return Approved(scope=SCOPE, server="fs", subject=of.key.subject, name=of.key.name, hash=of.hash, by=by)
-
-
-def blocked(key: ItemKey) -> Blocked:
-    return Blocked(scope=SCOPE, server="fs", subject=key.subject, name=key.name)
-
-
-def gone(key: ItemKey) -> Gone:
-    return Gone(scope=SCOPE, server="fs", subject=key.subject, name=key.name)
-
-
-def book(events: Iterable[LedgerEvent]) -> Book:
-    return Book.of(Stored(seq, AT, event) for seq, event in enumerate(events, 1))
+FS = {"server": "fs", "scope": SCOPE}
+seen, gone, blocked = (partial(made, **FS) for made in (histories.seen, histories.gone, histories.blocked))
+approved = partial(histories.approved, by=Authority.PERSON, **FS)
 
 
 def one(*events: LedgerEvent, rows: Iterable[ServerRow] = ()) -> ServerMatters:
-    [server] = survey(book(events), rows)
+    [server] = survey(book_of(*events), rows)
     return server
 
 
@@ -78,8 +54,8 @@ def test_each_thing_stands_somewhere() -> None:
         *(seen(a), approved(a)),
         *(seen(b), approved(b), seen(document("b", "other"))),
         seen(c),
-        *(seen(d), approved(d), blocked(d.key)),
-        *(seen(e), approved(e), gone(e.key)),
+        *(seen(d), approved(d), blocked(d)),
+        *(seen(e), approved(e), gone(e)),
     )
     assert list(states(server).values()) == [State.APPROVED, State.CHANGED, State.NEW, State.BLOCKED, State.GONE]
     assert [matter.key for matter in server.waiting] == [b.key, c.key]
@@ -92,7 +68,7 @@ def test_a_launch_is_that_of_the_present_configuration_recorded_or_not() -> None
     """A person would approve the command line of yesterday, or could approve none before the first start."""
     now = row(stdio(command="evil"))
     old = row(stdio(command="run")).launch
-    server = one(seen(old), approved(old, Authority.NAMED), rows=[now])
+    server = one(seen(old), approved(old, by=Authority.NAMED), rows=[now])
     [launch] = server.matters
     assert (launch.key, launch.state, launch.seen, launch.approved) == (
         LAUNCH,
@@ -122,7 +98,7 @@ def test_what_was_found_is_shown_with_the_form_that_is_offered() -> None:
 def test_servers_that_are_configured_come_first_and_those_of_which_nothing_is_left_not_at_all() -> None:
     began = Began(scope=SCOPE, server="fs", program="told 1", package="told 1.0 (npm)")
     elsewhere = Seen(scope="/other.json", server="fs", subject=Subject.TOOL, name="a", hash="h")
-    at = book([began, elsewhere])
+    at = book_of(began, elsewhere)
     assert [(each.scope, each.is_configured) for each in survey(at)] == [("/other.json", False)]
     found = survey(at, [row(stdio())])
     assert [(each.scope, each.is_configured) for each in found] == [(SCOPE, True), ("/other.json", False)]
@@ -140,7 +116,7 @@ def test_the_difference_is_from_the_approved_form_to_the_offered_one() -> None:
 
 def test_a_new_tool_that_looks_like_one_that_is_gone_is_a_suspected_rename() -> None:
     old, new, other = document("lend"), document("borrow"), document("weather", "Tell the weather of tomorrow.")
-    server = one(*(seen(old), approved(old), gone(old.key)), seen(new), seen(other))
+    server = one(*(seen(old), approved(old), gone(old)), seen(new), seen(other))
     bodies = {each.hash: each.body for each in (old, new, other)}
     assert [(each.old, each.new) for each in renames(server, bodies.get)] == [("lend", "borrow")]
     back = one(seen(old), approved(old), seen(new))
@@ -155,11 +131,11 @@ def test_a_launch_that_was_kept_in_another_form_is_approved_still() -> None:
     old = json.dumps({**written, "env": [], "transport": "stdio", "trust": "baseline"}).encode()
     before = Document(LAUNCH, hash_of(old), old)
     kept = {before.hash: old}.get
-    [server] = survey(book([seen(before), approved(before)]), [now], kept)
+    [server] = survey(book_of(seen(before), approved(before)), [now], kept)
     assert states(server) == {LAUNCH: State.APPROVED}
     written["args"] = ["--key", "another"]
     changed = row_of(config, Origin(FILE, "fs", Standing.NAMED, written), Surroundings(None, b"key"))
-    [server] = survey(book([seen(before), approved(before)]), [changed], kept)
+    [server] = survey(book_of(seen(before), approved(before)), [changed], kept)
     assert states(server) == {LAUNCH: State.CHANGED}
     [change] = difference(server.waiting, kept).changes
     assert change.place.startswith("/args")

@@ -1,10 +1,10 @@
 """Names that are taken for others, and names that a description has no business with."""
 
 import pytest
-from support.trust.approvals import AT, FILE
+from support.trust.approvals import FILE, book_of
 
-from quarterdeck.ledger.events.events import Approved, Authority, Gone, LedgerEvent, Seen, Stored, Subject
-from quarterdeck.ledger.events.fold import Book, ServerKey
+from quarterdeck.ledger.events.events import Approved, Authority, Gone, Seen, Subject
+from quarterdeck.ledger.events.fold import ServerKey
 from quarterdeck.trust.scan.tool_names import NameIndex, NameOwner, is_telling, names_around, names_by_server, skeleton
 
 AROUND = NameIndex({"github": ["create_issue", "search"], "mail": ["send_email"]}).around(
@@ -73,15 +73,11 @@ def seen(server: str, name: str, scope: str = SCOPE, subject: Subject = Subject.
     return Seen(scope=scope, server=server, subject=subject, name=name, hash="1" * 64)
 
 
-def book(*events: LedgerEvent) -> Book:
-    return Book.of(Stored(number, AT, event) for number, event in enumerate(events, 1))
-
-
 def test_what_is_held_has_a_name_and_what_is_gone_for_good_has_none() -> None:
     """Under `strict` nothing would be anybody's neighbour; and tools of last year would be for ever."""
     where = {"scope": SCOPE, "server": "mail", "subject": Subject.TOOL}
     found = names_by_server(
-        book(
+        book_of(
             seen("mail", "send_email"),
             seen("mail", "once"),
             Gone(**where, name="once"),
@@ -96,7 +92,7 @@ def test_what_is_held_has_a_name_and_what_is_gone_for_good_has_none() -> None:
 
 def test_a_server_is_no_neighbour_of_itself() -> None:
     names = names_by_server(
-        book(seen("mail", "send_email"), seen("mail", "send_email", "/other.json"), seen("fs", "read_it"))
+        book_of(seen("mail", "send_email"), seen("mail", "send_email", "/other.json"), seen("fs", "read_it"))
     )
     known = names_around(names, SCOPE, "mail")
     assert known.own == {"send_email"}

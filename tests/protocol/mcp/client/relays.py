@@ -14,6 +14,14 @@ ANSWERS: Final[JsonObject] = {"server/discover": DISCOVERED, "initialize": INITI
 """Of a server that speaks both eras."""
 
 
+def unsupported(*versions: str) -> JsonObject:
+    return {"error": {"code": -32022, "message": "no", "data": {"supported": list(versions), "requested": "x"}}}
+
+
+def initialized(**members: object) -> JsonObject:
+    return {"result": {**INITIALIZED["result"], **members}}
+
+
 class Talk:
     """A relay and its scripted server; `heard` holds every message that the server was sent, `told` every event."""
 

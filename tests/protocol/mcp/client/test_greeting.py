@@ -11,7 +11,7 @@ from quarterdeck_protocol.mcp.client import HANDSHAKE_REVISIONS, MODERN_REVISION
 from quarterdeck_protocol.mcp.client.events import GreetingFailed, Server
 from quarterdeck_protocol.mcp.client.greeting import DISCOVER_S, MAX_INSTRUCTIONS_CHARS
 
-from .relays import Talk
+from .relays import Talk, initialized, unsupported
 
 LEGACY_SERVER = Server(
     LEGACY,
@@ -27,14 +27,6 @@ MODERN_SERVER = Server(
 )
 SHAKEN = ["initialize", "notifications/initialized"]
 ASKED = ["initialize", "server/discover"]
-
-
-def unsupported(*versions: str) -> JsonObject:
-    return {"error": {"code": -32022, "message": "no", "data": {"supported": list(versions), "requested": "x"}}}
-
-
-def initialized(**members: object) -> JsonObject:
-    return {"result": {**INITIALIZED["result"], **members}}
 
 
 def refused(code: int, **members: object) -> JsonObject:

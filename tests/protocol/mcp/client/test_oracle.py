@@ -17,13 +17,13 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 from support.clients.direct_client import without_envelope
 from support.clients.sdk_greeting import greet, list_all
-from support.servers.greetings import DISCOVERED, INITIALIZED, LEGACY, MODERN, Answer, JsonObject
+from support.servers.greetings import DISCOVERED, LEGACY, MODERN, Answer, JsonObject
 from support.servers.scripted_session import scripted_session
 
 from quarterdeck_protocol.mcp.client import HANDSHAKE_REVISIONS, events
 from quarterdeck_protocol.mcp.client.greeting import LISTS
 
-from .relays import ANSWERS, Talk
+from .relays import ANSWERS, Talk, initialized, unsupported
 
 pytestmark = pytest.mark.anyio
 
@@ -44,14 +44,6 @@ def comparable(messages: list[JsonObject]) -> list[JsonObject]:
 
 
 # The greeting
-
-
-def unsupported(*versions: str) -> JsonObject:
-    return {"error": {"code": -32022, "message": "no", "data": {"supported": list(versions), "requested": "x"}}}
-
-
-def initialized(**members: object) -> JsonObject:
-    return {"result": {**INITIALIZED["result"], **members}}
 
 
 def discovered(**members: object) -> JsonObject:

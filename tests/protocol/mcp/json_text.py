@@ -4,15 +4,13 @@ import json
 from typing import Any
 
 from hypothesis import strategies as st
+from support.schemas.json_values import json_values
 
 TRICKY_TEXT = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from('[]{}"\\\n\t,:'), max_size=12)
 """Strings full of what stands for structure outside of them."""
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TRICKY_TEXT,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TRICKY_TEXT, inner, max_size=4),
-    max_leaves=12,
-)
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+JSON = json_values(st.none() | st.booleans() | st.integers() | FINITE | TRICKY_TEXT, TRICKY_TEXT)
 OBJECTS = st.dictionaries(TRICKY_TEXT, JSON, max_size=4)
 
 

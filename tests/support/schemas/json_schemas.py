@@ -5,26 +5,18 @@ from typing import Any, Final
 
 import hypothesis.strategies as st
 
+from support.schemas.json_values import ATOMS, json_values
+
 Json = Any
 
 DRAFT_7: Final = "http://json-schema.org/draft-07/schema#"
 TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
 NAMES: Final = st.sampled_from(["a", "b", "c"])
 SCALARS: Final = st.sampled_from([None, True, False, 0, 1, 2, 1.0, 1.5, "", "a", "aa", "b"])
-VALUES: Final = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=6
-)
-JUNK: Final = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["type", "properties", "items", "required", "allOf", "anyOf", "$ref", "enum"]),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=12,
+VALUES: Final = json_values(SCALARS, NAMES, 6)
+JUNK: Final = json_values(
+    ATOMS | st.floats(),
+    st.sampled_from(["type", "properties", "items", "required", "allOf", "anyOf", "$ref", "enum"]),
 )
 """Anything that a hostile server can put in the place of a schema."""
 

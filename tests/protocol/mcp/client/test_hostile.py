@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.schemas.json_values import ATOMS, json_values
 from support.servers.greetings import LEGACY, MODERN
 
 from quarterdeck_protocol.mcp.client import FIRST_ID, Relay, connection, events
@@ -12,11 +13,7 @@ from quarterdeck_protocol.mcp.jsonrpc import MAX_DEPTH, MAX_DIGITS
 
 from .relays import CLIENT, Talk, in_flight, talk
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
-    max_leaves=8,
-)
+JSON = json_values(ATOMS | st.integers(-(2**70), 2**70) | st.floats(), max_leaves=8)
 IDS = st.sampled_from([1, 2, 3, FIRST_ID + 7, str(FIRST_ID + 7), "x", None, 2**63, -1, 1.5, True]) | JSON
 METHODS = st.sampled_from(
     ["ping", "initialize", "server/discover", "elicitation/create", "tools/call"]

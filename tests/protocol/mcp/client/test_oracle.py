@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 from support.clients.direct_client import without_envelope
 from support.clients.sdk_greeting import greet, list_all
+from support.schemas.json_values import json_values
 from support.servers.greetings import DISCOVERED, LEGACY, MODERN, Answer, JsonObject
 from support.servers.scripted_session import scripted_session
 
@@ -116,11 +117,7 @@ def test_a_server_is_greeted_over_lines_as_by_the_sdks_session(
 
 # Requests
 
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
-    max_leaves=6,
-)
+VALUES = json_values(max_leaves=6)
 OBJECTS = st.dictionaries(st.text('abcxyz äß"\\\n', max_size=4), VALUES, max_size=3)
 PRESENT = VALUES.filter(lambda value: value is not None)
 METAS = st.none() | st.dictionaries(st.sampled_from(["traceparent", "own/key", "x"]), PRESENT, min_size=1, max_size=2)

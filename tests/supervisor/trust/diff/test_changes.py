@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.schemas.json_values import json_values
 
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
@@ -177,20 +178,8 @@ def test_documents_nested_deeper_than_python_reaches_are_compared() -> None:
     assert tool_changes({**ADD, "inputSchema": nested(1)}, {**ADD, "inputSchema": nested(1)}) == ()
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["type", "properties", "required", "enum", "anyOf", "items", "description", "inputSchema", "x"]
-            ),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=12,
-)
+WORDS = ["type", "properties", "required", "enum", "anyOf", "items", "description", "inputSchema", "x"]
+JSON = json_values(names=st.sampled_from(WORDS))
 
 
 @given(old=JSON, new=JSON, kind=st.sampled_from(Subject))

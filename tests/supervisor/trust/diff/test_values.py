@@ -4,6 +4,7 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.schemas.json_values import json_values
 
 from quarterdeck.trust.diff.values import MAX_PLACE_CHARS, cut_pair, place_of, shown, spelled
 
@@ -34,13 +35,7 @@ def test_a_path_becomes_a_pointer_of_bounded_length() -> None:
     assert len(place_of(("x" * 10_000,) * 1_000)) == MAX_PLACE_CHARS
 
 
-@given(
-    value=st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-        max_leaves=10,
-    )
-)
+@given(value=json_values())
 def test_a_value_is_spelled_as_json_with_sorted_keys(value: object) -> None:
     assert spelled(value, 10_000) == json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     assert spelled(value, 7) == spelled(value, 10_000)[:7]

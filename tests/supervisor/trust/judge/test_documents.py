@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.schemas.json_values import json_values
 from support.trust.approvals import INSTRUCTIONS, told_tool
 
 from quarterdeck.ledger.events.events import Approved, Authority, Enrolled, Gone, Scanned, Seen, Subject
@@ -26,11 +27,7 @@ from quarterdeck_protocol.names import RemoteToolRef
 from quarterdeck_protocol.offers import Listing, Offered
 from quarterdeck_protocol.tools import ToolDescriptor
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
-    max_leaves=20,
-)
+JSON = json_values(max_leaves=20)
 
 
 def tool(definition: bytes) -> Document:

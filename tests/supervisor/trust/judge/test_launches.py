@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.config.planted_secrets import BY_LOOKS, BY_PLACE, NUMBERS, SECRET
+from support.schemas.json_values import json_values
 
 from quarterdeck.trust.judge.documents import Document, value_of
 from quarterdeck.trust.judge.launches import Launch, launch_of, redacted_launch, revealed, stands_in
@@ -19,11 +20,7 @@ from quarterdeck_protocol.configs import (
     TrustMode,
 )
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
-    max_leaves=20,
-)
+JSON = json_values(max_leaves=20)
 
 
 KEY = b"the key beside the ledger"

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.schemas.json_values import json_values
 
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
@@ -146,11 +147,7 @@ def test_the_lines_of_one_server_do_the_same_for_it() -> None:
 
 
 PLACES = st.lists(st.sampled_from(["a", "b", "0", "1", "*", ""]), min_size=1, max_size=3)
-VALUES = st.recursive(
-    st.integers(0, 3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "0", "*"]), inner),
-    max_leaves=12,
-)
+VALUES = json_values(st.integers(0, 3), st.sampled_from(["a", "b", "0", "*"]))
 
 
 @given(VALUES, st.lists(PLACES, max_size=3))

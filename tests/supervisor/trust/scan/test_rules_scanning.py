@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.schemas.json_values import json_values
 from support.servers.real_tools import read_servers
 
 from quarterdeck.ledger.events.events import Subject
@@ -243,14 +244,11 @@ def test_no_pattern_can_run_away() -> None:
     assert unbounded(parser.parse("(a+b)+"), inside=False)
 
 
+ANY_TEXT = st.text(st.characters(codec=None))
+
+
 @given(
-    document=st.recursive(
-        st.none() | st.booleans() | st.floats() | st.text(st.characters(codec=None)),
-        lambda inner: (
-            st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(codec=None)), inner, max_size=3)
-        ),
-        max_leaves=8,
-    ),
+    document=json_values(st.none() | st.booleans() | st.floats() | ANY_TEXT, ANY_TEXT, 8),
     kind=st.sampled_from(Subject),
     name=st.text(st.characters(codec=None), max_size=8),
 )

@@ -11,7 +11,6 @@ import pytest
 from support.clients.raw_client import RawStdioClient
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, serving
-from support.processes.identities import give_to_commands
 from support.processes.kept import Reused
 from support.processes.leftovers import no_leftovers, running_with
 from support.serves.native_serves import ALL, AUTHORING, make_project, native, text_of
@@ -19,27 +18,19 @@ from support.waiting import eventually
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("native")
-    for name in ("workspace", "shared", "private"):
-        make_project(root / name)
-    return root
-
-
-@pytest.fixture(scope="module")
-def workspace(root: Path) -> Path:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the tools work."""
-    return root / "workspace"
+    return make_project(tmp_path_factory.mktemp("native") / "workspace")
 
 
 @pytest.fixture(scope="module")
-def kept(root: Path, workspace: Path) -> Iterator[Reused[RawStdioClient]]:
+def kept(workspace: Path) -> Iterator[Reused[RawStdioClient]]:
     """A client with a `serve` of its own; nothing is left of either at the end."""
-    config = write_config(root / "mcp.json", srv=row("echo"))
+    config = write_config(workspace.parent / "mcp.json", srv=row("echo"))
 
     @contextmanager
     def start() -> Iterator[RawStdioClient]:
-        with serving(config, *native(workspace), "--allow-dir", str(root / "shared"), is_forked=True) as client:
+        with serving(config, *native(workspace), is_forked=True) as client:
             greeted = client.initialize()
             assert greeted["capabilities"]["tools"]["listChanged"]
             assert "srv__echo" in {tool["name"] for tool in client.list_tools()}
@@ -87,24 +78,6 @@ def test_native_tools_come_before_the_servers_and_say_what_they_may_do(client: R
     assert unknown["isError"]
     assert "read" in text_of(unknown)
     assert client.junk == []
-
-
-def test_a_directory_that_was_allowed_can_be_changed_and_no_other(
-    client: RawStdioClient, root: Path, workspace: Path
-) -> None:
-    shared, private = root / "shared", root / "private"
-    (shared / "new").unlink(missing_ok=True)
-    for folder in (shared, private):
-        (folder / "file").write_text("hello")
-        give_to_commands(folder / "file")
-    assert "hello" in text_of(client.call("read", path=str(shared / "file")))
-    assert not client.call("write", path=str(shared / "new"), content="x").get("isError")
-    assert (shared / "new").read_text() == "x"
-    assert not client.call("bash", command=f"echo more >> {shared}/file").get("isError")
-    refused = client.call("read", path=str(private / "file"))
-    assert refused["isError"]
-    assert str(workspace) in text_of(refused)
-    assert (shared / "file").read_text() == "hellomore\n"
 
 
 def test_progress_of_a_command_arrives_while_it_runs(client: RawStdioClient, workspace: Path) -> None:

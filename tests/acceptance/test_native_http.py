@@ -65,10 +65,7 @@ def url(kept: Reused[str]) -> str:
 @asynccontextmanager
 async def named(url: str, name: str = "test", mode: str = "auto") -> AsyncIterator[Client]:
     info = types.Implementation(name=name, version="1")
-    async with (
-        asyncio.timeout(DEADLINE_S),
-        connected(url, mode, read_token(token_path()), client_info=info) as client,
-    ):
+    async with asyncio.timeout(DEADLINE_S), connected(url, mode, read_token(token_path()), client_info=info) as client:
         yield client
 
 

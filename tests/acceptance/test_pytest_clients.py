@@ -23,14 +23,11 @@ from quarterdeck_protocol.tools import ProgressNote
 from quarterdeck_pytest import AsyncMcpClient, McpAnswerError, McpClient, McpServer, McpTestError
 from quarterdeck_pytest.report import render
 
-PATIENT_S = 120.0
-"""For what may take long on a busy machine."""
+PATIENT_S = 120.0  # for what may take long on a busy machine
 
 Start = Callable[..., McpServer]
 
-WHOLE = {"role": "assistant", "content": {"type": "text", "text": "whole"}, "model": "m"}
-"""A result of sampling."""
-
+WHOLE = {"role": "assistant", "content": {"type": "text", "text": "whole"}, "model": "m"}  # a result of sampling
 UPDATED = "notifications/resources/updated"
 
 WATCHED = "test://watched-resource"

@@ -13,8 +13,7 @@ from quarterdeck_pytest import AsyncMcpClient, McpClient, McpDeck, McpServer, Mc
 
 Start = Callable[..., McpServer]
 
-PATIENT_S = 120.0
-"""For what may take long on a busy machine; an assertion that ends well takes no time of it."""
+PATIENT_S = 120.0  # for what may take long on a busy machine; an assertion that ends well takes no time of it
 
 
 @pytest.fixture(scope="session")

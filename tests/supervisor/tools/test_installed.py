@@ -24,12 +24,7 @@ def test_each_tool_that_lacks_something_is_named_with_it(monkeypatch: pytest.Mon
     for library in LIBRARIES:
         monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.setattr(installed, "ripgrep_path", lambda: None)
-    assert missing() == {
-        "websearch": ("ddgs",),
-        "webfetch": ("justhtml",),
-        "grep": ("rg",),
-        "find": ("rg",),
-    }
+    assert missing() == {"websearch": ("ddgs",), "webfetch": ("justhtml",), "grep": ("rg",), "find": ("rg",)}
     assert sentences()[1] == "The native tool webfetch cannot work in full: justhtml not installed."
 
 

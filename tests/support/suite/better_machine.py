@@ -25,7 +25,7 @@ BY_TIER: Final = (
         f"tests/acceptance/test_{name}.py"
         for name in (
             *("agents_day", "allow", "attacks", "deaths", "demo", "endings", "exposed_configuration"),
-            *("greedy_servers", "handshake", "limits", "native_calls", "native_hostile", "odd_starts", "owners"),
+            *("greedy_servers", "handshake", "limits", "native_calls", "odd_starts", "owners"),
             *("programs_people_have", "quarantine", "real_servers", "real_work", "run", "sandbox_pitfalls"),
             *("sandbox_run", "secrets", "serve_native", "users_word"),
         )

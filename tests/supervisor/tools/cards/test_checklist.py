@@ -4,13 +4,7 @@ import pytest
 from support.tools.cards import ask, text_of
 from support.tools.contexts import inert_context
 
-from quarterdeck.tools.cards.checklist import (
-    MAX_ITEMS,
-    MAX_TEXT_CHARS,
-    todo_read_tool,
-    todo_set_tool,
-    todo_tool,
-)
+from quarterdeck.tools.cards.checklist import MAX_ITEMS, MAX_TEXT_CHARS, todo_read_tool, todo_set_tool, todo_tool
 from quarterdeck.tools.context import ToolContext
 from quarterdeck_protocol.tools import ToolCall, ToolOutcome
 

@@ -22,11 +22,8 @@ from quarterdeck.tools.files.roots import Roots
 STEPS = ("open", "write", "fsync", "replace", "rename", "unlink", "truncate", "mkdir", "fchmod")
 """What changes a disk, and opening, which may."""
 
-MOST = 2_000
-"""More steps than the session has."""
-
-STRIDE = 5
-"""Steps from one death to the next: what a session does a dozen times is met at each of its steps."""
+MOST = 2_000  # more steps than the session has
+STRIDE = 5  # steps from one death to the next: what a session does a dozen times is met at each of its steps
 
 
 def files(work: Path) -> dict[str, bytes]:

@@ -17,7 +17,7 @@ from quarterdeck.tools.context import FileStat, ToolContext
 from quarterdeck.tools.files.local_files import LocalFs, make_local_context
 from quarterdeck.tools.files.roots import Roots
 from quarterdeck.tools.results import ToolResult
-from quarterdeck_protocol.tools import CancelToken, ToolHints, WireResult
+from quarterdeck_protocol.tools import CancelToken, ToolHints
 
 pytestmark = pytest.mark.anyio
 
@@ -107,15 +107,6 @@ async def test_the_content_before_the_call_is_kept_and_the_call_goes_on(tmp_path
     assert card.seen == [(value, ctx)]
 
 
-async def test_the_result_is_the_cards_own() -> None:
-    result = ToolResult((), is_error=True, wire=WireResult(b"{}", "2025-11-25"))
-
-    async def act(value: object, ctx: ToolContext) -> ToolResult:
-        return result
-
-    assert await CheckpointingCard(PlayedCard("write", act), PlainStore()).run({}, make_local_context(".")) is result
-
-
 @pytest.mark.parametrize(
     ("path", "target", "content"),
     [
@@ -135,8 +126,7 @@ async def test_a_file_is_kept_under_its_real_path(
 
 
 @pytest.mark.parametrize(
-    "value",
-    [None, 5, "x", {}, *({"path": path} for path in (5, "", "a\0b", "../out", "new/../a", "dir", "a/b/c"))],
+    "value", [None, 5, "x", {}, *({"path": path} for path in (5, "", "a\0b", "../out", "new/../a", "dir", "a/b/c"))]
 )
 async def test_what_the_tool_will_refuse_is_left_to_it(tmp_path: Path, value: object) -> None:
     (tmp_path / "dir").mkdir()

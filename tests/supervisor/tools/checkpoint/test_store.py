@@ -25,8 +25,7 @@ pytestmark = pytest.mark.anyio
 
 CRASHING = Path(__file__).with_name("crashing.py")
 
-CRASHES_S = 90.0
-"""Sixty lives and deaths take some seconds, on a busy machine ten."""
+CRASHES_S = 90.0  # sixty lives and deaths take some seconds, on a busy machine ten
 
 
 def fs_of(work: Path) -> LocalFs:

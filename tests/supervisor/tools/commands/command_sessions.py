@@ -18,9 +18,7 @@ from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 from quarterdeck_protocol.policy import SandboxPolicy
 
-PATIENCE_S: Final = 60.0
-"""For one test's session; a machine under load is slow, a hang is for ever."""
-
+PATIENCE_S: Final = 60.0  # for one test's session; a machine under load is slow, a hang is for ever
 ENVIRON: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 

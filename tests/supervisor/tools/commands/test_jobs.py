@@ -9,14 +9,7 @@ from support.processes.leftovers import running_with
 from support.waiting import eventually_async
 
 from quarterdeck.tools.commands import jobs
-from quarterdeck.tools.commands.jobs import (
-    MAX_REMEMBERED,
-    MAX_RUNNING,
-    JobError,
-    JobTable,
-    adopt,
-    end_jobs,
-)
+from quarterdeck.tools.commands.jobs import MAX_REMEMBERED, MAX_RUNNING, JobError, JobTable, adopt, end_jobs
 from quarterdeck.tools.context import ContextId, OnOutput, Stream
 from quarterdeck_protocol.tools import CancelToken
 

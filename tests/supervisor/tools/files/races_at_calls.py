@@ -11,8 +11,7 @@ from itertools import count
 from types import FrameType
 from typing import Any, Final
 
-WIDTHS: Final = (1, 2, 1000)
-"""How many system calls see the change before it is undone; the last: all that follow."""
+WIDTHS: Final = (1, 2, 1000)  # how many system calls see the change before it is undone; the last: all that follow
 
 
 class Moments:

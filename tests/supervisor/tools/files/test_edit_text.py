@@ -5,14 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from quarterdeck.tools.files import edit_text as module
-from quarterdeck.tools.files.edit_text import (
-    MAX_LINE_CHARS,
-    Edited,
-    Refused,
-    Translation,
-    edit_text,
-    nearest_lines,
-)
+from quarterdeck.tools.files.edit_text import MAX_LINE_CHARS, Edited, Refused, Translation, edit_text, nearest_lines
 from quarterdeck.tools.files.file_content import UnifiedText
 
 from .unified_diffs import apply_hunks

@@ -4,12 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.tools.context import (
-    BackendUnavailableError,
-    Framework,
-    OutsideRootsError,
-    UnavailableShell,
-)
+from quarterdeck.tools.context import BackendUnavailableError, Framework, OutsideRootsError, UnavailableShell
 from quarterdeck.tools.files.local_files import make_local_context
 from quarterdeck.tools.files.roots import Roots
 from quarterdeck.tools.results import STANDARD_BUDGET, BudgetKind, OutputBudget

@@ -15,11 +15,7 @@ import pytest
 from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck.common import file_changes
-from quarterdeck.tools.context import (
-    DirectoryEntry,
-    EntryKind,
-    OutsideRootsError,
-)
+from quarterdeck.tools.context import DirectoryEntry, EntryKind, OutsideRootsError
 from quarterdeck.tools.files import local_files
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
@@ -223,12 +219,6 @@ async def test_a_name_as_long_as_can_be_is_written(work: Path, files: LocalFs) -
     """A draft's longer name would fail where the file's own does not."""
     await files.write_file("x" * 255, "x")
     assert os.listdir(work) == ["x" * 255]
-
-
-async def test_parents_must_exist(files: LocalFs) -> None:
-    with pytest.raises(FileNotFoundError) as caught:
-        await files.write_file("missing/f", "x")
-    assert caught.value.filename == "missing/f"
 
 
 async def test_a_cancelled_write_is_whole_and_leaves_no_draft(

@@ -11,10 +11,7 @@ import pytest
 from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck.common import file_changes
-from quarterdeck.tools.context import (
-    DirectoryEntry,
-    EntryKind,
-)
+from quarterdeck.tools.context import DirectoryEntry, EntryKind
 from quarterdeck.tools.files import local_files
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots

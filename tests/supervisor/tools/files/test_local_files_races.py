@@ -16,8 +16,7 @@ from quarterdeck.tools.files.local_files import LocalFs
 
 from .races_at_calls import answer, at_every_moment
 
-TIMES: Final = 100
-"""Of one verb against a thread: what no single change at a moment of ours shows."""
+TIMES: Final = 100  # of one verb against a thread: what no single change at a moment of ours shows
 
 pytestmark = [pytest.mark.anyio, pytest.mark.nightly]
 

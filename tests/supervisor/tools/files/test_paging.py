@@ -10,14 +10,7 @@ from hypothesis import strategies as st
 
 from quarterdeck.tools.files import paging
 from quarterdeck.tools.files.file_content import SNIFF_BYTES, TextEncoding, encoding_of
-from quarterdeck.tools.files.paging import (
-    MAX_LINE_CHARS,
-    LineReader,
-    Page,
-    PageLine,
-    TextBlocks,
-    read_page,
-)
+from quarterdeck.tools.files.paging import MAX_LINE_CHARS, LineReader, Page, PageLine, TextBlocks, read_page
 
 PLENTY = 10**9
 
@@ -29,14 +22,7 @@ def page_of(
     head = file.read(SNIFF_BYTES)
     size_bytes = len(data) if size is None else size
     return read_page(
-        file,
-        head,
-        encoding_of(head),
-        size_bytes,
-        lambda: False,
-        first=first,
-        max_lines=max_lines,
-        max_bytes=max_bytes,
+        file, head, encoding_of(head), size_bytes, lambda: False, first=first, max_lines=max_lines, max_bytes=max_bytes
     )
 
 
@@ -136,14 +122,7 @@ def test_the_middle_of_a_large_file_takes_no_room() -> None:
     tracemalloc.start()
     try:
         page = read_page(
-            Large(),
-            b"",
-            TextEncoding.UTF_8,
-            size,
-            lambda: False,
-            first=5_000_000,
-            max_lines=lines,
-            max_bytes=PLENTY,
+            Large(), b"", TextEncoding.UTF_8, size, lambda: False, first=5_000_000, max_lines=lines, max_bytes=PLENTY
         )
         _, peak = tracemalloc.get_traced_memory()
     finally:

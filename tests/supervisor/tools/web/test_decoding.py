@@ -222,13 +222,6 @@ def test_a_body_is_what_it_is_and_not_only_what_it_says(declared: str, body: byt
     assert kind_of(parse_media(declared), body) is kind
 
 
-@pytest.mark.parametrize(
-    ("body", "mime"),
-    [
-        (PNG, "image/png"),
-        (b"%PDF-1.7", None),
-        (b"", None),
-    ],
-)
+@pytest.mark.parametrize(("body", "mime"), [(PNG, "image/png"), (b"%PDF-1.7", None), (b"", None)])
 def test_an_image_is_known_by_its_first_bytes(body: bytes, mime: str | None) -> None:
     assert image_type(body) == mime

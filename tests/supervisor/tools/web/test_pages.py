@@ -20,11 +20,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 URL = "https://example.com/a/"
 
-SLOW = "<" * 3_000_000
-"""The parser needs hours for it."""
-
-PATIENT_S = 60.0
-"""For pages that must not fail for want of time on a busy machine."""
+SLOW = "<" * 3_000_000  # the parser needs hours for it
+PATIENT_S = 60.0  # for pages that must not fail for want of time on a busy machine
 
 
 def readers() -> list[int]:

@@ -13,34 +13,24 @@ import stat
 import sys
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-MAX_NOTES: Final = 10_000
-"""Of each kind; of more only the first are noted."""
-
-STARTED: Final = 19
-"""Position of the start time in `/proc/PID/stat`, behind the name; the state is at 0."""
-
-PYTHONS_FOLDER: Final = "pymp-"
-"""Prefix of the folder that `multiprocessing` removes when the interpreter ends."""
-
+MAX_NOTES: Final = 10_000  # of each kind; of more only the first are noted
+STARTED: Final = 19  # position of the start time in `/proc/PID/stat`, behind the name; the state is at 0
+PYTHONS_FOLDER: Final = "pymp-"  # prefix of the folder that `multiprocessing` removes when the interpreter ends
 PYTHONS_HELPERS: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 """Children that it keeps until then."""
 
-VARIABLE: Final = "QUARTERDECK_PYTEST_TEST"
-"""Set while a test runs that uses a server; its processes inherit it, also those that leave their parent."""
-
-LEAVING_S: Final = 2.0
-"""Seconds that a process may take to exit after the session: not every test waits for the end of its processes."""
-
-STARTING_S: Final = 2.0
-"""Seconds that a program may be without a command line right after exec, on a busy machine."""
-
+VARIABLE: Final = "QUARTERDECK_PYTEST_TEST"  # set while a test uses a server; inherited even without a parent
+LEAVING_S: Final = 2.0  # seconds that a process may take to exit after the session: not every test waits for its own
+STARTING_S: Final = 2.0  # seconds that a program may be without a command line right after exec, on a busy machine
 POLL_S: Final = 0.01
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +143,7 @@ class Watch:
 
     def _left_made(self) -> Iterator[str]:
         # A file that is open may be one that its end removes.
-        is_open = {_link(f"/proc/self/fd/{name}") for name in _read("/proc/self/fd")}
+        is_open = {_tried(os.readlink, f"/proc/self/fd/{name}", "") for name in _names("/proc/self/fd")}
         for path, test in self._made.items():
             if os.path.isdir(path) and not os.path.basename(path).startswith(PYTHONS_FOLDER):
                 yield f"{test} left the temporary directory {path}"
@@ -169,14 +159,16 @@ class Watch:
 
 def children_of(pid: int) -> list[Child]:
     """Return the running children of a process; none where `/proc` does not tell."""
-    words = [word for task in _read(f"/proc/{pid}/task") for word in _text(f"/proc/{pid}/task/{task}/children").split()]
+    words = [
+        word for task in _names(f"/proc/{pid}/task") for word in _text(f"/proc/{pid}/task/{task}/children").split()
+    ]
     return [child for word in words if (child := _running(word)) is not None]
 
 
 def heirs_of(variable: str) -> dict[Child, str]:
     """Return the running processes with a variable that begins so, each with the rest of its value."""
     found = {}
-    for word in _read("/proc"):
+    for word in _names("/proc"):
         if word.isdigit() and variable in (environ := _text(f"/proc/{word}/environ")):
             value = next((each for each in environ.split("\0") if each.startswith(variable)), None)
             if value is not None and word != str(os.getpid()) and (process := _running(word)) is not None:
@@ -237,22 +229,17 @@ def _listens(found: socket.socket) -> bool:
     return bool(found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
-def _read(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
-
-
-def _link(path: str) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
+def _names(folder: str) -> list[str]:
+    return _tried(os.listdir, folder, [])
 
 
 def _text(path: str) -> str:
+    return _tried(lambda path: Path(path).read_text(encoding="utf-8", errors="replace"), path, "")
+
+
+def _tried(look: Callable[[str], T], path: str, otherwise: T) -> T:
+    """Return what is at a path that may vanish."""
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
+        return look(path)
     except OSError:
-        return ""
+        return otherwise

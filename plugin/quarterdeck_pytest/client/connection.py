@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Final
 
 from quarterdeck_pytest.activation import RunAddress
@@ -34,8 +35,7 @@ from quarterdeck_pytest.messages import (
 from .notifications import Told
 from .pending import McpTestError
 
-LOG_CHARS: Final = 2000
-"""Of the supervisor's log, in the message that it is gone."""
+LOG_CHARS: Final = 2000  # of the supervisor's log, in the message that it is gone
 
 
 class Connection:
@@ -83,12 +83,9 @@ class Connection:
 
     def answer(self, answered: Answered) -> None:
         """See `Link`."""
-        with self._lock:
+        with self._lock, suppress(OSError):  # then its request has ended, too
             if not self._is_closed:
-                try:
-                    self._send(answered)
-                except OSError:
-                    pass  # then its request has ended, too
+                self._send(answered)
 
     def told(self, key: str, server: str) -> Told:
         """See `Link`."""
@@ -105,10 +102,8 @@ class Connection:
         """Hang up; repeatable."""
         with self._lock:
             self._is_closed = True
-        try:
+        with suppress(OSError):  # the other end was faster
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # the other end was faster
         self._thread.join()
         self._socket.close()
 
@@ -116,12 +111,9 @@ class Connection:
         self._socket.sendall(encode(request))
 
     def _give_up(self, number: int) -> None:
-        with self._lock:
+        with self._lock, suppress(OSError):  # then it is given up anyway
             if self._forget(number) is not None and not self._is_closed:
-                try:
-                    self._send(Cancel(number))
-                except OSError:
-                    pass  # then it is given up anyway
+                self._send(Cancel(number))
 
     def _forget(self, number: int) -> "Future[Reply] | None":
         self._meanwhile.pop(number, None)

@@ -14,16 +14,11 @@ from quarterdeck.common.tool_names import Profile
 from .card_types import Capability, CapabilityCard, CapabilityId, DeckContext, DeckFault, DeckFaultKind, capability_id
 from .context import Framework, ToolContext
 from .runner import DeckToolBox, unknown_name_text
+from .spec import DefinedTool
 
-READ_ONLY: Final = (Profile.AUTHORING, Profile.SURVEY)
-"""Profiles of tools that change nothing."""
-
-MUTATING: Final = (Profile.SURVEY,)
-"""Profiles of tools that may change something."""
-
-_APP: Final = (Profile.ALL,)
-"""Of the deck's own cards, besides the twelve built-in tools."""
-
+READ_ONLY: Final = (Profile.AUTHORING, Profile.SURVEY)  # profiles of tools that change nothing
+MUTATING: Final = (Profile.SURVEY,)  # profiles of tools that may change something
+_APP: Final = (Profile.ALL,)  # of the deck's own cards, besides the twelve built-in tools
 PROFILE_NAMES: Final = {Profile.AUTHORING: "read-only", Profile.SURVEY: "workspace", Profile.ALL: "all"}
 """The names that people choose a profile by; the enum's values are the seeds' names."""
 
@@ -83,7 +78,7 @@ context's identity.  That of an app card takes the `DeckContext`.
 def capability_cards() -> tuple[CapabilityCard, ...]:
     """Return the twelve built-in tools, then the seven app cards; the same tuple each time."""
     return tuple(
-        CapabilityCard(capability_id(name), title, summary, profiles, partial(_build, factory, profiles is _APP))
+        CapabilityCard(capability_id(name), title, summary, profiles, partial(_build, factory, title, profiles is _APP))
         for name, title, summary, profiles, factory in _TABLE
     )
 
@@ -135,20 +130,19 @@ def _why_unknown(name: str, known: Collection[str], profile: Profile) -> str:
     return f"{name!r} is not in the profile {PROFILE_NAMES[profile]!r}, but in {having}."
 
 
+def _build(factory: str, title: str, is_app: bool, ctx: DeckContext) -> Capability:
+    return _made(factory, title, ctx) if is_app else _made_once(factory, title)
+
+
 @cache
-def _loaded(factory: str) -> Callable[..., Capability]:
+def _made_once(factory: str, title: str) -> Capability:
+    return _made(factory, title)
+
+
+def _made(factory: str, title: str, *ctx: DeckContext) -> Capability:
     module, _, name = factory.partition(":")
-    function: Callable[..., Capability] = getattr(import_module(f"quarterdeck.tools.{module}"), name)
-    return function
-
-
-def _build(factory: str, is_app: bool, ctx: DeckContext) -> Capability:
-    return _loaded(factory)(ctx) if is_app else _built_once(factory)
-
-
-@cache
-def _built_once(factory: str) -> Capability:
-    return _loaded(factory)()
+    tool: DefinedTool = getattr(import_module(f"quarterdeck.tools.{module}"), name)(*ctx)
+    return tool.titled(title)
 
 
 class ToolDeck:

@@ -9,7 +9,7 @@ Names are `snake_case` here and `camelCase` on the wire. Objects are closed.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final, TypeVar
 
@@ -25,9 +25,7 @@ from .runner import describe, fit_result, guarded
 
 _DEFINITIONS: Final = "$defs"
 _REF_PREFIX: Final = f"#/{_DEFINITIONS}/"
-_ANYTHING: Final = {"title": "anything"}
-"""The schema of `object`: msgspec's hook must return one, and titles are removed."""
-
+_ANYTHING: Final = {"title": "anything"}  # the schema of `object`: msgspec's hook must return one; titles are removed
 _NULL: Final = {"type": "null"}
 
 
@@ -43,27 +41,17 @@ RunTool = Callable[[Any, ToolContext], Awaitable[ToolResult]]
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """The definition of a tool.
-
-    Attributes:
-        parameters: the portable JSON Schema of its input.
-        run: takes the input as a JSON value, or as `arguments` where that is given.
-        definition: a server's own tool object, JSON bytes: its input is not judged here, its texts are not cut.
-        title: its name for people; empty for the name itself.
-        hints: assumptions that a client may make of a native tool; None for none.
-        arguments: the type that `parameters` is the schema of; None for a tool that reads its input itself.
-        output_schema: the JSON Schema, an object's, of each success's `structured`; None where there is none.
-    """
+    """The definition of a tool."""
 
     name: str
     description: str
-    parameters: Mapping[str, object]
-    run: RunTool
-    definition: bytes | None = None
-    title: str = ""
-    hints: ToolHints | None = None
-    arguments: type[Arguments] | None = None
-    output_schema: Mapping[str, object] | None = None
+    parameters: Mapping[str, object]  # the portable JSON Schema of its input
+    run: RunTool  # takes the input as a JSON value, or as `arguments` where that is given
+    definition: bytes | None = None  # a server's own tool, JSON: its input is not judged, its texts are not cut
+    title: str = ""  # its name for people; empty for the name itself
+    hints: ToolHints | None = None  # assumptions that a client may make of a native tool; None for none
+    arguments: type[Arguments] | None = None  # what `parameters` describes; None where the tool reads its input
+    output_schema: Mapping[str, object] | None = None  # an object's, of each success's `structured`
 
 
 class DefinedTool:
@@ -80,6 +68,10 @@ class DefinedTool:
         self.definition: Final = spec.definition
         self.output_schema: Final = spec.output_schema
         self._check = InputCheck(spec.name, spec.parameters)
+
+    def titled(self, title: str) -> "DefinedTool":
+        """Return the same tool under this title."""
+        return DefinedTool(replace(self.spec, title=title))
 
     def descriptor(self) -> ToolDescriptor:
         """Return the tool as a model sees it."""
@@ -120,7 +112,6 @@ def native_tool(
     arguments: type[A],
     run: Callable[[A, ToolContext], Awaitable[ToolResult]],
     *,
-    title: str,
     hints: ToolHints,
     outputs: Sequence[type[Output]] = (),
 ) -> DefinedTool:
@@ -134,7 +125,6 @@ def native_tool(
             description,
             schema_of(arguments),
             run,
-            title=title,
             hints=hints,
             arguments=arguments,
             output_schema=output_schema_of(*outputs) if outputs else None,

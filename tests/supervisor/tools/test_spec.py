@@ -24,13 +24,7 @@ from quarterdeck.tools.spec import (
     output_schema_of,
     schema_of,
 )
-from quarterdeck_protocol.tools import (
-    CancelToken,
-    ProgressNote,
-    ToolCall,
-    ToolHints,
-    ToolOutcome,
-)
+from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolHints, ToolOutcome
 
 pytestmark = pytest.mark.anyio
 
@@ -90,7 +84,7 @@ async def test_a_tool_can_take_its_arguments_as_a_type_and_tell_of_its_progress(
             ctx.tell(step, arguments.times, "counting")
         return ToolResult.of_text("done")
 
-    tool = native_tool("count", "Counts.", Given, count, title="Count", hints=ToolHints())
+    tool = native_tool("count", "Counts.", Given, count, hints=ToolHints()).titled("Count")
     notes: list[ProgressNote] = []
     call = ToolCall("1", "count", {"times": 2}, report=notes.append)
     outcome = await tool.invoke(call, inert_context().with_cancel(CancelToken(), call.report))
@@ -202,7 +196,7 @@ async def echo(arguments: Probe, _: ToolContext) -> ToolResult:
 
 
 def probe() -> DefinedTool:
-    return native_tool("probe", "Probes.", Probe, echo, title="Probe", hints=ToolHints())
+    return native_tool("probe", "Probes.", Probe, echo, hints=ToolHints())
 
 
 @pytest.mark.parametrize(

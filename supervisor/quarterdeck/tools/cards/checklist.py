@@ -20,14 +20,9 @@ from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
-MAX_ITEMS: Final = 500
-"""Of one list; a longer one is a file's job."""
-
-MAX_TEXT_CHARS: Final = 2_000
-"""Of one item; with `MAX_ITEMS` it bounds what a session holds."""
-
+MAX_ITEMS: Final = 500  # of one list; a longer one is a file's job
+MAX_TEXT_CHARS: Final = 2_000  # of one item; with `MAX_ITEMS` it bounds what a session holds
 _CHANGES: Final = ToolHints(destructive=False, idempotent=True, open_world=False)
-
 _GLYPHS: Final = {"pending": "[ ]", "active": "[~]", "done": "[x]", "dropped": "[-]"}
 
 
@@ -125,7 +120,6 @@ def todo_set_tool() -> DefinedTool:
         "ones: an item that is left out is removed. Keep exactly one item active while you work.",
         TodoSetArguments,
         run,
-        title="Update checklist",
         hints=_CHANGES,
     )
 
@@ -141,7 +135,6 @@ def todo_read_tool() -> DefinedTool:
         "Show this session's checklist, as todo_set left it.",
         TodoReadArguments,
         run,
-        title="Read checklist",
         hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False),
     )
 
@@ -165,7 +158,6 @@ def todo_tool(_: DeckContext) -> DefinedTool:
         "It is separate from the list of todo_set.",
         TodoArguments,
         run,
-        title="Checklist",
         hints=_CHANGES,
     )
 

@@ -15,11 +15,8 @@ from quarterdeck.tools.results import Output, TextContentBlock, ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
-MAX_AGENTS_SHOWN: Final = 50
-"""In the description, which every request of a model carries."""
-
-_ANYTHING: Final = ToolHints()
-"""The effects of an agent or of a vendor's action are unknown here."""
+MAX_AGENTS_SHOWN: Final = 50  # in the description, which every request of a model carries
+_ANYTHING: Final = ToolHints()  # the effects of an agent or of a vendor's action are unknown here
 
 EXPLORE: Final = (
     "Plan mode was asked for. Until a plan is approved only explore: read, search, look things up; change nothing and "
@@ -65,7 +62,7 @@ def task_tool(ctx: DeckContext) -> DefinedTool:
         report = await runner.run(Delegation(arguments.objective, arguments.agent, arguments.context), call)
         return ToolResult.of_text(report.text) if report.ok else ToolResult.of_error(report.text)
 
-    return native_tool("task", _description(runner), TaskArguments, run, title="Delegate task", hints=_ANYTHING)
+    return native_tool("task", _description(runner), TaskArguments, run, hints=_ANYTHING)
 
 
 def saas_action_tool(ctx: DeckContext) -> DefinedTool:
@@ -87,7 +84,6 @@ def saas_action_tool(ctx: DeckContext) -> DefinedTool:
         "by its slug.",
         SaasArguments,
         run,
-        title="SaaS action",
         hints=_ANYTHING,
     )
 
@@ -154,7 +150,6 @@ def enter_plan_mode_tool(_: DeckContext) -> DefinedTool:
         "of several steps, or where choices are the user's. It does not block any tool.",
         EnterArguments,
         run,
-        title="Enter plan mode",
         hints=_MARKS,
         outputs=(EnterOutput,),
     )
@@ -172,7 +167,6 @@ def exit_plan_mode_tool(_: DeckContext) -> DefinedTool:
         "most do not, so show the plan to the user yourself and wait for the answer.",
         ExitArguments,
         run,
-        title="Exit plan mode",
         hints=_MARKS,
         outputs=(ExitOutput,),
     )

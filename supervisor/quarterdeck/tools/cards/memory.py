@@ -15,8 +15,7 @@ from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
-MAX_NOTE_BYTES: Final = 1024 * 1024
-"""Far more than a model reads at once; use a file for more."""
+MAX_NOTE_BYTES: Final = 1024 * 1024  # far more than a model reads at once; use a file for more
 
 
 class InMemoryStore:
@@ -41,9 +40,7 @@ class FileMemoryStore:
         self._path = path
 
     async def read(self) -> str:
-        """Return the note; empty without a file. Raise `OSError` if the file cannot be read, or is too large to be a
-        note.
-        """
+        """Return the note; empty without a file. Raise `OSError` if it cannot be read, or is too large to be a note."""
         return await anyio.to_thread.run_sync(self._read)
 
     async def write(self, text: str) -> None:
@@ -102,7 +99,6 @@ def memory_tool(ctx: DeckContext) -> DefinedTool:
         "it is afterwards.",
         MemoryArguments,
         run,
-        title="Working memory",
         hints=ToolHints(destructive=True, idempotent=False, open_world=False),
     )
 

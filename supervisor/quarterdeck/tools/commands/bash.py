@@ -20,33 +20,17 @@ from quarterdeck_sandbox import signal_name
 from .output import Excerpt
 
 DEFAULT_TIMEOUT_MS: Final = 120_000
-
-MAX_TIMEOUT_MS: Final = 600_000
-"""Larger values are reduced to it; longer commands are for `process`."""
-
+MAX_TIMEOUT_MS: Final = 600_000  # larger values are reduced to it; longer commands are for `process`
 HEAD_BYTES: Final = 4 * 1024 * 1024
 """Kept of a stream's beginning; both streams with `TAIL_BYTES` are a bit less than an overflow file holds."""
 
-TAIL_BYTES: Final = 3 * 1024 * 1024
-"""Kept of a stream's end."""
-
-LONG_BYTES: Final = 256 * 1024
-"""A longer report is composed in a thread: megabytes that are not text take a tenth of a second."""
-
-NOTE_S: Final = 0.1
-"""Between two notes of progress."""
-
-MAX_NOTE_CHARS: Final = 200
-"""Of the line that a note shows."""
-
-_SHELL: Final = 128
-"""Plus a signal's number: a shell's exit status when that signal ended its last command."""
-
-_SCRATCH: Final = frozenset({"scratch_bytes", "scratch_inodes"})
-"""Limits on files that outlive the command that exceeded them."""
-
-_TAIL_OF_NOTES: Final = 4 * MAX_NOTE_CHARS
-"""Bytes in which that line is looked for; a character has up to four."""
+TAIL_BYTES: Final = 3 * 1024 * 1024  # kept of a stream's end
+LONG_BYTES: Final = 256 * 1024  # a longer report is composed in a thread: megabytes of no text take a tenth of a second
+NOTE_S: Final = 0.1  # between two notes of progress
+MAX_NOTE_CHARS: Final = 200  # of the line that a note shows
+_SHELL: Final = 128  # plus a signal's number: a shell's exit status when that signal ended its last command
+_SCRATCH: Final = frozenset({"scratch_bytes", "scratch_inodes"})  # limits on files that outlive the command
+_TAIL_OF_NOTES: Final = 4 * MAX_NOTE_CHARS  # bytes in which that line is looked for; a character has up to four
 
 
 class BashArguments(Arguments, frozen=True):
@@ -80,7 +64,6 @@ def bash_tool() -> DefinedTool:
         "behind are ended with it: use process for servers.",
         BashArguments,
         _run,
-        title="Run shell command",
         hints=ToolHints(destructive=True, open_world=True),
     )
 

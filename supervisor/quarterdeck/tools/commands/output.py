@@ -4,13 +4,12 @@
 """
 
 from codecs import getincrementaldecoder
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-_MAX_UTF8_BYTES: Final = 4
-
-_PIECE_BYTES: Final = 256 * 1024
-"""Decoded at a time: three milliseconds for data that is not text, in which no other thread runs."""
+_PIECE_BYTES: Final = 256 * 1024  # decoded at a time: three milliseconds for no text, in which no other thread runs
 
 
 class Excerpt:
@@ -52,61 +51,29 @@ class Excerpt:
         """
         tail = bytes(self._tail[max(0, len(self._tail) - self._tail_bytes) :])
         if not self.omitted_bytes:
-            return _decoded(bytes(self._head) + tail)
-        head, tail = _without_torn_end(bytes(self._head)), _without_torn_start(tail)
-        omitted = self._total_bytes - len(head) - len(tail)
-        gap = f"\n[{omitted:,} bytes of output were not kept]\n"
-        return f"{_decoded(head)}{gap}{_decoded(tail)}"
+            return _decoded(bytes(self._head) + tail)[0]
+        begun = next((at for at, byte in enumerate(tail[:3]) if byte & 0xC0 != 0x80), len(tail[:3]))
+        head, torn_bytes = _decoded(bytes(self._head), is_torn=True)
+        omitted = self.omitted_bytes + torn_bytes + begun
+        return f"{head}\n[{omitted:,} bytes of output were not kept]\n{_decoded(tail[begun:])[0]}"
 
 
-def _decoded(data: bytes) -> str:
+def _decoded(data: bytes, *, is_torn: bool = False) -> tuple[str, int]:
+    """Decode `data`. Return it with the size of a last character that is cut off, and dropped, if it `is_torn`."""
     decoder = getincrementaldecoder("utf-8")(errors="replace")
     pieces = [decoder.decode(data[at : at + _PIECE_BYTES]) for at in range(0, len(data), _PIECE_BYTES)]
-    return "".join((*pieces, decoder.decode(b"", final=True)))
+    torn_bytes = len(decoder.getstate()[0]) if is_torn else 0
+    return "".join(pieces) + ("" if is_torn else decoder.decode(b"", final=True)), torn_bytes
 
 
-def _without_torn_end(data: bytes) -> bytes:
-    """Drop a character that is cut off at the end of `data`."""
-    for length in range(1, min(_MAX_UTF8_BYTES, len(data)) + 1):
-        byte = data[-length]
-        if byte & 0xC0 != 0x80:
-            wanted = 1 if byte < 0xC0 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return data[:-length] if wanted > length else data
-    return data
-
-
-def _without_torn_start(data: bytes) -> bytes:
-    """Drop the rest of a character that began before `data`."""
-    start = 0
-    while start < min(_MAX_UTF8_BYTES - 1, len(data)) and data[start] & 0xC0 == 0x80:
-        start += 1
-    return data[start:]
-
-
-MAX_BUFFERED_LINES: Final = 2_000
-"""Of one stream; older ones go."""
-
-MAX_LINE_BYTES: Final = 8 * 1024
-"""Of one line; the rest of it is counted and dropped."""
-
-MAX_BUFFERED_BYTES: Final = 2 * 1024 * 1024
-"""Of one stream's lines together; room for `MAX_BUFFERED_LINES` of a kilobyte each."""
-
-_SLACK: Final = 4
-"""A quarter more is kept before the oldest lines are cut off, so that a flood is not cut at every piece."""
-
-_NOTE_BYTES: Final = 64
-"""Longer than what is put in place of a line's end."""
+MAX_BUFFERED_LINES: Final = 2_000  # of one stream; older ones go
+MAX_LINE_BYTES: Final = 8 * 1024  # of one line; the rest of it is counted and dropped
+MAX_BUFFERED_BYTES: Final = 2 * 1024 * 1024  # of one stream; room for `MAX_BUFFERED_LINES` of a kilobyte each
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Some consecutive lines of a stream.
-
-    Attributes:
-        lines: without their ends; the last one may be unfinished.
-        missed: how many lines before them are gone.
-    """
+    """Consecutive lines of a stream, without their ends, and how many before them are gone; the last may go on."""
 
     lines: tuple[str, ...] = ()
     missed: int = 0
@@ -121,10 +88,7 @@ class Window:
 
 
 class LineRing:
-    """The last lines of one stream, and which of them a reader has seen.
-
-    A piece costs a search for its line ends: lines are split when they are read.
-    """
+    """The last lines of one stream, and which of them a reader has seen."""
 
     def __init__(
         self,
@@ -135,7 +99,7 @@ class LineRing:
         self._max_lines = max_lines
         self._max_line_bytes = max_line_bytes
         self._max_bytes = max_bytes
-        self._whole = bytearray()
+        self._lines: deque[bytes] = deque(maxlen=max_lines)
         self._finished = 0
         self._partial = bytearray()
         self._dropped_bytes = 0
@@ -145,7 +109,7 @@ class LineRing:
     @property
     def kept_bytes(self) -> int:
         """Size of the kept data."""
-        return len(self._whole) + len(self._partial)
+        return sum(map(len, self._lines)) + len(self._lines) + len(self._partial)
 
     @property
     def has_news(self) -> bool:
@@ -159,19 +123,18 @@ class LineRing:
         if not end:
             return
         self._finish()
-        lines, end, last = rest.rpartition(b"\n")
-        if end:
-            self._whole += lines + end
-            self._finished += lines.count(b"\n") + 1
+        # In a flood only the last lines are split off; the others are counted.
+        *lines, last = rest.rsplit(b"\n", self._max_lines + 1)
+        if (passed := rest.count(b"\n") - self._max_lines) > 0:
+            self._finished += passed
+            del lines[0]
+        self._keep([line if len(line) <= self._max_line_bytes else self._clipped(line) for line in lines])
         self._extend(last)
-        if len(self._whole) > self._max_bytes + self._max_bytes // _SLACK:
-            self._cut()
 
     def close(self) -> None:
         """Note the end of the stream: an unfinished line counts as one."""
         if self._length_of_partial:
             self._finish()
-        self._cut()
 
     def all_lines(self) -> Window:
         """Return every line that is kept."""
@@ -193,39 +156,31 @@ class LineRing:
         return len(self._partial) + self._dropped_bytes
 
     def _since(self, seen: int) -> Window:
-        wanted = min(self._finished - seen, self._max_lines)
-        found = bytes(self._whole).rsplit(b"\n", wanted + 1)[-wanted - 1 : -1] if wanted else []
-        lines = [self._text(line) for line in found]
+        missed = max(0, self._finished - seen - len(self._lines))
+        found = list(self._lines)[max(0, len(self._lines) - (self._finished - seen)) :]
         if self._length_of_partial:
-            lines.append(self._text(self._clipped()))
-        return Window(tuple(lines), self._finished - seen - len(found))
+            found.append(self._clipped(self._partial, self._dropped_bytes))
+        return Window(tuple(line.removesuffix(b"\r").decode(errors="replace") for line in found), missed)
 
     def _extend(self, data: bytes) -> None:
         room = self._max_line_bytes - len(self._partial)
         self._partial += data[:room]
-        self._dropped_bytes += len(data) - min(room, len(data))
+        self._dropped_bytes += max(0, len(data) - room)
 
     def _finish(self) -> None:
-        self._whole += self._clipped() + b"\n"
-        self._finished += 1
+        line = self._clipped(self._partial, self._dropped_bytes)
         self._partial.clear()
         self._dropped_bytes = self._seen_of_partial = 0
+        self._keep([line])
 
-    def _clipped(self) -> bytes:
-        note = b" [%s more bytes]" % f"{self._dropped_bytes:,}".encode() if self._dropped_bytes else b""
-        return bytes(self._partial) + note
+    def _keep(self, lines: Sequence[bytes]) -> None:
+        self._finished += len(lines)
+        self._lines.extend(lines)
+        over = self.kept_bytes - self._max_bytes
+        while over > 0 and self._lines:
+            over -= len(self._lines.popleft()) + 1
 
-    def _cut(self) -> None:
-        start = len(self._whole) - self._max_bytes
-        if start > 0:
-            del self._whole[: self._whole.index(b"\n", start - 1) + 1]
-        recent = bytes(self._whole).rsplit(b"\n", self._max_lines + 1)[1:]
-        if len(recent) > self._max_lines:
-            del self._whole[: len(self._whole) - len(b"\n".join(recent))]
-
-    def _text(self, line: bytes) -> str:
-        line = line.removesuffix(b"\r")
-        if len(line) > self._max_line_bytes + _NOTE_BYTES:
-            more = len(line) - self._max_line_bytes
-            line = line[: self._max_line_bytes] + b" [%s more bytes]" % f"{more:,}".encode()
-        return line.decode(errors="replace")
+    def _clipped(self, line: bytes | bytearray, dropped_bytes: int = 0) -> bytes:
+        dropped_bytes += max(0, len(line) - self._max_line_bytes)
+        note = b" [%s more bytes]" % f"{dropped_bytes:,}".encode() if dropped_bytes else b""
+        return bytes(line[: self._max_line_bytes]) + note

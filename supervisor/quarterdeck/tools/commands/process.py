@@ -20,12 +20,8 @@ from quarterdeck_protocol.tools import ToolHints
 from .jobs import CAPTURES_NAME, Job, JobError, JobTable, adopt, captures_of
 from .output import MAX_BUFFERED_LINES
 
-POLL_BUDGET: Final = OutputBudget(BudgetKind.TAIL, 32 * 1024)
-"""Of each stream in one poll of `process`."""
-
-MAX_COMMAND_CHARS: Final = 200
-"""Of a command in a text of `bg-process`; the model that started it knows the rest."""
-
+POLL_BUDGET: Final = OutputBudget(BudgetKind.TAIL, 32 * 1024)  # of each stream in one poll of `process`
+MAX_COMMAND_CHARS: Final = 200  # of a command in a text of `bg-process`; the model that started it knows the rest
 _HINTS: Final = ToolHints(destructive=True, open_world=True)
 
 
@@ -136,7 +132,6 @@ def process_tool() -> DefinedTool:
         "no other command reaches what it listens on.",
         ProcessArguments,
         run,
-        title="Manage background processes",
         hints=_HINTS,
         outputs=(StartOutput, ListOutput, PollOutput, StopOutput),
     )
@@ -158,7 +153,6 @@ def bg_process_tool(ctx: DeckContext) -> DefinedTool:
         "Where sandboxes have networks of their own, no other command reaches what it listens on.",
         BgProcessArguments,
         run,
-        title="Background process",
         hints=_HINTS,
     )
 

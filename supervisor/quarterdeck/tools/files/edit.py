@@ -31,8 +31,7 @@ from .file_access import (
 )
 from .file_content import Unreadable, decode_file
 
-MAX_FILE_BYTES: Final = 8 * 1024 * 1024
-"""Larger files are changed by programs, not by quoting them."""
+MAX_FILE_BYTES: Final = 8 * 1024 * 1024  # larger files are changed by programs, not by quoting them
 
 
 class WriteArguments(Arguments, frozen=True):
@@ -73,7 +72,6 @@ def write_tool() -> DefinedTool:
         "created. To change a part of a file use edit. An existing file must have been read first.",
         WriteArguments,
         _write,
-        title="Write file",
         hints=ToolHints(destructive=True, idempotent=True, open_world=False),
     )
 
@@ -87,7 +85,6 @@ def edit_tool() -> DefinedTool:
         "file keeps its encoding and line ends. It must have been read first. Returns a diff.",
         EditArguments,
         _edit,
-        title="Edit file",
         hints=ToolHints(destructive=True, idempotent=False, open_world=False),
         outputs=(EditOutput,),
     )

@@ -8,10 +8,11 @@ import errno
 import heapq
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial, update_wrapper
 from itertools import islice
-from typing import BinaryIO, Final, TypeVar, TypeVarTuple
+from typing import Any, BinaryIO, Concatenate, Final, ParamSpec, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -36,20 +37,29 @@ from quarterdeck_protocol.tools import CancelToken
 
 from .roots import Roots, absolute
 
-MAX_READ_BYTES: Final = 64 * 1024 * 1024
-"""Of a file that is read whole; many calls can hold one at a time."""
+MAX_READ_BYTES: Final = 64 * 1024 * 1024  # of a file that is read whole; many calls can hold one at a time
+MAX_NAMES: Final = 1_000_000  # of a directory whose names are all wanted: some 100 MB
+AT_A_TIME: Final = 4  # threads of one session, so that a slow call, as on a huge directory, does not block others
+_CHECK_EVERY: Final = 4096  # entries between two checks whether a listing is still wanted
 
-MAX_NAMES: Final = 1_000_000
-"""Of a directory whose names are all wanted: some 100 MB."""
-
-AT_A_TIME: Final = 4
-"""Threads of one session, so that a slow call, as on a huge directory, does not block others."""
-
-_CHECK_EVERY: Final = 4096
-"""Entries between two checks whether a listing is still wanted."""
-
+P = ParamSpec("P")
 T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
+
+
+def _in_thread(
+    work: Callable[Concatenate["LocalFs", P], T],
+) -> Callable[Concatenate["LocalFs", P], Coroutine[Any, Any, T]]:
+    """Run a method, whose first argument is a path, in a thread; an `OSError` names the path as the caller wrote it."""
+
+    async def run(self: "LocalFs", /, *args: P.args, **named: P.kwargs) -> T:
+        try:
+            return await anyio.to_thread.run_sync(partial(work, self, *args, **named), limiter=self.turns)
+        except OutsideRootsError:
+            raise
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, *args[:1]) from error
+
+    return update_wrapper(run, work)
 
 
 class LocalFs:
@@ -58,83 +68,29 @@ class LocalFs:
     def __init__(self, roots: Roots, cwd: str) -> None:
         self._roots = roots
         self._cwd = cwd
-        self._turns = anyio.CapacityLimiter(AT_A_TIME)
+        self.turns: Final = anyio.CapacityLimiter(AT_A_TIME)
 
-    async def read_text(self, path: str) -> str:
+    @_in_thread
+    def read_text(self, path: str) -> str:
         """See `Fs`; at most `MAX_READ_BYTES`."""
-        return await self._in_thread(self._read_text, path)
+        return self._read(path).decode("utf-8", "replace")
 
-    async def read_bytes(self, path: str) -> bytes:
+    @_in_thread
+    def read_bytes(self, path: str) -> bytes:
         """See `Fs`; at most `MAX_READ_BYTES`."""
-        return await self._in_thread(self._read, path)
+        return self._read(path)
 
-    async def open_binary(self, path: str) -> BinaryIO:
+    @_in_thread
+    def open_binary(self, path: str) -> BinaryIO:
         """See `Fs`."""
-        return await self._in_thread(self._open, path)
+        return self._open(path)
 
-    async def write_file(self, path: str, data: str | bytes) -> None:
+    @_in_thread
+    def write_file(self, path: str, data: str | bytes) -> None:
         """See `Fs`. A file that is read-only by its mode is refused, also to root; set-id bits are dropped.
 
         As root, a new file belongs to the owner of the directory.
         """
-        await self._in_thread(self._write, path, data)
-
-    async def stat(self, path: str) -> FileStat:
-        """See `Fs`; the size of anything but a file is 0."""
-        return await self._in_thread(self._stat, path)
-
-    async def readdir(self, path: str) -> Sequence[str]:
-        """See `Fs`; at most `MAX_NAMES`, sorted."""
-        return await self._in_thread(self._names, path)
-
-    async def list_directory(self, path: str, most: int) -> tuple[Sequence[DirectoryEntry], int]:
-        """See `Fs`; names are ordered without regard to case."""
-        return await self._in_thread(self._list, path, most)
-
-    async def real_path(self, path: str) -> str:
-        """See `Fs`."""
-        return await self._in_thread(self._real_path, path)
-
-    async def mkdir(self, path: str, *, recursive: bool = False) -> None:
-        """See `Fs`. As root, a new directory belongs to the owner of its parent."""
-        await self._in_thread(self._mkdir, path, recursive)
-
-    async def rm(self, path: str, *, recursive: bool = False, ignore_missing: bool = False) -> None:
-        """See `Fs`. A link is removed itself; a root, and a directory that holds one, stays."""
-        await self._in_thread(self._rm, path, recursive, ignore_missing)
-
-    async def exists(self, path: str) -> bool:
-        """See `Fs`."""
-        return await self._in_thread(self._exists, path)
-
-    async def _in_thread(self, work: Callable[[str, *Ts], T], path: str, *args: *Ts) -> T:
-        """Run `work`; an `OSError` names the path as the caller wrote it."""
-        try:
-            return await anyio.to_thread.run_sync(work, path, *args, limiter=self._turns)
-        except OutsideRootsError:
-            raise
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, path) from error
-
-    def _open(self, path: str) -> BinaryIO:
-        with self._roots.look(path, self._cwd) as spot:
-            return os.fdopen(open_file(spot), "rb")
-
-    def _read(self, path: str) -> bytes:
-        with self._open(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size <= MAX_READ_BYTES:
-                data = file.read(size + 1) or b""
-                if len(data) > size:  # it grows, or never says how long it is
-                    data += file.read(MAX_READ_BYTES + 1 - len(data)) or b""
-                if len(data) <= MAX_READ_BYTES:
-                    return data
-        raise fault(errno.EFBIG, f"it holds more than the {MAX_READ_BYTES:,} bytes read at once: read it in parts")
-
-    def _read_text(self, path: str) -> str:
-        return self._read(path).decode("utf-8", "replace")
-
-    def _write(self, path: str, data: str | bytes) -> None:
         content = _encode(data)
         with self._roots.look_to_change(path, self._cwd) as spot:
             if spot.is_directory or spot.must_be_directory or spot.directory is None:
@@ -143,7 +99,9 @@ class LocalFs:
                 _require_writable(spot)
             replace_entry(spot.directory, spot.name, content, spot.status, spot.thing)
 
-    def _stat(self, path: str) -> FileStat:
+    @_in_thread
+    def stat(self, path: str) -> FileStat:
+        """See `Fs`; the size of anything but a file is 0."""
         with self._roots.look(path, self._cwd) as spot:
             _, status = spot.held()
         parts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
@@ -155,14 +113,18 @@ class LocalFs:
             revision="-".join(format(part, "x") for part in parts),
         )
 
-    def _names(self, path: str) -> Sequence[str]:
+    @_in_thread
+    def readdir(self, path: str) -> Sequence[str]:
+        """See `Fs`; at most `MAX_NAMES`, sorted."""
         with self._scan(path) as (_, entries):
             names = [entry.name for entry in islice(entries, MAX_NAMES + 1)]
         if len(names) > MAX_NAMES:
             raise fault(errno.EFBIG, f"it holds more than {MAX_NAMES:,} entries, too many to name them all")
         return sorted(names)
 
-    def _list(self, path: str, most: int) -> tuple[Sequence[DirectoryEntry], int]:
+    @_in_thread
+    def list_directory(self, path: str, most: int) -> tuple[Sequence[DirectoryEntry], int]:
+        """See `Fs`; names are ordered without regard to case."""
         count = 0
         with self._scan(path) as (fd, entries):
 
@@ -179,6 +141,53 @@ class LocalFs:
             first = heapq.nsmallest(max(most, 1), rank())[: max(most, 0)]
             return [DirectoryEntry(name, kind, _size(fd, name, kind)) for _, _, name, kind in first], count
 
+    @_in_thread
+    def real_path(self, path: str) -> str:
+        """See `Fs`."""
+        with self._roots.look(path, self._cwd) as spot:
+            return spot.place
+
+    @_in_thread
+    def mkdir(self, path: str, *, recursive: bool = False) -> None:
+        """See `Fs`. As root, a new directory belongs to the owner of its parent."""
+        with self._roots.look_to_change(
+            path, self._cwd, follow_last=recursive, make=_make_unless_there if recursive else None
+        ) as spot:
+            if spot.thing is None and spot.directory is not None:
+                make_directory(spot.directory, spot.name)
+            elif not (recursive and spot.is_directory):
+                raise fault(errno.EEXIST)
+
+    @_in_thread
+    def rm(self, path: str, *, recursive: bool = False, ignore_missing: bool = False) -> None:
+        """See `Fs`. A link is removed itself; a root, and a directory that holds one, stays."""
+        with suppress(FileNotFoundError) if ignore_missing else nullcontext():
+            self._remove(path, recursive)
+
+    @_in_thread
+    def exists(self, path: str) -> bool:
+        """See `Fs`."""
+        try:
+            with self._roots.look(path, self._cwd) as spot:
+                return spot.thing is not None
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def _open(self, path: str) -> BinaryIO:
+        with self._roots.look(path, self._cwd) as spot:
+            return os.fdopen(open_file(spot), "rb")
+
+    def _read(self, path: str) -> bytes:
+        with self._open(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size <= MAX_READ_BYTES:
+                data = file.read(size + 1) or b""
+                if len(data) > size:  # it grows, or never says how long it is
+                    data += file.read(MAX_READ_BYTES + 1 - len(data)) or b""
+                if len(data) <= MAX_READ_BYTES:
+                    return data
+        raise fault(errno.EFBIG, f"it holds more than the {MAX_READ_BYTES:,} bytes read at once: read it in parts")
+
     @contextmanager
     def _scan(self, path: str) -> Iterator[tuple[int, Iterator["os.DirEntry[str]"]]]:
         with self._roots.look(path, self._cwd) as spot:
@@ -188,23 +197,6 @@ class LocalFs:
                     yield fd, entries
             finally:
                 os.close(fd)
-
-    def _real_path(self, path: str) -> str:
-        with self._roots.look(path, self._cwd) as spot:
-            return spot.place
-
-    def _mkdir(self, path: str, recursive: bool) -> None:
-        with self._roots.look_to_change(
-            path, self._cwd, follow_last=recursive, make=_make_unless_there if recursive else None
-        ) as spot:
-            if spot.thing is None and spot.directory is not None:
-                make_directory(spot.directory, spot.name)
-            elif not (recursive and spot.is_directory):
-                raise fault(errno.EEXIST)
-
-    def _rm(self, path: str, recursive: bool, ignore_missing: bool) -> None:
-        with suppress(FileNotFoundError) if ignore_missing else nullcontext():
-            self._remove(path, recursive)
 
     def _remove(self, path: str, recursive: bool) -> None:
         bare = path.rstrip("/") or path  # else a link with a slash behind it would be followed
@@ -222,13 +214,6 @@ class LocalFs:
                 remove_directory(
                     self._roots.require_removable(spot, path), spot.name, thing, anyio.from_thread.check_cancelled
                 )
-
-    def _exists(self, path: str) -> bool:
-        try:
-            with self._roots.look(path, self._cwd) as spot:
-                return spot.thing is not None
-        except (FileNotFoundError, NotADirectoryError):
-            return False
 
 
 def _make_unless_there(directory: int, name: str) -> None:
@@ -283,14 +268,9 @@ def make_local_context(
 ) -> ToolContext:
     """Make a context with an identity of its own, over this machine's files. Raise `ValueError` for an empty `cwd`.
 
-    Args:
-        cwd: start of relative paths; itself relative to the process's directory.
-        cancel: stops its calls; a token of its own by default.
-        budget: size of a result's text; the standard one by default.
-        framework: handles for tools; none by default.
-        roots: the accessible files; by default those in `cwd`, except files that no tool writes.
-        shell: runs commands; by default none does.  Its opener closes it.
-        overflow: keeps what the budget cuts; by default nothing does.
+    By default it has a token and the standard budget of its own, the files in `cwd` except those that no tool writes,
+    and no commands; `cwd`, where relative paths start, may be relative to the process's directory. The opener of
+    `shell` closes it; `overflow` keeps what the budget cuts.
     """
     place = absolute(cwd)
     return ToolContext(

@@ -13,11 +13,8 @@ from quarterdeck_protocol.tools import ToolHints
 
 from .file_access import explain, spell
 
-MAX_ROWS: Final = 1_000
-"""Some 40 KB; use find for more."""
-
-MAX_HIDDEN: Final = 200_000
-"""Inspected to find `MAX_ROWS` entries that are not hidden; each costs a system call, all of them a second."""
+MAX_ROWS: Final = 1_000  # some 40 KB; use find for more
+MAX_HIDDEN: Final = 200_000  # looked at for `MAX_ROWS` that are not hidden; a system call each, all of them a second
 
 
 class LsArguments(Arguments, frozen=True):
@@ -35,7 +32,6 @@ def ls_tool() -> DefinedTool:
         f"counted unless showHidden is true. At most {MAX_ROWS:,} rows; use find to look deeper or by name.",
         LsArguments,
         _ls,
-        title="List directory",
         hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False),
     )
 

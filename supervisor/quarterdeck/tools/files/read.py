@@ -21,18 +21,10 @@ from .file_access import NamedFile, ShouldStop, StoppedError, explain, read_stat
 from .file_content import CRLF, SNIFF_BYTES, Binary, Media, TextEncoding, kind_of
 from .paging import MAX_LINE_CHARS, Page, read_page
 
-DEFAULT_LINES: Final = 2_000
-"""Most source files whole."""
-
-MAX_PAGE_BYTES: Final = 16 * 1024 * 1024
-"""Of one page, in a context without a budget."""
-
-HEADER_BYTES: Final = 1_024
-"""Reserved in the budget for the header above the lines, without the path."""
-
-MAX_IMAGE_BYTES: Final = 5 * 1024 * 1024
-"""The common limit of models."""
-
+DEFAULT_LINES: Final = 2_000  # most source files whole
+MAX_PAGE_BYTES: Final = 16 * 1024 * 1024  # of one page, in a context without a budget
+HEADER_BYTES: Final = 1_024  # reserved in the budget for the header above the lines, without the path
+MAX_IMAGE_BYTES: Final = 5 * 1024 * 1024  # the common limit of models
 MAX_PDF_BYTES: Final = 10 * 1024 * 1024
 
 
@@ -75,7 +67,6 @@ def read_tool() -> DefinedTool:
         "or overwrite it.",
         ReadArguments,
         _read,
-        title="Read file",
         hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False),
     )
 

@@ -23,30 +23,14 @@ from quarterdeck_protocol.tools import ToolHints
 from .ripgrep import Ending, NotRun, Search, SearchTarget, find_target, run_ripgrep, what_is_missing, with_progress
 from .ripgrep_output import PathReader
 
-MAX_SHOWN: Final = 500
-"""More is no answer to a search by name."""
-
-WALK_S: Final = 20.0
-"""For links and empty directories, after ripgrep is done: some 100,000 directories."""
-
-MAX_ENTRIES: Final = 10_000
-"""Of one directory that holds more than ripgrep lists; sorting more would block other sessions."""
-
-_MAX_NEST: Final = 200
-"""Directories without a file, nested or side by side, before an ignored file is assumed."""
-
-_MAX_COMPLAINT_CHARS: Final = 300
-"""Of ripgrep's message when it does not search at all."""
-
-MAX_QUERY_CHARS: Final = 255
-"""The longest name that filesystems take."""
-
-MAX_DIRECTORIES: Final = 200_000
-"""Kept to be walked; a tree with more is not searched to its end."""
-
-SLACK: Final = 4_000
-"""Paths kept beyond those wanted before they are sorted: a few milliseconds' work."""
-
+MAX_SHOWN: Final = 500  # more is no answer to a search by name
+WALK_S: Final = 20.0  # for links and empty directories, after ripgrep is done: some 100,000 directories
+MAX_ENTRIES: Final = 10_000  # of one directory that holds more than ripgrep lists; sorting more would block others
+_MAX_NEST: Final = 200  # directories without a file, nested or side by side, before an ignored file is assumed
+_MAX_COMPLAINT_CHARS: Final = 300  # of ripgrep's message when it does not search at all
+MAX_QUERY_CHARS: Final = 255  # the longest name that filesystems take
+MAX_DIRECTORIES: Final = 200_000  # kept to be walked; a tree with more is not searched to its end
+SLACK: Final = 4_000  # paths kept beyond those wanted before they are sorted: a few milliseconds' work
 _GIT: Final = ".git"
 
 
@@ -88,13 +72,10 @@ class NameQuery:
 
 
 class Listing:
-    """Collects files as they are listed.
+    """Collects files as they are listed: the first matching paths, and how many match in `total`.
 
-    Attributes:
-        directories: those that hold a file at any depth, and the place itself, each with how many of these files and
-            directories it holds.
-        total: how many paths match.
-        is_cut: whether there are more directories than are kept.
+    `directories` are those that hold a file at any depth, and the place itself, each with how many of these files and
+    directories it holds; `is_cut` if there are more than are kept.
     """
 
     def __init__(
@@ -169,7 +150,6 @@ def find_tool() -> DefinedTool:
         "you name is searched even if it is ignored.",
         FindArguments,
         _run,
-        title="Find files by name",
         hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False),
     )
 

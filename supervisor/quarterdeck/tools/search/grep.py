@@ -29,18 +29,10 @@ from .ripgrep import (
 from .ripgrep_output import MatchingLine, MatchReader
 
 DEFAULT_MATCHES: Final = 200
-
-MAX_MATCHES: Final = 5_000
-"""Of one call; larger values are reduced to it."""
-
-MAX_LINE_CHARS: Final = 500
-"""Shown of a line; a minified file is one line."""
-
-MAX_PATTERN_CHARS: Final = 10_000
-"""More is no search by hand."""
-
-_PATTERN_MEMORY: Final = "32M"
-"""Of a compiled pattern; nested counts grow without bound."""
+MAX_MATCHES: Final = 5_000  # of one call; larger values are reduced to it
+MAX_LINE_CHARS: Final = 500  # shown of a line; a minified file is one line
+MAX_PATTERN_CHARS: Final = 10_000  # more is no search by hand
+_PATTERN_MEMORY: Final = "32M"  # of a compiled pattern; nested counts grow without bound
 
 _OPTIONS: Final = (
     *("--no-heading", "--with-filename", "--line-number"),
@@ -71,9 +63,7 @@ _HINTS: Final = (
 _LEFT_OUT: Final = f"Ignored and binary files, and files over {MAX_FILE_MIB} MiB, were not searched."
 _NARROW: Final = f"Narrow the pattern or the path, or raise maxMatches (at most {MAX_MATCHES:,})."
 _MAX_REASON_CHARS: Final = 300
-_MAX_SHOWN_CHARS: Final = 80
-"""Of the caller's own words."""
-
+_MAX_SHOWN_CHARS: Final = 80  # of the caller's own words
 _OTHER_HINT: Final = "It is a regular expression in Rust's syntax: escape what is meant as it is with a backslash."
 
 
@@ -114,7 +104,6 @@ def grep_tool() -> DefinedTool:
         f"name is searched even if it is ignored. Lines are cut at {MAX_LINE_CHARS} characters.",
         GrepArguments,
         _run,
-        title="Search file contents",
         hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False),
     )
 

@@ -33,18 +33,10 @@ from .guarded_network import (
 from .urls import UrlError, follow, parse_url, port_of, shown
 
 MAX_REDIRECTS: Final = 5
-
 MAX_HEADERS: Final = 200
-
-MAX_HEAD_BYTES: Final = 256 * 1024
-"""Of a response before its body; the library itself takes 100 KiB of headers."""
-
-MAX_PIECES: Final = 64 * 1024
-"""Of a body; each costs the event loop some 20 µs, and a server may send them of one byte."""
-
-TELL_BYTES: Final = 64 * 1024
-"""Between two notes of progress."""
-
+MAX_HEAD_BYTES: Final = 256 * 1024  # of a response before its body; the library itself takes 100 KiB of headers
+MAX_PIECES: Final = 64 * 1024  # of a body; each costs the event loop some 20 µs, and a server may send them of one byte
+TELL_BYTES: Final = 64 * 1024  # between two notes of progress
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 _HEADERS: Final = (
@@ -63,12 +55,7 @@ class FetchError(Exception):
 
 
 class FetchRefusedError(FetchError):
-    """The address may not be reached.
-
-    Attributes:
-        spot: host and port.
-        reason: why not.
-    """
+    """The address at `spot`, host and port, may not be reached for `reason`."""
 
     def __init__(self, spot: str, error: RefusedError, asked: str = "") -> None:
         """`asked` is the URL that redirected there, if one did."""
@@ -92,15 +79,10 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A response.
+    """A response; its `body` is decoded, at most as long as was wanted, and `is_cut` where there was more.
 
-    Attributes:
-        url: its final URL.
-        media: its declaration.
-        body: decoded, at most as long as was wanted.
-        is_cut: whether there was more than was wanted.
-        trouble: why not all of it came; empty when all did, or as much as was wanted.
-        declared_bytes: the announced length of a body without coding; None if none was.
+    `trouble` says why not all of it came, and is empty when as much as was wanted did; `declared_bytes` is the
+    announced length of a body without coding, None if none was.
     """
 
     asked_url: str

@@ -23,14 +23,9 @@ if TYPE_CHECKING:
     from .fetch import Fetched, Fetcher
     from .pages import PageReader
 
-DEFAULT_BYTES: Final = 1024 * 1024
-"""Of a page or a text by default; the longest articles are shorter."""
-
-CEILING_BYTES: Final = 5 * 1024 * 1024
-"""At most, whatever a call asks for; and of an image, which is useless in part."""
-
-MAX_ERROR_CHARS: Final = 2_000
-"""Shown of a server's error page."""
+DEFAULT_BYTES: Final = 1024 * 1024  # of a page or a text by default; the longest articles are shorter
+CEILING_BYTES: Final = 5 * 1024 * 1024  # at most, whatever a call asks for; and of an image, which is useless in part
+MAX_ERROR_CHARS: Final = 2_000  # shown of a server's error page
 
 
 class WebFetchArguments(Arguments, frozen=True):
@@ -63,7 +58,6 @@ def web_fetch_tool(policy: FetchPolicy | None = None, *, pages: "PageReader | No
         "the user has allowed them.",
         WebFetchArguments,
         tool.run,
-        title="Fetch URL",
         hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=True),
     )
 

@@ -16,19 +16,12 @@ from quarterdeck.tools.results import JsonContentBlock, Output, TextContentBlock
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
-TIMEOUT_S: Final = 15.0
-"""For one search over several engines."""
-
-ENGINE_TIMEOUT_S: Final = 6
-"""For each engine's answer; a whole number, as the library requires."""
-
-AT_A_TIME: Final = 4
-"""Searches; an abandoned one keeps its thread until its engines have timed out."""
-
+TIMEOUT_S: Final = 15.0  # for one search over several engines
+ENGINE_TIMEOUT_S: Final = 6  # for each engine's answer; a whole number, as the library requires
+AT_A_TIME: Final = 4  # searches; an abandoned one keeps its thread until its engines have timed out
 MAX_TITLE_CHARS: Final = 300
 MAX_SNIPPET_CHARS: Final = 1000
 MAX_URL_CHARS: Final = 2000
-
 _UNREADABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 _PAGE: Final = re.compile(r"https?://[^\s\x00-\x20\x7f-\x9f]+")
 
@@ -108,11 +101,8 @@ def _line(value: object, max_chars: int) -> str:
 
 
 DEFAULT_RESULTS: Final = 5
-
 MAX_RESULTS: Final = 25
-
-MAX_QUERY_CHARS: Final = 500
-"""Engines cut longer ones, or refuse them."""
+MAX_QUERY_CHARS: Final = 500  # engines cut longer ones, or refuse them
 
 
 class WebSearchArguments(Arguments, frozen=True):
@@ -154,7 +144,6 @@ def web_search_tool(provider: SearchProvider | None = None) -> DefinedTool:
         "webfetch.",
         WebSearchArguments,
         run,
-        title="Web search",
         hints=ToolHints(read_only=True, destructive=False, idempotent=True, open_world=True),
         outputs=(WebSearchOutput,),
     )

@@ -24,9 +24,7 @@ from . import run_folders
 from .leaks import VARIABLE
 from .run_folders import SOCKET_NAME, make_held_folder
 
-END_S: Final = 60.0
-"""Seconds that the supervisor may take to stop all servers before it is killed: several graces each, if busy.
-"""
+END_S: Final = 60.0  # seconds for the supervisor to stop all servers: several graces each, on a busy machine
 
 _BOOT: Final = """\
 import os, sys
@@ -140,7 +138,7 @@ class Run:
             process.wait()
 
     def _environment(self) -> dict[str, str]:
-        """Return our environment with state and runtime directories of the run's own, and without the mark of a test's
+        """Return our environment with the run's own state and runtime directories, without the mark of a test's
         process.
         """
         own = Path(self.address.folder)

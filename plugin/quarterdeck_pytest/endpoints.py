@@ -46,10 +46,8 @@ async def ask(endpoint: ServerEndpointImpl, request: Ask, client: Client, relay:
 
 
 async def answer(endpoint: ServerEndpointImpl, request: OfEndpoint, client: Client) -> Reply:
-    """Answer a request that needs the endpoint alone.
-
-    Raises:
-        ProtocolFault: the handshake is not done, the list failed, or the server does not notify of that resource.
+    """Answer a request that needs the endpoint alone. Raise `ProtocolFault` before the handshake, when the list failed,
+    or if the server does not notify of that resource.
     """
     match request:
         case List(listing=name):

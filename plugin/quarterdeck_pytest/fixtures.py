@@ -29,9 +29,7 @@ def mcp_config(pytestconfig: pytest.Config) -> Config:
 
 @pytest.fixture
 def mcp_answers() -> Mapping[str, object]:
-    """The answers to servers' questions; override it to give `elicitation`, `sampling` or `roots`. See
-    `McpClient.answer`.
-    """
+    """The answers to servers' questions, `elicitation`, `sampling` or `roots` of `McpClient.answer`; override it."""
     return {}
 
 

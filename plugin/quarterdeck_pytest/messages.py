@@ -15,38 +15,23 @@ from quarterdeck_protocol.faults import FaultRecord, ProtocolFault, RemoteCause
 from quarterdeck_protocol.link.frames import MAX_RESULT_BYTES
 from quarterdeck_protocol.questions import QuestionEnd
 
-MAX_MESSAGE_BYTES: Final = MAX_RESULT_BYTES + 1024 * 1024
-"""A result of the largest size, and the fields around it."""
-
+MAX_MESSAGE_BYTES: Final = MAX_RESULT_BYTES + 1024 * 1024  # a result of the largest size, and the fields around it
 LENGTH_BYTES: Final = 4
 
 
 class Wish(Struct, frozen=True):
-    """The servers that an instance runs, and how they differ from their configuration.
+    """The servers that an instance runs, and how they differ from their configuration."""
 
-    Attributes:
-        file: a configuration file; empty for a command.
-        server: the id of one row; empty for all of the file.
-        words: a command line, instead of a file.
-        name: the id of the command's server; empty to derive it from the words.
-        cwd: where the command runs, and what it may read.
-        env: variables besides those of the row, by name.
-        policy: keys that replace the row's `sandbox` keys, as a JSON object; empty for none.
-        network: network mode, unless `policy` sets one or the preset is `trusted`.
-        era: the revision of MCP; empty for 2025-11-25 if the server speaks it.
-        timeout_s: of a start, and of each call; None for the rows' own.
-    """
-
-    file: str = ""
-    server: str = ""
-    words: tuple[str, ...] = ()
-    name: str = ""
-    cwd: str = ""
-    env: tuple[tuple[str, str], ...] = ()
-    policy: bytes = b""
-    network: str = ""
-    era: str = ""
-    timeout_s: float | None = None
+    file: str = ""  # a configuration file; empty for a command
+    server: str = ""  # the id of one row; empty for all of the file
+    words: tuple[str, ...] = ()  # a command line, instead of a file
+    name: str = ""  # the id of the command's server; empty to derive it from the words
+    cwd: str = ""  # where the command runs, and what it may read
+    env: tuple[tuple[str, str], ...] = ()  # variables besides those of the row, by name
+    policy: bytes = b""  # keys that replace the row's `sandbox` keys, as a JSON object; empty for none
+    network: str = ""  # network mode, unless `policy` sets one or the preset is `trusted`
+    era: str = ""  # the revision of MCP; empty for 2025-11-25 if the server speaks it
+    timeout_s: float | None = None  # of a start, and of each call; None for the rows' own
 
     @property
     def digest(self) -> str:
@@ -55,11 +40,8 @@ class Wish(Struct, frozen=True):
 
 
 class ServerView(Struct, frozen=True):
-    """A server at one moment; see `EndpointStatus`.
-
-    Attributes:
-        policy: the requested sandbox, as JSON; empty for a server without a process.
-        tier: how it is confined, with `network` and `gaps` its receipt; empty while it is not.
+    """A server at one moment; see `EndpointStatus`. `policy` is the requested sandbox, as JSON, empty for a server
+    without a process; `tier` is how it is confined, with `network` and `gaps` its receipt, empty while it is not.
     """
 
     id: str
@@ -87,12 +69,8 @@ class Greeting(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """Facts about a server for a failure's report, without secrets.
-
-    Attributes:
-        texts: the request's texts, in their order.
-        stderr: the end of its standard error.
-        last_fault: how it last died, though it may serve again.
+    """Facts about a server for a failure's report, without secrets: the request's texts, the end of its standard error,
+    how it last died, though it may serve again.
     """
 
     server: ServerView
@@ -140,12 +118,9 @@ class Close(OfInstance, frozen=True, tag=True):
 
 
 class Takes(Struct, frozen=True):
-    """Messages of the server that a test accepts before a request ends.
-
-    Attributes:
-        capabilities: questions that it answers, as the JSON object of client capabilities; empty for none.
-        progress: whether it wants notes of progress.
-        log_level: the lowest level of log lines that it wants of a server of 2026-07-28; empty for none.
+    """Messages of the server that a test accepts before a request ends: questions, for which it has `capabilities`, a
+    JSON object of a client's, notes of progress, and log lines of a server of 2026-07-28 from `log_level` on; each may
+    be empty.
     """
 
     capabilities: bytes = b""
@@ -154,12 +129,9 @@ class Takes(Struct, frozen=True):
 
 
 class Ask(OfServer, frozen=True, tag=True):
-    """Call a tool, or make another request of a server; answered with the result's JSON.
+    """Call the `tool` of this name, or, where it is empty, make the request `method`; answered with the result's JSON.
 
-    Attributes:
-        tool: its name; empty for another request.
-        method: of the other request; empty for a tool.
-        body: the tool's arguments, or the request's params, as a JSON object.
+    `body` is the tool's arguments, or the request's params, as a JSON object.
     """
 
     tool: str
@@ -191,11 +163,8 @@ class Notify(OfServer, frozen=True, tag=True):
 
 
 class Want(OfServer, frozen=True, tag=True):
-    """Change the notifications of a server that this connection receives; answered with nothing.
-
-    Attributes:
-        what: `subscribe` or `unsubscribe` for a resource, `log_level` for a legacy server; empty to end all of it.
-        value: the URI, or the level.
+    """Change the notifications that this connection receives: `subscribe` or `unsubscribe` for a URI, `log_level` of a
+    legacy server; an empty `what` ends all of it. It is answered with nothing.
     """
 
     what: str = ""
@@ -293,11 +262,7 @@ class Asked(Struct, frozen=True, tag=True):
 
 
 class Heard(Struct, frozen=True, tag=True):
-    """A notification from a server of an instance; `params` is a JSON object or empty.
-
-    Attributes:
-        lost: how many were dropped before this one because they came faster than they were read.
-    """
+    """A notification from a server of an instance; `lost` ones before it came faster than they were read."""
 
     key: str
     server: str

@@ -14,22 +14,13 @@ from typing import Any, Final
 import pytest
 
 HEADING: Final = "MCP servers under test (pytest-quarterdeck)"
-
-ERAS: Final = ("2025-11-25", "2026-07-28")
-"""The revisions of the two eras of MCP; `both` stands for one test in each."""
-
+ERAS: Final = ("2025-11-25", "2026-07-28")  # the revisions of the two eras of MCP; `both` stands for one test in each
 NETWORKS: Final = ("none", "internet", "full")
 GATES: Final = ("error", "warn", "off")
 SCOPES: Final = ("test", "module", "session", "run")
-
-TIMEOUT_S: Final = 60.0
-"""Default for a server's start, and for each call."""
-
-ARGUMENTS: Final = ("server", "scope", "policy", "env", "era", "timeout")
-"""Of the marker, and of `mcp_server`."""
-
-CONFIG_NAMES: Final = ("mcp.json", ".mcp.json")
-"""Searched in pytest's root directory without a named configuration."""
+TIMEOUT_S: Final = 60.0  # default for a server's start, and for each call
+ARGUMENTS: Final = ("server", "scope", "policy", "env", "era", "timeout")  # of the marker, and of `mcp_server`
+CONFIG_NAMES: Final = ("mcp.json", ".mcp.json")  # searched in pytest's root directory without a named configuration
 
 MARKER: Final = (
     'mcp(server=None, *, scope="test", policy=None, env=None, era=None, timeout=None): which MCP server the fixtures '
@@ -41,25 +32,15 @@ MARKER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of the command line, else of the ini file.
+    """The options of the command line, else of the ini file."""
 
-    Attributes:
-        config: the configuration file; None where none is named and none is found.
-        network: the servers' network mode; empty for that of their rows.
-        network_reason: why it is restricted by default; empty if the user chose it.
-        era: one of `ERAS`, `both`, or empty for 2025-11-25 if the server speaks it.
-        timeout_s: of a server's start, and of each call.
-        keep: whether the servers' state is kept after the run.
-        leaks: the consequence of a test's leftovers, of `GATES`.
-    """
-
-    config: Path | None = None
-    network: str = ""
-    network_reason: str = ""
-    era: str = ""
-    timeout_s: float = TIMEOUT_S
-    keep: bool = False
-    leaks: str = "error"
+    config: Path | None = None  # the configuration file; None where none is named and none is found
+    network: str = ""  # the servers' network mode; empty for that of their rows
+    network_reason: str = ""  # why it is restricted by default; empty if the user chose it
+    era: str = ""  # one of `ERAS`, `both`, or empty for 2025-11-25 if the server speaks it
+    timeout_s: float = TIMEOUT_S  # of a server's start, and of each call
+    keep: bool = False  # whether the servers' state is kept after the run
+    leaks: str = "error"  # the consequence of a test's leftovers, of `GATES`
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,21 +13,12 @@ if TYPE_CHECKING:
 
     from .client.server import McpServer, Story
 
-EXPLAIN_S: Final = 30.0
-"""Seconds that the supervisor may take to answer."""
-
-MAX_SERVERS: Final = 4
-"""Further servers of a test have no section."""
-
-STDERR_LINES: Final = 100
-"""Of its end."""
-
+EXPLAIN_S: Final = 30.0  # seconds that the supervisor may take to answer
+MAX_SERVERS: Final = 4  # further servers of a test have no section
+STDERR_LINES: Final = 100  # of its end
 LONGER: Final = "raise timeout= of the marker mcp, or --mcp-timeout"
-
 ANSWERS: Final = "mcp_client.answer(elicitation=…, sampling=…, roots=…)"
-
-MISSING_CAPABILITY: Final = -32021
-"""The error of a server of 2026-07-28 whose question the client declared no capability for."""
+MISSING_CAPABILITY: Final = -32021  # a server of 2026-07-28 asked what the client declared no capability for
 
 IN_TESTS: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -12,18 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-PREFIX: Final = "qd-run-"
-"""Of the folder's name; so many characters follow."""
-
+PREFIX: Final = "qd-run-"  # of the folder's name; `RANDOM_CHARS` follow
 RANDOM_CHARS: Final = 8
-
 SOCKET_NAME: Final = "s"
-
-MAX_SOCKET_PATH_BYTES: Final = 103
-"""`sun_path` has 104 bytes on macOS and the BSDs (108 on Linux), the last one a NUL."""
-
-_KEPT_NAME: Final = "kept"
-"""A file in a folder that its run has left for inspection."""
+MAX_SOCKET_PATH_BYTES: Final = 103  # `sun_path` has 104 bytes on macOS and the BSDs (108 on Linux), the last one a NUL
+_KEPT_NAME: Final = "kept"  # a file in a folder that its run has left for inspection
 
 
 def make_held_folder() -> tuple[str, int]:

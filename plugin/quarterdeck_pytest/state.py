@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from .client.pool import Pool
     from .client.server import McpServer
 
-WORKER_INPUT: Final = "quarterdeck"
-"""xdist's key for data from the controller to its workers, and, as `WORKER_OUTPUT`, back."""
-
+WORKER_INPUT: Final = "quarterdeck"  # xdist's key for data to its workers, and, as `WORKER_OUTPUT`, back
 WORKER_OUTPUT: Final = "quarterdeck_leaks"
 
 
@@ -27,12 +25,8 @@ class McpLeakWarning(UserWarning):
 class Session:
     """This process's part of the run.
 
-    Attributes:
-        run: the supervisor's folder and process, in the process that made it: the controller, or the only one.
-        address: the supervisor's; None until it is needed where there is no xdist.
-        pool: the servers of this process's tests; None before the first.
-        watch: the resources of tests; None before the first.
-        leaks: all leftovers, by xdist's workers too, one line each.
+    `run` is the supervisor in the process that made it: the controller, or the only one. `address` is None until it is
+    needed, `pool` and `watch` before the first test; `leaks` are those of xdist's workers too, one line each.
     """
 
     options: Options

@@ -16,9 +16,7 @@ from .pending import McpTestError
 
 Json = dict[str, Any]
 
-QUESTIONS: Final = 100
-"""Questions of a server that are kept: as many as it may ask during one request."""
-
+QUESTIONS: Final = 100  # questions of a server that are kept: as many as it may ask during one request
 INTERNAL_ERROR: Final = -32603
 
 _CAPABILITIES: Final[Mapping[str, Json]] = {
@@ -46,12 +44,7 @@ class McpAnswerError(Exception):
 
 
 class Answers:
-    """The answers of a test, and the questions so far.
-
-    Attributes:
-        questions: the last answered ones, the oldest first.
-        unanswered: the kinds of the unanswered ones, each once, in their order.
-    """
+    """The answers of a test, the last answered `questions`, the oldest first, and the kinds of the `unanswered`."""
 
     def __init__(self, given: Mapping[str, object] | None = None) -> None:
         self._given: dict[str, object] = {}

@@ -18,8 +18,7 @@ __tracebackhide__ = True  # in tracebacks, so that they end at the line of the t
 
 Json = dict[str, Any]
 
-TOLD_S: Final = 60.0
-"""Default seconds to wait for a notification."""
+TOLD_S: Final = 60.0  # default seconds to wait for a notification
 
 
 class _Client:
@@ -135,9 +134,7 @@ class McpClient(_Client):
         self._requests.want("unsubscribe", uri).result()
 
     def wait_for_notification(self, method: str, *, timeout: float = TOLD_S) -> Notification:
-        """Return the first notification of this method that no wait has returned yet; AssertionError when none comes in
-        time.
-        """
+        """Return the first notification of this method that no wait has returned yet; AssertionError if none comes."""
         try:
             return self._requests.told(method).result(timeout)
         except TimeoutError:

@@ -11,12 +11,8 @@ import msgspec
 
 Json = dict[str, Any]
 
-KEPT: Final = 1000
-"""Notifications."""
-
-KEPT_BYTES: Final = 16 * 1024 * 1024
-"""Of their params together."""
-
+KEPT: Final = 1000  # notifications
+KEPT_BYTES: Final = 16 * 1024 * 1024  # of their params together
 LOG: Final = "notifications/message"
 
 
@@ -104,9 +100,7 @@ class Hearing:
         return [each.params for each in self.notifications if each.method == LOG]
 
     def next(self, method: str) -> "tuple[Future[tuple[int, Notification]], Callable[[Any], Notification]]":
-        """Return a future of the first of this method that no `next` has returned yet; and the function that unwraps
-        it.
-        """
+        """Return a future of the first of this method that no `next` has returned; and the function that unwraps it."""
 
         def taken(found: tuple[int, Notification]) -> Notification:
             place, notification = found

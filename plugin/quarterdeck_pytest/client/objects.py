@@ -45,9 +45,7 @@ T = TypeVar("T")
 
 NO_PROCESS: Final = "this server is an object of the test process: give its command to do that to it"
 NO_LOCK: Final = "a lock names the servers of a configuration, and this one is an object of the test process"
-
-CLIENT: Final = Client(key="test")
-"""The only client of such a server."""
+CLIENT: Final = Client(key="test")  # the only client of such a server
 
 
 class LoopThread:
@@ -83,12 +81,7 @@ class ObjectServer:
     id: Final = "object"
 
     def __init__(self, thread: LoopThread, server: object, era: str, timeout_s: float | None) -> None:
-        """Connect, and complete the handshake.
-
-        Raises:
-            McpTestError: the SDK cannot connect to such an object.
-            ProtocolFault: the handshake failed.
-        """
+        """Connect, and complete the handshake. Raise `McpTestError` if the SDK cannot connect, and `ProtocolFault`."""
         self._told = Told()
         self._thread = thread
         self._relays: dict[int, Relay] = {}

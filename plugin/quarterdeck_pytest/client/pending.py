@@ -83,12 +83,7 @@ class Inbox:
 
 
 class Pending(Generic[T]):
-    """A pending result: `result()` waits for it, and so does `await`.
-
-    Attributes:
-        future: its raw form.
-        made: makes the result of that.
-    """
+    """What `made` makes of a `future`'s result: `result()` waits for it, and so does `await`."""
 
     def __init__(
         self,

@@ -32,12 +32,8 @@ START_SLACK_S: Final = 120.0
 class Asked:
     """A test's request for servers: its marker merged with the call's arguments, and its directory's configuration.
 
-    Attributes:
-        config: a file, or its content, or None where there is none.
-        root: the project: a command runs there, and may read it.
-        test: its node id.
-        answers: its answers to servers' questions.
-        note_failed: receives a server that does not start, for the test's report.
+    `config` is a file, its content, or None; a command runs in `root`, and may read it; `test` is a node id, and
+    `note_failed` receives a server that does not start.
     """
 
     mark: Mark
@@ -184,9 +180,7 @@ class Pool:
         return mark.timeout if mark.timeout is not None else self._options.timeout_s
 
     def file_of(self, asked: Asked) -> Path:
-        """Return the configuration file; a given value is written into the run's folder. Raise `McpTestError` without
-        any.
-        """
+        """Return the configuration file; a value is written into the run's folder. Raise `McpTestError` without any."""
         match asked.config:
             case None:
                 raise McpTestError(

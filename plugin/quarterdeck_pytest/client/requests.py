@@ -29,14 +29,7 @@ OnProgress = Callable[[ProgressNote], Coroutine[Any, Any, None] | None]
 
 @dataclass(frozen=True, slots=True)
 class ServerGreeting:
-    """A server's part of the handshake.
-
-    Attributes:
-        protocol_version: the negotiated revision.
-        server_info: its name, version and other members.
-        capabilities: as it sent them.
-        instructions: for a model; empty for none.
-    """
+    """A server's part of the handshake; `instructions`, for a model, may be empty."""
 
     protocol_version: str
     server_info: Json

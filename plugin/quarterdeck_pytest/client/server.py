@@ -28,13 +28,7 @@ MIB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The facts about a server for a failed test's report.
-
-    Attributes:
-        found: its state, and the last messages of the test.
-        left_out: how many messages came before those.
-        unanswered: the kinds of its questions that the test did not answer.
-    """
+    """For a failed test's report: its state and last messages, how many came before, kinds of unanswered questions."""
 
     found: Explanation
     left_out: int = 0
@@ -52,13 +46,8 @@ class McpServer:
         answers: Mapping[str, object] | None = None,
         since: int = 0,
     ) -> None:
-        """Prepare the test's requests.
-
-        Args:
-            backend: reaches the server.
-            in_era: returns it in another revision; None where that is impossible.
-            answers: the test's answers to its questions; see `McpClient.answer`.
-            since: how many of its notifications belong to earlier tests.
+        """Prepare the test's requests: `backend` reaches the server, `in_era` returns it in another revision, None
+        where that is impossible; `since` notifications belong to earlier tests.
         """
         self._backend: Final = backend
         self._in_era: Final = in_era
@@ -143,12 +132,7 @@ class McpServer:
     # What can be asserted of it
 
     def assert_fails_within(
-        self,
-        seconds: float,
-        tool: str,
-        arguments: Mapping[str, object] | None = None,
-        *,
-        timeout: float | None = None,
+        self, seconds: float, tool: str, arguments: Mapping[str, object] | None = None, *, timeout: float | None = None
     ) -> ProtocolFault:
         """Call a tool, which must end without a result in this time, and return its fault.
 
@@ -243,9 +227,7 @@ def snapshot_of(tools: Iterable[Mapping[str, object]]) -> str:
 
 
 def unportable(tools: Iterable[Mapping[str, object]], providers: Iterable[str]) -> Iterator[str]:
-    """Yield one line for each part of a tool's input schema that a provider refuses. Raise `McpTestError` without a
-    provider.
-    """
+    """Yield a line for each part of an input schema that a provider refuses. Raise `McpTestError` for an unknown."""
     wanted = list(providers)
     for name in wanted:
         if name not in tuple(Provider):

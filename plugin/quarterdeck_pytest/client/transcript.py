@@ -13,17 +13,10 @@ from quarterdeck_protocol.tools import ProgressNote
 
 from .notifications import Notification
 
-MESSAGES: Final = 20
-"""Kept at most."""
-
-MESSAGE_CHARS: Final = 2000
-"""Of each."""
-
-NOTIFICATIONS: Final = 3
-"""Of one kind shown in a row: a server's log must not displace the test's requests."""
-
-_HEAD_BYTES: Final = MESSAGE_CHARS * 4
-"""Of a message, which are enough for as many characters."""
+MESSAGES: Final = 20  # kept at most
+MESSAGE_CHARS: Final = 2000  # of each
+NOTIFICATIONS: Final = 3  # of one kind shown in a row: a server's log must not displace the test's requests
+_HEAD_BYTES: Final = MESSAGE_CHARS * 4  # of a message, which are enough for as many characters
 
 
 class _Line(NamedTuple):

@@ -10,11 +10,8 @@ from typing import Final
 from quarterdeck.trust.judge.documents import Document, value_of
 from quarterdeck.trust.lock.lockfile import DeckLock, Drift, LockChange, drift
 
-MAX_FORMS: Final = 20
-"""Differences that are told with their form."""
-
-MAX_FORM_LINES: Final = 60
-"""Of each."""
+MAX_FORMS: Final = 20  # differences that are told with their form
+MAX_FORM_LINES: Final = 60  # of each
 
 
 def told_drifts(lock: DeckLock, present: Mapping[str, Iterable[Document]]) -> list[tuple[str, str]]:

@@ -20,14 +20,9 @@ from quarterdeck_protocol.contract import EndpointPhase
 
 from .wishes import WishError
 
-NOTICED_S: Final = 30.0
-"""Seconds until the loss of a server is noticed: its worker has to be scheduled, on a busy machine."""
-
-JUNK: Final = b"this is no message of the protocol \xff\xfe{]\n"
-"""A line that is neither JSON nor UTF-8."""
-
-LOOK_S: Final = 0.002
-"""Seconds between checks for a server that starts, to stop it at once."""
+NOTICED_S: Final = 30.0  # seconds to notice that a server is lost: a busy machine has to schedule its worker
+JUNK: Final = b"this is no message of the protocol \xff\xfe{]\n"  # a line that is neither JSON nor UTF-8
+LOOK_S: Final = 0.002  # seconds between checks for a server that starts, to stop it at once
 
 
 async def kill(fleet: ServerFleetImpl, server: str) -> None:
@@ -71,9 +66,7 @@ def stopped(fleet: ServerFleetImpl, server: str) -> Iterator[None]:
 
 
 async def write_junk(fleet: ServerFleetImpl, server: str, size_bytes: int) -> None:
-    """Write about so many bytes of junk lines, at least one, to the server's stdout. Raise `WishError` if it is
-    unreachable.
-    """
+    """Write about so many bytes of junk lines, at least one, to the server's stdout. Raise `WishError` without one."""
     _, pid = running(fleet, server)
     count = max(1, size_bytes // len(JUNK))
     try:

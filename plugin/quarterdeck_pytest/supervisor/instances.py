@@ -38,17 +38,13 @@ from .hearing import Tell, hear
 from .server_processes import describe_process, processes_left, processes_of, watch_ends
 from .wishes import WishError, wished
 
-STDERR_BYTES: Final = 8 * 1024
-"""Of a server's standard error in a report."""
+STDERR_BYTES: Final = 8 * 1024  # of a server's standard error in a report
 
 
 class Instance:
-    """Servers that run for one test, one module, one session, or the whole run.
+    """Servers that run for one test, one module, one session or, `shared`, beyond the connection that opened it.
 
-    Attributes:
-        test: the first one that uses it.
-        digest: names the folder of its servers' homes.
-        shared: whether it outlives the connection that opened it.
+    `test` is the first one that uses it; `digest` names the folder of its servers' homes.
     """
 
     def __init__(self, key: str, wish: Wish, test: str, *, shared: bool) -> None:
@@ -184,9 +180,7 @@ class Instance:
         return replace(found, message=printable(clean(found.message)), dossier=dossier)
 
     def compare(self, lock: Path) -> list[tuple[str, str]]:
-        """Return the differences from a lock: the server, and a text. Blocking. Raise `WishError` if the lock is
-        unusable.
-        """
+        """Return the differences from a lock: the server, and a text. Blocking. Raise `WishError` for a bad lock."""
         present = {}
         for endpoint in self._fleet.endpoints():
             if endpoint.phase is EndpointPhase.READY:

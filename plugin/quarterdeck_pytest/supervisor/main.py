@@ -57,13 +57,9 @@ from .wishes import WishError
 
 _log = logging.getLogger("quarterdeck.pytest")
 
-HELLO_S: Final = 30.0
-"""Seconds that a connection may take to prove itself."""
-
+HELLO_S: Final = 30.0  # seconds that a connection may take to prove itself
 MAX_TOKEN_BYTES: Final = 256
-
-MAX_UNREAD_BYTES: Final = 32 * 1024 * 1024
-"""Unread by a test process, such as a stopped one, before notifications are dropped."""
+MAX_UNREAD_BYTES: Final = 32 * 1024 * 1024  # by a test process, as a stopped one, before notifications are dropped
 
 _numbers: Final = itertools.count(1)
 """Distinguish connections."""

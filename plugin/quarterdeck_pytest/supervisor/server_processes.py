@@ -18,27 +18,19 @@ import psutil
 from quarterdeck.common.words import flat
 from quarterdeck_protocol.contract import EndpointStatus
 
-GONE_S: Final = 20.0
-"""Seconds that a process of a stopped server may take to exit on a busy machine before it counts as left."""
-
+GONE_S: Final = 20.0  # seconds for a process of a stopped server to exit on a busy machine, before it counts as left
 ENDING_S: Final = 1.4
 """Seconds that a server may take to end once its stdin is closed; a slower server is not judged.
 
 The sum with `OUTLIVING_S` stays below two seconds: then the worker sends SIGTERM to the server's whole group.
 """
 
-OUTLIVING_S: Final = 0.5
-"""Seconds that a process may take to exit after its server: a browser closes when its pipe does."""
+OUTLIVING_S: Final = 0.5  # seconds that a process may take to exit after its server: a browser closes as its pipe does
 
 
 @dataclass(frozen=True, slots=True)
 class EndWatch:
-    """The end of one server; its process tree is kept until `outlived` was awaited.
-
-    Attributes:
-        program: the server's first process.
-        keeper: its parent, which ends the rest of the tree; stopped.
-    """
+    """The end of one server's `program`; its tree is kept until `outlived` was awaited, then `keeper` ends the rest."""
 
     server: str
     program: psutil.Process

@@ -27,12 +27,7 @@ class WishError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wished:
-    """The servers to run.
-
-    Attributes:
-        settings: of the whole file; of a command alone they are empty.
-        servers: those of the instance, changed by the wish.
-    """
+    """The servers to run, changed by the wish, and the settings of their file, empty for a command alone."""
 
     settings: Settings
     servers: tuple[ServerConfig, ...]

@@ -164,31 +164,21 @@ class MemoryStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeckFramework:
-    """Handles that a host lends to cards. A card without its handle names it in its result, or has a default.
+    """Handles that a host lends to cards. A card without its handle names it in its result, or has a default."""
 
-    Attributes:
-        read_state: the file tools' memory of files read; None for no read-before-edit gate.
-        checkpoint: where `write` and `edit` keep the previous content; None for no undo.
-        delegate: runs sub-agents for `task`.
-        saas: reaches services for `saas-action`.
-        memory: keeps the note of `memory`; None for a note that lasts as long as the card.
-    """
-
-    read_state: object | None = None
-    checkpoint: CheckpointStore | None = None
-    delegate: DelegateRunner | None = None
-    saas: SaasGatewayPort | None = None
-    memory: MemoryStore | None = None
+    read_state: object | None = None  # the file tools' memory of files read; None for no read-before-edit gate
+    checkpoint: CheckpointStore | None = None  # where `write` and `edit` keep the previous content; None for no undo
+    delegate: DelegateRunner | None = None  # runs sub-agents for `task`
+    saas: SaasGatewayPort | None = None  # reaches services for `saas-action`
+    memory: MemoryStore | None = None  # keeps the note of `memory`; None for a note that lasts as long as the card
 
 
 @dataclass(frozen=True, slots=True)
 class DeckContext:
     """The context that cards are built in.
 
-    Attributes:
-        cwd: the workspace, absolute.
-        base: the context that every call starts from; None for a plain local one in `cwd`.
-        captures: the directory of background processes' output files; None for `.indusvx-bg` in `cwd`.
+    `base` is the context that every call starts from, None for a plain local one in `cwd`, which is absolute;
+    `captures` is the directory of background processes' output files, None for `.indusvx-bg` in `cwd`.
     """
 
     cwd: str
@@ -203,12 +193,7 @@ BuildFn = Callable[[DeckContext], Capability]
 
 @dataclass(frozen=True, slots=True)
 class CapabilityCard:
-    """A row of the catalogue.
-
-    Attributes:
-        summary: one line, for help and listings.
-        profiles: the sets it belongs to; every row is also in `Profile.ALL`, a server's tool is in none.
-    """
+    """A row of the catalogue; each is in the profile `ALL` besides its own, a server's tool is in none."""
 
     id: CapabilityId
     title: str

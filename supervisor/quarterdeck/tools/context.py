@@ -15,11 +15,9 @@ from .results import STANDARD_BUDGET, OutputBudget
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """The target of a path, links followed.
+    """The target of a path, links followed; `modified_at` is in seconds since the epoch.
 
-    Attributes:
-        modified_at: seconds since the epoch.
-        revision: another text whenever the content may be another (device, inode, size, time of change).
+    `revision` is another text whenever the content may be another (device, inode, size, time of change).
     """
 
     is_file: bool
@@ -100,12 +98,7 @@ class Fs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """The end of a command.
-
-    Attributes:
-        code: its exit status; None when a signal ended it.
-        limit: the limit that ended it, by its name in the policy; None for none.
-    """
+    """The end of a command; `code` is None when a signal ended it, `limit` the policy's name of a limit that did."""
 
     stdout: str
     stderr: str
@@ -142,9 +135,7 @@ class ShellProcess(Protocol):
         """
 
     async def stop(self, grace_s: float) -> None:
-        """Send TERM, after `grace_s` KILL, to it and its descendants, and wait until none is left. Harmless after its
-        end.
-        """
+        """Send TERM, after `grace_s` KILL, to it and its descendants; wait until all are gone. Repeatable."""
 
 
 class Shell(Protocol):
@@ -161,14 +152,11 @@ class Shell(Protocol):
         stdin: str = "",
         on_output: OnOutput | None = None,
     ) -> ExecResult:
-        """Run `command` to its end.
+        """Run `command` to its end. Raise `OSError` if it cannot be started, `TimeoutError` if it ran longer than
+        `timeout_s`, seconds, and was ended.
 
         Cancelling, by token or task, ends the command and its descendants. With `on_output` the output goes there, as
         it comes, and the result's texts are empty.
-
-        Raises:
-            TimeoutError: it ran longer than `timeout_s`, seconds, and was ended.
-            OSError: it could not be started.
         """
 
     async def spawn(
@@ -216,12 +204,7 @@ class ContextId:
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """Handles that a host lends to tools.
-
-    Attributes:
-        read_state: the file tools' memory of files read, for their read-before-edit gate; None for no gate. They own
-            its type.
-    """
+    """Handles that a host lends to tools; without `read_state` there is no read-before-edit gate."""
 
     read_state: object | None = None
 
@@ -232,27 +215,20 @@ class ToolContext:
 
     Contexts with the same identity are equal, whatever their other fields hold: each call's copy equals the box's base
     context.
-
-    Attributes:
-        budget: the size limit of one result's text.
-        overflow: keeps what the budget cuts; None keeps nothing.
-        report: takes progress notes of the call; None when none are wanted.
     """
 
     cwd: str = field(compare=False)
     fs: Fs = field(compare=False)
     shell: Shell = field(compare=False)
     cancel: CancelToken = field(default_factory=CancelToken, compare=False)
-    budget: OutputBudget = field(default=STANDARD_BUDGET, compare=False)
+    budget: OutputBudget = field(default=STANDARD_BUDGET, compare=False)  # the size limit of one result's text
     framework: Framework = field(default_factory=Framework, compare=False)
     context_id: ContextId = field(default_factory=ContextId, repr=False)
-    overflow: Overflow | None = field(default=None, compare=False)
-    report: Report | None = field(default=None, compare=False)
+    overflow: Overflow | None = field(default=None, compare=False)  # keeps what the budget cuts; None keeps nothing
+    report: Report | None = field(default=None, compare=False)  # takes notes of progress; None where none are wanted
 
     def with_cancel(self, cancel: CancelToken, report: Report | None = None) -> Self:
-        """Return the same context, identity included, for a call that `cancel` stops, and whose progress `report`
-        takes.
-        """
+        """Return the same context, identity included, for a call that `cancel` stops; `report` takes its progress."""
         # Spelt out: `dataclasses.replace` takes as long as all else that the kernel does for a call.
         return type(self)(
             self.cwd,

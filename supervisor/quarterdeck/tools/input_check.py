@@ -15,20 +15,11 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator
 
-MAX_PROBLEMS: Final = 5
-"""Enough to fix a call in one go, few enough to read."""
-
-MAX_SHOWN_CHARS: Final = 80
-"""Of a wrong value; the caller has it whole."""
-
-MAX_DEPTH: Final = 64
-"""Nesting of an input; a validator recurses."""
-
-MAX_NUMBER: Final = 2**63
-"""No tool counts further; larger integers overflow a float or an int64."""
-
-_PLAIN: Final = (str, int, float, dict, list)
-"""The types of JSON values, without null."""
+MAX_PROBLEMS: Final = 5  # enough to fix a call in one go, few enough to read
+MAX_SHOWN_CHARS: Final = 80  # of a wrong value; the caller has it whole
+MAX_DEPTH: Final = 64  # nesting of an input; a validator recurses
+MAX_NUMBER: Final = 2**63  # no tool counts further; larger integers overflow a float or an int64
+_PLAIN: Final = (str, int, float, dict, list)  # the types of JSON values, without null
 
 _KINDS: Final = {
     "string": "a string",

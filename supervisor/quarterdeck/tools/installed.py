@@ -11,13 +11,9 @@ import sysconfig
 from pathlib import Path
 from typing import Final
 
-INSTALL: Final = "pip install 'quarterdeck[native]'"
-"""Installs all of it, in the environment that quarterdeck runs in."""
-
+INSTALL: Final = "pip install 'quarterdeck[native]'"  # installs all of it, in the environment that quarterdeck runs in
 _PROGRAM: Final = "rg"
-
-_LIBRARIES: Final = {"ddgs": "websearch", "justhtml": "webfetch"}
-"""Each library, and the tool that needs it."""
+_LIBRARIES: Final = {"ddgs": "websearch", "justhtml": "webfetch"}  # each library, and the tool that needs it
 
 
 def is_installed(library: str) -> bool:

@@ -15,8 +15,7 @@ class BudgetKind(StrEnum):
 
     HEAD = "head"
     TAIL = "tail"
-    MIDDLE = "middle"
-    """Both ends; the middle goes."""
+    MIDDLE = "middle"  # both ends; the middle goes
 
 
 def _name_the_gap(omitted_bytes: int) -> str:
@@ -25,11 +24,9 @@ def _name_the_gap(omitted_bytes: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OutputBudget:
-    """The part of a text that `clamp` keeps.
+    """The part of a text that `clamp` keeps: `max_bytes` of UTF-8, without the notice; `ValueError` below 0.
 
-    Attributes:
-        max_bytes: size of the kept text, in UTF-8, without the notice; `ValueError` below 0.
-        notice: makes the notice of the number of bytes left out; None for a default that names it.
+    `notice` makes the notice of the number of bytes left out; None for a default that names it.
     """
 
     kind: BudgetKind
@@ -75,8 +72,7 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
-_ERA: Final = "2025-11-25"
-"""The revision that our own blocks are written in; later ones accept them unchanged."""
+_ERA: Final = "2025-11-25"  # the revision that our own blocks are written in; later ones accept them unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +105,10 @@ class Output(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The end of a tool's run.
+    """The end of a tool's run; `structured` is the data for programs, as the tool's output schema describes it.
 
-    Attributes:
-        wire: the result in an MCP client's form, of which `content` is the projection: a server's own, or one of
-            `of_mcp`. A change of `content` must drop it.
-        structured: the data for programs, as the tool's output schema describes it.
+    `wire` is the result in an MCP client's form, a server's own or one of `of_mcp`; `content` is its projection, a
+    change of which must drop it.
     """
 
     content: Sequence[ContentBlock]

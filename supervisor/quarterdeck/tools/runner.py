@@ -22,14 +22,9 @@ from .results import ContentBlock, OutputBudget, TextContentBlock, ToolResult, c
 _MAX_NAME_CHARS: Final = MAX_SERVER_ID_CHARS + len(QUALIFIER) + MAX_TOOL_NAME_CHARS
 """No tool's name is longer; the rest of a caller's is neither compared nor repeated."""
 
-MAX_TEXT_BYTES: Final = 16 * 1024 * 1024
-"""Of one kept text; tools bound their output at about that."""
-
-MAX_KEPT_BYTES: Final = 256 * 1024 * 1024
-"""Of all texts of one session; the oldest go first."""
-
-_LONG_CHARS: Final = 1024 * 1024
-"""A longer text is encoded and cut in a thread, some milliseconds per million."""
+MAX_TEXT_BYTES: Final = 16 * 1024 * 1024  # of one kept text; tools bound their output at about that
+MAX_KEPT_BYTES: Final = 256 * 1024 * 1024  # of all texts of one session; the oldest go first
+_LONG_CHARS: Final = 1024 * 1024  # a longer text is encoded and cut in a thread, some milliseconds per million
 
 
 class DeckToolBox:

@@ -54,11 +54,8 @@ from .catalogue import check_tools, provision_deck
 from .context import Framework, ToolContext
 from .runner import OverflowFiles
 
-KEPT_SESSIONS: Final = 20
-"""Ended ones of one workspace; older ones are removed, with their checkpoints."""
-
-_NAME: Final = re.compile(r"\.?[0-9A-HJKMNP-TV-Z]{26}")
-"""A ULID, sorted by time."""
+KEPT_SESSIONS: Final = 20  # ended ones of one workspace; older ones are removed, with their checkpoints
+_NAME: Final = re.compile(r"\.?[0-9A-HJKMNP-TV-Z]{26}")  # a ULID, sorted by time
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +193,8 @@ class SessionDirectory:
 
     @classmethod
     def create(cls, workspace: WorkspacePaths) -> Self:
-        """Make one, and remove the oldest ended ones beyond `KEPT_SESSIONS`.
-
-        Raises:
-            UnsafePathError: other users may write to a directory above it.
-            OSError: it cannot be made.
+        """Make one, and remove the oldest ended ones beyond `KEPT_SESSIONS`. Raise `OSError` if it cannot be made, and
+        `UnsafePathError` if other users may write to a directory above it.
         """
         workspace.create()
         name = str(ULID())
@@ -227,11 +221,7 @@ class SessionDirectory:
 
 
 def prune(workspace: WorkspacePaths, keep: int = KEPT_SESSIONS) -> tuple[str, ...]:
-    """Remove all but the `keep` newest sessions that have ended, and the leftovers of killed makers; never a live one.
-
-    Returns:
-        the names of what was removed.
-    """
+    """Remove all but the `keep` newest ended sessions and the leftovers of killed makers; return their names."""
     ended = [name for name in sorted(_names(workspace), reverse=True) if _has_ended(workspace.session(name))]
     whole = [name for name in ended if not name.startswith(".")]
     for name in whole[:keep]:

@@ -12,11 +12,8 @@ import msgspec
 
 from quarterdeck.common.words import clipped
 
-MAX_NAMES: Final = 64
-"""Of one kind; further ones are dropped silently."""
-
-MAX_NAME_CHARS: Final = 60
-"""Of a name: a command's first words identify it."""
+MAX_NAMES: Final = 64  # of one kind; further ones are dropped silently
+MAX_NAME_CHARS: Final = 60  # of a name: a command's first words identify it
 
 Notes = dict[str, tuple[str, ...]]
 """Names by their kind, in a person's words."""

@@ -19,20 +19,11 @@ from quarterdeck.tools.files.file_access import turn
 from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import coerce_input
 
-CHECKPOINTED_TOOLS: Final = ("write", "edit")
-"""The tools whose one target is known before they run; a command's targets are not."""
-
-MAX_FILE_BYTES: Final = 64 * 1024 * 1024
-"""Of one file; a larger one would fill memory and disk, so only the fact is recorded."""
-
-LARGE_BYTES: Final = 1024 * 1024
-"""A larger file waits for its turn to be held in memory."""
-
-LARGE_AT_A_TIME: Final = 2
-"""Large files held in memory at a time, of all sessions."""
-
-TURN_S: Final = 10.0
-"""Seconds that a call waits for another one on the same file; then both may be undone only together."""
+CHECKPOINTED_TOOLS: Final = ("write", "edit")  # their one target is known before they run; a command's targets are not
+MAX_FILE_BYTES: Final = 64 * 1024 * 1024  # a larger one would fill memory and disk, so only the fact is recorded
+LARGE_BYTES: Final = 1024 * 1024  # a larger file waits for its turn to be held in memory
+LARGE_AT_A_TIME: Final = 2  # large files held in memory at a time, of all sessions
+TURN_S: Final = 10.0  # seconds that a call waits for another on the same file; then both may be undone only together
 
 _logger = logging.getLogger("quarterdeck.deck")
 

@@ -18,9 +18,7 @@ from typing import Final
 import msgspec
 
 VERSION: Final = 1
-
-SLACK: Final = 0.9
-"""The share of an exceeded bound to shrink to, so that the next record need not drop again."""
+SLACK: Final = 0.9  # the share of an exceeded bound to shrink to, so that the next record need not drop again
 
 
 class _Line(msgspec.Struct, frozen=True, tag_field="op"):
@@ -96,10 +94,8 @@ class CheckpointIndex:
 
     def __init__(self) -> None:
         self.next_number = 1
-        self.dead_lines = 0
-        """Lines that no longer mean anything."""
-        self.kept_bytes = 0
-        """Of all contents, each counted once."""
+        self.dead_lines = 0  # lines that no longer mean anything
+        self.kept_bytes = 0  # of all contents, each counted once
         self._nodes: dict[str, dict[str, Record]] = {}
         self._uses: Counter[str] = Counter()
 

@@ -15,9 +15,7 @@ from quarterdeck.tools.context import FileStat, Fs
 from .card import read_bounded
 from .index import Absent, Gap, Kept, Record
 
-PERMISSIONS: Final = 0o777
-"""Of a mode; set-id bits are neither kept nor restored, since a write drops them."""
-
+PERMISSIONS: Final = 0o777  # of a mode; set-id bits are neither kept nor restored, since a write drops them
 _OWNERS_ALONE: Final = 0o600
 
 
@@ -26,9 +24,7 @@ class RestoreOutcome(StrEnum):
 
     RESTORED = "restored"
     DELETED = "deleted"
-    UNCHANGED = "unchanged"
-    """It was as it had been already."""
-
+    UNCHANGED = "unchanged"  # it was as it had been already
     FAILED = "failed"
 
 
@@ -43,13 +39,7 @@ class RestoredPath:
 
 @dataclass(frozen=True, slots=True)
 class Restorer:
-    """Restores files.
-
-    Attributes:
-        fs: the files that may be read and written.
-        content_of: reads a kept content.
-        keep: keeps a path's present state, for an undo of this; raises `OSError` when it cannot.
-    """
+    """Restores files of `fs`; `keep` keeps a path's present state first, and raises `OSError` when it cannot."""
 
     fs: Fs
     content_of: Callable[[Kept], Awaitable[bytes]]
@@ -99,9 +89,7 @@ class Restorer:
 
 
 async def _present(path: str, fs: Fs) -> FileStat | None:
-    """Return the file at `path`, None when nothing is there. Raise `OSError` for anything but a file, or through a
-    link.
-    """
+    """Return the file at `path`, None when nothing is there. Raise `OSError` for no regular file, or through a link."""
     try:
         await _check_place(path, fs)
         status = await fs.stat(path)

@@ -44,11 +44,8 @@ from .index import (
 )
 from .restore import PERMISSIONS, RestoredPath, Restorer
 
-LOCK_S: Final = 10.0
-"""Seconds that another process may hold the lock; its steps take milliseconds."""
-
-MAX_DEAD_LINES: Final = 2_000
-"""Some hundred KiB; then the index is rewritten."""
+LOCK_S: Final = 10.0  # seconds that another process may hold the lock; its steps take milliseconds
+MAX_DEAD_LINES: Final = 2_000  # some hundred KiB; then the index is rewritten
 
 _logger = logging.getLogger("quarterdeck.deck")
 
@@ -72,14 +69,9 @@ class CheckpointDisk:
 
     @contextmanager
     def locked(self, *, create: bool = True) -> Iterator[CheckpointIndex]:
-        """Yield the current index, while no other process changes it.
-
-        Args:
-            create: make the directory when there is none; else the index is empty, and nothing may be appended.
-
-        Raises:
-            OSError: the directory cannot be used, or stays locked.
-            UnsafePathError: other users may write to the directory.
+        """Yield the current index, while no other process changes it; without `create` and a directory it is empty, and
+        nothing may be appended. Raise `OSError` if the directory cannot be used, or stays locked, and `UnsafePathError`
+        if other users may write to it.
         """
         if not create and not self._directory.is_dir():
             yield CheckpointIndex()
@@ -177,15 +169,9 @@ def _identity(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-MAX_TOTAL_BYTES: Final = 512 * 1024 * 1024
-"""Of all contents of one session; the oldest nodes are dropped for room."""
-
-MAX_NODES: Final = 10_000
-"""Of one session; some megabytes of index."""
-
-DEFAULT_NODE: Final = "session"
-"""The name of the node for records outside of any call."""
-
+MAX_TOTAL_BYTES: Final = 512 * 1024 * 1024  # of all contents of one session; the oldest nodes are dropped for room
+MAX_NODES: Final = 10_000  # of one session; some megabytes of index
+DEFAULT_NODE: Final = "session"  # the name of the node for records outside of any call
 RESTORE_NODE: Final = "restore"
 
 
@@ -247,16 +233,12 @@ class FileCheckpointStore:
         return await anyio.to_thread.run_sync(lambda: self._read(CheckpointIndex.nodes))
 
     async def restore(self, node: str, fs: Fs) -> list[RestoredPath]:
-        """Restore every file that `node` or a later one was about to change to its state before them all.
+        """Restore every file that `node` or a later one was about to change to its state before them all. Raise
+        `UnknownNodeError`, `OSError` if the store cannot be read, `UnsafePathError` if other users may write to it.
 
         Each file is restored whole or not at all, and reported. A file too large to be kept for an undo of this is left
         as it is. Repeating it after an interruption does the rest. Files that a node made are deleted, directories that
         it made are not.
-
-        Raises:
-            UnknownNodeError: there is no such node.
-            OSError: the store cannot be read.
-            UnsafePathError: other users may write to the directory.
         """
         plan = await anyio.to_thread.run_sync(lambda: self._read(lambda index: index.plan(node)))
         undo = _Node(RESTORE_NODE)

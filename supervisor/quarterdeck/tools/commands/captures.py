@@ -14,14 +14,11 @@ import anyio.to_thread
 
 from quarterdeck.common.file_changes import give_to_owner_of
 
-MAX_CAPTURE_BYTES: Final = 16 * 1024 * 1024
-"""Of one capture file; then a line says that there was more."""
-
+MAX_CAPTURE_BYTES: Final = 16 * 1024 * 1024  # of one capture file; then a line says that there was more
 MAX_PENDING_BYTES: Final = 4 * 1024 * 1024
 """Of one file, not written yet; if the disk is slower than the command, a line says how much is missing."""
 
-_MAX_NAMES: Final = 16
-"""Tried for one file: another session of the same directory, or a dead one, may have left some."""
+_MAX_NAMES: Final = 16  # tried for one file: another session of the same directory, or a dead one, may have left some
 
 _log = logging.getLogger("quarterdeck.tools")
 

@@ -20,28 +20,14 @@ from quarterdeck.common.words import flat
 from quarterdeck.tools.context import OnOutput, Stream
 from quarterdeck_sandbox import ConfinedProcess, Excess, HookGuard, ask_to_end, quarantine_notice, signal_tree
 
-STOP_GRACE_S: Final = 1.0
-"""Default seconds between TERM and KILL, for a command that is ended early."""
-
-KILL_S: Final = 1.0
-"""Bound of each step of ending a killed tree, which takes milliseconds."""
-
-DRAIN_S: Final = 0.5
-"""Seconds that the streams of an ended tree are still read, should anything hold them."""
-
-REAP_S: Final = 10.0
-"""Seconds that a killed command, reported as ended, is waited for in the background: a busy machine reaps late."""
-
+STOP_GRACE_S: Final = 1.0  # default seconds between TERM and KILL, for a command that is ended early
+KILL_S: Final = 1.0  # bound of each step of ending a killed tree, which takes milliseconds
+DRAIN_S: Final = 0.5  # seconds that the streams of an ended tree are still read, should anything hold them
+REAP_S: Final = 10.0  # seconds that a killed command is waited for in the background: a busy machine reaps late
 READ_BYTES: Final = 64 * 1024
-
-BURST_BYTES: Final = 512 * 1024
-"""After so many the reader of a stream pauses."""
-
-PAUSE_S: Final = 0.002
-"""Leaves each stream some 150 MiB/s, and the event loop most of its time during a flood."""
-
-LOOK_S: Final = 2.0
-"""Seconds between checks for forbidden new files while the command runs."""
+BURST_BYTES: Final = 512 * 1024  # after so many the reader of a stream pauses
+PAUSE_S: Final = 0.002  # leaves each stream some 150 MiB/s, and the event loop most of its time during a flood
+LOOK_S: Final = 2.0  # seconds between checks for forbidden new files while the command runs
 
 _log = logging.getLogger("quarterdeck.tools")
 

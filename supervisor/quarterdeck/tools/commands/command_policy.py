@@ -38,47 +38,27 @@ from quarterdeck_sandbox import (
 
 from .shell import CommandSetup
 
-MAX_SHOWN: Final = 64
-"""Folders and files of the user's programs; each costs a mount at every start, a tenth of a millisecond."""
-
-TOOLS_S: Final = 300.0
-"""Seconds that the programs of one PATH are remembered: finding them takes a tenth of a second."""
-
-MAX_PROGRAMS: Final = 1_000
-"""Inspected on one PATH, a third of a millisecond each; those of the system count only when they are links."""
-
+MAX_SHOWN: Final = 64  # folders and files of the user's programs; each costs a mount a start, a tenth of a millisecond
+TOOLS_S: Final = 300.0  # seconds that the programs of one PATH are remembered: finding them takes a tenth of a second
+MAX_PROGRAMS: Final = 1_000  # on one PATH, a third of a millisecond each; of the system's only links count
 _RUSTUP: Final = "rustup"
 
 
 @dataclass(frozen=True, slots=True)
 class CommandPolicy:
-    """The place and the permissions of a session's commands.
+    """The place and the permissions of a session's commands."""
 
-    Attributes:
-        workspace: their directory, absolute; they may change it.
-        home: their HOME, private; made when it is missing.
-        tmp: their TMPDIR, likewise.
-        allowed: other directories that they may change, absolute.
-        private: our own state and runtime directories, hidden from them.
-        protected: returns the files that configure us at this moment, which they may never write.
-        policy: their other permissions and limits; its `write` is added to the workspace.
-        environ: our own environment, of which they get the listed part.
-        user_home: the user's own home.
-        allow_unsandboxed: accept limits alone where nothing better works.
-        open_port: of a deck on this machine's loopback that asks for no token, see `Settings`.
-    """
-
-    workspace: str
-    home: Path
-    tmp: Path
-    allowed: Sequence[str] = ()
-    private: tuple[str, ...] = ()
-    protected: Callable[[], Iterable[str]] = trusted_files
-    policy: SandboxPolicy = field(default_factory=SandboxPolicy)
-    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    user_home: Path = field(default_factory=lambda: Path(os.path.expanduser("~")))
-    allow_unsandboxed: bool = False
-    open_port: int | None = None
+    workspace: str  # their directory, absolute; they may change it
+    home: Path  # their HOME, private; made when it is missing
+    tmp: Path  # their TMPDIR, likewise
+    allowed: Sequence[str] = ()  # other directories that they may change, absolute
+    private: tuple[str, ...] = ()  # our own state and runtime directories, hidden from them
+    protected: Callable[[], Iterable[str]] = trusted_files  # the files that configure us at this moment: never written
+    policy: SandboxPolicy = field(default_factory=SandboxPolicy)  # its `write` is added to the workspace
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))  # they get the listed part
+    user_home: Path = field(default_factory=lambda: Path(os.path.expanduser("~")))  # the user's own home
+    allow_unsandboxed: bool = False  # accept limits alone where nothing better works
+    open_port: int | None = None  # of a deck on this machine's loopback that asks for no token, see `Settings`
 
     def setup(self) -> CommandSetup:
         """Return the setup of its commands. Call it in a thread: it inspects many files.
@@ -118,12 +98,8 @@ class CommandPolicy:
 
 @dataclass(frozen=True, slots=True)
 class UserPrograms:
-    """The files to show, and the variables to set, for the user's programs to run.
-
-    Attributes:
-        path: PATH, with version managers' shims replaced by their targets.
-        read: folders and files to be shown, by their names; the system's are not among them.
-        env: variables without which tools would search the private home.
+    """What the user's programs need: a PATH with version managers' shims replaced by their targets, folders and files
+    to be shown besides the system's, and variables without which tools would search the private home.
     """
 
     path: str
@@ -150,14 +126,10 @@ def _tools(
 def find_user_programs(
     env: Mapping[str, str], cwd: str, user_home: str, environ: Mapping[str, str], writable: Iterable[str]
 ) -> UserPrograms:
-    """Return the needs of the programs on `env`'s PATH.
+    """Return the needs of the programs on `env`'s PATH, the commands' initial environment.
 
-    Args:
-        env: the commands' initial environment.
-        cwd: the start of the search for version managers' settings.
-        user_home: the user's own home.
-        environ: our own environment, which locates version managers' files.
-        writable: paths that commands can change; a need that only a file in there names is ignored.
+    Version managers' settings are searched from `cwd` on, their files located by `environ`, our own environment. A need
+    that only a file in `writable` names is ignored: commands can change it.
     """
     search = _ProgramSearch(env, cwd, os.path.realpath(user_home), environ, tuple(map(os.path.realpath, writable)))
     for folder in dict.fromkeys(env.get("PATH", "").split(os.pathsep)):

@@ -22,20 +22,11 @@ from quarterdeck_sandbox import signal_name
 from .captures import Capture, CaptureDirectory
 from .output import LineRing
 
-STOP_GRACE_MS: Final = 3_000
-"""Between TERM and KILL."""
-
-MAX_RUNNING: Final = 32
-"""Jobs of one table at a time."""
-
-MAX_REMEMBERED: Final = 128
-"""Jobs of one table, those that have ended included; the oldest of them are forgotten first."""
-
-MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
-"""Of the lines of jobs that have ended; likewise."""
-
-CAPTURES_NAME: Final = ".indusvx-bg"
-"""The directory of captures in a workspace, unless the session has another place for them."""
+STOP_GRACE_MS: Final = 3_000  # between TERM and KILL
+MAX_RUNNING: Final = 32  # jobs of one table at a time
+MAX_REMEMBERED: Final = 128  # jobs of one table, those that have ended included; the oldest of them are forgotten first
+MAX_KEPT_BYTES: Final = 64 * 1024 * 1024  # of the lines of jobs that have ended; likewise
+CAPTURES_NAME: Final = ".indusvx-bg"  # the directory of captures in a workspace, if the session has no other place
 
 
 class JobError(Exception):
@@ -43,11 +34,9 @@ class JobError(Exception):
 
 
 class Job:
-    """One command; `JobTable` makes it.
+    """One command; `JobTable` makes it, and sets `process` before any other code sees it.
 
-    Attributes:
-        process: set before any other code sees the job.
-        captures: its files; empty when they could not be made, for the reason in `no_captures`.
+    `captures` is empty when its files could not be made, for the reason in `no_captures`.
     """
 
     process: ShellProcess
@@ -149,9 +138,7 @@ class JobTable:
         return job
 
     async def stop(self, job: Job) -> bool:
-        """Send TERM, after `STOP_GRACE_MS` KILL, and wait until none of its processes is left. Return whether it was
-        running.
-        """
+        """Send TERM, after `STOP_GRACE_MS` KILL, and wait until no process is left. Return whether it was running."""
         was_running = job.is_running
         await job.process.stop(STOP_GRACE_MS / 1_000)
         return was_running

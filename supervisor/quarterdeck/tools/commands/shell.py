@@ -38,12 +38,8 @@ from quarterdeck_sandbox import (
 from .command import KILL_S, SandboxedCommand
 
 SHELL: Final = "/bin/sh"
-
-STREAM_BYTES: Final = 8 * 1024 * 1024
-"""Kept of each stream by `exec` without `on_output`; the rest is read and dropped."""
-
-MAX_COMMAND_BYTES: Final = 128 * 1024 - 1
-"""Linux takes no longer argument (MAX_ARG_STRLEN)."""
+STREAM_BYTES: Final = 8 * 1024 * 1024  # kept of each stream by `exec` without `on_output`; the rest is read and dropped
+MAX_COMMAND_BYTES: Final = 128 * 1024 - 1  # Linux takes no longer argument (MAX_ARG_STRLEN)
 
 
 _log = logging.getLogger("quarterdeck.tools")
@@ -55,12 +51,7 @@ class CommandError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class CommandSetup:
-    """The setup of every command of a shell.
-
-    Attributes:
-        requester: the private directories, and the machine's abilities.
-        protected: returns the paths that it may not write at the moment of its start.
-    """
+    """The setup of every command: private directories, the machine's abilities, and paths that it may not write."""
 
     policy: SandboxPolicy
     requester: Requester
@@ -91,9 +82,7 @@ class SandboxedShell:
     async def open(cls, setup: Callable[[], CommandSetup], cwd: str) -> AsyncIterator[Self]:
         """Open a shell for as long as the block lasts; at its end all commands are ended with their descendants.
 
-        Args:
-            setup: returns the commands' setup; called in a thread, before the first, and may raise `LaunchError`.
-            cwd: the commands' default directory.
+        `setup` is called in a thread, before the first command, and may raise `LaunchError`.
         """
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:

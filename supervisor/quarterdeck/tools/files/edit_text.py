@@ -18,45 +18,21 @@ from quarterdeck.common.words import clipped
 from .file_content import CR, LF, UnifiedText
 from .unified_diff import Replacement, diff_of, replace_parts
 
-MAX_TEXT_CHARS: Final = 8 * 1024 * 1024
-"""Of the text, before and after, a second's work; larger changes are a program's job."""
-
-MAX_LINES: Final = 500_000
-"""Of the text, before and after: lists of more block all threads of the process for some tenths of a second."""
-
-MAX_PART_CHARS: Final = 1024 * 1024
-"""Of the old and of the new part; write a new file for more."""
-
-MAX_PLACES: Final = 20_000
-"""Found at once, half a second's work; more places are a program's job."""
-
-MAX_NAMED_LINES: Final = 5
-"""Line numbers of places, enough to see what they have in common."""
-
-MAX_INDENTATIONS: Final = 64
-"""Distinguished in one text; each of its lines is compared with all."""
-
-MAX_COMPARED_LINES: Final = 20_000
-"""With a part that is nowhere; some tenths of a second."""
-
-MAX_LINE_CHARS: Final = 200
-"""Compared and shown of a line."""
-
-MAX_SHOWN_LINES: Final = 8
-"""Of the most similar passage: enough to see where it differs."""
-
-LEAST_LIKENESS: Final = 0.5
-"""Of Dice's coefficient of the threes of characters; lines less alike have hardly a word in common."""
+MAX_TEXT_CHARS: Final = 8 * 1024 * 1024  # of the text, before and after, a second's work; a program changes more
+MAX_LINES: Final = 500_000  # of the text, before and after: lists of more block all threads for tenths of a second
+MAX_PART_CHARS: Final = 1024 * 1024  # of the old and of the new part; write a new file for more
+MAX_PLACES: Final = 20_000  # found at once, half a second's work; more places are a program's job
+MAX_NAMED_LINES: Final = 5  # line numbers of places, enough to see what they have in common
+MAX_INDENTATIONS: Final = 64  # distinguished in one text; each of its lines is compared with all
+MAX_COMPARED_LINES: Final = 20_000  # with a part that is nowhere; some tenths of a second
+MAX_LINE_CHARS: Final = 200  # compared and shown of a line
+MAX_SHOWN_LINES: Final = 8  # of the most similar passage: enough to see where it differs
+LEAST_LIKENESS: Final = 0.5  # of Dice's coefficient of the threes of characters; lines less alike hardly share a word
 
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """A change that was made.
-
-    Attributes:
-        diff: unified hunks, clamped.
-        folded_blanks: whether the old part was found only with other blanks.
-    """
+    """A change that was made, with unified hunks, clamped; with `folded_blanks` the old part had other blanks."""
 
     text: str
     count: int
@@ -73,13 +49,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a text, from `start` up to `end`.
-
-    Attributes:
-        line_start: the start of its first line.
-        lines: all lines that it touches, whole.
-        starts_line: whether only indentation is before it.
-    """
+    """A part of a text, and all `lines` that it touches; with `starts_line` only indentation is before it."""
 
     start: int
     end: int

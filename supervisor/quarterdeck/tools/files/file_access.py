@@ -63,9 +63,7 @@ def explain(error: OSError | ValueError, path: str) -> str:
             return f"{name}: {spell(str(error)) or type(error).__name__}."
 
 
-MAX_PATHS: Final = 4_096
-"""Of one session; the least recently used file is forgotten, and would have to be read again."""
-
+MAX_PATHS: Final = 4_096  # of one session; the least recently used file is forgotten, and would have to be read again
 NOT_READ: Final = "it has not been read in this session"
 CHANGED_SINCE: Final = "it has changed on disk since it was last read"
 
@@ -92,11 +90,8 @@ class ReadState:
         return None if known == revision else CHANGED_SINCE
 
 
-WORK_S: Final = 30.0
-"""For one look at a file, or a turn to write it; a disk that is slower is broken, or far away."""
-
-FILES_AT_A_TIME: Final = 2
-"""Of one session; more would only take the interpreter from other sessions."""
+WORK_S: Final = 30.0  # for one look at a file, or a turn to write it; a disk that is slower is broken, or far away
+FILES_AT_A_TIME: Final = 2  # of one session; more would only take the interpreter from other sessions
 
 T = TypeVar("T")
 
@@ -115,12 +110,9 @@ async def with_file(ctx: ToolContext, path: str, work: Callable[[BinaryIO, Shoul
     """Return the result of `work` on the file, in a thread; the file is closed afterwards.
 
     `work` also gets a function that tells it to give up, to be called at least every fraction of a second.
-    Cancellation, by token or task, returns at once; the thread ends at its next such call.
-
-    Raises:
-        StoppedError: the context's token was cancelled.
-        OSError: the file cannot be opened or read; `TimeoutError` when it, and the wait for the session's turn, took
-            longer than `WORK_S`.
+    Cancellation, by token or task, returns at once; the thread ends at its next such call. Raise `StoppedError` for the
+    context's token, `OSError` if the file cannot be read, `TimeoutError` if it takes longer than `WORK_S`, the wait for
+    the session's turn included.
     """
     with cancelled_by(ctx.cancel, WORK_S):
         async with _turns.setdefault(ctx.context_id, anyio.CapacityLimiter(FILES_AT_A_TIME)):

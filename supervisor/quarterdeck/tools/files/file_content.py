@@ -12,18 +12,11 @@ from itertools import accumulate, count
 from operator import add
 from typing import Final
 
-SNIFF_BYTES: Final = 8 * 1024
-"""Enough for every signature; binary files have a NUL byte in as many."""
+SNIFF_BYTES: Final = 8 * 1024  # enough for every signature; binary files have a NUL byte in as many
 
 
 class TextEncoding(Enum):
-    """The encoding of a text.
-
-    Attributes:
-        label: for people.
-        codec: Python's name for it, without the mark.
-        mark: the byte order mark that such a file begins with; empty for none.
-    """
+    """The encoding of a text: a label for people, Python's codec, the byte order mark that a file begins with."""
 
     UTF_8 = ("UTF-8", "utf-8", b"")
     UTF_8_MARKED = ("UTF-8 with a byte order mark", "utf-8", codecs.BOM_UTF8)
@@ -121,8 +114,8 @@ class UnifiedText:
         return offset + bisect_left(self._crlf_at, offset)
 
     def line_end_at(self, offset: int) -> str | None:
-        """Return the end of the line at `offset`; of a last line without an end that of the one before; None for a lone
-        line.
+        """Return the end of the line at `offset`, for a last one without it that of the one before; None for a lone
+        one.
         """
         if self._ends_in_cr:
             return CR

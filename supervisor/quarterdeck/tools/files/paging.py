@@ -13,8 +13,7 @@ from typing import BinaryIO, Final
 from .file_access import ShouldStop, StoppedError
 from .file_content import CR, CRLF, LF, SNIFF_BYTES, TextEncoding
 
-BLOCK_BYTES: Final = 1024 * 1024
-"""Read at once: large enough for a disk, small enough to stop soon."""
+BLOCK_BYTES: Final = 1024 * 1024  # read at once: large enough for a disk, small enough to stop soon
 
 
 class TextBlocks:
@@ -56,14 +55,10 @@ def _transcode(blocks: Iterator[bytes], codec: str) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class RawLine:
-    """A line without its end.
+    """A line without its end: the `head` that was kept, the length as far as it was read, the last byte, empty for
+    none.
 
-    Attributes:
-        head: its first bytes, up to the limit.
-        length_bytes: of all of it, as far as it was read.
-        last: its last byte; empty when there is none.
-        is_ended: whether its end was read.
-        is_whole: whether all of it was read; a last line may have no end.
+    A last line is whole although no end was read; a line beyond the limit is not.
     """
 
     head: bytes
@@ -136,24 +131,18 @@ class LineReader:
         return not self._at_end
 
 
-LOOK_AHEAD_BYTES: Final = 64 * 1024 * 1024
-"""Read from the first wanted line, some 50 ms. Lines beyond are not even counted."""
-
-MAX_LINE_CHARS: Final = 2_000
-"""Shown of a line; data on one line would displace everything else."""
-
-_MAX_LINE_BYTES: Final = 4 * MAX_LINE_CHARS + 3
-"""Kept of a line: that many characters, and part of one that is cut."""
+LOOK_AHEAD_BYTES: Final = 64 * 1024 * 1024  # from the first wanted line, some 50 ms; lines beyond are not even counted
+MAX_LINE_CHARS: Final = 2_000  # shown of a line; data on one line would displace everything else
+_MAX_LINE_BYTES: Final = 4 * MAX_LINE_CHARS + 3  # kept of a line: that many characters, and part of one that is cut
 
 
 @dataclass(frozen=True, slots=True)
 class PageLine:
-    """A line without its end, or the beginning of one.
+    """A line without its end, or the beginning of one, with `hidden_bytes` more; None where it is longer than the
+    look-ahead.
 
-    Attributes:
-        hidden_bytes: how many more it has; None when it is longer than the look-ahead.
-        is_valid: whether its bytes are characters; others are shown as `�`, a NUL as `␀`.
-        end: its line end; empty for a last line without one, and for the beginning of a line.
+    It is not valid where bytes that are no characters are shown as `�`, or a NUL as `␀`; `end` is empty for a
+    beginning, and for a last line without one.
     """
 
     text: str
@@ -172,12 +161,7 @@ class PageLine:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Consecutive lines.
-
-    Attributes:
-        total_lines: of the file; None when there are more, and they were not counted.
-        ends_in_cr: whether the file's lines end in CR.
-    """
+    """Consecutive lines; `total_lines` of the file is None when there are more, and they were not counted."""
 
     first: int
     lines: tuple[PageLine, ...]
@@ -205,17 +189,10 @@ def read_page(
     max_lines: int,
     max_bytes: int,
 ) -> Page:
-    """Return the lines from number `first` on, as many as fit. Raise `StoppedError`, or `OSError` if reading fails.
+    """Return at most `max_lines` from number `first`, from 1, on. Raise `StoppedError`, or `OSError` if reading fails.
 
-    Args:
-        file: read on after `head`, its first `SNIFF_BYTES` or all of it.
-        head: see `file`.
-        encoding: of the file.
-        size_bytes: of the whole file, as far as known.
-        should_stop: called before each block.
-        first: from 1.
-        max_lines: 1 or more.
-        max_bytes: of all lines as they are shown; the first is shown in any case.
+    The file, of about `size_bytes`, is read on after `head`, its first `SNIFF_BYTES` or all of it; `should_stop` is
+    called before each block. The lines as they are shown have at most `max_bytes`, but the first is shown in any case.
     """
     blocks = TextBlocks(file, head, encoding, should_stop)
     end = _line_end(head, encoding)

@@ -20,9 +20,7 @@ from quarterdeck.common.words import clipped, utf8
 from quarterdeck.tools.context import OutsideRootsError
 from quarterdeck_sandbox import follow, is_hook, is_within, path_of_fd
 
-MAX_SHOWN_CHARS: Final = 300
-"""Of a path in a message."""
-
+MAX_SHOWN_CHARS: Final = 300  # of a path in a message
 KERNEL_DIRECTORIES: Final = ("/proc", "/sys")
 """Virtual files, among them this process's environment and memory: in no root unless they are one themselves."""
 
@@ -37,12 +35,7 @@ class Access(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A directory with all below it, or one file.
-
-    Attributes:
-        place: its path, absolute and without links.
-        shown: its name in messages.
-    """
+    """A directory with all below it, or one file: its path without links, and its name in messages."""
 
     place: str
     access: Access
@@ -132,15 +125,9 @@ class Roots:
     ) -> Iterator[FoundPath]:
         """Hold the target open to be created, replaced or removed by its name in the directory that is held open.
 
-        Args:
-            path: as the caller wrote it.
-            cwd: where a relative one begins.
-            follow_last: whether a link at the end is followed, rather than changed itself.
-            make: creates missing directories on the way; called only where something may be created.
-
-        Raises:
-            OutsideRootsError: it leads to a place that may not be changed.
-            OSError: it leads nowhere.
+        `follow_last` follows a link at the end, which else is changed itself; `make` creates missing directories on the
+        way, where something may be created. Raise `OutsideRootsError` where the path, which `cwd` begins, leads to what
+        may not be changed, `OSError` where it leads nowhere.
         """
 
         def make_inside(directory: int, name: str) -> None:
@@ -163,9 +150,7 @@ class Roots:
             yield spot
 
     def require_removable(self, spot: FoundPath, path: str) -> int:
-        """Return the descriptor of a directory's parent. Raise `OSError` if the directory is a root, holds one, or is
-        protected.
-        """
+        """Return a descriptor of the directory's parent. Raise `OSError` if it is a root, holds one or is protected."""
         place = _place(spot)
         if spot.directory is None or self._leads_to_root(place):
             raise fault(errno.EBUSY, "it is a directory that this session works in, or holds one")

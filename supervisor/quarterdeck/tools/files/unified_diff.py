@@ -40,10 +40,7 @@ def replace_parts(unified: UnifiedText, replacements: Iterable[Replacement]) -> 
 
 
 CONTEXT_LINES: Final = 3
-
-MAX_DIFF_BYTES: Final = 16_000
-"""Kept of a diff; its beginning tells whether the right thing was changed."""
-
+MAX_DIFF_BYTES: Final = 16_000  # kept of a diff; its beginning tells whether the right thing was changed
 _MAX_SHOWN_CHARS: Final = 4 * MAX_DIFF_BYTES
 """Of old and new parts: a diff of that size can hold no more, apart from lines that both have."""
 
@@ -52,12 +49,7 @@ _NO_NEWLINE: Final = "\\ No newline at end of file\n"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Whole lines and their replacement.
-
-    Attributes:
-        start: where the old lines begin in the text.
-        line: the number of the first of them, from 1.
-    """
+    """Whole lines from `start` and number `line`, from 1, on, and their replacement."""
 
     start: int
     line: int

@@ -23,17 +23,10 @@ from quarterdeck_protocol.tools import CancelToken
 
 from .ripgrep_output import ComplaintReader
 
-DEADLINE_S: Final = 60.0
-"""Of one search; some 10 million files."""
-
-AT_A_TIME: Final = 4
-"""Searches of one session; each is a sandbox with a thread for every processor."""
-
-MAX_FILE_MIB: Final = 20
-"""Larger files are skipped in a directory: they are data, and several are searched at once."""
-
-TELL_S: Final = 1.0
-"""Between notes of progress."""
+DEADLINE_S: Final = 60.0  # of one search; some 10 million files
+AT_A_TIME: Final = 4  # searches of one session; each is a sandbox with a thread for every processor
+MAX_FILE_MIB: Final = 20  # larger files are skipped in a directory: they are data, and several are searched at once
+TELL_S: Final = 1.0  # between notes of progress
 
 COMMON_OPTIONS: Final = (
     "--no-config",
@@ -48,15 +41,10 @@ COMMON_OPTIONS: Final = (
 """The same files and spelling of names in every search."""
 
 
-_MEMORY_KIB: Final = 2 * 1024 * 1024
-"""A line without an end is read whole, however long it is."""
-
+_MEMORY_KIB: Final = 2 * 1024 * 1024  # a line without an end is read whole, however long it is
 _PATTERN_VARIABLE: Final = "QUARTERDECK_PATTERN"
-_PLACE_VARIABLE: Final = "QUARTERDECK_PLACE"
-"""A command line is text; the name of a place need not be."""
-
-_NOT_RUN: Final = (126, 127)
-"""A shell's status for a command that it could not run."""
+_PLACE_VARIABLE: Final = "QUARTERDECK_PLACE"  # a command line is text; the name of a place need not be
+_NOT_RUN: Final = (126, 127)  # a shell's status for a command that it could not run
 
 
 _turns: Final[WeakKeyDictionary[ContextId, anyio.CapacityLimiter]] = WeakKeyDictionary()
@@ -68,24 +56,15 @@ class Ending(StrEnum):
     """Why a search is over."""
 
     COMPLETE = "complete"
-    ENOUGH = "enough"
-    """The caller had seen enough."""
-
+    ENOUGH = "enough"  # the caller had seen enough
     DEADLINE = "deadline"
     CANCELLED = "cancelled"
-    KILLED = "killed"
-    """By a limit, or a fault of its own."""
+    KILLED = "killed"  # by a limit, or a fault of its own
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search for ripgrep.
-
-    Attributes:
-        options: beyond `COMMON_OPTIONS`.
-        pattern: None where the options say that there is none.
-        place: a directory or a file, as `Fs.real_path` gives it.
-    """
+    """A search for ripgrep in a directory or a file, as `Fs.real_path` gives it; without `pattern` of names alone."""
 
     options: Sequence[str]
     pattern: str | None
@@ -94,13 +73,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """The end of a search.
-
-    Attributes:
-        place_error: why the place itself could not be searched; empty when it could.
-        complaint: ripgrep's other messages; for a wrong pattern they explain it.
-        failed: whether ripgrep exited with an error.
-    """
+    """The end of a search; `place_error` says why the place itself could not be searched, and is empty if it could."""
 
     ending: Ending
     unreadable: int
@@ -207,13 +180,7 @@ async def _tell(ctx: ToolContext, words: Callable[[], str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SearchTarget:
-    """A directory or file within the session's roots.
-
-    Attributes:
-        spelled: its name by the caller, on one line.
-        real: its path, links resolved.
-        cwd: the context's directory, links resolved.
-    """
+    """A directory or file within the session's roots, as `spelled` by the caller; `real` and `cwd` have no links."""
 
     spelled: str
     real: str

@@ -7,17 +7,12 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-MAX_RECORD_BYTES: Final = 64 * 1024
-"""Of one record; a path has 4 KiB at most."""
-
+MAX_RECORD_BYTES: Final = 64 * 1024  # of one record; a path has 4 KiB at most
 MAX_TEXT_BYTES: Final = 2_100
 """Kept of a line. ripgrep clips it too, by characters as people see them, one of which can have any length."""
 
-MAX_NUMBER_BYTES: Final = 20
-"""Of a line's number: no file has as many lines."""
-
-MAX_COMPLAINT_BYTES: Final = 16 * 1024
-"""Kept of complaints that are not about single paths; they repeat the pattern."""
+MAX_NUMBER_BYTES: Final = 20  # of a line's number: no file has as many lines
+MAX_COMPLAINT_BYTES: Final = 16 * 1024  # kept of complaints that are not about single paths; they repeat the pattern
 
 _BINARY: Final = re.compile(
     rb"\A.{1,5000}?: (?:WARNING: stopped searching binary file after match|binary file matches)"
@@ -26,8 +21,7 @@ _BINARY: Final = re.compile(
 )
 """Precedes a record: a binary file matches, and its following matches are not shown."""
 
-_OS_ERROR: Final = b" (os error "
-"""Ends, with a number and a bracket, the complaint about one path."""
+_OS_ERROR: Final = b" (os error "  # ends, with a number and a bracket, the complaint about one path
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +36,7 @@ class MatchingLine:
 class MatchReader:
     """Reads the output of `--null --with-filename --line-number`: `path NUL number : text LF`.
 
-    Attributes:
-        lines: the first `most`, in the order in which they came.
-        has_more: whether another one came; the rest is dropped.
-        binary_files: how many were searched in part only, or match and show nothing.
+    It keeps the first `most` lines, in the order in which they came; of `binary_files` some matches are not shown.
     """
 
     def __init__(self, most: int) -> None:

@@ -15,12 +15,8 @@ from typing import Final
 
 from quarterdeck.tools.files import file_content
 
-SNIFFED_BYTES: Final = 1024
-"""The part of a document that is searched for its own declaration, as browsers do."""
-
-FALLBACK: Final = "cp1252"
-"""The encoding of most undeclared pages that are not UTF-8."""
-
+SNIFFED_BYTES: Final = 1024  # the part of a document that is searched for its own declaration, as browsers do
+FALLBACK: Final = "cp1252"  # the encoding of most undeclared pages that are not UTF-8
 _LABEL: Final = re.compile(r"[a-z0-9][a-z0-9_.:-]{0,39}")
 """Nothing else is looked up: Python's search for a codec imports modules by name."""
 
@@ -94,9 +90,7 @@ def _declared_within(data: bytes) -> str | None:
     return "utf-8" if codec and codec.startswith("utf-16") else codec
 
 
-ACCEPTED: Final = "gzip"
-"""For `Accept-Encoding`; without coding is always accepted."""
-
+ACCEPTED: Final = "gzip"  # for `Accept-Encoding`; without coding is always accepted
 _GZIP: Final = zlib.MAX_WBITS | 16
 _MAGIC: Final = b"\x1f\x8b"
 
@@ -166,12 +160,9 @@ def decoder_for(content_encoding: str) -> Decoder:
             raise CodingError(f"it is encoded as {other[:40]!r}, which was not asked for")
 
 
-KIND_BYTES: Final = 64 * 1024
-"""The part of a body that decides whether it is text."""
-
+KIND_BYTES: Final = 64 * 1024  # the part of a body that decides whether it is text
 _TYPE: Final = re.compile(r"\s*([A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64})\s*(?:;|$)")
 _CHARSET: Final = re.compile(r";\s{0,9}charset\s{0,9}=\s{0,9}\"?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
-
 _PAGES: Final = ("text/html", "application/xhtml+xml")
 _PAGE_STARTS: Final = (b"<!doctype html", b"<html")
 _TEXTS: Final = re.compile(r"text/.*|application/(json|xml|javascript|ecmascript|yaml|toml|.*\+(json|xml|yaml))")
@@ -189,12 +180,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """A response's declaration.
-
-    Attributes:
-        type: `type/subtype` in lower case; empty when it declares none.
-        charset: as declared, else None.
-    """
+    """A response's declaration: `type/subtype` in lower case, empty when it has none, and the charset as declared."""
 
     type: str
     charset: str | None

@@ -25,17 +25,10 @@ from quarterdeck_sandbox import own_addresses
 
 from .urls import literal_address
 
-ATTEMPT_S: Final = 3.0
-"""For one address of a host that has others: a broken IPv6 must leave time for IPv4."""
-
-MAX_ADDRESSES: Final = 16
-"""Of one name that are tried."""
-
-READ_BYTES: Final = 16 * 1024
-"""Read at a time: the most that is parsed before the event loop gets its turn."""
-
-_RESOLVING: Final = 8
-"""Names resolved at a time; one without an answer keeps its thread for half a minute."""
+ATTEMPT_S: Final = 3.0  # for one address of a host that has others: a broken IPv6 must leave time for IPv4
+MAX_ADDRESSES: Final = 16  # of one name that are tried
+READ_BYTES: Final = 16 * 1024  # read at a time: the most that is parsed before the event loop gets its turn
+_RESOLVING: Final = 8  # names resolved at a time; one without an answer keeps its thread for half a minute
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the addresses of a host, in the order to try; raises `OSError` when it has none."""
@@ -132,12 +125,8 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,  # noqa: ARG002
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,  # noqa: ARG002
     ) -> httpcore2.AsyncNetworkStream:
-        """Connect to the first address of `host` that passes and answers.
-
-        Raises:
-            RefusedError: none passes.
-            httpcore2.ConnectError: it has none, or none answers.
-            httpcore2.ConnectTimeout: it took longer than `timeout`, seconds.
+        """Connect to the first address of `host` that passes and answers. Raise `RefusedError` if none passes,
+        `httpcore2.ConnectError` if none answers or there is none, `httpcore2.ConnectTimeout` after `timeout` seconds.
         """
         with _failing(httpcore2.ConnectTimeout, httpcore2.ConnectError), anyio.fail_after(timeout):
             stream = await self._connect(host, port)

@@ -6,8 +6,7 @@ All of it takes linear time, and stops at a limit.
 import sys
 from typing import Final
 
-MAX_DEPTH: Final = 12
-"""Of lists and quotes that still indent; deeper ones look like these."""
+MAX_DEPTH: Final = 12  # of lists and quotes that still indent; deeper ones look like these
 
 
 class FullError(Exception):

@@ -13,17 +13,10 @@ from typing import Final, cast
 
 from .page_text import Node, text_of, title_of
 
-CPU_S: Final = 10
-"""A page of 5 MiB takes five seconds; a malicious one forever."""
-
-MEMORY_BYTES: Final = 768 << 20
-"""Address space: the parser needs some 25 bytes for each of a page, for a page of tags alone 130."""
-
-MAX_INPUT_BYTES: Final = 16 << 20
-"""Five million characters in UTF-8, and some."""
-
-MAX_CHARS: Final = 4_000_000
-"""Of the text; relative links that become absolute can make it longer than the page."""
+CPU_S: Final = 10  # a page of 5 MiB takes five seconds; a malicious one forever
+MEMORY_BYTES: Final = 768 << 20  # address space: the parser needs some 25 bytes for each of a page, 130 for one of tags
+MAX_INPUT_BYTES: Final = 16 << 20  # five million characters in UTF-8, and some
+MAX_CHARS: Final = 4_000_000  # of the text; relative links that become absolute can make it longer than the page
 
 
 def main() -> None:

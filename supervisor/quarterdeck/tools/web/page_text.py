@@ -11,11 +11,8 @@ from urllib.parse import urljoin
 
 from .layout import FullError, Lines
 
-MAX_LINK_CHARS: Final = 2000
-"""Longer ones lead to data, not to pages."""
-
+MAX_LINK_CHARS: Final = 2000  # longer ones lead to data, not to pages
 MAX_TITLE_CHARS: Final = 300
-
 LISTS: Final = frozenset(("ul", "ol", "menu"))
 CODE: Final = frozenset(("code", "kbd", "samp", "tt"))
 CELLS: Final = frozenset(("td", "th"))
@@ -146,7 +143,6 @@ def _preamble(root: Node) -> Iterator[Node]:
 
 
 CUT: Final = "\n\n[the page goes on]"
-
 _BACKTICKS: Final = re.compile("`+")
 
 

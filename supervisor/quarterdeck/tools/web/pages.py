@@ -19,19 +19,12 @@ from quarterdeck.tools.installed import is_installed
 
 from .page_text import readable
 
-WALL_S: Final = 15.0
-"""For one page, the wait for its turn included; its processor time is limited to less."""
-
-AT_A_TIME: Final = 2
-"""Each may need three quarters of a gigabyte."""
-
-MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024
-"""Of a text; the process itself stops at four million characters."""
-
+WALL_S: Final = 15.0  # for one page, the wait for its turn included; its processor time is limited to less
+AT_A_TIME: Final = 2  # each may need three quarters of a gigabyte
+MAX_OUTPUT_BYTES: Final = 16 * 1024 * 1024  # of a text; the process itself stops at four million characters
 BOOT: Final = "from quarterdeck.tools.web.page_child import main; main()"
 _NEEDED: Final = ("quarterdeck", "justhtml")
-_INHERITED: Final = ("LD_LIBRARY_PATH",)
-"""Some interpreters need it to start."""
+_INHERITED: Final = ("LD_LIBRARY_PATH",)  # some interpreters need it to start
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +62,7 @@ def _helper() -> Helper:
     return Helper(BOOT, _NEEDED, environment, is_apart=True)
 
 
-_RAW: Final = ("script", "style", "template", "noscript", "svg", "iframe", "head")
-"""Elements that are removed with their content."""
+_RAW: Final = ("script", "style", "template", "noscript", "svg", "iframe", "head")  # removed with their content
 
 _INLINE: Final = frozenset(
     (

@@ -11,9 +11,7 @@ from httpx2 import URL, InvalidURL
 
 from quarterdeck.common.words import clipped
 
-MAX_URL_CHARS: Final = 8192
-"""Servers take no longer ones."""
-
+MAX_URL_CHARS: Final = 8192  # servers take no longer ones
 _SHOWN_CHARS: Final = 200
 _NUMBER: Final = re.compile(r"0x[0-9a-f]{1,8}|0[0-7]{0,11}|[1-9][0-9]{0,9}")
 """A part of an address as `inet_aton` reads it: hexadecimal, octal or decimal."""

@@ -134,6 +134,7 @@ async def test_a_match_with_other_blanks_is_said(tmp_path: Path) -> None:
         (b"one\r\ntwo\r\n", b"one\r\n2\r\nII\r\n"),
         (codecs.BOM_UTF8 + b"one\ntwo", codecs.BOM_UTF8 + b"one\n2\nII"),
         ("\ufeffone\r\ntwo".encode("utf-16-le"), "\ufeffone\r\n2\r\nII".encode("utf-16-le")),
+        ("\ufeffone\ntwo".encode("utf-16-be"), "\ufeffone\n2\nII".encode("utf-16-be")),
     ],
 )
 async def test_encoding_and_line_ends_are_kept(tmp_path: Path, before: bytes, after: bytes) -> None:

@@ -97,7 +97,6 @@ async def test_the_session_is_entered_and_left_in_one_task() -> None:
 
 async def test_a_call_that_is_given_up_is_told_to_the_server() -> None:
     async with stage({**ANSWERS, "tools/call": None}) as made:
-        assert made.server is not None
         calling = asyncio.ensure_future(made.endpoint.invoke("echo"))
         await made.server.until("tools/call")
         calling.cancel()
@@ -108,7 +107,6 @@ async def test_a_call_that_is_given_up_is_told_to_the_server() -> None:
 
 async def test_closing_ends_calls_in_flight() -> None:
     async with stage({**ANSWERS, "tools/call": None}) as made:
-        assert made.server is not None
         calling = asyncio.ensure_future(made.endpoint.invoke("echo"))
         await made.server.until("tools/call")
         await made.endpoint.close()
@@ -247,7 +245,6 @@ async def test_leaving_a_seat_stops_its_link_and_waits_no_longer_than_it_must(mo
     assert isinstance(session, EmbeddedSession)
     with anyio.fail_after(PATIENCE_S):
         await endpoint.open()
-        assert session._handle is not None
         await session.end()
         assert session._handle.driver.timer is None
         released.set()

@@ -249,17 +249,6 @@ async def test_a_status_shows_what_lives_and_nothing_of_what_is_gone() -> None:
         assert status.fault is played.endpoint.fault
 
 
-async def test_a_watcher_can_leave_and_leave_again() -> None:
-    told: list[EndpointPhase] = []
-    async with stage(IDLE) as played:
-        unwatch = played.endpoint.watch(lambda: told.append(played.endpoint.phase))
-        await played.endpoint.open()
-        unwatch()
-        unwatch()
-        await played.endpoint.close()
-        assert told == [READY]
-
-
 def test_an_endpoint_is_made_for_a_worker_unless_a_session_is_given() -> None:
     made = create_server_endpoint(STDIO)
     assert isinstance(made._session, WorkerSession)

@@ -187,7 +187,6 @@ async def test_a_raw_call_is_delivered_once_and_never_before_it_has_begun() -> N
     settled: list[CallEnd] = []
     async with stage() as played:
         call = played.endpoint.begin(RawCall("echo", b"{}"), settled.append)
-        assert call is not None
         frame, _ = await played.worker.next(Call)
         played.worker.answer(frame, b'{"n":1}', era="e")
         await turns()
@@ -201,7 +200,6 @@ async def test_a_raw_call_that_is_cancelled_delivers_nothing() -> None:
     settled: list[CallEnd] = []
     async with stage() as played:
         call = played.endpoint.begin(RawCall("echo", b"{}"), settled.append)
-        assert call is not None
         frame, _ = await played.worker.next(Call)
         call.cancel("user said so")
         assert (await played.worker.next_cancel()).reason == "user said so"

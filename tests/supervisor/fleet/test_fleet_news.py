@@ -5,7 +5,6 @@ from support.fleet.answers import ME, OTHER, Answering
 from support.fleet.workers import PlayedSession, lists_of, opens_as
 from support.waiting import turns
 
-from quarterdeck.fleet.exchange.news import NewsWatchers
 from quarterdeck_protocol.link.frames import Asked, Forward, List, ListChanged, Log, Open, ServerCard
 from quarterdeck_protocol.offers import Listing, LogLine, News, RawRequest
 from quarterdeck_protocol.tools import RawCall
@@ -39,20 +38,6 @@ async def test_news_are_told_until_nobody_watches_and_by_the_next_generation_too
         made.sessions["a"][1].worker.says(Log("info", ""), b'"hm"')
         await turns()
         assert heard == [LINE, LINE]
-
-
-async def test_a_watcher_of_news_that_fails_harms_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    heard: list[News] = []
-    watchers = NewsWatchers()
-
-    def fails(_: News) -> None:
-        raise RuntimeError("its own trouble")
-
-    watchers.watch(fails)
-    watchers.watch(heard.append)
-    watchers.tell(LINE)
-    assert heard == [LINE]
-    assert "a watcher of what a says failed" in caplog.text
 
 
 async def test_a_shared_servers_news_are_told_to_all_who_hold_it_each_in_its_own_context(
@@ -102,7 +87,6 @@ async def test_subscriptions_are_made_again_after_a_crash(runtime: PretendRuntim
         made.prepare["a"] = with_prompts
         await made.fleet.start(config("a"))
         endpoint = made.fleet.endpoint("a")
-        assert endpoint is not None
         endpoint.forward(RawRequest("resources/subscribe", b'{"uri":"f:1"}', client=ME), lambda _: None)
         first = made.sessions["a"][0].worker
         frame, _ = await first.next(Forward)
@@ -119,7 +103,6 @@ async def test_whom_a_server_asked_first_is_known_over_its_restarts(runtime: Pre
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a"))
         endpoint, worker = made.fleet.endpoint("a"), made.sessions["a"][0].worker
-        assert endpoint is not None
         assert made.fleet.queue("a").asked is None
         worker.says(Asked(1, "roots/list"), b"{}")
         await worker.next_told()

@@ -42,7 +42,6 @@ async def test_a_lost_server_is_coming_again_for_whoever_hears_of_its_loss_first
         starting = asyncio.create_task(made.fleet.start(config("a")))
         await made.until(lambda: made.fleet.endpoint("a") is not None)
         endpoint = made.fleet.endpoint("a")
-        assert endpoint is not None
         heard: list[tuple[EndpointPhase, bool]] = []
         endpoint.watch(lambda: heard.append((endpoint.phase, made.fleet.is_coming("a"))))
         await starting
@@ -70,7 +69,6 @@ async def test_the_next_generation_lists_the_same_tools_without_reading_them_aga
         made.sessions["a"][0].worker.dies()
         await made.until(lambda: made.fleet.endpoint("a") is not first)
         second = made.fleet.endpoint("a")
-        assert second is not None
         await made.until(lambda: second.has_listed)
         assert second.tools() is first.tools()
         assert (read, second.has_listed) == (["a"], True)

@@ -142,7 +142,6 @@ async def test_a_native_tool_is_run_and_answered_as_a_servers_is(*, is_modern: b
     box.native("native", run)
     caller(box).begin(request(name="native", is_modern=is_modern, on_progress=note), ends.append)
     await until(lambda: ends)
-    assert isinstance(ends[0], WireResult)
     found = json.loads(ends[0].body)
     assert (found["content"], found["isError"]) == ([{"type": "text", "text": "done"}], False)
     assert found.get("structuredContent") == ({"n": 2**70} if is_modern else None)
@@ -159,7 +158,6 @@ async def test_a_native_tool_that_raises_is_an_error_in_its_own_words() -> None:
     box.native("native", run)
     caller(box).begin(request(name="native"), ends.append)
     await until(lambda: ends)
-    assert isinstance(ends[0], WireResult)
     assert json.loads(ends[0].body) == {"content": [{"type": "text", "text": "KeyError"}], "isError": True}
 
 
@@ -184,7 +182,6 @@ async def test_a_request_that_nobody_answers_has_its_end() -> None:
     ends: list[CallEnd] = []
     caller(Box()).begin(request("prompts/get"), ends.append)
     await until(lambda: ends)
-    assert isinstance(ends[0], ProtocolFault)
     assert ends[0].reply == ReplyError(METHOD_NOT_FOUND, "Method not found", b'"prompts/get"')
 
 
@@ -208,7 +205,6 @@ async def test_what_a_client_may_not_call_is_begun_nowhere(name: str) -> None:
     box, ends = Box(), list[CallEnd]()
     caller(box, client=Client("ci", "token ci", Readers())).begin(request(name=name), ends.append)
     await until(lambda: ends)
-    assert isinstance(ends[0], ProtocolFault)
     assert (ends[0].code, box.calls) == ("not_granted", [])
     assert ends[0].message == f"the token 'ci' does not allow the tool {name!r}"
 
@@ -220,7 +216,6 @@ async def test_a_client_that_searches_finds_and_calls_by_the_two_tools() -> None
     search = msgspec.structs.replace(request(name="search_tools"), arguments=b'{"query":"mail"}')
     asks.begin(search, ends.append)
     await until(lambda: ends)
-    assert isinstance(ends[0], WireResult)
     [found] = json.loads(json.loads(ends[0].body)["content"][0]["text"])["tools"]
     assert found["name"] == "fs__mail"
     wrapped = b'{"name":"fs__mail","arguments":{"to":"ada"}}'
@@ -228,7 +223,6 @@ async def test_a_client_that_searches_finds_and_calls_by_the_two_tools() -> None
     assert [(call.tool, call.arguments) for call in box.calls] == [("fs__mail", b'{"to":"ada"}')]
     asks.begin(msgspec.structs.replace(request(name="call_tool"), arguments=b"{}"), ends.append)
     await until(lambda: len(ends) == 3)
-    assert isinstance(ends[2], ProtocolFault)
     assert (ends[2].code, ends[2].message.startswith("call_tool takes the name of a tool")) == ("bad_arguments", True)
 
 
@@ -255,7 +249,6 @@ async def test_a_call_that_is_made_again_brings_the_answers_and_the_state() -> N
     box, ends = Box(ASKS), list[CallEnd]()
     asks = caller(box)
     asks.begin(request(capabilities=ABLE), ends.append)
-    assert isinstance(ends[0], WireResult)
     sealed = json.loads(ends[0].body)["requestState"]
     again = request(capabilities=ABLE, resumption=Resumption(sealed, b'{"q":{"action":"accept"}}'))
     asks.begin(msgspec.structs.replace(again, on_progress=note), ends.append)
@@ -272,7 +265,6 @@ async def test_another_request_that_is_made_again_has_its_own_params_too(given: 
     server.end = WireResult(json.dumps({"inputRequests": {}, **given}).encode(), "2026-07-28", result_type=ASKING)
     asks.begin(request("prompts/get", capabilities=ABLE), ends.append)
     await until(lambda: ends)
-    assert isinstance(ends[0], WireResult)
     sealed = json.loads(ends[0].body)["requestState"]
     again = request("prompts/get", capabilities=ABLE, resumption=Resumption(sealed, b""))
     asks.begin(again, ends.append)
@@ -285,12 +277,10 @@ async def test_a_state_is_of_one_tool_alone() -> None:
     box, ends = Box(ASKS), list[CallEnd]()
     asks = caller(box)
     asks.begin(request(capabilities=ABLE), ends.append)
-    assert isinstance(ends[0], WireResult)
     sealed = json.loads(ends[0].body)["requestState"]
     again = request(name="another", capabilities=ABLE, resumption=Resumption(sealed, b"{}"))
     asks.begin(again, ends.append)
     await until(lambda: len(ends) == 2)
-    assert isinstance(ends[1], ProtocolFault)
     assert ends[1].code == "not_resumable"
 
 
@@ -299,7 +289,6 @@ async def test_what_is_made_again_without_a_state_of_ours_begins_nothing() -> No
     asks = caller(box)
     asks.begin(request(capabilities=ABLE, resumption=Resumption("forged", b"{}")), ends.append)
     await until(lambda: ends)
-    assert isinstance(ends[0], ProtocolFault)
     assert (ends[0].code, box.calls) == ("not_resumable", [])
 
 
@@ -319,7 +308,6 @@ async def test_a_result_is_cut_where_there_is_a_budget(method: str, max_tokens: 
     body, ends = json.dumps({"content": [{"type": "text", "text": "x" * 500}]}).encode(), list[CallEnd]()
     asks = caller(Box(WireResult(body, "2025-11-25")), results=KeptResults(max_tokens))
     asks.begin(request(method), ends.append)
-    assert isinstance(ends[0], WireResult)
     assert (ends[0].body == body) is not is_cut
 
 
@@ -334,7 +322,6 @@ async def test_a_result_is_cut_for_any_client_but_for_what_a_schema_describes(
     box.graft("fs__long", name="long", **({"outputSchema": {"type": "object"}} if has_schema else {}))
     asks = caller(box, results=results)
     asks.begin(request(is_modern=is_modern), ends.append)
-    assert isinstance(ends[0], WireResult)
     found = json.loads(ends[0].body)
     assert found.get("structuredContent") == (structured if has_schema else None)
     said = found["content"][0]["text"]
@@ -342,7 +329,6 @@ async def test_a_result_is_cut_for_any_client_but_for_what_a_schema_describes(
     asked = request("resources/read", is_modern=is_modern)
     asks.begin(msgspec.structs.replace(asked, arguments=json.dumps({"uri": uri}).encode()), ends.append)
     await until(lambda: len(ends) == 2)
-    assert isinstance(ends[1], WireResult)
     assert [len(each["text"]) for each in json.loads(ends[1].body)["contents"]] == [500] + [69] * (not has_schema)
 
 
@@ -359,7 +345,6 @@ async def test_the_result_of_a_task_is_cut_by_the_schema_of_the_tool_that_was_ca
     asked = msgspec.structs.replace(request("tasks/result", is_modern=False), arguments=b'{"taskId":"1"}')
     asks.begin(asked, ends.append)
     await until(lambda: len(ends) == 2)
-    assert isinstance(ends[1], WireResult)
     assert ("structuredContent" in json.loads(ends[1].body)) == has_schema
 
 

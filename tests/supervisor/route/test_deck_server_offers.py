@@ -32,13 +32,11 @@ def server(trust: TrustMode = TrustMode.BASELINE, capabilities: bytes = ALL, **o
 
 def listed(at: Bench) -> dict[str, list[str]]:
     gate = at.servers.endpoint("fs")
-    assert gate is not None
     return {each: [offered.key for offered in gate.offers(each)] for each in Listing if each is not Listing.TOOLS}
 
 
 async def asked(at: Bench, method: str, **params: Any) -> CallEnd:
     gate = at.servers.endpoint("fs")
-    assert gate is not None
     told: list[CallEnd] = []
     request = RawRequest(method, json.dumps(params).encode(), client=Client("ada", "door"))
     gate.forward(request, told.append)

@@ -36,7 +36,6 @@ class Taking:
 
 def support(at: Bench) -> TaskSupport:
     gate = at.servers.endpoint("fs")
-    assert gate is not None
     return gate.task_support()
 
 
@@ -116,7 +115,6 @@ async def test_a_newer_server_makes_tasks_once_that_is_approved(is_approved: boo
             endpoint := ToldEndpoint(stdio(), capabilities=NEWER if is_approved else b'{"tools":{}}', work="w")
         )
         gate = at.servers.endpoint("fs")
-        assert gate is not None
         gate.begin(RawCall("work", b"{}", answerer=Taking()), lambda _: None)
         assert (EXTENSION.encode() in endpoint.begun[0].answerer.capabilities) is is_approved
 

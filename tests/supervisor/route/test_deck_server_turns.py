@@ -23,7 +23,6 @@ async def silent(at: Bench) -> tuple[ToldEndpoint, DeckServer]:
     endpoint.answer = never  # type: ignore[assignment]
     await at.runs(endpoint)
     gate = at.servers.endpoint("fs")
-    assert gate is not None
     return endpoint, gate
 
 
@@ -60,7 +59,6 @@ async def test_calls_that_wait_when_their_server_dies_are_made_once_it_runs_agai
         endpoint.answer = die  # type: ignore[assignment]
         await at.runs(endpoint)
         gate = at.servers.endpoint("fs")
-        assert gate is not None
         told: list[CallEnd] = []
         for _ in range(WIDTH + 3):
             gate.begin(RawCall("a", b"{}"), told.append)

@@ -216,7 +216,6 @@ async def test_a_server_that_is_left_alone_or_stopped_by_hand_is_not_waited_for(
         told: list[CallEnd] = []
         Router(at.servers).begin(RawCall("fs__a", b"{}"), told.append)
         await at.until(lambda: bool(told))
-        assert isinstance(told[0], ProtocolFault)
         assert f"quarterdeck restart fs -c {FILE} tries again" in str(told[0].remedy)
 
 

@@ -37,7 +37,6 @@ async def test_how_a_call_ends_is_noted_with_its_scope_and_server() -> None:
         servers = DeckServers(at.fleet, at.approvals, at.sessions, lambda *note: notes.append(note))
         await at.runs(ToldEndpoint(stdio("fs"), a="one"))
         server = servers.endpoint("fs")
-        assert server is not None
         ends: list[CallEnd] = []
         server.begin(RawCall("a", b"{}"), ends.append)
         await at.until(lambda: bool(ends))

@@ -80,7 +80,6 @@ class Lab:
         answerer: Answering | None = None,
     ) -> list[CallEnd]:
         gate = self.judged.servers.endpoint("fs")
-        assert gate is not None
         told: list[CallEnd] = []
         call = RawCall(tool, b"{}", timeout_s=within_s, client=client(session), answerer=answerer, is_modern=is_modern)
         gate.begin(call, told.append)
@@ -228,7 +227,6 @@ async def test_what_a_client_wishes_is_wished_of_its_sessions_own_server() -> No
     judged = WishedEndpoint()
     async with lab(judged) as at:
         gate = at.judged.servers.endpoint("fs")
-        assert gate is not None
         me, other = Client("ada", "token a/1"), Client("ada", "token a/2")
         gate.set_level(me, "debug")
         told: list[CallEnd] = []
@@ -259,7 +257,6 @@ async def test_what_a_client_wishes_is_wished_of_its_sessions_own_server() -> No
 async def test_a_stream_of_changes_is_served_by_its_clients_own_server() -> None:
     async with lab(WishedEndpoint()) as at:
         gate = at.judged.servers.endpoint("fs")
-        assert gate is not None
         told = at.calls()
         (await at.begun(told)).runs(mine := WishedEndpoint())
         await at.ended(told)

@@ -80,7 +80,6 @@ async def test_what_is_no_uri_is_refused_without_the_server(uri: object) -> None
     async with ready() as played:
         ends = subscribe(played, uri)
         await until(lambda: ends)
-        assert isinstance(ends[0], ProtocolFault)
         assert (ends[0].code, ends[0].server) == ("bad_arguments", "fs")
 
 
@@ -111,7 +110,6 @@ async def test_a_newer_server_that_cannot_is_not_asked() -> None:
     async with ready(ServerCard("2026-07-28", capabilities=b'{"resources":{}}')) as played:
         ends = subscribe(played, "x:1")
         await until(lambda: ends)
-        assert isinstance(ends[0], ProtocolFault)
         assert ends[0].reply.code == -32601
 
 

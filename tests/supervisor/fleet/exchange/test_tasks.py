@@ -214,15 +214,6 @@ async def test_what_cannot_be_read_is_not_sent() -> None:
 # Whose a task is
 
 
-def test_a_task_is_its_own_clients_alone() -> None:
-    owners = TaskOwners()
-    assert owners.note("1", "ada", 0.0)
-    assert owners.use("1", "ada", 1.0)
-    assert not owners.use("1", "bob", 1.0)
-    assert not owners.use("2", "ada", 1.0)
-    assert (owners.owner_of("1"), owners.owner_of("2")) == ("ada", None)
-
-
 def test_a_server_cannot_give_a_client_anothers_task() -> None:
     owners = TaskOwners()
     owners.note("1", "ada", 0.0)

@@ -316,7 +316,6 @@ async def test_progress_before_a_call_is_a_task_is_its_servers_own_too() -> None
     notes = list[ProgressNote]()
     held = Held(older_server(), notes.append)
     report = held.server.asked[0].on_progress
-    assert report is not None
     report(ProgressNote(3.0, None, "x"))
     await held.end()
     report(ProgressNote(4.0, None, "late"))

@@ -4,7 +4,7 @@ import anyio
 import mcp_types as types
 import pytest
 from pydantic import TypeAdapter
-from support.clients.mcp_clients import LEGACY, in_memory
+from support.clients.mcp_clients import in_memory
 from support.tools.native_decks import DeckMaker
 from support.tools.tool_boxes import LiveBox, NativeBox, answer
 from support.waiting import eventually_async
@@ -12,7 +12,7 @@ from support.waiting import eventually_async
 from quarterdeck.host.offers.decks import Decks
 from quarterdeck.host.provider import ProviderHostInfo, create_provider_host
 from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolOutcome, WireResult
+from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolOutcome
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 RAW = TypeAdapter(dict)
@@ -66,15 +66,6 @@ async def test_portable_schemas_replace_the_servers_own_when_asked():
     assert raw["tools"] == [{"name": "fs__read", "title": "T", "inputSchema": portable}]
 
 
-async def test_a_native_tool_is_shown_by_name_description_and_parameters():
-    box = NativeBox()
-    box.native("ls", None)
-    async with in_memory(create_provider_host(box), "legacy") as (client, _):
-        raw = await list_raw(client)
-    shown = {"name": "ls", "description": "the tool ls", "inputSchema": {"type": "object", "properties": {}}}
-    assert raw["tools"] == [shown]
-
-
 @ERAS
 async def test_a_fault_is_an_error_result_that_says_what_to_do(mode):
     box = LiveBox()
@@ -84,33 +75,6 @@ async def test_a_fault_is_an_error_result_that_says_what_to_do(mode):
     assert result.is_error
     assert result.content[0].text.startswith("it died\nFix: wait: it is restarted")
     assert result.meta["quarterdeck/fault"] == {"kind": "tool_error", "code": "server_lost", "delivery": "unknown"}
-
-
-@pytest.mark.parametrize(
-    ("output", "text"),
-    [("as it is", "as it is"), (None, ""), ({"é": 1.0}, '{"é": 1.0}'), ("\ud800", "\\ud800"), (b"x", "\"b'x'\"")],
-)
-async def test_a_native_output_is_projected_to_one_text_block(output, text):
-    box = NativeBox()
-
-    async def run(call: ToolCall, cancel: CancelToken) -> ToolOutcome:
-        return ToolOutcome(call.id, output, is_error=True)
-
-    box.native("t", run)
-    async with in_memory(create_provider_host(box), "legacy") as (client, _):
-        raw = await call_raw(client, "t")
-    assert raw == {"content": [{"type": "text", "text": text}], "isError": True}
-
-
-async def test_a_native_outcome_with_a_wire_passes_whole():
-    box = NativeBox()
-
-    async def run(call: ToolCall, cancel: CancelToken) -> ToolOutcome:
-        return ToolOutcome(call.id, "projection", wire=WireResult(b'{"content":[],"x":1}', LEGACY))
-
-    box.native("t", run)
-    async with in_memory(create_provider_host(box), "legacy") as (client, _):
-        assert await call_raw(client, "t") == {"content": [], "x": 1}
 
 
 @ERAS

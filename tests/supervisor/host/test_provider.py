@@ -7,9 +7,8 @@ import mcp_types as types
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp.shared.memory import create_client_server_memory_streams
-from mcp.shared.message import SessionMessage
 from pydantic import TypeAdapter
-from support.clients.mcp_clients import LEGACY, MODERN, in_memory
+from support.clients.mcp_clients import in_memory
 from support.fleet.memory_fleet import FakeEndpoint, FakeFleet
 from support.tools.native_decks import DeckMaker
 from support.tools.offer_fleet import OfferFleet, OfferServer
@@ -29,28 +28,6 @@ RAW = TypeAdapter(dict)
 async def call_raw(client, name, arguments=None, meta=None, **options):
     params = types.CallToolRequestParams.model_validate({"name": name, "arguments": arguments, "_meta": meta})
     return await client.session.send_request(types.CallToolRequest(params=params), RAW, **options)
-
-
-async def test_a_call_before_the_handshake_is_refused():
-    async with create_client_server_memory_streams() as ((read, write), server_streams):
-        running = await create_provider_host(LiveBox()).connect(server_streams)
-        request = types.JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params={"name": "x"})
-        await write.send(SessionMessage(request))
-        with anyio.fail_after(PATIENCE_S):
-            answer = (await read.receive()).message
-        assert answer.error.code == types.INVALID_PARAMS
-        await running.cancel()
-
-
-@ERAS
-async def test_a_second_era_on_one_connection_is_refused(mode):
-    async with in_memory(create_provider_host(LiveBox()), mode) as (client, _):
-        with pytest.raises(MCPError):
-            if mode == "auto":
-                await client.session._dispatcher.send_raw_request("initialize", {"protocolVersion": LEGACY})
-            else:
-                meta = {"io.modelcontextprotocol/protocolVersion": MODERN}
-                await client.session._dispatcher.send_raw_request("tools/list", {"_meta": meta})
 
 
 @pytest.mark.parametrize("transport", [None, (), (1, 2, 3), (object(), object())])
@@ -118,23 +95,6 @@ async def test_a_host_within_a_budget_shows_and_takes_names_that_fit(mode, has_d
             assert not (await client.call_tool("note", {})).is_error
     if decks is not None:
         await decks.close()
-
-
-async def test_a_host_says_who_it_is_waits_for_its_servers_and_shows_portable_schemas():
-    """A client would be told of another program, or given an empty list, or schemas that it cannot read."""
-    settled = []
-
-    async def settle():
-        settled.append(1)
-
-    live = LiveBox()
-    live.graft("s__t")
-    host = create_provider_host(live, portable_schemas=True, settled=settle)
-    async with in_memory(host, "legacy") as (client, _):
-        (tool,) = (await client.list_tools()).tools
-        assert (client.server_info.name, client.server_info.version) == ("indus-provider-host", "0.1.0")
-    assert tool.input_schema == {"type": "object", "properties": {"portable": {}}}
-    assert settled == [1]
 
 
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")

@@ -25,6 +25,7 @@ from quarterdeck.fleet.workers.placement import (
     NEEDED,
     SPAWN_VARIABLE,
     FreshPlacement,
+    PidHandle,
     ZygotePlacement,
     isolated,
     start_zygote_early,
@@ -364,3 +365,24 @@ def test_no_zygote_is_started_early_where_nothing_is_forked(why: str, monkeypatc
     monkeypatch.setattr(sys, "platform", "darwin" if why == "darwin" else "linux")
     monkeypatch.setattr(placement_module, "isolated", lambda *_, **__: pytest.fail("it was started"))
     start_zygote_early()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("has_descriptors", [True, False])
+async def test_a_handle_kills_its_process_and_nothing_after_it(
+    has_descriptors: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_descriptors:
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
+    process = await a_process()
+    ends: list[None] = []
+    handle = PidHandle(process.pid, lambda: ends.append(None))
+    handle.kill()
+    assert await process.wait() == -signal.SIGKILL
+    while has_descriptors and not ends:
+        await turns(1)
+    handle.close()
+    handle.close()
+    handle.kill()
+    PidHandle(process.pid, lambda: ends.append(None)).close()
+    assert len(ends) == has_descriptors

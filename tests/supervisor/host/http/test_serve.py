@@ -1,7 +1,11 @@
-"""Serving over HTTP on loopback: the stock client in both eras, and requests that must be refused."""
+"""Serving over HTTP on loopback: the stock client in both eras, requests that must be refused, and the end."""
 
+import asyncio
+import contextlib
 import json
+from functools import partial
 
+import anyio
 import httpx2
 import mcp_types as types
 import pytest
@@ -9,16 +13,19 @@ from support.clients.http_clients import ACCEPT, RAW, call_raw, connected, liste
 from support.clients.wire_http import ENVELOPE
 from support.fleet.memory_fleet import FakeEndpoint, FakeFleet
 from support.tools.native_decks import DeckMaker
-from support.tools.tool_boxes import LiveBox, answer
+from support.tools.tool_boxes import LiveBox, answer, hold
 from support.waiting import eventually_async
 
 from quarterdeck.common.tool_names import NameBudget, public_names
+from quarterdeck.host.http import http_host as http
+from quarterdeck.host.http import serve
 from quarterdeck.host.http.options import HttpOptions
 from quarterdeck.host.http.serve import serve_http
 from quarterdeck.host.offers.decks import Decks
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck.route.router import Router
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.tools import CancelToken
 
 pytestmark = pytest.mark.process
 
@@ -147,3 +154,85 @@ async def test_modern_clients_are_told_apart_by_what_they_say_they_are():
         assert maker.closed == []
     await decks.close()
     assert sorted(maker.closed) == [0, 1]
+
+
+@pytest.fixture
+def stopping(monkeypatch):
+    """Set once a stop has begun: nothing new is taken from then on."""
+    begun = asyncio.Event()
+
+    class Told(CancelToken):
+        """Tells of it."""
+
+        def __init__(self):
+            super().__init__()
+            self.on_cancel(begun.set)
+
+    monkeypatch.setattr(http, "CancelToken", Told)
+    return begun
+
+
+async def call_once(url, mode, results):
+    """Add the result of one call, if it comes: how a client learns of the loss of its session is its own affair."""
+    with contextlib.suppress(Exception):
+        async with connected(url, mode) as client:
+            results.append(await call_raw(client, "s__t", {}))
+
+
+@ERAS
+async def test_stopping_ends_streams_and_calls_that_are_open(mode, monkeypatch):
+    monkeypatch.setattr(serve, "STOP_S", 0)
+    monkeypatch.setattr(http, "GRACE_S", 0)
+    box, results = LiveBox(), []
+    box.graft("s__t", hold)
+
+    async with anyio.create_task_group() as tasks:
+        async with listening(box) as url:
+            tasks.start_soon(call_once, url, mode, results)
+            begun = await box.next_begun()
+        assert await begun.cancelled
+        tasks.cancel_scope.cancel()
+    assert box.watchers == 0
+    (result,) = results
+    assert result["isError"]
+    fault = result["_meta"]["quarterdeck/fault"]
+    assert fault == {"kind": "tool_error", "code": "shutting_down", "delivery": "unknown"}
+
+
+@ERAS
+async def test_a_stop_gives_calls_that_are_under_way_a_moment_to_end(mode, monkeypatch, stopping):
+    monkeypatch.setattr(http, "GRACE_S", 60)
+    box, results = LiveBox(), []
+    box.graft("s__t", hold)
+
+    async def settle(begun):
+        await stopping.wait()
+        begun.settle({"content": []})
+
+    async with anyio.create_task_group() as tasks, listening(box) as url:
+        tasks.start_soon(call_once, url, mode, results)
+        tasks.start_soon(settle, await box.next_begun())
+    assert [result["content"] for result in results] == [[]]
+    assert "isError" not in results[0]
+
+
+async def test_a_call_that_comes_while_serving_ends_is_refused_and_may_be_repeated(monkeypatch, stopping):
+    monkeypatch.setattr(http, "GRACE_S", 60)
+    box, results, calling = LiveBox(), [], anyio.Event()
+    box.graft("s__t", hold)
+
+    async def late_client(url):
+        async with connected(url, "auto") as client, anyio.create_task_group() as calls:
+            calls.start_soon(partial(call_raw, client, "s__t", {}))
+            begun = await box.next_begun()
+            calling.set()
+            await stopping.wait()
+            results.append(await call_raw(client, "s__t", {}))
+            begun.settle({"content": []})
+
+    async with anyio.create_task_group() as tasks, listening(box) as url:
+        tasks.start_soon(late_client, url)
+        await calling.wait()
+    (result,) = results
+    fault = result["_meta"]["quarterdeck/fault"]
+    assert fault == {"kind": "not_connected", "code": "shutting_down", "delivery": "not_sent"}

@@ -164,11 +164,6 @@ async def test_a_start_during_a_tear_down_waits_for_its_end(runtime: PretendRunt
         assert runtime.users == 1
 
 
-async def test_a_tear_down_without_a_start_is_nothing(runtime: PretendRuntime) -> None:
-    async with played_fleet(runtime) as made:
-        await made.fleet.tear_down()
-
-
 async def test_only_what_changed_restarts(runtime: PretendRuntime) -> None:
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", "b", "c"))

@@ -130,12 +130,6 @@ async def test_questions_of_one_moment_are_asked_together_and_those_left_open_ag
     assert set(rest["inputRequests"]) == {"1"}
 
 
-async def test_the_request_may_come_again_with_its_members_in_another_order(client: _Client) -> None:
-    state = await client.parked()
-    client.again(state, CallKey("me", "tools/call echo", b'{"b":2,"a":1}'), **{"1": {}})
-    assert len(client.server.answers) == 1
-
-
 @pytest.mark.parametrize(
     "key",
     [
@@ -346,18 +340,6 @@ async def test_a_passed_on_state_is_no_good_for_another_method_or_params_or_late
     client.again(state, k={})
     assert await client.refused() == "not_resumable"
     assert client.server.passed == [None]
-
-
-async def test_a_thousand_forged_answers_change_nothing(client: _Client) -> None:
-    state = await client.parked()
-    for number in range(1_000):
-        client.call(Resumption(f"{state[:-8]}{number:08d}", b'{"1":{}}'))
-    await _settle()
-    assert {end.code for end in client.ends if isinstance(end, ProtocolFault)} == {"not_resumable"}
-    assert len(client.ends) == 1_000
-    assert client.server.answers == []
-    client.again(state, **{"1": {}, **{str(number): {} for number in range(2, 1_000)}})
-    assert len(client.server.answers) == 1
 
 
 async def test_an_end_makes_room_for_another_call() -> None:

@@ -29,10 +29,12 @@ def cancel_scope(_: "asyncio.Task[None]", scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-@pytest.mark.parametrize("cancel", [cancel_twice, cancel_scope])
-async def test_work_that_has_begun_is_done_before_its_waiter_is_cancelled(
-    cancel: Callable[["asyncio.Task[None]", anyio.CancelScope], None],
-) -> None:
+Cancel = Callable[["asyncio.Task[None]", anyio.CancelScope], None]
+CANCELS = pytest.mark.parametrize("cancel", [cancel_twice, cancel_scope])
+
+
+@CANCELS
+async def test_work_that_has_begun_is_done_before_its_waiter_is_cancelled(cancel: Cancel) -> None:
     steps: list[str] = []
     begun = asyncio.Event()
     scope = anyio.CancelScope()
@@ -76,10 +78,8 @@ async def test_work_says_how_it_ended_to_whoever_waits() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-@pytest.mark.parametrize("cancel", [cancel_twice, cancel_scope])
-async def test_a_cancellation_has_work_end_and_waits_for_it(
-    cancel: Callable[["asyncio.Task[None]", anyio.CancelScope], None], fails: bool
-) -> None:
+@CANCELS
+async def test_a_cancellation_has_work_end_and_waits_for_it(cancel: Cancel, fails: bool) -> None:
     """Clients would be cut off in place of being answered, or a failure at the end be told as nobody's."""
     steps: list[str] = []
     begun, ending = asyncio.Event(), asyncio.Event()
@@ -106,10 +106,8 @@ async def test_a_cancellation_has_work_end_and_waits_for_it(
     assert task.cancelled() is (cancel is cancel_twice)
 
 
-@pytest.mark.parametrize("cancel", [cancel_twice, cancel_scope])
-async def test_tasks_that_are_cancelled_have_ended_before_who_cancels_them(
-    cancel: Callable[["asyncio.Task[None]", anyio.CancelScope], None],
-) -> None:
+@CANCELS
+async def test_tasks_that_are_cancelled_have_ended_before_who_cancels_them(cancel: Cancel) -> None:
     steps: list[str] = []
     begun, ending = asyncio.Event(), asyncio.Event()
     scope = anyio.CancelScope()

@@ -31,8 +31,8 @@ from quarterdeck.common.shielding import cancelled, carried_through
 from quarterdeck.config.load.file import ConfigFileError
 from quarterdeck.config.places.paths import UnsafePathError, configuration_digest, state_dir
 from quarterdeck.config.settings import Settings
+from quarterdeck.daemon.control.recording import Decisions
 from quarterdeck.daemon.control.server import answering, open_control
-from quarterdeck.daemon.decisions import Decisions
 from quarterdeck.daemon.decks import LINGER_S, Decks, RefusalError, current_deck, current_name
 from quarterdeck.daemon.http_listening import HttpListening
 from quarterdeck.daemon.messages import Order, ServeRequest

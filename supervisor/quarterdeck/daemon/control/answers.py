@@ -1,25 +1,22 @@
 """Answer a request with a running product: for the control socket, and for commands that start servers themselves."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, assert_never
 
 import msgspec
 
 from quarterdeck.host.offers.publish import native_form
-from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.route.catalogue import ServerOffers
 from quarterdeck.route.overrides.unmet import Names, unmet_by_groups
 from quarterdeck.running_product import Product
 from quarterdeck.trust.judge.held_messages import describe_held
-from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
 from quarterdeck.trust.server_state import lists_of
 from quarterdeck_protocol.contract import EndpointPhase, is_usable_phase
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.link.frames import CLOSE_GRACE_S
 from quarterdeck_protocol.names import QUALIFIER, did_you_mean, server_of_qualified
 from quarterdeck_protocol.offers import Listing
-from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_protocol.tools import Client, ToolDescriptor
 
 from .call_tool import NO_TOOL, OWN_DECK, aliases, call_tool
@@ -27,7 +24,6 @@ from .protocol import (
     Answer,
     Call,
     Decide,
-    Decided,
     Fault,
     Inspect,
     ListingList,
@@ -50,7 +46,7 @@ from .protocol import (
     WriteCalls,
     Written,
 )
-from .recording import answer_record
+from .recording import answer_decision, answer_record
 from .views import view_fault, view_inspection, view_servers
 
 RESTART_SLACK_S: Final = 3 * CLOSE_GRACE_S + 10.0
@@ -188,24 +184,6 @@ async def _list_all(product: Product) -> ListingList:
         said, home = msgspec.Raw(lists.capabilities), str(product.settings.paths_of(server).home)
         listings.append(ListingView(server, True, lists.instructions, tools, others, said, home))  # noqa: FBT003
     return ListingList(tuple(listings))
-
-
-async def answer_decision(
-    decide: Callable[[Sequence[Decision]], Awaitable[None]], decisions: msgspec.Raw
-) -> Decided | Refused:
-    """Have this decided; what is answered."""
-    try:
-        await decide(_decisions.decode(decisions))
-    except msgspec.ValidationError as error:
-        return Refused(Refusal.BAD_REQUEST, f"not a valid decision: {plain_words(error)}")
-    except StaleDecisionError as error:
-        return Refused(Refusal.STALE, str(error))
-    except LedgerWriteError as error:
-        return Refused(Refusal.NOT_RECORDED, str(error))
-    return Decided()
-
-
-_decisions: Final = msgspec.json.Decoder(tuple[Decision, ...])
 
 
 async def _native_tools(product: Product) -> tuple[ToolView, ...]:

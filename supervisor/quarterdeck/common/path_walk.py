@@ -1,8 +1,8 @@
 """Follow a path by descriptors: what it leads to is held open before its place is judged.
 
 Links are read and followed here, one after another, so that those which the kernel keeps in `/proc` (`root`, `cwd`,
-`fd/7`) are texts like any other, and cannot jump into another process's view of the files.  Looking at a thing never
-waits for it; on Linux it is not opened for anything.  What may be touched is for `roots` to say.
+`fd/7`) are texts like any other, and cannot jump into another process's view of the files. Looking at a thing never
+waits for it; on Linux it is not opened for anything. What may be touched is for `roots` to decide.
 
 Source: open(2), O_PATH; path_resolution(7); openat2(2), RESOLVE_NO_MAGICLINKS, which Python cannot ask for.
 """
@@ -25,29 +25,28 @@ else:
     _LOOK: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 MAX_PATH_BYTES: Final = 4095
-"""Linux's PATH_MAX without its NUL: no call would take more, nor does a link lead further."""
+"""Linux's PATH_MAX without its NUL: no call takes more, nor does a link lead further."""
 
 Make = Callable[[int, str], None]
 """Creates the directory of this name in the open directory; that it has just appeared there is no error."""
 
 Stuck = Callable[[int, str], None]
-"""Hears in which open directory, and at which name in it, a walk goes no further; may raise what says it better."""
+"""Gets the open directory, and the name in it, at which a walk fails; may raise a better error."""
 
 
 def fault(number: int, reason: str = "") -> OSError:
-    """The error of this number, with the system's reason unless another is given."""
+    """Return the error of this number, with the system's reason unless another is given."""
     return OSError(number, reason or os.strerror(number))
 
 
 class FoundPath(msgspec.Struct):
-    """Where a walk ended.  It owns its descriptors, which are good for looking and for `*at` calls only.
+    """The end of a walk. It owns its descriptors, which are good for looking and for `*at` calls only.
 
     Attributes:
-        thing: what is there; None when nothing is.
-        directory: what it is in, or would be; None where it has no name.
-        name: of the thing in its directory; empty for `/` and for a path that ends in `..`.
-        status: of the thing.
-        must_be_directory: whether something is missing here that the path says is a directory, by a slash at its end.
+        thing: what is there, with its `status`; None when nothing is.
+        directory: that it is in, or would be, by its `name`; None, and no name, for `/` and for a path that ends in
+            `..`.
+        must_be_directory: whether it is missing, but the path says that it is a directory, by a slash at its end.
         place: where it was, or would have been, when that was judged.
     """
 
@@ -69,17 +68,13 @@ class FoundPath(msgspec.Struct):
         return self.status is not None and stat.S_ISREG(self.status.st_mode)
 
     def held(self) -> tuple[int, os.stat_result]:
-        """The thing and its status.
-
-        Raises:
-            FileNotFoundError: nothing is there.
-        """
+        """Return the thing and its status. Raise FileNotFoundError if nothing is there."""
         if self.thing is None or self.status is None:
             raise fault(errno.ENOENT)
         return self.thing, self.status
 
     def close(self) -> None:
-        """Let go of both descriptors."""
+        """Close both descriptors."""
         for fd in (self.thing, self.directory):
             if fd is not None:
                 os.close(fd)
@@ -93,11 +88,7 @@ class FoundPath(msgspec.Struct):
 
 
 def join(path: str, cwd: str) -> str:
-    """`path` as a caller wrote it, from `cwd`; neither shortened nor looked up.
-
-    Raises:
-        OSError: it cannot name anything.
-    """
+    """Return a caller's `path` from `cwd`, neither shortened nor looked up. Raise OSError if it names nothing."""
     if not path:
         raise fault(errno.ENOENT, "an empty path names nothing")
     if path == "~" or path.startswith("~/"):
@@ -115,16 +106,9 @@ def join(path: str, cwd: str) -> str:
 
 
 def walk(path: str, *, follow_last: bool = True, make: Make | None = None, stuck: Stuck | None = None) -> FoundPath:
-    """Follow `path`, absolute, to its end; only its last part may be missing.
-
-    Args:
-        path: from `/`.
-        follow_last: whether a link at the end is followed; one with a slash behind it always is.
-        make: creates what is missing.
-        stuck: hears of a failure.
-
-    Raises:
-        OSError: as the kernel would say it.
+    """Follow the absolute `path` to its end; only its last part may be missing, unless `make` creates it. A link at the
+    end is followed if `follow_last`, or if a slash is behind it; `stuck` gets a failure. Raise OSError as the kernel
+    would.
     """
     return _PathWalk(path, follow_last, make, stuck).to_its_end()
 
@@ -230,7 +214,7 @@ def open_file(spot: FoundPath) -> int:
 
 
 def may_write(spot: FoundPath) -> bool:
-    """Whether the system would let us write into the thing."""
+    """Return whether the system would let us write into the thing."""
     thing, _ = spot.held()
     if sys.platform == "darwin":
         return os.access(spot.name, os.W_OK, dir_fd=spot.directory, follow_symlinks=False)

@@ -101,9 +101,7 @@ class NameBudget:
 
     @classmethod
     def behind(cls, prefix: str) -> Self:
-        """Return the budget left by a client that puts `prefix` before every name. Raise ValueError if it is below
-        `MIN_LIMIT`.
-        """
+        """Return the budget that a client's `prefix` before every name leaves. Raise ValueError below `MIN_LIMIT`."""
         return cls(MAX_NAME_CHARS - len(prefix))
 
     def fits(self, name: str) -> bool:

@@ -102,9 +102,7 @@ def judged_uri(uri: str, *, is_listed: bool) -> str:
 
 
 def _decoded(text: str) -> list[str]:
-    """Return a text decoded once, and as often as possible. Raise ValueError if it is encoded too often, or not as
-    UTF-8.
-    """
+    """Return a text decoded once, and fully. Raise ValueError if it is encoded too often, or not as UTF-8."""
     try:
         once = level = unquote(text, errors="strict")
         for _ in range(MAX_DECODES):

@@ -205,9 +205,7 @@ current_name: Final[ContextVar[str]] = ContextVar("deck name", default="")
 
 
 class Decks:
-    """The open decks. `read` reads settings, `open_deck` opens a deck, which is closed when idle for `linger_s`
-    seconds.
-    """
+    """The open decks: `read` reads settings, and `open_deck` opens a deck, closed when idle for `linger_s` seconds."""
 
     def __init__(
         self, read: ReadSettings, open_deck: OpenDeck, *, linger_s: float = LINGER_S, names: DeckNames | None = None

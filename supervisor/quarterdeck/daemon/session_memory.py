@@ -1,22 +1,22 @@
-"""What a client's session needs to go on when the daemon that serves it dies: written by the daemon, kept by the door.
+"""What a client's session needs to go on when its daemon dies: written by the daemon, kept by the door.
 
-Memory that both have, without a name.  The daemon notes in it the client's greeting, what it has read and not taken up,
-which requests are in progress, and whether a line is half written.  The notes stay, however the daemon dies.  The door
-answers a dead daemon's requests in progress (`wait`, which has the layout of the part that it reads).
+Nameless memory that both have. The daemon notes in it the client's greeting, what it has read and not taken up, which
+requests are in progress, and whether a line is half written. The notes stay, however the daemon dies. The door answers
+a dead daemon's requests in progress (`wait`, which has the layout of the part that it reads).
 
     0      the layout's name
     8      1 once the client has the answer to its greeting
     9      1 while a line to the client is half written
     10     how many slots were ever used
     12     the length of the greeting
-    16     a bit that changes with each request that is taken up, and where the bytes that are not taken up begin and
-           end, from `_UNREAD`; what was read last may reach beyond the end, up to the first NUL
+    16     a bit that changes with each request that is taken up, and the bounds of the unread bytes, from `_UNREAD`;
+           what was read last may reach beyond the end, up to the first NUL
     24     the slot of the request that was taken up last, and the bit before that: while they agree, its line is unread
     32     the greeting: `initialize` and `notifications/initialized`, as lines
     …      slots: 1 byte length, 1 byte kind, the request's id as JSON
     …      for each kind of request, the answer to a lost one: 2 bytes length, the line with NUL instead of the id
     …      what native tools noted: twice room for it, before it which one counts (1 bit), and how long it is
-    …      what the client said and nobody has taken up
+    …      what the client said and has not been taken up
 """
 
 import fcntl

@@ -50,9 +50,7 @@ from .recording import answer_decision, answer_record
 from .views import view_fault, view_inspection, view_servers
 
 RESTART_SLACK_S: Final = 3 * CLOSE_GRACE_S + 10.0
-"""Seconds that a restart may take beyond its deadlines to connect and to list: the old server's end, and waiting for a
-slot.
-"""
+"""Seconds for a restart beyond its deadlines to connect and to list: the old server's end, and the wait for a slot."""
 
 BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
 

@@ -40,12 +40,10 @@ class NoAnswerError(ConnectionError):
 
 
 def ask(directory: Path, request: Request) -> Answer:
-    """The answer of the process whose runtime directory this is.
+    """Return the answer of the process with this runtime directory.
 
-    Raises:
-        TooLargeError: the request is longer than `MAX_REQUEST_BYTES`.
-        NotServingError: no request was sent.
-        NoAnswerError: the request may have been carried out.
+    Raise TooLargeError if the request is longer than `MAX_REQUEST_BYTES`, NotServingError if no request was sent, and
+    NoAnswerError if the request may have been carried out.
     """
     line = encode(request)
     if len(line) > MAX_REQUEST_BYTES:

@@ -1,7 +1,7 @@
-"""Answer on the control socket while a `serve` runs.
+"""Answer on the control socket while a `serve` runs: one request on each connection.
 
-One connection carries one request and its answer.  The directory (0700) and the socket (0600) are their user's alone;
-another user's process is refused where the system tells the user, and so is one without the key (a file, 0600).
+The directory (0700) and the socket (0600) are their user's alone; another user's process is refused where the system
+tells the user, and so is one without the key (a file, 0600).
 """
 
 import asyncio
@@ -51,15 +51,9 @@ _log = logging.getLogger("quarterdeck.control")
 
 @asynccontextmanager
 async def open_control(product: Product, deck: str = "", *, is_found: bool = True) -> AsyncIterator[None]:
-    """Answer commands about `product`; drop pending requests at the end.
-
-    Args:
-        product: the running product.
-        deck: the name of the daemon's deck that this product is.
-        is_found: whether commands find it by its configuration; otherwise only commands that know its directory do.
-
-    Raises:
-        UnsafePathError: the socket cannot be made.
+    """Answer commands about `product`, which is the daemon's `deck` of this name; drop pending requests at the end.
+    Commands find it by its configuration if `is_found`, else only by its directory. Raise UnsafePathError if the socket
+    cannot be made.
     """
 
     async def answer_request(request: Request) -> Answer:
@@ -80,10 +74,8 @@ async def open_control(product: Product, deck: str = "", *, is_found: bool = Tru
 
 @asynccontextmanager
 async def answering(directory: RuntimeDirectory, answer_request: AnswerRequest) -> AsyncIterator[None]:
-    """Answer commands that know the directory; requests under way are dropped at the end.
-
-    Raises:
-        UnsafePathError: the socket cannot be made.
+    """Answer commands that know the directory; drop pending requests at the end. Raise UnsafePathError if the socket
+    cannot be made.
     """
     with writing_below(directory.path, RUNTIME_DIR_VARIABLE):
         key = make_key(directory.path / KEY_NAME).encode()
@@ -124,7 +116,7 @@ class _RequestHandler:
             self._clients -= 1
 
     async def _reply(self, stream: SocketStream) -> Answer | None:
-        """The answer to the client's one request; None when it has left."""
+        """Return the answer to the client's one request, or None when it has left."""
         if (refusal := self._refusal(stream)) is not None:
             return refusal
         try:
@@ -180,7 +172,7 @@ async def _let_finish(stream: SocketStream) -> None:
 
 
 async def _cancel_when_left(stream: SocketStream, scope: anyio.CancelScope) -> None:
-    """Cancel the request when its client leaves, or sends a second one."""
+    """Cancel the request when its client leaves or sends a second one."""
     try:
         await stream.receive(1)
     except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):

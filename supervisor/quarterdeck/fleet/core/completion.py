@@ -13,9 +13,7 @@ MAX_VALUES: Final = 100
 
 
 def bounded_completion(body: bytes) -> bytes:
-    """Return a result with at most `MAX_VALUES` values, and `hasMore` if some were left out; others come back
-    unchanged.
-    """
+    """Return a result with at most `MAX_VALUES` values, and `hasMore` if some are left out; others are unchanged."""
     try:
         completion = _result.decode(body).completion
         values = _values.decode(completion["values"])

@@ -90,9 +90,7 @@ class Standing:
         self._tell_level()
 
     async def renew(self, tell: TakeNews) -> None:
-        """Ask a started server again for what clients want, and tell them of changes, which it may have missed
-        meanwhile.
-        """
+        """Ask a started server again for what clients want, and tell them of changes: some may have been missed."""
         handle, uris = self._handle, self.wishes.uris
         if handle is None:
             return

@@ -108,6 +108,13 @@ async def test_a_body_in_chunks_is_taken_as_any_other():
         assert b'{ "content":[]}' in (await client.read()).body
 
 
+async def test_a_body_in_chunks_that_grows_too_large_is_refused():
+    async with listening(held_box(), max_body_bytes=1000) as url, wired(url) as client:
+        whole = client.request(b"", Transfer_Encoding="chunked").replace(b"Content-Length: 0\r\n", b"")
+        client.writer.write(whole + b"3e9\r\n" + b" " * 1001 + b"\r\n")
+        assert (await client.read()).status == 413
+
+
 async def test_a_client_that_waits_to_be_told_to_go_on_is_told():
     async with listening(held_box()) as url, wired(url) as client:
         head, _, body = client.request(b"{}", Expect="100-continue").partition(b"{}")[0], None, b"{}"

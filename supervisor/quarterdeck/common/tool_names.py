@@ -69,7 +69,6 @@ _FITTING: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 the beginning by Gemini (`FunctionDeclaration.name`)."""
 
 _UNFIT_CHAR: Final = re.compile(r"[^A-Za-z0-9_-]")
-
 _ALIAS_END: Final = re.compile(r"_[a-z2-7]{8,16}\Z")
 
 _KNOWN: Final = 20_000

@@ -23,7 +23,6 @@ _DEFAULT_PORTS: Final = {"ftp": "21", "http": "80", "https": "443", "ws": "80", 
 """WHATWG's special schemes, except `file`: all of them have a host."""
 
 MAX_PORT: Final = 65_535
-
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*+):")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _DELIMITER: Final = re.compile(r"[/\\?#&=;]")

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Final
 
 FIRST_FD: Final = 3
-
 MAX_SOCKETS: Final = 16
-
 VARIABLES: Final = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
 DOOR: Final = "door"

@@ -29,7 +29,6 @@ MAX_KNOWN: Final = 256
 """Known decks; a further one replaces the least recently used one without a bound token."""
 
 MAX_NAME_CHARS: Final = 40
-
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 
 LOCK_S: Final = 5.0

@@ -55,7 +55,6 @@ LISTENER_VARIABLE: Final = "QUARTERDECK_DOOR_LISTENER"
 """Set by `wait.py`: the descriptor of the daemon's listening HTTP socket, or -1 for none."""
 
 LIVES_VARIABLE: Final = wait.LIVES
-
 _OF_DOORS: Final = frozenset({MEMORY_VARIABLE, LISTENER_VARIABLE, LIVES_VARIABLE})
 
 MAX_DEATHS: Final = wait.MAX_DEATHS

@@ -36,11 +36,8 @@ from quarterdeck.config.places.paths import (
 from .messages import HEAD_BYTES, MAX_TEXT_BYTES, PROTOCOL
 
 SOCKET_NAME: Final = "door.sock"
-
 KEY_NAME: Final = "key"
-
 PROCESS_NAME: Final = "process"
-
 MAX_PID_BYTES: Final = 20
 
 BACKLOG: Final = 128

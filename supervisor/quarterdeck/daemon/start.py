@@ -21,7 +21,6 @@ from quarterdeck.config.places.paths import (
 from .place import NoDaemonError, check_no_other, listen, reach, remove, start_lock
 
 LOG_NAME: Final = "daemon.log"
-
 PROBE_S: Final = 5.0
 
 _FIND: Final = """\

@@ -10,7 +10,6 @@ import pytest
 from quarterdeck.daemon.units import is_ours, service_unit, socket_unit
 
 WORDS = ("/opt/my tools/python", "-I", "-m", "quarterdeck.cli", "service", "run")
-
 ENVIRON = {"PATH": '/usr/bin:/opt/100% "mine"', "QUARTERDECK_STATE_DIR": "/home/a\\b/$state"}
 
 

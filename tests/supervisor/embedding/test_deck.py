@@ -44,7 +44,6 @@ from quarterdeck.tools.spec import DefinedTool, ToolSpec, define_tool
 from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolHints, WireResult
 
 CONTEXT = DeckContext("/work")
-
 READ_ONLY_NAMES = ("read", "ls", "grep", "find", "websearch", "webfetch", "todo_read")
 
 TITLES = {str(card.id): card.title for card in capability_cards()[:12]}

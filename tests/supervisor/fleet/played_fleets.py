@@ -17,7 +17,6 @@ from quarterdeck_protocol.faults import FaultKind, FaultRecord
 from quarterdeck_protocol.link.frames import List, Open
 
 IDLE, CONNECTING, READY, CLOSING, CLOSED, FAULTED = EndpointPhase
-
 NO_COMMAND = FaultRecord(FaultKind.SPAWN_FAILED, "no such command", "command_not_found")
 AT_ONCE = RestartPolicy(backoff_s=0.001, backoff_max_s=0.001, max_restarts=2)
 

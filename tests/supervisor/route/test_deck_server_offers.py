@@ -16,7 +16,6 @@ from quarterdeck_protocol.offers import Listing, RawRequest
 from quarterdeck_protocol.tools import CallEnd, Client, WireResult
 
 ALL = b'{"tools":{},"prompts":{},"resources":{},"completions":{}}'
-
 PLAN = {"name": "plan", "description": "Plan a day.", "arguments": [{"name": "day"}]}
 NOTE = {"uri": "note://1", "name": "A note", "size": 7}
 FILES = {"uriTemplate": "file:///{path}", "name": "Files"}

@@ -14,7 +14,6 @@ from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.plain_words import plain_words
 
 SOCKET_NAME: Final = "control.sock"
-
 KEY_NAME: Final = "control.key"
 
 MAX_REQUEST_BYTES: Final = 16 * 1024 * 1024

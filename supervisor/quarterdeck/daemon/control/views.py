@@ -35,12 +35,10 @@ INSTALLING: Final = "installing"
 """The shown phase of a connecting server whose command has to fetch its program first."""
 
 NO_POLICY: Final = msgspec.Raw(b"null")
-
 BROKEN: Final = "its configuration cannot be used: it was not started"
 REMOTE: Final = "a remote server: there is no process here to confine"
 EMBEDDED: Final = "a session made in this process: there is no process here to confine"
 NOT_STARTED: Final = "its process has not been started yet"
-
 BY_KERNEL: Final = "the kernel"
 BY_KERNEL_EACH: Final = "the kernel, in each process"
 BY_MONITOR: Final = f"a look every {MONITOR_TICK_S:g} s"

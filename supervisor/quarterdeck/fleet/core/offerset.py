@@ -158,7 +158,6 @@ _CONTROLS: Final = r"\x00-\x1f\x7f-\x9f\u2028\u2029"
 _URI: Final = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*+:[^{_CONTROLS}]++")
 _TEMPLATE: Final = re.compile(rf"(?:[^{_CONTROLS}{{}}]|\{{[^{_CONTROLS}{{}}]++\}})++")
 _WITH_HOST: Final = frozenset({"http", "https", "ws", "wss", "ftp"})
-
 _rows: Final = msgspec.json.Decoder(list[Raw])
 _decoders: Final[dict[Listing, msgspec.json.Decoder[Any]]] = {
     Listing.PROMPTS: msgspec.json.Decoder(_Prompt),

@@ -29,7 +29,6 @@ EXITED = ProtocolFault(FaultKind.TRANSPORT, "it exited with status 3", code="exi
 NO_HANDSHAKE = ProtocolFault(FaultKind.SPAWN_FAILED, "no answer", code="exited_at_handshake")
 WORKER_LOST = ProtocolFault(FaultKind.SPAWN_FAILED, "its worker died", code="worker_lost")
 TOO_SLOW = ProtocolFault(FaultKind.TIMEOUT, "no answer within 60 s", code=SLOW_START)
-
 WAITING, STARTING, READY, FAULTED, CLOSED = MemberPhase
 NEW = Member(CONFIG, start_at=0.0)
 YOUNG = NEW.minted(1, 0.0)

@@ -30,7 +30,6 @@ from quarterdeck_protocol.tools import RawCall, WireResult
 CAN = b'{"tools":{},"resources":{"subscribe":true},"logging":{}}'
 OLDER = ServerCard("2025-11-25", capabilities=CAN)
 NEWER = ServerCard("2026-07-28", capabilities=CAN)
-
 READ = RawRequest("resources/read", b'{"uri":"file:///a"}', client=ME)
 
 

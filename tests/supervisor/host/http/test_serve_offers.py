@@ -20,7 +20,6 @@ from quarterdeck_protocol.questions import Question
 pytestmark = pytest.mark.process
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
-
 PROMPT = b'{"messages":[{"role":"user","content":{"type":"text","text":"hi"}}]}'
 READ = b'{"contents":[{"uri":"x:1","text":"t"}]}'
 FORM = Question(

@@ -28,7 +28,6 @@ GREETING = {
 }
 
 OWNER = "t" * 40
-
 CALL = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "s__t", "arguments": {}}}
 
 

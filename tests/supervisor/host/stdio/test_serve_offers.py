@@ -19,7 +19,6 @@ from quarterdeck_protocol.questions import Question
 from .host_pipes import LineClient, served
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
-
 ABLE = {"elicitation": {}, "roots": {"listChanged": True}}
 QUESTION = Question("a", "elicitation/create", b'{"message":"a asks: well?"}')
 

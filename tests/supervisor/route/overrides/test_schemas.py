@@ -14,7 +14,6 @@ from quarterdeck.route.overrides.schemas import ArgumentError, with_arguments, w
 
 FIXED: Final = GivenArgument(fixed="me")
 DEFAULT: Final = GivenArgument(default="me")
-
 OWNER: Final = {"owner": {"type": "string"}}
 
 

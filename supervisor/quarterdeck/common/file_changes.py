@@ -126,16 +126,11 @@ def sync_directory(path: str | os.PathLike[str], *, dir_fd: int | None = None) -
 def replace_entry(
     directory: int, name: str, data: bytes, previous: os.stat_result | None, thing: int | None = None
 ) -> None:
-    """Put a file with `data` at `name` in the open `directory`, whole and on disk, or change nothing.
+    """Put a file with `data` at `name` in the open `directory`, whole and on disk, or change nothing. It gets the mode
+    and owner of the `previous` file, if any, and the access list and attributes of that file's descriptor `thing`, if
+    given.
 
     Raise OSError if that fails, or the owner cannot be kept.
-
-    Args:
-        directory: its descriptor.
-        name: in it.
-        data: the content.
-        previous: of the replaced file, whose mode and owner the new one gets; None for a new file.
-        thing: a descriptor of that file, whose access list and attributes the new one gets, if given.
     """
     with replacing(name, dir_fd=directory, mode=0o666 if previous is None else 0o600) as file:
         file.write(data)

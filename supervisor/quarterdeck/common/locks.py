@@ -28,8 +28,7 @@ def make_locked_directory(path: Path, fill: Callable[[Path], None] = lambda _: N
     """Make the directory `path`, 0700, with a `LOCK_NAME` in it that this process holds. Return the lock's descriptor,
     which child processes do not inherit; closing it unlocks. Raise OSError if it cannot be made.
 
-    It is made, locked, and filled by `fill` under a hidden name first, so that it is never visible unlocked or half
-    made.
+    It is made, locked and filled under a hidden name first, so that it is never visible unlocked or half made.
     """
     staging = path.with_name(f".{path.name}")
     staging.mkdir(mode=0o700)

@@ -44,8 +44,7 @@ class FoundPath(msgspec.Struct):
 
     Attributes:
         thing: what is there, with its `status`; None when nothing is.
-        directory: that it is in, or would be, by its `name`; None, and no name, for `/` and for a path that ends in
-            `..`.
+        directory: that it is in, or would be, by its `name`; none for `/` and for a path that ends in `..`.
         must_be_directory: whether it is missing, but the path says that it is a directory, by a slash at its end.
         place: where it was, or would have been, when that was judged.
     """

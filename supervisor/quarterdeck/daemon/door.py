@@ -1,12 +1,12 @@
-"""The door: hand this process's client to the daemon, started where none runs, and wait for its end.
+"""Hand this process's client to the daemon, starting one if necessary, and wait for the session to end.
 
     ask for a daemon    connect; where none listens, listen in its place, start one on that socket, and connect
     hand over           stdin, stdout, stderr, the session's memory; what is wanted, and our environment
     wait                in place of this program, in `wait.py`, the smallest that can
 
 When the daemon dies, the door comes back here with the session's memory, and with the daemon's listening HTTP socket,
-if any.  It hands both to another daemon, which listens on that socket.  Where a daemon
-has the ledger that cannot be reached, being of another version, the door serves its client itself: see `cli/run/serve`.
+if any. It hands both to another daemon, which listens on that socket. If an unreachable daemon of another version has
+the ledger, the door serves its client itself: see `cli/run/serve`.
 """
 
 import errno
@@ -108,9 +108,8 @@ def enter(
     log_is_json: bool,
     environ: Mapping[str, str] = os.environ,
 ) -> NoReturn:
-    """Hand the client over, to be served as requested, and become what waits for its end. When the daemon dies, the
-    interpreter runs this program again with the arguments `come_back`. `log_level` and `log_is_json` are for our
-    stderr.
+    """Hand the client over as requested, and become what waits for its end. When the daemon dies, the interpreter runs
+    this program again with `come_back` as its arguments. `log_level` and `log_is_json` are for our stderr.
 
     Raise NotAcceptedError if no daemon can be had or it does not answer, EndedError if it refused this client and has
     told it and us why, OtherDaemonError if an unreachable one has the ledger; then the client was told nothing.

@@ -190,8 +190,7 @@ class ClientStatus(msgspec.Struct, frozen=True):
 
 
 class ServerStatus(msgspec.Struct, frozen=True):
-    """The calls of one server of a deck, or of several decks that share it: those that it has, and those that await
-    their turn.
+    """The calls of one server of a deck, or of several decks that share it: those that it has, and those that wait.
 
     Attributes:
         deck: the key of a deck that has it.

@@ -136,11 +136,9 @@ def check_no_other() -> None:
 
 
 def reach(within_s: float) -> tuple[socket.socket, Path]:
-    """Return a connection to the daemon, or to the service manager that starts it, and the directory in which it
-    listens.
+    """Return a connection to the daemon, or to the service manager that starts it, and the directory where it listens.
 
-    Raise NoDaemonError if none listens and nothing would start it, OSError if it cannot be reached or is another
-    user's.
+    Raise NoDaemonError if none listens and nothing would start it, OSError if the connection fails.
     """
     try:
         return connect(daemon_dir(), within_s), daemon_dir()

@@ -50,9 +50,6 @@ class ServerEndpointImpl(Exchange):
     """The one implementation of `ServerEndpoint`; made by `create_server_endpoint`.
 
     Attributes:
-        config: what it was made from.
-        phase: its phase.
-        fault: why it is faulted.
         card: the server's description of itself.
         confined: what confines its process, kept after its end; None without a process of ours.
         patience: factor on its connect deadline; set before `open`.

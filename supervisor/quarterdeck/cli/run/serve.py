@@ -80,12 +80,12 @@ class Plan(msgspec.Struct, frozen=True):
 class Face(msgspec.Struct, frozen=True):
     """How clients reach a `serve` or `run`, as the options say."""
 
-    no_token: bool
-    allow_remote: bool
-    allow_host: list[str] | None
-    own: bool
-    read_only: bool
-    json: bool
+    no_token: options.NoToken = False
+    allow_remote: options.AllowRemote = False
+    allow_host: options.AllowHost = None
+    own: options.WithoutDaemon = False
+    read_only: options.ReadOnly = False
+    json: options.JsonUrl = False
 
     def listens(self, http: bool, address: str | None) -> "HttpWish | None":
         """Return where to listen on HTTP; None for a client on stdio, whose streams are open.
@@ -107,18 +107,7 @@ class Face(msgspec.Struct, frozen=True):
         return wish
 
 
-def _face(
-    no_token: options.NoToken = False,
-    allow_remote: options.AllowRemote = False,
-    allow_host: options.AllowHost = None,
-    own: options.WithoutDaemon = False,
-    read_only: options.ReadOnly = False,
-    json: options.JsonUrl = False,
-) -> Face:
-    return Face(no_token, allow_remote, allow_host, own, read_only, json)
-
-
-FaceOptions = Annotated[Face, Combined(_face)]
+FaceOptions = Annotated[Face, Combined(Face)]
 
 
 def serve(

@@ -1,6 +1,8 @@
 """Change a file of the user's: shown as a diff, written whole, with a copy of it as it was."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +11,8 @@ from typing import Final
 from quarterdeck.common.words import utf8
 from quarterdeck.config.clients.link_entry import show_change
 from quarterdeck.config.clients.user_file import UserFile, UserFileError, read_user_file, write_user_file
+from quarterdeck.config.load.document import DocumentError
+from quarterdeck.config.load.text_edit import EditError
 
 from .exits import UsageError, as_command_error
 from .output import print_line
@@ -44,6 +48,14 @@ class FileChange:
     def write(self) -> Path | None:
         """Write the new text. Return the backup; raise CommandError if the file changed or cannot be written."""
         return write_file(self.check(), self.new)
+
+
+@contextmanager
+def file_errors(path: Path, instead: str, *, correct: str) -> Iterator[None]:
+    """Raise errors of a user's file in the block as CommandError; `instead` names another file, `correct` mends it."""
+    unreadable = as_command_error(UserFileError, remedy=f"make {path} a file of your own, or {instead}")
+    with unreadable, as_command_error(DocumentError, EditError, remedy=correct, what=f"{path} is not changed: "):
+        yield
 
 
 def write_file(file: UserFile, text: str) -> Path | None:

@@ -40,23 +40,20 @@ def test_directories_are_real_and_tools_are_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "option"),
+    ("command", "arguments", "option"),
     [
-        (["127.0.0.1:9000"], "HOST:PORT"),
-        (["--allow-remote"], "--allow-remote"),
-        (["--allow-host", "deck.example"], "--allow-host"),
+        ("serve", ["127.0.0.1:9000"], "HOST:PORT"),
+        ("serve", ["--allow-remote"], "--allow-remote"),
+        ("serve", ["--no-token"], "--no-token"),
+        ("serve", ["--json"], "--json"),
+        ("up", ["127.0.0.1:9000"], "HOST:PORT"),
+        ("up", ["--allow-host", "deck.example"], "--allow-host"),
     ],
 )
-@pytest.mark.parametrize("command", ["serve", "up"])
 def test_what_belongs_to_http_says_nothing_without_it(
     command: str, arguments: list[str], option: str, said: Said
 ) -> None:
     assert f"{option} needs --http" in said(ExitCode.USAGE, command, *arguments).err
-
-
-@pytest.mark.parametrize("option", ["--no-token", "--json"])
-def test_what_a_serve_says_of_http_alone_is_refused_too(option: str, said: Said) -> None:
-    assert f"{option} needs --http" in said(ExitCode.USAGE, "serve", option).err
 
 
 def test_the_options_of_http_are_one_wish() -> None:

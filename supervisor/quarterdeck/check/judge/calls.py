@@ -10,13 +10,9 @@ import msgspec
 from quarterdeck.check.episode import Ending, Episode, Exchange, Members, Recording
 from quarterdeck.check.schemas import problem_of, shown, simple_schema, wrapped
 from quarterdeck.check.verdicts import Verdict
-from quarterdeck_protocol.mcp.jsonrpc import INVALID_PARAMS
 from quarterdeck_protocol.schema.canonical import JsonValue, Schema
 
-from .shapes import refusal_problem, shape_problem, unanswered
-
-RESOURCE_NOT_FOUND: Final = -32002
-"""The code of legacy revisions; modern ones use -32602."""
+from .shapes import shape_problem, unanswered
 
 _STACK: Final = re.compile(
     r"Traceback \(most recent call last\)|\n\s+at [^\n]{1,200}:\d+:\d+\)?|\n  File \"[^\"\n]+\", line \d+"
@@ -106,19 +102,12 @@ def _offer(exchange: Exchange, episode: Episode) -> Iterator[Verdict]:
 
 
 def _unknown(episode: Episode) -> Iterator[Verdict]:
-    for exchange in episode.of("unknown-tool"):
-        is_error = exchange.result_members.get("isError") is True
-        fine = exchange.error is not None or is_error
-        yield Verdict(
-            "unknown-tool", "" if fine else unanswered(exchange) or "it was answered with a result", episode.name
-        )
-    for exchange in episode.of("unknown-prompt"):
-        fine = exchange.error is not None
-        yield Verdict("unknown-prompt", "" if fine else refusal_problem(exchange, INVALID_PARAMS), episode.name)
-    for exchange in episode.of("unknown-resource"):
-        fine = exchange.error is not None
-        told = refusal_problem(exchange, RESOURCE_NOT_FOUND, INVALID_PARAMS)
-        yield Verdict("unknown-resource", "" if fine else told, episode.name)
+    for exchange in episode.of("unknown-tool", "unknown-prompt", "unknown-resource"):
+        # Any error will do; a tool's may be a result that says so.
+        is_tool_error = exchange.purpose == "unknown-tool" and exchange.result_members.get("isError") is True
+        is_refused = exchange.error is not None or is_tool_error
+        problem = "" if is_refused else unanswered(exchange) or "it was answered with a result"
+        yield Verdict(exchange.purpose, problem, episode.name)
 
 
 def _progress(exchange: Exchange) -> Iterator[Verdict]:

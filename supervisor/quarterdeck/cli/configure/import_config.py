@@ -10,7 +10,7 @@ from typing import Annotated
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import NotFoundError, UsageError, as_command_error
-from quarterdeck.cli.file_change import as_it_was, print_diff, view_change
+from quarterdeck.cli.file_change import as_it_was, file_errors, print_diff, view_change
 from quarterdeck.cli.output import fields, hint, print_json, print_line, warn
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import user_file
@@ -29,10 +29,8 @@ from quarterdeck.config.clients.import_servers import (
 )
 from quarterdeck.config.clients.known_clients import find_client
 from quarterdeck.config.clients.link_entry import show_change
-from quarterdeck.config.clients.user_file import UserFileError, read_user_file, write_user_file
-from quarterdeck.config.load.document import DocumentError
+from quarterdeck.config.clients.user_file import read_user_file, write_user_file
 from quarterdeck.config.load.jsonc import parse
-from quarterdeck.config.load.text_edit import EditError
 
 from .clients import KNOWN, TakeOut, is_of_user, take_out_of_files
 
@@ -55,15 +53,8 @@ def import_config(
     with as_command_error(ImportFileError, remedy="correct that file, or name another: quarterdeck config import FILE"):
         taken = find_servers(_locations(source), only=server or ())
     _check_found(taken, source, server or [], target)
-    with (
-        as_command_error(UserFileError, remedy=f"make {target} a file of your own, or name another with --to FILE"),
-        as_command_error(
-            DocumentError,
-            EditError,
-            remedy="correct that file, or name another with --to FILE",
-            what=f"{target} is not changed: ",
-        ),
-    ):
+    other = "name another with --to FILE"
+    with file_errors(target, other, correct=f"correct that file, or {other}"):
         file = read_user_file(target)
         found = name_apart(file.text, taken.found)
         text, added, kept = add_servers(file.text, found)

@@ -10,17 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from quarterdeck.cli.exits import UsageError, as_command_error
-from quarterdeck.cli.file_change import FileChange, write_file
+from quarterdeck.cli.exits import UsageError
+from quarterdeck.cli.file_change import FileChange, file_errors, write_file
 from quarterdeck.cli.source import Source, load, user_file
 from quarterdeck.cli.trust.context import reading_if_any, send
 from quarterdeck.config.clients.import_servers import FoundServer, add_servers
-from quarterdeck.config.clients.user_file import UserFileError, read_user_file
-from quarterdeck.config.load.document import DocumentError
+from quarterdeck.config.clients.user_file import read_user_file
 from quarterdeck.config.load.file import ConfigFileError, load_config_file
 from quarterdeck.config.load.jsonc import set_member
 from quarterdeck.config.load.origin import Origin, Standing, steps_of
-from quarterdeck.config.load.text_edit import EditError
 from quarterdeck.config.secrets.masking import secrets_of
 from quarterdeck.config.settings import Settings
 from quarterdeck.ledger.events.fold import Book, Item
@@ -101,15 +99,8 @@ def taken(server: str, path: object) -> UsageError:
 
 def _change(place: Place, server: str, edit: Callable[[str], str], lookup: Lookup) -> RowChange:
     path = place.path
-    with (
-        as_command_error(UserFileError, remedy=f"make {path} a file of your own, or name another with -c FILE"),
-        as_command_error(
-            DocumentError,
-            EditError,
-            remedy=f"correct {path} where the message says, or edit it by hand",
-            what=f"{path} is not changed: ",
-        ),
-    ):
+    correct = f"correct {path} where the message says, or edit it by hand"
+    with file_errors(path, "name another with -c FILE", correct=correct):
         file = read_user_file(path)
         new = edit(file.text)
     try:

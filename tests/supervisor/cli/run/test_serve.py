@@ -5,7 +5,6 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.command_line import Said
 from support.config.places import use_places, write_config
 
 import quarterdeck_sandbox
@@ -30,22 +29,6 @@ def test_a_port_that_is_taken_ends_before_anything_is_started(
     error, fix = capsys.readouterr().err.splitlines()
     assert error == f"error[no_answer]: cannot listen on 127.0.0.1:{port}: another program listens on this port"
     assert "another port" in fix
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--allow-host", "https://deck.example"], "'https://deck.example' is not a host name"),
-        (["a:b"], "'a:b' is not HOST:PORT"),
-    ],
-)
-def test_what_no_client_could_use_is_a_usage_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said, words: list[str], says: str
-) -> None:
-    monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setattr(serve_module, "_serve", None)
-    (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
-    assert says in said(ExitCode.USAGE, "serve", "-c", tmp_path / "mcp.json", "--http", *words).err
 
 
 def test_the_lock_that_is_followed_is_the_users_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

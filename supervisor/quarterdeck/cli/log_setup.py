@@ -64,7 +64,7 @@ class LineFormatter(logging.Formatter):
         self._renderer: logging.Formatter | None = None
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line of a record."""
         if self._is_json:
             return self._redactor.clean_text(_json_line(record))
         if self._renderer is None:

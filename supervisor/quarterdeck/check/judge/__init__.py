@@ -16,7 +16,7 @@ from .protocol import judge_greetings, judge_http, judge_lists, judge_messages
 
 
 def judge(recording: Recording) -> Iterator[Verdict]:
-    """All verdicts."""
+    """Yield all verdicts."""
     sides = (
         *(judge_greetings, judge_messages, judge_lists, judge_definitions, judge_calls, judge_endings),
         judge_http if recording.is_remote else judge_effects,

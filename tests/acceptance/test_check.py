@@ -185,7 +185,6 @@ def far(file: Path, url: str, **members: object) -> Path:
 
 
 def test_a_sound_remote_server_passes_in_both_eras(check: Check, tmp_path: Path) -> None:
-    """Its author would look for mistakes that are none; or its user's token would be shown."""
     secret = "tok-4f9a8b7c6d5e4f3a2b1c0d9e"
     with forked_http_server("--require-token", secret) as url:
         file = far(tmp_path / "mcp.json", url, headers={"Authorization": f"Bearer {secret}"})

@@ -79,7 +79,6 @@ def test_ps_loads_only_what_asking_takes(config: Path, serve: RawStdioClient) ->
 
 
 def test_call_prints_what_the_tool_answers(config: Path, serve: RawStdioClient) -> None:
-    """A tool could not be tried without writing a client."""
     said = quarterdeck("call", "echo__echo", '{"text": "hello"}', "--config", str(config))
     assert (said.returncode, said.stdout, said.stderr) == (0, "hello\n", "")
     piped = quarterdeck("call", "echo__echo", "-", "--config", str(config), stdin='{"text": "piped"}')
@@ -115,7 +114,6 @@ def test_each_failure_has_its_exit_code_and_says_what_to_do(
 
 
 def test_restart_gives_the_server_a_new_process(config: Path, serve: RawStdioClient) -> None:
-    """A server that misbehaves could only be mended by ending the whole session."""
     before = quarterdeck_json_forked("ps", "--config", str(config))["servers"][0]
     after = quarterdeck_json("restart", "echo", "--config", str(config))["server"]
     assert after["phase"] == "ready"
@@ -187,7 +185,6 @@ def _is_asking(pid: int) -> bool:
 
 
 def test_a_configuration_that_cannot_be_used_is_named(tmp_path: Path) -> None:
-    """A client would see a serve that ends without a word, or with a traceback."""
     path = tmp_path / "mcp.json"
     path.write_text('{"mcpServers": ')
     ended = quarterdeck("serve", "--config", str(path))

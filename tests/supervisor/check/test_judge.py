@@ -138,7 +138,6 @@ def test_definitions_are_held_against_protocol_and_providers(one: dict[str, Any]
 
 
 def test_two_tools_of_one_name_and_a_list_too_large_are_told() -> None:
-    """One of the two could not be called."""
     large = [tool(f"t{number}", description="x" * 2000) for number in range(40)]
     assert problems(judge_definitions, tools_listed(tool(), tool(), *large)) == {"tool-name-once", "definitions-size"}
 
@@ -290,7 +289,6 @@ def test_http_is_judged_by_its_statuses(case: Episode, wrong: set[str]) -> None:
     ],
 )
 def test_a_remote_server_that_is_not_greeted_says_by_http_why(status: int, ending: Ending, told: str) -> None:
-    """Whoever forgot a token would look for a mistake in the server."""
     case = episode(exchange("initialize", "initialize", ending=ending, status=status), era="")
     [problem] = found(judge_greetings, case)["greeting"]
     assert problem.startswith(told)

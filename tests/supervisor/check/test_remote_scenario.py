@@ -90,7 +90,6 @@ async def test_a_session_id_that_cannot_be_sent_is_noted_and_not_sent() -> None:
 
 @pytest.mark.anyio
 async def test_events_before_an_answer_are_heard_and_its_own_requests_answered() -> None:
-    """Progress would be lost, and a server wait for its client for ever."""
     answered = asyncio.Event()
 
     def server(request: httpx2.Request) -> httpx2.Response:

@@ -113,7 +113,6 @@ def test_a_reference_leads_somewhere_or_nowhere(ref: str, *, leads: bool) -> Non
 
 
 def test_an_output_of_any_type_is_judged() -> None:
-    """A list that a tool promises could be anything."""
     simple = simple_schema(
         wrapped({"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}})
     )

@@ -16,7 +16,6 @@ def record(message: str, *args: object, **extra: object) -> logging.LogRecord:
 
 
 def test_a_line_is_one_json_object_for_programs_and_plain_for_people() -> None:
-    """A log collector could not read it, or a file hold escape sequences."""
     line = json.loads(LineFormatter(is_json=True).format(record("%s is ready", "fs", pid=7)))
     assert line.pop("timestamp").endswith("Z")
     assert line == {"event": "fs is ready", "level": "info", "logger": "quarterdeck.test", "pid": 7}

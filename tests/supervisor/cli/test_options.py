@@ -137,7 +137,6 @@ def test_a_wish_is_the_options(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_gone_below_us_is_a_usage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shell in a removed directory would give a traceback."""
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -175,7 +174,6 @@ def test_names_keep_to_what_is_said(limit: int | None, prefix: str | None, budge
     ],
 )
 def test_what_cannot_be_kept_is_a_usage_error(limit: int | None, prefix: str | None, told: str) -> None:
-    """It would end in a traceback, or be kept in part without a word."""
     with pytest.raises(CommandError) as refused:
         name_budget(limit, prefix)
     assert refused.value.code == ExitCode.USAGE

@@ -70,7 +70,6 @@ COLUMNS = (
 
 
 def test_rows_are_columns_for_people_and_whole_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    """A program would get what fits a screen, or a person what only a program needs."""
     show(ROWS, COLUMNS)
     lines = [line.split("  ") for line in capsys.readouterr().out.splitlines()[1:]]
     assert [[word.strip() for word in line if word.strip()] for line in lines] == [
@@ -110,7 +109,6 @@ def test_what_is_too_wide_for_the_terminal_is_wrapped_or_cut_in_its_column(monke
 
 
 def test_neither_an_id_nor_a_word_of_a_table_is_broken_inside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It could be neither read nor copied."""
     terminal = terminal_for(monkeypatch)
     table(("an-id-of-25-letters-------", "/a/path/" * 9))
     table(("an-id-of-30-letters-----------", "words " * 9))
@@ -189,7 +187,6 @@ def test_a_paragraph_is_wrapped_beside_its_lead_on_a_terminal_alone(monkeypatch:
 def test_a_terminal_is_sent_the_styles_that_its_user_wants(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], shown: str
 ) -> None:
-    """Colours that cannot be seen against a background could not be turned off."""
     terminal = terminal_for(monkeypatch, **variables)
     print_line("x", "bold red")
     assert terminal.getvalue() == shown

@@ -109,7 +109,6 @@ def test_a_closed_stream_is_nothing_and_nobody_elses(closed: str, tmp_path: Path
 
 @NEEDS_FULL
 def test_a_full_stderr_is_no_failure() -> None:
-    """A command that did its work would end with 120, or with a traceback that nobody sees."""
     done = secured("print('oops', file=sys.stderr, flush=True); print('out'); sys.exit(7)", "2>/dev/full")
     assert (done.returncode, done.stdout) == (7, "out\n")
 

@@ -340,6 +340,5 @@ def test_a_state_directory_may_be_named_anywhere(typed: list[str], meant: list[s
 def test_a_state_directory_that_is_named_is_the_one_that_is_used(
     tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user who keeps two decks apart would write into the other one's record."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "first"))
     assert str(tmp_path / "second") in said(ExitCode.NOT_FOUND, "ledger", "log", "--state-dir", tmp_path / "second").err

@@ -157,7 +157,6 @@ def test_the_users_own_files_are_found_from_wherever_they_are_asked_for(
 
 
 def test_a_directory_that_others_may_use_is_a_usage_error(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sockets would be where others can connect, or the user would see a traceback."""
     # Short: a root that is too long for a socket's path is replaced by one of ours.
     with tempfile.TemporaryDirectory(dir="/tmp") as root:
         Path(root).chmod(0o777)

@@ -44,7 +44,6 @@ def test_the_well_behaved_one_answers() -> None:
 
 
 def test_the_one_that_hangs_still_answers_the_rest() -> None:
-    """Nobody could tell a call that hangs from a dead server."""
     with running("stuck") as client:
         params = {"name": "think", "arguments": {"question": "why?"}, "_meta": {"progressToken": 7}}
         hanging = client.send("tools/call", params)

@@ -98,7 +98,6 @@ async def test_a_server_without_a_login_gets_no_token(stage: Stage) -> None:
 
 
 async def test_a_login_opens_with_its_token(stage: Stage) -> None:
-    """Nobody would get in who has logged in."""
     stage.store.save(NAME, grant_of())
     assert await stage.access().open() == AccessToken("at-0", 3540.0)
     assert not stage.played.requests
@@ -156,7 +155,6 @@ async def test_an_outage_ends_no_login(stage: Stage, status: int) -> None:
 
 
 async def test_a_refusal_ends_the_login_and_names_the_command(stage: Stage) -> None:
-    """Nobody would know what to do."""
     stage.store.save(NAME, grant_of())
     stage.played.answers[TOKEN] = document({"error": "invalid_grant"}, 400)
     fault = await fault_of(stage.access(), "at-0")

@@ -193,7 +193,6 @@ async def test_a_refusal_says_why_and_keeps_nothing(stage: Stage) -> None:
 
 
 async def test_nobody_is_bothered_where_no_login_can_be_kept(stage: Stage) -> None:
-    """A person would log in for nothing."""
     stage.ring.refusal = NoKeyringError("none")
     async with stage.broker.joined("far") as login:
         assert login is None

@@ -19,7 +19,6 @@ def found(played: PlayedIssuer, known: str = "", more: tuple[str, ...] = (), **a
 
 
 def test_a_server_is_asked_and_what_it_names_is_read(played: PlayedIssuer) -> None:
-    """Nobody could log in."""
     discovered = found(played)
     assert discovered.terms == Terms(issuer=ISSUER, resource=URL, scopes=("read",))
     assert discovered.server.token_endpoint == f"{ISSUER}/token"
@@ -49,7 +48,6 @@ def test_scopes_are_those_of_the_row_else_of_the_refusal_else_of_the_metadata(pl
 
 
 def test_a_refresh_token_is_asked_for_where_that_takes_a_scope(played: PlayedIssuer) -> None:
-    """A person would log in every hour."""
     played.server["scopes_supported"] = ["offline_access"]
     assert found(played).terms.scopes == ("offline_access", "read")
     assert found(played, client_id="c", client_secret="s").terms.scopes == ("read",)

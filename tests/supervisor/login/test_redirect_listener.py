@@ -35,7 +35,6 @@ GOOD = "GET /callback?state=ours&code=c-1 HTTP/1.1\r\nHost: HOST\r\n\r\n"
 
 
 async def test_the_redirect_that_is_waited_for_ends_the_wait() -> None:
-    """Nobody could log in."""
     async with listening() as listener:
         waiting = asyncio.create_task(listener.wait(judge))
         await asyncio.sleep(0)
@@ -76,7 +75,6 @@ async def test_whoever_else_asks_does_not_end_it(request_: str) -> None:
 
 
 async def test_a_refusal_ends_the_wait_too() -> None:
-    """A person who said no would wait for ten minutes."""
     async with listening() as listener:
         waiting = asyncio.create_task(listener.wait(judge))
         await asyncio.sleep(0)

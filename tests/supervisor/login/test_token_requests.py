@@ -130,7 +130,6 @@ def test_fewer_scopes_than_were_asked_for_are_taken(played: PlayedIssuer) -> Non
 
 @pytest.mark.parametrize("status", [400, 401, 403])
 def test_a_refusal_is_told_with_its_code(played: PlayedIssuer, status: int) -> None:
-    """Nobody would know that the login is over."""
     body = {"error": "invalid_grant", "error_description": "revoked"}
     played.answers[TOKEN] = document(body, status)
     with pytest.raises(DeniedError, match=r"gives no token: invalid_grant \(revoked\)") as caught:

@@ -103,7 +103,6 @@ def test_a_dry_run_and_a_file_that_cannot_be_used_change_nothing(home: Path, sai
 
 
 def test_a_client_that_is_not_installed_is_told(home: Path, said: Said) -> None:
-    """A file would be made that nobody reads, and the user wait for tools."""
     assert "is not installed" in said(3, "link", "windsurf").err
     assert os.listdir(home) == []
     said(0, "link", "windsurf", "--create")
@@ -180,7 +179,6 @@ def test_what_is_there_already_stays_as_it_is(home: Path, said: Said) -> None:
 
 
 def test_a_dry_run_and_a_choice(home: Path, said: Said) -> None:
-    """Nobody could look first, or take one of many."""
     write(home / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}})
     out = said(0, "config", "import", "cursor", "--dry-run", "--server", "b").out
     assert '+    "b": {' in out
@@ -204,7 +202,6 @@ def test_a_dry_run_and_a_choice(home: Path, said: Said) -> None:
 def test_what_cannot_be_done_is_said(
     home: Path, said: Said, content: str | None, arguments: list[str], code: int, message: str
 ) -> None:
-    """A user would not know what to do, or lose the file that could not be read."""
     if content is not None:
         write(home / ".cursor" / "mcp.json", content)
     write(Path("broken.json"), '{"mcpServers": {"a": ')

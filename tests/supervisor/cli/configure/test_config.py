@@ -156,13 +156,10 @@ def test_a_check_finds_rows_that_the_sandbox_will_refuse(home: Path, said: Said)
 
 
 def test_the_schema_is_printed_as_json(said: Said) -> None:
-    """An editor could not be pointed at it."""
     assert said.json(0, "config", "schema")["title"] == "Quarterdeck configuration"
 
 
 def test_a_working_directory_that_is_gone_is_said(home: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user would see a traceback."""
-
     def cwd() -> Path:
         raise FileNotFoundError(2, "No such file or directory")
 

@@ -68,7 +68,6 @@ def test_what_cannot_be_kept_is_refused(state: Path, said: Said, monkeypatch: py
 
 @pytest.mark.process
 def test_names_are_listed_and_removed(state: Path, monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
-    """A user could not find out what is kept, or get rid of it."""
     assert "there are no secrets" in said(0, "secret", "list").err
     pipe(monkeypatch, b"s3cret")
     said(0, "secret", "set", "GH")

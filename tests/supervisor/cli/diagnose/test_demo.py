@@ -65,8 +65,6 @@ def test_a_program_gets_every_event_and_a_broken_promise_is_an_exit_code(
 
 
 def test_a_demonstration_that_cannot_begin_says_why(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
-    """The first thing that a new user sees would be a traceback."""
-
     async def run_demo(tell: Callable[[AnyEvent], None]) -> bool:
         raise DemoError("`quarterdeck serve` does not start: no space left")
 

@@ -22,7 +22,6 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_the_daemons_log_is_shown_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
-    """A person would read JSON, with times of another zone."""
     use_places(monkeypatch, tmp_path)
     fine = {"event": "s is ready", "level": "info", "logger": "quarterdeck.serve", "timestamp": "2026-11-23T04:00:00Z"}
     failed = fine | {"event": "it failed", "level": "error", "exception": "Traceback:\n  here"}
@@ -90,7 +89,6 @@ def test_a_log_that_begins_to_exist_is_followed(log: Path, monkeypatch: pytest.M
 
 
 def test_what_is_written_later_is_followed_by_whole_lines(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that is being written would be shown in two halves."""
     log.write_bytes(b"one\nhalf")
     steps = [appended(log, b" a line\n"), appended(log, b"three\nfour\n")]
     assert followed(log, monkeypatch, *steps) == [b"one", b"half a line", b"three", b"four"]
@@ -126,7 +124,6 @@ AT = "2026-01-01T12:00:00Z"
 
 
 def test_lines_have_their_times_where_they_have_one(log: Path) -> None:
-    """A user could not tell the crash of today from last week's; or an older file could not be read."""
     log.with_name("stderr.log.1").write_text("of an older version\n")
     log.write_text(f"{AT}\tone\n{AT}\t2025-01-01T00:00:00Z\ttwo\n")
     assert list(read_lines(log, 10)) == [("", b"of an older version"), (AT, b"one"), (AT, b"2025-01-01T00:00:00Z\ttwo")]

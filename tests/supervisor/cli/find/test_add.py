@@ -333,7 +333,6 @@ def test_what_the_scan_finds_is_not_added_unseen(
 
 
 def test_for_programs_there_is_a_document(home: Home, trials: Trials, said: Said) -> None:
-    """A script could not tell what was added, or would be shown a secret."""
     words = ("add", "notes", "--env", "API_KEY=sk-1234567890abcdef1234", "--json")
     told = said.json(0, *words, "--dry-run", "--", "npx", "-y", "notes@1.0.0")
     assert (told["server"], told["changed"], told["tried"]) == ("notes", False, True)

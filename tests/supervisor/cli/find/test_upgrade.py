@@ -84,7 +84,6 @@ def test_a_registry_that_says_otherwise_now_is_not_followed(
 def test_where_the_registry_cannot_say_the_packages_own_index_is_asked(
     home: Home, trials: Trials, indexes: dict[str, str], said: Said, registry: str | None, says: str
 ) -> None:
-    """Nobody would hear of a new version while the MCP registry is out of order, or another is configured."""
     home.write(notes={"command": "npx", "args": ["-y", "notes-server@1.2.3"], "registry": "io.example/notes"})
     if registry is not None:
         home.registry.write_text(registry)

@@ -36,7 +36,6 @@ def change(work: Path, session: str, path: Path, content: str) -> None:
 
 
 def test_changes_are_listed_by_session_and_undone(work: Path, said: Said) -> None:
-    """A user could not find, or not undo, what an agent did."""
     (work / "a").write_text("original")
     change(work, FIRST, work / "a", "one")
     change(work, SECOND, work / "a", "two")
@@ -102,7 +101,6 @@ def test_what_is_believed_is_not_brought_back(
     ],
 )
 def test_what_is_not_there_is_said(work: Path, said: Said, arguments: list[str], code: int, says: str) -> None:
-    """A user would see a traceback, or nothing."""
     out, err = said(code, "checkpoint", *arguments)
     assert out == ""
     assert says in err

@@ -68,7 +68,6 @@ def test_ps_shows_each_server_and_what_is_wrong(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_death_is_told_with_all_that_is_known_and_a_block_is_no_hold() -> None:
-    """The reason of a death would be seen by nobody."""
     counted = msgspec.structs.replace(READY, held=2, blocked=1)
     assert servers.describe_tools(counted) == "12, 2 held, 1 blocked"
     assert servers.describe_tools(READY) == "12"
@@ -116,7 +115,6 @@ def test_a_restart_succeeds_only_when_the_server_is_ready(
     ],
 )
 def test_a_faults_owner_is_named_once(capsys: pytest.CaptureFixture[str], message: str, said: str) -> None:
-    """A line would stutter, or nobody would know whose it is."""
     print_fault(FaultView("transport", None, message, None, "not_sent"), of="fs")
     assert capsys.readouterr().out == f"{said}\n"
 
@@ -182,7 +180,6 @@ def test_ps_finds_the_one_deck_that_runs_whatever_its_configuration(
 def test_ps_shows_each_deck_that_runs_under_its_heading(
     nobody: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two decks a user would see one, without a word of the other, or be asked for a file."""
     broken = Trouble("mcp.json: x", "x runs as it was before")
     answers = {"theirs.json": ServerList((READY,), (broken,)), "others.json": ServerList((DEAD,))}
     with RuntimeDirectory.create("0123456789ab") as first, RuntimeDirectory.create("ba9876543210") as second:

@@ -50,7 +50,6 @@ def units(home: Path) -> dict[str, str]:
 
 
 def test_two_units_are_written_and_started_and_taken_out_again(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Somebody would believe that the daemon starts at login; or never get rid of it."""
     install()
     assert orders(home) == ["--user daemon-reload", "--user enable --now quarterdeck.socket quarterdeck.service"]
     written = units(home)
@@ -106,7 +105,6 @@ def test_a_unit_of_somebody_else_is_neither_replaced_nor_removed(
 
 
 def test_an_order_that_systemd_refuses_is_said_with_its_words(home: Path) -> None:
-    """Somebody would believe that the daemon starts at login."""
     (home / "refuses").touch()
     with pytest.raises(CommandError, match=r"systemctl --user daemon-reload: no") as refused:
         install()

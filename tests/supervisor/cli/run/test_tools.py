@@ -75,7 +75,6 @@ def test_tools_are_listed_and_the_absent_and_held_are_named(monkeypatch: pytest.
 
 
 def test_what_tools_cost_is_shown_for_people_and_for_programs(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
-    """A deck that is too large, or a part of it that could not be counted, would not be seen to be."""
     view = ServerView("git", "faulted", "stdio", 0, None, None, None, None, 0, None, DOWN)
     tool = ToolView("fs__read", "fs", "", msgspec.Raw(b'{"name":"read","description":"%s"}' % (b"x" * 48_000)))
     answering(monkeypatch, ToolList((tool,), (view,), groups={"g\x1b[2J": ("fs__read",)}))
@@ -154,7 +153,6 @@ def test_a_result_is_shown_to_people_in_blocks_and_to_programs_as_it_is(
     ("kind", "code"), [("tool_error", 5), ("timeout", 5), ("not_connected", 4), ("spawn_failed", 4)]
 )
 def test_a_call_without_a_result_says_why(monkeypatch: pytest.MonkeyPatch, said: Said, kind: str, code: int) -> None:
-    """A script could not tell a server that is down from a call that failed."""
     answering(monkeypatch, Fault(FaultView(kind, "some_code", "it broke", "mend it", "unknown")))
     out, err = said(code, "call", "fs__read")
     assert out == ""
@@ -183,7 +181,6 @@ def test_every_kind_of_block_is_shown(monkeypatch: pytest.MonkeyPatch, said: Sai
 def test_the_names_that_clients_see_have_a_column_where_they_differ(
     monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
-    """A user could not tell which tool an agent talks about."""
     tools_ = (
         ToolView("fs__read", "fs", "Reads.", msgspec.Raw(b"{}")),
         ToolView("fs__long.name", "fs", "Long.", msgspec.Raw(b"{}"), "fs__long_name_ab12"),
@@ -203,7 +200,6 @@ def view(name: str, *, alias: str = "", **definition: object) -> ToolView:
 
 
 def test_tools_servers_and_groups_are_counted_dearest_first_as_models_are_given_them() -> None:
-    """What fills a context could not be found, or a group be chosen by what it costs."""
     tools = (view("grep"), view("a__x"), view("b__y", description="long " * 50), view("b__z"))
     report = token_report(ToolList(tools, (), groups={"small": ("a__x", "b__z"), "none": (), "large": ("b__y",)}))
     assert [cost.name for cost in report.tools] == ["b__y", "a__x", "b__z", "grep"]

@@ -30,7 +30,6 @@ LAST = FIRST + SECOND + THIRD
 def test_the_log_tells_each_moment_once_the_newest_first_and_programs_get_every_event(
     state: Path, ledger: LedgerShell
 ) -> None:
-    """A user could not see what a server did, when, and who let it; a script would have to read sentences."""
     rows = [line.split(maxsplit=4) for line in ledger("log").splitlines()]
     assert rows[0] == ["SEQ", "AT", "SERVER", "BY", "WHAT"]
     told = [[int(number) for number in row[0].split("-")] for row in rows[1:]]
@@ -92,7 +91,6 @@ def test_names_of_servers_and_tools_cannot_write_to_the_terminal(state: Path, le
 
 
 def test_the_deck_is_shown_as_it_is_and_what_is_gone_on_demand(state: Path, ledger: LedgerShell) -> None:
-    """A user could not see what is approved, in which form, since when; a script could not fetch the documents."""
     rows = [line.split() for line in ledger("show").splitlines()]
     assert rows[0] == ["SERVER", "WHAT", "STATE", "HASH", "BY", "SINCE"]
     assert ["time", "now", "approved", EVIL.hash[:8], "person", "2026-01-03T10:00:00.000Z"] in rows
@@ -134,7 +132,6 @@ def test_the_deck_is_shown_as_it_was(state: Path, ledger: LedgerShell, at: str) 
 
 
 def test_the_difference_of_two_moments_tells_steps_and_texts(state: Path, ledger: LedgerShell) -> None:
-    """A user could not see what a server changed of its words, and who let it."""
     out = ledger("diff", "2026-01-01T12:00Z", "2026-01-02T12:00Z")
     steps = [line.split() for line in out.splitlines() if line.startswith("  now")]
     assert steps == [
@@ -172,7 +169,6 @@ def test_the_difference_of_two_moments_tells_steps_and_texts(state: Path, ledger
 def test_what_cannot_be_done_is_said(
     state: Path, ledger: LedgerShell, arguments: list[str], code: ExitCode, said: str
 ) -> None:
-    """A user would see a traceback, or another moment."""
     assert ledger(*arguments, code=code) == ""
     assert said in ledger.err
 
@@ -226,7 +222,6 @@ def test_calls_are_read_once_those_who_serve_have_written_them(
 def test_calls_are_shown_the_newest_first_with_who_called(
     state: Path, ledger: LedgerShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A user could not see what was called, or take a client's own word for what it was let in by."""
     row = CallRow("", "", "fs", "read", "ok")
     show_calls([replace(row, client=client, program=program) for client, program in CALLERS])
     told = capsys.readouterr().out.splitlines()[1:]
@@ -327,14 +322,12 @@ def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
 
 
 def test_a_number_is_an_event() -> None:
-    """An event that the log shows could not be named."""
     assert parse_moment("42", MOMENT) == 42
     assert parse_moment(" 0 ", MOMENT) == 0
 
 
 @pytest.mark.parametrize("text", ["-1", "1_000", "9" * 4000, "4 2", "x"])
 def test_what_is_neither_is_refused(text: str) -> None:
-    """A slip of the finger would show another moment, or a traceback."""
     with pytest.raises(CommandError) as raised:
         parse_moment(text, MOMENT)
     assert "by its number" in str(raised.value.remedy)

@@ -82,7 +82,6 @@ def test_secrets_are_taken_out_of_a_ledger_that_holds_them(state: Path, ledger: 
 def test_an_export_fills_an_empty_ledger_and_has_the_same_head(
     state: Path, ledger: LedgerShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A backup could not be restored, or a pipe would get nothing."""
     assert ledger("export", "-") == ledger("export")
     assert not Path("-").exists()
     head = ledger("verify").split()[-1]

@@ -201,7 +201,6 @@ def test_drift_fails_with_a_code_of_its_own(deck: Deck, lists: Lists) -> None:
 
 
 def test_a_server_that_is_not_ready_is_told_from_drift(deck: Deck, lists: Lists) -> None:
-    """A network that is down would look like an attack."""
     deck(0)
     lists.servers["files"] = None
     lists.servers["unlocked"] = None
@@ -237,5 +236,4 @@ def test_what_is_ignored_may_differ_and_is_said(deck: Deck, lists: Lists, tmp_pa
     ],
 )
 def test_what_is_not_there_is_said(deck: Deck, arguments: list[str], code: ExitCode, says: str) -> None:
-    """A user would see a traceback."""
     assert says in deck(code, *arguments).err

@@ -378,7 +378,6 @@ def test_capabilities_are_approved_by_their_own_word(shell: Shell) -> None:
 
 
 def test_approvals_are_told_to_programs(shell: Shell) -> None:
-    """A script could not tell what it approved."""
     assert json.loads(shell("approve", "time", "--all", "--json")) == {
         "approved": [{"server": "time", "subject": "tool", "name": "now"}]
     }
@@ -388,7 +387,6 @@ def test_approvals_are_told_to_programs(shell: Shell) -> None:
 
 
 def test_a_damaged_ledger_decides_nothing(shell: Shell) -> None:
-    """A decision would be made on what somebody rewrote, or a user would see a traceback."""
     database = shell.state / "ledger" / "ledger.db"
     database.write_bytes(b"SQLite format 3\x00" + b"\xff" * 8192)
     before = database.read_bytes()

@@ -99,7 +99,6 @@ def differing(matters: Iterable[Matter], documents: dict[str, bytes], capsys: py
 
 
 def test_a_diff_goes_from_the_start_to_the_tools_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    """Two runs of one diff would differ, or the start would be below a hundred tools."""
     documents = {"seen b": b'{"name":"b"}', "seen a": b'{"name":"a"}', "l": b'{"command":"x"}', "i": b'"Hi."'}
     matters = [
         tool("b"),

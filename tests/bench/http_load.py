@@ -6,6 +6,7 @@ measured.  Any server of the legacy era can be called, whether it answers JSON o
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -111,6 +112,10 @@ class HttpLoad:
             connection.close()
         self._connections.clear()
 
+    def end(self) -> None:
+        """Hang up for good."""
+        self.close()
+
     async def call_once(self, connection: _Connection, tool: str, text: str) -> None:
         """One call; one in a hundred is looked at.
 
@@ -119,9 +124,7 @@ class HttpLoad:
         """
         self._ids += 1
         params = {"name": tool, "arguments": {"text": text}}
-        response = await connection.ask(self._request("tools/call", params, self._ids))
-        if not response.startswith(b"HTTP/1.1 200"):
-            raise BadAnswerError(response)
+        response = await self._ask(connection, "tools/call", params, self._ids)
         if self._ids % 100 == 0 and text not in json.dumps(answer_of(response).get("result")):
             raise BadAnswerError(response)
 
@@ -160,7 +163,7 @@ class HttpLoad:
         info = {"name": "bench", "version": "0"}
         params = {"protocolVersion": LEGACY_VERSION, "capabilities": {}, "clientInfo": info}
         first = self._connections[0]
-        greeted = await first.ask(self._request("initialize", params, 0))
+        greeted = await self._ask(first, "initialize", params, 0)
         answer_of(greeted)
         heads = greeted.partition(b"\r\n\r\n")[0].decode().split("\r\n")
         named = [head.partition(":")[2].strip() for head in heads if head.lower().startswith("mcp-session-id:")]
@@ -176,7 +179,15 @@ class HttpLoad:
             BadAnswerError: it is none.
         """
         self._ids += 1
-        response = await self._connections[0].ask(self._request("tools/list", {}, self._ids))
+        return await self._ask(self._connections[0], "tools/list", {}, self._ids)
+
+    async def _ask(self, connection: _Connection, method: str, params: object, number: int) -> bytes:
+        """The whole response with the answer to one request.
+
+        Raises:
+            BadAnswerError: it is none.
+        """
+        response = await connection.ask(self._request(method, params, number))
         if not response.startswith(b"HTTP/1.1 200"):
             raise BadAnswerError(response)
         return response
@@ -188,7 +199,8 @@ class HttpLoad:
         if params is not None:
             message["params"] = params
         body = json.dumps(message, separators=(",", ":")).encode()
-        head = f"POST {self._url.path} HTTP/1.1\r\nHost: {self._url.netloc}\r\nAccept: {_ACCEPT}\r\n"
+        path = f"{self._url.path}?{self._url.query}" if self._url.query else self._url.path
+        head = f"POST {path} HTTP/1.1\r\nHost: {self._url.netloc}\r\nAccept: {_ACCEPT}\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         head += f"Authorization: Bearer {self._token}\r\n" if self._token else ""
         if self._session:
@@ -196,14 +208,61 @@ class HttpLoad:
         return head.encode() + b"\r\n" + body
 
 
+class SseLoad(HttpLoad):
+    """The same over the transport of 2024-11-05: requests are posted, and one stream of events brings all answers."""
+
+    def __init__(self, url: str, token: str, count: int) -> None:
+        super().__init__(url, token, count)
+        self._answers: dict[int, asyncio.Future[bytes]] = {}
+        self._stream: asyncio.StreamWriter | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    async def greet(self, tool: str) -> None:
+        """Open the stream, then the session on it."""
+        url = self._url
+        reader, self._stream = await asyncio.open_connection(url.hostname, url.port, limit=2**24)
+        self._stream.write(f"GET {url.path} HTTP/1.1\r\nHost: {url.netloc}\r\nAccept: {_ACCEPT}\r\n\r\n".encode())
+        while not (line := await reader.readline()).startswith(b"data:"):
+            if not line:
+                raise BadAnswerError("the stream ended before it named where to post")
+        self._url = urlsplit(url._replace(path="", query="").geturl() + line.removeprefix(b"data:").strip().decode())
+        self._reading = asyncio.create_task(self._read(reader))
+        await super().greet(tool)
+
+    def end(self) -> None:
+        """Hang up for good."""
+        super().end()
+        if self._stream is not None and self._reading is not None:
+            self._reading.cancel()
+            self._stream.close()
+
+    async def _ask(self, connection: _Connection, method: str, params: object, number: int) -> bytes:
+        answer = self._answers[number] = asyncio.get_running_loop().create_future()
+        taken = await connection.ask(self._request(method, params, number))
+        if not taken.startswith(b"HTTP/1.1 202"):
+            raise BadAnswerError(taken)
+        return await answer
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        while line := await reader.readline():
+            found = _ID.search(line) if line.startswith(b"data:") else None
+            if found is not None and (answer := self._answers.pop(int(found[1]), None)) is not None:
+                answer.set_result(b"\r\n\r\n" + line)
+
+
+_ID: Final = re.compile(rb'"id":(\d+)')
+
+
 @asynccontextmanager
-async def http_load(url: str, tool: str, *, connections: int, token: str = "") -> AsyncIterator[HttpLoad]:
+async def http_load(
+    url: str, tool: str, *, connections: int, token: str = "", kind: type[HttpLoad] = HttpLoad
+) -> AsyncIterator[HttpLoad]:
     """So many connections to `url`, in one session that has listed `tool`.
 
     Raises:
         NotMeasuredError: it never lists it.
     """
-    load = HttpLoad(url, token, connections)
+    load = kind(url, token, connections)
     try:
         try:
             async with asyncio.timeout(GREET_S):
@@ -213,4 +272,4 @@ async def http_load(url: str, tool: str, *, connections: int, token: str = "") -
             raise NotMeasuredError(f"{url} does not list {tool} within {GREET_S:g} s") from None
         yield load
     finally:
-        load.close()
+        load.end()

@@ -47,12 +47,20 @@ def mcp_proxy(folder: Path) -> list[str]:
     Raises:
         NotMeasuredError: it cannot be had here.
     """
-    if (npm := shutil.which("npm")) is None:
-        raise NotMeasuredError("npm is not there")
-    options = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-progress", "--fetch-retries=1")
-    _run_bounded([npm, "install", *options, "--prefix", str(folder), "mcp-proxy"], "mcp-proxy")
-    program = folder / "node_modules" / ".bin" / "mcp-proxy"
-    return [str(program), "--host", "127.0.0.1", "--port", PORT, "--server", "stream", "--", *server_argv(ECHO)]
+    program = _npm_program(folder, "mcp-proxy", "mcp-proxy")
+    return [program, "--host", "127.0.0.1", "--port", PORT, "--server", "stream", "--", *server_argv(ECHO)]
+
+
+def mcp_hub(folder: Path) -> list[str]:
+    """Npm's `mcp-hub` over the echo server, whose tool it calls as we do.
+
+    Raises:
+        NotMeasuredError: it cannot be had here.
+    """
+    program = _npm_program(folder, "mcp-hub@4.2", "mcp-hub")
+    command, *arguments = server_argv(ECHO)
+    config = write_config(folder / "hub.json", **{ECHO: {"command": command, "args": arguments}})
+    return [program, "--port", PORT, "--config", str(config)]
 
 
 def fastmcp(folder: Path) -> list[str]:
@@ -82,6 +90,14 @@ def running_peer(argv: Sequence[str], folder: Path) -> Iterator[str]:
         if process.poll() is not None:
             raise NotMeasuredError(f"{words[0]} ended with {process.returncode}: {said()}")
         yield f"http://127.0.0.1:{port}/mcp"
+
+
+def _npm_program(folder: Path, package: str, name: str) -> str:
+    if (npm := shutil.which("npm")) is None:
+        raise NotMeasuredError("npm is not there")
+    options = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-progress", "--fetch-retries=1")
+    _run_bounded([npm, "install", *options, "--prefix", str(folder), package], name)
+    return str(folder / "node_modules" / ".bin" / name)
 
 
 def _run_bounded(argv: Sequence[str], what: str) -> None:

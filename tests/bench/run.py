@@ -58,6 +58,7 @@ BENCHES: Final[dict[str, Callable[[Effort], Awaitable[list[Finding]]]]] = {
     "calls": calls.measure,
     "serve": serve.measure,
     "http": http_face.measure,
+    "http-hub": http_face.measure_hub,
     "http-fastmcp": http_face.measure_fastmcp,
     "doors": doors.measure,
     "listing": listing.measure,

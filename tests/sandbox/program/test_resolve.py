@@ -213,15 +213,12 @@ def test_volta_is_seen_through(home: Home) -> None:
     assert home.resolve(home.plan("node", path=[shim.parent])).path == str(node)
 
 
-@pytest.mark.parametrize(
-    ("line", "asks"),
-    [("#!/usr/bin/env tool", True), ("#!/usr/bin/env -S A=1 tool -x", True), ("#! /usr/bin/env -S -i tool", True)],
-)
-def test_an_interpreter_on_the_path_is_looked_up_on_the_servers(home: Home, line: str, asks: bool) -> None:
+@pytest.mark.parametrize("line", ["#!/usr/bin/env tool", "#!/usr/bin/env -S A=1 tool -x", "#! /usr/bin/env -S -i tool"])
+def test_an_interpreter_on_the_path_is_looked_up_on_the_servers(home: Home, line: str) -> None:
     tool = home.program("tools/tool", ELF)
     script = home.program("script", line + "\n")
     program = home.resolve(home.plan(script, path=[tool.parent]))
-    assert (str(tool) in needs(program)) is asks
+    assert str(tool) in needs(program)
 
 
 def test_env_as_a_command_is_seen_through(home: Home) -> None:

@@ -36,80 +36,65 @@ def fails_with(said: bytes | None) -> Callable[[HttpAsked], Awaitable[bytes | No
     return play
 
 
+async def play_echo(asked: HttpAsked) -> Said:
+    return echoed(asked)
+
+
 def streamed(data: bytes) -> bytes:
     return answer(200, b"event: message\r\ndata: %b\r\n\r\n" % data, content_type="text/event-stream")
 
 
+UNKNOWN, NOT_SENT, ANSWERED = Delivery.UNKNOWN, Delivery.NOT_SENT, Delivery.ANSWERED
+JSON, STREAM = "application/json", "text/event-stream"
 PAGE = b"<html><title>Bad gateway</title><p>nginx</html>"
 EVENT_BOMB = gzip.compress(b"data: " + bytes(2_000_000))
 
 FAILURES = [
-    pytest.param(None, "server_lost", Delivery.UNKNOWN, id="hangs-up"),
-    pytest.param(b"garbage\r\n\r\n", "server_lost", Delivery.UNKNOWN, id="no-http"),
-    pytest.param(answer(200, x="y" * 1_000_000), "server_lost", Delivery.UNKNOWN, id="huge-header"),
-    pytest.param(answer(307, location="http://127.0.0.1:1/"), "web_page", Delivery.UNKNOWN, id="redirect"),
-    pytest.param(answer(403), "access_denied", Delivery.NOT_SENT, id="403"),
+    pytest.param(None, "server_lost", UNKNOWN, id="hangs-up"),
+    pytest.param(b"garbage\r\n\r\n", "server_lost", UNKNOWN, id="no-http"),
+    pytest.param(answer(200, x="y" * 1_000_000), "server_lost", UNKNOWN, id="huge-header"),
+    pytest.param(answer(307, location="http://127.0.0.1:1/"), "web_page", UNKNOWN, id="redirect"),
     pytest.param(
         answer(
             403,
             b'{"jsonrpc": "2.0", "id": 1, "error": {"code": -32003, "message": "no"}}',
-            content_type="application/json",
+            content_type=JSON,
             www_authenticate='Bearer error="insufficient_scope", scope="write"',
         ),
         "scope_needed",
-        Delivery.NOT_SENT,
+        NOT_SENT,
         id="scope",
     ),
-    pytest.param(answer(408), "request_timeout", Delivery.UNKNOWN, id="408"),
-    pytest.param(answer(413), "request_refused", Delivery.NOT_SENT, id="413"),
-    pytest.param(answer(429), "rate_limited", Delivery.NOT_SENT, id="429"),
-    pytest.param(answer(500, b"oops"), "server_error", Delivery.UNKNOWN, id="500"),
-    pytest.param(answer(502, PAGE, content_type="text/html"), "server_unavailable", Delivery.UNKNOWN, id="502"),
-    pytest.param(answer(200, PAGE, content_type="text/html; charset=x"), "web_page", Delivery.UNKNOWN, id="page"),
+    pytest.param(answer(413), "request_refused", NOT_SENT, id="413"),
+    pytest.param(answer(500, b"oops"), "server_error", UNKNOWN, id="500"),
+    pytest.param(answer(502, PAGE, content_type="text/html"), "server_unavailable", UNKNOWN, id="502"),
+    pytest.param(answer(200, PAGE, content_type="text/html; charset=x"), "web_page", UNKNOWN, id="page"),
     pytest.param(
-        answer(200, gzip.compress(bytes(2_000_000)), content_type="application/json", content_encoding="gzip"),
+        answer(200, gzip.compress(bytes(2_000_000)), content_type=JSON, content_encoding="gzip"),
         "result_too_large",
-        Delivery.ANSWERED,
+        ANSWERED,
         id="bomb",
     ),
     pytest.param(
-        answer(200, b"data: " + b"x" * 1_000_001, content_type="text/event-stream"),
-        "result_too_large",
-        Delivery.ANSWERED,
-        id="event",
+        answer(200, b"data: " + b"x" * 1_000_001, content_type=STREAM), "result_too_large", ANSWERED, id="event"
     ),
     pytest.param(
-        answer(
-            200, gzip.compress(b"data: " + bytes(2_000_000)), content_type="text/event-stream", content_encoding="gzip"
-        ),
+        answer(200, EVENT_BOMB, content_type=STREAM, content_encoding="gzip"),
         "result_too_large",
-        Delivery.ANSWERED,
+        ANSWERED,
         id="event-bomb",
     ),
     pytest.param(
-        answer(200, b"\n" * 50, content_type="text/event-stream; charset=zlib"),
-        "server_lost",
-        Delivery.UNKNOWN,
-        id="empty",
+        answer(200, b"\n" * 50, content_type="text/event-stream; charset=zlib"), "server_lost", UNKNOWN, id="empty"
     ),
+    pytest.param(answer(200, b"no", content_type=JSON, content_encoding="gzip"), "bad_output", ANSWERED, id="no-gzip"),
+    pytest.param(answer(200, b"no", content_type=JSON, content_encoding="br"), "bad_output", ANSWERED, id="brotli"),
+    pytest.param(streamed(b"{"), "bad_output", ANSWERED, id="broken-event"),
+    pytest.param(streamed(b'"%b"' % bytes(1_100_000)), "result_too_large", ANSWERED, id="large-event"),
     pytest.param(
-        answer(200, b"no", content_type="application/json", content_encoding="gzip"),
+        answer(200, b'{"jsonrpc":"2.0","id":1,"result":{"x":%b}}' % (b"[" * 1_000), content_type=JSON),
         "bad_output",
-        Delivery.ANSWERED,
-        id="no-gzip",
-    ),
-    pytest.param(
-        answer(200, b"no", content_type="application/json", content_encoding="br"),
-        "bad_output",
-        Delivery.ANSWERED,
-        id="brotli",
-    ),
-    pytest.param(streamed(b"{"), "bad_output", Delivery.ANSWERED, id="broken-event"),
-    pytest.param(streamed(b'"%b"' % bytes(1_100_000)), "result_too_large", Delivery.ANSWERED, id="large-event"),
-    pytest.param(
-        answer(200, b'{"jsonrpc":"2.0","id":1,"result":{"x":%b}}' % (b"[" * 1_000), content_type="application/json"),
-        "bad_output",
-        Delivery.ANSWERED,
+        ANSWERED,
         id="broken-json",
     ),
 ]
@@ -167,22 +152,16 @@ async def test_an_error_in_mcp_says_more_than_its_status() -> None:
         assert (fault.code, fault.reply.code, fault.reply.message) == ("reply_error", -32602, "no owner")
 
 
-async def test_a_session_that_is_gone_is_told_to_its_call_before_the_server_is_lost() -> None:
-    async with calling(fails_with(answer(404))) as caller:
+@pytest.mark.parametrize(("status", "code"), [(404, "session_gone"), (401, "auth_needed")])
+async def test_a_session_or_login_that_is_over_is_told_to_its_call_before_the_server_is_lost(
+    status: int, code: str
+) -> None:
+    async with calling(fails_with(answer(status))) as caller:
         fault = await caller.fault("bad")
-        assert (fault.code, fault.delivery) == ("session_gone", Delivery.NOT_SENT)
+        assert (fault.code, fault.delivery) == (code, NOT_SENT)
         await caller.is_lost.wait()
         assert caller.loss is not None
-        assert (caller.loss.kind, caller.loss.code) == (FaultKind.TRANSPORT, "session_gone")
-
-
-async def test_a_login_that_is_over_is_told_to_its_call_before_the_server_is_lost() -> None:
-    async with calling(fails_with(answer(401))) as caller:
-        fault = await caller.fault("bad")
-        assert (fault.code, fault.delivery) == ("auth_needed", Delivery.NOT_SENT)
-        await caller.is_lost.wait()
-        assert caller.loss is not None
-        assert caller.loss.code == "auth_needed"
+        assert (caller.loss.kind, caller.loss.code) == (FaultKind.TRANSPORT, code)
 
 
 async def test_a_server_that_asks_for_a_pause_gets_it() -> None:
@@ -353,10 +332,7 @@ async def test_a_standing_stream_that_only_pings_is_no_news_to_the_supervisor() 
         opened.append(asked.headers.get("last-event-id"))
         return events(said, event(CHANGED), said) if len(opened) == 1 else answer(405)
 
-    async def play(asked: HttpAsked) -> Said:
-        return echoed(asked)
-
-    async with calling(play, get, timing=passing.timing) as caller:
+    async with calling(play_echo, get, timing=passing.timing) as caller:
         await eventually_async(lambda: len(opened) > 1)
         assert isinstance(await caller.call("good"), SplitResult)
         assert caller.news == [ListChanged("tools")]
@@ -364,10 +340,6 @@ async def test_a_standing_stream_that_only_pings_is_no_news_to_the_supervisor() 
 
 
 # The session, its headers, and both eras
-
-
-async def play_echo(asked: HttpAsked) -> Said:
-    return echoed(asked)
 
 
 async def test_a_session_is_named_in_every_request_and_ended_with_the_run() -> None:

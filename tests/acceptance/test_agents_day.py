@@ -141,7 +141,6 @@ async def test_a_repository_is_explored_changed_tested_served_and_put_right(way:
 
 
 async def explore(agent: Agent) -> None:
-    """Find the way about a repository that one has never seen."""
     tools = {tool.name: tool for tool in (await agent.client.list_tools()).tools}
     assert list(tools) == ALL
     for name in ("read", "grep", "todo_read"):

@@ -27,14 +27,12 @@ def daemon(own_directories: Path, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def author() -> Iterator[Author]:
-    """The author of the server `books`, which only commands start."""
     with open_folder() as folder:
         yield Author(folder)
 
 
 @pytest.fixture
 def config(author: Author, tmp_path: Path) -> str:
-    """The file that has `books`."""
     return str(write_config(tmp_path / "mcp.json", books=author.row()))
 
 

@@ -68,7 +68,6 @@ class Runs:
     """How the scenarios of a revision ended, directly and through us."""
 
     def __init__(self, suite: Installed, era: str, revision: str, shared: Shared) -> None:
-        """Nothing was run yet."""
         self._suite = suite
         self._where = {"revision": revision, "server": era}
         self._shared = shared
@@ -102,7 +101,6 @@ class Runs:
 
     @property
     def known(self) -> Ends:
-        """The same as it is written down."""
         return {kind: written(kind, **self._where) for kind in ("failing", "difference")}
 
     @property

@@ -50,12 +50,10 @@ class Bench:
     """The clients of one cell, started when they are needed."""
 
     def __init__(self, cell: Cell) -> None:
-        """Nobody is there."""
         self._cell = cell
         self._clients: dict[str, EraClient] = {}
 
     def direct(self, server: str) -> EraClient:
-        """A client of this server that knows nothing of us."""
         return self._client(f"direct {server}", server_argv(server))
 
     def ours(self, server: str) -> EraClient:

@@ -123,6 +123,5 @@ async def test_the_first_list_over_http_waits_too_and_a_known_server_never_delay
 
 
 def status(config: Path, server: str) -> dict[str, Any]:
-    """What `ps` says of a server."""
     servers = quarterdeck_json_forked("ps", "--config", str(config))["servers"]
     return dict(next(each for each in servers if each["id"] == server))

@@ -42,7 +42,6 @@ class Searching:
         return self._ask(name=name, arguments=arguments, **params)
 
     def wrapped(self, name: str, arguments: JsonObject, **params: Any) -> JsonObject:
-        """The same by `call_tool`."""
         return self._ask(name="call_tool", arguments={"name": name, "arguments": arguments}, **params)
 
     def _ask(self, **params: Any) -> JsonObject:

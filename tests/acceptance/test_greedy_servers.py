@@ -33,7 +33,6 @@ class Patient:
         self.asked: list[Question] = []
 
     def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
-        """See `Answerer`."""
         self.asked.append(question)
         return asyncio.get_running_loop().call_soon(answer, QuestionEnd(b'{"roots":[]}')).cancel
 

@@ -63,7 +63,6 @@ def placed(**rows: object) -> Iterator[Place]:
 
 @pytest.fixture
 def place() -> Iterator[Place]:
-    """One that no other test uses."""
     with placed(one=row("echo")) as made, made.used():
         yield made
 
@@ -89,7 +88,6 @@ def opened() -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def kept() -> Iterator[Reused[Served]]:
-    """One for the module, while it answers."""
     reused = Reused(opened, lambda served: "one__echo" in names(served.client))
     yield reused
     reused.close()

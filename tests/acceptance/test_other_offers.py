@@ -42,7 +42,6 @@ def mcp_config() -> Iterator[dict[str, object]]:
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest) -> str:
-    """How it is reached."""
     way: str = request.param
     return way
 

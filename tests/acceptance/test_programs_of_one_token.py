@@ -36,7 +36,6 @@ def token(name: str) -> str:
 
 
 def has_started() -> bool:
-    """Whether the server's tools are there."""
     return any(tool["name"] == "s__plain" for tool in quarterdeck_json_forked("tools")["tools"])
 
 
@@ -44,7 +43,6 @@ class Program:
     """One program, by its name, with connections that nobody else has."""
 
     def __init__(self, url: str, shown: str, name: str) -> None:
-        """It has said nothing yet."""
         info = {"name": name, "version": "1"}
         self._meta = {**ENVELOPE, f"{META}clientInfo": info, f"{META}clientCapabilities": CAPABILITIES}
         self._url = url

@@ -206,6 +206,7 @@ def test_what_a_test_leaves_fails_the_run_by_its_name(project: Project) -> None:
     assert (ended.returncode, "left behind" in ended.stdout) == (0, True), ended.stdout + ended.stderr
 
 
+@pytest.mark.nightly
 @LINUX_ONLY
 def test_a_process_that_a_server_leaves_is_named_though_its_sandbox_has_ended_it(project: Project) -> None:
     config = {"mcpServers": {"leaves": row("hostile", "daemonise")}}
@@ -235,6 +236,7 @@ def test_what_a_test_asks_for_that_there_is_not_is_one_sentence(project: Project
     assert "During handling" not in ended.stdout
 
 
+@pytest.mark.nightly
 @LINUX_ONLY
 def test_without_a_sandbox_no_server_starts_unless_it_is_trusted(project: Project) -> None:
     ended = project.run(UNCONFINED, lacking="landlock,seccomp")

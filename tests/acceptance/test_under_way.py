@@ -37,7 +37,6 @@ def config(tmp_path: Path) -> Iterator[Path]:
 
 
 def params(number: int) -> dict[str, Any]:
-    """What call `number` asks for."""
     return SLOW if number % 2 else SOON
 
 
@@ -127,6 +126,5 @@ def test_a_servers_death_is_no_refusal_of_the_next_calls(config: Path) -> None:
 
 
 def status(config: Path) -> dict[str, Any]:
-    """What `ps` says of the server."""
     (server,) = quarterdeck_json_forked("ps", "--config", str(config))["servers"]
     return dict(server)

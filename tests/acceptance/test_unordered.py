@@ -45,7 +45,6 @@ def places() -> Iterator[None]:
 
 @pytest.fixture
 def author() -> Iterator[Shuffling]:
-    """The author, before the first start."""
     with open_folder() as folder:
         made = Shuffling(folder)
         made.shuffle()
@@ -54,7 +53,6 @@ def author() -> Iterator[Shuffling]:
 
 @pytest.fixture
 def config(places: None, author: Shuffling, tmp_path: Path) -> str:
-    """The file that has the server `books`."""
     return str(write_config(tmp_path / "mcp.json", books=author.row()))
 
 

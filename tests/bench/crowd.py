@@ -89,7 +89,6 @@ class Use:
     fds: list[int] = field(default_factory=list)
 
     def look(self) -> None:
-        """Look once."""
         self.mib.append(self.process.memory_full_info().uss / _MIB)
         self.fds.append(self.process.num_fds())
 

@@ -28,7 +28,6 @@ class Target:
     more_is_better: bool = False
 
     def judge(self, figure: float) -> Verdict:
-        """How `figure` stands."""
         if not self._is_reached(self.required, figure):
             return Verdict.MISSED
         return Verdict.GOAL if self.goal is not None and self._is_reached(self.goal, figure) else Verdict.MET

@@ -201,7 +201,6 @@ class Client:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop making requests, and wait for the last answer."""
         self._stop.set()
 
     def close(self) -> None:
@@ -346,7 +345,6 @@ def clients(tally: Tally, url: str, count: int, *, echoes: int, offers: int) -> 
 
 
 def restarts(count: int, doors: int) -> dict[str, object]:
-    """Kill the daemon `count` times."""
     served, refused, lost = [], 0, []
     with daemon(4, 0) as url, ExitStack() as stack:
         windows = [stack.enter_context(RawStdioClient(command("serve"), deadline_s=ANSWER_S)) for _ in range(doors)]

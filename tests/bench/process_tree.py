@@ -37,12 +37,10 @@ class Cost:
 
     @property
     def cpu_ms(self) -> float:
-        """CPU in milliseconds."""
         return self.cpu_ns / 1e6
 
     @property
     def private_mib(self) -> float:
-        """Private memory in MiB."""
         return self.private_bytes / MIB
 
 

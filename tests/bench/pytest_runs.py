@@ -85,7 +85,6 @@ async def measure(effort: Effort) -> list[Finding]:
 
 
 async def _run(folder: Path, name: str, tests: int) -> float:
-    """Seconds of one run."""
     started = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "pytest", "-q", *ALONE, "-n", str(WORKERS), f"test_{name}.py"),

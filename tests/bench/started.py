@@ -81,7 +81,6 @@ class Serving:
         return costs_of(self.supervisor).since(before)
 
     def rest(self, lasting_s: float) -> None:
-        """Wait for so long, in which nobody asks anything."""
         time.sleep(lasting_s)
 
     def change_tools(self) -> None:

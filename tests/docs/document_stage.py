@@ -101,7 +101,6 @@ class Stage:
         configuration.write_text(json.dumps({"mcpServers": rows}))
 
     def connect(self) -> None:
-        """Start the servers once, and have recorded what they offer."""
         ended = self._forked("python", [CONNECT])
         assert ended.returncode == 0, ended.stderr
 

@@ -34,7 +34,6 @@ LIMITS: Final = {"memory_bytes": "1G", "processes": 9, "cpu_share": 1, "scratch_
 
 
 def rows() -> list[tuple[Property, NetworkMode, Tier, str]]:
-    """Each cell of the table, and what it is about."""
     found = []
     for name, said, *cells in re.findall(r"^\| `(\w+)`([^|]*) \| (.*) \| (.*) \| (.*) \|$", PAGE, re.MULTILINE):
         network = NetworkMode.NONE if "`none`" in said else NetworkMode.INTERNET

@@ -27,6 +27,7 @@ def session() -> str:
         return output(sys.executable, RECORD, "--text", within_s=DEADLINE_S)
 
 
+@pytest.mark.nightly
 def test_the_session_shows_what_the_readme_says_of_it(session: str) -> None:
     """The first thing that a newcomer sees would not be true any more."""
     assert "PRIVATE KEY" not in session
@@ -36,6 +37,7 @@ def test_the_session_shows_what_the_readme_says_of_it(session: str) -> None:
     assert re.search(r"^notes +ready .* 2 ", session.rpartition("\n$ ")[2], re.MULTILINE)
 
 
+@pytest.mark.nightly
 def test_the_picture_shows_the_commands_of_the_session(session: str) -> None:
     """The picture would be of another session: record it anew with `python docs/site/record.py`."""
     shown = html.unescape(re.sub(r"<[^>]+>", "", PICTURE.read_text()).replace("&#160;", " "))

@@ -35,7 +35,6 @@ class Call:
 
     @property
     def meta(self) -> JsonObject:
-        """The request's `_meta`."""
         return self.params.get("_meta") or {}
 
     def answer(self, result: JsonObject) -> None:

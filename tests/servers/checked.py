@@ -130,7 +130,6 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def stamped(result: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
-    """The result in the envelope of the request's era."""
     if f"{PREFIX}protocolVersion" not in (params.get("_meta") or {}):
         return result
     info = {"name": "checked", "version": "1"}

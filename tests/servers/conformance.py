@@ -66,7 +66,6 @@ class Everything(Server[Any]):
     """
 
     def __init__(self, *, is_legacy: bool) -> None:
-        """Nothing happened yet."""
         self.bus: Final = InMemorySubscriptionBus()
         self.watched: Final[set[str]] = set()
         self.cancelled = 0

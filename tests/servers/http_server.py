@@ -86,7 +86,6 @@ def _definition(name: str, arguments: dict[str, str]) -> types.Tool:
 
 
 async def call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-    """Run a tool; what goes wrong in it is a result."""
     try:
         run, _ = TOOLS[params.name]
         return await run(context, params.arguments or {})

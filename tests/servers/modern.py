@@ -24,7 +24,6 @@ listeners: Final[dict[object, JsonObject]] = {}
 
 
 def stamped(result: JsonObject) -> JsonObject:
-    """The result in this era's envelope."""
     meta = {**(result.get("_meta") or {}), f"{PREFIX}serverInfo": {"name": "modern", "version": "1.0.0"}}
     return {"resultType": "complete", **result, "_meta": meta}
 

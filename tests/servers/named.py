@@ -8,7 +8,6 @@ from echo import handle
 
 
 def main() -> None:
-    """Serve until stdin ends."""
     definition, _ = TOOLS["echo"]
     for name in sys.argv[1:]:
         schema = {"type": "object", "properties": {"n": {"type": "integer"}}}

@@ -57,7 +57,6 @@ class Server:
     """The server, and its tasks by id."""
 
     def __init__(self, *, is_legacy: bool, knows_initialize: bool) -> None:
-        """Nobody has said a word."""
         self.is_legacy = is_legacy
         self.knows_initialize = knows_initialize
         self.is_modern = False
@@ -112,7 +111,6 @@ class Server:
                 wire.fail(request_id, wire.METHOD_NOT_FOUND, "Method not found", method)
 
     def answer(self, request_id: Any, result: JsonObject, result_type: str = "complete") -> None:
-        """Answer in the envelope of the era."""
         wire.answer(request_id, {"resultType": result_type, **result} if self.is_modern else result)
 
     def refuse_without_tasks(self, request_id: Any) -> None:

@@ -24,7 +24,6 @@ class Answering:
         self._answers: list[Callable[[QuestionEnd], None]] = []
 
     def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
-        """See `Answerer`."""
         self.asked.append(question)
         self._answers.append(answer)
         return lambda: self.withdrawn.append(question)

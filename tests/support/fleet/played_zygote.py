@@ -51,18 +51,15 @@ class PlayedZygote:
         self._control.close()
 
     def wait(self, timeout: float | None = None) -> int:
-        """See `subprocess.Popen`."""
         self.waited.append(timeout)
         if timeout is not None and not self.obeys:
             raise subprocess.TimeoutExpired("zygote", timeout)
         return 0
 
     def terminate(self) -> None:
-        """See `subprocess.Popen`."""
         self.terminated += 1
 
     def kill(self) -> None:
-        """See `subprocess.Popen`."""
         self.killed += 1
 
 
@@ -117,7 +114,6 @@ class PlayedInterpreter:
         self.returncode = 0
 
     def write(self, data: bytes) -> None:
-        """See `BytesIO`."""
         self.written += data
 
     def flush(self) -> None:
@@ -127,11 +123,9 @@ class PlayedInterpreter:
         """See `BytesIO`."""
 
     def wait(self) -> int:
-        """See `subprocess.Popen`."""
         assert self.ended.wait(PATIENCE_S)
         return self.returncode
 
     def kill(self) -> None:
-        """See `subprocess.Popen`."""
         self.returncode = -9
         self.ended.set()

@@ -187,7 +187,6 @@ class PlayedSession(Session):
         self._fault = fault
 
     async def start(self, listener: WorkerListener) -> WorkerHandle:
-        """See `Session`."""
         if self._fault is not None:
             raise self._fault
         handle = self.worker.hired("played", listener)
@@ -195,7 +194,6 @@ class PlayedSession(Session):
         return handle
 
     def order(self) -> frames.OpenOrder:
-        """See `Session`."""
         return frames.OpenOrder()
 
     def enforce_limits(self, start: frames.ServerStart) -> None:
@@ -203,7 +201,6 @@ class PlayedSession(Session):
         self.limited.append(start)
 
     async def end(self) -> None:
-        """See `Session`."""
         self.ended += 1
         await self.may_end.wait()
         if self.worker._handle is not None:

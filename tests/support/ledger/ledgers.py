@@ -68,7 +68,6 @@ class Clock:
         self.times: Final = list(times)
 
     def __call__(self) -> str:
-        """The next time; the last one for ever."""
         return self.times.pop(0) if len(self.times) > 1 else self.times[0]
 
 

@@ -27,7 +27,6 @@ PATIENT: Final = ("--settle", str(DEADLINE_S))
 
 
 def command(*arguments: str) -> list[str]:
-    """The command line of `quarterdeck …`."""
     return [sys.executable, "-m", "quarterdeck.cli", *arguments]
 
 
@@ -37,7 +36,6 @@ def quarterdeck(*arguments: str, stdin: str = "", **options: Any) -> "subprocess
 
 
 def quarterdeck_json(*arguments: str) -> Any:
-    """The document that a successful command prints with `--json`."""
     return json.loads(output(*command(*arguments, "--json")))
 
 
@@ -96,7 +94,6 @@ def quarterdeck_forked(*arguments: str, stdin: str = "", cwd: Path | None = None
 
 
 def quarterdeck_json_forked(*arguments: str, cwd: Path | None = None) -> Any:
-    """The document that a successful command prints with `--json`."""
     ended = quarterdeck_forked(*arguments, "--json", cwd=cwd)
     assert ended.returncode == 0, (arguments, ended.returncode, ended.stdout, ended.stderr)
     return json.loads(ended.stdout)

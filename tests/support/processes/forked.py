@@ -59,7 +59,6 @@ class Forked:
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """At once."""
         self.send_signal(signal.SIGKILL)
 
 

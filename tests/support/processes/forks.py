@@ -35,13 +35,11 @@ class Fork(Forked):
         self.stderr = None if stderr is None else open(stderr, "rb")  # noqa: SIM115
 
     def __enter__(self) -> Self:
-        """Nothing more."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close its streams and wait for its end; what went wrong in the block ends it at once."""
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
                 stream.close()
@@ -98,12 +96,10 @@ class Forks:
     """One server of forks for each identity, from its first command on to `close`."""
 
     def __init__(self) -> None:
-        """None yet."""
         self._servers: dict[Identity, tuple[subprocess.Popen[bytes], socket.socket]] = {}
         self._lock = Lock()
 
     def close(self) -> None:
-        """End the servers, and wait for that."""
         for process, control in self._servers.values():
             control.close()
             process.wait(START_S)
@@ -164,7 +160,6 @@ class Forks:
         return subprocess.CompletedProcess(words, fork.returncode, stdout, stderr)
 
     def server(self, identity: Identity) -> socket.socket:
-        """Where the identity's server listens, which is started where there is none."""
         sys.audit("quarterdeck.tests.fork")  # a test of the core asks for none: see `support.suite.tiers`
         with self._lock:
             known = self._servers.get(identity)

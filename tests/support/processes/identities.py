@@ -38,7 +38,6 @@ class Identity(StrEnum):
 
     @property
     def popen(self) -> Mapping[str, Any]:
-        """What `subprocess` has to be told."""
         return {"user": self.uid, "group": self.uid, "extra_groups": []} if self.uid != os.geteuid() else {}
 
     @property

@@ -15,7 +15,6 @@ from support.waiting import PATIENCE_S, eventually
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process of this id exists and is no zombie."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -8,5 +8,4 @@ SERVERS: Final = Path(__file__).resolve().parents[2] / "servers"
 
 
 def server_argv(name: str, *arguments: str) -> list[str]:
-    """The command line of a pretend server: `server_argv("hostile", "half_line")`."""
     return [sys.executable, str(SERVERS / f"{name}.py"), *arguments]

@@ -63,7 +63,6 @@ def this_machine() -> Machine:
 
 
 def missing(tier: Tier) -> str:
-    """Why there is no such tier here; empty when there is."""
     machine = this_machine()
     if tier is Tier.BUBBLEWRAP and not machine.bubblewrap.works:
         return bubblewrap_missing()

@@ -27,7 +27,6 @@ COMPILER_ONLY: Final = pytest.mark.skipif(not COMPILERS, reason="there is no C c
 
 
 def order(*argv: str, **changes: Any) -> bytes:
-    """Execute this and nothing else."""
     return encode_start(argv, **{"env": {}, "owner": os.getpid()} | changes)
 
 
@@ -38,7 +37,6 @@ class Owner:
         self.control, self.process = control, process
 
     def say(self, data: bytes, entrances: Sequence[int] = ()) -> None:
-        """Hand it the order, and what it is to join."""
         head = len(data).to_bytes(8, "big")
         sent = socket.send_fds(self.control, [head[:3]], entrances) if entrances else 0
         self.control.sendall(head[sent:] + data)

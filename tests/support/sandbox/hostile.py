@@ -66,7 +66,6 @@ class Scene:
     """Everything that one identity's attacks need; see `scene`."""
 
     def __init__(self, identity: Identity, root: Path, forks: Forks | None) -> None:
-        """Lay it out below `root`, which is the identity's own."""
         self.identity, self.root, self.forks = identity, root, forks
         self.home, self.state, self.outside = root / "home", root / "state", root / "outside"
         self.secret, self.environment_secret = f"secret-{secrets.token_hex(8)}", f"env-{secrets.token_hex(8)}"
@@ -137,7 +136,6 @@ class Scene:
         return [*fixed, *options, "--", *command]
 
     def start(self, tier: Tier, command: Sequence[str], *options: str, gives_input: bool = False) -> Fork:
-        """Run it confined by `tier` for as long as it likes; needs forks."""
         assert self.forks is not None
         return self.forks.start(
             self.identity, self.words(tier, command, *options), self.environ(), gives_input=gives_input
@@ -229,14 +227,12 @@ class Victim:
     """Somebody else's program: how it was treated."""
 
     def __init__(self, pid: int) -> None:
-        """Remember how it is now."""
         self.process = psutil.Process(pid)
         self.contacts: list[str] | None = None
         self._before = self._traits()
         self.changed: dict[str, tuple[object, object]] = {}
 
     def look_again(self) -> None:
-        """See in `changed` what is otherwise than at first."""
         now = self._traits()
         self.changed = {name: (value, now[name]) for name, value in self._before.items() if value != now[name]}
 

@@ -45,7 +45,6 @@ MOUNT_NAMESPACE_ONLY: Final = pytest.mark.skipif(not can_close_paths(), reason=N
 
 
 def not_installed(*programs: str, path: str | None = None) -> str:
-    """Which of these programs is not found first, on this PATH or on our own."""
     for program in programs:
         if shutil.which(program, path=path) is None:
             return f"{program} is not installed"
@@ -81,7 +80,6 @@ def installing_missing(tier: Tier | None = None) -> str:
 
 @cache
 def bubblewrap_missing() -> str:
-    """Why there is no bubblewrap tier here."""
     if not bwrap():
         return NO_BWRAP
     tried = ("--unshare-all", "--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--proc", "/proc", "true")

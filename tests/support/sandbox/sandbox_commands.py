@@ -30,7 +30,6 @@ class Runner:
     forks: Forks
 
     def run(self, *words: str, **env: str) -> "subprocess.CompletedProcess[str]":
-        """`quarterdeck sandbox run WORDS`, whose command finds `env` in its environment."""
         given = [word for item in env.items() for word in ("--env", "=".join(item))]
         own = {
             "PATH": "/usr/bin:/bin",

@@ -69,7 +69,6 @@ class Shared:
     """Outcomes that one process of the run finds, for all of them."""
 
     def __init__(self, folder: Path) -> None:
-        """Kept in this folder, which all processes know."""
         self._folder = folder
 
     async def outcomes(self, name: str, find: Callable[[], Awaitable[Outcomes]]) -> Outcomes:

@@ -64,7 +64,6 @@ def echo_event(asked: HttpAsked) -> bytes:
 
 
 def echoed(asked: HttpAsked) -> bytes:
-    """What `echo` says."""
     return result(asked, {"result": {"content": [{"type": "text", "text": asked.text}]}})
 
 

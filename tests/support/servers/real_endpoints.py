@@ -66,7 +66,6 @@ async def opened(config: ServerConfig, *factory: Any) -> AsyncIterator[ServerEnd
 
 
 async def fault_of(awaited: Awaitable[object]) -> ProtocolFault:
-    """The fault that `awaited` ends in."""
     with pytest.raises(ProtocolFault) as caught, anyio.fail_after(BACKSTOP_S):
         await awaited
     return caught.value

@@ -37,7 +37,7 @@ INSTALL_S: Final = 240.0
 """One package with what it needs, from an empty cache on a slow line."""
 
 REGISTRY_S: Final = 20.0
-"""npm's registry answers a small question within this time, or is not there: npm itself would try for minutes."""
+"""A registry answers a small question within this time, or is not there: npm and pip would try for minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def _npm_command(name: str, place: Path) -> Installed:
 
 def _install_tools(place: Path) -> str:
     # pip works on the other environment from ours: giving it a pip of its own takes longer than the packages.
-    pip = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python"), "install", "-q", "--no-compile"]
+    pip = _pip(place)
     failure = _run([sys.executable, "-m", "venv", "--without-pip", str(place)]) or _run([*pip, "uv"])
     # What uv cannot reach, pip may be configured for.
     failure = failure or (_run_uv(place / "bin", place, "pipx") and _run([*pip, "pipx"]))
@@ -175,13 +175,18 @@ def _install_tools(place: Path) -> str:
 
 def _install_python(place: Path, uv: str, package: str, imported: str = "") -> str:
     # uv takes a tenth of what pip does.
-    pip = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python"), "install", "-q", "--no-compile"]
+    pip = _pip(place)
     failure = _run([sys.executable, "-m", "venv", "--without-pip", str(place)])
     failure = failure or (_run_uv(Path(uv), place, package) and _run([*pip, package]))
     if failure:
         return f"pip cannot install {package}: {failure}"
     # Of all that was installed, only what it imports is worth compiling.
     return _run([str(place / "bin" / "python"), "-c", f"import {imported or package.replace('-', '_')}"])
+
+
+def _pip(place: Path) -> list[str]:
+    once = ("--retries=0", f"--timeout={REGISTRY_S:.0f}")
+    return [sys.executable, "-m", "pip", "--python", str(place / "bin/python"), "install", "-q", "--no-compile", *once]
 
 
 def _run_uv(programs: Path, place: Path, package: str) -> str:
@@ -193,7 +198,6 @@ def _run_uv(programs: Path, place: Path, package: str) -> str:
 
 
 def _run(argv: list[str], timeout_s: float = INSTALL_S) -> str:
-    """What went wrong, empty when nothing did."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHONDONTWRITE"))}
     try:
         done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=timeout_s, check=False)

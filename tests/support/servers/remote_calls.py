@@ -31,22 +31,18 @@ class Caller:
         self._last = 0
 
     def opened(self, server: Connection) -> None:
-        """See `ServerRun`."""
         self.server = server
         self.is_open.set()
 
     def lost(self, loss: FaultRecord) -> None:
-        """See `ServerRun`."""
         self.loss = loss
         self.is_lost.set()
 
     def told(self, frame: News, _body: bytes = b"") -> bool:
-        """See `Post`."""
         self.news.append(frame)
         return True
 
     def on_end(self, number: int, outcome: Outcome) -> None:
-        """See `ServerRun`."""
         self._ends.pop(number, lambda _: None)(outcome)
 
     def begin(self, text: str, done: Callable[[Outcome], None] = lambda _: None) -> int:

@@ -31,7 +31,6 @@ class WebServer:
 
     @property
     def url(self) -> str:
-        """Where it is."""
         return f"http://127.0.0.1:{self.port}"
 
 
@@ -99,5 +98,4 @@ def zeros_gzipped(length_bytes: int) -> bytes:
 
 
 def gzipped(text: str) -> bytes:
-    """`text` in gzip."""
     return gzip.compress(text.encode())

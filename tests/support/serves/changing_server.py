@@ -100,7 +100,6 @@ class Connected:
                 await news.wait()
 
     async def call(self, name: str, **arguments: object) -> tuple[str, bool]:
-        """A call's text, and whether it is an error."""
         result = await self.client.call_tool(name, arguments)
         return "".join(block.text for block in result.content if block.type == "text"), bool(result.is_error)
 
@@ -111,19 +110,16 @@ class Connected:
         return json.loads(ended.stdout)
 
     async def ledger(self, *arguments: str) -> list[Any]:
-        """The documents that a command of `ledger` prints."""
         ended = await asyncio.to_thread(self._run, "ledger", *arguments)
         assert ended.returncode == 0, (arguments, ended.returncode, ended.stdout, ended.stderr)
         return [json.loads(line) for line in ended.stdout.splitlines()]
 
     async def fails(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """A command that does not succeed."""
         ended = await asyncio.to_thread(self._run, *arguments, *self._whom)
         assert ended.returncode != 0, (arguments, ended.stdout)
         return ended
 
     async def difference(self, server: str) -> Json:
-        """What `trust diff` says of a server."""
         [difference] = (await self.command("trust", "diff", server))["servers"]
         assert isinstance(difference, dict)
         return difference
@@ -135,7 +131,6 @@ class Connected:
         return {item["name"] or item["subject"]: item["state"] for item in found["items"]}
 
     async def states_of(self, server: str, **wanted: str) -> None:
-        """Wait until `trust list` says so."""
         async with asyncio.timeout(DEADLINE_S):
             while True:
                 if (await self.states(server)).items() >= wanted.items():
@@ -153,7 +148,6 @@ class Connected:
         await self.command("trust", "approve", server, "--all")
 
     def logged(self) -> str:
-        """What the `serve` has said on its standard error."""
         return self._log.read_text()
 
     def _run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":

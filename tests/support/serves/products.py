@@ -48,11 +48,9 @@ class ProductFleet(FakeFleet):
         return self.by_id[server].fault if server in self.by_id else None
 
     def has_settled(self, server: str) -> bool:
-        """Whether it connects no more."""
         return self.by_id[server].phase not in (EndpointPhase.IDLE, EndpointPhase.CONNECTING)
 
     async def restart(self, server: str) -> None:
-        """Have the server connect; a test says what comes of it."""
         self.by_id[server].restarts += 1
         self.by_id[server].phase = EndpointPhase.CONNECTING
         asyncio.get_running_loop().call_soon(self._connected, server)

@@ -55,7 +55,6 @@ class Stage:
 
     @contextmanager
     def configured(self, server: str, fields: dict[str, object]) -> Iterator[None]:
-        """Have a server for the block, which may change its row."""
         self.configure(server, fields)
         try:
             yield

@@ -45,7 +45,6 @@ class BetterMachine:
     """A plugin."""
 
     def __init__(self, config: pytest.Config) -> None:
-        """Nothing was skipped yet."""
         self._config = config
         self._cache: pytest.Cache | None = getattr(config, "cache", None)  # which `-p no:cacheprovider` leaves out
         self._skipped: list[str] = []
@@ -77,7 +76,6 @@ class BetterMachine:
 
 
 def is_by_tier(path: Path) -> bool:
-    """Whether the tests of a file, relative to the root, depend on the tier."""
     return path.as_posix().startswith(BY_TIER)
 
 

@@ -19,7 +19,6 @@ class Turns:
     """A plugin by which each worker begins somewhere else, and all find the same."""
 
     def __init__(self) -> None:
-        """Find out which worker this is; without any, nothing changes."""
         worker = os.environ.get("PYTEST_XDIST_WORKER", "")
         self._workers: Final = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) if worker else 0
         self._share: Final = int(worker.removeprefix("gw")) / self._workers if worker else 0

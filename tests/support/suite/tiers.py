@@ -34,6 +34,8 @@ FORBIDDEN: Final = frozenset(
 OF_THE_RUN: Final = frozenset({"forked_zygotes", "state_of_the_tests"})
 """Fixtures that look at the machine once, before the first test of a process."""
 
+JOURNEYS: Final = "tests/acceptance/"
+
 FRAMES: Final = 12
 """Innermost callers that a failure names."""
 
@@ -48,7 +50,6 @@ def is_in_part(path: str, part: str) -> bool:
 
 
 def is_core_alone(config: pytest.Config) -> bool:
-    """Whether nothing but the core is to be run."""
     return config.option.markexpr == "core"
 
 
@@ -57,7 +58,6 @@ class Tiers:
 
     def __init__(self, config: pytest.Config) -> None:
         self._part: str | None = config.getoption(OPTION)
-        self._journeys = config.rootpath / "tests" / "acceptance"
         self._pid = os.getpid()
         self._item: pytest.Item | None = None
         self._fixtures: list[pytest.FixtureDef[Any]] = []
@@ -68,17 +68,16 @@ class Tiers:
 
     def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> bool | None:
         """Leave the journeys' files unread where the core alone is asked for."""
-        return True if is_core_alone(config) and collection_path == self._journeys else None
+        return True if is_core_alone(config) and collection_path == config.rootpath / JOURNEYS else None
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Mark what has no tier."""
         if not any(item.get_closest_marker(tier) for tier in ("nightly", "process")):
-            item.add_marker("journeys" if item.path.is_relative_to(self._journeys) else "core")
+            item.add_marker("journeys" if item.nodeid.startswith(JOURNEYS) else "core")
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        kept = [item for item in items if self._runs(item)]
-        config.hook.pytest_deselected(items=[item for item in items if not self._runs(item)])
-        items[:] = kept
+        runs = [self._runs(item) for item in items]
+        config.hook.pytest_deselected(items=[item for item, does in zip(items, runs, strict=True) if not does])
+        items[:] = [item for item, does in zip(items, runs, strict=True) if does]
 
     def _runs(self, item: pytest.Item) -> bool:
         is_nightly = item.get_closest_marker("nightly") is not None

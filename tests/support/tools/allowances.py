@@ -8,9 +8,7 @@ class OnlyReads:
     max_result_bytes = None
 
     def allows(self, name: str, _: str = "tools") -> bool:
-        """See `Allowance`."""
         return name.rpartition("__")[2].startswith("read")
 
     def allows_some_of(self, _: str) -> bool:
-        """See `Allowance`."""
         return True

@@ -36,7 +36,6 @@ class Answer:
 
 
 async def call(tool: DefinedTool, ctx: ToolContext, cancel: CancelToken | None = None, /, **given: object) -> Answer:
-    """Call `tool` as a model would, for text and at most one value."""
     outcome = await outcome_of(tool, ctx, cancel, **given)
     if isinstance(outcome.output, str):
         return Answer(outcome.output, outcome.is_error)

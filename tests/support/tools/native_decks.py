@@ -41,7 +41,6 @@ class DeckMaker:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[PlayedDeck]:
-        """See `OpenDeck`."""
         deck = PlayedDeck(len(self.opened))
         self.prepare(deck)
         self.opened.append(deck)

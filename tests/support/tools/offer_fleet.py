@@ -31,7 +31,6 @@ class Pending:
     cancelled: list[str] = field(default_factory=list)
 
     def cancel(self, reason: str = "") -> Delivery:
-        """See `PendingCall`."""
         self.cancelled.append(self.method)
         return Delivery.UNKNOWN
 
@@ -74,11 +73,9 @@ class OfferServer:
         }
 
     def offers(self, listing: Listing) -> tuple[Offered, ...]:
-        """See `LiveEndpoint`."""
         return self._offers[listing]
 
     def has_linked(self, uri: str) -> bool:
-        """See `LiveEndpoint`."""
         return uri in self.links
 
     def offered(self) -> tuple[RemoteTool, ...]:
@@ -89,7 +86,6 @@ class OfferServer:
         )
 
     def task_support(self) -> TaskSupport:
-        """See `LiveEndpoint`."""
         return self.tasks
 
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall:
@@ -98,7 +94,6 @@ class OfferServer:
         return self.forward(RawRequest("tools/call", params, client=call.client, answerer=call.answerer), deliver)
 
     def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
-        """See `LiveEndpoint`."""
         self.asked.append(request)
         loop = asyncio.get_running_loop()
         if self.question is not None and request.answerer is not None:
@@ -111,19 +106,15 @@ class OfferServer:
         return Pending(request.method, self.cancelled)
 
     def unsubscribe(self, client: Client, uri: str) -> None:
-        """See `LiveEndpoint`."""
         self.told.append((client.address, uri))
 
     def leave(self, client: Client) -> None:
-        """See `LiveEndpoint`."""
         self.told.append((client.address, "leave"))
 
     def set_level(self, client: Client, level: str) -> None:
-        """See `LiveEndpoint`."""
         self.told.append((client.address, level))
 
     def tell(self, method: str, params: bytes = b"{}") -> None:
-        """See `LiveEndpoint`."""
         self.told.append(("", method))
 
 
@@ -144,15 +135,12 @@ class OfferFleet:
             listener(news)
 
     def endpoint(self, server: str) -> OfferServer | None:
-        """See `LiveFleet`."""
         return next((each for each in self.servers if each.id == server), None)
 
     def endpoints(self) -> tuple[OfferServer, ...]:
-        """See `LiveFleet`."""
         return tuple(self.servers)
 
     def watch_each(self, callback: Callable[[str], None]) -> Callable[[], None]:
-        """See `LiveFleet`."""
         self.changed = callback
 
         def forget() -> None:
@@ -161,6 +149,5 @@ class OfferFleet:
         return forget
 
     def watch_news(self, callback: Callable[[News], None]) -> Callable[[], None]:
-        """See `LiveFleet`."""
         self._listeners.append(callback)
         return lambda: self._listeners.remove(callback)

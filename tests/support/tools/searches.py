@@ -60,7 +60,6 @@ class PlayedShell:
     environments: list[Mapping[str, str]] = field(default_factory=list)
 
     async def exec(self, command: str, **given: Any) -> ExecResult:
-        """See `Shell.exec`."""
         await anyio.lowlevel.checkpoint()
         self.commands.append(command)
         self.environments.append(given["env"])
@@ -72,7 +71,6 @@ class PlayedShell:
 
 
 def write_tree(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    """Make these files, by their paths below `folder`."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,12 +24,10 @@ TOOLS: Final = {
 
 
 def older_state(status: str = "working", task: str = "1", **more: Any) -> bytes:
-    """What a server of 2025-11-25 says of a task."""
     return msgspec.json.encode({"taskId": task, "status": status, **TIMES, "ttl": 5, "pollInterval": 0, **more})
 
 
 def newer_state(status: str = "working", task: str = "1", **more: Any) -> bytes:
-    """What one of 2026-07-28 says."""
     return msgspec.json.encode({"taskId": task, "status": status, **TIMES, "ttlMs": 5, "pollIntervalMs": 0, **more})
 
 

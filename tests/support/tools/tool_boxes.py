@@ -42,7 +42,6 @@ class Begun:
         return self.delivery
 
     def settle(self, result: dict[str, Any] | bytes | ProtocolFault) -> None:
-        """Answer at once."""
         if isinstance(result, ProtocolFault):
             self._deliver(result)
         else:
@@ -87,7 +86,6 @@ class NativeBox(ToolSource):
         return tuple(self._tools.values())
 
     async def run(self, call: ToolCall, cancel: CancelToken) -> ToolOutcome:
-        """Run a native tool; an unknown one is an outcome."""
         if call.name not in self._natives:
             return ToolOutcome(call.id, f"no tool has this name: {call.name}", is_error=True)
         return await self._natives[call.name](call, cancel)
@@ -122,7 +120,6 @@ class LiveBox(NativeBox):
         return len(self._watchers)
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` on `tell`."""
         self._watchers.append(callback)
         return lambda: self._watchers.remove(callback)
 

@@ -166,12 +166,10 @@ class Bench:
         await self.judged(server)
 
     async def judged(self, server: str = "fs") -> None:
-        """Wait until nothing of the server waits to be judged, or scanned."""
         await self.until(lambda: self.approvals.is_judged(server))
         await self.approvals.scanned()
 
     async def until(self, is_so: Callable[[], bool]) -> None:
-        """Let the loop run until it is so."""
         await until(is_so)
 
     def offered(self, server: str = "fs") -> list[tuple[str, str]]:
@@ -204,7 +202,6 @@ class Bench:
         return self.entry(server).items[key]
 
     async def approve(self, key: ItemKey, server: str = "fs") -> None:
-        """A person approves what is on offer; it is judged anew."""
         await self.approvals.decide([Decision(str(FILE), server, key, self.item(key, server).seen)])
         await self.judged(server)
 
@@ -296,5 +293,4 @@ class TrustingApprovals:
 
 
 def home_of(_: str) -> Path:
-    """Nobody's home."""
     return Path("/nonexistent")

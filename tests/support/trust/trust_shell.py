@@ -42,7 +42,6 @@ class Shell:
             store.append(events, {each.hash: each.body for each in known})
 
     def __call__(self, *arguments: str, code: int = ExitCode.OK) -> str:
-        """What `quarterdeck trust` prints; `err` is what it says beside it."""
         verb, *rest = arguments
         ended = run(["trust", verb, "-c", str(self.config), *rest])
         out, self.err = self._capsys.readouterr()

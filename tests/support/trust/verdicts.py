@@ -87,7 +87,6 @@ class OnlyThese:
     hashes: frozenset[str]
 
     def admits(self, document: Document) -> bool:
-        """See `Lock`."""
         return document.hash in self.hashes
 
 

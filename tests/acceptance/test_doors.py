@@ -13,13 +13,7 @@ import psutil
 import pytest
 from support.clients.raw_client import CLIENT_INFO, RawStdioClient, RpcError
 from support.config.places import row, write_config
-from support.processes.commands import (
-    DEADLINE_S,
-    command,
-    popen_forked,
-    quarterdeck_forked,
-    quarterdeck_json_forked,
-)
+from support.processes.commands import DEADLINE_S, command, popen_forked, quarterdeck_forked, quarterdeck_json_forked
 from support.serves.daemons import door, doors, kill_daemon, shown_status, wait_for_client
 from support.serves.native_serves import make_project, native, text_of
 from support.waiting import eventually

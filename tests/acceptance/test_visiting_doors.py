@@ -11,11 +11,7 @@ from typing import Final
 import pytest
 from support.clients.raw_client import RawStdioClient, RpcError
 from support.config.places import row, write_config
-from support.processes.commands import (
-    DEADLINE_S,
-    quarterdeck_forked,
-    quarterdeck_json_forked,
-)
+from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json_forked
 from support.processes.leftovers import assert_gone, is_running
 from support.serves.daemons import door, doors, shown_status
 from support.waiting import eventually

@@ -25,10 +25,7 @@ QUESTION = Question("a", "elicitation/create", b'{"message":"a asks: well?"}')
 
 @asynccontextmanager
 async def client_of(
-    *servers: OfferServer,
-    era: str = "legacy",
-    able: dict[str, Any] | None = None,
-    results: KeptResults | None = None,
+    *servers: OfferServer, era: str = "legacy", able: dict[str, Any] | None = None, results: KeptResults | None = None
 ) -> AsyncIterator[tuple[LineClient, OfferFleet]]:
     fleet = OfferFleet(*servers)
     leave = results.leave if results is not None else lambda _: None

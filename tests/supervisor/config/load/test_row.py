@@ -48,6 +48,10 @@ def stdio(**fields: object) -> ServerConfig:
     return StdioServerConfig.model_validate({"id": "fs", "command": "c", **fields})
 
 
+def box(**sandbox: object) -> dict[str, object]:
+    return {"command": "c", "sandbox": sandbox}
+
+
 @pytest.mark.parametrize(
     ("row", "config"),
     [
@@ -87,7 +91,7 @@ def stdio(**fields: object) -> ServerConfig:
             ),
         ),
         ({"command": "c", "sandbox": None}, stdio()),
-        ({"command": "c", "sandbox": {"preset": None, "read": None, "network": None}}, stdio()),
+        (box(preset=None, read=None, network=None), stdio()),
         (
             {
                 "command": "c",
@@ -212,44 +216,32 @@ def test_a_key_that_is_near_none_of_ours_is_ignored_and_named() -> None:
         ({"command": "c", "minimum": "bubblewrap"}, ".minimum: belongs in 'sandbox'"),
         ({"command": "c", "sandbox": "none"}, ".sandbox: expected an object, got a string"),
         ({"command": "c", "sanbox": {}}, ": unknown key 'sanbox': did you mean 'sandbox'?"),
-        ({"command": "c", "sandbox": {"raed": []}}, ".sandbox: unknown key 'raed': did you mean 'read'?"),
-        ({"command": "c", "sandbox": {"limits": 5}}, ".sandbox.limits: expected an object, got 5"),
+        (box(raed=[]), ".sandbox: unknown key 'raed': did you mean 'read'?"),
+        (box(limits=5), ".sandbox.limits: expected an object, got 5"),
+        (box(limits={"memory": 5}), ".sandbox.limits: unknown key 'memory': did you mean 'memory_bytes'?"),
         (
-            {"command": "c", "sandbox": {"limits": {"memory": 5}}},
-            ".sandbox.limits: unknown key 'memory': did you mean 'memory_bytes'?",
-        ),
-        (
-            {"command": "c", "sandbox": {"limits": {"memory_bytes": "many"}}},
+            box(limits={"memory_bytes": "many"}),
             '.sandbox.limits.memory_bytes: expected a size, as in 1048576 or "512 MiB", got a string',
         ),
         (
-            {"command": "c", "sandbox": {"limits": {"memory_bytes": "5 s3crets"}}},
+            box(limits={"memory_bytes": "5 s3crets"}),
             '.sandbox.limits.memory_bytes: expected a size, as in 1048576 or "512 MiB", got a string',
         ),
+        (box(limits={"memory_bytes": 512}), ".sandbox.limits.memory_bytes: must be greater than or equal to 1048576"),
+        (box(limits={"cpu_share": True}), ".sandbox.limits.cpu_share: expected a number, got true"),
+        (box(read=["a", 5]), ".sandbox.read[1]: expected a string, got 5"),
+        (box(read="a"), ".sandbox.read: expected an array, got a string"),
+        (box(read=["${E:-}"]), ".sandbox.read[0]: is not an absolute path"),
+        (box(write=["${GONE}"]), ".sandbox.write[0]: the variable 'GONE' is not set"),
+        (box(write=["${NUL}"]), ".sandbox.write[0]: holds a NUL character"),
+        (box(preset="loose"), ".sandbox.preset: must be 'strict', 'standard' or 'trusted'"),
+        (box(network="off"), ".sandbox.network: must be 'none', 'loopback', 'internet'"),
         (
-            {"command": "c", "sandbox": {"limits": {"memory_bytes": 512}}},
-            ".sandbox.limits.memory_bytes: must be greater than or equal to 1048576",
-        ),
-        (
-            {"command": "c", "sandbox": {"limits": {"cpu_share": True}}},
-            ".sandbox.limits.cpu_share: expected a number, got true",
-        ),
-        ({"command": "c", "sandbox": {"read": ["a", 5]}}, ".sandbox.read[1]: expected a string, got 5"),
-        ({"command": "c", "sandbox": {"read": "a"}}, ".sandbox.read: expected an array, got a string"),
-        ({"command": "c", "sandbox": {"read": ["${E:-}"]}}, ".sandbox.read[0]: is not an absolute path"),
-        ({"command": "c", "sandbox": {"write": ["${GONE}"]}}, ".sandbox.write[0]: the variable 'GONE' is not set"),
-        ({"command": "c", "sandbox": {"write": ["${NUL}"]}}, ".sandbox.write[0]: holds a NUL character"),
-        (
-            {"command": "c", "sandbox": {"preset": "loose"}},
-            ".sandbox.preset: must be 'strict', 'standard' or 'trusted'",
-        ),
-        ({"command": "c", "sandbox": {"network": "off"}}, ".sandbox.network: must be 'none', 'loopback', 'internet'"),
-        (
-            {"command": "c", "sandbox": {"network": ["a.example:1", "127.1:80"]}},
+            box(network=["a.example:1", "127.1:80"]),
             ".sandbox.network: entry [1] is an incomplete address, or not in the usual spelling: write 10.0.0.5:443",
         ),
         (
-            {"command": "c", "sandbox": {"read": ["~/s3cret"], "write": ["/home/u/s3cret/"]}},
+            box(read=["~/s3cret"], write=["/home/u/s3cret/"]),
             ".sandbox: read[0] and write[0] are the same path: keep one",
         ),
         ('{"command": "c", "sandbox": {"read": [], "read": []}}', ".sandbox: the key 'read' appears more than once"),

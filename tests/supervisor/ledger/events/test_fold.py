@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from support.ledger.histories import NOW, began, blocked, ended, gone, story
 from support.ledger.ledgers import AT, EVENTS, HASHES, KEYS, NAMES, SCOPE
 
 from quarterdeck.ledger.events.events import (
@@ -106,6 +107,7 @@ def told(book: Book) -> dict[str, Any]:
 
 
 @given(st.lists(EVENTS, max_size=40))
+@example([*(event for _, events in story() for event in events), gone(NOW), blocked(NOW), began(), ended()])
 def test_the_book_is_what_a_naive_model_says(events: list[LedgerEvent]) -> None:
     book = Book.of(stored(events))
     assert told(book) == model(stored(events))

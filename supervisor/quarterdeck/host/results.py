@@ -146,7 +146,8 @@ def whole_result(wire: WireResult, *, is_modern: bool) -> dict[str, object]:
         result = msgspec.json.decode(wire.body, type=dict[str, object])
     except msgspec.DecodeError as error:
         raise BodyError("not one JSON object", error) from None
-    if _is_too_new(wire, is_modern=is_modern) and not isinstance(result.get(_STRUCTURED, {}), dict):
+    is_too_new = not is_modern and wire.era == Revision.R2026_07_28
+    if is_too_new and not isinstance(result.get(_STRUCTURED, {}), dict):
         del result[_STRUCTURED]
     return result if wire.result_type == "complete" or not is_modern else {"resultType": wire.result_type, **result}
 
@@ -165,7 +166,7 @@ def splice(wire: WireResult, server_info: bytes | None, method: str = "tools/cal
     body = wire.body
     members = _members(wire)
     if server_info is None:
-        left_out = _too_new(wire, members)
+        left_out = _too_new(members) if wire.era == Revision.R2026_07_28 else None
         if not left_out:
             return (body,)
         return (msgspec.json.encode({name: value for name, value in members.items() if name not in left_out}),)
@@ -213,15 +214,11 @@ def _members(wire: WireResult) -> Mapping[str, Raw]:
     return members
 
 
-def _is_too_new(wire: WireResult, *, is_modern: bool) -> bool:
-    """Whether structured content may be what a legacy client's revision forbids: anything but an object."""
-    return not is_modern and wire.era == Revision.R2026_07_28
+def _too_new(members: Mapping[str, Raw]) -> frozenset[str]:
+    """Return the members of a result of 2026-07-28 that a legacy revision does not know, or forbids.
 
-
-def _too_new(wire: WireResult, members: Mapping[str, Raw]) -> frozenset[str]:
-    """The members of a result of 2026-07-28 that an older client's revision does not know, or forbids."""
-    if not _is_too_new(wire, is_modern=False):
-        return frozenset()
+    It allows no structured content but an object.
+    """
     names = members.keys() & {"ttlMs", "cacheScope"}
     if not bytes(members.get(_STRUCTURED, _EMPTY)).startswith(b"{"):
         names |= {_STRUCTURED}

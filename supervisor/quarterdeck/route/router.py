@@ -245,9 +245,12 @@ class Router(ToolSource, OfferSource):
         if place is None and (place := self._find_place(call.tool)) is None:
             return None
         offers, key = place
-        found = resolve_tool(offers, key, call.arguments, call.client)
-        if isinstance(found, ProtocolFault):
-            return refuse(deliver, found)
+        own, arguments = key, call.arguments
+        if not offers.is_plain:
+            found = resolve_tool(offers, key, arguments, call.client)
+            if isinstance(found, ProtocolFault):
+                return refuse(deliver, found)
+            own, arguments = found.own, found.params
         endpoint = self._fleet.endpoint(offers.id)
         if endpoint is None:
             return None
@@ -255,8 +258,8 @@ class Router(ToolSource, OfferSource):
         if offers.tasks is not NO_TASKS:
             wants_task = bool(call.task) or (call.answerer is not None and takes_tasks(call.answerer.capabilities))
             takes_task = wants_task and offers.tasks.is_for(is_modern=call.is_modern)
-        call = msgspec.structs.replace(call, tool=found.own, arguments=found.params)
-        may_hold = offers.held is None or found.own in offers.held
+        call = msgspec.structs.replace(call, tool=own, arguments=arguments)
+        may_hold = offers.held is None or own in offers.held
         if not (takes_task or may_hold or call.answers):
             return endpoint.begin(call, deliver)
         return self._tasks.call(as_request(call, takes_task=takes_task), endpoint, key, deliver, may_hold=may_hold)

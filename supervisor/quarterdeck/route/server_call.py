@@ -15,7 +15,7 @@ from quarterdeck.trust.judge.requests import Wish
 from quarterdeck.trust.questions import JudgedAnswerer
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.offers import RawRequest
-from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, RawCall, WireResult
+from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, WireResult
 
 if TYPE_CHECKING:
     from .deck_server import DeckServer
@@ -42,6 +42,7 @@ class ServerCall:
 
     Attributes:
         request: by the server's own names; a plain call of a tool, or another request.
+        client: the client and session that asked.
         wish: what it is for, as trust knows it.
         noted: what the table of calls has of it.
         queue: the one that it is in.
@@ -59,6 +60,7 @@ class ServerCall:
         "_waiting",
         "asked_at",
         "began",
+        "client",
         "noted",
         "queue",
         "request",
@@ -79,6 +81,7 @@ class ServerCall:
             judged = JudgedAnswerer(request.answerer, server.config.ask, server.has_modern_tasks)
             request = msgspec.structs.replace(request, answerer=judged)
         self.request = request
+        self.client: Final = request.client
         self.wish = wish
         self.noted = noted
         self.queue = queue
@@ -91,11 +94,6 @@ class ServerCall:
         self._again: asyncio.Handle | None = None
         self._has_waited = False
         self._lives = LIVES
-
-    @property
-    def client(self) -> Client:
-        """Who asked, in which session."""
-        return self.request.client
 
     @property
     def is_subscription(self) -> bool:

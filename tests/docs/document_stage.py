@@ -101,7 +101,7 @@ class Stage:
         configuration.write_text(json.dumps({"mcpServers": rows}))
 
     def connect(self) -> None:
-        ended = self._forked("python", [CONNECT])
+        ended = self.forked("python", [CONNECT])
         assert ended.returncode == 0, ended.stderr
 
     def run(self, line: str) -> "subprocess.CompletedProcess[str]":
@@ -109,7 +109,7 @@ class Stage:
         program, *words = shlex.split(line, comments=True)
         if program == "quarterdeck" and not COMMAND_END.intersection(words):
             words = [str(self.root) + word[1:] if word.startswith("~/") else word for word in words]
-            return self._forked(program, words)
+            return self.forked(program, words)
         return subprocess.run(
             ["/bin/sh", "-c", line],
             cwd=self.work,
@@ -121,7 +121,7 @@ class Stage:
             check=False,
         )
 
-    def _forked(self, program: str, words: list[str]) -> "subprocess.CompletedProcess[str]":
+    def forked(self, program: str, words: list[str]) -> "subprocess.CompletedProcess[str]":
         """A command of ours, or a program's text as `python -c` takes it, at the price of a fork."""
         ended = forks().run(OURSELVES, words, self.env, cwd=self.work, given=b"", timeout_s=DEADLINE_S, program=program)
         return subprocess.CompletedProcess(words, ended.returncode, ended.stdout.decode(), ended.stderr.decode())

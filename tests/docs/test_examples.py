@@ -90,6 +90,12 @@ def shown(page: Path) -> list[Block]:
     return [block for block in blocks_of(page) if block.language == "sh" and not block.not_run]
 
 
+def page_by_tier(page: Path) -> object:
+    """The page; one that checks a server of the SDK, which it starts a dozen times, is tried by night."""
+    has_own_server = any(block.stage == "own server" for block in shown(page))
+    return pytest.param(page, marks=pytest.mark.nightly) if has_own_server else page
+
+
 def endings(line: str) -> frozenset[int]:
     """How a command line may end: as its comment says, else well."""
     said = re.search(r"# .*ends with (\d+)", line)
@@ -97,7 +103,7 @@ def endings(line: str) -> frozenset[int]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("page", [*filter(shown, pages())], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page_by_tier(page) for page in pages() if shown(page)], ids=lambda page: page.name)
 def test_the_commands_of_a_page_run_from_its_top_to_its_end(page: Path, stage: Stage) -> None:
     """A reader who follows the page would be stopped by an error."""
     for block in shown(page):
@@ -132,12 +138,17 @@ def test_every_program_runs(block: Block, stage: Stage) -> None:
     is_test = "def test_" in block.text
     has_loop = "async with" not in block.text or "asyncio.run" in block.text
     text = block.text if has_loop else IN_A_COROUTINE.format(textwrap.indent(block.text, "    "))
-    program = stage.work / ("test_example.py" if is_test else "example.py")
-    program.write_text(text.replace("/home/me", str(stage.root)))
-    options = ["-m", "pytest", "-q", "-p", "no:cacheprovider"] if is_test else []
-    told = output(sys.executable, *options, program, cwd=stage.work, env=stage.env)
-    if "everything__echo" in block.text and not is_test:
-        assert "hello" in told.splitlines()[-1]
+    text = text.replace("/home/me", str(stage.root))
+    if is_test:
+        program = stage.work / "test_example.py"
+        program.write_text(text)
+        options = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        output(sys.executable, *options, program, cwd=stage.work, env=stage.env)
+        return
+    ended = stage.forked("python", [text])
+    assert ended.returncode == 0, ended.stderr
+    if "everything__echo" in block.text:
+        assert "hello" in ended.stdout.splitlines()[-1]
 
 
 def test_what_is_not_run_says_why() -> None:

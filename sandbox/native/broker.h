@@ -10,8 +10,7 @@
    The broker refuses a caller whose memory is closed to its own user (PR_SET_DUMPABLE).  If a caller receives a signal
    before the broker has taken its call, the call is repeated or fails with EINTR, as its handler sets (SA_RESTART). */
 
-#ifndef QUARTERDECK_BROKER_H
-#define QUARTERDECK_BROKER_H
+#pragma once
 
 #include "kernel.h"
 #include "order.h"
@@ -23,5 +22,3 @@ long start_broker(const struct order *order);
 
 /* Send the filter's listener to the broker, and close both descriptors. */
 long hand_over_listener(long channel, long listener);
-
-#endif

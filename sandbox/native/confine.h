@@ -8,8 +8,7 @@
    Seccomp closes what it can of that, and `broker.h` judges changes of metadata.
    Source: https://docs.kernel.org/userspace-api/landlock.html */
 
-#ifndef QUARTERDECK_CONFINE_H
-#define QUARTERDECK_CONFINE_H
+#pragma once
 
 #include "kernel.h"
 #include "order.h"
@@ -51,5 +50,3 @@ void raise_own_oom_score(int64_t score);
 /* Reset how a signal is taken: ignored, or as a process has it at first. */
 void ignore_signal(int number);
 void reset_signal(int number);
-
-#endif

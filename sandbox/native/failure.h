@@ -1,7 +1,6 @@
 /* What the programs beside a gate have in common: an order in a file, and an end with what failed on stderr. */
 
-#ifndef QUARTERDECK_FAILURE_H
-#define QUARTERDECK_FAILURE_H
+#pragma once
 
 #include "order.h"
 
@@ -19,5 +18,3 @@ struct order read_order(long fd);
 
 /* Write all of a text to a file that is there. */
 void write_to(const char *path, const char *text);
-
-#endif

@@ -12,8 +12,7 @@
    The report has a line `joined ERRNO` for each of those descriptors, with 0 for success; `failed ERRNO STEP` says at
    what the gate failed. */
 
-#ifndef QUARTERDECK_GATE_H
-#define QUARTERDECK_GATE_H
+#pragma once
 
 #include "kernel.h"
 
@@ -29,5 +28,3 @@ _Noreturn void gate(long control, char *const *streams, int stream_count);
 
 /* Close every descriptor but the standard streams and one more. */
 void close_others(long kept);
-
-#endif

@@ -4,8 +4,7 @@
    a dynamic linker would be most of the cost.  A call returns what the kernel does: a result, or an errno below zero.
    Numbers: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux. */
 
-#ifndef QUARTERDECK_KERNEL_H
-#define QUARTERDECK_KERNEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -203,5 +202,3 @@ _Noreturn static inline void leave(int status)
     for (;;)
         CALL(SYS_exit_group, status);
 }
-
-#endif

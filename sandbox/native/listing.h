@@ -1,7 +1,6 @@
 /* The entries of a folder in /proc that are numbers: descriptors, processes, threads. */
 
-#ifndef QUARTERDECK_LISTING_H
-#define QUARTERDECK_LISTING_H
+#pragma once
 
 #include "kernel.h"
 
@@ -15,5 +14,3 @@ bool open_listing(struct listing *listing, const char *path);
 
 /* The next number, below zero at the end. */
 long next_listed(struct listing *listing);
-
-#endif

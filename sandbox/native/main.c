@@ -11,9 +11,7 @@
 
 #include "confine.h"
 #include "gate.h"
-#include "guard.h"
-#include "network.h"
-#include "readonly.h"
+#include "parts.h"
 #include "reaper.h"
 #include "text.h"
 

@@ -1,4 +1,6 @@
-#include "network.h"
+/* Addresses, routes and the like in the network of a sandbox that waits; see `network/netlink.py`. */
+
+#include "parts.h"
 
 #include "confine.h"
 #include "failure.h"

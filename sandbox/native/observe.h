@@ -1,8 +1,7 @@
 /* What can be seen and done from inside, just before the program starts.  `policy/confinement.py`
    judges it.  Each probe tries something that the program could try. */
 
-#ifndef QUARTERDECK_OBSERVE_H
-#define QUARTERDECK_OBSERVE_H
+#pragma once
 
 #include "order.h"
 #include "text.h"
@@ -13,5 +12,3 @@ void observe(const struct order *order, struct text *report);
 /* Add one line; a value's own line breaks become spaces. */
 void add_fact(struct text *report, const char *key, const char *value);
 void add_number_fact(struct text *report, const char *key, int64_t value);
-
-#endif

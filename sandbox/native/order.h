@@ -3,8 +3,7 @@
    Records: one byte of tag, four of the payload's length, the payload; numbers are little endian, integers 8 bytes.
    Texts end with a zero byte and hold no other. */
 
-#ifndef QUARTERDECK_ORDER_H
-#define QUARTERDECK_ORDER_H
+#pragma once
 
 #include "kernel.h"
 
@@ -84,5 +83,3 @@ int64_t integer_of(const struct record *record, size_t index);
 
 /* The parts of a record of `TAG_MESSAGE`. */
 struct netlink_message message_of(const struct record *record);
-
-#endif

@@ -1,7 +1,6 @@
 /* Descriptors that travel over a Unix socket. */
 
-#ifndef QUARTERDECK_PASSED_H
-#define QUARTERDECK_PASSED_H
+#pragma once
 
 #include "kernel.h"
 
@@ -12,5 +11,3 @@ long pass(long socket, const int32_t *fds, size_t number);
 
 /* Read at most `size` bytes, and what came with them: `*number` descriptors, for `fds` has room for that many before. */
 long receive_passed(long socket, void *bytes, size_t size, int32_t *fds, size_t *number);
-
-#endif

@@ -1,7 +1,6 @@
 /* Carry out an order, up to the program's own first instruction. */
 
-#ifndef QUARTERDECK_PREPARE_H
-#define QUARTERDECK_PREPARE_H
+#pragma once
 
 #include "order.h"
 #include "text.h"
@@ -14,5 +13,3 @@ long prepare(const struct order *order, long control, long channel, struct text 
 
 /* Become the order's user, without capabilities. */
 long change_user(const struct order *order, struct text *step);
-
-#endif

@@ -1,7 +1,6 @@
 /* The resident parent of a program where no PID namespace holds its tree together. */
 
-#ifndef QUARTERDECK_REAPER_H
-#define QUARTERDECK_REAPER_H
+#pragma once
 
 #include "kernel.h"
 
@@ -30,5 +29,3 @@ int exit_status(int status);
 
    `wants_apart`: the program will be confined by Landlock, and so may we; `oom_score`: null where there are none. */
 _Noreturn void reaper(long control, long leash, bool wants_apart, const char *oom_score);
-
-#endif

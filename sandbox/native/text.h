@@ -1,7 +1,6 @@
 /* Text and memory: what of <string.h> is needed, and a buffer that texts are put together in. */
 
-#ifndef QUARTERDECK_TEXT_H
-#define QUARTERDECK_TEXT_H
+#pragma once
 
 #include "kernel.h"
 
@@ -29,5 +28,3 @@ struct text {
 void add(struct text *text, const char *more);
 void add_bytes(struct text *text, const char *bytes, size_t size);
 void add_number(struct text *text, int64_t number);
-
-#endif

@@ -80,7 +80,7 @@ class Machine(msgspec.Struct, frozen=True):
     # Path of the gate that was seen to work; where it is empty nothing can be started, and `gate_why` says why
     gate: str = ""
     gate_why: str = ""
-    closes: bool = False  # a part of what a process may write can be made read-only for it (`native/readonly.h`)
+    closes: bool = False  # a part of what a process may write can be made read-only for it (`native/readonly.c`)
     cgroups: Cgroups = Cgroups()
     pasta: str = ""  # its path if it was seen to work, else empty; likewise `slirp4netns`
     slirp4netns: str = ""

@@ -4,7 +4,7 @@
     hooks       files that the user's other programs run in a project: closed if possible, else reported; hooks that do
                 not exist yet are moved into quarantine when they appear (`run/quarantine`)
 
-A read-only mount (`native/readonly.h`) closes a part that exists.  For configuration that does not exist yet, the
+A read-only mount (`native/readonly.c`) closes a part that exists.  For configuration that does not exist yet, the
 nearest folder is closed; if that is the writable folder itself, this is impossible, and the receipt reports it.
 This module reads the filesystem and changes nothing.
 

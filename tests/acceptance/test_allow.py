@@ -30,6 +30,7 @@ def fault(config: Path) -> dict[str, object]:
 
 
 def test_a_serve_that_runs_starts_the_server_with_what_its_remedy_gave_it(folder: Path) -> None:
+    """A user who does what a message says would be told to do something else."""
     program, *args = server_argv("echo")
     config = folder / "mcp.json"
     config.write_text(json.dumps({"mcpServers": {"echo": {"command": program, "args": args}}}, indent=2))
@@ -72,6 +73,7 @@ def test_a_row_with_anything_else_that_waits_is_not_approved_beside(folder: Path
 def test_a_projects_file_and_what_may_never_be_given_stay_as_they_are(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A cloned repository would be given the user's files, or a server our own state."""
     program, *args = server_argv("echo")
     document = json.dumps({"mcpServers": {"echo": {"command": program, "args": args}}})
     for name in ("home", "project"):
@@ -92,6 +94,7 @@ def test_a_projects_file_and_what_may_never_be_given_stay_as_they_are(
 def test_what_no_hint_may_give_is_refused_alike_by_a_start_a_check_and_allow(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`config check` would advise `allow`, which does nothing and ends with exit code 0."""
     home = folder / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))

@@ -77,6 +77,7 @@ def found(document: dict[str, Any]) -> dict[str, str]:
 
 
 def test_a_sound_server_passes_in_both_eras(check: Check) -> None:
+    """Its author would look for mistakes that are none."""
     ended = check("--json", "--call-timeout", PLENTY_S, *command())
     assert ended.returncode == 0, ended.stdout + ended.stderr
     document = json.loads(ended.stdout)
@@ -88,6 +89,7 @@ def test_a_sound_server_passes_in_both_eras(check: Check) -> None:
 
 
 def test_each_flaw_is_found_by_the_check_that_is_for_it(check: Check, tmp_path: Path) -> None:
+    """A broken server would be published as sound."""
     junit, sarif = tmp_path / "report.xml", tmp_path / "report.sarif"
     files = ("--junit", str(junit), "--sarif", str(sarif))
     ended = check("--json", "--call-timeout", PLENTY_S, *files, *command(*FLAWS))
@@ -99,6 +101,7 @@ def test_each_flaw_is_found_by_the_check_that_is_for_it(check: Check, tmp_path: 
 
 
 def test_a_server_that_a_call_ends_is_started_again(check: Check) -> None:
+    """One tool that crashes would hide what is wrong with all others."""
     ended = check("--call-timeout", PLENTY_S, "--ignore", "quiet-end", *command("crashes", "lies"))
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert "call-survived: expected: The server goes on running when its tools are called" in ended.stdout
@@ -106,6 +109,7 @@ def test_a_server_that_a_call_ends_is_started_again(check: Check) -> None:
 
 
 def test_a_tool_that_hangs_is_called_once(check: Check) -> None:
+    """Each of its calls would take as long again, and the time of all others."""
     ended = check("--json", "--call-timeout", "1", *command("hangs"))
     document = json.loads(ended.stdout)
     assert found(document)["call-answered"] == "found"
@@ -113,6 +117,7 @@ def test_a_tool_that_hangs_is_called_once(check: Check) -> None:
 
 
 def test_a_program_that_is_no_server_and_one_that_is_not_there_are_told_apart(check: Check) -> None:
+    """Whoever mistyped a name would look for a mistake in the server."""
     ended = check("--json", "--timeout", PLENTY_S, "--", sys.executable, "-c", "raise SystemExit('usage: x FILE')")
     assert ended.returncode == 1, ended.stdout + ended.stderr
     document = json.loads(ended.stdout)
@@ -128,6 +133,7 @@ def test_a_program_that_is_no_server_and_one_that_is_not_there_are_told_apart(ch
 
 
 def test_a_package_that_cannot_be_fetched_is_told_by_what_its_runner_said_first(check: Check, tmp_path: Path) -> None:
+    """Whoever mistyped a package would read of a cache that holds nothing."""
     runner = tmp_path / "npx"
     runner.write_text('#!/bin/sh\necho "${npm_config_offline:-no such package}" >&2\nexit 1\n')
     runner.chmod(0o755)
@@ -139,6 +145,7 @@ def test_a_package_that_cannot_be_fetched_is_told_by_what_its_runner_said_first(
 
 
 def test_a_configured_server_is_checked_as_its_row_says_and_may_change_nothing(check: Check, tmp_path: Path) -> None:
+    """Its own folder would be changed by made-up calls, or its key be shown in a report."""
     own = tmp_path / "own"
     own.mkdir()
     kept = own / "kept.txt"
@@ -169,6 +176,7 @@ def test_a_configured_server_is_checked_as_its_row_says_and_may_change_nothing(c
 def test_what_there_is_no_time_for_is_named_and_blamed_on_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A sound server would fail in a pipeline that is short of time."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
     words = server_argv("checked")
@@ -185,6 +193,7 @@ def far(file: Path, url: str, **members: object) -> Path:
 
 
 def test_a_sound_remote_server_passes_in_both_eras(check: Check, tmp_path: Path) -> None:
+    """Its author would look for mistakes that are none; or its user's token would be shown."""
     secret = "tok-4f9a8b7c6d5e4f3a2b1c0d9e"
     with forked_http_server("--require-token", secret) as url:
         file = far(tmp_path / "mcp.json", url, headers={"Authorization": f"Bearer {secret}"})
@@ -219,6 +228,7 @@ def test_what_a_remote_server_does_wrong_in_http_is_found(check: Check, tmp_path
 
 
 def test_a_remote_servers_tools_are_called_that_say_that_they_only_read(check: Check, tmp_path: Path) -> None:
+    """A made-up call would change what is kept in a service, which nothing confines."""
     with forked_http_server("--legacy") as url:
         ended = check("-c", str(far(tmp_path / "mcp.json", url)), "far")
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -241,6 +251,7 @@ def test_a_remote_servers_tools_are_called_that_say_that_they_only_read(check: C
 def test_what_it_must_not_do_or_does_not_know_is_refused(
     check: Check, tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
+    """Tools that are called with made-up values would change what is the user's."""
     (tmp_path / "policy.json").write_text('{"write": ["/tmp"]}')
     ended = check(*(str(tmp_path / word) if word == "policy.json" else word for word in words))
     assert ended.returncode == 2, ended.stdout

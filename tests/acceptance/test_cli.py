@@ -49,6 +49,7 @@ def serve(config: Path) -> Iterator[RawStdioClient]:
 
 
 def test_ps_shows_the_processes_of_the_running_serve(config: Path, serve: RawStdioClient) -> None:
+    """`ps` would start servers of its own and show those."""
     below = descendants()
     echo, gone, unset = quarterdeck_json_forked("ps", "--config", str(config))["servers"]
     assert (echo["id"], echo["phase"], echo["transport"]) == ("echo", "ready", "stdio")
@@ -68,6 +69,7 @@ def test_ps_shows_the_processes_of_the_running_serve(config: Path, serve: RawStd
 
 
 def test_ps_loads_only_what_asking_takes(config: Path, serve: RawStdioClient) -> None:
+    """A script's look at the deck would take as long as starting one."""
     heavy = {"anyio", "asyncio", "mcp", "pydantic", "rich", "structlog", "zmq"}
     heavy |= {"quarterdeck.config.settings", "quarterdeck.app"}
     python, *rest = command("ps", "--json", "--config", str(config))
@@ -79,6 +81,7 @@ def test_ps_loads_only_what_asking_takes(config: Path, serve: RawStdioClient) ->
 
 
 def test_call_prints_what_the_tool_answers(config: Path, serve: RawStdioClient) -> None:
+    """A tool could not be tried without writing a client."""
     said = quarterdeck("call", "echo__echo", '{"text": "hello"}', "--config", str(config))
     assert (said.returncode, said.stdout, said.stderr) == (0, "hello\n", "")
     piped = quarterdeck("call", "echo__echo", "-", "--config", str(config), stdin='{"text": "piped"}')
@@ -108,12 +111,14 @@ def test_call_prints_what_the_tool_answers(config: Path, serve: RawStdioClient) 
 def test_each_failure_has_its_exit_code_and_says_what_to_do(
     config: Path, serve: RawStdioClient, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
+    """A script could not tell one from the other."""
     ended = quarterdeck_forked(*arguments, "--config", str(config))
     assert ended.returncode == code
     assert said in ended.stderr
 
 
 def test_restart_gives_the_server_a_new_process(config: Path, serve: RawStdioClient) -> None:
+    """A server that misbehaves could only be mended by ending the whole session."""
     before = quarterdeck_json_forked("ps", "--config", str(config))["servers"][0]
     after = quarterdeck_json("restart", "echo", "--config", str(config))["server"]
     assert after["phase"] == "ready"
@@ -124,6 +129,7 @@ def test_restart_gives_the_server_a_new_process(config: Path, serve: RawStdioCli
 
 
 def test_logs_show_what_the_server_wrote(config: Path, serve: RawStdioClient) -> None:
+    """A server's own words about its failure would be lost."""
     shown = quarterdeck("logs", "echo", "-n", "1", "--config", str(config))
     assert shown.returncode == 0
     lines = quarterdeck_forked("logs", "echo", "-n", "1", "--json", "--config", str(config)).stdout
@@ -135,6 +141,7 @@ def test_logs_show_what_the_server_wrote(config: Path, serve: RawStdioClient) ->
 
 
 def test_logs_can_be_followed(config: Path, serve: RawStdioClient) -> None:
+    """Watching a server would mean to ask again and again."""
     argv = command("logs", "echo", "-f", "-n", "0", "--config", str(config))
     with LineChild(argv) as follower:
         for _ in range(20):
@@ -151,6 +158,7 @@ def test_logs_can_be_followed(config: Path, serve: RawStdioClient) -> None:
 
 
 def test_an_interrupted_call_tells_the_server(config: Path, serve: RawStdioClient) -> None:
+    """Ctrl-C would leave the tool at work."""
     # From outside it cannot be seen whether the call has left yet; one interrupted before that is tried again.
     before = _cancels_heard(config)
     for _ in range(ATTEMPTS):
@@ -185,6 +193,7 @@ def _is_asking(pid: int) -> bool:
 
 
 def test_a_configuration_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    """A client would see a serve that ends without a word, or with a traceback."""
     path = tmp_path / "mcp.json"
     path.write_text('{"mcpServers": ')
     ended = quarterdeck("serve", "--config", str(path))
@@ -195,6 +204,7 @@ def test_a_configuration_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 
 
 def test_a_command_that_is_ended_by_a_signal_stops_its_own_servers(tmp_path: Path) -> None:
+    """Ctrl-C at the wrong moment would leave servers running."""
     config = write_config(tmp_path / "mcp.json", echo=row("echo"))
     with no_leftovers(DEADLINE_S):
         argv = command("call", "echo__hang", "--own", "--config", str(config))

@@ -50,6 +50,7 @@ def test_a_daemon_that_hangs_is_ended_by_force(
 
 
 def test_a_new_daemon_takes_over_without_a_client_noticing(config: Path) -> None:
+    """An upgrade would end every session."""
     with door(config) as client:
         client.initialize()
         tools = client.list_tools()
@@ -126,6 +127,7 @@ def test_a_daemon_whose_directory_was_removed_can_be_ended() -> None:
 
 
 def test_own_does_without_the_daemon(config: Path) -> None:
+    """A container, or a test, would leave a process behind that nobody asked for."""
     with door(config, "--own") as client:
         client.initialize()
         assert client.call("s__echo", text="alone")["content"][0]["text"] == "alone"

@@ -24,6 +24,7 @@ def folders() -> set[Path]:
     ],
 )
 def test_every_promise_is_kept_and_nothing_is_left(lacks: str, own_directories: Path) -> None:
+    """The first thing that a new user sees would fail, on a kernel that confines nothing too."""
     before = folders()
     launcher = () if lacks == "nothing" else (*lacking.COMMAND, lacks)
     with no_leftovers(DEADLINE_S):

@@ -81,6 +81,7 @@ def test_a_door_on_a_terminal_serves_and_leaves_it_as_it_was(config: Path) -> No
 
 
 def test_a_door_whose_streams_are_sockets_serves(config: Path) -> None:
+    """Node starts programs with socket pairs in place of pipes."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         process = subprocess.Popen(serve(config), stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL)

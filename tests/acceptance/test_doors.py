@@ -65,6 +65,7 @@ def test_ten_windows_share_one_daemon_and_one_server(config: Path) -> None:
 
 
 def test_a_client_is_shown_by_the_name_that_it_gave_with_what_it_asks(config: Path) -> None:
+    """Who has several editors open could not tell which of them a call comes from."""
     with door(config) as old, door(config) as new:
         old.initialize()
         new.discover()
@@ -159,6 +160,7 @@ def test_a_client_is_greeted_once_however_often_daemons_die_under_it(tmp_path: P
 
 
 def test_a_door_that_is_killed_ends_its_own_session_alone(config: Path) -> None:
+    """Calls of a window that crashed would run on; or its neighbours' end with them."""
     with door(config) as killed, door(config) as neighbour:
         for client in (killed, neighbour):
             client.initialize()

@@ -152,6 +152,7 @@ def opened(question: JsonObject, url: str) -> str:
 
 
 def test_a_client_asks_its_person_to_log_in_again_and_its_call_goes_on(url: str, tmp_path: Path) -> None:
+    """A login that ends in the middle of work would end that work; a refusal leaves the words of before."""
     config = write_config(tmp_path / "mcp.json", far={"url": url})
     with serving(config, is_forked=True) as client:
         client.initialize(capabilities=ABLE)
@@ -214,6 +215,7 @@ def test_a_client_of_2026_is_asked_by_the_result_of_its_call(url: str, tmp_path:
 
 
 def test_a_call_that_wants_another_scope_says_so_and_works_once_its_person_has_agreed(url: str, tmp_path: Path) -> None:
+    """A user would see a denial; or the server would have itself let do more, or be restarted for it."""
     config = write_config(tmp_path / "mcp.json", far={"url": url})
     login = ("login", "-c", str(config), "far", "--file")
     assert quarterdeck_forked(*login, "--yes").returncode == 0

@@ -59,6 +59,7 @@ def client(kept: Reused[RawStdioClient]) -> Iterator[RawStdioClient]:
 
 
 def test_native_tools_come_before_the_servers_and_say_what_they_may_do(client: RawStdioClient) -> None:
+    """A client would ask its user before every look, or not before a change; or it would see only half of the tools."""
     listed = client.list_tools()
     names = [tool["name"] for tool in listed]
     assert names[: len(ALL)] == ALL
@@ -81,6 +82,7 @@ def test_native_tools_come_before_the_servers_and_say_what_they_may_do(client: R
 
 
 def test_progress_of_a_command_arrives_while_it_runs(client: RawStdioClient, workspace: Path) -> None:
+    """A person would think that a long build hangs."""
     go = workspace / "go"
     go.unlink(missing_ok=True)
     script = "echo first; while ! [ -e go ]; do sleep 0.02; done; echo last"
@@ -95,6 +97,7 @@ def test_progress_of_a_command_arrives_while_it_runs(client: RawStdioClient, wor
 
 
 def test_a_command_that_is_cancelled_is_gone_with_all_that_it_started(client: RawStdioClient) -> None:
+    """A user who stops an agent would not stop what it started."""
     arguments = {"command": "trap '' TERM; (setsid sleep 4711.25 &); sleep 4711.25"}
     asked = client.send("tools/call", {"name": "bash", "arguments": arguments})
     eventually(lambda: len(running_with("sleep 4711.25")) >= 2, DEADLINE_S)

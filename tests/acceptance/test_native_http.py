@@ -84,6 +84,7 @@ async def test_two_http_clients_do_not_share_what_they_do(url: str) -> None:
 
 
 async def test_a_legacy_http_session_ends_with_its_processes(url: str, workspace: Path) -> None:
+    """What a client started would run for as long as the server does."""
     paths = workspace_paths(workspace)
     async with named(url, mode="legacy") as client:
         before = {each.directory for each in sessions_of(paths)} if paths.sessions.is_dir() else set()
@@ -96,6 +97,7 @@ async def test_a_legacy_http_session_ends_with_its_processes(url: str, workspace
 
 
 async def test_over_http_progress_arrives_and_cancelling_ends_the_command(url: str) -> None:
+    """Both would work for local clients only."""
     seen = asyncio.Event()
 
     async def remember(progress: float, total: float | None, message: str | None) -> None:
@@ -113,6 +115,7 @@ async def test_over_http_progress_arrives_and_cancelling_ends_the_command(url: s
 
 
 async def test_a_workspace_that_is_gone_takes_no_server_along(url: str, workspace: Path) -> None:
+    """One removed directory would take every tool away, or leave a client without a word."""
     async with named(url, "late") as client:
         with away(workspace):
             listed = await client.list_tools()

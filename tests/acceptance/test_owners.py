@@ -115,6 +115,7 @@ def restarts_of(fleet: ServerFleetImpl) -> list[tuple[str, int]]:
 async def test_what_is_killed_takes_all_below_it_along_and_all_are_started_again(
     fleet: ServerFleetImpl, victims: tuple[str, ...]
 ) -> None:
+    """A sandbox would go on with nobody to end it; a server would stay gone, or a newcomer hear of the loss."""
     before = restarts_of(fleet)
     pids = [pid for endpoint in fleet.endpoints() for pid in pids_of(endpoint)]
     zygote = zygote_of(os.getpid())
@@ -141,6 +142,7 @@ async def test_what_is_killed_takes_all_below_it_along_and_all_are_started_again
 async def test_a_zygote_that_is_stopped_is_replaced_and_its_servers_come_back(
     fleet: ServerFleetImpl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A server that dies then would stay gone, and all others could never be started again."""
     monkeypatch.setattr(placement, "LOOK_S", 0.05)
     monkeypatch.setattr(placement, "REPORT_S", 0.2)
     before = restarts_of(fleet)
@@ -159,6 +161,7 @@ async def test_a_zygote_that_is_stopped_is_replaced_and_its_servers_come_back(
 def test_a_killed_supervisor_leaves_no_process_and_its_traces_are_swept_at_the_next_start(
     own_directories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """No server, no daemon of one, no sandbox, no worker, no zygote: users kill what hangs; sockets would pile up."""
     root = own_directories / "run-2"
     monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(root))
     pid_file = tmp_path / "pids"
@@ -216,6 +219,7 @@ def oom_score(pid: int) -> int:
 def test_servers_are_killed_before_workers_and_we_last_when_memory_runs_out(
     own_directories: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A server that eats the memory would take all the others along, with whoever owns them."""
     monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(own_directories / "run-scores"))
     rows: Rows = {"echo": (server_argv("echo"), CONFINED), "trusted": (server_argv("echo"), TRUSTED)}
     with supervisor_of(rows) as (pid, pids):
@@ -226,6 +230,7 @@ def test_servers_are_killed_before_workers_and_we_last_when_memory_runs_out(
 
 
 def test_fresh_interpreters_serve_as_forks_do_and_end_with_a_killed_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There would be no Quarterdeck where fork does not serve; and there is no zygote to tell a worker of the end."""
     monkeypatch.setenv("QUARTERDECK_SPAWN", "fresh")
     servers: Rows = {
         "echo": (server_argv("echo"), CONFINED),

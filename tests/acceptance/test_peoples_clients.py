@@ -315,6 +315,7 @@ async def run(words: list[str], expected: str) -> str:
 async def test_clients_of_others_are_served_through_doors_and_over_http(
     client: str, targets: dict[str, dict[str, object]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    """What our own client reads, another maker's may not: its users would have no tools, or others' answers."""
     basetemp = tmp_path_factory.getbasetemp()
     for way, target in targets.items():
         with anyio.fail_after(3 * DEADLINE_S):
@@ -328,6 +329,7 @@ async def test_clients_of_others_are_served_through_doors_and_over_http(
 async def test_clients_of_others_have_what_there_is_beside_tools_and_answer_what_they_are_asked(
     client: str, targets: dict[str, dict[str, object]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    """What passes raw JSON, the models of another maker's client may refuse."""
     for target in targets.values():
         with anyio.fail_after(DEADLINE_S):
             printed = await run(offers_argv(client, target, tmp_path_factory.getbasetemp()), "{")
@@ -337,6 +339,7 @@ async def test_clients_of_others_have_what_there_is_beside_tools_and_answer_what
 async def test_the_inspector_shows_resources_and_prompts(
     targets: dict[str, dict[str, object]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    """The first thing that one tries with a new server would show none."""
     node, _, inspector = found(install_npm_clients(tmp_path_factory.getbasetemp()))
     for target in targets.values():
         for method, (shown, *asked) in INSPECTED.items():

@@ -46,6 +46,7 @@ def mcp_config() -> dict[str, object]:
 
 @asking
 def test_what_a_server_asks_is_answered_by_values_and_functions(mcp_client: McpClient, tmp_path: Path) -> None:
+    """A tool that asks for something could not be tested at all."""
     mcp_client.answer(
         elicitation={"name": "Ada"}, sampling="Paris", roots=[tmp_path, {"uri": "file:///x", "name": "x"}]
     )
@@ -63,6 +64,8 @@ def test_what_a_server_asks_is_answered_by_values_and_functions(mcp_client: McpC
 
 @asking
 def test_an_answer_that_is_wrong_fails_the_test_and_not_the_server(mcp_client: McpClient) -> None:
+    """What a test asserts of a question would be swallowed, or the server would wait for ever."""
+
     def judged(params: dict[str, Any]) -> str:
         assert params["message"] == "another one"
         return "accept"
@@ -82,6 +85,7 @@ def test_an_answer_that_is_wrong_fails_the_test_and_not_the_server(mcp_client: M
 
 @asking
 def test_what_a_test_does_not_answer_is_told_in_its_report(mcp_client: McpClient, mcp_server: Start) -> None:
+    """Its author would see that a call failed, and not that the server asked something, or what."""
     with pytest.raises(ProtocolFault, match=r"the test gives no answer: answer\(elicitation=…\)"):
         mcp_client.call_tool("test_elicitation")
     assert mcp_client.questions == []
@@ -98,6 +102,7 @@ def test_what_a_test_does_not_answer_is_told_in_its_report(mcp_client: McpClient
 @pytest.mark.anyio
 @pytest.mark.parametrize("mcp_answers", [{"sampling": WHOLE}])
 async def test_a_coroutine_may_answer_and_take_progress(mcp_async_client: AsyncMcpClient) -> None:
+    """What it awaits would stop the loop that it answers in."""
     notes: list[ProgressNote] = []
 
     async def name(params: dict[str, Any]) -> dict[str, str]:
@@ -132,6 +137,7 @@ def test_a_server_of_the_whole_run_whose_questions_name_nobody_is_not_answered(m
 
 @asking
 def test_log_lines_and_updates_are_collected_for_the_test_that_wants_them(mcp_client: McpClient) -> None:
+    """What a server logs, or that it tells of a change, could not be asserted."""
     mcp_client.set_log_level("info")
     mcp_client.subscribe(WATCHED)
     mcp_client.call_tool("test_tool_with_logging")
@@ -157,6 +163,7 @@ def test_log_lines_and_updates_are_collected_for_the_test_that_wants_them(mcp_cl
 @asking
 @pytest.mark.anyio
 async def test_a_changed_list_is_told_once_the_new_one_is_there(mcp_async_client: AsyncMcpClient) -> None:
+    """A test would have to sleep until the list is another."""
     for trigger, method in (
         ("test_trigger_tool_change", "notifications/tools/list_changed"),
         ("test_trigger_prompt_change", "notifications/prompts/list_changed"),
@@ -178,6 +185,7 @@ async def _counted(client: AsyncMcpClient) -> tuple[int, int]:
 
 @asking
 def test_what_it_says_of_itself_and_any_other_request(mcp_client: McpClient, mcp_era: str) -> None:
+    """Capabilities, instructions, and methods that have no function here could not be tested."""
     greeting = mcp_client.greeting()
     assert greeting.protocol_version == mcp_era
     assert greeting.instructions.startswith("This server has one of everything")
@@ -192,6 +200,7 @@ def test_what_it_says_of_itself_and_any_other_request(mcp_client: McpClient, mcp
 
 
 def test_a_test_gives_its_server_variables(mcp_server: Start) -> None:
+    """What a server reads of its environment could only be tried by rewriting the configuration."""
     found = mcp_server("echo", env={"QD_TRIED": "yes"}).client().call_tool("env").structured_content
     assert isinstance(found, dict)
     assert found["QD_TRIED"] == "yes"
@@ -232,6 +241,7 @@ def asking_app() -> MCPServer:
 @pytest.mark.mcp(era="2025-11-25")
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 def test_an_object_is_answered_and_heard_alike(mcp_server: Start) -> None:
+    """What passes between an object and its test would be other than between a process and it."""
     client = mcp_server(asking_app()).client()
     client.answer(elicitation={"name": "Ada"})
     assert client.call_tool("greet").text == "hello Ada"
@@ -249,6 +259,7 @@ def test_an_object_is_answered_and_heard_alike(mcp_server: Start) -> None:
 @pytest.mark.mcp(era="2025-11-25")
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 def test_a_server_is_told_what_a_client_has_to_tell(mcp_server: Start) -> None:
+    """What a server does when its client's roots change could not be tried."""
     told: list[str] = []
 
     async def changed(context: object, params: object) -> None:
@@ -262,6 +273,7 @@ def test_a_server_is_told_what_a_client_has_to_tell(mcp_server: Start) -> None:
 
 @pytest.mark.mcp(era="both")
 def test_what_a_program_runs_serves_in_this_process(mcp_server: Start, mcp_era: str) -> None:
+    """A server's own `main`, with what a test has replaced in it, could only be tried as a process."""
     ran: list[str] = []
 
     async def serve(name: str) -> None:
@@ -286,6 +298,7 @@ def test_a_fastmcp_is_served_by_the_server_of_the_sdk_that_it_holds(mcp_server: 
 
 
 def test_a_function_that_opens_a_transport_is_a_server(mcp_server: Start) -> None:
+    """Transports that a project has of its own could not be tested."""
     client = mcp_server(lambda: InMemoryTransport(asking_app())).client()
     assert [tool["name"] for tool in client.list_tools()] == ["greet", "work"]
     with pytest.raises(ProtocolFault, match="an async context manager"):
@@ -293,6 +306,8 @@ def test_a_function_that_opens_a_transport_is_a_server(mcp_server: Start) -> Non
 
 
 def test_a_program_that_ends_at_once_says_so(mcp_server: Start) -> None:
+    """A test would wait for a greeting that never comes, or its loop would end."""
+
     async def leave() -> None:
         sys.exit(3)
 

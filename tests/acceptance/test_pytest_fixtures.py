@@ -23,6 +23,7 @@ def mcp_config() -> dict[str, object]:
 
 @pytest.mark.mcp("echo", scope="run")
 def test_a_plain_test_calls_a_server_that_the_whole_run_shares(mcp_client: McpClient, mcp_server: Start) -> None:
+    """Each test would pay for a start of its own."""
     assert mcp_client.call_tool("add", {"a": 1, "b": 2}).structured_content == {"sum": 3}
     assert "echo" in [tool["name"] for tool in mcp_client.list_tools()]
     again = mcp_server()
@@ -45,6 +46,7 @@ async def test_coroutines_call_it_from_any_task_and_may_be_cancelled(mcp_async_c
 
 
 def test_a_deck_has_all_servers_and_says_which_failed(mcp_deck: McpDeck) -> None:
+    """One broken server would take all others from a test."""
     assert mcp_deck.call("echo__echo", {"text": "x"}).text == "x"
     assert {name.partition("__")[0] for name in mcp_deck.tools()} == {"echo", "modern"}
     failed = mcp_deck.server("gone").status
@@ -52,6 +54,7 @@ def test_a_deck_has_all_servers_and_says_which_failed(mcp_deck: McpDeck) -> None
 
 
 def test_a_command_and_an_object_are_servers_too(mcp_server: Start) -> None:
+    """A project without a configuration, or without a program yet, could test nothing."""
     by_command = mcp_server(server_argv("echo"), policy={"read": [str(SERVERS)]})
     assert by_command.client().call_tool("echo", {"text": "x"}).text == "x"
     app = MCPServer("calculator")
@@ -71,6 +74,7 @@ def test_a_command_and_an_object_are_servers_too(mcp_server: Start) -> None:
 
 @pytest.mark.mcp("echo")
 def test_what_is_done_to_a_server_is_survived(mcp_server: Start) -> None:
+    """A test of the bad days could not bring them about."""
     server = mcp_server()
     pid, client = server.status.pid, server.client()
     server.garbage()

@@ -194,6 +194,7 @@ def test_xdist_workers_share_a_server_which_outlives_one_that_is_killed(project:
 
 
 def test_what_a_test_leaves_fails_the_run_by_its_name(project: Project) -> None:
+    """A machine would fill up with what tests leave, and nobody would know which ones."""
     ended = project.run(LEAVES, "-p", "no:xdist", "--mcp-keep", CI="true")
     assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
     assert ended.returncode == 1
@@ -209,6 +210,7 @@ def test_what_a_test_leaves_fails_the_run_by_its_name(project: Project) -> None:
 @pytest.mark.nightly
 @LINUX_ONLY
 def test_a_process_that_a_server_leaves_is_named_though_its_sandbox_has_ended_it(project: Project) -> None:
+    """An author would ship a server that fills up every machine on which nothing confines it."""
     config = {"mcpServers": {"leaves": row("hostile", "daemonise")}}
     (project.root / "mcp.json").write_text(json.dumps(config))
     ended = project.run(STARTS_MORE, "-p", "no:xdist", "--mcp-config", "mcp.json")
@@ -220,6 +222,7 @@ def test_a_process_that_a_server_leaves_is_named_though_its_sandbox_has_ended_it
 
 
 def test_what_a_test_asks_for_that_there_is_not_is_one_sentence(project: Project) -> None:
+    """Whoever mistyped something would have to read code of ours."""
     ended = project.run(MISTYPED, "-p", "no:xdist")
     assert "\ntest_sample.py::test_mistyped: mcp: there is no argument 'polcy': did you mean policy=?\n" in ended.stdout
     ended = project.run(MISTAKES, "-p", "no:xdist")
@@ -239,6 +242,7 @@ def test_what_a_test_asks_for_that_there_is_not_is_one_sentence(project: Project
 @pytest.mark.nightly
 @LINUX_ONLY
 def test_without_a_sandbox_no_server_starts_unless_it_is_trusted(project: Project) -> None:
+    """It would run unconfined without anybody's word, or nobody would know what to do."""
     ended = project.run(UNCONFINED, lacking="landlock,seccomp")
     assert "1 passed, 1 error" in ended.stdout, ended.stdout + ended.stderr
     assert "spawn_failed, sandbox_refused (not_sent): the policy needs landlock" in ended.stdout

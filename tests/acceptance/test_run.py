@@ -50,6 +50,7 @@ def client_of(*arguments: str, is_forked: bool = True) -> RawStdioClient:
 
 
 def test_two_windows_share_one_server_under_its_own_names(by_the_daemon: None) -> None:
+    """A client's prompts and permissions, which name tools, would have to be written anew; and each window start it."""
     given = words("echo")
     with client_of(*given, is_forked=False) as one, client_of(*given, is_forked=False) as two:
         with RawStdioClient(server_argv("echo"), deadline_s=DEADLINE_S) as bare:
@@ -70,6 +71,7 @@ def test_two_windows_share_one_server_under_its_own_names(by_the_daemon: None) -
 
 
 def test_who_wants_other_rights_has_a_server_of_its_own(by_the_daemon: None) -> None:
+    """One window's `--write` would be every window's."""
     with client_of(*words("echo")) as one, client_of(*words("echo", options=("--network", "none"))) as two:
         for client in (one, two):
             client.initialize()
@@ -130,6 +132,7 @@ def test_what_changes_is_held_until_it_is_approved_also_when_nothing_runs(tmp_pa
 def test_a_wrong_option_is_told_to_the_client_too(
     monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], said: str, is_own: bool
 ) -> None:
+    """A client would show a server that is connected and does nothing, or one that ended without a word."""
     if not is_own:
         monkeypatch.delenv("QUARTERDECK_OWN", raising=False)
     with client_of(*words("echo", options=options)) as client:
@@ -140,6 +143,7 @@ def test_a_wrong_option_is_told_to_the_client_too(
 
 
 def test_the_commands_own_options_are_left_to_it() -> None:
+    """`run server --own --help` would be taken for options of ours."""
     with client_of("run", "--read", str(SERVERS), *server_argv("named", "lend", "--own", "--help")) as client:
         client.initialize()
         assert "lend" in [each["name"] for each in client.list_tools()]
@@ -148,6 +152,7 @@ def test_the_commands_own_options_are_left_to_it() -> None:
 
 @pytest.mark.anyio
 async def test_one_server_is_reached_over_http_under_its_own_names() -> None:
+    """A client that takes an address alone would need a configuration for one command."""
     given = words("echo", options=("--network", "none", "--http", "127.0.0.1:0", "--json"))
     with no_leftovers(DEADLINE_S), LineChild(given, deadline_s=DEADLINE_S, popen=popen_forked) as child:
         url = json.loads(child.read_line())["url"]

@@ -130,6 +130,7 @@ def _system_python() -> None:
 
 
 def test_listed_places_are_reached_and_nothing_else(world: World) -> None:
+    """A server would reach what nobody listed, or not what somebody did."""
     one, two = world.echoes
     listed = [f"{world.name}:{one}", f"localhost:{two}"]
     others = [f"{world.name}:{two}", f"localhost:{one}", f"127.0.0.1:{one}", f"{world.name}:{world.web}", "9.9.9.9:443"]
@@ -141,6 +142,7 @@ def test_listed_places_are_reached_and_nothing_else(world: World) -> None:
 
 
 def test_an_address_is_reached_when_the_list_holds_it_itself(world: World) -> None:
+    """A database of the user's network, which has no public name, could not be listed at all."""
     own = sorted(str(one) for one in own_addresses() if isinstance(one, IPv4Address) and not one.is_loopback)
     if not own:
         pytest.skip("this machine has no address but loopback's")
@@ -151,6 +153,7 @@ def test_an_address_is_reached_when_the_list_holds_it_itself(world: World) -> No
 
 
 def test_pythons_clients_talk_tls_to_a_listed_host(world: World) -> None:
+    """A name that is mapped to a loopback address must still match its certificate."""
     options = ["--network", f"{world.name}:{world.web}", "--read", str(world.files)]
     code = ["/usr/bin/python3", "-c", ASYNCIO, world.name, str(world.web)]
     done = world.runner.run(*options, "--", *code, SSL_CERT_FILE=world.certificate)
@@ -184,6 +187,7 @@ def test_git_clones_over_https_from_a_listed_host(world: World) -> None:
 
 
 def test_names_are_no_way_out(world: World) -> None:
+    """Whoever can ask for names can send what it read, a label at a time."""
     found = python(world, [f"{world.name}:{world.web}"], RESOLVE, world.name, "localhost", "example.com")
     assert found.pop(world.name) == "127.64.0.1"
     assert found.pop("localhost") == "127.0.0.1"
@@ -199,12 +203,14 @@ def test_without_a_network_nothing_is_reached(world: World) -> None:
 
 
 def test_loopback_is_its_own(world: World) -> None:
+    """A server with helpers of its own could not talk to them; or it could, and to the host's as well."""
     assert python(world, ["loopback"], OWN_LOOPBACK) == {"mine": ""}
     place = f"127.0.0.1:{world.echoes[0]}"
     assert python(world, ["loopback"], RAW, place) == {place: "ConnectionRefusedError"}
 
 
 def test_the_full_network_is_said_to_be_open(world: World) -> None:
+    """A user would believe that the host's own services are out of reach."""
     place = f"127.0.0.1:{world.echoes[0]}"
     done = world.runner.run("--network", "full", "--", "/usr/bin/python3", "-c", RAW, place)
     assert done.stdout == f"{place} {world.echoes[0]} hello\n"

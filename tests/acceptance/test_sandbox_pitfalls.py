@@ -51,6 +51,7 @@ WAIT: Final = "print('ready', flush=True); import sys; sys.stdin.read()"
 @BOTH
 @EVERYBODY
 def test_nobody_counts_memory_in_anonymous_files(identity: Identity, tier: Tier, place: Scene) -> None:
+    """It belongs to no process; where no control group counts it, there is none."""
     code = """
 import os
 try:
@@ -66,6 +67,7 @@ except OSError as error:
 @BUBBLEWRAP
 @EVERYBODY
 def test_processes_are_counted_for_each_sandbox(identity: Identity, tier: Tier, place: Scene) -> None:
+    """Counted for each user, a neighbour's bomb would leave nobody else of hers a process."""
     fork = "import os, time\nfor _ in range(30):\n    if os.fork() == 0:\n        time.sleep(60)\n        os._exit(0)\n"
     limit = ("--limit", "processes=40")
     with confined(place, tier, fork + WAIT, *limit), confined(place, tier, fork + WAIT, *limit):
@@ -75,6 +77,7 @@ def test_processes_are_counted_for_each_sandbox(identity: Identity, tier: Tier, 
 @BOTH
 @ROOT
 def test_every_sandbox_of_root_has_a_user_of_its_own(identity: Identity, tier: Tier, place: Scene) -> None:
+    """With one for all, a call that kills everything of a user reaches the neighbours."""
     code = f"import os; print('ready', os.getuid(), flush=True); {WAIT.partition(';')[2]}"
     command, options = [plain_python(), "-c", code], ("--network", "none")
     with (
@@ -97,6 +100,7 @@ def test_every_sandbox_of_root_has_a_user_of_its_own(identity: Identity, tier: T
 @BOTH
 @EVERYBODY
 def test_input_that_nobody_reads_holds_nobody_up(identity: Identity, tier: Tier, place: Scene) -> None:
+    """A write to a full pipe waits for ever."""
     with place.start(tier, ["sleep", "60"], "--network", "none", "--limit", "wall_s=0.5", gives_input=True) as fork:
         _, stderr = fork.communicate(b"x" * (1 << 20), END_S)
     assert fork.returncode == 128 + 9
@@ -107,6 +111,7 @@ def test_input_that_nobody_reads_holds_nobody_up(identity: Identity, tier: Tier,
 @pytest.mark.usefixtures("neighbour")  # it keeps the zygote
 @pytest.mark.parametrize("holds", [False, True], ids=["alone", "with a daemon that holds its stderr"])
 async def test_a_server_that_closes_its_stdout_is_over(holds: bool) -> None:
+    """It lives, but nobody will ever hear from it again."""
     daemon = "os.fork() or os.setsid()" if holds else "None"
     with no_leftovers():
         fault = await fault_at_open(
@@ -118,6 +123,7 @@ async def test_a_server_that_closes_its_stdout_is_over(holds: bool) -> None:
 @pytest.mark.anyio
 @pytest.mark.usefixtures("neighbour")  # it keeps the zygote
 async def test_a_server_that_leaves_holders_of_its_pipes_is_over() -> None:
+    """Whoever waits for the end of its output would wait for the holder's."""
     with no_leftovers():
         fault = await fault_at_open(
             python_config("leaving", "import os, time; os.fork() and os._exit(3); time.sleep(600)")

@@ -55,6 +55,7 @@ def typed(environ: dict[str, str]) -> Run:
 
 @pytest.mark.parametrize("tier", TIERS)
 def test_streams_pass_through_and_the_status_is_the_commands(tier: Tier, typed: Run) -> None:
+    """A policy could not be tried on what speaks over its streams."""
     script = "cat; echo oops >&2; exit 7"
     ended = typed("--tier", tier, "--allow-unsandboxed", "--", "sh", "-c", script, stdin="hello\n")
     assert (ended.returncode, ended.stdout) == (7, "hello\n"), ended.stderr
@@ -64,6 +65,7 @@ def test_streams_pass_through_and_the_status_is_the_commands(tier: Tier, typed: 
 
 
 def test_what_it_may_write_is_remembered(run: Run, tmp_path: Path) -> None:
+    """A configuration that a tried program wrote would be the user's word at the next start."""
     folder = tmp_path / "given"
     folder.mkdir()
     assert not read_exposure(tmp_path / "state").covers(folder / "mcp.json")
@@ -72,6 +74,7 @@ def test_what_it_may_write_is_remembered(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_name_cannot_write_to_the_terminal(run: Run) -> None:
+    """A program that names a file could clear the screen, or write a line that seems to be ours."""
     ended = run("--read", "/no/\x1b]0;title\x07\nquarterdeck: all is well", "--", "true")
     assert ended.returncode == 125
     assert "\x1b" not in ended.stderr
@@ -79,6 +82,7 @@ def test_a_name_cannot_write_to_the_terminal(run: Run) -> None:
 
 
 def test_with_json_receipt_and_dossier_are_in_a_file_alone(run: Run, tmp_path: Path) -> None:
+    """A script would have to read prose."""
     file = tmp_path / "end.json"
     ended = run("--allow-unsandboxed", "--json", str(file), "--", "sh", "-c", "echo oops >&2; kill -TERM $$")
     assert (ended.returncode, ended.stderr) == (128 + signal.SIGTERM, "oops\n")
@@ -89,6 +93,7 @@ def test_with_json_receipt_and_dossier_are_in_a_file_alone(run: Run, tmp_path: P
 
 
 def test_a_report_is_not_written_through_a_link_that_the_command_put_in_its_place(run: Run, tmp_path: Path) -> None:
+    """A program could overwrite any file of the user's, with our hand and partly with its own words."""
     victim, file = tmp_path / "victim", tmp_path / "report.json"
     victim.write_text("mine")
     swap = f"rm {file}; ln -s {victim} {file}"
@@ -112,6 +117,7 @@ REFUSALS: Final = (
 
 
 def test_what_cannot_be_run_says_why_by_word_and_status(forks: Forks, environ: dict[str, str]) -> None:
+    """A script could not tell our refusal from the command's failure."""
     who = Identity.ROOT if os.geteuid() == 0 else Identity.USER
     ended = {words: forks.run(who, ["sandbox", "run", *words], environ) for words, _, _ in REFUSALS}
     wrong = {
@@ -125,6 +131,7 @@ def test_what_cannot_be_run_says_why_by_word_and_status(forks: Forks, environ: d
 
 
 def test_a_policy_from_a_file_is_obeyed(run: Run, tmp_path: Path) -> None:
+    """A policy would be tried, and another one used."""
     file = tmp_path / "policy.json"
     file.write_text(json.dumps({"preset": "trusted", "limits": {"open_files": 99}}))
     ended = run("--policy", str(file), "--", "sh", "-c", "ulimit -n; id -u")

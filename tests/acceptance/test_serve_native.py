@@ -30,6 +30,7 @@ def workspace(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_profile_alone_needs_no_configuration(workspace: Path) -> None:
+    """A user without servers would have to write an empty file, or an agent that may only look could change files."""
     with RawStdioClient(serve_argv(workspace, "authoring"), deadline_s=DEADLINE_S) as client:
         assert client.initialize()["serverInfo"]["name"] == "quarterdeck"
         assert [tool["name"] for tool in client.list_tools()] == AUTHORING
@@ -40,6 +41,7 @@ def test_a_profile_alone_needs_no_configuration(workspace: Path) -> None:
 
 
 def test_a_signal_ends_the_serve_of_a_profile_and_the_command_that_runs(workspace: Path) -> None:
+    """A service manager would have to kill it, and the command would run on; or a profile would lack what it names."""
     with RawStdioClient(serve_argv(workspace, "survey"), deadline_s=DEADLINE_S) as client:
         assert client.initialize()["serverInfo"]["name"] == "quarterdeck"
         assert [tool["name"] for tool in client.list_tools()] == SURVEY
@@ -57,6 +59,7 @@ def test_a_signal_ends_the_serve_of_a_profile_and_the_command_that_runs(workspac
 
 
 def test_a_session_ends_with_nothing_left_but_what_can_be_undone(workspace: Path) -> None:
+    """Servers that an agent started would hold their ports, and a disk would fill; or an edit could not be undone."""
     paths = workspace_paths(workspace)
     with forked_serve(workspace) as client:
         client.initialize()
@@ -85,6 +88,7 @@ def test_a_session_ends_with_nothing_left_but_what_can_be_undone(workspace: Path
 
 
 def test_a_killed_serve_leaves_no_command_and_the_next_one_tidies(workspace: Path) -> None:
+    """Commands would run on without an owner, and outputs pile up."""
     with forked_serve(workspace) as client:
         client.initialize()
         client.call("bg-process", action="start", command="echo up; exec sleep 4713.25")
@@ -104,6 +108,7 @@ def test_a_killed_serve_leaves_no_command_and_the_next_one_tidies(workspace: Pat
 
 
 def test_commands_find_the_serve_of_their_workspace(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one command starts no other could stop, or a command that may only look would change files."""
     listing = ("call", "bg-process", '{"action": "list"}')
     with forked_serve(workspace) as client:
         client.initialize()

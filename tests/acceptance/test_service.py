@@ -85,6 +85,7 @@ def by_the_daemon(own_directories: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 def test_a_session_goes_on_under_a_service_manager_whatever_ends_its_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """`down` would kill the service manager, or an order of it end the next daemon; each upgrade would end sessions."""
     config = write_config(tmp_path / "mcp.json", s=row("echo"))
     with ExitStack() as stack:
         window = stack.enter_context(door(config))
@@ -123,6 +124,7 @@ def test_a_session_goes_on_under_a_service_manager_whatever_ends_its_daemon(
 
 
 def test_the_end_of_a_login_ends_a_service_with_all_that_it_runs_and_the_next_one_starts_it(tmp_path: Path) -> None:
+    """Servers would outlive it until the manager kills them; or the next window meet a ledger that is still held."""
     config = write_config(tmp_path / "mcp.json", s=row("echo"))
     with managing() as manager:
         daemon = psutil.Process(manager.start())

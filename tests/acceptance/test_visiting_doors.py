@@ -112,6 +112,7 @@ def test_a_session_that_a_daemon_left_goes_on_as_a_visitors(config: Path) -> Non
 
 
 def test_a_visitor_that_cannot_read_the_ledger_says_so(config: Path, older: int) -> None:
+    """What was held would be offered by one who does not know of it."""
     with closing(sqlite3.connect(ledger_dir(state_dir()) / "ledger.db")) as database:
         (schema,) = database.execute("PRAGMA user_version").fetchone()
         database.execute("PRAGMA user_version = 99")
@@ -125,6 +126,7 @@ def test_a_visitor_that_cannot_read_the_ledger_says_so(config: Path, older: int)
 
 
 def test_a_daemon_whose_doors_speak_another_protocol_is_replaced(config: Path, older: int) -> None:
+    """After an upgrade no command would end the daemon of the time before."""
     refused = quarterdeck_forked("up")
     assert (refused.returncode, f"another daemon (process {older})" in refused.stderr) == (6, True)
     assert quarterdeck_json_forked("up", "--replace")["pid"] != older

@@ -33,6 +33,7 @@ def ran(interpreter: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_servers_start_and_answer_without_what_only_native_tools_use(interpreter: Path, own_directories: Path) -> None:
+    """Whoever leaves the extra out would have nothing at all."""
     config = write_config(own_directories / "mcp.json", echo=row("echo"))
     called = ran(interpreter, "call", "echo__echo", '{"text": "hello"}', "-c", str(config))
     assert (called.returncode, called.stdout) == (0, "hello\n"), called.stderr
@@ -49,6 +50,7 @@ def test_servers_start_and_answer_without_what_only_native_tools_use(interpreter
 def test_a_native_tool_says_what_it_lacks(
     interpreter: Path, own_directories: Path, tmp_path: Path, tool: str, arguments: dict[str, str], lack: str
 ) -> None:
+    """A model would report a broken tool, and its user not know what to install."""
     words = ("call", tool, json.dumps(arguments), "--profile", "authoring", "--workspace", str(tmp_path))
     ended = ran(interpreter, *words)
     assert ended.returncode == 1, ended.stderr

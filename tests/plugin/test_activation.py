@@ -21,6 +21,7 @@ def test_a_run_that_nobody_uses_starts_nothing_and_leaves_nothing() -> None:
 
 
 def test_a_run_has_a_place_where_the_usual_one_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every run of xdist would end in an error of ours, MCP or not."""
     long = tmp_path / ("x" * 100)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))

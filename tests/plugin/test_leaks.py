@@ -33,6 +33,7 @@ pytestmark = [
 
 
 def test_what_is_left_is_named_with_its_test(tmp_path: Path) -> None:
+    """A suite that fills a machine would give no hint which of its tests does."""
     watch = Watch()
     watch.begin("test_a")
     folder = tempfile.mkdtemp(dir=tmp_path)
@@ -57,6 +58,7 @@ def test_what_is_left_is_named_with_its_test(tmp_path: Path) -> None:
 
 
 def test_a_process_that_left_its_parent_is_named_with_the_test_that_started_it() -> None:
+    """A daemon that a test starts would run for ever, on every machine, and nobody would know whose it is."""
     watch = Watch()
     watch.begin("test_a[\0]")
     try:
@@ -100,6 +102,7 @@ def test_sockets_and_files_are_told_as_they_can_be_found(tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("address", [bytearray(b"\0quarterdeck-a"), memoryview(b"\0quarterdeck-b"), "\0quarterdeck-c"])
 def test_a_socket_is_bound_to_whatever_names_an_address(address: Any) -> None:
+    """A test would fail by being watched."""
     watch = Watch()
     watch.begin("test_a")
     with socket.socket(socket.AF_UNIX) as bound:
@@ -110,6 +113,7 @@ def test_a_socket_is_bound_to_whatever_names_an_address(address: Any) -> None:
 
 
 def test_what_is_put_away_or_was_there_before_is_no_leak(tmp_path: Path) -> None:
+    """A clean suite would fail."""
     before = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     watch = Watch()
     tempfile.mkdtemp(dir=tmp_path)
@@ -134,6 +138,7 @@ def test_what_is_put_away_or_was_there_before_is_no_leak(tmp_path: Path) -> None
 
 
 def test_a_child_is_told_from_a_later_process_of_its_id() -> None:
+    """A process of somebody else's would be named as left."""
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as child:
         [found] = [each for each in children_of(os.getpid()) if each.pid == child.pid]
         assert found.started.isdigit()

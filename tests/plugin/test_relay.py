@@ -14,6 +14,7 @@ ROOTS = Question("notes", "roots/list", b"{}")
 
 
 def test_questions_are_numbered_and_each_ends_once() -> None:
+    """An answer would go to another question, or to one that was withdrawn."""
     said: list[Meanwhile] = []
     ends: list[QuestionEnd] = []
     relay = Relay(7, Takes(b'{"roots":{}}'), said.append, lambda: LEGACY)
@@ -29,6 +30,7 @@ def test_questions_are_numbered_and_each_ends_once() -> None:
 
 
 def test_what_a_test_does_not_take_is_not_asked_for() -> None:
+    """A server would be told of abilities that its caller lacks, and would report to nobody."""
     silent = Relay(1, Takes(), lambda _: None, lambda: MODERN)
     assert (silent.capabilities, silent.on_progress, silent.log_level) == (b"", None, "")
     said: list[Meanwhile] = []
@@ -40,10 +42,12 @@ def test_what_a_test_does_not_take_is_not_asked_for() -> None:
 
 
 def test_what_an_older_server_asks_comes_to_its_test_though_that_answers_nothing() -> None:
+    """Nobody could say what a server asked whose call failed for want of an answer."""
     assert askable(Relay(1, Takes(), lambda _: None, lambda: LEGACY).capabilities) == CAPABILITY_OF.keys()
 
 
 def test_news_are_the_notifications_that_they_were() -> None:
+    """A test would see our own shapes in place of the protocol's."""
     line = LogLine("notes", "info", "app", b'{"n":1}')
     assert notification_of(line) == ("notifications/message", b'{"level":"info","logger":"app","data":{"n":1}}')
     unnamed = LogLine("notes", "error", "", b'"x"')
@@ -55,6 +59,7 @@ def test_news_are_the_notifications_that_they_were() -> None:
 
 
 def test_only_a_list_that_became_another_is_told() -> None:
+    """Each look at a server would tell of changes, or its first lists would."""
     lists: dict[Listing, Sequence[object]] = {listing: (listing,) for listing in Listing}
     changes = ListChanges()
     assert changes.notifications(lists.__getitem__) == []

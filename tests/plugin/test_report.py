@@ -11,6 +11,7 @@ from quarterdeck_pytest.report import IN_TESTS, add_sections, render
 
 
 def test_a_report_has_fault_remedy_dossier_receipt_stderr_and_messages() -> None:
+    """Whoever reads a CI log would have to run the test again to learn why it failed."""
     fault = FaultRecord(FaultKind.TRANSPORT, "it exited", "exited", dossier=Dossier(exit_status=3, hints=("a hint",)))
     view = ServerView(
         "echo", "faulted", fault=fault, remedy="restart it", era="2025-11-25", restarts=2, policy=b'{"preset":"strict"}'
@@ -45,6 +46,7 @@ class Report:
 
 
 def test_a_report_without_a_traceback_has_sections_of_its_own() -> None:
+    """A server that does not start, before any line of the test, would be a riddle."""
     report = Report()
     fault = ProtocolFault.not_sent(FaultKind.SPAWN_FAILED, "no such command", "command_not_found")
     add_sections(report, (), fault)
@@ -55,6 +57,7 @@ def test_a_report_without_a_traceback_has_sections_of_its_own() -> None:
 
 
 def test_a_server_that_did_not_start_is_shown_with_its_last_words() -> None:
+    """It has no section of its own: nobody would see why it does not start."""
     report = Report()
     dossier = Dossier(exit_status=2, stderr_tail="usage: server --port N\n")
     fault = ProtocolFault(FaultKind.SPAWN_FAILED, "it exited", code="exited_at_handshake", dossier=dossier)
@@ -65,6 +68,7 @@ def test_a_server_that_did_not_start_is_shown_with_its_last_words() -> None:
 
 
 def test_a_call_that_ended_as_nobody_answered_is_told_how_to_answer() -> None:
+    """The arguments would be searched for a mistake that is none of theirs."""
     report, reply = Report(), ReplyError(-32021, "it lacks elicitation")
     add_sections(report, (), ProtocolFault(FaultKind.TOOL_ERROR, "x", code="reply_error", reply=reply))
     assert "remedy: mcp_client.answer(elicitation=…, sampling=…, roots=…)" in report.sections[0][1]
@@ -75,6 +79,7 @@ def test_a_call_that_ended_as_nobody_answered_is_told_how_to_answer() -> None:
 
 
 def test_how_a_server_died_is_told_in_units_for_people() -> None:
+    """Bytes and thousandths of a second are no help in a CI log."""
     dossier = Dossier(signal=9, uptime_s=0.011, peak_rss_bytes=3 * 2**20, cpu_s=1.5)
     fault = FaultRecord(FaultKind.TRANSPORT, "it was killed", dossier=dossier)
     text = render(Story(Explanation(ServerView("echo", "faulted", fault=fault), (), "")))
@@ -82,6 +87,7 @@ def test_how_a_server_died_is_told_in_units_for_people() -> None:
 
 
 def test_a_line_that_is_written_again_and_again_is_shown_once() -> None:
+    """What a server said before it wrote the same a hundred times would be out of sight."""
     words = "".join(f"2026-11-23T20:06:{number:02}Z\tagain\n" for number in range(30))
     story = Story(Explanation(ServerView("echo", "ready"), (), f"2026-11-23T20:05:00Z\tfirst\n{words}last\n"))
     assert render(story).splitlines()[-4:] == [
@@ -93,6 +99,7 @@ def test_a_line_that_is_written_again_and_again_is_shown_once() -> None:
 
 
 def test_no_server_writes_to_the_terminal_by_a_report() -> None:
+    """It would retitle the window, hide what failed, or turn a line around."""
     report = Report()
     add_sections(report, (), ProtocolFault(FaultKind.TOOL_ERROR, "\x1b]0;owned\x07", code="reply_error"))
     text = render(Story(Explanation(ServerView("echo", "ready"), ("<- \u202egnorw",), "\x1b[2Jstderr\n")))
@@ -112,6 +119,7 @@ def test_no_server_begins_a_line_of_a_report() -> None:
 
 
 def test_no_remedy_names_a_command_that_means_nothing_in_a_run_of_pytest() -> None:
+    """Whoever types it is told of other servers, or of none."""
     # It has no approvals and no tokens.
     possible = {code for code in REMEDIES if not code.endswith(("_held", "_blocked"))} - {"not_granted"}
     said = {code: IN_TESTS.get(code, REMEDIES[code]) for code in possible}
@@ -122,6 +130,7 @@ def test_no_remedy_names_a_command_that_means_nothing_in_a_run_of_pytest() -> No
 
 @pytest.mark.parametrize("error", [None, ValueError("x")])
 def test_a_failure_without_servers_is_left_as_it_is(error: BaseException | None) -> None:
+    """Every failure of every test would grow."""
     report = Report()
     add_sections(report, (), error)
     assert report.sections == []

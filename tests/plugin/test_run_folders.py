@@ -43,6 +43,7 @@ def make_and_end() -> None:
 def test_what_a_killed_run_left_is_removed_by_the_next_one(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each `kill -9` of pytest would leave a folder with a socket in /tmp."""
     with tempfile.TemporaryDirectory(prefix="q-", dir="/tmp") as short:
         monkeypatch.setattr(tempfile, "tempdir", short)
         with python_child(OWNER, env={**os.environ, "TMPDIR": short}) as owner:
@@ -57,6 +58,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next_one(
 
 @pytest.mark.process
 def test_a_folder_is_held_until_the_last_process_of_its_run_has_ended(parent: Path) -> None:
+    """A supervisor that still ends its servers would lose their state under them."""
     folder, held = make_held_folder()
     with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, pass_fds=[held]) as supervisor:
         os.close(held)
@@ -69,6 +71,7 @@ def test_a_folder_is_held_until_the_last_process_of_its_run_has_ended(parent: Pa
 
 
 def test_a_folder_that_is_kept_for_a_look_stays(parent: Path) -> None:
+    """Who asked for it would find nothing after the next run."""
     folder, held = make_held_folder()
     keep(folder)
     os.close(held)

@@ -46,6 +46,7 @@ PLACES = {
     ("address", "place"), [(each, place) for place, found in PLACES.items() for each in found.split()]
 )
 def test_every_kind_of_place_is_told(address: str, place: addresses.AddressKind) -> None:
+    """A page could lead a fetch to a machine that trusts whoever is near."""
     assert addresses.kind_of_address(ip_address(address)) is place
 
 
@@ -56,6 +57,7 @@ def naive_is_global(address: addresses.Address) -> bool:
 @given(ADDRESSES)
 @example(ip_address("192.0.0.9"))
 def test_what_is_open_is_global_by_the_standard_library_too(address: addresses.Address) -> None:
+    """A range could be missing from the table."""
     if addresses.kind_of_address(address) is addresses.AddressKind.INTERNET:
         assert naive_is_global(addresses.reached_by(address))
 
@@ -92,6 +94,7 @@ def test_an_address_of_this_machine_is_its_own_in_every_spelling(address: str) -
 @example(IPv4Address("168.63.129.16"), frozenset())
 @example(IPv4Address("93.184.216.34"), frozenset({IPv4Address("93.184.216.34")}))
 def test_the_closed_networks_are_those_of_the_table(address: IPv4Address, own: frozenset[addresses.Address]) -> None:
+    """Routes would let through what a judgement of one address refuses, or close a part of the internet."""
     networks = addresses.closed_networks(own)
     assert (addresses.kind_of_address(address, own) not in addresses.OPEN) == any(address in net for net in networks)
     assert not any(one != other and one.subnet_of(other) for one in networks for other in networks)
@@ -99,10 +102,12 @@ def test_the_closed_networks_are_those_of_the_table(address: IPv4Address, own: f
 
 
 def test_a_zone_is_no_part_of_an_address() -> None:
+    """A link-local address, which comes with one, could not be judged."""
     assert addresses.parse_address("fe80::1%eth0") == ip_address("fe80::1")
 
 
 def test_what_no_name_may_lead_to_is_closed() -> None:
+    """A name that a user opened could lead to a cloud's credentials."""
     assert addresses.OPEN.isdisjoint(addresses.NEVER_BY_NAME)
     assert {
         addresses.AddressKind.METADATA,
@@ -172,6 +177,7 @@ NOBODY = "names an address that cannot be listed: it is "
     ],
 )
 def test_what_is_no_host_and_port_is_refused_with_the_reason(text: str, reason: str) -> None:
+    """An entry that maps nothing would refuse what the user meant to allow; a hosts file could gain a line."""
     with pytest.raises(ValueError, match=r"^(names|has|is) ") as caught:
         addresses.parse_destination(text)
     assert str(caught.value).startswith(reason)

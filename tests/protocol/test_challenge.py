@@ -26,6 +26,7 @@ from quarterdeck_protocol.challenge import MAX_SCOPES, Challenge, read_challenge
     ],
 )
 def test_a_challenge_is_read_whatever_else_it_holds(header: str, challenge: Challenge) -> None:
+    """The login would ask for the wrong scopes, or look in the wrong place."""
     assert read_challenge(header) == challenge
 
 
@@ -35,4 +36,5 @@ def test_what_is_no_scope_is_left_out() -> None:
 
 
 def test_no_more_scopes_are_read_than_one_login_has() -> None:
+    """A server could have a person agree to a list that nobody reads."""
     assert len(read_challenge(f'Bearer scope="{" ".join(map(str, range(1_000)))}"').scopes) == MAX_SCOPES

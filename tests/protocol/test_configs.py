@@ -34,6 +34,7 @@ def _remote(**more: object) -> SseServerConfig:
 
 
 def test_a_stdio_config_takes_the_seeds_keywords() -> None:
+    """Code written for the seeds' contract constructs the same values."""
     config = StdioServerConfig(id="fs", command="npx", args=("-y", "server", "/tmp"), env={"A": "1"})
     assert (config.id, config.command, config.args, config.env) == ("fs", "npx", ("-y", "server", "/tmp"), {"A": "1"})
     assert str(config.kind) == "stdio"
@@ -42,6 +43,7 @@ def test_a_stdio_config_takes_the_seeds_keywords() -> None:
 
 @pytest.mark.parametrize(("model", "kind"), [(SseServerConfig, "sse"), (StreamableHttpServerConfig, "streamable_http")])
 def test_a_remote_config_takes_the_seeds_keywords(model: type[SseServerConfig], kind: str) -> None:
+    """Both remote kinds differ in their `kind` only."""
     config = model(id="web", url="https://example.com/mcp", headers={"authorization": "Bearer x"})
     assert config.kind == kind == model.transport
     assert config.headers == {"authorization": "Bearer x"}
@@ -84,6 +86,7 @@ def test_a_string_is_no_list_of_arguments() -> None:
     ],
 )
 def test_an_unknown_key_is_named_with_the_nearest_known_one(build: Callable[[], object], key: str, hint: str) -> None:
+    """A typo must be found by its message, not by a server that ignores a setting."""
     with pytest.raises(ValidationError) as caught:
         build()
     (error,) = caught.value.errors()
@@ -102,11 +105,13 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(build: Callable[[], 
     ],
 )
 def test_a_config_cannot_be_changed(config: StdioServerConfig, field: str) -> None:
+    """What was approved is what runs."""
     with pytest.raises(ValidationError, match="frozen"):
         setattr(config, field, getattr(config, field))
 
 
 def test_a_config_does_not_share_what_it_was_made_from() -> None:
+    """A caller's dict may change afterwards."""
     env = {"A": "1"}
     config = _stdio(env=env)
     env["B"] = "2"
@@ -139,6 +144,7 @@ def test_what_no_process_can_be_given_is_refused_here(wrong: dict[str, object]) 
     ids=str,
 )
 def test_what_no_request_can_carry_is_refused_here(wrong: dict[str, object]) -> None:
+    """A header with a line break could smuggle in another one."""
     with pytest.raises(ValidationError):
         _remote(**wrong)
 
@@ -146,12 +152,14 @@ def test_what_no_request_can_carry_is_refused_here(wrong: dict[str, object]) -> 
 @pytest.mark.parametrize("number", [nan, inf, -1, 0, 1e9])
 @pytest.mark.parametrize("field", ["connect_timeout_s", "list_timeout_s", "call_timeout_s"])
 def test_a_deadline_is_a_sensible_number_of_seconds(field: str, number: float) -> None:
+    """A deadline that is none would let a caller wait for ever."""
     with pytest.raises(ValidationError, match=field):
         _stdio(**{field: number})
 
 
 @pytest.mark.parametrize("size", [0, 1023, -1, 1 << 40])
 def test_a_result_limit_is_within_what_a_link_carries(size: int) -> None:
+    """Beyond a gibibyte the link itself would refuse the result."""
     with pytest.raises(ValidationError, match="max_result_bytes"):
         _stdio(max_result_bytes=size)
 
@@ -169,11 +177,13 @@ def test_a_result_limit_is_within_what_a_link_carries(size: int) -> None:
     ids=str,
 )
 def test_a_restart_policy_is_finite_and_waits(wrong: dict[str, object]) -> None:
+    """A server that crashes would be started again without a pause, or its policy not survive JSON."""
     with pytest.raises(ValidationError, match=next(iter(wrong))):
         RestartPolicy.model_validate(wrong)
 
 
 def test_the_restart_policy_is_the_documented_one() -> None:
+    """Five restarts in a minute, half a second to half a minute apart, forgotten after five minutes."""
     assert RestartPolicy().model_dump() == {
         "max_restarts": 5,
         "window_s": 60,
@@ -199,10 +209,12 @@ def test_the_restart_policy_is_the_documented_one() -> None:
     ],
 )
 def test_a_tool_is_offered_when_allowed_and_not_denied(tools: dict[str, object], name: str, admitted: bool) -> None:
+    """`deny` wins; names are compared with case."""
     assert ToolFilter.model_validate(tools).admits(name) is admitted
 
 
 def test_secrets_stay_out_of_reprs_and_errors() -> None:
+    """Both end in logs."""
     configs: list[ServerConfig] = [_stdio(env={"TOKEN": "hunter2"}), _remote(headers={"authorization": "hunter2"})]
     assert "hunter2" not in repr(configs)
     assert "hunter2" not in repr(BridgeConfig(servers=tuple(configs)))
@@ -250,6 +262,7 @@ REMOTE = st.sampled_from(REMOTE_KINDS).flatmap(
 
 @given(config=STDIO | REMOTE)
 def test_a_config_survives_json(config: ServerConfig) -> None:
+    """A worker is told its server's configuration as JSON text, and must read the same."""
     back = ANY_SERVER.validate_json(config.model_dump_json())
     assert back == config
     assert type(back) is type(config)
@@ -257,12 +270,14 @@ def test_a_config_survives_json(config: ServerConfig) -> None:
 
 
 def test_the_last_of_an_id_wins_at_the_first_ones_position() -> None:
+    """A user's file can replace a server without changing the order."""
     first, second, third = _stdio(id="a"), _stdio(id="b"), _stdio(id="a", command="other")
     assert list(BridgeConfig(servers=(first, second, third)).effective()) == [third, second]
     assert list(BridgeConfig().effective()) == []
 
 
 def test_a_server_is_trusted_as_it_is_first_seen_unless_it_is_said_otherwise() -> None:
+    """Every server would wait for approval, or none ever."""
     assert StdioServerConfig(id="a", command="c").trust is TrustMode.BASELINE
     assert (
         StreamableHttpServerConfig.model_validate({"id": "a", "url": "http://h", "trust": "strict"}).trust == "strict"
@@ -287,6 +302,7 @@ def test_a_server_is_trusted_as_it_is_first_seen_unless_it_is_said_otherwise() -
     ],
 )
 def test_a_login_that_cannot_be_meant_is_refused(auth: dict[str, object], words: str) -> None:
+    """A login would fail at its end, in front of a person, or a secret be sent nowhere."""
     with pytest.raises(ValidationError, match=words):
         StreamableHttpServerConfig.model_validate({"id": "far", "url": "https://a.example/mcp", "auth": auth})
 
@@ -302,6 +318,7 @@ def test_a_login_that_cannot_be_meant_is_refused(auth: dict[str, object], words:
     ],
 )
 def test_a_secret_means_a_machine_unless_it_is_said_otherwise(auth: object, needs_person: bool) -> None:
+    """A pipeline would wait for a browser, or a person's login be made without them."""
     config = StreamableHttpServerConfig.model_validate({"id": "far", "url": "https://a.example/mcp", "auth": auth})
     assert config.auth.needs_person is needs_person
     assert "client_secret" not in repr(config)
@@ -309,6 +326,7 @@ def test_a_secret_means_a_machine_unless_it_is_said_otherwise(auth: object, need
 
 @pytest.mark.parametrize("name", ["Authorization", "authorization"])
 def test_a_header_that_says_who_we_are_stands_in_for_a_login(name: str) -> None:
+    """A token that a user got by hand would be replaced."""
     config = StreamableHttpServerConfig(id="far", url="https://a.example/mcp", headers={name: "Bearer t"})
     assert config.brings_credentials
     assert not StreamableHttpServerConfig(id="far", url="https://a.example/mcp").brings_credentials

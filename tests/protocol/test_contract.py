@@ -16,6 +16,7 @@ def _result(body: bytes, *, is_error: bool = False) -> RemoteCallResult:
 
 
 def test_a_result_gives_its_parts_as_json_values() -> None:
+    """Users see dicts and lists, never an SDK's objects."""
     body = b'{"content":[{"type":"text","text":"hi"},{"type":"image","data":"eA==","x":null}],'
     body += b'"structuredContent":{"n":1},"_meta":{"k":"v"},"extra":true}'
     result = _result(body)
@@ -27,6 +28,7 @@ def test_a_result_gives_its_parts_as_json_values() -> None:
 
 
 def test_a_result_without_parts_has_empty_ones() -> None:
+    """Optional members are optional."""
     result = _result(b"{}")
     assert result.content == ()
     assert result.structured_content is None
@@ -45,6 +47,7 @@ def test_a_body_is_decoded_once_and_only_when_asked() -> None:
 
 
 def test_results_compare_by_what_the_server_said() -> None:
+    """Whether somebody has looked into it makes no difference."""
     looked, fresh = _result(b'{"content":[]}'), _result(b'{"content":[]}')
     assert looked.content == ()
     assert looked == fresh
@@ -67,6 +70,7 @@ TABLE: dict[PhaseStep, dict[EndpointPhase, EndpointPhase]] = {
 
 
 def test_the_phases_are_the_seeds_own_strings() -> None:
+    """Status tables and user code show and compare them."""
     assert list(EndpointPhase) == ["idle", "connecting", "ready", "closing", "closed", "faulted"]
 
 
@@ -79,6 +83,7 @@ def test_every_step_from_every_phase_goes_where_the_contract_says(phase: Endpoin
 
 @given(steps=st.lists(st.sampled_from(PhaseStep)))
 def test_no_life_is_ready_twice(steps: list[PhaseStep]) -> None:
+    """An endpoint whose server was lost must never look usable again."""
     phase, been_ready = IDLE, 0
     for step in steps:
         after = TRANSITIONS.get((phase, step), phase)

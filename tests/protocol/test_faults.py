@@ -39,16 +39,19 @@ ANY_TEXT = st.text(st.characters(), max_size=50)
 
 
 def test_the_six_kinds_are_the_seeds_own_strings() -> None:
+    """User code compares `fault.kind` with these strings."""
     expected = {"transport", "protocol", "timeout", "tool_error", "not_connected", "spawn_failed"}
     assert set(FaultKind) == expected
     assert ProtocolFault("spawn_failed", "x").kind == "spawn_failed"
 
 
 def test_str_is_the_message_alone() -> None:
+    """Logs and results show the text without a prefix."""
     assert str(ProtocolFault(FaultKind.TIMEOUT, "too late", code="call_timeout")) == "too late"
 
 
 def test_an_exception_as_cause_stands_on_the_native_chain() -> None:
+    """A traceback shows what really happened."""
     cause = OSError("no")
     fault = protocol_fault("transport", "lost", cause)
     assert fault.cause is cause
@@ -57,17 +60,20 @@ def test_an_exception_as_cause_stands_on_the_native_chain() -> None:
 
 @pytest.mark.parametrize("cause", [None, "text", RemoteCause("OSError", "no")])
 def test_any_other_cause_is_kept_but_not_chained(cause: object) -> None:
+    """Only exceptions of this process can be chained."""
     fault = protocol_fault("transport", "lost", cause)
     assert fault.cause == cause
     assert fault.__cause__ is None
 
 
 def test_a_kind_that_is_none_of_the_six_is_refused() -> None:
+    """A typo in a kind must not become a fault that nobody handles."""
     with pytest.raises(ValueError, match="tool-error"):
         protocol_fault("tool-error", "x")
 
 
 def test_is_protocol_fault_knows_its_own_only() -> None:
+    """The type guard decides what user code may branch on."""
     assert is_protocol_fault(ProtocolFault("protocol", "x"))
     assert not is_protocol_fault(ValueError("x"))
     assert not is_protocol_fault(FaultRecord(FaultKind.PROTOCOL, "x"))
@@ -87,6 +93,7 @@ def test_nothing_is_claimed_of_a_calls_effect_by_default() -> None:
 
 
 def test_a_fault_crosses_the_link_whole() -> None:
+    """Kind, message, code, delivery, cause and dossier of a worker's fault reach the caller."""
     dossier = Dossier(None, 9, "memory", "Killed\n", 1 << 30, 1.5, 60.0, ("out of memory",))
     record = FaultRecord(
         FaultKind.TRANSPORT, "gone", "exited", Delivery.NOT_SENT, RemoteCause.of(KeyError("k")), dossier
@@ -101,6 +108,7 @@ def test_a_fault_crosses_the_link_whole() -> None:
 
 @given(text=ANY_TEXT, most=st.integers(0, 20))
 def test_sayable_text_is_short_clean_and_stays_as_it_is(text: str, most: int) -> None:
+    """A server's error text, whatever it holds, must fit into a frame."""
     said = sayable(text, most)
     assert len(said) <= most
     said.encode()
@@ -118,6 +126,7 @@ def test_every_record_can_be_sent(text: str) -> None:
 
 
 def test_the_largest_record_fits_into_a_header() -> None:
+    """A server that writes a megabyte of error text gets a fault, not a dead worker."""
     vast = "\U0001f4a5" * 2_000_000
     record = FaultRecord(FaultKind.TRANSPORT, vast, cause=RemoteCause(vast, vast), dossier=Dossier(stderr_tail=vast))
     assert record.cause is not None
@@ -129,10 +138,12 @@ def test_the_largest_record_fits_into_a_header() -> None:
 
 
 def test_a_dossier_keeps_the_end_of_stderr() -> None:
+    """The last lines before a death say why; the first ones do not."""
     assert Dossier(stderr_tail="x" * MAX_STDERR_TAIL_CHARS + "the reason").stderr_tail.endswith("the reason")
 
 
 def test_remedies_are_one_clear_line_each() -> None:
+    """They are printed under the message, in tables too."""
     for code, remedy in REMEDIES.items():
         assert code.replace("_", "").islower(), code
         assert code.isidentifier(), code
@@ -144,11 +155,13 @@ def test_remedies_are_one_clear_line_each() -> None:
 
 @pytest.mark.parametrize("code", [None, "no_such_code"])
 def test_an_unknown_code_has_no_remedy(code: str | None) -> None:
+    """A code made up by a hostile worker must not raise where faults are shown."""
     assert ProtocolFault("transport", "x", code=code).remedy is None
 
 
 @pytest.mark.parametrize("code", sorted(REMEDIES))
 def test_a_remedy_names_the_server_that_the_fault_is_of(code: str) -> None:
+    """A person or a model would be told to run a command on a server called SERVER."""
     fault = ProtocolFault("spawn_failed", "x", code=code)
     assert fault.remedy == REMEDIES[code]
     fault.server = "time -c mcp.json"
@@ -160,6 +173,7 @@ def test_a_remedy_names_the_server_that_the_fault_is_of(code: str) -> None:
 
 
 def test_every_code_that_is_raised_has_a_remedy() -> None:
+    """A fault with an undocumented code would leave its reader helpless."""
     used = {code: where for where, code in _codes_in_sources()}
     assert used.keys() <= REMEDIES.keys(), {code: used[code] for code in used.keys() - REMEDIES.keys()}
 
@@ -220,6 +234,7 @@ def test_a_request_of_a_server_that_failed_has_the_fix_of_that_failure() -> None
     ],
 )
 def test_allow_is_named_only_where_it_gives_something(message: str) -> None:
+    """A user would follow the fix, and be refused."""
     remedy = find_remedy("sandbox_refused", message)
     assert remedy == REMEDIES["sandbox_refused"]
     assert "allow" not in remedy

@@ -57,6 +57,7 @@ def say(*messages: list[bytes]) -> bytes:
 
 
 async def test_messages_cross_both_ways_in_order(near: End, far: End) -> None:
+    """Frames would be lost, overtake one another, or be said before the peer is ready for them."""
     for number in range(300):
         near.channel.send([b"%d" % number, b"body"])
         far.channel.send([b"%d" % number])
@@ -68,6 +69,7 @@ async def test_messages_cross_both_ways_in_order(near: End, far: End) -> None:
 
 
 async def test_what_the_socket_does_not_take_is_kept_in_order(near: End, far: End) -> None:
+    """A burst beyond the socket's buffer would be lost, cut, or block the loop."""
     near.begin()
     far.begin()
     await until(lambda: near.channel.messages.is_ready)
@@ -96,6 +98,7 @@ async def test_what_is_said_in_one_turn_of_the_loop_leaves_together(near: End, m
 
 
 async def test_what_is_said_on_its_own_leaves_at_once(near: End, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call would wait for the loop's next turn."""
     monkeypatch.setattr(io_module, "BURST_S", 0.0)
     near.begin()
     near.peer.send(handshake(DEALER))
@@ -107,6 +110,7 @@ async def test_what_is_said_on_its_own_leaves_at_once(near: End, monkeypatch: py
 
 
 async def test_a_flood_is_taken_in_batches(near: End, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that floods would starve the others' calls and heartbeats."""
     monkeypatch.setattr(io_module, "BATCH", 4)
     near.begin()
     near.peer.send(handshake(DEALER) + say([b"x"]) * 40)
@@ -118,6 +122,7 @@ async def test_a_flood_is_taken_in_batches(near: End, monkeypatch: pytest.Monkey
 
 
 async def test_nothing_more_is_read_while_a_batch_waits(near: End, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that is faster than we are would fill our memory with messages that nobody heard yet."""
     monkeypatch.setattr(io_module, "BATCH", 1)
     monkeypatch.setattr(io_module, "READ_BYTES", 300)
     near.begin()
@@ -142,6 +147,7 @@ async def test_draining_takes_what_waits_now_and_no_endless_flood(near: End, mon
 
 
 async def test_before_it_began_nothing_is_read_and_what_is_said_is_kept(near: End) -> None:
+    """A worker that has not reached its supervisor yet would break."""
     near.channel.send([b"early"])
     near.channel.drain()
     near.peer.send(handshake(DEALER))
@@ -152,6 +158,7 @@ async def test_before_it_began_nothing_is_read_and_what_is_said_is_kept(near: En
 
 
 async def test_the_end_of_the_peer_is_told_once(near: End) -> None:
+    """An end that is gone would be waited for, or mourned twice."""
     near.begin()
     near.peer.send(handshake(DEALER) + say([b"last"]))
     near.peer.close()
@@ -165,6 +172,7 @@ async def test_the_end_of_the_peer_is_told_once(near: End) -> None:
 
 
 async def test_a_peer_that_is_gone_before_it_was_greeted_is_told_as_gone(near: End) -> None:
+    """A peer that hangs up at once would break whoever let it in."""
     near.peer.close()
     near.begin()
     await until(lambda: near.ends)
@@ -183,6 +191,7 @@ async def test_what_a_peer_said_before_it_went_is_heard_although_it_cannot_be_an
 
 
 async def test_a_peer_that_breaks_a_bound_is_hung_up_on(near: End) -> None:
+    """It could go on filling our memory; what it said before is heard."""
     near.begin()
     near.peer.send(handshake(DEALER) + say([b"good"]) + frame(0, b"", LIMITS[0] + 1))
     await until_hung_up(near.peer)
@@ -191,6 +200,7 @@ async def test_a_peer_that_breaks_a_bound_is_hung_up_on(near: End) -> None:
 
 
 async def test_a_peer_that_does_not_read_is_hung_up_on(near: End, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept for it would fill our memory."""
     monkeypatch.setattr(io_module, "MAX_UNSENT", 3)
     near.begin()
     near.peer.send(handshake(DEALER))
@@ -209,6 +219,7 @@ async def test_a_peer_that_does_not_read_is_hung_up_on(near: End, monkeypatch: p
 
 
 async def test_nothing_is_heard_after_the_message_that_closed_it(near: End) -> None:
+    """A worker that ends would go on serving."""
     near.channel.on_message = lambda parts: (near.heard.append(parts), near.channel.close())[0]
     near.begin()
     near.peer.send(handshake(DEALER) + say([b"end"], [b"more"]))
@@ -232,6 +243,7 @@ async def test_the_last_words_leave_before_it_hangs_up(near: End) -> None:
 
 
 async def test_a_peer_that_does_not_read_does_not_hold_the_end_up(near: End) -> None:
+    """A worker would stay for ever beside a supervisor that hangs."""
     near.begin()
     near.peer.send(handshake(DEALER))
     await until(lambda: near.channel.messages.is_ready)

@@ -122,6 +122,7 @@ class Ends:
 
 
 async def test_two_ends_greet_ask_answer_and_tell() -> None:
+    """Nothing would work."""
     ends = Ends()
     await ends.greeted()
     assert ends.supervisor.request(Call(1, 30.0, "echo"), b"{}") is None
@@ -134,6 +135,7 @@ async def test_two_ends_greet_ask_answer_and_tell() -> None:
 
 
 async def test_a_deadline_rings_at_the_worker_first() -> None:
+    """A call without an answer would wait for ever."""
     ends = Ends()
     await ends.greeted()
     ends.supervisor.request(Call(1, 0.001, "echo"), b"")
@@ -143,6 +145,7 @@ async def test_a_deadline_rings_at_the_worker_first() -> None:
 
 
 async def test_beats_keep_a_quiet_link_alive() -> None:
+    """An idle worker would be taken for a hung one."""
     ends = Ends(LinkTerms(quiet_beat_s=0.001))
     await ends.greeted()
     heard: list[Sequence[bytes]] = []
@@ -153,6 +156,7 @@ async def test_beats_keep_a_quiet_link_alive() -> None:
 
 
 async def test_a_peer_is_heard_out_before_it_is_judged() -> None:
+    """A beat that has arrived but was not read yet would be called missing."""
     link, way, driver = driven(0.0)
     way.on_drain = lambda: driver.receive([b"last words"])
     await until(lambda: "tick" in link.said)
@@ -193,6 +197,7 @@ async def test_a_ring_that_comes_late_says_by_how_much() -> None:
 
 
 async def test_what_is_heard_while_draining_may_end_it() -> None:
+    """A worker found dead in its last words would be judged once more."""
     link, way, driver = driven(0.0)
     way.on_drain = driver.close
     await until(lambda: way.noted)
@@ -200,6 +205,7 @@ async def test_what_is_heard_while_draining_may_end_it() -> None:
 
 
 async def test_the_timer_follows_the_earliest_wish() -> None:
+    """A short deadline would wait for a long one, or every call would make a timer of its own."""
     link, _, driver = driven(1_000)
     first = driver.timer
     link.wake_at += 1_000
@@ -233,12 +239,14 @@ async def test_what_comes_brings_the_timer_forward_for_a_deadline_or_a_beat_and_
 
 
 async def test_an_end_can_be_told_to_catch_up() -> None:
+    """A worker's last words would be thrown away when its death is told first."""
     way = Way()
     LinkDriver(ScriptedLink(), way, way.noted.append).catch_up()  # type: ignore[arg-type]
     assert way.noted == ["drain"]
 
 
 async def test_a_request_brings_the_timer_forward_for_the_patience_with_who_owes_a_reply() -> None:
+    """A worker that hangs would be noticed as late as if nobody waited for it."""
     link, _, driver = driven(1_000, soonest_s=6.0)
     first = driver.timer
     link.wake_at -= 994.0

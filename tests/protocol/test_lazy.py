@@ -47,23 +47,27 @@ def barrel(folder: Path) -> ModuleType:
 
 
 def test_a_name_is_loaded_from_its_home_on_first_use_and_kept(barrel: ModuleType) -> None:
+    """A barrel would hand out nothing, or look its names up at each use."""
     assert "sqrt" not in vars(barrel)
     assert barrel.sqrt(4) == 2
     assert "sqrt" in vars(barrel)
 
 
 def test_importing_a_barrel_imports_none_of_its_homes(barrel: ModuleType) -> None:
+    """The command line would start as slowly as if it used all of them."""
     assert "a_barrel.inner" not in sys.modules
     assert barrel.NUMBER == 7
     assert "a_barrel.inner" in sys.modules
 
 
 def test_a_name_may_be_called_otherwise_at_home(barrel: ModuleType) -> None:
+    """`__version__` would not be found."""
     assert barrel.root is barrel.sqrt
     assert barrel.__version__ == "1.2"
 
 
 def test_an_unknown_name_is_an_attribute_error(barrel: ModuleType) -> None:
+    """`hasattr` and misspelt imports would fail in confusing ways."""
     with pytest.raises(AttributeError, match="'a_barrel' has no attribute 'cbrt'"):
         _ = barrel.cbrt
     with pytest.raises(ImportError, match="cannot import name 'cbrt' from 'a_barrel'"):
@@ -71,6 +75,7 @@ def test_an_unknown_name_is_an_attribute_error(barrel: ModuleType) -> None:
 
 
 def test_names_are_listed_before_they_are_loaded(barrel: ModuleType) -> None:
+    """Completion in an editor or a shell would show an empty module."""
     assert {"sqrt", "root", "NUMBER", "__version__"} <= set(dir(barrel))
     assert barrel.__all__ == ["NUMBER", "__version__", "root", "sqrt"]
 

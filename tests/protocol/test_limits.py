@@ -49,6 +49,7 @@ def test_what_is_free_overtakes_what_waits() -> None:
 
 
 def test_credit_lets_go_what_waited_in_order() -> None:
+    """And nothing that comes later passes it."""
     outbox = _outbox(1)
     for key in (1, 2, 3):
         outbox.send(Cancel(key), b"")
@@ -66,6 +67,7 @@ def test_credit_lets_go_what_waited_in_order() -> None:
     ("amount", "taken"), [(0, False), (-1, False), (1, True), (2, True), (3, False), (1 << 63, False)]
 )
 def test_only_credit_that_was_used_is_taken(amount: int, taken: bool) -> None:
+    """A peer cannot widen its window."""
     outbox = _outbox(2)
     for key in (1, 2):
         outbox.send(Cancel(key), b"")
@@ -87,6 +89,7 @@ def test_a_withdrawn_request_leaves_the_queue_and_nothing_else_does() -> None:
 
 
 def test_what_cannot_be_carried_leaves_no_trace() -> None:
+    """Neither in the queue nor in the credit."""
     outbox = Outbox(1, WireLimits(header_bytes=20))
     assert not outbox.send(Log("info", "x" * 20), b"")
     assert outbox.send(Cancel(1), b"")
@@ -139,6 +142,7 @@ def test_a_queue_of_large_bodies_is_full_before_it_is_long(monkeypatch: pytest.M
 
 
 def test_an_allowance_ends_where_the_window_does() -> None:
+    """With any credit left one frame of any size may come; without, none."""
     allowance = PeerCredit(4)
     assert [allowance.charge(cost) for cost in (1, 100, 1)] == [True, True, False]
     assert allowance.refund() == 101
@@ -181,6 +185,7 @@ def test_beats_that_piled_up_are_allowed() -> None:
 
 
 def test_beats_without_a_pause_are_too_many() -> None:
+    """A worker that was taken over would hold up all others with them, for ever."""
     rhythm = BeatRate(beat_s=2.0, now=100.0)
     allowed = [rhythm.allows(110.0) for _ in range(100)]
     assert allowed == [True] * (BEATS_AHEAD + 10) + [False] * (90 - BEATS_AHEAD)
@@ -190,6 +195,7 @@ def test_beats_without_a_pause_are_too_many() -> None:
     st.lists(st.tuples(st.sampled_from(["add", "remove", "due"]), st.integers(0, 5), st.integers(0, 20)), max_size=40)
 )
 def test_no_deadline_is_missed_and_none_rings_early(steps: list[tuple[str, int, int]]) -> None:
+    """However requests come and go, `soonest` is never later than the next one that rings."""
     deadlines, model, now = Deadlines(), dict[int, float](), 0.0
     for what, key, number in steps:
         if what == "add" and key not in model:
@@ -217,11 +223,13 @@ def test_no_deadline_is_missed_and_none_rings_early(steps: list[tuple[str, int, 
     ],
 )
 def test_a_budget_allows_a_burst_then_a_rate(burst: int, rate: float, moments: list[float], taken: list[bool]) -> None:
+    """A flood would pass, or an honest server's burst would not."""
     budget = TokenBucket(burst, rate, 0.0)
     assert [not budget.take(1, now) for now in moments] == taken
 
 
 def test_a_deadline_is_put_off_for_as_long_as_a_person_is_asked() -> None:
+    """A call would end while its user types, or a late one go on without end."""
     deadlines, pause = Deadlines(), Pause()
     deadlines.add(1, 10.0)
     pause.begin(deadlines, 4.0)
@@ -245,6 +253,7 @@ def test_a_deadline_is_put_off_for_as_long_as_a_person_is_asked() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["add", "remove", "begin", "end"]), st.integers(1, 4), st.floats(0, 500))))
 def test_no_deadline_is_put_off_by_more_than_it_was_paused(steps: list[tuple[str, int, float]]) -> None:
+    """Some order would let a call run for ever, or end it early."""
     deadlines, pause, now = Deadlines(), Pause(), 0.0
     first: dict[int, float] = {}
     for what, key, number in steps:

@@ -34,6 +34,7 @@ LEGAL_IDS = st.from_regex(ID_PATTERN, fullmatch=True).filter(lambda text: text.i
     "text", ["", "_a", "-a", "a_", "a__b", "a.b", "a b", "a/b", "é", "a\n", "A" * 33, "a" * 31 + "_", "٣", "a\0", "a__"]
 )
 def test_an_illegal_id_is_refused(text: str) -> None:
+    """It could make a tool's name ambiguous, or leave the names that clients allow."""
     assert not is_server_id(text)
 
 
@@ -46,6 +47,7 @@ def test_an_illegal_id_is_refused(text: str) -> None:
     ],
 )
 def test_a_configured_name_is_mapped_to_a_readable_id(name: str, server_id: str) -> None:
+    """The warning shows both; the id should be recognisable."""
     assert to_server_id(name) == server_id
 
 
@@ -60,6 +62,7 @@ def test_names_without_anything_to_keep_get_ids_of_their_own_that_stay() -> None
 
 @given(name=st.text())
 def test_a_mapped_id_is_legal_and_stays_itself(name: str) -> None:
+    """Loading a configuration twice gives the same ids."""
     server_id = to_server_id(name)
     assert is_server_id(server_id)
     assert len(server_id) <= MAX_SERVER_ID_CHARS
@@ -68,11 +71,13 @@ def test_a_mapped_id_is_legal_and_stays_itself(name: str) -> None:
 
 @given(name=LEGAL_IDS)
 def test_a_legal_name_is_its_own_id(name: str) -> None:
+    """What the user wrote is what the user sees."""
     assert to_server_id(name) == name
 
 
 @given(text=st.text(st.sampled_from("aZ09_-. \n\0é"), max_size=40))
 def test_legality_is_the_contracts_pattern(text: str) -> None:
+    """Configuration, trust and ledger all rely on one definition."""
     assert is_server_id(text) is (ID_PATTERN.fullmatch(text) is not None)
 
 
@@ -87,6 +92,7 @@ def test_a_qualified_name_splits_at_its_server_whatever_the_tool_is_called(serve
 
 @pytest.mark.parametrize("name", ["read", "", "a_b", "__read", "____"])
 def test_a_name_without_a_server_has_none(name: str) -> None:
+    """Native tools belong to no server."""
     assert server_of_qualified(name) is None
 
 
@@ -110,6 +116,7 @@ TOOLS = ["full__save_note", "full__read_notes", "other__list", "read", "write"]
     [("raed", "read"), ("Read", "read"), ("writ", "write"), ("rad", "read"), ("delete", None), ("", None)],
 )
 def test_a_slip_or_two_of_typing_is_near_and_another_word_is_not(name: str, near: str | None) -> None:
+    """Somebody would be sent to a tool that does something else."""
     assert nearest(name, ["read", "write"]) == near
 
 
@@ -132,6 +139,7 @@ def test_of_a_tools_name_either_half_may_be_wrong(name: str, near: str | None) -
 
 
 def test_a_long_name_and_many_known_ones_take_no_time_to_speak_of() -> None:
+    """A caller could hold up everybody by asking for what is not there."""
     assert nearest("x" * 100_000, (f"tool{number}" for number in range(1_000_000))) is None
 
 
@@ -166,10 +174,12 @@ def test_the_nearest_name_is_the_one_of_difflib(name: str, known: list[str]) -> 
     [("callTimeoutS", "call_timeout_s"), ("SANDBOX", "sandbox"), ("evn", "env"), ("disabeld", "disabled")],
 )
 def test_a_name_that_people_confuse_is_near(name: str, known: str) -> None:
+    """A server would start without what its row says under that key."""
     assert nearest(name, [known]) == known
 
 
 def test_two_words_that_are_only_alike_are_not_near() -> None:
+    """Another program's key would be called a mistake."""
     assert nearest("installed", ["disabled"]) is None
 
 
@@ -190,6 +200,7 @@ def test_of_the_keys_of_one_object_a_likely_one_is_enough() -> None:
     ],
 )
 def test_the_nearest_name_is_proposed(name: str, known: list[str], said: str) -> None:
+    """A user would have to look for a typing error, or read a hundred names."""
     hint = did_you_mean(name, known, "tools")
     assert hint.endswith(said)
     assert len(hint) < 200

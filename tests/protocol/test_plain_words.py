@@ -67,6 +67,7 @@ class Struct(msgspec.Struct, forbid_unknown_fields=True):
     ],
 )
 def test_pydantics_complaints_are_plain(row: dict[str, object], said: str) -> None:
+    """A user would read `Value error,` or the name of a Python type."""
     with pytest.raises(ValidationError) as refused:
         Row.model_validate(row)
     assert plain_words(refused.value) == said
@@ -85,23 +86,27 @@ def test_pydantics_complaints_are_plain(row: dict[str, object], said: str) -> No
     ],
 )
 def test_msgspecs_complaints_are_plain(text: str, said: str) -> None:
+    """A user would read backquoted names of types that JSON does not have."""
     with pytest.raises(msgspec.DecodeError) as refused:
         msgspec.json.decode(text, type=Struct)
     assert plain_words(refused.value) == said
 
 
 def test_what_is_wrong_with_json_has_its_line_and_column() -> None:
+    """A user would have to count characters from the begin of the file."""
     with pytest.raises(json.JSONDecodeError) as refused:
         json.loads('{\n "a": }')
     assert plain_words(refused.value) == "wrong JSON at line 2, column 7: expected value"
 
 
 def test_jsonschemas_complaints_are_plain() -> None:
+    """A model would be told a type's name in quotes."""
     [error] = Draft202012Validator({"type": "array"}).iter_errors(3)
     assert plain_words(error.message) == "3 is not an array"
 
 
 def test_the_operating_systems_errors_have_no_number() -> None:
+    """A user would read `[Errno 2]`."""
     with pytest.raises(OSError) as refused:
         open("/no/such/file").close()
     assert plain_words(refused.value) == "/no/such/file: no such file or directory"
@@ -122,6 +127,8 @@ def test_the_operating_systems_errors_have_no_number() -> None:
     ],
 )
 def test_clicks_complaints_are_plain(arguments: list[str], said: str) -> None:
+    """A user would read `Invalid value for` and `float range`."""
+
     @click.command()
     @click.argument("name")
     @click.option("--count", type=click.IntRange(min=0))
@@ -149,6 +156,7 @@ def test_a_choice_that_is_missing_is_told_in_one_sentence() -> None:
 
 
 def test_our_own_words_stay_as_they_are() -> None:
+    """A message would change that no library made."""
     for text in ("", "entry [0] is not HOST:PORT", "the variable 'HOME' is not set: give it a default"):
         assert plain_words(text) == text
     assert not any(leak in plain_words("Value error, x") for leak in LEAKS)

@@ -25,6 +25,7 @@ def complaint(**fields: object) -> tuple[str, str]:
 
 
 def test_no_policy_is_the_standard_one() -> None:
+    """A server without a sandbox section would run with less than the documented default."""
     assert SandboxPolicy() == policy(preset="standard") == StdioServerConfig(id="s", command="c").sandbox
     assert (SandboxPolicy().network, SandboxPolicy().minimum, SandboxPolicy().require) == (None, Tier.LANDLOCK, ())
     assert SandboxPolicy().confines_files
@@ -38,6 +39,7 @@ def test_standard_leaves_room_for_real_servers() -> None:
 
 
 def test_strict_reaches_nothing_and_does_not_start_weaker() -> None:
+    """Someone who asked for the strictest preset would get what the machine happens to give."""
     strict = policy(preset="strict")
     assert (strict.network, strict.minimum) == (NetworkMode.NONE, Tier.BUBBLEWRAP)
     assert set(strict.require) >= {Property.FILESYSTEM, Property.NETWORK, Property.PROCESSES, Property.SYSCALLS}
@@ -47,6 +49,7 @@ def test_strict_reaches_nothing_and_does_not_start_weaker() -> None:
 
 
 def test_trusted_confines_nothing_and_limits_nothing() -> None:
+    """A server that is trusted would fail for want of what it was trusted with."""
     trusted = policy(preset="trusted")
     assert not trusted.confines_files
     assert (trusted.network, trusted.minimum) == (NetworkMode.FULL, Tier.LIMITS)
@@ -62,6 +65,7 @@ def test_a_preset_fills_what_is_absent_or_null(preset: Preset) -> None:
 
 
 def test_limits_are_merged_key_by_key_and_null_lifts_one() -> None:
+    """Naming one limit would lift all others of the preset."""
     strict = policy(preset="strict").limits.model_dump()
     given = {"processes": 9, "memory_bytes": None}
     assert policy(preset="strict", limits=given).limits.model_dump() == strict | given
@@ -71,11 +75,13 @@ def test_limits_are_merged_key_by_key_and_null_lifts_one() -> None:
 
 
 def test_what_is_said_wins_over_the_preset() -> None:
+    """A preset is where a policy starts from, not a ceiling."""
     mine = policy(preset="strict", network=["Example.com:443", "example.com.:443"], require=[], minimum="landlock")
     assert (mine.network, mine.require, mine.minimum) == (("example.com:443",), (), Tier.LANDLOCK)
 
 
 def test_sizes_are_numbers_or_texts_with_units() -> None:
+    """Nobody counts the zeros of a gibibyte."""
     limits = Limits.model_validate({"memory_bytes": "512 MiB", "scratch_bytes": "2G", "output_bytes": 1 << 30})
     assert (limits.memory_bytes, limits.scratch_bytes, limits.output_bytes) == (512 * MIB, 2 * 10**9, 1 << 30)
 
@@ -127,6 +133,7 @@ def test_paths_are_normalised_as_text_and_kept_once() -> None:
     ],
 )
 def test_a_wrong_value_is_refused_at_its_place(fields: dict[str, object], place: str, message: str) -> None:
+    """A typo would leave a server open that its owner believes closed."""
     where, what = complaint(**fields)
     assert where == place
     assert what.startswith(message)
@@ -151,6 +158,7 @@ def test_a_wrong_value_is_refused_at_its_place(fields: dict[str, object], place:
     ],
 )
 def test_a_contradiction_is_refused(fields: dict[str, object], message: str) -> None:
+    """One of the two wishes would be dropped without a word."""
     where, what = complaint(**fields)
     assert where == ""
     assert what.startswith(message)
@@ -169,10 +177,12 @@ def test_a_contradiction_is_refused(fields: dict[str, object], message: str) -> 
     ids=str,
 )
 def test_what_only_looks_odd_is_allowed(fields: dict[str, object]) -> None:
+    """A folder below another may well be treated otherwise."""
     assert policy(**fields)
 
 
 def test_no_error_shows_a_path_or_a_host() -> None:
+    """Variables are resolved before; a secret may stand in any text."""
     for fields in ({"read": ["hunter2"]}, {"network": ["hunter2"]}, {"read": ["/hunter2"], "write": ["/hunter2"]}):
         with pytest.raises(ValidationError) as caught:
             policy(**fields)
@@ -189,6 +199,7 @@ def test_a_policy_survives_json_whole(mine: SandboxPolicy) -> None:
 
 @given(mine=POLICIES)
 def test_an_accepted_policy_keeps_its_promises_to_itself(mine: SandboxPolicy) -> None:
+    """Whoever compiles it relies on that."""
     paths = (*mine.read, *mine.write, *mine.hidden)
     assert len(paths) == len(set(paths))
     assert all(path.startswith("/") and ".." not in path.split("/") for path in paths)
@@ -205,4 +216,5 @@ def test_the_values_have_every_key_of_the_models_with_its_default() -> None:
 
 @given(mine=POLICIES)
 def test_the_values_say_what_the_policy_says(mine: SandboxPolicy) -> None:
+    """A server would be confined by another policy than its row's."""
     assert msgspec.json.encode(mine.values) == msgspec.json.encode(mine.model_dump(mode="json"))

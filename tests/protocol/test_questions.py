@@ -15,4 +15,5 @@ from quarterdeck_protocol.questions import MAX_CAPABILITIES_BYTES, askable
     ],
 )
 def test_a_client_may_be_asked_what_it_declared_in_few_words(capabilities: bytes, methods: set[str]) -> None:
+    """It would be asked what it cannot answer; or megabytes be read for each question of a server."""
     assert askable(capabilities) == methods

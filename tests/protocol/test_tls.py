@@ -19,6 +19,7 @@ def authorities(context: ssl.SSLContext) -> int:
 
 
 def test_a_rows_authorities_stand_in_place_of_the_systems_or_beside_them(files: Files) -> None:
+    """A server that its user pins could be played by any authority, or a public issuer not be reached."""
     system = authorities(tls_context())
     assert authorities(tls_context(files.cert)) == 1
     assert authorities(tls_context(files.cert, with_system=True)) == system + 1
@@ -27,6 +28,7 @@ def test_a_rows_authorities_stand_in_place_of_the_systems_or_beside_them(files: 
 def test_no_variable_of_our_own_environment_counts(
     files: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """Whoever sets one would decide whom a login trusts, or read what it says."""
     keys = tmp_path / "keys"
     monkeypatch.setenv("SSLKEYLOGFILE", str(keys))
     before = authorities(tls_context())
@@ -51,6 +53,7 @@ def test_no_variable_of_our_own_environment_counts(
 def test_a_file_that_cannot_be_used_is_told_by_its_key(
     files: Files, names: tuple[str, ...], said: str, *, with_system: bool
 ) -> None:
+    """A user would look for the fault at the server, or be asked for a passphrase where nobody sees it."""
     given = [name.format(cert=files.cert, key=files.key, locked_key=files.locked_key) for name in names]
     with pytest.raises(CertificateFileError) as caught:
         tls_context(*given, with_system=with_system)

@@ -43,6 +43,7 @@ def test_a_native_tool_has_no_definition_and_its_outcome_no_wire() -> None:
 
 
 def test_any_box_is_a_source_and_is_watched_only_when_it_can_be() -> None:
+    """An embedding program's own box would be called by methods that it lacks, or its changes never be told."""
     static, live, callback = tools.as_source(_StaticBox()), tools.as_source(_LiveBox()), list
     assert (static.can_change, live.can_change) == (False, True)
     assert live.watch(callback) is callback
@@ -52,6 +53,7 @@ def test_any_box_is_a_source_and_is_watched_only_when_it_can_be() -> None:
 
 @pytest.mark.anyio
 async def test_a_source_of_its_own_stays_what_it_is_and_runs_its_calls() -> None:
+    """What it can do would be lost behind a wrapper; a foreign box's tools would run nowhere."""
     source, call = _Source(), tools.ToolCall("1", "t", {})
     assert tools.as_source(source) is source
     assert (await source.runner.run(call, tools.CancelToken())).output == "source"
@@ -60,6 +62,7 @@ async def test_a_source_of_its_own_stays_what_it_is_and_runs_its_calls() -> None
 
 
 def test_a_cancelled_token_says_so_and_stays_so() -> None:
+    """A tool may poll it."""
     token = tools.CancelToken()
     assert not token.cancelled
     token.cancel()
@@ -68,6 +71,7 @@ def test_a_cancelled_token_says_so_and_stays_so() -> None:
 
 
 def test_callbacks_run_once_in_order_of_registration() -> None:
+    """What was started last must not be told first."""
     token = tools.CancelToken()
     heard: list[str] = []
     for name in "abc":
@@ -78,6 +82,7 @@ def test_callbacks_run_once_in_order_of_registration() -> None:
 
 
 def test_a_callback_that_comes_late_runs_at_once() -> None:
+    """A call that begins after the cancellation must not run on."""
     token, heard = tools.CancelToken(), []
     token.cancel()
     forget = token.on_cancel(lambda: heard.append("late"))
@@ -101,6 +106,7 @@ def test_the_same_callback_twice_is_two_registrations() -> None:
 
 
 def test_a_callback_that_raises_keeps_nobody_else_from_hearing() -> None:
+    """One broken callback must not leave a process running."""
     token, heard = tools.CancelToken(), []
 
     def fail() -> None:
@@ -116,6 +122,7 @@ def test_a_callback_that_raises_keeps_nobody_else_from_hearing() -> None:
 
 
 def test_callbacks_may_cancel_register_and_forget_while_they_run() -> None:
+    """Cancelling one thing often ends another."""
     token, heard = tools.CancelToken(), []
 
     def first() -> None:

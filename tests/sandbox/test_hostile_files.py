@@ -28,12 +28,14 @@ def tree(tmp_path: Path) -> Iterator[HostileTree]:
 
 
 def test_what_is_there_is_read(tree: HostileTree) -> None:
+    """Names, content, and when it was written."""
     assert tree.names("inner") == ["file"]
     assert tree.read("inner", "file") == b"inside"
     assert tree.changed_at("inner", "file") > 0
 
 
 def test_what_is_not_there_is_nothing(tree: HostileTree) -> None:
+    """A cache that was never made is no failure."""
     assert tree.names("none") == []
     assert tree.read("none", "file") is None
     assert tree.read("inner") is None
@@ -41,6 +43,7 @@ def test_what_is_not_there_is_nothing(tree: HostileTree) -> None:
 
 
 def test_no_link_leads_out(tree: HostileTree, tmp_path: Path) -> None:
+    """A link in the cache must not show us, or anybody, a file of the user's."""
     (tmp_path / "home" / "link").symlink_to(tmp_path / "outside")
     (tmp_path / "home" / "way").symlink_to(tmp_path / "away")
     assert tree.read("link") is None
@@ -51,21 +54,25 @@ def test_no_link_leads_out(tree: HostileTree, tmp_path: Path) -> None:
 
 
 def test_a_pipe_does_not_hold_us(tree: HostileTree, tmp_path: Path) -> None:
+    """Nobody ever writes to it."""
     os.mkfifo(tmp_path / "home" / "pipe")
     assert tree.read("pipe") is None
 
 
 def test_a_file_that_is_too_large_is_as_good_as_none(tree: HostileTree, tmp_path: Path) -> None:
+    """A server may have a gigabyte in its manifest."""
     (tmp_path / "home" / "large").write_bytes(b"x" * (MAX_FILE_BYTES + 1))
     assert tree.read("large") is None
 
 
 def test_a_name_that_no_file_can_have_is_nothing(tree: HostileTree) -> None:
+    """Command lines hold what they like."""
     assert tree.read("a\x00b") is None
     assert tree.read("x" * 5_000) is None
 
 
 def test_nothing_stays_open(tree: HostileTree) -> None:
+    """A supervisor that looks at every start runs for months."""
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     for _ in range(20):
         tree.names("inner")
@@ -81,6 +88,7 @@ LEVELS: Final = 2500  # more than Python recurses
 
 
 def test_a_folder_is_there_and_then_is_not() -> None:
+    """Each command tried in a sandbox would leave its files behind."""
     with temporary_folder("quarterdeck-test-") as folder:
         Path(folder, "file").touch()
         assert Path(folder).stat().st_mode & 0o777 == 0o700
@@ -149,10 +157,12 @@ def test_a_closed_folder_is_removed_and_what_its_links_lead_to_stays_as_it_is() 
 
 
 def test_what_is_not_there_is_no_error(tmp_path: Path) -> None:
+    """A program that removes its own home would have us fail."""
     remove_tree(str(tmp_path / "no such folder"))
 
 
 def test_programs_that_lie_on_our_path_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program could have a file of its own run outside of its sandbox, where a PATH begins with its workspace's."""
     planted = tmp_path / "bin"
     planted.mkdir()
     for name in ("rm", "chmod"):

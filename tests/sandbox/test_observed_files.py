@@ -51,6 +51,7 @@ PATHS = ("file", "link", "folder", "way", "way/inner", "loop", "loop/x", "gone",
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_an_answer_is_that_of_the_system(tree: Path, question: str, path: str) -> None:
+    """A view would be laid out for a tree that is not there."""
     asked = f"{tree}/{path}"
     wanted = getattr(os.path, question)(asked)
     assert QUESTIONS[question](asked) == wanted
@@ -61,11 +62,13 @@ def test_an_answer_is_that_of_the_system(tree: Path, question: str, path: str) -
 
 @pytest.mark.parametrize("path", [path for path in PATHS if "loop" not in path])
 def test_a_real_path_is_that_of_the_system(tree: Path, path: str) -> None:
+    """Something else would be shown than what is meant."""
     with observing():
         assert observed.realpath(f"{tree}/{path}") == os.path.realpath(f"{tree}/{path}")
 
 
 def test_what_cannot_be_looked_at_is_the_systems_error(tree: Path) -> None:
+    """A row that names it would be started."""
     for ask in (observed.stat, observed.lstat, observed.listdir):
         for _ in range(2):
             with observing(), pytest.raises(FileNotFoundError):
@@ -118,6 +121,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]] = 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_of_what_was_seen_is_seen(tree: Path, name: str) -> None:
+    """A server would be confined by what was so for another one before it."""
     look, change = CHANGES[name]
     with observing() as seen:
         look(tree)
@@ -128,6 +132,7 @@ def test_a_change_of_what_was_seen_is_seen(tree: Path, name: str) -> None:
 
 
 def test_a_question_is_asked_once(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty answers to one question would be forty looks, and could differ within one decision."""
     with observing():
         assert observed.exists(f"{tree}/file")
         (tree / "file").unlink()
@@ -138,6 +143,7 @@ def test_a_question_is_asked_once(tree: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_was_just_changed_is_not_settled(tree: Path) -> None:
+    """A second change within the same tick of the clock would not show."""
     with observing() as seen:
         observed.read(f"{tree}/file", 10)
     assert not seen.is_settled
@@ -151,6 +157,7 @@ NAMES = st.sampled_from(("a", "b", "a/x", "b/x", "c", "c/x"))
 def test_no_change_of_an_answer_goes_unseen(
     tmp_path_factory: pytest.TempPathFactory, acts: list[tuple[str, str]], asked: str
 ) -> None:
+    """Whatever happens to a tree: where nothing is said to have changed, every answer is the same."""
     root = tmp_path_factory.mktemp("tree").resolve()
 
     def answers() -> list[object]:
@@ -191,6 +198,7 @@ OF_PATHLIB = frozenset({"read_bytes", "read_text", "is_dir", "is_file", "iterdir
 
 @pytest.mark.parametrize("folder", ["program", "view", "run/confine.py"])
 def test_every_look_that_decides_what_is_shown_is_observed(folder: str) -> None:
+    """A decision would be used again although what it rests on has changed."""
     place = Path(quarterdeck_sandbox.__path__[0], folder)
     for module in [place] if place.is_file() else sorted(place.glob("*.py")):
         if module.name == "own_code.py":

@@ -27,6 +27,7 @@ def boot(owner: int | str, *words: object, **options: Any) -> str:
 
 
 def test_a_module_is_entered_as_a_program_with_the_named_folders_and_no_other(tmp_path: Path) -> None:
+    """A file in the user's directory could take the place of a module of ours."""
     ours, evil = tmp_path / "ours", tmp_path / "evil"
     for folder in (ours, evil):
         folder.mkdir()
@@ -44,6 +45,7 @@ def test_a_module_is_entered_as_a_program_with_the_named_folders_and_no_other(tm
 
 
 def test_a_folder_that_is_known_already_is_not_named_twice(tmp_path: Path) -> None:
+    """Every import would search the same place again and again."""
     (tmp_path / "entered.py").write_text(MODULE)
     folders = os.pathsep.join([str(tmp_path)] * 3 + [str(Path(json.__file__).parents[1])])
     path = json.loads(boot(os.getpid(), 0, folders, "entered", cwd=tmp_path))["path"]
@@ -52,12 +54,14 @@ def test_a_folder_that_is_known_already_is_not_named_twice(tmp_path: Path) -> No
 
 @LINUX_ONLY
 def test_nothing_is_entered_when_the_owner_has_ended_already(tmp_path: Path) -> None:
+    """Between its start and its first instruction an owner can die, and no signal would tell it."""
     (tmp_path / "entered.py").write_text(MODULE)
     gone = "1" if os.getpid() != 1 else "0"
     assert boot(gone, 0, tmp_path, "entered") == ""
 
 
 def test_the_soft_limit_of_open_files_is_the_named_one(tmp_path: Path) -> None:
+    """Servers would inherit what our owner has raised for itself."""
     (tmp_path / "entered.py").write_text("import resource; print(*resource.getrlimit(resource.RLIMIT_NOFILE))")
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     for named, soft in (("99", 99), ("0", before[0])):

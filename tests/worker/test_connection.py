@@ -97,6 +97,7 @@ def greeted(era: str = LEGACY, greeting: JsonObject = INITIALIZED, capabilities:
 
 
 async def test_a_greeted_server_is_known_by_what_it_said() -> None:
+    """Nobody would see which server it is; it would offer no tool that asks."""
     with stage(capabilities=CAPABLE) as played:
         asked = played.answers(INITIALIZED)
         assert (asked["method"], asked["params"]["clientInfo"]["name"]) == ("initialize", "quarterdeck")
@@ -107,6 +108,7 @@ async def test_a_greeted_server_is_known_by_what_it_said() -> None:
 
 
 async def test_a_greeting_that_fails_says_why_and_one_that_never_ends_ends_with_its_connection() -> None:
+    """A user would wait until the deadline, and learn nothing."""
     with stage() as played:
         played.answers({"error": {"code": -1, "message": "not today"}})
         assert await played.connection.greeted() == GreetingFailed("not today", -1)
@@ -125,6 +127,7 @@ async def test_a_greeting_that_fails_says_why_and_one_that_never_ends_ends_with_
     ],
 )
 async def test_a_call_ends_once_with_its_answer(line: bytes, code: str | None) -> None:
+    """Nothing could be called, or a caller would wait for its deadline."""
     with greeted() as played:
         played.connection.ask(Call(7, 30.0, "echo", progress=True), b"")
         [asked] = played.asked()
@@ -154,6 +157,7 @@ async def test_a_request_that_its_carrier_cannot_deliver_ends_in_the_carriers_fa
 
 
 async def test_an_answer_that_can_be_of_one_request_alone_ends_it_whatever_it_says() -> None:
+    """A server that answers with another id, none, or nonsense on a request's own connection would hold it up."""
     for line in (b'{"id":null,"error":{"code":-5,"message":"no"}}', b'{"id":1,"result":{}}', b"nonsense"):
         with greeted() as played:
             played.connection.ask(Call(7, 30.0, "echo"), b"{}")
@@ -163,6 +167,7 @@ async def test_an_answer_that_can_be_of_one_request_alone_ends_it_whatever_it_sa
 
 @pytest.mark.parametrize("kind", ["tools", "prompts", "resources", "resourceTemplates"])
 async def test_each_list_is_taken_whole_by_its_own_request(kind: Any) -> None:
+    """Only tools could be had, or the first page of them."""
     with greeted() as played:
         played.connection.ask(List(7, 30.0, kind))
         first = played.answers({"result": {kind: [{"name": "a"}], "nextCursor": "n"}})
@@ -172,6 +177,7 @@ async def test_each_list_is_taken_whole_by_its_own_request(kind: Any) -> None:
 
 
 async def test_a_request_that_is_cancelled_is_told_once_and_ends_for_nobody() -> None:
+    """The server would go on working for nobody, or its late answer end another call."""
     with greeted() as played:
         played.connection.ask(Call(7, 30.0, "echo"), b"{}")
         played.asked()
@@ -185,6 +191,7 @@ async def test_a_request_that_is_cancelled_is_told_once_and_ends_for_nobody() ->
 
 
 async def test_a_server_that_takes_no_more_is_asked_and_told_nothing_until_it_does() -> None:
+    """What it never reads would pile up in the worker, or be sent long after its caller has gone."""
     with greeted() as played:
         played.can_write = False
         assert played.connection.ask(Call(7, 30.0, "echo"), b"{}") is STUCK
@@ -199,6 +206,7 @@ async def test_a_server_that_takes_no_more_is_asked_and_told_nothing_until_it_do
 
 
 async def test_more_requests_than_can_wait_are_refused_unsent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood of calls would fill the worker's memory."""
     monkeypatch.setattr("quarterdeck_protocol.mcp.client.connection.MAX_IN_FLIGHT", 1)
     with greeted() as played:
         assert played.connection.ask(Call(7, 30.0, "echo"), b"{}") is None
@@ -209,6 +217,7 @@ async def test_more_requests_than_can_wait_are_refused_unsent(monkeypatch: pytes
 
 
 async def test_any_request_is_asked_and_its_end_is_kept_as_the_server_said_it() -> None:
+    """A resource would be taken for a broken tool; a client be told our words instead of a code and its data."""
     with greeted() as played:
         played.connection.ask(Forward(7, 30.0, "tasks/result", progress=True, meta=b'{"m":1}'), b'{"x":[1.0]}')
         [asked] = played.asked()
@@ -224,6 +233,7 @@ async def test_any_request_is_asked_and_its_end_is_kept_as_the_server_said_it() 
 
 
 async def test_what_a_server_says_unasked_is_news_and_the_rest_is_junk() -> None:
+    """A client would miss progress, log lines and changes; a server that prints would break its own session."""
     with greeted() as played:
         played.connection.ask(Call(7, 30.0, "echo", progress=True), b"{}")
         lines = [
@@ -243,6 +253,7 @@ async def test_what_a_server_says_unasked_is_news_and_the_rest_is_junk() -> None
 
 
 async def test_a_list_makes_later_changes_news_again() -> None:
+    """The second change of a server's tools would never be told."""
     changed = b'{"method":"notifications/tools/list_changed"}'
     with greeted() as played:
         played.says(changed, changed)
@@ -252,6 +263,7 @@ async def test_a_list_makes_later_changes_news_again() -> None:
 
 
 async def test_a_modern_server_is_listened_to_for_its_lists_and_what_is_wanted_besides() -> None:
+    """Its new tools would be seen at its next start; a client hear nothing of what it subscribed."""
     announcing = {"result": {**DISCOVERED["result"], "capabilities": {"tools": {"listChanged": True}}}}
     with stage(MODERN) as played:
         played.answers(announcing)
@@ -275,6 +287,7 @@ async def test_a_modern_server_is_listened_to_for_its_lists_and_what_is_wanted_b
 
 
 async def test_a_modern_server_is_told_who_asks_with_each_request() -> None:
+    """It would ask one who cannot answer, and log for one who does not read."""
     with greeted(MODERN, DISCOVERED, CAPABLE) as played:
         played.connection.ask(List(1, 30.0, "tools"))
         played.connection.ask(Call(2, 30.0, "echo"), b"{}")
@@ -288,6 +301,7 @@ async def test_a_modern_server_is_told_who_asks_with_each_request() -> None:
 
 
 async def test_what_a_server_asks_is_passed_on_and_answered() -> None:
+    """Its user could not be asked."""
     with greeted(capabilities=CAPABLE) as played:
         played.says(ASKS % b"elicitation/create", (ASKS % b"roots/list").replace(b'"q"', b"7"))
         assert played.news == [Asked(1, "elicitation/create"), Asked(2, "roots/list")]
@@ -307,6 +321,7 @@ async def test_what_a_server_asks_is_passed_on_and_answered() -> None:
 
 @pytest.mark.parametrize("capabilities", ["{}", '{"roots":{}}'])
 async def test_what_nobody_can_be_asked_is_refused_at_once(capabilities: str) -> None:
+    """A server that may not ask would wait, and its question travel for nothing."""
     with greeted(capabilities=capabilities) as played:
         played.says(ASKS % b"elicitation/create")
         [refused] = played.asked()
@@ -314,6 +329,7 @@ async def test_what_nobody_can_be_asked_is_refused_at_once(capabilities: str) ->
 
 
 async def test_a_server_that_asks_a_thousand_times_is_refused_the_most() -> None:
+    """Each question costs the supervisor a way there and back."""
     with greeted(capabilities=CAPABLE) as played:
         for number in range(1_000):
             played.says((ASKS % b"roots/list").replace(b'"q"', b"%d" % number))
@@ -325,6 +341,7 @@ async def test_a_server_that_asks_a_thousand_times_is_refused_the_most() -> None
 
 
 async def test_clients_words_are_passed_on() -> None:
+    """A server would work with the roots of yesterday."""
     with greeted() as played:
         played.connection.tell("notifications/roots/list_changed", b"")
         played.connection.listen(("file:///a",))  # an older server is asked, by an ordinary request

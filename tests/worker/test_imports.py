@@ -22,6 +22,7 @@ print(*sys.modules)
     ids=["a process", "a URL"],
 )
 def test_no_worker_loads_the_sdk_and_one_of_a_process_no_http(code: str, has_http: bool) -> None:
+    """Each worker would be several times as large and start later, for what it does not use."""
     ran = subprocess.run([sys.executable, "-c", CODE.format(code)], capture_output=True, text=True, check=True)
     loaded = set(ran.stdout.split())
     assert not loaded & {"mcp", "mcp_types", "pydantic", "quarterdeck", "starlette"}

@@ -90,6 +90,7 @@ async def working(
 
 
 async def test_a_worker_lives_one_servers_life_and_leaves_in_good_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No server would ever start, or its worker stay when it is gone."""
     lived: list[OpenOrder] = []
 
     async def live(order: OpenOrder, run: ServerRun) -> None:
@@ -113,6 +114,7 @@ async def test_a_worker_lives_one_servers_life_and_leaves_in_good_order(monkeypa
 
 
 async def test_a_worker_that_is_closed_unused_leaves_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker whose server was given up early would wait for ever."""
     async with working(monkeypatch) as (supervisor, task):
         supervisor.driver.request(Close(1, 30.0))
         await supervisor.reply()
@@ -122,6 +124,7 @@ async def test_a_worker_that_is_closed_unused_leaves_too(monkeypatch: pytest.Mon
 async def test_a_worker_whose_supervisor_breaks_the_rules_leaves_with_a_status_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A worker would serve whoever took the supervisor's place."""
     async with working(monkeypatch) as (supervisor, task):
         supervisor.way.send([b"nonsense"])
         assert await task == EXIT_LINK_LOST
@@ -142,6 +145,7 @@ def test_a_worker_serves_where_the_kernel_lets_it_adopt_nothing(monkeypatch: pyt
 
 
 def test_the_program_reads_its_order_and_exits_with_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where fork does not serve no worker would start."""
     order = SpawnOrder(1, "ipc:///nowhere", "ab" * 16)
     taken: list[tuple[SpawnOrder, int]] = []
 
@@ -164,6 +168,7 @@ def test_the_program_reads_its_order_and_exits_with_its_status(monkeypatch: pyte
 def test_a_worker_is_killed_before_us_and_gives_the_memory_of_large_results_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where fork does not serve it would be killed after us, and stay as large as it was at its busiest moment."""
     done: list[object] = []
     monkeypatch.setattr(main_module, "be_quiet", lambda: None)
     monkeypatch.setattr(main_module, "raise_oom_score", done.append)
@@ -207,6 +212,7 @@ def routing(address: str) -> Iterator[ZmqEnd]:
 
 
 async def test_messages_cross_both_ways_in_order(address: str) -> None:
+    """Frames would be lost or overtake one another."""
     end = WorkersEnd(address)
     with routing(address) as router:
         for number in range(300):
@@ -221,6 +227,7 @@ async def test_messages_cross_both_ways_in_order(address: str) -> None:
 
 @pytest.mark.parametrize("size", [0, 255, 256, INLINE_BYTES, 5_000_000])
 async def test_parts_of_any_size_cross_whole(address: str, size: int) -> None:
+    """Results beyond the socket's buffer would be cut, or hold up the loop until they are read."""
     body = bytes(range(256)) * (size // 256) + bytes(size % 256)
     end = WorkersEnd(address)
     with routing(address) as router:
@@ -235,6 +242,7 @@ async def test_parts_of_any_size_cross_whole(address: str, size: int) -> None:
 
 
 async def test_it_waits_for_a_listener(address: str) -> None:
+    """A worker that is faster than its supervisor would give up."""
     end = WorkersEnd(address)
     end.dealer.send([b"early"])
     end.dealer.drain()
@@ -246,6 +254,7 @@ async def test_it_waits_for_a_listener(address: str) -> None:
 
 
 async def test_one_that_was_closed_before_it_connected_stays_away(address: str) -> None:
+    """A worker that was given up would still say its token to whoever listens."""
     end = WorkersEnd(address)
     end.dealer.close()
     end.dealer._connect()
@@ -253,6 +262,7 @@ async def test_one_that_was_closed_before_it_connected_stays_away(address: str) 
 
 
 async def test_the_end_of_the_supervisor_is_told_once(address: str) -> None:
+    """A worker without a zygote would outlive its owner by its patience."""
     end = WorkersEnd(address)
     end.dealer.send([b"hello"])
     with routing(address) as router:

@@ -41,6 +41,7 @@ class Desk:
 
 
 def test_notes_pass_as_they_are() -> None:
+    """Progress and log lines would reach the client changed."""
     desk = Desk()
     desk.room.progress(7, 0.5, None, None)
     desk.room.progress(7, 1.0, 2.0, "half")
@@ -64,6 +65,7 @@ def test_notes_pass_as_they_are() -> None:
 
 
 def test_long_texts_are_cut() -> None:
+    """A megabyte in a log line would be a megabyte in every client's stream."""
     desk = Desk()
     desk.room.progress(1, 1, None, "x" * 5_000)
     desk.room.log("l" * 100, "n" * 5_000, b'"%s"' % (b"d" * MAX_LOG_BYTES))
@@ -76,6 +78,7 @@ def test_long_texts_are_cut() -> None:
 
 
 def test_a_flood_is_dropped_and_ends() -> None:
+    """A server that shouts would fill the link, and stay silent for ever after."""
     desk = Desk()
     for _ in range(BURST + 30):
         desk.room.log("info", None, b"1")
@@ -87,6 +90,7 @@ def test_a_flood_is_dropped_and_ends() -> None:
 
 
 def test_changes_of_the_tools_pass_whatever_else_floods_but_once_a_list() -> None:
+    """A flood would hide that tools changed, or a storm of changes would be one."""
     desk = Desk()
     for _ in range(BURST + 1):
         desk.room.log("info", None, b"1")
@@ -102,6 +106,7 @@ def test_changes_of_the_tools_pass_whatever_else_floods_but_once_a_list() -> Non
 
 
 def test_a_large_note_counts_as_several() -> None:
+    """A flood of the largest that may pass would be gigabytes."""
     desk = Desk()
     for _ in range(BURST):
         desk.room.said(events.Noted("notifications/x", b"x" * (10 * NOTE_BYTES)))

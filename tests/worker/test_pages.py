@@ -65,6 +65,7 @@ def run(library: Path, text: str) -> None:
 @LINUX_ONLY
 @COMPILER_ONLY
 def test_a_page_that_is_as_it_was_is_shared_again(library: Path) -> None:
+    """Each worker would keep a third of its memory for nothing."""
     run(
         library,
         """
@@ -86,6 +87,7 @@ in_fork(act)
 @LINUX_ONLY
 @COMPILER_ONLY
 def test_a_page_that_is_another_stays_as_it_is(library: Path) -> None:
+    """A worker would lose what it holds."""
     run(
         library,
         """
@@ -112,6 +114,7 @@ assert data == b"x" * len(data)
 @LINUX_ONLY
 @COMPILER_ONLY
 def test_memory_that_lies_where_moved_memory_lay_is_left_alone(library: Path) -> None:
+    """What looks like the file's page, and is not, would turn to zeros."""
     run(
         library,
         """
@@ -137,6 +140,7 @@ in_fork(act)
 @LINUX_ONLY
 @COMPILER_ONLY
 def test_an_interpreter_goes_on_as_before_however_often_it_gives_back(library: Path) -> None:
+    """A count of references that was lost would be a crash, much later."""
     run(
         library,
         """
@@ -160,6 +164,7 @@ act()  # the zygote's own is no other
 @LINUX_ONLY
 @COMPILER_ONLY
 def test_beside_another_thread_nothing_is_given_back(library: Path) -> None:
+    """It could write between the look at a page and its end."""
     run(
         library,
         """
@@ -183,6 +188,7 @@ in_fork(act)
 @LINUX_ONLY
 @COMPILER_ONLY
 def test_what_was_moved_can_be_written_by_nobody(library: Path) -> None:
+    """One worker that was taken over would have a way into all others."""
     run(
         library,
         """
@@ -202,6 +208,7 @@ for write in (lambda: os.pwrite(file, b"y", 0), lambda: os.ftruncate(file, 0)):
 
 @LINUX_ONLY
 def test_without_its_library_no_heap_is_moved(tmp_path: Path) -> None:
+    """A zygote would not start where there was no compiler, or where another's library lies."""
     assert not move_heap(tmp_path / "none.so")
     assert not move_heap(Path("libc.so.6"))
     assert give_back() == 0

@@ -37,6 +37,7 @@ from .served import EXITED, NO_COMMAND, ORDER, opened, stage
 
 
 async def test_an_opened_server_is_answered_with_its_card() -> None:
+    """Nothing would ever be ready."""
     async with opened() as played:
         assert played.replies == {1: (Answer(1, CARD.era), msgspec.json.encode(CARD))}
         assert played.server.orders == [ORDER]
@@ -56,6 +57,7 @@ async def test_an_opened_server_is_answered_with_its_card() -> None:
     ],
 )
 async def test_a_call_is_begun_and_answered(outcome: SplitResult | FaultRecord, reply: Reply, body: bytes) -> None:
+    """A result would lose what the server said beside it."""
     async with opened() as played:
         call = Call(2, 30.0, "echo", progress=True, meta=b'{"k":1}')
         await played.hears(call, b'{"a":1}')
@@ -66,6 +68,7 @@ async def test_a_call_is_begun_and_answered(outcome: SplitResult | FaultRecord, 
 
 @pytest.mark.parametrize("frame", [Call(2, 30.0, "echo"), List(2, 30.0)])
 async def test_what_comes_before_the_server_is_open_is_refused_unsent(frame: Request) -> None:
+    """A caller would not know that it may ask again."""
     async with stage() as played:
         played.server.opens_by_itself = False
         await played.opens()
@@ -75,6 +78,7 @@ async def test_what_comes_before_the_server_is_open_is_refused_unsent(frame: Req
 
 
 async def test_what_a_server_cannot_be_asked_now_fails_with_its_reason() -> None:
+    """Calls and lists of a stuck server would wait for their deadlines in the worker's memory."""
     async with opened() as played:
         played.server.unfit = FaultRecord(FaultKind.TOOL_ERROR, "it does not read", "busy", Delivery.NOT_SENT)
         await played.hears(Call(2, 30.0, "echo"), b"{}")
@@ -83,6 +87,7 @@ async def test_what_a_server_cannot_be_asked_now_fails_with_its_reason() -> None
 
 
 async def test_a_cancelled_call_is_answered_once_and_the_server_told() -> None:
+    """The link would wait for its reply, or have two."""
     async with opened() as played:
         await played.hears(Call(2, 30.0, "echo"), b"{}")
         await played.hears(Cancel(2, "enough"))
@@ -103,6 +108,7 @@ async def test_a_cancelled_call_is_answered_once_and_the_server_told() -> None:
     ],
 )
 async def test_a_deadline_that_passes_is_a_timeout_that_says_which(frame: Request, code: str, words: str) -> None:
+    """A user would not know which limit to raise."""
     async with opened() as played:
         played.server.tools = None
         await played.hears(frame, b"")
@@ -118,6 +124,7 @@ async def test_a_deadline_that_passes_is_a_timeout_that_says_which(frame: Reques
 
 
 async def test_a_fault_repeats_nothing_that_the_server_was_given_in_confidence() -> None:
+    """A password would reach the ledger, the log and the client."""
     async with stage() as played:
         order = msgspec.structs.replace(ORDER, secrets=("s3cret-word",))
         await played.hears(Open(1, 60.0), msgspec.json.encode(order))
@@ -139,6 +146,7 @@ async def test_a_fault_repeats_nothing_that_the_server_was_given_in_confidence()
 
 
 async def test_a_handshake_that_takes_too_long_ends_the_server_with_what_is_known_of_it() -> None:
+    """A server that hangs at its start would stay, and nobody see its stderr."""
     async with stage() as played:
         played.server.opens_by_itself = False
         await played.opens()
@@ -156,6 +164,7 @@ async def test_a_handshake_that_takes_too_long_ends_the_server_with_what_is_know
 
 
 async def test_giving_up_an_open_ends_the_server() -> None:
+    """A start that was given up would leave its server."""
     async with stage() as played:
         played.server.opens_by_itself = False
         await played.opens()
@@ -166,6 +175,7 @@ async def test_giving_up_an_open_ends_the_server() -> None:
 
 
 async def test_giving_up_an_open_in_the_same_moment_starts_nothing() -> None:
+    """A server would run although nobody waits for it."""
     async with stage() as played:
         played.worker.on_event(Arrived(Open(1, 60.0), msgspec.json.encode(ORDER)))
         played.worker.on_event(Arrived(Cancel(1, "at once"), b""))
@@ -179,6 +189,7 @@ async def test_giving_up_an_open_in_the_same_moment_starts_nothing() -> None:
 
 
 async def test_a_list_is_answered_with_all_tools() -> None:
+    """A server's tools would be missing."""
     async with opened() as played:
         played.server.tools = b'[{"name":"a"}]'
         await played.hears(List(2, 30.0))
@@ -193,6 +204,7 @@ async def test_a_list_is_answered_with_all_tools() -> None:
     ],
 )
 async def test_a_list_that_fails_says_why_and_costs_nothing_else(fault: FaultRecord) -> None:
+    """A server that cannot list would be ended."""
     async with opened() as played:
         played.server.tools = fault
         await played.hears(List(2, 30.0))
@@ -204,6 +216,7 @@ async def test_a_list_that_fails_says_why_and_costs_nothing_else(fault: FaultRec
 
 
 async def test_a_cancelled_list_stops_listing() -> None:
+    """A server would be asked for page after page for nobody."""
     async with opened() as played:
         played.server.tools = None
         await played.hears(List(2, 30.0))
@@ -213,6 +226,7 @@ async def test_a_cancelled_list_stops_listing() -> None:
 
 
 async def test_any_request_is_passed_on_and_answered_like_a_call() -> None:
+    """What is no tool could not be had."""
     async with opened() as played:
         forward = Forward(2, 30.0, "resources/read", meta=b"{}")
         await played.hears(forward, b'{"uri":"file:///a"}')
@@ -225,6 +239,7 @@ async def test_any_request_is_passed_on_and_answered_like_a_call() -> None:
 
 
 async def test_what_has_no_reply_reaches_the_server() -> None:
+    """Answers of clients, and what they say, would end here."""
     async with opened() as played:
         await played.hears(AskAnswer(7, -1, "no"), b"[1]")
         await played.hears(Tell("notifications/roots/list_changed"), b"{}")
@@ -237,6 +252,7 @@ async def test_what_has_no_reply_reaches_the_server() -> None:
 
 
 async def test_what_has_no_reply_is_dropped_without_a_server() -> None:
+    """It would end the worker."""
     async with stage() as played:
         await played.hears(AskAnswer(7), b"{}")
         await played.hears(Listen(), b"[]")
@@ -244,6 +260,7 @@ async def test_what_has_no_reply_is_dropped_without_a_server() -> None:
 
 
 async def test_deadlines_wait_from_the_first_open_question_to_the_last() -> None:
+    """A call would end while its user types, or never when one question was answered."""
     async with opened() as played:
         notifier = played.server.run.notifier
         assert notifier.asked(1, "roots/list", b"{}")
@@ -256,6 +273,7 @@ async def test_deadlines_wait_from_the_first_open_question_to_the_last() -> None
 
 
 async def test_a_refused_token_is_asked_for_anew_and_no_message_repeats_either() -> None:
+    """A remote server that quotes what it refused would put a live token into logs and the ledger."""
     async with stage() as played:
         order = msgspec.structs.replace(
             ORDER, server=RemoteServer("https://a.example", bearer="tok-first-1"), secrets=("tok-first-1",)
@@ -280,6 +298,7 @@ async def test_a_refused_token_is_asked_for_anew_and_no_message_repeats_either()
 
 
 async def test_a_token_for_a_worker_that_was_asked_nothing_is_dropped() -> None:
+    """A renewal that comes too late must not end the worker of another start."""
     async with stage() as played:
         await played.hears(Authorize(), b"late")
         assert not played.worker.finished.is_set()
@@ -289,6 +308,7 @@ async def test_a_token_for_a_worker_that_was_asked_nothing_is_dropped() -> None:
 
 
 async def test_a_lost_server_fails_everything_then_is_told_as_lost() -> None:
+    """Callers would wait for their deadlines, or the supervisor believe it alive."""
     async with opened() as played:
         played.server.tools = None
         await played.hears(Call(2, 30.0, "echo"), b"{}")
@@ -307,6 +327,7 @@ async def test_a_lost_server_fails_everything_then_is_told_as_lost() -> None:
 
 
 async def test_a_loss_is_told_before_the_server_is_buried() -> None:
+    """Callers would wait while a stubborn process tree is killed."""
     async with opened() as played:
         await played.hears(Call(2, 30.0, "echo"), b"{}")
         played.server.run.on_lost(EXITED)
@@ -323,6 +344,7 @@ async def test_a_loss_is_told_before_the_server_is_buried() -> None:
 
 
 async def test_a_server_that_never_began_answers_its_open_and_is_not_lost() -> None:
+    """A missing command would be told twice, once as a crash."""
     async with stage() as played:
         played.server.opens_by_itself = False
         played.server.fault = ServerFault(NO_COMMAND)
@@ -334,6 +356,7 @@ async def test_a_server_that_never_began_answers_its_open_and_is_not_lost() -> N
 
 
 async def test_an_error_of_our_own_is_told_as_one() -> None:
+    """A bug of ours would be a silence."""
     async with opened() as played:
         played.server.fault = ZeroDivisionError("a bug")
         played.server.is_dying.set()
@@ -345,6 +368,7 @@ async def test_an_error_of_our_own_is_told_as_one() -> None:
 
 
 async def test_closing_stops_the_server_then_answers_with_its_dossier() -> None:
+    """A server would be killed in its work, or its end stay unknown."""
     async with opened() as played:
         await played.hears(Call(2, 30.0, "echo"), b"{}")
         await played.hears(Close(3, 30.0))
@@ -358,6 +382,7 @@ async def test_closing_stops_the_server_then_answers_with_its_dossier() -> None:
 
 
 async def test_closing_while_it_opens_ends_the_attempt() -> None:
+    """A server that hangs at its start could not be closed."""
     async with stage() as played:
         played.server.opens_by_itself = False
         await played.opens()
@@ -369,6 +394,7 @@ async def test_closing_while_it_opens_ends_the_attempt() -> None:
 
 
 async def test_closing_what_was_never_opened_ends_the_worker() -> None:
+    """A worker that nobody used would stay."""
     async with stage() as played:
         await played.hears(Close(1, 30.0))
         assert played.replies[1] == (Answer(1), msgspec.json.encode(Dossier()))
@@ -376,6 +402,7 @@ async def test_closing_what_was_never_opened_ends_the_worker() -> None:
 
 
 async def test_a_close_that_takes_too_long_says_so() -> None:
+    """The supervisor would wait without an answer."""
     async with opened() as played:
         played.worker._run = silent_run()
         await played.hears(Close(2, 1.0))
@@ -385,6 +412,7 @@ async def test_a_close_that_takes_too_long_says_so() -> None:
 
 @pytest.mark.parametrize("event", [Silent(60.0), Violated("nonsense")])
 async def test_losing_the_supervisor_ends_the_server_without_a_word(event: LinkEvent) -> None:
+    """A server would outlive the supervisor that it belongs to."""
     async with opened() as played:
         await played.hears(Call(2, 30.0, "echo"), b"{}")
         played.worker.on_event(event)
@@ -397,12 +425,14 @@ async def test_losing_the_supervisor_ends_the_server_without_a_word(event: LinkE
 
 @pytest.mark.parametrize("event", [Silent(60.0), Violated("nonsense")])
 async def test_losing_the_supervisor_before_anything_began_ends_the_worker(event: LinkEvent) -> None:
+    """A worker would wait for a supervisor that is gone."""
     async with stage() as played:
         played.worker.on_event(event)
         assert played.worker.finished.is_set()
 
 
 async def test_what_a_link_says_for_its_own_sake_means_nothing_here() -> None:
+    """A greeting would be taken for a request."""
     async with stage() as played:
         for event in (Greeted(), Overdue(1), Replied(Answer(1), b"")):
             played.worker.on_event(event)
@@ -411,6 +441,7 @@ async def test_what_a_link_says_for_its_own_sake_means_nothing_here() -> None:
 
 
 async def test_a_deadline_of_nothing_means_nothing() -> None:
+    """A request that was answered as its deadline passed would be answered twice."""
     async with opened() as played:
         played.worker.on_event(Expired(99))
         assert set(played.replies) == {1}

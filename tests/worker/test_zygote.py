@@ -93,6 +93,7 @@ def descriptors(pid: int) -> dict[int, str]:
 
 
 def test_a_zygote_forks_clean_workers_and_tells_their_deaths_truly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers would hold our secrets and sockets, or a crash look like an exit."""
     monkeypatch.setenv("SECRET_TOKEN", "s3cret")
     with open(os.devnull) as inheritable:
         os.set_inheritable(inheritable.fileno(), True)  # noqa: FBT003 - takes no keyword
@@ -124,6 +125,7 @@ def test_a_zygote_forks_clean_workers_and_tells_their_deaths_truly(monkeypatch: 
 
 
 def test_a_zygote_that_is_killed_takes_its_workers_with_it() -> None:
+    """Losing the zygote would leave workers that nobody owns."""
     with running_zygote() as zygote:
         worker = zygote.spawn(1)
         assert eventually(lambda: psutil.Process(worker).name() == "qd-worker")
@@ -144,6 +146,7 @@ sys.stdin.read()
 
 
 def test_a_zygote_that_is_stopped_dies_with_its_owner() -> None:
+    """It hears of nothing: users would find it, with all that it had imported, days later."""
     with python_child(OWNER) as owner:
         zygote = int(owner.read_line(PATIENCE_S))
         os.kill(zygote, signal.SIGSTOP)
@@ -152,6 +155,7 @@ def test_a_zygote_that_is_stopped_dies_with_its_owner() -> None:
 
 
 def test_a_zygote_whose_owner_and_worker_end_together_still_sweeps() -> None:
+    """What a dying worker left behind would outlive a supervisor that dies in the same moment."""
     with running_zygote() as zygote:
         worker = zygote.spawn(1)
         os.kill(zygote.process.pid, signal.SIGSTOP)
@@ -175,6 +179,7 @@ def test_a_zygote_whose_owner_left_early_ends_without_a_word(monkeypatch: pytest
 
 
 def test_what_an_orphan_leaves_behind_is_killed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What started something at the moment when it was killed itself would leave that until another worker dies."""
     killed: list[int] = []
     monkeypatch.setattr(zygote_module, "_reap", lambda: [(8, 0)])
     monkeypatch.setattr(zygote_module, "descendants", lambda besides: [9] if set(besides) == {7} else [])
@@ -196,6 +201,7 @@ def test_a_dead_worker_is_a_worker_no_more(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_reports_are_lines() -> None:
+    """The supervisor could not read a report."""
     assert zygote_module._line(Died(1, 2, -9)) == b'{"type":"died","generation":1,"pid":2,"returncode":-9}\n'
 
 
@@ -221,6 +227,8 @@ def test_one_that_is_told_to_end_while_it_starts_leaves_nothing(
 def test_a_zygote_gives_the_memory_of_large_results_back_and_its_workers_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Each worker would stay as large as it was at its busiest moment."""
+
     class DoneError(Exception):
         """What is looked for was done; there is nothing to fork."""
 

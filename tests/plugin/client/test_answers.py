@@ -40,6 +40,7 @@ async def _awaited(later: Any) -> None:
     ],
 )
 def test_short_answers_are_whole_results(kind: str, answer: object, result: object) -> None:
+    """A test would have to spell the protocol out for each question."""
     assert answered(kind, answer) == result
 
 
@@ -51,6 +52,8 @@ def test_a_text_is_what_the_model_says() -> None:
 
 
 def test_functions_get_the_params_and_may_refuse_or_be_coroutines() -> None:
+    """What is asked could not be looked at before it is answered."""
+
     def refuses(params: dict[str, Any]) -> object:
         raise McpAnswerError(f"not {params['message']}")
 
@@ -72,11 +75,13 @@ def test_functions_get_the_params_and_may_refuse_or_be_coroutines() -> None:
     ("kind", "answer"), [("elicitation", "yes"), ("elicitation", 3), ("sampling", 3), ("roots", "/x"), ("roots", [3])]
 )
 def test_what_is_no_answer_is_said(kind: str, answer: object) -> None:
+    """The server would be sent nonsense, and its complaint would be taken for its own fault."""
     with pytest.raises(McpTestError, match=f"no answer to {kind}"):
         answered(kind, answer)
 
 
 def test_capabilities_are_what_is_answered() -> None:
+    """A server would ask what nobody answers."""
     answers = Answers()
     assert answers.capabilities == b""
     answers.give({"roots": [], "elicitation": "cancel"})
@@ -86,6 +91,7 @@ def test_capabilities_are_what_is_answered() -> None:
 
 
 def test_a_question_without_an_answer_is_refused_by_words_and_kept_in_mind() -> None:
+    """The server would wait for ever, and its test would not know why it failed."""
     answers, ends = Answers({"roots": []}), list[QuestionEnd]()
     for _ in range(2):
         assert answers.answer("sampling/createMessage", b"{}", ends.append) is None
@@ -94,6 +100,7 @@ def test_a_question_without_an_answer_is_refused_by_words_and_kept_in_mind() -> 
 
 
 def test_the_questions_that_are_kept_are_bounded() -> None:
+    """A server that asks for ever would fill the memory of its tests."""
     answers = Answers({"roots": []})
     for _ in range(QUESTIONS + 5):
         answers.answer("roots/list", b"", lambda _: None)

@@ -81,6 +81,7 @@ def look(connection: Connection) -> Pending[bytes]:
 
 
 def test_answers_find_their_requests_in_whatever_order() -> None:
+    """A test would be given another thread's result."""
     with connected() as (connection, played):
         first, second, third, fourth = (look(connection) for _ in range(4))
         played.say(Reply(2, b"b"))
@@ -109,6 +110,7 @@ def test_what_is_given_up_is_cancelled_and_its_late_answer_dropped() -> None:
 
 
 def test_a_coroutine_awaits_it_and_its_cancellation_gives_it_up() -> None:
+    """A cancelled task would leave its call behind."""
     with connected() as (connection, played):
 
         async def work() -> bytes:
@@ -131,6 +133,7 @@ async def _awaited(pending: Pending[bytes]) -> bytes:
 
 
 def test_a_supervisor_that_is_gone_is_one_clear_sentence() -> None:
+    """A suite would hang, or show a traceback of ours, when its supervisor was killed."""
     with connected() as (connection, played):
         pending = look(connection)
         played.address.log.write_text("out of memory\n")

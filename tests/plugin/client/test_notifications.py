@@ -4,6 +4,7 @@ from quarterdeck_pytest.client.notifications import KEPT, KEPT_BYTES, LOG, Heari
 
 
 def test_a_test_sees_what_came_since_it_began() -> None:
+    """What a server told the test before would be asserted of this one."""
     told = Told()
     told.put("notifications/x", b'{"n":1}')
     hearing = Hearing(told, told.count)
@@ -18,6 +19,7 @@ def test_a_test_sees_what_came_since_it_began() -> None:
 
 
 def test_each_wait_gives_another_whether_it_came_before_or_comes_later() -> None:
+    """A test would be given the same notification twice, or miss one that was faster than it."""
     told = Told()
     hearing = Hearing(told)
 
@@ -39,6 +41,7 @@ def test_each_wait_gives_another_whether_it_came_before_or_comes_later() -> None
 
 
 def test_a_wait_that_is_given_up_takes_nothing() -> None:
+    """The next wait would never end."""
     told = Told()
     hearing = Hearing(told)
     future, _ = hearing.next("notifications/x")
@@ -50,6 +53,7 @@ def test_a_wait_that_is_given_up_takes_nothing() -> None:
 
 
 def test_what_is_kept_is_bounded_in_number_and_bytes() -> None:
+    """A server that floods would fill the memory of its tests."""
     told = Told()
     for number in range(KEPT + 5):
         told.put("notifications/x", b'{"n":%d}' % number)

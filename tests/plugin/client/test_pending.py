@@ -36,6 +36,8 @@ def test_a_plain_test_handles_it_in_its_own_thread() -> None:
 
 
 def test_what_a_handler_raises_ends_the_wait_and_gives_the_request_up() -> None:
+    """The test would wait on for a server that waits for its answer."""
+
     def handle(_: Meanwhile) -> None:
         raise AssertionError("not that")
 
@@ -50,6 +52,7 @@ def test_what_a_handler_raises_ends_the_wait_and_gives_the_request_up() -> None:
 
 
 def test_a_wait_has_its_time_though_nothing_comes() -> None:
+    """A server that neither answers nor asks would hold its test for ever."""
     waiting, future = pending(Inbox(lambda _: None))
     with pytest.raises(TimeoutError):
         waiting.result(0.01)
@@ -71,6 +74,7 @@ def test_a_coroutine_is_for_coroutines() -> None:
 
 @pytest.mark.anyio
 async def test_a_coroutine_handles_it_in_its_own_task() -> None:
+    """A handler's loop would be another than the test's."""
     tasks: list[object] = []
     has_one = asyncio.Event()
 

@@ -71,6 +71,7 @@ ADD = {"name": "add", "inputSchema": {"type": "object", "properties": {"a": {"ty
 
 
 def test_a_call_must_fail_and_in_time() -> None:
+    """A server that hangs, or answers what it should refuse, would pass."""
     fault = ProtocolFault(FaultKind.TIMEOUT, "late")
     assert McpServer(played(fault)).assert_fails_within(9, "x") is fault
     with pytest.raises(AssertionError, match=r"neither failed nor answered within 0\.01 s"):
@@ -81,11 +82,13 @@ def test_a_call_must_fail_and_in_time() -> None:
 
 
 def test_a_server_that_does_not_recover_says_why() -> None:
+    """A crash loop would read as a slow machine."""
     with pytest.raises(AssertionError, match=r"not ready within 0\.01 s, but faulted: it exited"):
         McpServer(played()).assert_recovers_within(0.01)
 
 
 def test_tools_of_two_eras_are_compared_line_by_line() -> None:
+    """A tool that is lost in one era would be noticed by its users first."""
     servers = {"2025-11-25": played(tools=[ECHO, ADD]), "2026-07-28": played(tools=[ADD, ECHO])}
     McpServer(servers["2025-11-25"], lambda era: McpServer(servers[era])).assert_same_tools()
     servers["2026-07-28"] = played(tools=[ECHO])
@@ -96,12 +99,14 @@ def test_tools_of_two_eras_are_compared_line_by_line() -> None:
 
 
 def test_a_snapshot_does_not_depend_on_the_order_of_tools_or_members() -> None:
+    """Each harmless change of order would ask for a review."""
     turned = {"inputSchema": ADD["inputSchema"], "name": "add"}
     assert snapshot_of([ECHO, ADD]) == snapshot_of([turned, ECHO])
     assert snapshot_of([ECHO]).splitlines()[1] == '  "inputSchema": {'
 
 
 def test_schemas_are_held_against_model_providers() -> None:
+    """A tool that one provider refuses takes the whole request with it."""
     odd = {"name": "odd", "inputSchema": {"type": "object", "properties": {"a": {"type": ["string", "null"]}}}}
     McpServer(played(tools=[ADD])).assert_schema_portable()
     with pytest.raises(AssertionError, match=r"gemini: odd: .*a: type must be one word"):
@@ -111,6 +116,7 @@ def test_schemas_are_held_against_model_providers() -> None:
 
 
 def test_what_differs_from_a_lock_is_listed() -> None:
+    """A changed definition would reach users unseen."""
     drifts = [("played", "played: tool echo changed\n- 12\n+ 34"), ("other", "other: the lock names it")]
     McpServer(played(drifts=drifts[1:])).assert_deck_unchanged("deck.lock")
     with pytest.raises(AssertionError, match="tool echo changed"):
@@ -121,6 +127,7 @@ def test_what_differs_from_a_lock_is_listed() -> None:
 
 
 def test_a_deck_calls_by_qualified_names_and_names_what_it_has() -> None:
+    """A mistyped server would be a KeyError of ours."""
     backend = played(b'{"content":[{"type":"text","text":"fine"}]}')
     deck = McpDeck({"played": McpServer(backend)}, {"played": backend})
     assert deck.call("played__x").text == "fine"
@@ -129,6 +136,7 @@ def test_a_deck_calls_by_qualified_names_and_names_what_it_has() -> None:
 
 
 def test_a_client_asks_for_everything_that_servers_have() -> None:
+    """A suite that is moved here could not test its prompts and resources."""
     client = McpServer(played(tools=[ECHO])).client()
     assert client.list_tools() == client.list_prompts() == client.list_resources() == client.list_resource_templates()
     assert client.get_prompt("p", {"a": "b"}) == {"method": "prompts/get"}

@@ -11,6 +11,7 @@ LOG = "notifications/message"
 
 
 def test_only_the_last_are_kept_and_long_ones_are_cut() -> None:
+    """A test with a thousand calls, or one of 50 MB, would fill the log of CI."""
     kept = Transcript()
     for number in range(MESSAGES):
         kept.note_request("tools/call", f"{number} " + "x" * 10_000)
@@ -22,6 +23,7 @@ def test_only_the_last_are_kept_and_long_ones_are_cut() -> None:
 
 
 def test_each_end_says_what_it_was() -> None:
+    """A reader could not tell a refusal from a death."""
     kept = Transcript()
     kept.note_end(ProtocolFault(FaultKind.TIMEOUT, "too late", code="call_timeout"))
     kept.note_end(TimeoutError("given up"))
@@ -34,6 +36,7 @@ def test_each_end_says_what_it_was() -> None:
 
 
 def test_questions_answers_and_progress_are_messages_too() -> None:
+    """What was asked, and what the test said to it, would have to be guessed."""
     kept = Transcript()
     kept.note_asked("roots/list", b"{}")
     kept.note_answer("roots/list", QuestionEnd(b'{"roots":[]}'))
@@ -48,6 +51,7 @@ def test_questions_answers_and_progress_are_messages_too() -> None:
 
 
 def test_notifications_stand_where_they_came_and_push_nothing_out() -> None:
+    """A server that logs a thousand lines would be all that is seen of a test."""
     told = Told()
     kept = Transcript(lambda: told.count)
     told.put(LOG, b'{"data":"first"}')

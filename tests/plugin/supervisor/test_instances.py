@@ -20,6 +20,7 @@ SECRET = "sk-4f9a8b7c6d5e4f3a2b1c0d9e"
 
 
 def test_a_fault_crosses_without_secrets_and_without_orders_to_a_terminal(tmp_path: Path) -> None:
+    """The log of a CI run, which many can read, would show a server's key."""
     file = write_config(tmp_path / "mcp.json", echo=row("echo", env={"API_KEY": SECRET}))
     instance = Instance("key", Wish(file=str(file)), "test_it", shared=False)
     dossier = Dossier(stderr_tail=f"key: {SECRET}\n", hints=(f"it may need {SECRET}",))
@@ -45,6 +46,7 @@ def test_what_has_forked_away_from_a_server_is_left_by_it(tmp_path: Path, monkey
 
 
 def test_of_a_policy_only_what_differs_from_its_preset_is_told() -> None:
+    """What a test has changed would be lost among twenty limits that it has not."""
     given = {"limits": {"memory_bytes": 104_857_600}, "network": "none"}
     [config] = wished(Wish(words=("echo",), policy=msgspec.json.encode(given)), {}).servers
     assert msgspec.json.decode(policy_of(config)) == {"preset": "standard", **given}

@@ -72,6 +72,7 @@ def outlived(status: EndpointStatus, keeper: "subprocess.Popen[bytes]") -> list[
 
 
 def test_a_process_that_outlives_its_server_is_named_though_the_sandbox_ends_it() -> None:
+    """A server would leave processes behind wherever nothing confines it, and its author never see that here."""
     with a_server(LEAVES) as (status, keeper, named):
         [line] = outlived(status, keeper)
         assert line.startswith(f"process {named} ({sys.executable} -c import signal")
@@ -80,6 +81,7 @@ def test_a_process_that_outlives_its_server_is_named_though_the_sandbox_ends_it(
 
 
 def test_a_process_that_ends_with_its_server_is_none() -> None:
+    """A test would fail for a helper that ends as its pipe does."""
     with a_server(ENDS_ITS_CHILD) as (status, keeper, _):
         assert outlived(status, keeper) == []
         assert keeper.wait() == -signal.SIGKILL
@@ -95,6 +97,7 @@ def test_a_server_that_does_not_end_is_not_kept(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_servers_that_do_not_run_have_no_end_to_watch() -> None:
+    """A run would end in an error for each server that has no process."""
     gone = EndpointStatus("gone", EndpointPhase.FAULTED, 0, pid=2**22 + 1, worker_pid=os.getpid())
     remote = EndpointStatus("remote", EndpointPhase.READY, 0)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as bare:

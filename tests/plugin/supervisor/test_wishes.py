@@ -30,12 +30,14 @@ def file(tmp_path: Path) -> str:
 
 
 def test_a_command_may_read_its_project_and_is_named_after_its_script() -> None:
+    """Its own source would be hidden from it, and every report would call it python."""
     found = only(Wish(words=("/usr/bin/python3", "-X", "-u", "servers/my_notes.py"), cwd="/work", timeout_s=5))
     assert (found.id, found.cwd, found.sandbox.read) == ("my_notes", "/work", ("/work",))
     assert (found.connect_timeout_s, found.call_timeout_s) == (5, 5)
 
 
 def test_a_test_changes_keys_of_the_rows_policy_and_another_preset_keeps_its_paths(file: str) -> None:
+    """A test under `strict` could not see its own program, or would run with the limits of another preset."""
     found = only(Wish(file=file, server="a", policy=policy(limits={"open_files": 64}))).sandbox
     assert (found.read, found.network, found.limits.processes, found.limits.open_files) == (("/opt",), "full", 7, 64)
     strict = only(Wish(file=file, server="a", policy=policy(preset="strict"))).sandbox
@@ -44,6 +46,7 @@ def test_a_test_changes_keys_of_the_rows_policy_and_another_preset_keeps_its_pat
 
 
 def test_the_runs_network_counts_unless_the_test_says_it_or_the_server_is_trusted(file: str) -> None:
+    """CI's restriction would be lifted by any row, or would break what is not confined at all."""
     assert only(Wish(file=file, server="a", network="none")).sandbox.network == "none"
     said = policy(network="internet")
     assert only(Wish(file=file, server="a", network="none", policy=said)).sandbox.network == "internet"
@@ -51,6 +54,7 @@ def test_the_runs_network_counts_unless_the_test_says_it_or_the_server_is_truste
 
 
 def test_an_era_is_forced(file: str) -> None:
+    """Both of a test's eras would be the same."""
     assert only(Wish(file=file, server="a", era="2025-11-25")).protocol == "2025-11-25"
 
 
@@ -64,12 +68,14 @@ def test_an_era_is_forced(file: str) -> None:
     ],
 )
 def test_what_cannot_be_is_one_sentence(file: str, wish: dict[str, object], said: str) -> None:
+    """A mistyped id, or a policy that contradicts itself, would be a traceback of a library."""
     with pytest.raises(WishError, match=said) as raised:
         wished(msgspec.convert({"file": file, **wish}, Wish, strict=False), {})
     assert "\n" not in str(raised.value)
 
 
 def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
+    """The first mistake of everybody would be a traceback."""
     (tmp_path / "mcp.json").write_text(json.dumps([]))
     for name in ("mcp.json", "missing.json"):
         with pytest.raises(WishError, match=name):

@@ -30,10 +30,12 @@ def test_every_frame_has_a_receiver() -> None:
     ],
 )
 def test_a_misfit_says_what_is_wrong(frame: frames.Frame, body: bytes, receiver: Side, reason: str) -> None:
+    """It ends in a log, or in our own traceback."""
     assert wrong_frame(frame, body, receiver) == reason
 
 
 def test_no_reason_gives_the_token_away() -> None:
+    """Reasons are logged."""
     for frame in (hello(token=b"a guess that is wrong"), hello(version="0.0.9")):
         reason = wrong_peer(frame, token=TOKEN, version=VERSION)
         assert reason is not None

@@ -37,6 +37,7 @@ def _refused(parts: list[bytes], limits: WireLimits = LIMITS) -> str:
 
 @given(frame=FRAMES, body=st.binary(max_size=50), huge=st.booleans())
 def test_a_message_survives_the_wire(frame: Frame, body: bytes, huge: bool) -> None:
+    """Frame and body arrive as they were, whichever way the body travels."""
     body = body * (INLINE_BYTES // max(len(body), 1) + 1) if huge else body
     parts = encode(frame, body, LIMITS)
     back, got = decode(parts, LIMITS)
@@ -57,6 +58,7 @@ def test_a_large_body_travels_alone_and_uncopied(size: int, parts: int) -> None:
 
 
 def test_a_body_of_any_size_may_come_either_way() -> None:
+    """Only the limits count, not the sender's taste."""
     head = msgspec.msgpack.encode(Answer(1))
     big = b"x" * (INLINE_BYTES * 2)
     assert decode([_part(head, big)], LIMITS) == (Answer(1), big)
@@ -75,10 +77,12 @@ def test_a_message_has_one_part_or_two_and_one_body() -> None:
     [b"", b"\0", b"\0\0\0", b"\0\0\0\0", b"\0\0\0\0\x91\x03", b"\0\0\0\x03\x91\x03", b"\xff\xff\xff\xff\x91\x03"],
 )
 def test_a_header_is_as_long_as_it_says(part: bytes) -> None:
+    """A length that points beyond the part must not read anything else."""
     assert "a header of" in _refused([part])
 
 
 def test_a_header_has_its_limit() -> None:
+    """Decoding costs time and memory; both are bounded before it starts."""
     limits = WireLimits(header_bytes=64)
     assert "the limit is 64" in _refused(encode(Cancel(1, "x" * 64)), limits)
     assert "the limit is 262,144" in _refused([_part(b"\xc0" * (MAX_HEADER_BYTES + 1))])
@@ -86,6 +90,7 @@ def test_a_header_has_its_limit() -> None:
 
 @pytest.mark.parametrize("size", [11, INLINE_BYTES])
 def test_a_body_has_its_limit(size: int) -> None:
+    """Inline or not."""
     limits = WireLimits(body_bytes=10)
     assert decode(encode(Answer(1), b"x" * 10), limits)
     assert "the limit is 10" in _refused(encode(Answer(1), b"x" * size), limits)
@@ -105,6 +110,7 @@ def test_a_body_has_its_limit(size: int) -> None:
     ids=lambda header: header[:12].hex(),
 )
 def test_a_header_that_is_no_frame_is_refused(header: bytes) -> None:
+    """Whatever is wrong with the bytes, it is one kind of error."""
     assert "a header that is not a frame" in _refused([_part(header)])
 
 
@@ -135,6 +141,7 @@ def test_a_fault_smuggles_nothing(member: object, wrap: object) -> None:
 
 
 def test_a_fault_may_be_written_with_whole_numbers() -> None:
+    """Seconds that happen to be whole are no smuggling."""
     absent = dict.fromkeys(("signal", "limit", "peak_rss_bytes"))
     numbers = {"exit_status": 0, "cpu_s": 3, "uptime_s": 4}
     dossier = {"stderr_tail": "", "peak_is_sampled": False, "hints": [], **absent, **numbers}
@@ -154,6 +161,7 @@ def test_a_fault_may_be_written_with_whole_numbers() -> None:
     ids=lambda member: member[:12].hex(),
 )
 def test_a_broken_member_of_a_fault_is_a_wire_error_too(member: bytes) -> None:
+    """Depth, odd timestamps, keys that no dict takes: the errors of a second decoding are caught as well."""
     fault = b"\x87" + msgpack.packb(FAULT)[1:] + b"\xa3zzz" + member
     assert _refused([_part(b"\x92\x19" + fault)])
 
@@ -167,6 +175,7 @@ def test_a_claimed_length_is_not_believed(claim: bytes) -> None:
 
 @given(parts=st.lists(st.binary(max_size=40), max_size=3))
 def test_random_parts_are_a_frame_or_a_wire_error(parts: list[bytes]) -> None:
+    """No bytes raise anything else."""
     for message in (parts, [_part(part) for part in parts]):
         try:
             decode(message, LIMITS)
@@ -206,4 +215,5 @@ def test_a_sockets_limit_lets_every_legal_part_pass(limits: WireLimits) -> None:
 
 
 def test_the_largest_result_of_a_configuration_fits() -> None:
+    """`max_result_bytes` may be a gibibyte."""
     assert WireLimits().body_bytes == MAX_BODY_BYTES == 1 << 30

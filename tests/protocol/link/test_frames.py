@@ -89,6 +89,7 @@ def test_the_wire_is_plain_msgpack(frame: frames.Frame, wire: list[object]) -> N
 
 @pytest.mark.parametrize("frame", [frame for frame, _ in WIRE], ids=lambda frame: type(frame).__name__)
 def test_a_frame_has_no_fields_but_its_own(frame: frames.Frame) -> None:
+    """What a newer or hostile peer adds is not silently dropped."""
     more = [*msgpack.unpackb(msgspec.msgpack.encode(frame)), "more"]
     with pytest.raises(msgspec.ValidationError):
         DECODER.decode(msgpack.packb(more))
@@ -122,11 +123,13 @@ def test_no_field_takes_an_extension_or_a_timestamp(frame: frames.Frame, intrude
     ids=str,
 )
 def test_what_is_no_frame_is_refused(wire: object) -> None:
+    """Decoding validates; nothing half-right reaches the link."""
     with pytest.raises(msgspec.ValidationError):
         DECODER.decode(msgpack.packb(wire))
 
 
 def test_an_order_a_start_and_a_card_survive_json() -> None:
+    """They are bodies, and cross as JSON."""
     order = frames.OpenOrder(
         frames.StdioServer("x", ("a",), "/cwd", PolicyValues(read=("/r",), network=("a.example:443",))),
         "2025-11-25",
@@ -144,4 +147,5 @@ def test_an_order_a_start_and_a_card_survive_json() -> None:
 
 
 def test_a_card_needs_no_more_than_its_era() -> None:
+    """A remote server has no pid, and many say nothing of themselves."""
     assert msgspec.json.decode(b'{"era":"2025-11-25"}', type=frames.ServerCard) == frames.ServerCard("2025-11-25")

@@ -21,6 +21,7 @@ from .link_ends import FAULT, LIMITS, SMALL, carry, fill, make_link, make_pair
     ],
 )
 def test_a_request_arrives_whole_and_its_reply_settles_it(frame: frames.Request, body: bytes) -> None:
+    """The main road."""
     supervisor, worker = make_pair()
     assert supervisor.request(frame, body, 0.0) is None
     assert supervisor.in_flight == 1
@@ -38,6 +39,7 @@ def test_a_request_arrives_whole_and_its_reply_settles_it(frame: frames.Request,
     ids=repr,
 )
 def test_progress_that_nobody_can_be_told_is_dropped(note: frames.Progress) -> None:
+    """JSON has no such numbers, and nobody waits for another one's progress."""
     supervisor, worker = make_pair()
     supervisor.request(frames.Call(1, 1.0, "t"), b"{}", 0.0)
     carry(supervisor, worker)
@@ -47,6 +49,7 @@ def test_progress_that_nobody_can_be_told_is_dropped(note: frames.Progress) -> N
 
 
 def test_a_link_refuses_more_requests_than_its_terms_allow() -> None:
+    """Memory is bounded at both ends; the caller hears `busy` at once."""
     supervisor, worker = make_pair(events.LinkTerms(max_requests=2))
     assert [supervisor.request(frames.List(key, 1.0), b"", 0.0) for key in (1, 2, 3)] == [
         None,
@@ -61,6 +64,7 @@ def test_a_link_refuses_more_requests_than_its_terms_allow() -> None:
 
 
 def test_a_closed_link_takes_no_request() -> None:
+    """Before the handshake and after the end nothing is queued that nobody would answer."""
     assert make_link(events.Side.SUPERVISOR).request(frames.List(1, 1.0), b"", 0.0) is events.Refusal.DEAD
 
 
@@ -83,6 +87,7 @@ def test_a_request_that_no_message_can_carry_is_refused(frame: frames.Request, b
 
 @pytest.mark.parametrize("frame", [frames.Log("info", "\ud800"), frames.Log("info", "x" * LIMITS.header_bytes)])
 def test_news_that_no_message_can_carry_is_dropped(frame: frames.Log) -> None:
+    """A log line of a megabyte is not worth a worker."""
     supervisor, worker = make_pair()
     assert not worker.post(frame)
     assert worker.post(frames.ListChanged())
@@ -93,6 +98,7 @@ def test_news_that_no_message_can_carry_is_dropped(frame: frames.Log) -> None:
 
 
 def test_a_cancelled_request_is_told_and_its_reply_swallowed() -> None:
+    """The worker still answers once; nobody waits for it any more."""
     supervisor, worker = make_pair()
     supervisor.request(frames.Call(1, 1.0, "t"), b"{}", 0.0)
     carry(supervisor, worker)
@@ -105,6 +111,7 @@ def test_a_cancelled_request_is_told_and_its_reply_swallowed() -> None:
 
 @pytest.mark.parametrize("request_id", [1, 2, -1])
 def test_cancelling_what_is_not_under_way_does_nothing(request_id: int) -> None:
+    """A reply and a cancel may cross."""
     supervisor, worker = make_pair()
     supervisor.request(frames.List(1, 1.0), b"", 0.0)
     carry(supervisor, worker)
@@ -115,6 +122,7 @@ def test_cancelling_what_is_not_under_way_does_nothing(request_id: int) -> None:
 
 
 def test_a_request_that_never_left_is_withdrawn() -> None:
+    """`cancel` says so: the call is safe to repeat."""
     supervisor, worker = make_pair(SMALL)
     fill(supervisor)
     waiting = supervisor.next_id()
@@ -130,6 +138,7 @@ def test_a_request_that_never_left_is_withdrawn() -> None:
 
 @pytest.mark.parametrize("reason", ["x" * 1_000_000, "\ud800" * 1_000])
 def test_a_reason_is_cut_and_cleaned(reason: str) -> None:
+    """A client writes it; it must not make the frame unsendable."""
     supervisor, worker = make_pair()
     supervisor.request(frames.List(1, 1.0), b"", 0.0)
     carry(supervisor, worker)
@@ -145,6 +154,7 @@ def test_a_reason_is_cut_and_cleaned(reason: str) -> None:
 
 @pytest.mark.parametrize("timeout_s", [0, -1, nan, inf, -inf])
 def test_asking_without_a_sensible_deadline_is_misuse(timeout_s: float) -> None:
+    """The peer would call it a violation, and die of it."""
     supervisor, worker = make_pair()
     with pytest.raises(events.LinkMisuseError, match="a timeout of"):
         supervisor.request(frames.List(1, timeout_s), b"", 0.0)

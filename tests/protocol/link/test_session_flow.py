@@ -15,6 +15,7 @@ from .link_ends import SMALL, carry, fill, frames_of, is_dead, make_link, make_p
 
 
 def test_sending_without_credit_is_a_violation() -> None:
+    """An end that floods before it was given credit is cut off."""
     supervisor, _ = make_pair(SMALL)
     line = encode(Log("info", ""))
     assert [supervisor.receive(line, 0.0) for _ in range(4)] == [[Arrived(Log("info", ""), b"")]] * 4
@@ -24,6 +25,7 @@ def test_sending_without_credit_is_a_violation() -> None:
 
 @pytest.mark.parametrize("amount", [1, 0, -1, -(2**63), 2**64 - 1])
 def test_a_credit_that_is_not_owed_is_a_violation(amount: int) -> None:
+    """Else a peer could lift every bound."""
     supervisor, _ = make_pair()
     assert supervisor.receive(encode(Credit(amount)), 0.0) == [Violated(f"a credit of {amount} that is not owed")]
     assert is_dead(supervisor)
@@ -81,6 +83,7 @@ def test_a_late_peer_that_gets_no_processor_is_given_as_much_longer() -> None:
 
 
 def test_a_cancelled_request_is_overdue_as_well() -> None:
+    """A worker that answers not even a cancelled call is hung."""
     supervisor, worker = make_pair()
     supervisor.request(List(1, 1.0), b"", 0.0)
     carry(supervisor, worker)
@@ -89,6 +92,7 @@ def test_a_cancelled_request_is_overdue_as_well() -> None:
 
 
 def test_a_request_that_waited_too_long_was_never_sent() -> None:
+    """Its caller may repeat it, and it does not reach the worker after all."""
     supervisor, worker = make_pair(SMALL)
     fill(supervisor)
     waiting = supervisor.next_id()
@@ -104,6 +108,7 @@ def test_a_request_that_waited_too_long_was_never_sent() -> None:
 
 
 def test_credit_that_comes_too_late_sends_nothing_stale() -> None:
+    """A call whose caller has given up must not run."""
     supervisor, worker = make_pair(SMALL)
     fill(supervisor)
     waiting = supervisor.next_id()
@@ -128,6 +133,7 @@ def test_time_in_the_queue_counts_for_the_worker_too() -> None:
 
 
 def test_wake_at_is_early_rather_than_late() -> None:
+    """A timer armed for it misses no deadline."""
     supervisor, worker = make_pair()
     supervisor.request(List(1, 0.25), b"", 0.0)
     carry(supervisor, worker)
@@ -186,6 +192,7 @@ def test_a_supervisor_beats_rarely() -> None:
 
 
 def test_who_talks_need_not_beat() -> None:
+    """A busy link carries nothing extra."""
     supervisor, worker = make_pair()
     worker.post(ListChanged())
     carry(worker, supervisor, 5.0)
@@ -206,6 +213,7 @@ def test_workers_beat_at_moments_of_their_own(pid: int, beats_at: float) -> None
 
 @pytest.mark.parametrize(("side", "patience_s"), [(Side.SUPERVISOR, 15.0), (Side.WORKER, 600.0)])
 def test_three_missed_beats_mean_the_peer_hangs(side: Side, patience_s: float) -> None:
+    """Either end notices: a worker must not outlive its supervisor's loop either."""
     link = dict(zip((Side.SUPERVISOR, Side.WORKER), make_pair(), strict=True))[side]
     assert link.tick(patience_s - 0.1) == []
     assert link.tick(patience_s) == [Silent(patience_s)]
@@ -258,6 +266,7 @@ def test_a_call_whose_deadline_passed_in_a_pause_of_our_own_is_waited_for() -> N
 
 
 def test_the_excuse_ends_with_the_silence() -> None:
+    """A worker that hangs after a busy hour would be waited for as long."""
     supervisor, worker = make_pair()
     supervisor.request(List(1, 30.0), b"", 0.0)
     assert supervisor.tick(5.0, 5.0) == []
@@ -312,6 +321,7 @@ def test_a_timer_that_rings_exactly_on_time_is_not_rung_for_nothing(start: float
 
 
 def test_any_message_is_a_sign_of_life() -> None:
+    """Not only beats."""
     supervisor, worker = make_pair()
     worker.post(ListChanged())
     carry(worker, supervisor, 5.0)

@@ -11,6 +11,7 @@ from .link_ends import FAULT, TOKEN, VERSION, carry, hello, is_dead, make_link, 
 
 
 def test_a_worker_that_knows_its_token_is_greeted() -> None:
+    """Both ends are open after one message each way."""
     supervisor, worker = make_link(Side.SUPERVISOR), make_link(Side.WORKER)
     assert not supervisor.is_open
     assert carry(worker, supervisor) == [Greeted()]
@@ -33,6 +34,7 @@ def test_a_worker_that_knows_its_token_is_greeted() -> None:
     ],
 )
 def test_a_stranger_is_not_greeted(hello: Hello, reason: str) -> None:
+    """Only the worker that was spawned for it may speak for a server, and only from the same wheel."""
     supervisor = make_link(Side.SUPERVISOR)
     (event,) = supervisor.receive(encode(hello), 0.0)
     assert isinstance(event, Violated)
@@ -57,6 +59,7 @@ EARLY = [*((Side.SUPERVISOR, frame) for frame in FROM_WORKER), *((Side.WORKER, f
 
 @pytest.mark.parametrize(("side", "frame"), EARLY, ids=repr)
 def test_nothing_comes_before_the_handshake(side: Side, frame: Frame) -> None:
+    """A peer without the token gets no state and no memory."""
     link = make_link(side)
     (event,) = link.receive(encode(frame), 0.0)
     assert isinstance(event, Violated)
@@ -66,18 +69,21 @@ def test_nothing_comes_before_the_handshake(side: Side, frame: Frame) -> None:
 
 @pytest.mark.parametrize(("side", "frame"), [(Side.SUPERVISOR, hello()), (Side.WORKER, Welcome(VERSION))])
 def test_a_second_handshake_is_a_violation(side: Side, frame: Frame) -> None:
+    """A token is good for one time."""
     link = dict(zip((Side.SUPERVISOR, Side.WORKER), make_pair(), strict=True))[side]
     assert link.receive(encode(frame), 1.0) == [Violated("a second handshake")]
     assert is_dead(link)
 
 
 def test_a_token_must_not_be_guessable() -> None:
+    """An empty one would let everybody in."""
     for token in (b"", b"x" * 15):
         with pytest.raises(LinkMisuseError, match="a token of"):
             Link(Side.WORKER, token=token, version=VERSION, now=0.0)
 
 
 def test_who_never_greets_is_silent_in_the_end() -> None:
+    """A worker that hangs before its first word is noticed, and not a moment early."""
     for side in Side:
         link = make_link(side, now=5.0)
         assert link.wake_at == 35.0

@@ -134,6 +134,7 @@ def _is_legal(event: LinkEvent, side: Side, asked: set[int]) -> bool:
 def test_whatever_a_peer_sends_the_link_says_something_legal_or_dies(
     side: Side, state: str, messages: list[list[bytes]]
 ) -> None:
+    """No bytes raise, and after the first broken rule nothing more is heard of the link."""
     link, asked = _prepared(side, state)
     was_open = link.is_open
     dead = False
@@ -158,6 +159,7 @@ def test_whatever_a_peer_sends_the_link_says_something_legal_or_dies(
 @pytest.mark.parametrize("side", Side)
 @given(messages=st.lists(MESSAGES, min_size=1, max_size=20))
 def test_a_peer_without_the_token_hears_nothing_and_opens_nothing(side: Side, messages: list[list[bytes]]) -> None:
+    """A stranger on the socket gets no word out of a supervisor; a worker says its Hello and no more."""
     link = Link(side, token=b"a different token", version=VERSION, now=0.0, terms=SMALL)
     link.take(0.0)
     for parts in messages:
@@ -172,6 +174,7 @@ def test_a_peer_without_the_token_hears_nothing_and_opens_nothing(side: Side, me
 
 @given(amounts=st.lists(st.integers(-3, 8), max_size=10), sizes=st.lists(st.sampled_from([0, 1, 3]), max_size=10))
 def test_credit_cannot_be_talked_up(amounts: list[int], sizes: list[int]) -> None:
+    """Whatever a peer grants, no more than one window is ever under way to it."""
     link, _ = make_pair(SMALL)
     under_way = 0
     for amount, size in zip(amounts, sizes, strict=False):

@@ -42,6 +42,7 @@ HOSTILE_TO_WORKER: dict[str, list[bytes]] = {
 
 @pytest.mark.parametrize("parts", HOSTILE_TO_SUPERVISOR.values(), ids=HOSTILE_TO_SUPERVISOR)
 def test_a_hostile_worker_ends_its_own_link_and_nothing_else(parts: list[bytes]) -> None:
+    """A violation is a value; nothing raises, and nothing is said to the offender."""
     supervisor, worker = make_pair()
     supervisor.request(List(1, 1.0), b"", 0.0)
     carry(supervisor, worker)
@@ -53,6 +54,7 @@ def test_a_hostile_worker_ends_its_own_link_and_nothing_else(parts: list[bytes])
 
 @pytest.mark.parametrize("parts", HOSTILE_TO_WORKER.values(), ids=HOSTILE_TO_WORKER)
 def test_a_worker_holds_its_supervisor_to_the_rules_too(parts: list[bytes]) -> None:
+    """The same code at both ends."""
     _, worker = make_pair()
     (event,) = worker.receive(parts, 1.0)
     assert isinstance(event, Violated)
@@ -60,6 +62,7 @@ def test_a_worker_holds_its_supervisor_to_the_rules_too(parts: list[bytes]) -> N
 
 
 def test_who_beats_without_a_pause_ends_its_link() -> None:
+    """It would hold up the others' calls, and look alive all the while."""
     supervisor, _ = make_pair()
     events = [event for _ in range(1_000) for event in supervisor.receive(encode(Beat()), 1.0)]
     assert events == [Violated("it sends heartbeats without a pause")]
@@ -76,6 +79,7 @@ def test_a_request_twice_or_beyond_the_terms_is_a_violation(asked: tuple[int, ..
 
 @pytest.mark.parametrize("request_id", [0, -1, 2**63, 2**64 - 1])
 def test_any_integer_may_be_an_id(request_id: int) -> None:
+    """Ids are compared, never counted with."""
     _, worker = make_pair()
     frame = List(request_id, 1e308)
     assert worker.receive(encode(frame), 0.0) == [Arrived(frame, b"")]
@@ -96,6 +100,7 @@ def test_a_dead_link_sends_nothing_and_still_tells_what_was_never_sent() -> None
 
 
 def test_a_reply_on_a_dead_link_is_dropped() -> None:
+    """A call may end just after its link; that is nobody's bug."""
     supervisor, worker = make_pair()
     supervisor.request(List(1, 1.0), b"", 0.0)
     carry(supervisor, worker)

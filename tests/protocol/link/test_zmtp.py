@@ -57,6 +57,7 @@ def test_the_handshake_is_the_specifications() -> None:
     ids=["one", "empty", "two", "the last short", "the first long", "long and more"],
 )
 def test_a_message_is_said_as_the_specification_says(parts: list[bytes], said: bytes) -> None:
+    """The peer would read something else than what was meant."""
     assert b"".join(zmtp.encode_message(parts)) == said
 
 
@@ -71,6 +72,7 @@ def test_large_parts_are_not_copied() -> None:
     st.lists(st.integers(1, 400), max_size=12),
 )
 def test_messages_come_whole_however_the_stream_is_cut(messages: list[list[bytes]], cuts: list[int]) -> None:
+    """A frame that arrives in pieces would be lost, doubled or mixed with its neighbour."""
     stream = zmtp.GREETING + READY + wire(messages)
     buffer = buffer_of()
     heard = []
@@ -82,12 +84,14 @@ def test_messages_come_whole_however_the_stream_is_cut(messages: list[list[bytes
 
 
 def test_a_part_that_comes_byte_by_byte_is_heard() -> None:
+    """A slow peer would never finish its handshake."""
     buffer = buffer_of()
     stream = zmtp.GREETING + READY + wire([[bytes(300)]])
     assert [message for byte in stream for message in pulled(buffer, bytes([byte]))] == [[bytes(300)]]
 
 
 def test_nothing_is_kept_of_what_was_pulled() -> None:
+    """Each connection would hold its largest message until the next."""
     buffer = buffer_of(zmtp.GREETING, READY)
     assert pulled(buffer, wire([[b"x" * 3_000]])[:100]) == []
     assert buffer._data
@@ -130,6 +134,7 @@ def test_limits_may_change_between_two_messages_of_one_read() -> None:
 
 
 def test_the_largest_parts_that_are_allowed_pass() -> None:
+    """A result just within its limit would cost the worker its life."""
     message = [bytes(HEAD), bytes(BODY)]
     assert pulled(buffer_of(zmtp.GREETING, READY), wire([message])) == [message]
 
@@ -166,12 +171,14 @@ BREACHES = {
 
 @pytest.mark.parametrize("data", BREACHES.values(), ids=BREACHES)
 def test_whoever_breaks_the_protocol_or_a_bound_is_told_apart(data: bytes) -> None:
+    """We would wait for ever for a stranger's next word, or reserve what a stranger announces."""
     with pytest.raises(zmtp.ZmtpError):
         pulled(zmtp.MessageBuffer(zmtp.ROUTER, (HEAD, BODY)), data)
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_whatsoever_do_more_than_break_the_protocol(noise: bytes) -> None:
+    """A peer's noise would end the supervisor with an error of Python's."""
     for before in (b"", zmtp.GREETING, zmtp.GREETING + READY):
         try:
             pulled(buffer_of(), before + noise)

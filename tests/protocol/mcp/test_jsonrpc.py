@@ -32,6 +32,7 @@ MIB = 1 << 20
 
 
 def test_a_request_is_split_into_its_parts() -> None:
+    """The parts are the client's own bytes."""
     message = split_line(b'{"jsonrpc":"2.0", "id":7,"method":"tools/call","params": {"name" : "x"} }')
     assert (message.id, message.method) == (7, "tools/call")
     assert bytes(message.params) == b'{"name" : "x"}'
@@ -39,6 +40,7 @@ def test_a_request_is_split_into_its_parts() -> None:
 
 
 def test_a_reply_is_split_into_its_parts() -> None:
+    """A result of null is there; an absent one is empty."""
     assert bytes(split_line(b'{"id":1,"result":null}').result) == b"null"
     assert bytes(split_line(b'{"id":1,"error":{"code":1}}').error) == b'{"code":1}'
 
@@ -51,6 +53,7 @@ def test_a_notification_has_no_id_and_a_reply_no_method() -> None:
 
 
 def test_a_line_may_end_like_on_windows_and_escape_its_keys() -> None:
+    """White space and escapes are JSON; what they mean is not changed by them."""
     message = split_line(b' {"\\u0069d":"a","\\u006dethod":"m"}\r')
     assert (message.id, message.method) == ("a", "m")
 
@@ -62,6 +65,7 @@ def test_of_a_member_that_is_there_twice_the_last_counts() -> None:
 
 
 def test_a_view_of_a_buffer_is_split_like_bytes() -> None:
+    """A caller need not copy a line to have it looked at."""
     assert split_line(memoryview(b'{"id":1}')).id == 1
 
 
@@ -79,12 +83,14 @@ def test_a_view_of_a_buffer_is_split_like_bytes() -> None:
     ids=lambda line: repr(line[:30]),
 )
 def test_what_is_no_message_is_said_to_be_none(line: bytes) -> None:
+    """Junk on stdout is counted, never obeyed, and never an exception of another kind."""
     with pytest.raises(BodyError):
         split_line(line)
 
 
 @given(line=st.binary(max_size=60))
 def test_no_bytes_raise_anything_but_a_body_error(line: bytes) -> None:
+    """A server's bytes must not find an exception that nobody expects."""
     takers = (split_line, without_envelope, partial(check_object, max_bytes=50), partial(split_result, max_bytes=50))
     for take in takers:
         try:
@@ -105,6 +111,7 @@ def test_no_bytes_raise_anything_but_a_body_error(line: bytes) -> None:
     ],
 )
 def test_a_reply_is_matched_by_its_id_even_when_that_came_back_as_text(message_id: Any, key: object) -> None:
+    """Some servers echo numbers as strings; nothing else is guessed."""
     assert correlation_key(message_id) == key
 
 
@@ -118,6 +125,7 @@ def _lines(chunks: Sequence[bytes], max_bytes: int = MIB) -> list[bytes]:
 
 @given(stream=st.lists(st.binary(max_size=8) | st.just(b"\n"), max_size=20), cuts=st.lists(st.integers(0, 60)))
 def test_lines_do_not_depend_on_how_they_arrive(stream: list[bytes], cuts: list[int]) -> None:
+    """A pipe cuts where it likes."""
     data = b"".join(stream)
     *whole, rest = data.split(b"\n")
     bounds = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
@@ -128,6 +136,7 @@ def test_lines_do_not_depend_on_how_they_arrive(stream: list[bytes], cuts: list[
 
 
 def test_a_half_line_waits_for_its_end() -> None:
+    """A server that writes half a line and stops gets no answer, and costs only that half."""
     buffer = LineBuffer(100)
     assert list(buffer.feed(b'{"id"')) == []
     assert buffer.pending_bytes == 5
@@ -154,16 +163,19 @@ def test_only_a_newline_ends_a_line_and_blank_ones_are_left_out(chunks: list[byt
     "chunks", [[b"12345\n"], [b"12345"], [b"1234", b"5\n"], [b"1234", b"5"], [b"ok\n", b"12345\n"]]
 )
 def test_a_line_over_the_limit_ends_the_stream(chunks: list[bytes]) -> None:
+    """The limit is noticed when it is passed, not when the line ends."""
     with pytest.raises(LineTooLongError, match="longer than 4 bytes") as caught:
         _lines(chunks, max_bytes=4)
     assert caught.value.max_bytes == 4
 
 
 def test_a_line_as_long_as_the_limit_passes() -> None:
+    """Limits name the largest thing that is allowed."""
     assert _lines([b"1234\n", b"12", b"34\n"], max_bytes=4) == [b"1234", b"1234"]
 
 
 def test_lines_before_one_that_is_too_long_are_not_lost() -> None:
+    """Answers that arrived still reach their callers."""
     lines: list[bytes] = []
     with pytest.raises(LineTooLongError):
         lines.extend(LineBuffer(4).feed(b"a\nb\n12345\n"))
@@ -207,6 +219,7 @@ def test_a_line_in_tiny_pieces_costs_no_more_memory_than_its_bytes() -> None:
 
 @given(written=dumped(OBJECTS), data=st.data())
 def test_a_message_survives_its_way_through_pipe_and_splitter(written: tuple[Any, bytes], data: st.DataObject) -> None:
+    """What a server put into `result` is what its caller gets, byte for byte."""
     _, body = written
     assume(b"\n" not in body)
     message_id = data.draw(st.integers(0, 1 << 62))

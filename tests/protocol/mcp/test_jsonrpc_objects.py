@@ -32,6 +32,7 @@ MIB = 1 << 20
     ],
 )
 def test_an_object_gives_its_members_raw(body: bytes, members: dict[str, bytes]) -> None:
+    """What is spliced elsewhere is the server's own spelling."""
     assert {key: bytes(value) for key, value in check_object(body, max_bytes=MIB).items()} == members
 
 
@@ -55,6 +56,7 @@ def test_what_is_not_exactly_one_sound_object_is_refused(body: bytes) -> None:
 
 
 def test_an_object_may_be_as_long_as_its_limit_and_no_longer() -> None:
+    """The limit is counted in bytes, before anything is looked at."""
     body = b'{"a":"%s"}' % (b"x" * 20)
     assert check_object(body, max_bytes=len(body))
     with pytest.raises(BodyError, match="exceed the limit"):
@@ -95,6 +97,7 @@ def _depth(value: object) -> int:
 
 @given(written=dumped(JSON), most=st.integers(0, 6))
 def test_depth_is_that_of_the_value_whatever_its_strings_hold(written: tuple[Any, bytes], most: int) -> None:
+    """Brackets, quotes and backslashes inside strings nest nothing."""
     value, body = written
     if _depth(value) <= most:
         check_depth(body, most)
@@ -112,6 +115,7 @@ def test_depth_is_that_of_the_value_whatever_its_strings_hold(written: tuple[Any
     ],
 )
 def test_strings_cannot_hide_or_fake_nesting(body: bytes, depth: int) -> None:
+    """The cases that a quick scan gets wrong."""
     assert _depth(json.loads(body)) == depth
     check_depth(body, depth)
     if depth:
@@ -121,6 +125,7 @@ def test_strings_cannot_hide_or_fake_nesting(body: bytes, depth: int) -> None:
 
 @pytest.mark.parametrize("brackets", [b"[]", b"{}"])
 def test_the_limit_itself_is_allowed(brackets: bytes) -> None:
+    """256 levels pass, 257 do not."""
     opening, closing = (b"[", b"]") if brackets == b"[]" else (b'{"a":', b"}")
     check_depth(opening * MAX_DEPTH + b"1" + closing * MAX_DEPTH)
     with pytest.raises(BodyError):

@@ -37,6 +37,7 @@ def _split(body: bytes, max_bytes: int = MIB) -> tuple[bytes, str, bool]:
     ],
 )
 def test_a_result_with_nothing_to_take_off_keeps_its_very_bytes(body: bytes) -> None:
+    """A client sees the server's own spelling, and a large result is not copied."""
     split = jsonrpc.split_result(body, max_bytes=MIB)
     assert split.body is body
     assert (split.result_type, split.is_error) == ("complete", False)
@@ -61,6 +62,7 @@ def test_a_result_with_nothing_to_take_off_keeps_its_very_bytes(body: bytes) -> 
     ],
 )
 def test_the_envelope_of_an_era_is_taken_off_however_it_is_spelled(body: bytes, rest: bytes, result_type: str) -> None:
+    """A hop's own keys must not reach a client of another era, not even escaped or repeated."""
     assert _split(body) == (rest, result_type, False)
 
 
@@ -87,6 +89,7 @@ def test_an_error_is_only_what_the_server_plainly_calls_one(member: bytes, is_er
     ids=lambda body: repr(body[:40]),
 )
 def test_what_is_no_result_is_refused(body: bytes) -> None:
+    """The call ends in a fault, and no client sees it."""
     with pytest.raises(jsonrpc.BodyError):
         jsonrpc.split_result(body, max_bytes=MIB)
 
@@ -114,6 +117,7 @@ def test_members_that_nobody_knows_are_few() -> None:
 
 
 def test_a_result_has_its_limit() -> None:
+    """`max_result_bytes` counts the result, not the line."""
     with pytest.raises(jsonrpc.BodyError, match="exceed the limit"):
         jsonrpc.split_result(b'{"content":["x"]}', max_bytes=10)
 
@@ -131,6 +135,7 @@ ENVELOPED = st.builds(
 
 @given(written=dumped(ENVELOPED))
 def test_taking_the_envelope_off_takes_nothing_else(written: tuple[Any, bytes]) -> None:
+    """Whatever a server puts beside the envelope reaches the client as it was."""
     value, body = written
     split = jsonrpc.split_result(body, max_bytes=MIB)
     expected = {key: member for key, member in value.items() if key != "resultType"}
@@ -158,17 +163,20 @@ def test_taking_the_envelope_off_takes_nothing_else(written: tuple[Any, bytes]) 
     ],
 )
 def test_a_meta_loses_only_its_envelope(meta: bytes, kept: bytes) -> None:
+    """The caller's own keys go down as they came up."""
     assert jsonrpc.without_envelope(meta) == kept
 
 
 @pytest.mark.parametrize("meta", [b"", b"null", b"[]", b'{"a"', b'{"\xff":1}', b'{"a":' + b"[" * 100_000])
 def test_a_meta_that_is_no_object_is_refused(meta: bytes) -> None:
+    """Nothing of another shape may be spliced into a request."""
     with pytest.raises(jsonrpc.BodyError):
         jsonrpc.without_envelope(meta)
 
 
 @given(written=dumped(OBJECTS))
 def test_joining_the_members_of_an_object_gives_the_object(written: tuple[Any, bytes]) -> None:
+    """Raw members are copied, plain ones are encoded."""
     value, body = written
     members = jsonrpc.check_object(body, max_bytes=MIB)
     assert json.loads(msgspec.json.encode(members)) == value
@@ -184,6 +192,7 @@ def test_what_is_no_tools_result_may_have_any_content() -> None:
 
 
 def test_a_tasks_keys_are_for_the_other_end() -> None:
+    """A result could not be told to be a task's."""
     meta = b'{"io.modelcontextprotocol/related-task":{"taskId":"1"},"io.modelcontextprotocol/serverInfo":{}}'
     assert jsonrpc.without_envelope(meta) == b'{"io.modelcontextprotocol/related-task":{"taskId":"1"}}'
 
@@ -201,10 +210,12 @@ def test_a_tasks_keys_are_for_the_other_end() -> None:
     ],
 )
 def test_params_lose_their_envelope_alone(params: bytes, without: bytes) -> None:
+    """What belongs to our connection would be shown to a client, or its own words rebuilt."""
     assert jsonrpc.params_without_envelope(params) == without
 
 
 def test_params_that_are_no_object_are_an_error() -> None:
+    """They would end the worker."""
     for params in (b'["io.modelcontextprotocol/"]', b'{"_meta":"io.modelcontextprotocol/"}'):
         with pytest.raises(jsonrpc.BodyError):
             jsonrpc.params_without_envelope(params)

@@ -28,10 +28,12 @@ CALL = {"requests": {"tools": {"call": {}}}}
     ],
 )
 def test_what_a_server_says_of_tasks_is_read(capabilities: object, support: tasks.TaskSupport) -> None:
+    """Clients would be told what no server has, or not what one has."""
     assert tasks.support_of(capabilities) == support
 
 
 def test_clients_of_each_era_are_told_of_tasks_that_servers_of_their_era_have() -> None:
+    """A client would ask for a task, and get none, or not ask where it could."""
     older, newer = tasks.TaskSupport.CALLS | tasks.TaskSupport.CANCELS, tasks.TaskSupport.EXTENDS
     both = tasks.support_of_all([older, newer])
     for each in (older, both):
@@ -56,12 +58,14 @@ def test_clients_of_each_era_are_told_of_tasks_that_servers_of_their_era_have() 
     ],
 )
 def test_a_client_that_takes_tasks_says_so(capabilities: object, takes: bool) -> None:
+    """A client would get a task for a result that knows none."""
     assert tasks.takes_tasks(json.dumps(capabilities).encode()) is takes
     assert tasks.takes_tasks(json.dumps(capabilities).encode().replace(b"/", rb"\/")) is takes
     assert not tasks.takes_tasks(b'{"' + tasks.EXTENSION.encode())
 
 
 def test_a_client_for_which_we_take_tasks_can_what_it_can_beside() -> None:
+    """A server would refuse every look at its task, or not ask what it could."""
     able = {"sampling": {}, "extensions": {"x": {}}}
     assert json.loads(tasks.taking_tasks(json.dumps(able).encode())) == {
         **able,
@@ -79,10 +83,12 @@ def test_an_id_that_nobody_could_read_is_none(task: str) -> None:
 
 @pytest.mark.parametrize("task", ["1", "x" * 256, "786512e2-9e0d-44bd-8f29-789f320fe840", "job/7:ä"])
 def test_an_ordinary_id_is_one(task: str) -> None:
+    """A server's tasks would be refused for a letter."""
     assert tasks.id_problem(task) == ""
 
 
 def test_which_task_a_message_is_of() -> None:
+    """A task would be taken for another, or for none."""
     assert tasks.asks_for_task(b'{"name":"t","task":{}}')
     assert not tasks.asks_for_task(b'{"name":"t","task":null}')
     assert not tasks.asks_for_task(b'{"task":{}')
@@ -101,6 +107,7 @@ def test_which_task_a_message_is_of() -> None:
 
 @pytest.mark.parametrize("body", [b'{"taskId":7}', b'{"taskId":["1"]}', b"[]", b'{"taskId":'])
 def test_what_names_no_task_is_refused(body: bytes) -> None:
+    """A server could name a task by what nobody can compare."""
     with pytest.raises(BodyError):
         tasks.task_named(body)
     with pytest.raises(BodyError):
@@ -108,6 +115,7 @@ def test_what_names_no_task_is_refused(body: bytes) -> None:
 
 
 def test_a_message_names_the_task_that_it_is_of() -> None:
+    """A client would take a result for another task's."""
     body = b'{"content":[1.0],"_meta":{"k":1,"%s":{"taskId":"%s"}}}'
     key = tasks.RELATED.encode()
     assert tasks.related_to(body % (key, b"1"), "2") == body % (key, b"2")
@@ -125,6 +133,7 @@ def test_a_message_names_the_task_that_it_is_of() -> None:
 
 
 def test_a_message_may_come_to_name_no_task() -> None:
+    """A client that has no task would be told of one."""
     body = b'{"a":1.0,"_meta":{%b"%b":{"taskId":"1"}}}'
     key = tasks.RELATED.encode()
     for written in (key, key.replace(b"/", rb"\/"), key.replace(b"-", rb"\u002d")):
@@ -143,6 +152,7 @@ def body(**members: Any) -> bytes:
 
 
 def test_a_state_is_read_in_the_words_of_either_era() -> None:
+    """A task would be looked at too often, or be told of after its time."""
     for said in ({"ttl": 5_000, "pollInterval": 500}, {"ttlMs": 5_000, "pollIntervalMs": 500}):
         state = tasks.read_state(body(taskId="1", status="input_required", statusMessage="soon", x=[1.0], **said))
         assert (state.status, state.message, state.poll_s, state.ttl_s) == (
@@ -159,6 +169,7 @@ def test_a_state_is_read_in_the_words_of_either_era() -> None:
 
 @pytest.mark.parametrize("status", ["", "exploded", "Completed", "x" * 100_000])
 def test_a_status_that_there_is_not_is_work(status: str) -> None:
+    """A task would be taken for ended that is not."""
     assert tasks.read_state(body(taskId="1", status=status)).status is tasks.Status.WORKING
 
 
@@ -166,11 +177,13 @@ def test_a_status_that_there_is_not_is_work(status: str) -> None:
     "bad", [b"", b"[]", b'{"status":7}', b'{"statusMessage":{}}', b'{"pollInterval":1e999}', b"\xff"]
 )
 def test_what_is_no_state_is_refused(bad: bytes) -> None:
+    """It would raise in the middle of a call."""
     with pytest.raises(BodyError):
         tasks.read_state(bad)
 
 
 def test_the_end_of_a_newer_task_is_its_result_or_its_error() -> None:
+    """A client would get the state for the result, or not learn why there is none."""
     result = tasks.end_of(tasks.read_state(b'{"status":"completed","result":{"content":[1.0]}}'), "s")
     assert result == b'{"content":[1.0]}'
     fault = tasks.end_of(tasks.read_state(b'{"status":"failed","error":{"code":-7,"message":"no","data":[1]}}'), "s")
@@ -188,6 +201,7 @@ def test_the_end_of_a_newer_task_is_its_result_or_its_error() -> None:
     "members", [{"status": "completed"}, {"status": "completed", "result": 7}, {"status": "failed", "error": "x"}]
 )
 def test_an_end_that_is_none_is_refused(members: Any) -> None:
+    """A client would wait for ever, or get what it cannot read."""
     with pytest.raises(BodyError):
         tasks.end_of(tasks.read_state(body(**members)), "s")
 
@@ -218,6 +232,7 @@ def test_a_call_is_made_again_only_where_its_server_wants_one_who_takes_tasks(re
     ],
 )
 def test_how_a_tool_is_called_is_what_its_definition_says(execution: Any, *, expected: bool) -> None:
+    """A tool that is for no task would be called as one, and refuse."""
     definition = body(name="t", execution=execution)
     assert tasks.is_for_tasks_alone(definition) is expected
     if isinstance(execution, dict):
@@ -229,5 +244,6 @@ def test_how_a_tool_is_called_is_what_its_definition_says(execution: Any, *, exp
     "definition", [b"{}", b'{"description":"\\"taskSupport\\""}', b'{"taskSupport":1}', b'["taskSupport"]']
 )
 def test_a_definition_that_says_nothing_of_tasks_is_the_same_without_it(definition: bytes) -> None:
+    """What else a server says of its tool would be written anew."""
     assert tasks.without_task_support(definition) is definition
     assert not tasks.is_for_tasks_alone(definition)

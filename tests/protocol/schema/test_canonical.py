@@ -16,6 +16,7 @@ EMPTY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 def test_the_documents_example_comes_out_as_documented() -> None:
+    """Breaks: the one example that users have read would give them something else."""
     raw = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -34,17 +35,20 @@ def test_the_documents_example_comes_out_as_documented() -> None:
 
 @pytest.mark.parametrize("junk", [None, True, False, 3, 1.5, "object", [], [{"type": "string"}], {}])
 def test_what_is_no_schema_becomes_an_object_without_properties(junk: object) -> None:
+    """Breaks: one malformed tool would take its server's other tools down at mount."""
     assert normalize_schema(junk) == EMPTY_OBJECT
 
 
 @pytest.mark.parametrize("kind", ["String", "any", ["string"], ["object", "null"], [], 1, None, {"type": "string"}])
 def test_any_other_type_is_the_object_rule_with_its_siblings_kept(kind: object) -> None:
+    """Breaks: an untyped tool would lose the parameters that it declares."""
     raw = {"title": "t", "type": kind, "properties": {"a": NULL}, "enum": [1]}
     assert normalize_schema(raw) == {"title": "t", "type": "object", "properties": {"a": NULL}, "enum": [1]}
 
 
 @pytest.mark.parametrize("keyword", sorted(STRIPPED))
 def test_a_stripped_keyword_goes_at_every_level_but_stays_as_a_property_name(keyword: str) -> None:
+    """Breaks: providers would see plumbing that they refuse, or a parameter called `default` would vanish."""
     node = {
         keyword: "x",
         "type": "array",
@@ -88,10 +92,12 @@ def test_a_stripped_keyword_goes_at_every_level_but_stays_as_a_property_name(key
     ],
 )
 def test_each_keyword_is_treated_by_its_row_of_the_table(raw: dict[str, Any], normal: dict[str, Any]) -> None:
+    """Breaks: parity with the other editions."""
     assert normalize_schema(raw) == normal
 
 
 def test_keys_keep_their_order_and_what_was_missing_comes_last() -> None:
+    """Breaks: ledger exports and rendered schemas would differ from run to run."""
     raw = {"title": "t", "required": ["b"], "properties": {"b": {"x-last": 1, "type": "null"}, "a": {}}, "$id": "i"}
     assert list(normalize_schema(raw)) == ["title", "required", "properties", "type"]
     assert list(normalize_schema({"title": "t", "default": {}})) == ["title", "type", "properties"]
@@ -117,6 +123,7 @@ def test_normalising_never_raises_and_neither_changes_nor_shares_its_input(raw: 
     ],
 )
 def test_nesting_has_no_limit(nest: Any) -> None:
+    """Breaks: one hostile schema would raise RecursionError inside the supervisor."""
     raw: dict[str, Any] = {"type": "null", "default": 0}
     for _ in range(DEEP):
         raw = nest(raw)
@@ -127,6 +134,7 @@ def test_nesting_has_no_limit(nest: Any) -> None:
 
 @given(JUNK)
 def test_the_canonical_form_is_compact_json_with_sorted_keys(value: Any) -> None:
+    """Breaks: keys computed by another edition would not match ours."""
     assert canonical_json(value) == json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -138,6 +146,7 @@ def test_the_canonical_form_keeps_nulls_the_order_of_arrays_and_every_character(
 
 @pytest.mark.parametrize("value", [{1, 2}, b"x", {1: "a"}, [object()]])
 def test_what_is_no_json_has_no_canonical_form(value: object) -> None:
+    """Breaks: a bug would be hashed instead of seen."""
     with pytest.raises(TypeError):
         canonical_json(value)
 

@@ -47,6 +47,7 @@ def flatten(schema: Any, trail: Trail = (), values: int = 100) -> tuple[Any, Tra
     ],
 )
 def test_parts_become_one_node_and_leave_a_trail(schema: Any, node: Any, trail: Trail) -> None:
+    """Breaks: references would stay behind, or cycles would not be noticed."""
     assert flatten(schema) == (node, trail)
 
 
@@ -58,6 +59,7 @@ def test_references_nest_so_deep_and_no_deeper() -> None:
 
 
 def test_a_budget_that_said_no_never_says_yes_again() -> None:
+    """Breaks: what is left out would depend on the order of small and large parts."""
     budget = ValueBudget(5)
     assert budget.affords(5)
     assert not budget.is_exceeded
@@ -101,6 +103,7 @@ CLOSED = {"properties": {"a": {}}, "additionalProperties": False}
     ],
 )
 def test_keywords_join_by_the_table(first: dict[str, Any], second: dict[str, Any], both: dict[str, Any] | None) -> None:
+    """Breaks: a base schema's parameters would not reach the model, or would reach it wrong."""
     assert merge(first, second) == both
 
 
@@ -111,6 +114,7 @@ def _is_part(schema: Any) -> bool:
 @settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(*[schemas(depth=2, refs=False).filter(_is_part)] * 2, st.lists(VALUES, max_size=6))
 def test_a_merged_node_admits_what_both_admit_and_nothing_else(first: Any, second: Any, values: list[Any]) -> None:
+    """Breaks: the published schema would promise more, or less, than the server's."""
     both = merge(first, second)
     event("merged" if both is not None else "apart")
     if both is None:
@@ -145,6 +149,7 @@ SURVEYED: dict[str, Any] = {
     ],
 )
 def test_a_pointer_leads_to_its_schema_or_nowhere(reference: str, target: Any) -> None:
+    """Breaks: a parameter would get the schema of another, or a hostile pointer would raise."""
     assert SchemaDocument(SURVEYED).target(reference) == target
 
 
@@ -167,6 +172,7 @@ def test_a_document_that_embeds_another_resolves_nothing() -> None:
     ],
 )
 def test_a_part_stands_alone_unless_it_refers_or_is_of_an_older_draft(schema: Any, is_alone: bool) -> None:
+    """Breaks: a published schema would hold a reference to what was left behind."""
     document = SchemaDocument({"part": schema})
     assert document.stands_alone(schema) is is_alone
     assert not document.stands_alone([schema])

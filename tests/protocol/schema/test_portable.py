@@ -95,6 +95,7 @@ def any_but(kind: str) -> list[dict[str, Any]]:
     ],
 )
 def test_each_form_is_published_as_the_table_says(schema: Any, expected: Any) -> None:
+    """Breaks: a model would be refused a value that the server takes, or not be told what it may send."""
     assert published(schema) == expected
 
 
@@ -123,6 +124,7 @@ TO_NAME = {"$ref": "#/$defs/name"}
     ],
 )
 def test_references_are_replaced_by_what_they_name(schema: Any, expected: Any) -> None:
+    """Breaks: providers refuse a `$ref` whose target is gone, and with it every tool of the session."""
     definitions = {"name": NAMED, "loop": {"$ref": "#/$defs/loop"}}
     assert published(schema, **{"$defs": definitions}) == expected
 
@@ -135,6 +137,7 @@ def test_up_to_draft_7_a_reference_silences_its_neighbours() -> None:
 
 
 def test_a_cycle_is_unrolled_a_few_times_and_then_admits_anything() -> None:
+    """Breaks: a tree-shaped parameter would be endless, or hide the shape of its nodes."""
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
     level: Any = published({"$ref": "#/$defs/node"}, **{"$defs": {"node": node}})
     depth = 0
@@ -144,6 +147,7 @@ def test_a_cycle_is_unrolled_a_few_times_and_then_admits_anything() -> None:
 
 
 def test_all_of_becomes_one_node_where_that_is_exact() -> None:
+    """Breaks: a model would not see the parameters that a base schema declares."""
     parts = [
         {"type": "object", "properties": {"a": STRING, "b": NUMBER}, "required": ["a"]},
         {"properties": {"a": {"minLength": 2}, "c": NULL}, "required": ["c"]},
@@ -156,6 +160,7 @@ def test_all_of_becomes_one_node_where_that_is_exact() -> None:
 
 
 def test_all_of_stays_where_one_node_cannot_say_it() -> None:
+    """Breaks: the published schema would promise more, or less, than the parts say together."""
     conditions = [{"if": {"required": ["a"]}, "then": {"required": ["b"]}}, {"if": {}, "then": {"required": ["c"]}}]
     raw = {"type": "object", "properties": {"a": STRING}, "allOf": conditions}
     assert portable_schema(raw) == normalize_schema(raw)
@@ -184,11 +189,13 @@ def test_all_of_stays_where_one_node_cannot_say_it() -> None:
     ],
 )
 def test_the_top_is_always_an_object_with_properties(raw: Any, expected: Any) -> None:
+    """Breaks: providers refuse a tool whose parameters are anything else."""
     assert portable_schema(raw) == expected
 
 
 @given(typed_schemas())
 def test_a_schema_that_normalising_does_not_damage_is_published_normalised(raw: Any) -> None:
+    """Breaks: parity with the other editions, down to the order of keys."""
     tool = wrapped(raw)
     assert json.dumps(portable_schema(tool)) == json.dumps(normalize_schema(tool))
 
@@ -205,6 +212,7 @@ def test_what_the_server_admits_the_published_schema_admits(tool: Any, values: l
 
 @given(JUNK | tools())
 def test_publishing_never_raises_and_neither_changes_nor_shares_its_input(raw: Any) -> None:
+    """Breaks: a hostile schema would take its server's other tools down, or change what was approved."""
     before = repr(raw)
     result = portable_schema(raw)
     assert repr(raw) == before
@@ -227,6 +235,7 @@ def test_publishing_never_raises_and_neither_changes_nor_shares_its_input(raw: A
     ],
 )
 def test_nesting_has_no_limit(nest: Callable[[Any], Any]) -> None:
+    """Breaks: one hostile schema would raise RecursionError inside the supervisor."""
     raw: Any = {"$ref": "#/$defs/x"}
     for _ in range(DEEP):
         raw = nest(raw)

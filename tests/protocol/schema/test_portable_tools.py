@@ -41,6 +41,7 @@ CALLS: Final = 20
 
 @pytest.mark.nightly
 def test_of_real_tools_nothing_that_the_server_admits_is_refused() -> None:
+    """Breaks: tools that people use would stop working behind us."""
     refused, unproven, known = {}, {}, set[str]()
     for name in EVERY_FOURTH:
         refused[name], unproven[name] = refused_and_unproven(name, TOOLS[name], known)
@@ -76,6 +77,7 @@ def refused_and_unproven(tool_name: str, tool: Any, known: set[str]) -> tuple[li
 
 
 def test_of_real_tools_every_call_that_the_server_takes_passes_the_portable_schema() -> None:
+    """Breaks: a model is told that a call is wrong which the server would have carried out."""
     wrong, taken = {}, 0
     for name in EVERY_FOURTH:
         schema, random = TOOLS[name], Random(0)
@@ -88,6 +90,7 @@ def test_of_real_tools_every_call_that_the_server_takes_passes_the_portable_sche
 
 
 def test_of_real_tools_every_published_node_is_typed_a_union_or_free() -> None:
+    """Breaks: providers refuse a whole session for one node without a type."""
     wrong = {}
     for name in TOOLS:
         result = published(name)

@@ -29,6 +29,7 @@ from quarterdeck_protocol.schema.portable_types import alternatives, types_withi
 def test_the_types_of_a_node_are_declared_or_listed_or_those_around_it(
     node: dict[str, JsonValue], within: str | None, kinds: tuple[str, ...]
 ) -> None:
+    """Breaks: a parameter would be published under a type that the server does not take."""
     assert set(types_within(node, within)) == set(kinds)
 
 
@@ -50,4 +51,5 @@ def test_the_types_of_a_node_are_declared_or_listed_or_those_around_it(
     ],
 )
 def test_a_node_without_one_type_is_dealt_out_to_its_branches(node: Any, kinds: tuple[str, ...], branches: Any) -> None:
+    """Breaks: a constraint would be lost, or be asked of values that it does not speak about."""
     assert alternatives(node, kinds) == branches

@@ -29,6 +29,7 @@ TOKENS = [
 
 @pytest.mark.parametrize("token", TOKENS)
 def test_the_token_of_a_service_is_known_by_its_begin(token: str) -> None:
+    """One whose rest looks like words would stand in the ledger for good."""
     assert secrets_in(f"use {token} here") == [token]
     assert secrets_in(f"use {token[len(token) // 2 :]} here") == []
 
@@ -47,6 +48,7 @@ def test_the_token_of_a_service_is_known_by_its_begin(token: str) -> None:
     ],
 )
 def test_names_of_secrets_are_known(name: str) -> None:
+    """A token would stay in the log."""
     assert is_secret_name(name)
 
 
@@ -59,6 +61,7 @@ def test_names_of_secrets_are_known(name: str) -> None:
     """.split(),  # noqa: SIM905 - as words they are read, as a list they are not
 )
 def test_some_names_leave_no_doubt(name: str) -> None:
+    """A PIN would be taken for a number."""
     assert secrecy_of(name) is Secrecy.CERTAIN
 
 
@@ -71,10 +74,12 @@ def test_some_names_leave_no_doubt(name: str) -> None:
     ],
 )
 def test_names_that_only_sound_alike_are_none(name: str) -> None:
+    """A user could not read what is run."""
     assert not is_secret_name(name)
 
 
 def test_what_is_no_name_is_none() -> None:
+    """A stranger's endless option would keep us busy."""
     assert not is_secret_name("")
     assert not is_secret_name("---")
     assert not is_secret_name("token" * MAX_NAME_CHARS)
@@ -90,10 +95,12 @@ def test_what_is_no_name_is_none() -> None:
     ],
 )
 def test_an_origin_holds_nothing_secret(url: str, origin: str) -> None:
+    """A fault would publish the key that stands in a server's URL."""
     assert origin_of(url) == origin
 
 
 def test_urls_in_a_message_are_cut_to_their_origins() -> None:
+    """An HTTP client's own words would publish it all the same."""
     message = "Client error '401' for url 'https://h.example/mcp?key=abc', see http://x:1/y."
     assert only_origins(message) == "Client error '401' for url 'https://h.example', see http://x:1"
     assert only_origins("no URL: //x") == "no URL: //x"
@@ -104,6 +111,7 @@ def test_urls_in_a_message_are_cut_to_their_origins() -> None:
     [*("code", "state", "k", "t", "s", "p", "u", "h", "hash", "access", "ticket", "assertion", "user", "key", "token")],
 )
 def test_the_value_of_such_a_parameter_is_secret(name: str) -> None:
+    """The code of a login would stand in the ledger; so would a key under a short name."""
     for mark in "?#":
         assert secrets_in(f"https://h/cb{mark}page=x&{name}=swordfish") == ["swordfish"]
 
@@ -132,6 +140,7 @@ def test_the_password_of_a_database_is_secret_with_a_slash_in_it(scheme: str) ->
 
 @pytest.mark.parametrize("scheme", ["ssh", "git+ssh", "ssh+git", "sftp", "scp", "git", "rsync", "svn+ssh"])
 def test_a_user_alone_is_usual_there_and_no_secret(scheme: str) -> None:
+    """A user could not see which repository is meant; and elsewhere it is a token."""
     assert secrets_in(f"{scheme}://git@h/x") == []
     assert secrets_in("https://git@h/x") == ["git"]
 
@@ -148,4 +157,5 @@ def test_a_user_alone_is_usual_there_and_no_secret(scheme: str) -> None:
     ],
 )
 def test_a_url_without_secrets_is_left_alone(url: str) -> None:
+    """A user could not see which server is meant."""
     assert hide_text(url, lambda _: "•") == url

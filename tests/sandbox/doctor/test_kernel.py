@@ -23,12 +23,14 @@ TRY = "import os; from quarterdeck_sandbox.doctor.kernel import try_kernel; prin
 
 
 def test_what_the_kernel_has_is_found() -> None:
+    """A tier would be used that is not there, or the other way round."""
     abi, filters, asks = try_kernel(ARCHITECTURE)
     assert abi == landlock_abi()
     assert filters or not asks
 
 
 def test_the_trial_confines_its_own_thread_only() -> None:
+    """The supervisor itself would lose its files and sockets."""
     ready, go = threading.Event(), threading.Event()
 
     def other() -> int:
@@ -48,10 +50,12 @@ def test_the_trial_confines_its_own_thread_only() -> None:
 
 
 def test_an_architecture_without_a_filter_has_none() -> None:
+    """The wrong filter would kill every server."""
     assert not try_kernel("riscv64")[1]
 
 
 def test_a_32_bit_interpreter_is_never_put_under_a_64_bit_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trial would kill the supervisor."""
     monkeypatch.setattr(kernel, "_POINTER_BITS", 32)
     assert not any(try_kernel(ARCHITECTURE)[1:])
 
@@ -69,5 +73,6 @@ def test_what_a_kernel_or_a_container_refuses_is_not_counted_on(lacks: str, inde
 
 
 def test_a_filter_that_is_none_is_refused_by_the_kernel() -> None:
+    """A trial would find that a filter holds which was never loaded."""
     with ThreadPoolExecutor(1) as pool, pytest.raises(OSError, match="prctl"):
         pool.submit(load_seccomp, b"").result()

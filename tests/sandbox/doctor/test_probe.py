@@ -44,6 +44,7 @@ CONNECTED = Machine(
 
 @pytest.mark.process
 def test_a_real_machine_tells_who_it_is() -> None:
+    """Receipts would speak of another machine."""
     machine = probe_machine()
     assert (machine.system, machine.kernel, machine.euid) == ("linux", os.uname().release, os.geteuid())
     assert machine.tier in Tier
@@ -80,6 +81,7 @@ def test_programs_of_the_system_come_before_those_of_our_path(monkeypatch: pytes
 def test_a_gate_is_used_only_if_it_runs_and_is_of_these_sources(
     program: str | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Every server would fail to start after an update of a checkout, or where a policy forbids unknown programs."""
     place = tmp_path / "gate"
     monkeypatch.setattr(probe, "PROGRAM", str(place))
     if program is not None:
@@ -92,11 +94,13 @@ def test_a_gate_is_used_only_if_it_runs_and_is_of_these_sources(
 
 
 def test_where_a_wheel_has_no_sources_only_the_architecture_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No installed gate would ever be used."""
     monkeypatch.setattr(gate_program, "SOURCES", "/no/such/folder")
     assert gate_program.version("aarch64") == "quarterdeck-gate aarch64 "
 
 
 def test_another_architecture_has_no_gate() -> None:
+    """A user of one would be told to look for what does not exist."""
     assert try_gate("riscv64") == ("", "there is none for riscv64")
 
 
@@ -120,6 +124,7 @@ trial.{attempt}"""
 @pytest.mark.process
 @ROOT_ONLY
 def test_root_can_ask_what_an_ordinary_user_has() -> None:
+    """The tests of the user's tier would try root's."""
     machine = probe_machine(uid=12_345)
     assert machine.euid == 12_345
     assert probe_more(machine) == machine
@@ -135,6 +140,7 @@ def test_another_system_has_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_first_helper_that_works_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receipt would name one helper while the other is used."""
     monkeypatch.setattr(uplink, "why_not", lambda machine: "")
     assert probe_more(CONNECTED) == replace(CONNECTED, pasta="")
 
@@ -146,18 +152,21 @@ def test_a_helper_that_fails_gives_way_to_the_other(monkeypatch: pytest.MonkeyPa
 
 
 def test_helpers_that_all_fail_leave_no_internet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers would fail to start for a network that cannot be had."""
     monkeypatch.setattr(uplink, "why_not", lambda machine: "broken")
     machine = probe_more(CONNECTED)
     assert (machine.gives_internet, machine.uplink_why) == (False, "broken; broken")
 
 
 def test_a_machine_without_helpers_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every start would pay for a trial that cannot succeed."""
     monkeypatch.setattr(uplink, "why_not", lambda machine: pytest.fail("tried"))
     machine = replace(CONNECTED, pasta="", slirp4netns="")
     assert probe_more(machine) == machine
 
 
 def test_a_machine_is_found_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every start would cost tens of milliseconds more."""
     known_machine.cache_clear()
     machines = iter([Machine(system="linux")])
     monkeypatch.setattr(probe, "probe_machine", lambda: next(machines))
@@ -198,6 +207,7 @@ MOUNT_SETATTR: Final = 442  # its number, alike on every architecture
 
 @pytest.mark.process
 def test_it_holds_wherever_the_systems_own_programs_do_the_same(tmp_path: Path) -> None:
+    """Were what closes broken, every test of it would be skipped, as on a machine that cannot do it."""
     (tmp_path / "file").touch()
     script = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && ! touch "$0/file"'
     become_root = () if os.geteuid() == 0 else ("--user", "--map-root-user")
@@ -213,6 +223,8 @@ def test_it_holds_wherever_the_systems_own_programs_do_the_same(tmp_path: Path) 
 
 @pytest.mark.process
 def test_a_machine_where_nothing_is_closed_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Configuration in a workspace would be believed to be closed, and be open."""
+
     def without(argv: list[str], *, uid: int, pass_fds: tuple[int, ...]) -> TrialEnd:
         folder = _order(pass_fds[0])
         os.makedirs(f"{folder}/inner", exist_ok=True)
@@ -227,12 +239,15 @@ def test_a_machine_where_nothing_is_closed_is_seen(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.process
 def test_a_machine_without_mount_namespaces_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command would fail there, with words that nobody understands."""
     monkeypatch.setattr(probe, "run", lambda *_, **__: TrialEnd("Operation not permitted"))
     assert not probe.try_closing(os.geteuid(), GATE)
 
 
 @pytest.mark.process
 def test_a_folder_that_could_be_moved_away_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closed file would be replaced together with its folder."""
+
     def moved(argv: list[str], *, uid: int, pass_fds: tuple[int, ...]) -> TrialEnd:
         folder = _order(pass_fds[0])
         with open(f"{folder}/open", "w") as file:
@@ -275,4 +290,5 @@ def test_the_users_that_are_taken_must_be_mapped(text: str, covered: bool) -> No
 
 @USER_ONLY
 def test_an_ordinary_user_cannot() -> None:
+    """Nobody would be asked."""
     assert try_other_users() is False

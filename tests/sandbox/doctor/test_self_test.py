@@ -35,17 +35,20 @@ async def escapes(tier: Tier) -> set[str]:
 
 
 async def test_bubblewrap_holds_every_attack_but_on_a_network_that_it_leaves_open() -> None:
+    """The strongest tier would be worth less than it says."""
     expected = set() if known_machine().gives_internet else {"connect to the host", "connect to an abstract socket"}
     assert await escapes(Tier.BUBBLEWRAP) == expected
 
 
 async def test_landlock_holds_all_but_the_list_of_processes_and_the_network() -> None:
+    """The second tier would leak what its receipt does not name; or the attacks would meet more than servers do."""
     found = await escapes(Tier.LANDLOCK)
     assert found - {"signal the owner"} == {"see processes", "connect to the host"}
     assert "signal the owner" not in found or probe_machine().landlock_abi < 6
 
 
 async def test_what_was_in_force_is_told_with_the_attacks() -> None:
+    """The lines of a diagnosis would speak of another sandbox than the one that was attacked."""
     machine = known_machine().capped(Tier.LANDLOCK)
     test = await self_test(machine)
     assert test.receipt is not None
@@ -54,6 +57,7 @@ async def test_what_was_in_force_is_told_with_the_attacks() -> None:
 
 @ROOT_ONLY
 async def test_it_runs_as_whom_servers_run(tmp_path: Path) -> None:
+    """Where servers stay root, a user of its own would be attacked in their stead."""
     os.chmod(tmp_path, 0o700)
     machine = known_machine().capped(Tier.LANDLOCK)
     if machine.tier is not Tier.LANDLOCK:
@@ -69,6 +73,7 @@ async def test_it_runs_as_whom_servers_run(tmp_path: Path) -> None:
 
 
 async def test_the_attacks_do_attack() -> None:
+    """Attacks that fail by themselves would prove any sandbox perfect."""
     assert await escapes(Tier.LIMITS) >= {"read a secret", "write outside", "see processes"}
 
 
@@ -95,5 +100,6 @@ async def test_a_sandbox_that_cannot_be_started_is_told() -> None:
 
 
 async def test_a_machine_without_anything_still_gets_an_answer() -> None:
+    """No exception may come of a machine that lacks it all."""
     test = await self_test(replace(Machine(system="linux"), euid=os.geteuid()))
     assert test.why or test.attacks

@@ -60,6 +60,7 @@ def pretend(
 
 
 def test_one_that_does_it_all(tmp_path: Path) -> None:
+    """The strongest tier would not be used where it works."""
     path = str(tmp_path / "bwrap")
     assert pretend(tmp_path) == Bubblewrap(
         path, "9.9", works=True, makes_network=True, hides_users=os.geteuid() != 0, nests_safely=True
@@ -92,16 +93,19 @@ def test_what_one_refuses_is_left_out_where_that_will_do(
 
 
 def test_one_that_hides_its_child_is_of_no_use(tmp_path: Path) -> None:
+    """Limits could not be set before the program begins."""
     assert "process id" in pretend(tmp_path, tells=False).why
 
 
 def test_one_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every start would hang with it, or leave what it started."""
     monkeypatch.setattr(trials, "DEADLINE_S", 0.3)
     with no_leftovers():
         assert "did not end" in pretend(tmp_path, hangs=True).why
 
 
 def test_none_is_no_error(tmp_path: Path) -> None:
+    """A machine without it would not start at all."""
     assert try_bubblewrap(os.geteuid(), ARCHITECTURE, str(tmp_path)) == Bubblewrap()
 
 
@@ -121,6 +125,7 @@ def test_a_real_one_leaves_nothing_behind(uid: int, tmp_path: Path, monkeypatch:
 
 
 def test_a_program_that_cannot_be_run_is_an_outcome(tmp_path: Path) -> None:
+    """A broken installation would be a crash of ours."""
     (tmp_path / "bwrap").write_text("no program")
     (tmp_path / "bwrap").chmod(0o755)
     assert "could not be run" in try_bubblewrap(os.geteuid(), ARCHITECTURE, str(tmp_path)).why
@@ -159,11 +164,13 @@ SPLIT = (
     ids=["none", "nonsense", "unified", "root", "outside", "out of sight", "split"],
 )
 def test_our_own_place_is_found(mounts: str, own: str, expected: list[Hierarchy]) -> None:
+    """Groups would be made where they limit others, or not at all."""
     assert list(hierarchies(mounts, own)) == expected
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/cgroup"), reason="needs control groups")
 def test_a_real_trial_leaves_nothing_behind() -> None:
+    """Every start would leave a group in each hierarchy."""
     found = try_cgroups(os.geteuid())
     for place in {found.unified, *found.controllers.values()} - {""}:
         assert not list(Path(place).glob(f"qd-{os.getpid()}-*"))
@@ -172,10 +179,12 @@ def test_a_real_trial_leaves_nothing_behind() -> None:
 
 @ROOT_ONLY
 def test_another_user_has_only_what_is_its_own() -> None:
+    """An ordinary user would be promised what root can do."""
     assert try_cgroups(12_345) == Cgroups()
 
 
 def test_what_does_not_stick_is_not_there(tmp_path: Path) -> None:
+    """A controller that is listed and not delegated would be promised."""
     (tmp_path / "cgroup.controllers").write_text("memory pids")
     (tmp_path / "cgroup.subtree_control").write_text("")
     found = trials._attempt(trials._candidate(Hierarchy(str(tmp_path), None), str(tmp_path / "missing")))
@@ -183,6 +192,7 @@ def test_what_does_not_stick_is_not_there(tmp_path: Path) -> None:
 
 
 def test_of_two_hierarchies_the_first_keeps_its_controllers() -> None:
+    """Limits would be set where the process is not."""
     first = Cgroups("/v2", {"memory": "/v2"})
     second = Cgroups("", {"memory": "/v1/memory", "cpu": "/v1/cpu"}, frozenset({"memory", "cpu"}))
     merged = Cgroups("/v2", {"memory": "/v2", "cpu": "/v1/cpu"}, frozenset({"cpu"}))

@@ -22,5 +22,6 @@ from quarterdeck_sandbox.gate.order import MAX_BYTES
     ids=["zero byte", "name with =", "no name", "zero byte in a value", "no characters", "too large", "too many ports"],
 )
 def test_what_cannot_be_said_to_the_kernel_is_refused(changes: dict[str, Any]) -> None:
+    """A word would be cut off, or a variable would be another one."""
     with pytest.raises(ValueError):
         order("/bin/true", **changes)

@@ -124,6 +124,7 @@ async def test_its_own_files_change_in_every_spelling(landlock: TierHome) -> Non
 
 
 async def test_no_spelling_changes_another_file_of_its_user(landlock: TierHome) -> None:
+    """A server could open the user's keys to everybody."""
     path = made(landlock, landlock.home.parent / "outside")
     before = path.stat()
     # Shown, so that it can be opened: what can be read must not be changed.
@@ -161,6 +162,7 @@ print(json.dumps([
 
 
 async def test_it_answers_as_the_kernel_does(landlock: TierHome) -> None:
+    """Programs ask whether a file is there by what they are told, and change files that have no name any more."""
     path = made(landlock, landlock.home / "own")
     answers = await found(python(landlock, LINKS, path))
     missing_, memory, not_a_folder = errno.ENOENT, errno.EFAULT, errno.ENOTDIR
@@ -231,11 +233,13 @@ print(json.dumps(errno_of(lambda: os.chmod(path, 0o600))))
 
 
 async def test_a_program_that_closes_its_memory_is_refused(landlock: TierHome) -> None:
+    """It must neither wait for ever, nor have its call made unread."""
     path = made(landlock, landlock.home / "own")
     assert await found(python(landlock, CLOSED_MEMORY, path)) == errno.EPERM
 
 
 async def test_without_a_broker_no_metadata_changes_at_all(landlock: TierHome) -> None:
+    """Where no filter can ask, a server could still open the user's keys to everybody."""
     path = made(landlock, landlock.home / "own")
     closed = Filter(inet=False, unix=False, shared_memory=False, reaches_out=False, metadata=Metadata.CLOSED)
     machine = replace(this_machine().capped(Tier.LANDLOCK), asks=False)
@@ -245,6 +249,7 @@ async def test_without_a_broker_no_metadata_changes_at_all(landlock: TierHome) -
 
 
 async def test_a_program_ends_with_its_broker(landlock: TierHome) -> None:
+    """A broker that is gone leaves nobody who answers: the tree ends, and no call gets through."""
     process = await start(landlock.shell("while :; do /bin/sleep 1000; done"))
     try:
         below = psutil.Process(process.pid)

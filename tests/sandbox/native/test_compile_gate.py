@@ -31,6 +31,7 @@ def maker(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_any_compiler_makes_it_without_a_warning(
     name: str, maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Who has only the other one would have no gate."""
     monkeypatch.setenv("CC", name)
     place = tmp_path / "gate"
     assert maker.compile_gate(place, strict=True) == platform.machine()
@@ -84,6 +85,7 @@ def test_a_compiler_that_fails_leaves_what_was_there(
 def test_without_a_compiler_a_build_requires_one_and_says_what_was_looked_for(
     maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """An install on a machine without one would start nothing; or a hundred megabytes would be fetched in vain."""
     monkeypatch.delenv("CC", raising=False)
     assert maker.requirements() == [] if COMPILERS else [maker.ZIG]
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -105,6 +107,7 @@ def test_where_there_is_no_gate_no_compiler_is_required(maker: ModuleType, monke
 def test_a_program_of_other_sources_is_not_taken(
     maker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A wheel would carry what doctor refuses."""
     old = tmp_path / "old"
     text = f"\x7fELF{'.' * 14}".encode() + (62 if platform.machine() == "x86_64" else 183).to_bytes(2, "little")
     old.write_bytes(text)

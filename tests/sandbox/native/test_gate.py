@@ -40,6 +40,7 @@ def ignored_signals(status: str) -> set[int]:
 
 
 def test_a_program_begins_as_it_would_under_a_shell() -> None:
+    """It would dump core with its secrets, see our variables, or never die of a closed pipe."""
     limits = seen_by_a_program("limits", rlimits=[(resource.RLIMIT_CORE, 0)])
     limit = next(line for line in limits.splitlines() if "core" in line)
     assert limit.split()[4:6] == ["0", "0"]
@@ -49,6 +50,7 @@ def test_a_program_begins_as_it_would_under_a_shell() -> None:
 
 
 def test_it_joins_what_comes_with_its_order_before_it_reports_and_says_how(tmp_path: Path) -> None:
+    """A server would run outside of the groups that limit it, or hold what leads into them."""
     place = tmp_path / "tasks"
     place.touch()
     with open(place, "ab") as entrance, open(place, "rb") as closed, gate() as owner:
@@ -62,6 +64,7 @@ def test_it_joins_what_comes_with_its_order_before_it_reports_and_says_how(tmp_p
 
 
 def test_its_report_tells_what_can_be_seen_and_done_from_inside(tmp_path: Path) -> None:
+    """A receipt would be judged by the wrong facts; or a look would change what it looks at."""
     (tmp_path / "in two\nlines").touch()
     os.mkfifo(tmp_path / "pipe")
     secrets = [str(tmp_path / name) for name in ("in two\nlines", "gone", "pipe", "")]
@@ -83,12 +86,14 @@ def test_its_report_tells_what_can_be_seen_and_done_from_inside(tmp_path: Path) 
 
 
 def test_an_owner_who_is_gone_cannot_be_signalled() -> None:
+    """Every process would count as able to kill us."""
     with gate() as owner:
         owner.say(order("/bin/true", owner=0x7FFF_FFFF))
         assert owner.hear_report()["signals_owner"] == "0"
 
 
 def test_it_takes_no_more_than_eight(tmp_path: Path) -> None:
+    """It would write beside its room for them."""
     place = tmp_path / "tasks"
     with open(place, "ab") as entrance, gate() as owner:
         owner.say(order("/bin/true"), [entrance.fileno()] * 20)
@@ -97,11 +102,13 @@ def test_it_takes_no_more_than_eight(tmp_path: Path) -> None:
 
 
 def test_a_program_does_not_inherit_that_we_ignore_interrupts() -> None:
+    """A server could not interrupt its own children, nor be interrupted."""
     status = seen_by_a_program("status", {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)})
     assert signal.SIGINT not in ignored_signals(status)
 
 
 def test_a_program_holds_no_descriptor_of_ours_however_high() -> None:
+    """A server could read what our owner has open: it is given away here at the latest."""
     low = os.open("/dev/null", os.O_RDONLY)
     high = os.dup2(low, min(5000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1))
     os.close(low)
@@ -117,6 +124,7 @@ def test_a_program_holds_no_descriptor_of_ours_however_high() -> None:
 
 
 def test_a_program_leads_a_session_of_its_own() -> None:
+    """A signal to its group would not reach it, or reach what is not its own."""
     with gate() as owner:
         owner.say(order("/bin/cat", "/proc/self/stat"))
         owner.hear_report()
@@ -136,6 +144,7 @@ def test_a_program_leads_a_session_of_its_own() -> None:
     ids=["missing", "interpreter", "no program", "directory"],
 )
 def test_an_exec_that_fails_tells_its_number(make: Callable[[Path], object], number: int, tmp_path: Path) -> None:
+    """A user would be told that the server exited, and not why it never began."""
     path = tmp_path / "program"
     make(path)
     path.exists() and path.chmod(0o755)
@@ -148,6 +157,7 @@ def test_an_exec_that_fails_tells_its_number(make: Callable[[Path], object], num
 
 @pytest.mark.parametrize("when", ["before the order", "within it", "before the report is read", "behind the gate"])
 def test_a_program_whose_owner_died_meanwhile_is_not_started(when: str) -> None:
+    """A server would begin its life as an orphan that nobody ends."""
     with gate() as owner:
         if when == "within it":
             owner.control.sendall((1000).to_bytes(8, "big") + b"half")
@@ -162,6 +172,7 @@ def test_a_program_whose_owner_died_meanwhile_is_not_started(when: str) -> None:
 
 
 def test_any_other_word_is_a_refusal() -> None:
+    """A byte that was lost or added would start a program that was not judged."""
     with gate() as owner:
         owner.say(order("/bin/echo", "alive"))
         owner.hear_report()
@@ -171,6 +182,7 @@ def test_any_other_word_is_a_refusal() -> None:
 
 @pytest.mark.parametrize("place", ["/no/such/place", "/dev/null"])
 def test_what_cannot_be_prepared_is_reported_and_nothing_is_executed(place: str) -> None:
+    """A server would run somewhere else, or unconfined."""
     with gate() as owner:
         owner.say(order("/bin/echo", "alive", cwd=place))
         assert place in owner.hear_report()["failed"]
@@ -179,6 +191,7 @@ def test_what_cannot_be_prepared_is_reported_and_nothing_is_executed(place: str)
 
 
 def test_a_limit_is_what_it_is_told_and_never_above_what_we_have() -> None:
+    """A server could raise its limits; or it could not start where ours are lower already."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     rlimits = [
         (resource.RLIMIT_NOFILE, hard + 1 if hard != resource.RLIM_INFINITY else 100),
@@ -209,6 +222,7 @@ def test_a_program_may_open_what_its_owner_was_started_with() -> None:
 
 
 def test_the_core_limit_is_the_programs_alone() -> None:
+    """Our own limits would change with the first server."""
     before = resource.getrlimit(resource.RLIMIT_CORE)
     with gate() as owner:
         owner.say(order("/bin/true", rlimits=[(resource.RLIMIT_CORE, 0)]))
@@ -220,6 +234,7 @@ def test_the_core_limit_is_the_programs_alone() -> None:
 
 @ROOT_ONLY
 def test_it_becomes_whom_it_is_told_with_nothing_left() -> None:
+    """A server would keep root's groups or powers."""
     groups = {"extra_groups": [4242]}  # which our own process may lack
     lines = seen_by_a_program("status", groups, identity=(61200, 61201)).splitlines()
     status = {key: value.split() for key, _, value in (line.partition(":") for line in lines)}
@@ -230,6 +245,7 @@ def test_it_becomes_whom_it_is_told_with_nothing_left() -> None:
 
 @ROOT_ONLY
 def test_who_stays_root_has_nothing_left_but_the_name() -> None:
+    """Root gains every capability again with each program that it executes, unless that is locked."""
     lines = seen_by_a_program("status", {"extra_groups": [4242]}, identity=(0, 0)).splitlines()
     status = {key: value.split() for key, _, value in (line.partition(":") for line in lines)}
     assert (status["Uid"], status["Gid"], status["Groups"]) == (["0"] * 4, ["0"] * 4, [])
@@ -250,6 +266,7 @@ def received(count: int, control: socket.socket) -> Iterator[list[socket.socket]
 
 
 def test_whoever_holds_the_listeners_is_dialled() -> None:
+    """A host of the list could not be reached, or another one would answer in its place."""
     count = 450  # three messages
     pairs = [(f"127.64.{number // 250}.{number % 250 + 1}", 0) for number in range(count)]
     with gate() as owner:
@@ -263,6 +280,7 @@ def test_whoever_holds_the_listeners_is_dialled() -> None:
 
 
 def test_an_address_that_is_taken_is_named() -> None:
+    """A server would start without a host that its receipt promises."""
     with gate() as owner, socket.create_server(("127.64.0.9", 0)) as taken:
         address, port = taken.getsockname()
         owner.say(order("/bin/true", listen=[("127.64.0.8", 0), (address, port)]))
@@ -286,6 +304,7 @@ def broken_orders() -> Iterator[tuple[str, bytes]]:
 
 @pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in broken_orders()])
 def test_an_order_that_is_none_is_refused(data: bytes) -> None:
+    """Whoever got hold of the socket could have it read behind the order's end, or start without what confines."""
     with gate() as owner:
         owner.control.sendall(len(data).to_bytes(8, "big") + data)
         assert owner.control.recv(1) == b""
@@ -297,6 +316,7 @@ SEED = order("/bin/true", env={"A": "1"}, listen=[("127.0.0.1", 0)], rules=Rules
 
 @given(st.lists(st.tuples(st.integers(0, len(SEED) - 1), st.integers(0, 255)), max_size=4), st.integers(0, 40))
 def test_whatever_bytes_it_is_given_it_reports_or_refuses(changes: list[tuple[int, int]], cut: int) -> None:
+    """A gate that crashes on an order could be made to do worse by one that was chosen for it."""
     data = bytearray(SEED)
     for place, byte in changes:
         data[place] = byte
@@ -310,6 +330,7 @@ def test_whatever_bytes_it_is_given_it_reports_or_refuses(changes: list[tuple[in
 
 
 def test_an_order_without_end_is_refused() -> None:
+    """It would take all memory."""
     with gate() as owner:
         owner.control.sendall(b"\xff" * 8)
         assert owner.control.recv(1) == b""

@@ -72,6 +72,7 @@ def guarded(*argv: str, leads: bool = True, score: int | str = "") -> Iterator[G
 
 
 def test_a_dropped_leash_ends_the_program_and_its_guard() -> None:
+    """A sandbox that is being made would stay when its supervisor is killed."""
     with guarded("/bin/sleep", "1000") as made:
         guard = made.guard()
         made.drop()
@@ -80,6 +81,7 @@ def test_a_dropped_leash_ends_the_program_and_its_guard() -> None:
 
 
 def test_what_a_killed_program_leaves_in_its_group_is_ended_too() -> None:
+    """It is the first process of a sandbox, which waits for a word that nobody will say."""
     with guarded("/bin/sh", "-c", LEAVER) as made:
         left = int(made.line())
         assert made.process.wait(PATIENCE_S) == -signal.SIGKILL
@@ -89,6 +91,7 @@ def test_what_a_killed_program_leaves_in_its_group_is_ended_too() -> None:
 
 
 def test_a_spared_program_runs_on_without_a_guard() -> None:
+    """Every server would die soon after its start, or have a process beside it for good."""
     with guarded("/bin/sh", "-c", "read line; exit 7") as made:
         guard = made.guard()
         made.spare()
@@ -101,6 +104,7 @@ def test_a_spared_program_runs_on_without_a_guard() -> None:
 
 
 def test_the_guard_holds_none_of_the_programs_streams() -> None:
+    """Nobody would hear that a program has closed its output."""
     with guarded("/bin/sh", "-c", "exec >&-; read line") as made:
         made.guard()
         assert made.line() == b""
@@ -108,6 +112,7 @@ def test_the_guard_holds_none_of_the_programs_streams() -> None:
 
 
 def test_nobody_elses_group_is_ever_guarded() -> None:
+    """The end of one start would kill whoever shares a process group with it: the supervisor, a user's shell."""
     with guarded("/bin/true", leads=False) as made:
         assert made.process.wait(PATIENCE_S) == EXIT_REFUSED
 

@@ -39,6 +39,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_sdist_holds_the_source_and_no_program(unpacked: Path) -> None:
+    """Whoever builds from it would get another machine's program, or none."""
     sources = sorted(path.name for path in (ROOT / "sandbox/native").iterdir() if path.is_file())
     assert sorted(path.name for path in (unpacked / "sandbox/native").iterdir()) == sources
     assert not (unpacked / "sandbox" / GATE).exists()
@@ -48,6 +49,7 @@ def test_an_sdist_holds_the_source_and_no_program(unpacked: Path) -> None:
 
 @COMPILER_ONLY
 def test_a_wheel_of_an_sdist_is_for_its_platform_with_a_gate_that_runs(unpacked: Path, tmp_path: Path) -> None:
+    """No installed quarterdeck could start a server; or the program would be put where it cannot run."""
     wheel = build(tmp_path, "wheel", unpacked)
     machine = platform.machine()
     tags = wheel.stem.split("-", 2)[2]
@@ -63,6 +65,7 @@ def test_a_wheel_of_an_sdist_is_for_its_platform_with_a_gate_that_runs(unpacked:
 
 
 def test_without_a_compiler_the_wheel_is_for_every_platform(unpacked: Path, tmp_path: Path) -> None:
+    """The README's first command would fail on a machine without one."""
     wheel = build(tmp_path, "wheel", unpacked, {**os.environ, "CC": "/no/such/compiler"})
     assert wheel.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -76,6 +79,7 @@ def test_without_a_compiler_the_wheel_is_for_every_platform(unpacked: Path, tmp_
 def test_an_editable_install_compiles_where_it_can(
     compiler: str, is_there: bool, unpacked: Path, tmp_path: Path
 ) -> None:
+    """A developer could start no server; or the README's second command would fail."""
     gate, pages = unpacked / "sandbox" / GATE, unpacked / "worker" / PAGES
     gate.unlink(missing_ok=True)
     pages.unlink(missing_ok=True)
@@ -89,6 +93,7 @@ def test_an_editable_install_compiles_where_it_can(
 
 
 def test_where_a_gate_is_required_a_wheel_without_one_is_an_error(unpacked: Path, tmp_path: Path) -> None:
+    """A release could go out without it, and nobody would see."""
     environ = {**os.environ, "CC": "/no/such/compiler", "QUARTERDECK_GATE": "required"}
     made = run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path, cwd=unpacked, env=environ)
     assert made.returncode != 0

@@ -35,6 +35,7 @@ def folder() -> Iterator[Path]:
 @LANDLOCK_ONLY
 @pytest.mark.parametrize("user", [None, pytest.param(SOMEBODY, marks=ROOT_ONLY)], ids=["we", "somebody"])
 def test_only_what_is_named_can_be_reached(folder: Path, user: int | None) -> None:
+    """A server would read a neighbour's files, or be kept from its own."""
     found = landlocked(folder, user=user)
     refused = {name for name, number in found.items() if number in (errno.EACCES, errno.EPERM, errno.EXDEV)}
     expected = {"list outside", "read outside", "write outside", "link outside", "write the fixed", "make a device"}
@@ -51,6 +52,7 @@ def test_only_what_is_named_can_be_reached(folder: Path, user: int | None) -> No
 @pytest.mark.process
 @LANDLOCK_ONLY
 def test_tcp_is_left_alone_unless_it_is_to_be_denied(folder: Path) -> None:
+    """A server whose policy gives it the network would have none."""
     assert landlocked(folder, deny_tcp=False)["connect"] == 0
 
 

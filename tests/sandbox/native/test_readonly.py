@@ -65,6 +65,7 @@ def closing(folder: Path) -> list[tuple[Path, bool]]:
     ],
 )
 def test_what_is_closed_stays_what_it_was_where_it_was(folder: Path, attack: str) -> None:
+    """A program would write itself a configuration, by any of the ways that lead to a file."""
     before = (folder / "deep/er/closed").stat()
     ended = run(closing(folder), f"({attack}); echo y > plain", folder)
     after = (folder / "deep/er/closed").stat()
@@ -82,6 +83,7 @@ def test_what_lies_beside_is_as_writable_as_before(folder: Path) -> None:
 
 
 def test_the_mounts_are_seen_by_nobody_else(folder: Path) -> None:
+    """The user's own programs could not change their configuration any more, for as long as a command runs."""
     ended = run(closing(folder), f"grep -c {folder} /proc/self/mountinfo", folder)
     assert ended.stdout == "3\n"
     assert str(folder) not in Path("/proc/self/mountinfo").read_text()
@@ -90,6 +92,7 @@ def test_the_mounts_are_seen_by_nobody_else(folder: Path) -> None:
 
 @installed_only("unshare")
 def test_what_is_mounted_below_is_closed_with_it_and_for_nobody_else(folder: Path) -> None:
+    """A part of a closed folder would stay open; or the user's own programs would find their files read-only."""
     (folder / "deep/below").mkdir()
     inside = f"cat {folder}/deep/below/there; echo x > {folder}/deep/below/new"
     outside = 'mount -t tmpfs none "$0/deep/below" && echo there > "$0/deep/below/there" && "$@"'
@@ -103,6 +106,7 @@ def test_what_is_mounted_below_is_closed_with_it_and_for_nobody_else(folder: Pat
 
 @pytest.mark.parametrize("where", ["deep", "deep/er", "deep/er/closed"])
 def test_a_link_in_the_place_of_any_part_starts_nothing(folder: Path, where: str) -> None:
+    """Who swaps a folder for a link meanwhile would have another one closed, or mounted writable, in its place."""
     (folder / where).rename(folder.parent / "aside")
     (folder / where).symlink_to(folder.parent / "aside")
     ended = run(closing(folder), "echo started", folder)
@@ -111,6 +115,7 @@ def test_a_link_in_the_place_of_any_part_starts_nothing(folder: Path, where: str
 
 
 def test_what_is_not_there_starts_nothing_and_is_named(folder: Path) -> None:
+    """Something would run with a part open that was to be closed."""
     ended = run([(folder / "gone", True)], "echo started", folder)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == f"{folder}/gone: it vanished while it was being closed: try again\n"
@@ -120,6 +125,7 @@ def test_what_is_not_there_starts_nothing_and_is_named(folder: Path) -> None:
 
 
 def test_it_stays_the_user_that_it_was(folder: Path) -> None:
+    """Files that it makes would be somebody else's."""
     ended = run(closing(folder), "id -u; id -g; touch mine", folder)
     assert ended.stdout.split() == [str(os.geteuid()), str(os.getegid())]
     assert (folder / "mine").stat().st_uid == os.geteuid()
@@ -127,6 +133,7 @@ def test_it_stays_the_user_that_it_was(folder: Path) -> None:
 
 @ROOT_ONLY
 def test_where_only_some_paths_are_open_all_else_is_read_only(folder: Path) -> None:
+    """A server that stays root owns the system's files: it could open the shadow file to all, or close a shell."""
     outside = folder.parent / "outside"
     outside.write_text("")
     outside.chmod(0o600)

@@ -78,6 +78,7 @@ def reaper(script: str, *, wants_apart: bool = False) -> Iterator[Reaper]:
     ("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -SEGV $$", 139)]
 )
 def test_it_ends_as_the_program_did(script: str, status: int) -> None:
+    """A crash would look like a clean end."""
     with reaper(script) as made:
         assert made.process.wait(PATIENCE_S) == status
 
@@ -86,6 +87,7 @@ LEAVER = "setsid /bin/sh -c 'trap \"\" TERM HUP; echo ready; exec >&-; while :; 
 
 
 def test_a_daemon_dies_with_the_program() -> None:
+    """A server's daemon would stay."""
     with reaper(LEAVER + "read line; exit 3") as made:
         made.line()
         daemons = eventually(lambda: len(pids := made.below()) >= 3 and pids)
@@ -96,6 +98,7 @@ def test_a_daemon_dies_with_the_program() -> None:
 
 
 def test_a_dropped_leash_ends_everything() -> None:
+    """A supervisor that died would leave its servers."""
     with reaper("trap '' TERM HUP;" + LEAVER + "while :; do /bin/sleep 1000; done") as made:
         made.line()
         pids = made.below()
@@ -105,6 +108,7 @@ def test_a_dropped_leash_ends_everything() -> None:
 
 
 def test_what_forks_without_end_is_ended_too() -> None:
+    """A server could fork ahead of whoever kills it."""
     with reaper("echo ready; while :; do /bin/true & done") as made:
         made.line()
         made.drop()
@@ -114,6 +118,7 @@ def test_what_forks_without_end_is_ended_too() -> None:
 
 @pytest.mark.skipif(landlock_abi() < SCOPES_ABI, reason="this Landlock does not hold signals")
 def test_where_landlock_holds_signals_all_are_ended() -> None:
+    """A server could outlive its owner by forking and dying all the time: whom a look finds has ended by then."""
     with reaper(LEAVER + "while :; do /bin/sleep 1000; done", wants_apart=True) as made:
         made.line()
         daemons = eventually(lambda: len(pids := made.below()) >= 4 and pids)
@@ -123,6 +128,7 @@ def test_where_landlock_holds_signals_all_are_ended() -> None:
 
 
 def test_stopped_processes_are_ended_too() -> None:
+    """A server that stopped itself would stay for ever."""
     with reaper("echo ready; kill -STOP $$; exit 1") as made:
         made.line()
         pids = made.below()
@@ -132,6 +138,7 @@ def test_stopped_processes_are_ended_too() -> None:
 
 
 def test_a_polite_request_to_it_is_not_heard() -> None:
+    """A server could ask its keeper to leave first."""
     with reaper("echo ready; read line; exit 5") as made:
         made.line()
         made.process.terminate()
@@ -141,6 +148,7 @@ def test_a_polite_request_to_it_is_not_heard() -> None:
 
 
 def test_the_program_dies_with_its_reaper() -> None:
+    """Nobody would end it any more."""
     with reaper("echo ready; exec /bin/sleep 1000") as made:
         made.line()
         program = [child.pid for child in psutil.Process(made.process.pid).children()]
@@ -150,6 +158,7 @@ def test_the_program_dies_with_its_reaper() -> None:
 
 
 def test_it_keeps_next_to_no_memory_of_its_own() -> None:
+    """Each server without a process namespace would cost more, for as long as it runs."""
     with reaper("echo ready; read line") as made:
         made.line()
         assert psutil.Process(made.process.pid).memory_full_info().uss < 200 * 1024

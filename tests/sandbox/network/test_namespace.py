@@ -93,6 +93,7 @@ async def test_a_low_port_may_be_listened_on_in_that_network_alone() -> None:
     ],
 )
 async def test_a_gate_that_fails_in_there_is_quoted(script: str, said: str, tmp_path: Path) -> None:
+    """A sandbox without its network would be started, or refused and nobody would know why."""
     gate = tmp_path / "gate"
     gate.write_text(f"#!/bin/sh\n{script}\n")
     gate.chmod(0o755)
@@ -106,6 +107,7 @@ async def test_a_gate_that_fails_in_there_is_quoted(script: str, said: str, tmp_
 
 @BWRAP_ONLY
 async def test_a_sandbox_that_has_ended_is_said_to_have() -> None:
+    """Its process id may soon be another's."""
     async with waiting("true") as sandbox:
         await sandbox.go()
     with pytest.raises(LaunchError, match="ended before it had a network"):
@@ -115,6 +117,7 @@ async def test_a_sandbox_that_has_ended_is_said_to_have() -> None:
 
 @BWRAP_ONLY
 async def test_a_bubblewrap_that_says_nothing_could_not_make_the_sandbox() -> None:
+    """Its owner would wait for a child that never comes."""
     info, info_w = os.pipe()
     os.close(info_w)
     try:
@@ -125,6 +128,7 @@ async def test_a_bubblewrap_that_says_nothing_could_not_make_the_sandbox() -> No
 
 
 def test_loopback_is_among_them() -> None:
+    """Nothing would be known as this machine's own."""
     assert parse_address("127.0.0.1") in own_addresses()
 
 

@@ -144,6 +144,7 @@ BY_PROGRAMS = installed_only("ip", "nsenter", "unshare")
 @WORLDS
 @pytest.mark.parametrize("is_slirp", [True, False], ids=["slirp4netns", "pasta"])
 def test_the_gate_and_ip_make_the_same_network(*, is_users: bool, is_slirp: bool) -> None:
+    """A message that means something else would leave a server a way to what is closed, or none at all."""
     laid = changes_for(frozenset({parse_address("203.0.113.7")}), is_slirp=is_slirp)
     addresses = ("10.0.0.5", "127.64.0.1", "fd00::5", "::1")
     changes = [PORTS, *laid, Raise("lo"), *(AddAddress("lo", parse_address(one)) for one in addresses[:3])]
@@ -172,6 +173,7 @@ UNROUTED = AddRoute(IPv4Network("0.0.0.0/0"), "tap0", IPv4Address("10.9.9.9"), I
     ids=["no such interface", "no way to the gateway", "no such setting"],
 )
 def test_a_change_that_the_kernel_refuses_is_told_by_its_words(change: NetworkChange, said: str) -> None:
+    """A server would run without a part of what closes its network, or nobody would know which part it was."""
     with world(is_users=os.geteuid() != 0) as made, pytest.raises(LaunchError, match=said) as caught:
         made.change(change)
     assert caught.value.code == "network_failed"
@@ -186,6 +188,7 @@ def test_a_setting_that_is_only_wished_for_may_be_missing() -> None:
 
 
 def test_one_order_concerns_one_interface() -> None:
+    """A message would name another interface than it is meant for."""
     with pytest.raises(ValueError, match="several interfaces"):
         encode_changes((Raise("tap0"), Raise("tap1"), Raise("lo")))
 
@@ -216,6 +219,7 @@ def record(protocol: int, index_at: int, length: int, rest: bytes) -> bytes:
     ids=["nothing", "no words", "long", "short", "end", "head", "below", "less", "protocol", "no protocol"],
 )
 def test_an_order_that_is_none_is_refused(data: bytes) -> None:
+    """A mistake in an order would be read from beside it, or written there."""
     with open(unnamed_file(data), "rb") as given:
         done = run(GATE, "network", "0", "-1", given=None, stdin=given, text=True)
     assert (done.returncode, done.stderr) == (1, "the order: Invalid argument\n")

@@ -91,17 +91,21 @@ async def speak_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 
 async def test_an_end_of_one_way_leaves_the_other_open() -> None:
+    """Every protocol in which one side finishes first would lose its answer."""
     async with relaying(answer_at_the_end) as (relay, (place,)):
         assert await ask(place, b"question") == b"answer to question"
         assert relay.refusals == ()
 
 
 async def test_a_server_may_speak_first() -> None:
+    """A relay that waits for the client would hang with databases and mail servers."""
     async with relaying(speak_first) as (_, (place,)):
         assert await ask(place, b"quit") == b"welcome"
 
 
 async def test_each_listener_leads_to_its_own_host() -> None:
+    """A connection meant for one host would reach another."""
+
     def name(word: bytes) -> Serve:
         async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(word)
@@ -114,6 +118,7 @@ async def test_each_listener_leads_to_its_own_host() -> None:
 
 
 async def test_much_is_carried_whole_and_not_hoarded() -> None:
+    """A download would be cut, or held in our memory while the program inside does not read it."""
     size = 32 * 1024 * 1024
     written = 0
 
@@ -140,6 +145,7 @@ async def test_much_is_carried_whole_and_not_hoarded() -> None:
 
 
 async def test_nobody_at_the_other_end_is_a_reset_and_a_note() -> None:
+    """A program would take a refused host for one that answered nothing; its dossier could give no hint."""
     async with relaying(None) as (relay, (place,)):
         for _ in range(2):
             assert await is_reset(place)
@@ -149,6 +155,7 @@ async def test_nobody_at_the_other_end_is_a_reset_and_a_note() -> None:
 
 
 async def test_an_unknown_name_is_a_reset_and_a_note() -> None:
+    """A misspelt host in a policy would be found by nobody."""
     listener = socket.create_server(("127.0.0.1", 0))
     relay = Relay([Route("nowhere.invalid", 443, "127.0.0.1")], [listener])
     place = listener.getsockname()
@@ -159,6 +166,7 @@ async def test_an_unknown_name_is_a_reset_and_a_note() -> None:
 
 
 async def test_a_host_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program would wait for a connection that is never made."""
     monkeypatch.setattr(relay_module, "DIAL_S", 0.05)
 
     async def never(*_: object, **__: object) -> None:
@@ -171,6 +179,7 @@ async def test_a_host_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_reset_is_carried_to_the_other_side() -> None:
+    """An upload that was aborted would look complete to the server."""
     seen = asyncio.get_running_loop().create_future()
 
     async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -203,6 +212,8 @@ async def test_too_many_connections_are_reset_and_the_others_stay(monkeypatch: p
 
 
 async def test_a_relay_that_fails_says_so_and_one_that_is_stopped_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug of ours would leave a server without its network, and nobody would know."""
+
     async def fail(*_: object) -> None:
         raise ValueError("a bug")
 
@@ -219,6 +230,7 @@ async def test_a_relay_that_fails_says_so_and_one_that_is_stopped_does_not(monke
 
 
 async def test_nothing_is_left_after_stop() -> None:
+    """Sockets of dead sandboxes would pile up in their owner, and their peers wait for ever."""
     hung, freed = anyio.Event(), anyio.Event()
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -244,6 +256,7 @@ async def test_nothing_is_left_after_stop() -> None:
 
 @pytest.mark.parametrize("steps", range(12))
 async def test_a_stop_at_any_step_of_a_connection_leaves_nothing(steps: int) -> None:
+    """A socket would be lost with each sandbox that ends while it dials."""
     listener = socket.create_server(("127.0.0.1", 0))
     with socket.create_server(("127.0.0.1", 0)) as there:
         relay = Relay([Route("localhost", there.getsockname()[1], "127.0.0.1")], [listener])
@@ -258,6 +271,7 @@ async def test_a_stop_at_any_step_of_a_connection_leaves_nothing(steps: int) -> 
 
 
 async def test_a_relay_that_never_began_closes_its_listeners() -> None:
+    """A sandbox that was refused at its gate would leave its listeners behind."""
     listener = socket.create_server(("127.0.0.1", 0))
     await Relay([Route("a.example", 1, "127.64.0.1")], [listener]).stop()
     assert listener.fileno() == -1
@@ -277,6 +291,7 @@ NEARER = (
 
 @pytest.mark.parametrize("address", NEARER)
 def test_a_listed_name_leads_to_nothing_nearer_than_the_internet(address: str) -> None:
+    """Whoever owns a listed name could point it at the user's own services, network or cloud."""
     assert refusal("api.example", address, OWN) is not None
     assert refusal("mylocalhost", address, OWN) is not None
 
@@ -292,6 +307,7 @@ def test_a_listed_name_leads_to_nothing_nearer_than_the_internet(address: str) -
     ],
 )
 def test_what_is_listed_is_reached(host: str, address: str) -> None:
+    """A user could not let a server reach the internet, this machine, or an address that they name."""
     assert refusal(host, address, OWN) is None
 
 
@@ -310,6 +326,8 @@ def test_this_machines_own_list_of_names_is_followed_but_not_to_metadata() -> No
 
 
 async def test_a_name_that_leads_to_this_machine_is_reset_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server's author would reach what the user runs on this machine, by a name of the author's own."""
+
     async def rebind(host: str, port: int, **_: object) -> list[object]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port))]
 
@@ -335,6 +353,7 @@ async def _dialled(listener: socket.socket) -> socket.socket:
 
 
 async def test_a_name_is_judged_anew_for_each_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that leads to the internet when it is looked at could lead to this machine when it is connected to."""
     answers = iter((("93.184.216.34", 9), ("127.0.0.1", 9)))
     dialled: list[object] = []
 
@@ -354,6 +373,8 @@ async def test_a_name_is_judged_anew_for_each_connection(monkeypatch: pytest.Mon
 
 
 async def test_a_name_is_not_followed_to_this_machines_public_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What listens on all addresses would be reached by the one that looks like the internet."""
+
     async def resolve(_host: str, port: int, **_: object) -> list[object]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("93.184.216.34", port))]
 
@@ -364,6 +385,7 @@ async def test_a_name_is_not_followed_to_this_machines_public_address(monkeypatc
 
 
 def test_names_of_this_machine_are_those_in_its_list() -> None:
+    """A name that the user gave to a service of theirs could not be reached."""
     hosts = "127.0.0.1 localhost\n10.0.0.9\tVM vm.example # not.example\nrubbish vm\n\n"
     found = {ip_address("10.0.0.9")}
     assert local_addresses("vm", "other", hosts, OWN) == found

@@ -75,6 +75,7 @@ def played(request: pytest.FixtureRequest) -> Played:
 
 
 def test_the_internet_is_reached_and_nothing_nearer(played: Played) -> None:
+    """A server would read a cloud's metadata, or talk to the user's own services, through its internet."""
     outcome = played["reach"]
     found = outcome["found"]
     assert found.pop(PUBLIC) == "world"
@@ -94,10 +95,12 @@ def test_the_internet_is_reached_and_nothing_nearer(played: Played) -> None:
 
 
 def test_a_helper_ends_with_its_killed_owner(played: Played) -> None:
+    """A crash of the supervisor would leave a process behind for every sandbox."""
     assert played["lose_the_owner"]["helpers"] > 0
 
 
 def test_a_helper_that_is_stopped_ends_with_its_killed_owner_too(played: Played) -> None:
+    """It hears of nothing, and would stay for ever."""
     assert played["lose_the_owner_when_stopped"]["helpers"] > 0
 
 
@@ -111,6 +114,7 @@ def test_a_helper_that_ends_or_hangs_is_told(played: Played) -> None:
 
 
 def test_a_helper_that_cannot_is_named_and_leaves_nothing(played: Played) -> None:
+    """A server would wait for ever, or start without the network that its receipt claims."""
     outcome = played["fail"]
     assert outcome["whys"][0].startswith("false gave no network: ")
     assert "nonexistent gave no network" in outcome["whys"][1]
@@ -126,6 +130,7 @@ def test_the_self_test_tells_a_helper_that_works_from_one_that_does_not(played: 
 
 
 def test_an_address_that_this_machine_gets_later_is_refused_from_then_on() -> None:
+    """What is laid is kept for all workers: a server would reach this machine by an address that came after it."""
     before, after = (frozenset({parse_address("203.0.113.7"), *more}) for more in ((), {parse_address("203.0.113.9")}))
     refused = Refuse(IPv4Network("203.0.113.9"))
     for is_slirp in (True, False):

@@ -63,6 +63,7 @@ def refusal(wanted: PolicyValues, machine: Machine, *, allow_unsandboxed: bool =
 def test_the_strongest_that_is_there_is_chosen(
     fields: dict[str, object], machine: Machine, tier: str, network: object
 ) -> None:
+    """A process would run weaker than this machine allows, or reach what it must not."""
     choice = choose(policy(**fields), machine)
     assert (choice.tier, choice.network) == (tier, network)
 
@@ -105,11 +106,13 @@ def test_the_strongest_that_is_there_is_chosen(
 def test_what_cannot_be_given_is_refused_with_its_remedy(
     fields: dict[str, object], machine: Machine, words: tuple[str, ...]
 ) -> None:
+    """A person would have to find out what to install, or a process run with less than its owner said."""
     message = refusal(policy(**fields), machine)
     assert [word for word in words if word not in message] == []
 
 
 def test_unsandboxed_starts_are_allowed_by_hand_only_where_nothing_says_otherwise() -> None:
+    """A flag for one server without a home would open all the others."""
     assert choose(policy(), NOTHING, allow_unsandboxed=True).tier is Tier.LIMITS
     assert "needs bubblewrap" in refusal(policy(minimum="bubblewrap"), NOTHING, allow_unsandboxed=True)
     assert "needs bubblewrap" in refusal(policy(preset="strict"), LANDLOCK, allow_unsandboxed=True)
@@ -136,6 +139,7 @@ def test_unsandboxed_starts_are_allowed_by_hand_only_where_nothing_says_otherwis
 def test_each_way_in_which_a_start_is_weaker_is_one_line(
     fields: dict[str, object], machine: Machine, gaps: list[str]
 ) -> None:
+    """A silent downgrade; or a warning about what the user wished for, which teaches to ignore warnings."""
     found = choose(policy(**fields), machine).gaps
     assert [line.partition(":")[0] for line in found] == gaps
     assert not any("\n" in line for line in found)
@@ -168,6 +172,7 @@ def attempt(wanted: PolicyValues, machine: Machine, *, allow_unsandboxed: bool) 
 
 @given(wanted=VALUES, machine=MACHINES, allowed=st.booleans())
 def test_any_policy_is_enforced_as_said_or_refused(wanted: PolicyValues, machine: Machine, allowed: bool) -> None:
+    """A combination that nobody thought of would start with less than was asked for."""
     choice = attempt(wanted, machine, allow_unsandboxed=allowed)
     if choice is None:
         return
@@ -193,6 +198,7 @@ def test_any_policy_is_enforced_as_said_or_refused(wanted: PolicyValues, machine
 
 @given(wanted=VALUES, machine=MACHINES)
 def test_permission_only_ever_adds(wanted: PolicyValues, machine: Machine) -> None:
+    """The flag that lets a server start without a sandbox would take one away from another."""
     without = attempt(wanted, machine, allow_unsandboxed=False)
     if without is not None:
         assert attempt(wanted, machine, allow_unsandboxed=True) == without
@@ -233,6 +239,7 @@ OPEN = "leads to this deck, which asks for no token"
 def test_what_could_call_a_deck_without_a_token_is_not_started(
     fields: dict[str, object], machine: Machine, words: tuple[str, ...]
 ) -> None:
+    """A confined program would call every tool of every other server, unseen by its own sandbox."""
     choose(policy(**fields), machine)
     with pytest.raises(LaunchError) as caught:
         choose(policy(**fields), machine, open_port=8808)
@@ -258,6 +265,7 @@ def test_what_cannot_reach_this_machine_is_started_beside_a_deck_without_a_token
 
 
 def test_each_preset_starts_where_it_was_decided() -> None:
+    """A changed preset or rule would move all users of it, and the documentation along with it: it has to be meant."""
     rows = [row.strip("| ").split(" | ") for row in to_markdown().splitlines()[2:]]
     assert rows == [
         ["`strict`", "starts", "starts", "refused", "refused"],

@@ -127,6 +127,7 @@ LANDLOCK = {"tier": Tier.LANDLOCK}
 def test_what_was_observed_otherwise_is_worth_nothing(
     changes: dict[str, Any], facts: dict[str, str | None], name: str, words: str
 ) -> None:
+    """A receipt would claim what does not hold."""
     receipt = observe_receipt(confinement(**changes), report(**facts), OURS, {})
     finding = receipt.findings[Property(name)]
     assert finding.strength is Strength.NONE
@@ -147,6 +148,7 @@ def test_what_was_observed_otherwise_is_worth_nothing(
     ids=["open network", "loopback", "no filter to load", "no namespaces", "old Landlock", "a stricter limit"],
 )
 def test_what_was_never_promised_is_no_fault(changes: dict[str, Any], facts: dict[str, str]) -> None:
+    """Starts would be called weaker than they were meant to be, or be refused."""
     made = confinement(**changes)
     receipt = observe_receipt(made, report(**facts), OURS, {})
     assert receipt.findings == made.promised
@@ -154,6 +156,7 @@ def test_what_was_never_promised_is_no_fault(changes: dict[str, Any], facts: dic
 
 
 def test_an_old_landlock_under_another_user_must_still_keep_signals_inside() -> None:
+    """A server could kill its supervisor, although it runs as somebody else."""
     made = confinement(
         tier=Tier.LANDLOCK, identity=UnixUser(61200, 61200, dedicated=True), machine=replace(MACHINE, landlock_abi=5)
     )
@@ -164,12 +167,14 @@ def test_an_old_landlock_under_another_user_must_still_keep_signals_inside() -> 
 
 
 def test_a_limit_that_could_not_be_set_is_a_gap() -> None:
+    """A receipt would promise a memory limit that the machine refused."""
     receipt = observe_receipt(confinement(), report(), OURS, {Property.MEMORY: "memory.max says 1, not 2"})
     assert receipt.findings[Property.MEMORY].strength is Strength.NONE
     assert "memory: memory.max says 1, not 2" in receipt.gaps
 
 
 def test_a_limit_that_nobody_asked_for_cannot_be_missed() -> None:
+    """Every start without one would be called weaker on a machine whose control groups fail."""
     promised = confinement().promised | {Property.MEMORY: PropertyFinding("no limit is set", Strength.NONE)}
     made = confinement(promised=promised)
     receipt = observe_receipt(made, report(), OURS, {Property.MEMORY: "it cannot be made"})
@@ -180,6 +185,7 @@ def test_a_limit_that_nobody_asked_for_cannot_be_missed() -> None:
     ("facts", "unmet"), [({"opened": "/x"}, {}), ({}, {Property.FILESYSTEM: "why"})], ids=["observed", "unmet"]
 )
 def test_a_required_property_that_does_not_hold_is_refused(facts: dict[str, str], unmet: dict[Property, str]) -> None:
+    """A server would start without what its policy insists on."""
     with pytest.raises(LaunchError, match=r"requires filesystem.*not working.*doctor") as caught:
         observe_receipt(confinement(required=(Property.FILESYSTEM,)), report(**facts), OURS, unmet)
     assert caught.value.code == "sandbox_refused"
@@ -196,6 +202,7 @@ def test_only_in_full_is_required_enough(strength: Strength | None) -> None:
 
 
 def test_a_gate_that_failed_says_why_and_for_what() -> None:
+    """A user would read a number."""
     with pytest.raises(LaunchError, match=r"^/bin/tool: .* cannot listen on 127\.64\.0\.1:80") as caught:
         observe_receipt(confinement(), report(failed="13 cannot listen on 127.64.0.1:80"), OURS, {})
     assert caught.value.code == "spawn_failed"
@@ -209,6 +216,7 @@ def test_a_network_is_described_for_people() -> None:
 
 @given(st.dictionaries(st.sampled_from(sorted(SEALED)), st.sampled_from(["", "0", "1", "2", "-1", "99", "mnt:[1]"])))
 def test_no_observation_makes_a_promise_stronger(facts: dict[str, str]) -> None:
+    """A hostile or broken report could buy a property that was never promised."""
     promised = {name: PropertyFinding("some", Strength.PARTIAL) for name in Property}
     found = observe_receipt(
         confinement(promised=promised), Report({key: (value,) for key, value in facts.items()}, 7), OURS, {}

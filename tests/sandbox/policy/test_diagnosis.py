@@ -67,10 +67,12 @@ def test_a_machine_that_has_everything_is_told_so() -> None:
     ids=["no Landlock", "no seccomp", "macOS"],
 )
 def test_with_limits_alone_servers_do_not_run_confined(machine: Machine) -> None:
+    """A machine that refuses every server would be called weaker."""
     assert diagnose(machine, HELD).exit_code == 2
 
 
 def test_every_gap_of_a_mechanism_has_a_remedy() -> None:
+    """A user would be told what is wrong, and not what to do."""
     bare = Machine(system="linux", architecture="x86_64", kernel="5.10.0")
     for machine in (bare, replace(bare, architecture="riscv64"), Machine(system="darwin"), NO_BUBBLEWRAP):
         for line in diagnose(machine, HELD).mechanisms:
@@ -78,6 +80,7 @@ def test_every_gap_of_a_mechanism_has_a_remedy() -> None:
 
 
 def test_a_promise_that_an_attack_broke_is_the_worst() -> None:
+    """Servers would be started in a sandbox that was seen to leak."""
     escaped = SelfTest((Attack("read a secret", Property.FILESYSTEM, AttackOutcome.ESCAPED, "read a file outside"),))
     diagnosis = diagnose(BEST, escaped)
     assert diagnosis.exit_code == 2
@@ -86,11 +89,13 @@ def test_a_promise_that_an_attack_broke_is_the_worst() -> None:
 
 
 def test_an_escape_that_was_never_ruled_out_is_a_weakness() -> None:
+    """The weaker tier would be called broken for what its receipt says."""
     seen = SelfTest((Attack("see processes", Property.PROCESSES, AttackOutcome.ESCAPED, "saw it"),))
     assert diagnose(NO_BUBBLEWRAP, seen).attacks[0].state is LineState.WEAKER
 
 
 def test_an_attack_that_never_ran_is_not_held() -> None:
+    """A sandbox that starts nothing would look like a perfect one."""
     unknown = SelfTest((Attack("mount", Property.SYSCALLS, AttackOutcome.UNKNOWN, "no ctypes"),))
     assert diagnose(BEST, unknown).attacks[0].state is LineState.WEAKER
     assert diagnose(BEST, SelfTest(why="bwrap: no")).exit_code == 2
@@ -181,6 +186,7 @@ INTERNET, MISSING, WEAKER = "internet without the host", LineState.MISSING, Line
 def test_what_a_machine_lacks_is_told_with_what_to_do(
     changes: dict[str, Any], subject: str, state: LineState, what: str, said: str
 ) -> None:
+    """A user would install what is installed already, loosen what need not be, or learn it from a failed start."""
     diagnosis = diagnose(replace(BEST, **changes), HELD)
     [line] = [line for line in diagnosis.mechanisms if line.subject == subject]
     assert (line.state, what in line.what, said in line.remedy) == (state, True, True), line
@@ -189,11 +195,13 @@ def test_what_a_machine_lacks_is_told_with_what_to_do(
 
 
 def test_what_another_mechanism_makes_up_for_is_no_gap() -> None:
+    """A script would take a machine for a weaker one that lacks what it does not use."""
     assert states(diagnose(replace(BEST, asks=False), HELD)) == {}
     assert states(diagnose(replace(BEST, cgroups=Cgroups()), HELD))["memory"] is LineState.WEAKER
 
 
 def test_bubblewrap_from_the_wheel_is_named_with_its_wheel() -> None:
+    """A user could not tell which program confines servers, nor what an update of the system would change."""
     diagnosis = diagnose(replace(BEST, bubblewrap=OF_THE_WHEEL), HELD)
     [line] = [line for line in diagnosis.mechanisms if line.subject == "bubblewrap"]
     assert (line.state, line.what) == (
@@ -217,6 +225,7 @@ def test_a_wheels_bubblewrap_that_is_not_used_is_told_with_the_reason(why: str) 
 
 
 def test_the_properties_are_those_of_the_sandbox_that_was_attacked() -> None:
+    """A table would promise what the attacks below it disprove."""
     findings = {name: PropertyFinding("seen", Strength.FULL) for name in Property}
     findings[Property.NETWORK] = PropertyFinding("open", Strength.NONE)
     test = SelfTest(
@@ -232,5 +241,6 @@ def test_the_properties_are_those_of_the_sandbox_that_was_attacked() -> None:
 
 
 def test_what_nothing_keeps_is_missing_where_servers_do_not_start_confined() -> None:
+    """A machine that confines nothing would be called weaker."""
     lines = diagnose(replace(NO_BUBBLEWRAP, landlock_abi=0), HELD).properties
     assert next(line.state for line in lines if line.subject == "filesystem") is LineState.MISSING

@@ -44,12 +44,14 @@ def look(watched: UsageMeter, processes: Iterable[Process], now: float = 1.0) ->
 
 
 def test_the_tree_is_the_program_and_all_below_it() -> None:
+    """Another server's memory, or our own reaper's, would be a server's fault."""
     watched = meter()
     assert look(watched, [REAPER, PROGRAM, CHILD, FOREIGN]) is None
     assert (watched.present.memory_bytes, watched.present.processes) == (20 * MIB, 2)
 
 
 def test_an_orphan_that_the_reaper_adopted_still_counts() -> None:
+    """A daemon would be outside every limit; so would the program's children once it has ended."""
     watched = meter()
     look(watched, [REAPER, PROGRAM, CHILD])
     look(watched, [REAPER, replace(CHILD, parent=10)])
@@ -57,12 +59,14 @@ def test_an_orphan_that_the_reaper_adopted_still_counts() -> None:
 
 
 def test_a_program_without_anything_of_ours_above_it_is_its_own_tree() -> None:
+    """A command that is started plainly would not be counted."""
     watched = UsageMeter(ProcessTree(pid=11, top=11), UNLIMITED, 0.0)
     look(watched, [PROGRAM, CHILD])
     assert watched.present.processes == 2
 
 
 def test_another_process_that_got_the_pid_is_not_the_tree() -> None:
+    """A stranger would be condemned for a server that has ended."""
     watched = meter(LimitValues(processes=1))
     look(watched, [REAPER, PROGRAM])
     assert look(watched, [replace(REAPER, started=99.0), PROGRAM, CHILD]) is None
@@ -72,6 +76,7 @@ def test_another_process_that_got_the_pid_is_not_the_tree() -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), max_size=60))
 def test_no_family_makes_it_loop_or_fail(pairs: list[tuple[int, int]]) -> None:
+    """A process that is reparented in the middle of a look makes circles and gaps."""
     processes = [process(pid, parent) for pid, parent in pairs]
     watched = meter()
     look(watched, processes)
@@ -93,11 +98,13 @@ def test_no_family_makes_it_loop_or_fail(pairs: list[tuple[int, int]]) -> None:
 def test_a_limit_is_exceeded_above_it_and_not_at_it(
     limits: LimitValues, child: dict[str, float], limit: str | None
 ) -> None:
+    """A server would be killed for what it is allowed."""
     verdict = look(meter(limits), [REAPER, PROGRAM, replace(CHILD, **child)])
     assert (verdict.limit if isinstance(verdict, Excess) else None) == limit
 
 
 def test_an_excess_tells_the_numbers() -> None:
+    """A user could not tell by how much to raise a limit."""
     verdict = look(meter(LimitValues(processes=1)), [REAPER, PROGRAM, CHILD])
     assert verdict == Excess("processes", "it has 2 processes and threads; the limit is 1")
 
@@ -136,6 +143,7 @@ MEMORY = LimitValues(memory_bytes=16 * MIB)
 
 
 def test_memory_is_judged_only_after_an_exact_look_at_the_programs_own_processes() -> None:
+    """Sixty forks of one interpreter share their pages: their resident sizes together would be a false alarm."""
     watched = meter(MEMORY)
     assert look(watched, [REAPER, PROGRAM, CHILD]) == Suspicion((11, 12))
     assert watched.confirm(Pages(16 * MIB), 1.0) is None
@@ -144,6 +152,7 @@ def test_memory_is_judged_only_after_an_exact_look_at_the_programs_own_processes
 
 
 def test_an_acquitted_tree_is_left_alone_for_a_while_unless_it_grows() -> None:
+    """Each exact look walks all its page tables: a tree of many forks would cost as much as it uses."""
     watched = meter(MEMORY)
     family_ = [REAPER, PROGRAM, CHILD]
     assert look(watched, family_, 1.0) is not None
@@ -186,6 +195,7 @@ def test_the_time_of_the_dead_is_kept_whether_or_not_they_were_waited_for() -> N
 
 
 def test_time_that_a_parent_was_told_is_not_counted_twice() -> None:
+    """An honest server would be killed at half its limit."""
     watched = meter()
     look(watched, [REAPER, PROGRAM, replace(CHILD, cpu_s=4.0)])
     look(watched, [REAPER, replace(PROGRAM, reaped_cpu_s=4.0)])
@@ -204,6 +214,7 @@ def test_processor_time_never_runs_backwards(looks: list[list[float]]) -> None:
 
 
 def test_the_peak_of_each_is_kept() -> None:
+    """A dossier would tell what was left at the end."""
     watched = meter()
     look(watched, [REAPER, PROGRAM, CHILD])
     look(watched, [REAPER, PROGRAM])

@@ -46,6 +46,7 @@ TRUSTED = {"preset": "trusted", "limits": {"memory_bytes": 1 << 30}}
 def test_a_root_without_capabilities_is_promised_what_a_user_is(
     name: str, tier: Tier, machine: Machine, strength: str, words: str
 ) -> None:
+    """A receipt would claim a user of its own where there is none."""
     situation = Situation(PolicyValues(), machine, tier, NetworkMode.FULL, stays_root=True)
     finding = promise(situation)[Property(name)]
     assert finding.strength == Strength(strength)
@@ -103,6 +104,7 @@ def test_a_root_without_capabilities_is_promised_what_a_user_is(
 def test_each_property_has_its_mechanism(
     name: str, tier: Tier, machine: Machine, fields: dict[str, object], strength: str, words: str
 ) -> None:
+    """A receipt would claim what the tier cannot do on this machine."""
     situation = Situation(SandboxPolicy.model_validate(fields).values, machine, tier, NetworkMode.FULL)
     finding = promise(situation)[Property(name)]
     assert (finding.strength, words in finding.mechanism) == (strength, True), finding
@@ -138,6 +140,7 @@ def test_each_network_has_its_mechanism(
     strength: str,
     words: str,
 ) -> None:
+    """The one property that tells whether stolen data can leave."""
     policy = SandboxPolicy.model_validate({"grants": grants}).values
     finding = promise(Situation(policy, machine, tier, network))[Property.NETWORK]
     assert (finding.strength, words in finding.mechanism) == (Strength(strength), True), finding

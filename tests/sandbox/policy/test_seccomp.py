@@ -114,6 +114,7 @@ arguments = st.lists(
 def test_the_compiled_program_says_what_the_rules_say(
     wanted: Filter, architecture: str, data: st.DataObject, arguments: list[int]
 ) -> None:
+    """A jump one off would let a server mount, or keep it from opening a socket."""
     numbers = NUMBERS[architecture]
     name = data.draw(st.sampled_from(sorted(numbers)))
     verdict = judge(compile_filter(wanted, architecture), ARCHITECTURES[architecture], numbers[name], arguments)
@@ -170,12 +171,14 @@ def test_no_spelling_of_an_argument_gets_past(architecture: str, name: str, argu
 
 
 def test_an_architecture_without_a_table_is_told_apart() -> None:
+    """A server would start with a filter for another machine."""
     with pytest.raises(KeyError):
         compile_filter(CLOSED, "riscv64")
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_numbers_are_those_of_libseccomp(architecture: str) -> None:
+    """A wrong digit would leave a call open, and nobody would see."""
     # Its import raises RuntimeError where the library itself is missing.
     try:
         import pyseccomp  # type: ignore[import-not-found, import-untyped, unused-ignore]
@@ -205,6 +208,7 @@ def test_a_real_kernel_refuses_what_is_denied() -> None:
 
 @needs_seccomp
 def test_an_open_filter_leaves_what_it_says_open() -> None:
+    """A server that needs a socket or shared memory would not have it though its policy says so."""
     found = play("attempts", rules=filtered(Filter(inet=True, unix=True, shared_memory=True, reaches_out=True)))
     for name in ("inet", "inet6", "unix", "netlink", "memfd", "datagram pair", "renice another"):
         assert found[name] != errno.EPERM, name
@@ -214,5 +218,6 @@ def test_an_open_filter_leaves_what_it_says_open() -> None:
 
 @needs_seccomp
 def test_ordinary_work_goes_on_under_the_closest_filter() -> None:
+    """Servers would break: threads, child processes, pools, databases and temporary files need no denied call."""
     found = play("work", rules=filtered(CLOSED))
     assert found == {"pool": [0, 1, 4, 9], "shell": "hello\n", "thread": 42, "sqlite": [[1]], "asyncio": 0}

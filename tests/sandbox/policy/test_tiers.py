@@ -76,6 +76,7 @@ TMP = Mount(MountKind.SCRATCH, "/tmp")
 
 
 def test_the_root_is_closed_as_the_very_last_step() -> None:
+    """The root is a writable file system of half the memory: a server could fill it, and plant files in it."""
     found = words(READ_DATA, TMP, HOME)
     assert found[-2:] == ["--remount-ro", "/"]
     assert at(found, "--remount-ro", "/") == len(found) - 2
@@ -89,6 +90,7 @@ def test_devices_are_closed_and_shared_memory_is_bounded() -> None:
 
 
 def test_no_score_can_be_written_inside() -> None:
+    """A server could have the supervisor killed first when memory runs out."""
     found = words()
     assert at(found, "--proc", "/proc") < at(found, "--remount-ro", "/proc")
     assert at(words(limits=LimitValues(scratch_bytes=None)), "--size", str(64 * MIB)) > 0
@@ -111,6 +113,7 @@ def test_the_folders_above_a_mount_are_open_to_everybody() -> None:
 
 
 def test_nothing_is_made_within_what_is_bound() -> None:
+    """A folder would be made on the host, or the start would fail on a read-only one."""
     inner = Mount(MountKind.HIDE, "/data/set/deep/secret")
     found = words(READ_DATA, inner)
     assert "/data/set/deep" not in found
@@ -137,6 +140,7 @@ def test_nothing_is_made_within_what_is_bound() -> None:
     ids=["read", "write", "scratch", "scratch without a limit", "data", "copy", "link", "hidden file", "hidden folder"],
 )
 def test_each_kind_of_mount_has_its_operation(mount: Mount, limits: dict[str, Any], wanted: tuple[str, ...]) -> None:
+    """Something would be writable, or unbounded, that must not be."""
     at(words(mount, limits=LimitValues(**limits)), *wanted)
 
 
@@ -155,6 +159,7 @@ def test_namespaces_of_users_are_only_disabled_in_one() -> None:
 
 
 def test_root_makes_the_mounts_and_keeps_only_what_it_takes_to_become_another() -> None:
+    """A private home could not be shown; or the server would run with root's powers."""
     found = words(identity=SOMEBODY)
     assert "--unshare-user" not in found
     added = [found[index + 1] for index, word in enumerate(found) if word == "--cap-add"]
@@ -167,6 +172,7 @@ def test_root_makes_the_mounts_and_keeps_only_what_it_takes_to_become_another() 
     [(80, SOMEBODY, True), (1023, SOMEBODY, True), (1024, SOMEBODY, False), (80, None, False)],
 )
 def test_the_right_to_low_ports_is_given_only_for_low_ports(port: int, identity: UnixUser | None, needed: bool) -> None:
+    """A listed host with a low port could not be listened for; or an ordinary user's program would keep the right."""
     routes = (Route("a.example", port, "127.64.0.1"),)
     found = words(network=(f"a.example:{port}",), routes=routes, identity=identity)
     assert ("CAP_NET_BIND_SERVICE" in found) is needed
@@ -183,6 +189,7 @@ def test_the_right_to_low_ports_is_given_only_for_low_ports(port: int, identity:
     ],
 )
 def test_it_has_a_network_of_its_own_unless_it_is_to_have_ours(network: Any, makes: bool, own: bool) -> None:
+    """A server without a network could dial; one with the whole network could not."""
     machine = replace(MACHINE, bubblewrap=replace(MACHINE.bubblewrap, makes_network=makes))
     made = confinement(network=network, machine=machine)
     assert made.has_own_network is own
@@ -191,6 +198,7 @@ def test_it_has_a_network_of_its_own_unless_it_is_to_have_ours(network: Any, mak
 
 
 def test_it_always_dies_with_us_in_a_world_of_its_own() -> None:
+    """Whatever the policy, these are what a sandbox is."""
     found = words(network=NetworkMode.FULL, identity=SOMEBODY)
     always = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--clearenv")
     assert set(always) <= set(found)
@@ -198,6 +206,7 @@ def test_it_always_dies_with_us_in_a_world_of_its_own() -> None:
 
 
 def test_a_monitor_is_told_every_file_system_in_memory() -> None:
+    """Memory would hide in files."""
     assert tiers.temporary(confinement(TMP, HOME)) == ("/dev/shm", "/tmp")
 
 
@@ -207,6 +216,7 @@ _MOUNTS = st.lists(st.builds(Mount, st.sampled_from(MountKind), _PATHS, st.just(
 
 @given(_MOUNTS)
 def test_every_mount_stands_on_something(mounts: list[Mount]) -> None:
+    """A start would fail for an order of paths that nobody thought of."""
     ordered = View().with_mounts(mounts).mounts
     there, bound = {"/"}, set[str]()
     for operation in operations(words(*ordered)):
@@ -244,6 +254,7 @@ def test_only_root_without_capabilities_is_confined_by_landlock_in_bubblewrap() 
 
 
 def test_landlock_opens_what_the_view_shows() -> None:
+    """A server could not read its own program; or write where it may only read."""
     found = tiers.rules(LANDLOCKED, ("/etc",))
     assert found is not None
     assert found.uses_landlock
@@ -255,6 +266,7 @@ def test_landlock_opens_what_the_view_shows() -> None:
 
 @pytest.mark.parametrize(("asks", "own"), [(True, ("/outside/home",)), (False, ())])
 def test_a_broker_changes_metadata_of_what_may_be_written_and_not_of_terminals(*, asks: bool, own: object) -> None:
+    """A server could open the user's terminal to everybody; or its start would ask for a broker that cannot work."""
     machine = replace(LANDLOCKED.machine, asks=asks, landlock_abi=7)
     found = tiers.rules(replace(LANDLOCKED, machine=machine), ())
     assert found is not None
@@ -263,6 +275,7 @@ def test_a_broker_changes_metadata_of_what_may_be_written_and_not_of_terminals(*
 
 @pytest.mark.parametrize(("network", "denied"), [(NetworkMode.NONE, True), (NetworkMode.FULL, False)])
 def test_landlock_closes_tcp_where_there_is_no_network(network: NetworkMode, denied: bool) -> None:
+    """A server without a network could dial where no filter is loaded."""
     found = tiers.rules(replace(LANDLOCKED, network=network), ())
     assert found is not None
     assert found.deny_tcp is denied

@@ -23,6 +23,7 @@ def refusal(command: str, cwd: Path, path: str = DEFAULT_PATH) -> LaunchError:
 
 
 def test_a_plan_says_all_that_is_to_be_executed(tmp_path: Path) -> None:
+    """A server would be started with other arguments, or in another place."""
     tool = program(tmp_path / "bin" / "tool")
     env = {"PATH": str(tool.parent), "X": "1"}
     plan = plan_launch("tool", ["-a", "b c"], env, str(tmp_path))
@@ -30,6 +31,7 @@ def test_a_plan_says_all_that_is_to_be_executed(tmp_path: Path) -> None:
 
 
 def test_the_first_executable_on_the_path_wins(tmp_path: Path) -> None:
+    """A file that is no program would hide the program behind it."""
     program(tmp_path / "a" / "tool", 0o644)
     (tmp_path / "b" / "tool").mkdir(parents=True)
     good = program(tmp_path / "c" / "tool")
@@ -51,6 +53,7 @@ def test_the_first_executable_on_the_path_wins(tmp_path: Path) -> None:
 def test_relative_commands_and_folders_count_from_the_servers_directory(
     command: str, path: str, where: str, tmp_path: Path
 ) -> None:
+    """Our own working directory would decide what runs."""
     cwd = tmp_path / "work"
     cwd.mkdir()
     tool = program(tmp_path / where)
@@ -58,17 +61,20 @@ def test_relative_commands_and_folders_count_from_the_servers_directory(
 
 
 def test_a_full_path_needs_no_search(tmp_path: Path) -> None:
+    """A user's exact choice would be looked up somewhere else."""
     tool = program(tmp_path / "tool")
     assert plan_launch(str(tool), (), {}, "/").program == str(tool)
 
 
 @pytest.mark.parametrize("env", [{}, {"PATH": ""}])
 def test_without_a_path_the_usual_places_are_searched(env: dict[str, str]) -> None:
+    """A server with an environment of its own would find nothing."""
     assert plan_launch("sh", (), env, "/").program in {f"{folder}/sh" for folder in DEFAULT_PATH.split(":")}
 
 
 @pytest.mark.parametrize("command", ["no-such-tool", "x" * 300, "./no-such-tool", "/no/such/tool"])
 def test_a_missing_command_says_where_it_was_looked_for(command: str, tmp_path: Path) -> None:
+    """A user would not know whether to install it or to correct the path."""
     error = refusal(command, tmp_path)
     assert error.code == "command_not_found"
     assert command in str(error)
@@ -77,6 +83,7 @@ def test_a_missing_command_says_where_it_was_looked_for(command: str, tmp_path: 
 
 
 def test_what_is_no_program_says_which_file_it_was(tmp_path: Path) -> None:
+    """A user would look for a missing file that is there."""
     plain = program(tmp_path / "bin" / "tool", 0o644)
     for error in (refusal("tool", tmp_path, str(plain.parent)), refusal(str(plain), tmp_path)):
         assert error.code == "not_executable"
@@ -101,6 +108,7 @@ def test_a_working_directory_that_may_not_be_entered_is_told(monkeypatch: pytest
 
 @pytest.mark.parametrize("command", ["/" + "x" * 300, "./" + "x" * 300])
 def test_a_name_that_no_file_can_have_is_a_missing_command(command: str, tmp_path: Path) -> None:
+    """A typing error would be told as a failure of ours."""
     assert refusal(command, tmp_path).code == "command_not_found"
 
 
@@ -115,6 +123,7 @@ def test_a_name_that_no_file_can_have_is_a_missing_command(command: str, tmp_pat
     ],
 )
 def test_each_way_in_which_exec_fails_is_said_in_words(number: int, code: str, words: str) -> None:
+    """A user would be shown a number."""
     error = exec_error(number, LaunchPlan("/bin/tool", ("tool",), {}, "/"))
     assert error.code == code
     assert words in str(error)

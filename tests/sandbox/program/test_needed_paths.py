@@ -45,27 +45,32 @@ def home(tmp_path: Path) -> Path:
 def test_each_kind_of_path_needs_what_makes_it_work(
     home: Path, path: str, label: str, key: str, where: str, why: str
 ) -> None:
+    """A user would name the file, and meet the next error; or give away more than it takes."""
     assert need_of(NamedPath(str(home / path), label), str(home)) == RequiredPath(key, str(home / where), why)
 
 
 @pytest.mark.parametrize("path", ["alone.db", "new.db", "missing/new.db", "."])
 def test_a_home_is_never_the_answer(home: Path, path: str) -> None:
+    """A database in the home would have the whole home given away."""
     named = NamedPath(str(home / path) if path != "." else str(home))
     assert need_of(named, str(home)) is None
 
 
 @pytest.mark.parametrize("path", ["/x.db", "/tmp/x.db", "/home/x.db", "/etc/x.db", "/tmp"])
 def test_a_folder_of_many_is_never_the_answer(home: Path, path: str) -> None:
+    """Everybody's temporary files would be given to one server."""
     assert need_of(NamedPath(path), str(home)) is None
 
 
 def test_a_project_ends_below_the_home(home: Path) -> None:
+    """A home under version control would be given away whole."""
     (home / ".git").mkdir()
     assert project_of(str(home / "loose/server.py"), str(home)) == str(home / "loose")
     assert project_of(str(home / "alone.py"), str(home)) is None
 
 
 def test_arguments_options_and_variables_are_looked_at() -> None:
+    """A path in a variable would never be offered."""
     argv = ("node", "/p/index.js", "--db-path", "/d/x.db", "--out=/o", "-y", "@scope/pkg", "rel/x")
     env = {"MEMORY_FILE_PATH": "/m/memory.json", "HOME_FILE": "~/f", "PATH": "/usr/bin:/bin", "URL": "https://x/y"}
     found = [(named.label, named.path) for named in named_in(argv, env, "/cwd", "/home/u")]

@@ -30,10 +30,12 @@ def refused(home: Home, command: str | Path, *, code: str, path: tuple[Path, ...
 
 
 def test_a_program_of_the_system_needs_nothing(home: Home) -> None:
+    """Every receipt would list what everybody sees anyway."""
     assert home.resolve(home.plan("sh")) == Program("/usr/bin/sh")
 
 
 def test_a_virtual_environment_brings_the_python_that_it_was_made_from(home: Home) -> None:
+    """Its interpreter would be a dangling link inside."""
     base = home.python("py")
     python = home.venv("proj/.venv", base)
     script = home.program("proj/.venv/bin/server", f"#!{python}\n")
@@ -44,6 +46,7 @@ def test_a_virtual_environment_brings_the_python_that_it_was_made_from(home: Hom
 
 
 def test_an_environment_cannot_say_that_a_package_in_opt_is_its_python(home: Home) -> None:
+    """A server that can write to its environment would read all of that package at its next start."""
     python = home.venv("proj/.venv", Path("/opt/no-such-package/python"))
     python.unlink()
     python.symlink_to("/usr/bin/python3")
@@ -51,12 +54,14 @@ def test_an_environment_cannot_say_that_a_package_in_opt_is_its_python(home: Hom
 
 
 def test_a_pipe_in_an_environment_is_not_waited_for(home: Home) -> None:
+    """A server could have its next start never end."""
     python = home.venv("proj/.venv", Path("/usr/bin/python3"))
     os.mkfifo(home.file("proj/.venv/lib/python3.12/site-packages/x").with_name("pipe.pth"))
     assert needs(home.resolve(home.plan(python))) == [str(home.user / "proj/.venv")]
 
 
 def test_an_editable_install_is_found_where_its_environment_says(home: Home) -> None:
+    """A server under development would not find its own package."""
     home.file("proj/src/server.py")
     python = home.venv("proj/.venv", Path("/usr/bin/python3"))
     home.file("proj/.venv/lib/python3.12/site-packages/_proj.pth", f"import os\n# no\n{home.user}/proj/src\n")
@@ -66,6 +71,7 @@ def test_an_editable_install_is_found_where_its_environment_says(home: Home) -> 
 
 
 def test_an_environment_cannot_refer_to_a_whole_home(home: Home) -> None:
+    """A line in a file of an installed package would show everything."""
     home.file(".ssh/id")
     python = home.venv("venv", Path("/usr/bin/python3"))
     home.file("venv/lib/python3.12/site-packages/evil.pth", f"{home.user}\n/\n{home.user}/.ssh\n../../../../..\n")
@@ -107,6 +113,7 @@ def test_a_link_to_a_folder_on_the_path_is_kept(home: Home) -> None:
 
 
 def test_packages_of_a_project_are_shown_without_the_project(home: Home) -> None:
+    """A tool among a project's packages would bring the project's secrets along."""
     home.file("proj/.env")
     home.program("proj/node_modules/tool/cli.js", "#!/usr/bin/env sh\n")
     home.link("proj/node_modules/.bin/tool", "../tool/cli.js")
@@ -121,6 +128,7 @@ def test_a_script_of_ones_own_is_shown_alone(home: Home) -> None:
 
 
 def test_a_script_of_pip_install_user_finds_its_packages(home: Home) -> None:
+    """They are looked for in the home, which is another one inside."""
     script = home.program(".local/bin/tool", "#!/usr/bin/python3\n")
     home.file(".local/lib/python3.11/site-packages/tool.py")
     program = home.resolve(home.plan(script))
@@ -139,6 +147,7 @@ def test_uv_finds_its_other_half_and_the_pythons_it_installed(home: Home) -> Non
 
 @pytest.mark.parametrize("said", ["file", "environment", "global", "beginning"])
 def test_a_shim_of_pyenv_is_seen_through(home: Home, said: str) -> None:
+    """It looks for versions above the working directory, which is hidden inside."""
     root = home.user / ".pyenv"
     shim = home.program(".pyenv/shims/python3.12", PYENV.format(root))
     home.python(".pyenv/versions/3.11.9")
@@ -168,6 +177,7 @@ def test_a_shim_without_its_version_says_which_and_who_asked(home: Home) -> None
 
 
 def test_a_shim_for_the_systems_version_stands_for_the_next_on_the_path(home: Home) -> None:
+    """It would find itself, and so for ever."""
     shim = home.program(".pyenv/shims/sh", PYENV.format(home.user / ".pyenv"))
     program = home.resolve(home.plan("sh", path=[shim.parent], PYENV_VERSION="system"))
     assert program.path == "/usr/bin/sh"
@@ -176,6 +186,7 @@ def test_a_shim_for_the_systems_version_stands_for_the_next_on_the_path(home: Ho
 
 @pytest.mark.parametrize("version", ["../../../../..", "/", "..", "3.1/../../.."])
 def test_a_version_leads_nowhere_but_to_versions(home: Home, version: str) -> None:
+    """A project's file would name any program of this machine."""
     shim = home.program(".pyenv/shims/tool", PYENV.format(home.user / ".pyenv"))
     home.program("bin/tool")
     refused(home, "tool", path=(shim.parent,), code="command_not_found", PYENV_VERSION=version)
@@ -197,6 +208,7 @@ def test_shims_of_asdf_and_mise_are_seen_through(home: Home) -> None:
 
 
 def test_mise_reads_its_own_settings_first(home: Home) -> None:
+    """Another version than outside would run."""
     for version in ("18.0.0", "20.1.0", "20.10.0"):
         home.program(f".local/share/mise/installs/node/{version}/bin/node", ELF)
     mise = home.link(".local/share/mise/shims/node", home.program(".local/bin/mise", ELF))
@@ -207,6 +219,7 @@ def test_mise_reads_its_own_settings_first(home: Home) -> None:
 
 
 def test_volta_is_seen_through(home: Home) -> None:
+    """Its shims read settings in the home."""
     node = home.program(".volta/tools/image/node/20.1.0/bin/node", ELF)
     home.file(".volta/tools/user/platform.json", '{"node": {"runtime": "20.1.0"}}')
     shim = home.link(".volta/bin/node", home.program(".volta/bin/volta-shim", ELF))
@@ -215,6 +228,7 @@ def test_volta_is_seen_through(home: Home) -> None:
 
 @pytest.mark.parametrize("line", ["#!/usr/bin/env tool", "#!/usr/bin/env -S A=1 tool -x", "#! /usr/bin/env -S -i tool"])
 def test_an_interpreter_on_the_path_is_looked_up_on_the_servers(home: Home, line: str) -> None:
+    """It would be missing inside, or another."""
     tool = home.program("tools/tool", ELF)
     script = home.program("script", line + "\n")
     program = home.resolve(home.plan(script, path=[tool.parent]))
@@ -222,6 +236,7 @@ def test_an_interpreter_on_the_path_is_looked_up_on_the_servers(home: Home, line
 
 
 def test_env_as_a_command_is_seen_through(home: Home) -> None:
+    """What it executes would be hidden."""
     tool = home.program("tools/tool")
     assert needs(home.resolve(home.plan("env", "A=1", "tool", path=[tool.parent]))) == [str(tool)]
 
@@ -248,6 +263,7 @@ def test_a_first_line_too_long_for_the_kernel_is_followed_as_written_for_the_she
 def test_what_the_kernel_would_refuse_is_refused_before_it_starts(
     home: Home, text: str | bytes, code: str, why: str
 ) -> None:
+    """The refusal would come from inside a sandbox, where the path means something else."""
     if isinstance(text, bytes) and text == ELF:
         pytest.skip("the shell of this machine has another loader")
     if code == "not_executable" and "lacks" in why and set(_formats()) - {"register", "status"}:
@@ -263,6 +279,7 @@ def _formats() -> list[str]:
 
 
 def test_scripts_that_interpret_each_other_end(home: Home) -> None:
+    """A server's start would never return."""
     script = home.program("a", f"#!{home.user}/b\n")
     home.program("b", f"#!{script}\n")
     assert "too many" in refused(home, script, code="not_executable")

@@ -83,6 +83,7 @@ async def made(cgroups: Cgroups, limits: LimitValues = LIMITS) -> AsyncIterator[
 
 
 def test_every_limit_is_written_where_version_2_keeps_it(tmp_path: Path) -> None:
+    """A tree would run without a limit that its receipt names."""
     group = Cgroup.create(delegated(tmp_path), "qd-1-ab", LIMITS)
     place = tmp_path / "qd-1-ab"
     assert {file.name: file.read_text() for file in place.iterdir()} == {
@@ -97,6 +98,7 @@ def test_every_limit_is_written_where_version_2_keeps_it(tmp_path: Path) -> None
 
 
 def test_what_is_not_limited_is_not_written(tmp_path: Path) -> None:
+    """A trusted server would be held to a limit of nobody's."""
     unlimited = LimitValues(memory_bytes=None, processes=None)
     group = Cgroup.create(delegated(tmp_path), "qd-1-ab", unlimited)
     assert list((tmp_path / "qd-1-ab").iterdir()) == []
@@ -104,6 +106,7 @@ def test_what_is_not_limited_is_not_written(tmp_path: Path) -> None:
 
 
 def test_a_value_that_does_not_stick_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels and managers accept values that they ignore: a receipt would promise what nobody enforces."""
     monkeypatch.setattr(cgroup_module, "_read", lambda file: "max" if file.name == "pids.max" else file.read_text())
     group = Cgroup.create(delegated(tmp_path), "qd-1-ab", LIMITS)
     assert list(group.unmet) == [Property.PROCESS_COUNT]
@@ -112,6 +115,7 @@ def test_a_value_that_does_not_stick_is_reported(tmp_path: Path, monkeypatch: py
 
 
 def test_a_by_way_that_the_kernel_does_not_have_is_no_failure(tmp_path: Path) -> None:
+    """Without swap accounting every server would be refused."""
     place = tmp_path / "qd-1-ab"
 
     class Refusing(Cgroup):
@@ -131,6 +135,7 @@ def test_a_by_way_that_the_kernel_does_not_have_is_no_failure(tmp_path: Path) ->
 
 
 async def test_a_group_that_cannot_be_made_is_reported_for_all_that_it_was_for(tmp_path: Path) -> None:
+    """The start would fail, or pass as limited."""
     group = Cgroup.create(delegated(tmp_path / "gone"), "qd-1-ab", LIMITS)
     assert set(group.unmet) == {Property.MEMORY, Property.PROCESS_COUNT, Property.CPU_SHARE}
     assert group.enforced == frozenset()
@@ -157,6 +162,7 @@ def test_the_limit_that_was_hit_is_named(tmp_path: Path, files: dict[str, str], 
 
 
 def test_the_peak_is_the_kernels_own(tmp_path: Path) -> None:
+    """What is allocated between two looks would be in no dossier."""
     group = Cgroup.create(delegated(tmp_path), "qd-1-ab", LIMITS)
     assert group.peak_bytes is None
     (tmp_path / "qd-1-ab" / "memory.peak").write_text("4096\n")
@@ -164,6 +170,7 @@ def test_the_peak_is_the_kernels_own(tmp_path: Path) -> None:
 
 
 def test_a_sweep_removes_what_dead_owners_left_and_nothing_else(tmp_path: Path) -> None:
+    """Groups would pile up for ever, or a living server lose its limits."""
     ours, dead, strange = group_name(), group_name(pid_of_nobody()), "qd-x-1"
     for name in (ours, dead, strange):
         (tmp_path / name).mkdir()
@@ -182,6 +189,7 @@ def test_a_sweep_leaves_what_lives_in_another_process_namespace(tmp_path: Path) 
 
 
 def test_a_sweep_of_nothing_finds_nothing(tmp_path: Path) -> None:
+    """Most machines give us no group at all."""
     assert sweep_cgroups(Cgroups()) == ()
     assert sweep_cgroups(Cgroups(str(tmp_path / "gone"))) == ()
 
@@ -190,6 +198,7 @@ def test_a_sweep_of_nothing_finds_nothing(tmp_path: Path) -> None:
 
 
 async def test_real_limits_stick_and_hold_the_tree_that_joins(legacy: Cgroups) -> None:
+    """A fork bomb would take the machine."""
     script = (
         "import os, sys; sys.stdin.readline(); made = 0\n"
         "try:\n"
@@ -211,6 +220,7 @@ async def test_real_limits_stick_and_hold_the_tree_that_joins(legacy: Cgroups) -
 
 
 async def test_a_real_tree_that_takes_too_much_memory_is_killed_and_the_limit_is_named(legacy: Cgroups) -> None:
+    """One server would push the others out of memory."""
     script = "import sys; sys.stdin.readline(); x = bytearray(256 << 20); print(len(x))"
     async with made(legacy) as group:
         with python_child(script) as child:
@@ -221,6 +231,7 @@ async def test_a_real_tree_that_takes_too_much_memory_is_killed_and_the_limit_is
 
 
 async def test_killing_reaches_what_left_its_session_and_the_group_can_be_removed(unified: str) -> None:
+    """A daemon would outlive its server."""
     script = (
         "import os, signal, sys; sys.stdin.readline()\n"
         "r, w = os.pipe()\n"
@@ -241,6 +252,7 @@ async def test_killing_reaches_what_left_its_session_and_the_group_can_be_remove
 
 
 async def test_a_process_joins_by_itself_and_is_not_moved_again(legacy: Cgroups) -> None:
+    """Each start would wait for all processors, and hold up what else forks, executes or ends."""
     script = (
         "import sys\n"
         "for fd in sys.argv[1:]: open(int(fd), 'w').write('0')\n"
@@ -260,12 +272,14 @@ async def test_a_process_joins_by_itself_and_is_not_moved_again(legacy: Cgroups)
 
 
 def test_what_cannot_be_entered_has_no_entrance(tmp_path: Path) -> None:
+    """The start would fail for a limit that is only wished for."""
     group = Cgroup.create(delegated(tmp_path), "qd-1-ab", LIMITS)
     with group.entrances() as entrances:
         assert entrances == {}
 
 
 async def test_a_process_that_cannot_join_is_reported(legacy: Cgroups) -> None:
+    """Its tree would run without the limits that its receipt names."""
     async with made(legacy) as group:
         group.join(pid_of_nobody())
         assert set(group.unmet) == {Property.MEMORY, Property.PROCESS_COUNT, Property.CPU_SHARE}

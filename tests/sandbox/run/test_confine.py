@@ -70,6 +70,7 @@ async def ends(confinement: Confinement) -> int:
 
 
 async def test_what_is_confined_can_be_started_and_use_its_places(yard: Yard) -> None:
+    """Every server would fail, for what no part alone has wrong."""
     made = yard.confine("sh", "-c", 'echo hello >"$HOME/file" && [ "$PWD" = "$HOME" ]')
     assert made.tier is yard.tier_home.tier
     assert await ends(made) == 0
@@ -78,6 +79,7 @@ async def test_what_is_confined_can_be_started_and_use_its_places(yard: Yard) ->
 
 @MOUNT_NAMESPACE_ONLY
 async def test_what_is_protected_is_closed_in_what_may_be_written(yard: Yard) -> None:
+    """A server would write the configuration by which it is started."""
     work = yard.places.user_home / "work"
     (work / "sub").mkdir(parents=True)
     config, other = work / "sub/mcp.json", work / "sub/other"
@@ -100,6 +102,7 @@ async def test_what_is_protected_is_closed_in_what_may_be_written(yard: Yard) ->
 
 
 async def test_a_trusted_program_runs_as_us_under_limits(yard: Yard) -> None:
+    """A user who trusts a server would find it confined all the same."""
     made = yard.confine("sh", "-c", f"cat {yard.places.user_home}/.ssh/id_ed25519", preset="trusted")
     assert (made.tier, made.identity, made.seccomp, made.view.mounts) == (Tier.LIMITS, None, b"", ())
     assert made.secrets == ()
@@ -108,6 +111,7 @@ async def test_a_trusted_program_runs_as_us_under_limits(yard: Yard) -> None:
 
 @ROOT_ONLY
 async def test_root_hands_its_places_to_whom_it_becomes(yard: Yard) -> None:
+    """A server could not use its own home; or it would run as root."""
     made = yard.confine("true")
     assert made.identity is not None
     assert made.identity.dedicated
@@ -115,6 +119,7 @@ async def test_root_hands_its_places_to_whom_it_becomes(yard: Yard) -> None:
 
 
 async def test_limits_are_the_kernels_numbers(yard: Yard) -> None:
+    """A limit of the policy would be kept by nobody."""
     limits = {"open_files": 100, "file_size_bytes": "1 MiB", "cpu_s": 0.5, "memory_bytes": "64 MiB", "processes": None}
     found = rlimits(yard.confine("true", limits=limits))
     assert found[resource.RLIMIT_CORE] == 0
@@ -127,6 +132,7 @@ async def test_limits_are_the_kernels_numbers(yard: Yard) -> None:
 
 
 async def test_processes_are_counted_with_those_that_share_the_count(yard: Yard) -> None:
+    """A server could not start beside a busy user, or a limit would be no limit."""
     made = yard.confine("true", limits={"processes": 50})
     alone = made.identity.dedicated if made.identity else yard.tier_home.tier is Tier.BUBBLEWRAP
     counted = rlimits(made)[resource.RLIMIT_NPROC]
@@ -134,6 +140,7 @@ async def test_processes_are_counted_with_those_that_share_the_count(yard: Yard)
 
 
 async def test_what_may_not_be_seen_is_tried(yard: Yard) -> None:
+    """A receipt would claim that the keys are hidden, and nobody would have looked."""
     secrets = yard.confine("true").secrets
     assert str(yard.places.private[0]) in secrets
     assert f"{yard.places.user_home}/.ssh" in secrets
@@ -151,6 +158,7 @@ async def test_listed_hosts_are_in_its_hosts_file_and_nothing_resolves_names(yar
 
 @BUBBLEWRAP_ONLY
 async def test_a_strict_policy_holds_what_it_requires(yard: Yard) -> None:
+    """The strictest preset would start with less than it says, or never."""
     made = yard.confine("true", preset="strict", limits={})
     assert Property.FILESYSTEM in made.required
     assert await ends(made) == 0
@@ -158,6 +166,7 @@ async def test_a_strict_policy_holds_what_it_requires(yard: Yard) -> None:
 
 @pytest.mark.parametrize("word", ["argument", "write", "hidden"])
 async def test_what_cannot_be_given_is_refused_before_anything_starts(yard: Yard, word: str) -> None:
+    """A server would start and then fail in its own words, or with more than it should have."""
     outside = yard.places.user_home / "project"
     outside.mkdir()
     policies: dict[str, dict[str, Any]] = {
@@ -174,6 +183,7 @@ async def test_what_cannot_be_given_is_refused_before_anything_starts(yard: Yard
 
 @ROOT_ONLY
 async def test_a_project_is_written_by_its_owner(yard: Yard) -> None:
+    """A user's files would come back as somebody else's."""
     project = yard.places.user_home.parent / "project"
     project.mkdir()
     os.chown(project, 40_001, 40_001)
@@ -227,6 +237,7 @@ async def test_a_program_that_no_other_user_can_reach_runs_as_root_without_capab
 
 @ROOT_ONLY
 async def test_the_owner_of_what_is_written_must_reach_the_program(yard: Yard) -> None:
+    """Root without capabilities may not write what is somebody else's: it would fail in its own words."""
     folder, project = yard.places.user_home / "closed", yard.places.user_home.parent / "project"
     for made in (folder, project):
         made.mkdir()
@@ -247,6 +258,7 @@ async def test_root_who_cannot_become_another_stays_root_without_capabilities(ya
 
 
 async def test_a_plan_is_changed_in_nothing_but_its_program_and_what_the_view_adds(yard: Yard) -> None:
+    """A server would see other arguments than it was given."""
     made = yard.confine("env", "--", "true")
     assert made.plan.argv == ("env", "--", "true")
     assert made.plan.env == {"PATH": PATH, "HOME": str(yard.tier_home.home), **made.view.env}

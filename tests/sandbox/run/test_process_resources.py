@@ -35,6 +35,7 @@ class Part:
 
 
 async def test_everything_is_ended_first_and_given_back_then() -> None:
+    """A control group would be removed while it is in use, and stay."""
     said: list[str] = []
     part = Part(said)
     resources = SandboxResources(cgroup=part, relay=part, uplink=part)  # type: ignore[arg-type]
@@ -45,6 +46,7 @@ async def test_everything_is_ended_first_and_given_back_then() -> None:
 
 @pytest.mark.parametrize("what", ["relay", "uplink"])
 async def test_the_loss_of_a_network_is_that_of_what_carries_it(what: str) -> None:
+    """Nobody would notice that one is gone."""
     assert await SandboxResources(**{what: Part([])}).network_lost() == "lost"  # type: ignore[arg-type]
     with anyio.move_on_after(0) as scope:
         await SandboxResources().network_lost()
@@ -66,6 +68,7 @@ async def test_the_leash_is_dropped_once() -> None:
 
 @pytest.mark.process
 async def test_the_first_process_of_a_namespace_is_killed_and_reaped() -> None:
+    """Each start would leave a process that is dead and not buried."""
     child = subprocess.Popen(["/bin/sleep", "1000"])  # noqa: ASYNC220 - does not block
     resources = SandboxResources(init_fd=os.pidfd_open(child.pid), init_pid=child.pid)
     resources.kill()

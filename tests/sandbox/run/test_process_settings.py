@@ -36,6 +36,7 @@ def test_the_soft_limit_is_raised_to_the_hard_one_and_children_keep_the_old() ->
 
 
 def test_what_is_raised_already_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children would be given a limit that nobody had."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (4096, 4096))
     assert raise_open_files_limit() == 4096
     assert open_files_of_children() == 0
@@ -71,6 +72,7 @@ def score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @scored
 def test_each_is_raised_above_its_parent_by_its_place(score: Path) -> None:
+    """A server that eats the memory would bring down whoever owns it."""
     assert (
         process_settings.oom_score_of_confined() == process_settings.OomScore.CONFINED
     )  # a native command's: the supervisor confines it
@@ -95,6 +97,7 @@ def test_what_we_were_given_is_where_it_begins(score: Path, given: int, worker: 
 @scored
 @pytest.mark.parametrize("text", [None, "", "x"])
 def test_where_there_are_no_scores_nothing_is_raised(score: Path, text: str | None) -> None:
+    """Nothing would start on another system."""
     score.unlink() if text is None else score.write_text(text)
     process_settings.raise_oom_score(process_settings.OomScore.WORKER)
     assert process_settings.oom_score_of_confined() is None
@@ -147,6 +150,7 @@ def left_mib(how: str) -> int:
 @pytest.mark.process
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's allocator is what is set")
 def test_what_large_results_took_is_given_back_although_small_objects_follow_them() -> None:
+    """A serve would stay as large as it was at its busiest moment."""
     assert left_mib("fixed") < 16
     assert left_mib("as it is") > 100  # else there is nothing to mend any more
 

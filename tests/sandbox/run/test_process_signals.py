@@ -38,10 +38,12 @@ def processes(**parents: int) -> dict[int, Process]:
     ids=["children", "orphans", "another tree", "program gone", "tree gone"],
 )
 def test_a_tree_is_the_program_and_what_it_started(found: dict[int, Process], expected: set[int]) -> None:
+    """A signal would reach the sandbox's own processes, a stranger's, or miss an orphan."""
     assert set(members(found, TREE)) == expected
 
 
 async def test_a_shell_that_waits_ends_last(tmp_path: Path) -> None:
+    """What it waits for would be killed with it, before it had saved anything."""
     log = tmp_path / "log"
     script = f"""
         trap 'echo shell >>{log}; exit' TERM
@@ -57,6 +59,7 @@ async def test_a_shell_that_waits_ends_last(tmp_path: Path) -> None:
 
 
 async def test_a_shell_does_not_stay_stopped_for_those_that_do_not_heed() -> None:
+    """It could not even be asked itself."""
     with subprocess.Popen(  # noqa: ASYNC220
         ["sh", "-c", "(trap '' TERM; sleep 4302.5; sleep 4302.5) & wait"], stderr=subprocess.DEVNULL
     ) as child:
@@ -71,6 +74,7 @@ async def test_a_shell_does_not_stay_stopped_for_those_that_do_not_heed() -> Non
 
 
 async def test_a_program_that_is_no_shell_is_asked_at_once() -> None:
+    """It would not coordinate the end of its own workers."""
     with subprocess.Popen(["sleep", "4303.5"]) as child:  # noqa: ASYNC220
         await eventually_async(lambda: running_with("4303.5"))
         await ask_to_end(ProcessTree(child.pid, child.pid), 20.0)
@@ -78,6 +82,7 @@ async def test_a_program_that_is_no_shell_is_asked_at_once() -> None:
 
 
 def test_what_has_ended_is_no_error() -> None:
+    """A stop that came late would fail."""
     signal_tree(ProcessTree(pid=2**22 - 1, top=2**22 - 1), 15)
 
 
@@ -85,6 +90,7 @@ def test_what_has_ended_is_no_error() -> None:
 def test_descendants_are_all_below_but_the_children_to_be_spared(
     monkeypatch: pytest.MonkeyPatch, is_told: bool
 ) -> None:
+    """What a dead worker left behind would live on, or another worker be killed with it."""
     if not is_told:
         monkeypatch.setattr(module, "_told_children", lambda _: None)
     with subprocess.Popen(["sh", "-c", "sleep 4301.75 & wait"]) as child:
@@ -99,6 +105,7 @@ def test_descendants_are_all_below_but_the_children_to_be_spared(
 
 
 def test_a_chain_that_forks_as_fast_as_it_is_followed_is_followed_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The zygote would follow it for ever, and fork and report no more."""
     monkeypatch.setattr(module, "_told_children", lambda pid: [pid + 1])
     assert len(descendants()) == module._MOST_BELOW
 

@@ -57,12 +57,14 @@ def played() -> Iterator[Played]:
 def test_daemons_that_left_their_group_are_found_and_ended(
     tier: Tier, name: str, outcome: dict[str, Any], played: Played
 ) -> None:
+    """A hostile server could leave a process that nobody knows of."""
     assert played.ends[name, tier] == 0, played.complaints
     assert played.outcomes[name, tier] == outcome
 
 
 @pytest.mark.parametrize("tier", TIERS)
 def test_a_tree_dies_with_its_owner(tier: Tier, played: Played) -> None:
+    """A killed worker would leave its server behind."""
     assert played.ends["be_killed", tier] == -signal.SIGKILL, played.complaints
     pids = played.outcomes["be_killed", tier]["pids"]
     assert len(pids) >= 3

@@ -13,6 +13,7 @@ from quarterdeck_sandbox.run.processes import exact_memory, scan, tmpfs_use, wai
 
 
 def test_a_scan_finds_us_as_we_are() -> None:
+    """Limits would be judged by somebody else's numbers."""
     found, told = scan()[os.getpid()], psutil.Process()
     assert (found.pid, found.parent) == (os.getpid(), os.getppid())
     assert found.threads == told.num_threads()
@@ -23,6 +24,7 @@ def test_a_scan_finds_us_as_we_are() -> None:
 
 @pytest.mark.process
 def test_a_scan_goes_on_when_processes_vanish_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process that ends at the wrong moment would stop the monitor of all."""
     listed = [str(pid_of_nobody()), "self", "net", str(os.getpid())]
     monkeypatch.setattr(os, "listdir", lambda _: listed)
     assert list(scan()) == [os.getpid()]
@@ -52,6 +54,7 @@ def test_a_process_that_is_gone_has_no_state() -> None:
 
 @pytest.mark.process
 def test_pages_that_processes_share_count_once() -> None:
+    """Forks of one interpreter would each be charged with all of it."""
     script = (
         "import os, sys; held = bytearray(b'x' * (64 << 20))\n"
         "for _ in range(3):\n"
@@ -69,6 +72,8 @@ def test_pages_that_processes_share_count_once() -> None:
 
 
 def test_a_process_that_may_not_be_looked_into_counts_with_what_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would weigh nothing, and nothing would hold it."""
+
     def refused(path: str, *args: object) -> object:
         if path.endswith("smaps_rollup"):
             raise PermissionError
@@ -81,6 +86,7 @@ def test_a_process_that_may_not_be_looked_into_counts_with_what_is_its_own(monke
 
 
 def test_what_a_tmpfs_holds_is_seen_below_a_process_root() -> None:
+    """Files in memory would count for nothing."""
     if not any(part.mountpoint == "/dev/shm" for part in psutil.disk_partitions(all=True)):
         pytest.skip("/dev/shm is no mount here")
     here = os.getpid()
@@ -91,6 +97,7 @@ def test_what_a_tmpfs_holds_is_seen_below_a_process_root() -> None:
 
 
 def test_the_time_without_a_processor_is_told_of_those_that_are_there() -> None:
+    """A busy machine would look like a dead worker, or a dead worker would end the loop that asks."""
     assert waited_s(os.getpid()) > 0.0 or not os.path.exists("/proc/self/schedstat")
     assert waited_s(2**22 + 1) == 0.0
 
@@ -124,6 +131,8 @@ print("ready", flush=True); os.read(0, 1)
 @pytest.mark.process
 @pytest.mark.parametrize("may_look", [True, False])
 def test_shared_memory_that_was_let_go_of_is_still_held(monkeypatch: pytest.MonkeyPatch, may_look: bool) -> None:
+    """A server could take all of the machine's memory under any limit, and seem to have nothing."""
+
     def refuse(pid: int) -> dict[bytes, int]:
         raise PermissionError(pid)
 
@@ -138,6 +147,7 @@ def test_shared_memory_that_was_let_go_of_is_still_held(monkeypatch: pytest.Monk
 
 @pytest.mark.process
 def test_page_tables_count_as_memory() -> None:
+    """A server could fill the machine with tables of pages that it does not have."""
     with python_child(LOOKS_AT_NOTHING) as child:
         child.read_line()
         seen, exact = scan()[child.pid], exact_memory([child.pid])

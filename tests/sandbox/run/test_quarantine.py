@@ -74,6 +74,7 @@ def test_what_appears_is_moved_away_and_kept(place: Place) -> None:
 
 
 def test_one_below_a_folder_that_is_made_later_is_found(place: Place) -> None:
+    """The folder would be made first, and looked at once."""
     place.guard.look()
     (place.folder / ".cursor").mkdir()
     assert place.caught() == {}
@@ -83,12 +84,14 @@ def test_one_below_a_folder_that_is_made_later_is_found(place: Place) -> None:
 
 
 def test_one_that_is_made_again_is_found_again(place: Place) -> None:
+    """The first would be a decoy."""
     for text in ("one", "two", "three"):
         place.write(".envrc", text)
         assert Path(place.caught()[".envrc"].kept).read_text() == text
 
 
 def test_a_change_time_that_was_set_back_hides_nothing(place: Place) -> None:
+    """A program sets the times of its own folders."""
     before = place.folder.stat()
     place.guard.look()
     place.write(".envrc")
@@ -98,6 +101,7 @@ def test_a_change_time_that_was_set_back_hides_nothing(place: Place) -> None:
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "nowhere", "."])
 def test_a_link_is_moved_and_not_followed(place: Place, target: str) -> None:
+    """A file of the user's would be moved in its place."""
     (place.folder / ".envrc").symlink_to(target)
     kept = Path(place.caught()[".envrc"].kept)
     assert kept.is_symlink()
@@ -105,6 +109,7 @@ def test_a_link_is_moved_and_not_followed(place: Place, target: str) -> None:
 
 
 def test_a_link_on_the_way_is_what_is_moved(place: Place, tmp_path: Path) -> None:
+    """What it leads to may be the user's, and lie where we may write and the program may not."""
     (tmp_path / "users").mkdir()
     (tmp_path / "users" / "mcp.json").write_text("mine")
     (place.folder / ".cursor").symlink_to(tmp_path / "users")
@@ -113,6 +118,7 @@ def test_a_link_on_the_way_is_what_is_moved(place: Place, tmp_path: Path) -> Non
 
 
 def test_one_that_is_gone_when_it_is_taken_is_none(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that removes it at the wrong moment would fail the call."""
     path = place.write(".envrc")
     monkeypatch.setattr(quarantine, "_write", lambda *_: path.unlink(missing_ok=True))
     assert place.caught() == {}
@@ -134,6 +140,7 @@ def _is_full(place: Place) -> None:
 def test_where_it_cannot_be_kept_it_is_made_harmless_where_it_lies(
     place: Place, spoil: Callable[[Place], None], why: str
 ) -> None:
+    """With a disk that is full, a program would have its way."""
     spoil(place)
     place.write(".git/commondir")
     [caught] = place.caught().values()
@@ -147,6 +154,7 @@ def test_where_it_cannot_be_kept_it_is_made_harmless_where_it_lies(
 @pytest.mark.process
 @ROOT_ONLY
 def test_on_a_full_disk_it_is_made_harmless_where_it_lies(place: Place) -> None:
+    """There is no room for a copy, nor for the note of where it came from."""
     place.quarantine.mkdir(parents=True)
     with mounted(place.quarantine, "-t", "tmpfs", "-o", "size=8k,nr_inodes=4", "none"):
         (place.quarantine / "filler").write_bytes(b"x" * 8192)
@@ -161,6 +169,7 @@ def test_on_a_full_disk_it_is_made_harmless_where_it_lies(place: Place) -> None:
 @pytest.mark.process
 @ROOT_ONLY
 def test_a_quarantine_on_another_filesystem_gets_a_copy(place: Place) -> None:
+    """What can only be copied would stay where it is."""
     place.quarantine.mkdir(parents=True)
     with mounted(place.quarantine, "-t", "tmpfs", "none"):
         place.write(".vscode/deep/tasks.json")
@@ -181,6 +190,7 @@ def test_a_quarantine_on_another_filesystem_gets_a_copy(place: Place) -> None:
 def test_one_that_is_too_large_for_a_copy_stays_under_a_name_that_nothing_reads(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A program would fill the state directory's disk, and its user's time."""
     monkeypatch.setattr(quarantine, "MAX_COPIED_BYTES", 10)
     place.quarantine.mkdir(parents=True)
     with mounted(place.quarantine, "-t", "tmpfs", "none"):
@@ -194,6 +204,7 @@ def test_one_that_is_too_large_for_a_copy_stays_under_a_name_that_nothing_reads(
 
 @USER_ONLY
 def test_one_in_a_folder_that_was_closed_is_told_of(place: Place) -> None:
+    """It would pass in silence."""
     place.write(".git/commondir")
     (place.folder / ".git").chmod(0o500)
     try:
@@ -205,6 +216,7 @@ def test_one_in_a_folder_that_was_closed_is_told_of(place: Place) -> None:
 
 
 def test_what_is_given_back_stays(place: Place) -> None:
+    """A server that runs on would have it taken away again; or any later one would pass for it."""
     place.write(".envrc")
     place.guard.look()
     give_back(*place.entry())
@@ -217,6 +229,7 @@ def test_what_is_given_back_stays(place: Place) -> None:
 
 
 def test_nothing_is_given_back_over_what_is_there(place: Place) -> None:
+    """What the user made meanwhile would be lost."""
     place.write(".envrc")
     place.guard.look()
     place.write(".envrc", "mine")
@@ -228,6 +241,7 @@ def test_nothing_is_given_back_over_what_is_there(place: Place) -> None:
 
 
 def test_what_is_removed_is_gone(place: Place) -> None:
+    """The user could not get rid of it."""
     place.write(".vscode/tasks.json")
     place.guard.look()
     remove_entry(*place.entry())
@@ -235,6 +249,7 @@ def test_what_is_removed_is_gone(place: Place) -> None:
 
 
 def test_what_is_broken_in_a_quarantine_hides_nothing_else(place: Place) -> None:
+    """One entry that was cut off would hide all others."""
     place.write(".envrc")
     place.guard.look()
     (place.quarantine / "1").mkdir()
@@ -243,6 +258,7 @@ def test_what_is_broken_in_a_quarantine_hides_nothing_else(place: Place) -> None
 
 
 def test_an_answer_gets_a_line_for_each() -> None:
+    """A client would not learn why its file is gone."""
     assert quarantine_notice([Caught("/p/.envrc", "/q/1")]) == (
         "[quarterdeck] /p/.envrc was created, which other programs run or obey: it was moved into quarantine; "
         "quarterdeck quarantine list shows it"

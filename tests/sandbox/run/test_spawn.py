@@ -29,6 +29,7 @@ def keeper() -> Iterator[GateChannel]:
 
 
 async def test_an_order_arrives_whole_however_large(keeper: GateChannel) -> None:
+    """A server with a large environment would never start."""
     order = b"x" * 3_000_000 + b"\0\xff"
 
     def read() -> object:
@@ -48,6 +49,7 @@ async def test_an_order_arrives_whole_however_large(keeper: GateChannel) -> None
 
 
 async def test_a_report_is_read_by_key_with_the_senders_pid(keeper: GateChannel) -> None:
+    """Properties would be judged by the wrong facts, and limits put on the wrong process."""
     keeper.theirs.sendall(b"opened /a\nopened /b c\nempty \npid 999999\n")
     keeper.theirs.sendall(b"last 1\n\n")
     with anyio.fail_after(PATIENCE_S):
@@ -63,6 +65,8 @@ async def test_a_report_is_read_by_key_with_the_senders_pid(keeper: GateChannel)
     "sent", [b"", b"half a report\n", b"x" * (REPORT_BYTES + 1)], ids=["nothing", "half", "too much"]
 )
 async def test_what_is_no_report_is_none(keeper: GateChannel, sent: bytes) -> None:
+    """A gate that failed would be waited for, or fill our memory."""
+
     def speak() -> None:
         try:
             keeper.theirs.sendall(sent)
@@ -88,6 +92,7 @@ async def test_a_gate_that_ends_without_reading_its_order_has_no_report(keeper: 
 
 
 async def test_listeners_come_in_their_order_in_as_many_messages_as_it_takes(keeper: GateChannel) -> None:
+    """A connection would be carried to another host than it was made for."""
     made = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
     ports = [one.getsockname()[1] for one in made]
     socket.send_fds(keeper.theirs, [b"l"], [made[0].fileno(), made[1].fileno()])
@@ -104,6 +109,7 @@ async def test_listeners_come_in_their_order_in_as_many_messages_as_it_takes(kee
 
 
 async def test_a_failure_instead_of_listeners_is_the_report(keeper: GateChannel) -> None:
+    """A port that cannot be listened on would be a start that never ends."""
     keeper.theirs.sendall(b"failed 13 listen on ::1:80\n\n")
     with anyio.fail_after(PATIENCE_S):
         assert await keeper.receive_listeners(2) == []
@@ -125,6 +131,7 @@ async def test_a_gate_that_ends_among_its_listeners_leaves_none_open(keeper: Gat
 
 @pytest.mark.parametrize(("said", "number"), [(b"", 0), (b"2", 2), (b"junk", 0)])
 async def test_letting_go_tells_whether_it_worked(keeper: GateChannel, said: bytes, number: int) -> None:
+    """A program that cannot be executed would count as started."""
     keeper.theirs.sendall(said)
     keeper.theirs.shutdown(socket.SHUT_WR)
     with anyio.fail_after(PATIENCE_S):
@@ -133,6 +140,7 @@ async def test_letting_go_tells_whether_it_worked(keeper: GateChannel, said: byt
 
 
 async def test_closing_refuses_whoever_waits(keeper: GateChannel) -> None:
+    """A gate would wait for ever for a word of ours."""
     theirs = keeper.theirs.dup()
     theirs.settimeout(PATIENCE_S)
     keeper.close()
@@ -182,6 +190,7 @@ def lose_the_owner(command: list[str], ready: Path) -> int:
 
 @pytest.mark.process
 def test_a_helper_that_is_stopped_is_killed_with_its_owner(tmp_path: Path) -> None:
+    """After a crash users would find processes that nobody owns."""
     ready = tmp_path / "ready"
     command = ["/bin/sh", "-c", f"touch {ready}; exec sleep 1000"]
     assert_gone([lose_the_owner(with_death_signal(MACHINE, command), ready)])
@@ -189,6 +198,7 @@ def test_a_helper_that_is_stopped_is_killed_with_its_owner(tmp_path: Path) -> No
 
 @pytest.mark.process
 def test_one_that_has_something_to_end_itself_is_woken(tmp_path: Path) -> None:
+    """What it holds would stay with it."""
     ready, done = tmp_path / "ready", tmp_path / "done"
     command = ["/bin/sh", "-c", f"trap 'touch {done}; exit' CONT; touch {ready}; while :; do sleep 0.01; done"]
     assert_gone([lose_the_owner(with_death_signal(MACHINE, command, signal.SIGCONT), ready)])

@@ -43,6 +43,7 @@ pytestmark = pytest.mark.process
 
 
 async def test_what_was_promised_is_found_inside(tier_home: TierHome) -> None:
+    """Every start would be called weaker than it is, or a receipt would not be what holds."""
     made = tier_home.shell("exit 0")
     with leaves_nothing():
         status, out, receipt = await run(made)
@@ -53,6 +54,7 @@ async def test_what_was_promised_is_found_inside(tier_home: TierHome) -> None:
 
 
 async def test_a_program_reads_what_it_is_shown_and_writes_its_home(tier_home: TierHome) -> None:
+    """A server could not work at all."""
     plan = LaunchPlan("/bin/sh", ("sh", "-c", "read x; echo $x >file; cat file"), {"PATH": PATH}, str(tier_home.home))
     assert (await run(tier_home.confine(plan), b"hello\n"))[:2] == (0, "hello\n")
     assert (tier_home.home / "file").read_text() == "hello\n"
@@ -60,6 +62,7 @@ async def test_a_program_reads_what_it_is_shown_and_writes_its_home(tier_home: T
 
 @pytest.mark.parametrize("tier_home", TIERS[:2], indirect=True)
 async def test_what_is_not_shown_cannot_be_read(tier_home: TierHome) -> None:
+    """The whole purpose."""
     secret = tier_home.home.parent / "secret"
     secret.write_text("secret")
     made = required(tier_home, Property.FILESYSTEM, f"LC_ALL=C cat {secret} 2>&1", secrets=(str(secret),))
@@ -81,6 +84,7 @@ async def test_only_what_is_meant_to_be_is_writable(tier_home: TierHome) -> None
 
 @BUBBLEWRAP_ONLY
 async def test_file_systems_in_memory_have_the_size_of_the_limit(tier_home: TierHome) -> None:
+    """A server could fill the memory with files."""
     limits = LimitValues(scratch_bytes=8 << 20)
     made = tier_home.shell("df -k --output=size /tmp /dev/shm", limits=limits)
     assert (await run(made))[1].split()[1:] == ["8192", "8192"]
@@ -99,6 +103,7 @@ async def test_root_can_show_a_home_that_is_closed_to_others(tier_home: TierHome
 
 @BUBBLEWRAP_ONLY
 async def test_texts_links_and_hidden_places_are_what_is_seen(tier_home: TierHome) -> None:
+    """A name would not be found, or a hidden file would be seen."""
     (tier_home.home / "file").write_text("secret")
     (tier_home.home / "folder").mkdir()
     (tier_home.home / "folder" / "inner").write_text("secret")
@@ -117,6 +122,7 @@ async def test_texts_links_and_hidden_places_are_what_is_seen(tier_home: TierHom
 
 
 async def test_with_our_own_streams_only_the_words_on_stderr_are_taken(tier_home: TierHome) -> None:
+    """A command that is tried out would not be heard."""
     with anyio.fail_after(PATIENCE_S):
         process = await start(tier_home.shell("echo oops >&2; exit 4"), Stdio.FOREGROUND)
         assert (process.stdin_fd, process.stdout_fd) == (-1, -1)
@@ -140,6 +146,7 @@ for port in sys.argv[2:]:
 
 @BUBBLEWRAP_ONLY
 async def test_listed_hosts_are_reached_through_listeners_also_on_low_ports(tier_home: TierHome) -> None:
+    """A server with a list of hosts could reach none; or it would keep the right that listening took."""
     with socket.create_server(("127.0.0.1", 0)) as there:
         port = there.getsockname()[1]
         low, python = 1, plain_python()
@@ -196,6 +203,7 @@ def controllers_of(text: str) -> set[str]:
 async def test_a_program_begins_in_its_control_group(
     tier_home: TierHome, groups: Cgroups, monkeypatch: pytest.MonkeyPatch, *, is_closed: bool
 ) -> None:
+    """What it takes with its first instructions would be nobody's; also where it cannot join by itself."""
     entrances, join, moved = Cgroup.entrances, Cgroup.join, []
 
     @contextmanager
@@ -230,6 +238,7 @@ async def foreground(confinement: Any) -> tuple[int, Any]:
 async def test_a_command_speaks_through_us_and_its_end_is_told(
     tier_home: TierHome, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """Who tries a policy would see nothing of what the command says."""
     code, dossier = await foreground(tier_home.shell("echo out; echo oops >&2; exit 3"))
     assert capfd.readouterr() == ("out\n", "oops\n")
     assert (code, dossier.exit_status, dossier.signal, dossier.limit) == (3, 3, None, None)
@@ -238,11 +247,13 @@ async def test_a_command_speaks_through_us_and_its_end_is_told(
 
 
 async def test_a_death_by_signal_is_told_as_one(tier_home: TierHome) -> None:
+    """A crash would look like an exit status."""
     code, dossier = await foreground(tier_home.shell("kill -SEGV $$"))
     assert (code, dossier.exit_status, dossier.signal) == (-signal.SIGSEGV, None, signal.SIGSEGV)
 
 
 async def test_a_limit_that_we_watch_ends_it_and_is_named(tier_home: TierHome) -> None:
+    """A limit on time would hold for servers only."""
     made = tier_home.shell("trap '' TERM; while :; do /bin/sleep 1; done")
     code, dossier = await foreground(replace(made, limits=LimitValues(wall_s=0.2)))
     assert (code, dossier.limit) == (-signal.SIGKILL, "wall_s")
@@ -250,6 +261,8 @@ async def test_a_limit_that_we_watch_ends_it_and_is_named(tier_home: TierHome) -
 
 
 async def test_the_loss_of_its_network_is_told(tier_home: TierHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who tries a policy would take it for the policy's doing."""
+
     async def lost(_: ConfinedProcess) -> str:
         return "slirp4netns was killed by SIGKILL"
 
@@ -259,6 +272,7 @@ async def test_the_loss_of_its_network_is_told(tier_home: TierHome, monkeypatch:
 
 
 async def test_giving_up_ends_the_whole_tree(tier_home: TierHome) -> None:
+    """A command that is interrupted would run on."""
     started: list[int] = []
     with anyio.fail_after(PATIENCE_S), anyio.CancelScope() as scope:
 

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.process
 
 
 async def test_without_a_required_property_the_program_never_runs(tier_home: TierHome) -> None:
+    """A hostile program would have run before anybody knew that it is not confined."""
     readable = tier_home.home / "readable"
     readable.write_text("")
     tier_home.own(readable)
@@ -39,6 +40,7 @@ async def test_without_a_required_property_the_program_never_runs(tier_home: Tie
 
 
 async def test_a_limit_that_the_machine_refuses_is_a_gap_unless_it_is_required(tier_home: TierHome) -> None:
+    """A start would silently be weaker, or impossible."""
     made = tier_home.shell("exit 0")
     machine = replace(made.machine, cgroups=Cgroups(controllers={"memory": "/no/such/place"}))
     made = replace(
@@ -71,6 +73,7 @@ def broken(tier_home: TierHome, path: Path, text: str) -> Any:
 async def test_a_sandbox_that_is_never_ready_is_given_up(
     tier_home: TierHome, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """A client would wait for ever."""
     made = broken(tier_home, tmp_path / "deaf", "exec /bin/sleep 1000")
     monkeypatch.setattr(start_module, "GATE_S", 0.2)
     with leaves_nothing(), anyio.fail_after(PATIENCE_S), pytest.raises(LaunchError) as caught:
@@ -111,6 +114,7 @@ async def test_a_sandbox_that_is_not_there_is_an_error_in_words(tier_home: TierH
 @BUBBLEWRAP_ONLY
 @pytest.mark.parametrize("missing", ["source", "gate"])
 async def test_what_bubblewrap_says_of_a_mount_is_quoted(tier_home: TierHome, missing: str) -> None:
+    """A path that went away meanwhile would not be named."""
     made = tier_home.shell("exit 0")
     if missing == "source":
         made = replace(made, view=View((*made.view.mounts, Mount(MountKind.READ, "/x", "/no/such/source"))))
@@ -122,6 +126,7 @@ async def test_what_bubblewrap_says_of_a_mount_is_quoted(tier_home: TierHome, mi
 
 @BUBBLEWRAP_ONLY
 async def test_an_address_that_cannot_be_listened_on_is_named(tier_home: TierHome) -> None:
+    """A start would hang until it is given up."""
     routes = (Route("a.example", 8080, "127.64.0.1"), Route("b.example", 8080, "127.64.0.1"))
     made = tier_home.shell("exit 0", network=("a.example:8080",), routes=routes)
     made = replace(made, seccomp=tier_home.filter(inet=True))
@@ -131,6 +136,8 @@ async def test_an_address_that_cannot_be_listened_on_is_named(tier_home: TierHom
 
 @BUBBLEWRAP_ONLY
 async def test_a_report_that_is_none_of_ours_is_refused(tier_home: TierHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gate that was killed would count as one that found nothing wrong."""
+
     async def nothing(keeper: GateChannel) -> None:
         return None
 
@@ -219,6 +226,7 @@ async def test_a_start_that_is_given_up_leaves_nothing(
 async def test_a_start_that_is_given_up_for_its_network_waits_until_that_is_cleared_up(
     tier_home: TierHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Who stops a command at once would leave its network's helper, with nobody to reap it."""
     scope = anyio.CancelScope()
     reported, cleared = anyio.Event(), anyio.Event()
     receive_report = GateChannel.receive_report
@@ -249,6 +257,7 @@ async def test_a_start_that_is_given_up_for_its_network_waits_until_that_is_clea
 
 
 async def test_a_control_group_holds_the_program_and_goes_with_it(tier_home: TierHome, groups: list[Group]) -> None:
+    """Limits would be set on a group that nobody is in; groups would pile up; the limit that was hit had no name."""
     with anyio.fail_after(PATIENCE_S):
         process = await start(grouped(tier_home, "read line; kill -KILL $$"))
         [group] = groups
@@ -264,6 +273,7 @@ async def test_a_control_group_holds_the_program_and_goes_with_it(tier_home: Tie
 
 
 async def test_many_starts_at_once_do_not_meet(tier_home: TierHome) -> None:
+    """Two servers would share a gate."""
     said: list[str] = []
 
     async def one(word: str) -> None:

@@ -29,6 +29,7 @@ def owner_of_a_stuck_start(place: TierHome) -> LineChild:
 
 @BUBBLEWRAP_ONLY
 def test_the_first_process_dies_with_an_owner_who_is_killed(tier_home: TierHome) -> None:
+    """Each crash of a supervisor at the wrong moment would leave a process for ever, in no control group of ours."""
     with owner_of_a_stuck_start(tier_home) as owner:
         pids = [int(word) for word in owner.read_line(PATIENCE_S).split()]
         owner.kill()
@@ -37,6 +38,7 @@ def test_the_first_process_dies_with_an_owner_who_is_killed(tier_home: TierHome)
 
 @BUBBLEWRAP_ONLY
 def test_the_first_process_dies_with_an_owner_when_bubblewrap_was_killed_before(tier_home: TierHome) -> None:
+    """As when a control group, or all of a user's processes, are killed one by one."""
     with owner_of_a_stuck_start(tier_home) as owner:
         bubblewrap, *others = (int(word) for word in owner.read_line(PATIENCE_S).split())
         os.kill(bubblewrap, signal.SIGKILL)
@@ -51,6 +53,7 @@ def test_the_first_process_dies_with_an_owner_when_bubblewrap_was_killed_before(
 async def test_a_start_that_is_given_up_takes_the_first_process_with_it(
     tier_home: TierHome, dies_before: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A machine that is too busy to start a server in time would be given one more process by each attempt."""
     pids: list[int] = []
 
     async def give_up(info: int) -> NoReturn:
@@ -78,6 +81,7 @@ async def test_a_start_that_is_given_up_takes_the_first_process_with_it(
 
 @BUBBLEWRAP_ONLY
 async def test_a_program_runs_without_a_guard(tier_home: TierHome) -> None:
+    """Each server would cost one more process for good."""
     process = await start(tier_home.shell("read line"))
     try:
         assert process._resources.leash_fd == -1
@@ -90,6 +94,7 @@ async def test_a_program_runs_without_a_guard(tier_home: TierHome) -> None:
 async def test_where_the_first_process_is_not_seen_to_wait_the_guard_stays(
     tier_home: TierHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A program would outlive its owner, who let it run before its sandbox was bound to die."""
     monkeypatch.setattr(start_module, "is_bound_to_bubblewrap", lambda _: False)
     with leaves_nothing():
         process = await start(tier_home.shell("read line"))
@@ -105,6 +110,7 @@ async def test_where_the_first_process_is_not_seen_to_wait_the_guard_stays(
 
 
 def test_a_guard_that_was_killed_needs_no_dismissal() -> None:
+    """The start of a server would fail for the lack of what it no longer needs."""
     read, write = os.pipe()
     os.close(read)
     resources = SandboxResources(leash_fd=write)
@@ -114,5 +120,6 @@ def test_a_guard_that_was_killed_needs_no_dismissal() -> None:
 
 @pytest.mark.parametrize("state", [b"S", b"R", b"D", b"T", b""])
 def test_only_a_first_process_that_waits_is_bound(state: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is about to ask for its end could be left alone by us before it does."""
     monkeypatch.setattr(spawn, "state_of", lambda _: state)
     assert spawn.is_bound_to_bubblewrap(7) is (state == b"S")

@@ -36,10 +36,12 @@ def stamped(*lines: str) -> bytes:
     ],
 )
 def test_secrets_are_blotted_out_wherever_they_stand_whole(secrets: tuple[str, ...], text: str, clean: str) -> None:
+    """A key of the user's would be shown in logs and faults."""
     assert Redactor(secrets).clean(text.encode()) == clean.encode()
 
 
 def test_lines_reach_the_log_and_the_tail(tmp_path: Path) -> None:
+    """A user could not see why a server died."""
     log = tmp_path / "err.log"
     kept = keeper(log)
     kept.feed(b"one\ntw")
@@ -52,6 +54,7 @@ def test_lines_reach_the_log_and_the_tail(tmp_path: Path) -> None:
 
 
 def test_what_stands_without_a_newline_is_kept_at_the_end(tmp_path: Path) -> None:
+    """The last words of a crash, often cut short, would be lost."""
     log = tmp_path / "err.log"
     kept = keeper(log)
     kept.feed(b"Segmentation fau")
@@ -61,6 +64,7 @@ def test_what_stands_without_a_newline_is_kept_at_the_end(tmp_path: Path) -> Non
 
 
 def test_without_a_path_there_is_a_tail_only() -> None:
+    """An embedded use would need a file."""
     kept = keeper()
     kept.feed(b"hm\n")
     assert kept.tail == "hm\n"
@@ -69,6 +73,7 @@ def test_without_a_path_there_is_a_tail_only() -> None:
 
 @given(st.integers(1, 40))
 def test_a_secret_split_over_reads_is_found(piece: int) -> None:
+    """A pipe that cuts at the wrong place would show a key."""
     kept = keeper(None, SECRET)
     text = f"before {SECRET} after\n".encode() * 3
     for start in range(0, len(text), piece):
@@ -79,6 +84,7 @@ def test_a_secret_split_over_reads_is_found(piece: int) -> None:
 
 
 def test_the_tail_is_bounded_and_ends_with_the_last_word() -> None:
+    """A talkative server would fill our memory, or its last words be cut."""
     kept = keeper()
     for _ in range(300):
         kept.feed(b"x" * 999 + b"\n")
@@ -88,12 +94,14 @@ def test_the_tail_is_bounded_and_ends_with_the_last_word() -> None:
 
 
 def test_the_tail_begins_with_a_whole_line() -> None:
+    """A dossier would begin with half a word, or half a character."""
     kept = keeper()
     kept.feed("ein langes Gehäuse\n".encode() * 3_000)
     assert kept.tail.startswith("ein langes")
 
 
 def test_a_line_without_end_is_kept_within_bounds() -> None:
+    """A server that never writes a newline would fill our memory."""
     kept = keeper()
     for _ in range(100):
         kept.feed(b"x" * 10_000)
@@ -102,12 +110,14 @@ def test_a_line_without_end_is_kept_within_bounds() -> None:
 
 
 def test_bytes_that_are_no_text_do_not_matter() -> None:
+    """A server with another encoding would crash its worker."""
     kept = keeper()
     kept.feed(b"\xff\xfe caf\xe9\n")
     assert kept.tail == "\ufffd\ufffd caf\ufffd\n"
 
 
 def test_the_log_is_ours_alone_and_is_appended_to(tmp_path: Path) -> None:
+    """Other users could read it, or every restart would hide the crash before."""
     log = tmp_path / "err.log"
     for word in (b"first\n", b"second\n"):
         kept = keeper(log)
@@ -118,6 +128,7 @@ def test_the_log_is_ours_alone_and_is_appended_to(tmp_path: Path) -> None:
 
 
 def test_a_log_that_grows_too_large_becomes_the_one_older_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood on stderr would fill the disk."""
     monkeypatch.setattr(stderr_module, "LOG_BYTES", 1_000)
     log = tmp_path / "err.log"
     kept = keeper(log)
@@ -132,6 +143,7 @@ def test_a_log_that_grows_too_large_becomes_the_one_older_file(tmp_path: Path, m
 
 
 def test_a_log_that_was_large_before_is_turned_over_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restarts would let the file grow without bound."""
     monkeypatch.setattr(stderr_module, "LOG_BYTES", 40)
     log = tmp_path / "err.log"
     log.write_bytes(b"x" * 49 + b"\n")
@@ -143,6 +155,7 @@ def test_a_log_that_was_large_before_is_turned_over_too(tmp_path: Path, monkeypa
 
 
 def test_one_huge_write_costs_no_more_than_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One read of a flood would pass the bound."""
     monkeypatch.setattr(stderr_module, "LOG_BYTES", 1_000)
     log = tmp_path / "err.log"
     kept = keeper(log)
@@ -152,6 +165,7 @@ def test_one_huge_write_costs_no_more_than_the_bound(tmp_path: Path, monkeypatch
 
 
 def test_each_line_of_the_log_has_its_time_and_the_tail_has_none(tmp_path: Path) -> None:
+    """A user could not tell the crash of today from last week's; or a dossier would be half times."""
     log = tmp_path / "err.log"
     seconds = iter((NOON, NOON + 60))
     kept = StderrKeeper(str(log), Redactor(()), seconds.__next__)
@@ -167,10 +181,12 @@ def test_each_line_of_the_log_has_its_time_and_the_tail_has_none(tmp_path: Path)
 
 
 def test_a_line_of_an_older_log_is_read_without_time() -> None:
+    """What was written before an update could not be read any more."""
     assert split_time(b"2026-01-01 a server's own time") == ("", b"2026-01-01 a server's own time")
 
 
 def test_a_line_in_pieces_has_one_time(tmp_path: Path) -> None:
+    """A long line would have times in its middle."""
     log = tmp_path / "err.log"
     kept = keeper(log)
     kept.feed(b"x" * (TAIL_BYTES + 1))
@@ -181,6 +197,7 @@ def test_a_line_in_pieces_has_one_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bound", [4 * 1024 * 1024, TAIL_BYTES])
 def test_a_server_cannot_write_a_time_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: int) -> None:
+    """A server could say that it wrote something at another time than it did."""
     monkeypatch.setattr(stderr_module, "LOG_BYTES", bound)
     log = tmp_path / "err.log"
     log.write_bytes(b"torn by a kill")
@@ -196,6 +213,7 @@ def test_a_server_cannot_write_a_time_itself(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_link_in_the_logs_place_is_not_followed(tmp_path: Path) -> None:
+    """Whoever can write to the directory could have us append to any file of the user's."""
     target = tmp_path / "precious"
     target.write_text("untouched")
     (tmp_path / "err.log").symlink_to(target)
@@ -206,6 +224,7 @@ def test_a_link_in_the_logs_place_is_not_followed(tmp_path: Path) -> None:
 
 @FULL_DEVICE_ONLY
 def test_a_full_disk_costs_the_log_and_not_the_server() -> None:
+    """A disk that runs full would end every talkative server, with a fault that hides why."""
     kept = StderrKeeper("/dev/full", Redactor(()))
     kept.feed(b"hm\n")
     assert kept.tail == "hm\n"

@@ -34,6 +34,7 @@ def test_what_may_be_written_says_who_writes_it(tmp_path: Path, owner: int, user
 
 @root
 def test_paths_of_two_users_are_refused_by_name(tmp_path: Path) -> None:
+    """One of the two could not be written, and nobody would know."""
     one, two = owned(tmp_path / "one", ALICE), owned(tmp_path / "two", BOB)
     with pytest.raises(LaunchError) as caught:
         choose_user(tmp_path, [one, two])
@@ -50,6 +51,7 @@ def test_a_path_that_does_not_exist_is_refused_by_name(tmp_path: Path) -> None:
 
 @root
 def test_its_group_is_never_one_of_the_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project that belongs to the group of root would open every file of that group."""
     assert choose_user(tmp_path, [owned(tmp_path / "one", ALICE, 0)]).gid == ALICE
     entry = pwd.struct_passwd(("alice", "x", ALICE, 4711, "", "/", "/bin/sh"))
     monkeypatch.setattr(pwd, "getpwuid", lambda uid: entry)
@@ -58,6 +60,7 @@ def test_its_group_is_never_one_of_the_systems(tmp_path: Path, monkeypatch: pyte
 
 @root
 def test_without_such_paths_it_is_a_user_of_its_own_the_same_at_each_start(tmp_path: Path) -> None:
+    """Two servers could signal each other; or one could not read its own home after a restart."""
     home, other = tmp_path / "home", tmp_path / "other"
     home.mkdir()
     other.mkdir()
@@ -72,6 +75,7 @@ def test_without_such_paths_it_is_a_user_of_its_own_the_same_at_each_start(tmp_p
 
 @root
 def test_a_home_keeps_its_user_whoever_runs(tmp_path: Path) -> None:
+    """What it keeps in its home would be lost to it."""
     assert choose_user(Path(owned(tmp_path / "home", LAST_UID)), ()).uid == LAST_UID
     assert choose_user(Path(owned(tmp_path / "other", ALICE)), ()).uid != ALICE
 
@@ -81,6 +85,7 @@ def unused(home: Path) -> int:
 
 
 def test_a_user_who_runs_something_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two servers would share a user, and a limit on processes."""
     first = unused(tmp_path)
     monkeypatch.setattr(unix_user, "real_users", lambda: {first})
     assert unused(tmp_path) not in (first, 0)
@@ -88,6 +93,7 @@ def test_a_user_who_runs_something_is_not_taken(tmp_path: Path, monkeypatch: pyt
 
 @root
 def test_a_user_whose_server_sleeps_is_not_taken(tmp_path: Path) -> None:
+    """Two servers would be one user for good: each could end the other, and use up its processes."""
     sleeping, home = tmp_path / "a" / "home", tmp_path / "b" / "home"
     for folder in (sleeping, home):
         folder.mkdir(parents=True)
@@ -97,6 +103,7 @@ def test_a_user_whose_server_sleeps_is_not_taken(tmp_path: Path) -> None:
 
 
 def test_a_user_that_was_just_chosen_is_not_taken(tmp_path: Path) -> None:
+    """Two servers that start at once would share a user: neither home says yet whose it is."""
     known = unix_user._InUse()
     homes = [tmp_path / name / "home" for name in "ab"]
     first = unix_user._unused_uid(homes[0], known)
@@ -106,6 +113,7 @@ def test_a_user_that_was_just_chosen_is_not_taken(tmp_path: Path) -> None:
 
 
 def test_a_machine_that_is_full_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The four thousandth server would loop for ever, or share a user."""
     monkeypatch.setattr(unix_user, "real_users", lambda: set(range(FIRST_UID, LAST_UID + 1)))
     with pytest.raises(LaunchError, match="stop some"):
         unused(tmp_path)
@@ -113,6 +121,7 @@ def test_a_machine_that_is_full_says_so(tmp_path: Path, monkeypatch: pytest.Monk
 
 @root
 def test_handing_over_changes_all_within_and_follows_nothing(tmp_path: Path) -> None:
+    """A server could not read what is in its home; or a link in it would give it a file of the system's."""
     home, outside = tmp_path / "home", tmp_path / "outside"
     (home / "deep" / "er").mkdir(parents=True)
     (home / "deep" / "file").write_text("")
@@ -129,6 +138,7 @@ def test_handing_over_changes_all_within_and_follows_nothing(tmp_path: Path) -> 
 
 @root
 def test_what_is_handed_over_already_is_left_alone(tmp_path: Path) -> None:
+    """Every start would walk through a whole home."""
     home = Path(owned(tmp_path / "home", ALICE))
     (home / "file").write_text("")
     hand_over(UnixUser(ALICE, ALICE, dedicated=False), (home,))
@@ -137,6 +147,7 @@ def test_what_is_handed_over_already_is_left_alone(tmp_path: Path) -> None:
 
 @root
 def test_a_way_that_is_closed_to_it_is_named(tmp_path: Path) -> None:
+    """Without mounts of its own a server in somebody's home would fail as if its program did not exist."""
     os.chmod(tmp_path, 0o700)
     somebody = UnixUser(ALICE, BOB, dedicated=False)
     inner = tmp_path / "inner"
@@ -150,6 +161,7 @@ def test_a_way_that_is_closed_to_it_is_named(tmp_path: Path) -> None:
 
 
 def test_what_root_may_see_of_a_folder_is_what_everybody_may(tmp_path: Path) -> None:
+    """A server that stays root owns the shadow file: its mode alone would hold nothing."""
     for name, mode in (("open", 0o755), ("mixed", 0o755), ("closed", 0o700)):
         (tmp_path / name).mkdir()
         (tmp_path / name).chmod(mode)
@@ -168,6 +180,7 @@ def test_what_root_may_see_of_a_folder_is_what_everybody_may(tmp_path: Path) -> 
 @pytest.mark.process
 @root
 def test_processes_that_start_one_new_home_at_once_agree_on_its_user(tmp_path: Path) -> None:
+    """The second one would take the home from the first one's server, which could write nothing of its own any more."""
     home = tmp_path / "server" / "home"
     home.mkdir(parents=True)
     source = (

@@ -45,6 +45,7 @@ def refused(home: Home, *protected: Path | str, **how: object) -> str:
 
 
 def test_what_lies_in_a_writable_folder_is_closed_and_in_the_receipt(home: Home) -> None:
+    """A server would write itself a row that is not confined."""
     config, other = home.file("proj/mcp.json"), home.file("elsewhere/mcp.json")
     found = close(home, config, other)
     assert found.paths == (str(config),)
@@ -53,6 +54,7 @@ def test_what_lies_in_a_writable_folder_is_closed_and_in_the_receipt(home: Home)
 
 
 def test_nothing_is_closed_where_nothing_of_the_kind_may_be_written(home: Home) -> None:
+    """Every start would pay for one program more."""
     config = home.file("elsewhere/mcp.json")
     found = close(home, config)
     assert (found.paths, found.shown, found.gaps) == ((), (), ())
@@ -60,12 +62,14 @@ def test_nothing_is_closed_where_nothing_of_the_kind_may_be_written(home: Home) 
 
 
 def test_a_link_is_closed_with_its_folder_and_what_it_leads_to(home: Home) -> None:
+    """Either could be changed in place of the other."""
     real = home.file("proj/real/mcp.json")
     link = home.link("proj/conf/mcp.json", real)
     assert close(home, link).paths == (str(link.parent), str(real))
 
 
 def test_a_link_that_lies_in_the_very_folder_that_may_be_written_is_refused(home: Home) -> None:
+    """It would be replaced by a link to another file."""
     real = home.file("elsewhere/mcp.json")
     link = home.link("proj/mcp.json", real)
     message = refused(home, link)
@@ -74,11 +78,13 @@ def test_a_link_that_lies_in_the_very_folder_that_may_be_written_is_refused(home
 
 
 def test_of_what_does_not_exist_the_nearest_folder_is_closed(home: Home) -> None:
+    """A program would make the file that we look for at our next start."""
     folder = home.file("proj/.config/other").parent
     assert close(home, folder / "quarterdeck/mcp.json").paths == (str(folder),)
 
 
 def test_what_could_only_be_closed_with_all_of_the_folder_is_told(home: Home) -> None:
+    """The receipt would not say that there is something left to watch."""
     names = [home.user / "proj" / name for name in ("a.json", ".b/c.json", "d", "e", "f")]
     (gap,) = close(home, names[0]).gaps
     assert gap == f"filesystem: it could create {names[0]}: what does not exist cannot be made read-only"
@@ -87,18 +93,21 @@ def test_what_could_only_be_closed_with_all_of_the_folder_is_told(home: Home) ->
 
 
 def test_a_file_with_a_second_name_is_refused(home: Home) -> None:
+    """By its other name it could be written all the same."""
     config = home.file("proj/mcp.json")
     os.link(config, home.user / "proj/src/innocent")
     assert "2 names (hard links)" in refused(home, config)
 
 
 def test_who_is_to_write_in_what_is_protected_is_refused(home: Home) -> None:
+    """The row would do the opposite of what protects it."""
     config = home.file("proj/mcp.json")
     assert '"write" names' in refused(home, config, write=("proj/mcp.json",))
     assert '"write" names' in refused(home, home.user / "proj", write=("proj/src",))
 
 
 def test_a_machine_that_cannot_close_a_part_refuses_with_what_to_do(home: Home) -> None:
+    """It would start with the user's configuration open."""
     config = home.file("proj/mcp.json")
     message = refused(home, config, can_close=False)
     assert f"and with it {config}" in message
@@ -106,6 +115,7 @@ def test_a_machine_that_cannot_close_a_part_refuses_with_what_to_do(home: Home) 
 
 
 def test_our_own_environment_in_a_workspace_is_closed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands could not run in such a workspace at all, or could write their next sandbox themselves."""
     venv = home.file("proj/.venv/lib/python3.12/site-packages/quarterdeck_sandbox/border.py").parents[4]
     monkeypatch.setattr(closed_paths, "own_code", lambda: (str(venv),))
     assert close(home).paths == (str(venv),)
@@ -114,12 +124,14 @@ def test_our_own_environment_in_a_workspace_is_closed(home: Home, monkeypatch: p
 
 
 def test_a_place_of_our_code_that_could_be_made_is_refused(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command would make the folder of packages that our next start looks into, and we would import what is there."""
     missing = home.user / "proj" / "lib"
     monkeypatch.setattr(closed_paths, "own_code", lambda: (str(missing),))
     assert f"could create {missing} there" in refused(home)
 
 
 def test_hooks_are_closed_where_that_is_possible_and_else_told(home: Home) -> None:
+    """A hook would run with the user's next commit, outside of any sandbox."""
     hooks, config = home.file("proj/.git/hooks/x").parent, home.file("proj/.git/config")
     assert close(home).paths == (str(config), str(hooks))
     found = close(home, can_close=False)
@@ -128,6 +140,7 @@ def test_hooks_are_closed_where_that_is_possible_and_else_told(home: Home) -> No
 
 
 def test_hooks_that_are_named_themselves_are_open(home: Home) -> None:
+    """Nobody could have an agent write a hook."""
     home.file("proj/.git/hooks/x")
     home.file("proj/.git/config")
     assert close(home, write=("proj", "proj/.git")).paths == ()
@@ -154,6 +167,7 @@ def test_what_could_appear_in_a_repository_is_a_gap_before_anything_runs(home: H
 
 @pytest.mark.parametrize("write", ["proj/src", "proj/more"])
 def test_what_could_appear_within_or_above_a_repository_is_a_gap_too(home: Home, write: str) -> None:
+    """Only the repository's own folder would be believed to matter."""
     home.file("proj/.git/config" if write == "proj/src" else "proj/more/inner/.git/config")
     home.file("proj/more/file")
     assert [gap for gap in close(home, write=(write,)).gaps if "it could create" in gap]
@@ -167,12 +181,14 @@ def test_a_repository_of_its_own_in_one_of_the_users_is_among_it(home: Home) -> 
 
 
 def test_where_no_repository_is_what_appears_is_taken_away_and_no_gap(home: Home) -> None:
+    """Every folder that a server may write would be called a weakness."""
     found = close(home)
     assert found.gaps == ()
     assert ".vscode" in {hook.name for hook in found.absent}
 
 
 def test_what_the_policy_names_itself_may_appear(home: Home) -> None:
+    """A server that is there to keep an editor's settings could not."""
     home.file("proj/.git/config")
     home.file("proj/.vscode/tasks.json")
     absent = close(home, write=("proj", "proj/.vscode", "proj/.git")).absent
@@ -180,12 +196,14 @@ def test_what_the_policy_names_itself_may_appear(home: Home) -> None:
 
 
 def test_every_folder_between_is_a_mount_of_its_own() -> None:
+    """A folder above a closed file would be renamed, and another put in its place."""
     view = View((Mount(MountKind.WRITE, "/w", "/w"), Mount(MountKind.READ, "/r", "/r")), closed=("/w/a/b/c", "/w/a/d"))
     assert steps(view) == (("/w/a", False), ("/w/a/b", False), ("/w/a/b/c", True), ("/w/a/d", True))
     assert steps(View((Mount(MountKind.WRITE, "/w", "/w"),))) == ()
 
 
 def test_what_lies_in_what_is_closed_is_closed_with_it() -> None:
+    """Each would cost a mount of its own."""
     assert outermost(["/w/b/c", "/w/b", "/w/bb", "/w/a", "/w/a"]) == ("/w/a", "/w/b", "/w/bb")
 
 
@@ -214,6 +232,7 @@ def test_what_lies_in_what_is_closed_is_closed_with_it() -> None:
     ],
 )
 def test_a_name_says_whether_others_run_it(path: str, expected: bool) -> None:
+    """A file tool would plant a hook, or could not write what is nobody's but the project's."""
     assert is_hook(path.split("/")) is expected
 
 
@@ -244,11 +263,13 @@ def test_hooks_and_settings_of_a_repository_its_submodules_and_worktrees_are_fou
 
 
 def test_the_file_that_stands_for_a_repository_elsewhere_is_one(tmp_path: Path) -> None:
+    """A worktree would be led to a repository of the program's own, with hooks of its own."""
     (tmp_path / ".git").write_text("gitdir: /elsewhere/.git/worktrees/w\n")
     assert list(find_hooks(str(tmp_path))) == [Hook(f"{tmp_path}/.git")]
 
 
 def test_a_link_can_only_be_told_of(tmp_path: Path) -> None:
+    """It would be believed to be closed."""
     assert found(tmp_path) == {}
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git/config").symlink_to("../elsewhere")
@@ -273,6 +294,7 @@ def test_what_could_be_made_is_known_before(tmp_path: Path) -> None:
 
 
 def test_a_repository_of_a_thousand_submodules_is_not_looked_at_whole(tmp_path: Path) -> None:
+    """Every command would take a second to start."""
     for number in range(100):
         make_git(tmp_path / f".git/modules/m{number}")
     make_git(tmp_path / ".git")

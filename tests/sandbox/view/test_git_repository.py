@@ -38,6 +38,7 @@ def repository(folder: Path, object_format: str = "sha1") -> Path:
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_submodules_are_found_in_every_kind_of_index(tmp_path: Path, object_format: str, version: int) -> None:
+    """A server would write the one that we cannot read."""
     top = repository(tmp_path / "top", object_format)
     for number in range(20):
         for name in (f"a/file{number}", f"{LONG}/{LONG}/{number}"):
@@ -56,6 +57,7 @@ def test_submodules_are_found_in_every_kind_of_index(tmp_path: Path, object_form
 
 
 def test_a_split_index_is_read_whole(tmp_path: Path) -> None:
+    """A submodule would be in the part that is not read."""
     top = repository(tmp_path)
     repository(top / "sub")
     git(top, "add", "sub")
@@ -67,12 +69,14 @@ def test_a_split_index_is_read_whole(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=200), st.integers(0, 5), st.integers(0, 3))
 def test_whatever_an_index_says_is_no_error(data: bytes, version: int, count: int) -> None:
+    """A server writes the index, and would fail every call, or our start."""
     header = b"DIRC" + version.to_bytes(4, "big") + count.to_bytes(4, "big")
     for index in (data + b"\0\0\xe0\0", header + data + b"\0\0\xe0\0" + data):
         assert all(".." not in path.split("/") for path in gitlinks(index))
 
 
 def test_a_repository_is_found_with_its_submodules_and_theirs(tmp_path: Path) -> None:
+    """One two levels down would be left open."""
     top = repository(tmp_path)
     repository(top / "sub")
     repository(top / "sub/inner")
@@ -107,6 +111,7 @@ def test_a_submodule_that_comes_later_is_new(tmp_path: Path) -> None:
 
 
 def test_a_git_that_is_a_file_is_followed(tmp_path: Path) -> None:
+    """A worktree's index is elsewhere."""
     top = repository(tmp_path / "top")
     git(top, "worktree", "add", "-q", str(tmp_path / "tree"))
     assert git_dir_of(f"{tmp_path}/tree/.git") == f"{top}/.git/worktrees/tree"
@@ -117,6 +122,7 @@ def test_a_git_that_is_a_file_is_followed(tmp_path: Path) -> None:
 
 
 def test_what_a_configuration_has_git_run_at_a_look_is_found(tmp_path: Path) -> None:
+    """A server would write a file that the user's configuration trusts."""
     top = repository(tmp_path)
     git(top, "config", "core.hooksPath", ".husky/_")
     git(top, "config", "core.fsmonitor", "tools/watch --quick")

@@ -44,6 +44,7 @@ def listener() -> Iterator[str]:
 def test_a_grant_shows_files_where_they_are_and_points_there(
     home: Home, grant: Grant, file: str, variable: str, to: str
 ) -> None:
+    """The home inside is another, so programs would not find them."""
     home.file(file)
     place = str(home.user / to)
     granted = give(grant, str(home.user), {})
@@ -61,6 +62,7 @@ def test_a_grant_shows_files_where_they_are_and_points_there(
 
 @pytest.mark.parametrize("grant", Grant)
 def test_a_grant_of_nothing_is_refused_by_its_name(home: Home, grant: Grant) -> None:
+    """A server would start without what it was given, and fail somewhere."""
     if grant is Grant.BROWSER:
         pytest.skip("a browser of the system would do")
     with pytest.raises(LaunchError, match=rf'"grants": \["{grant}"\] gives nothing: ') as caught:
@@ -69,6 +71,7 @@ def test_a_grant_of_nothing_is_refused_by_its_name(home: Home, grant: Grant) -> 
 
 
 def test_the_users_own_variables_say_where_things_are(home: Home) -> None:
+    """Somebody else's settings would be used, or none be found."""
     one, two = home.file("k/one"), home.file("k/two")
     granted = give(Grant.KUBE, str(home.user), {"KUBECONFIG": f"{one}:{home.user}/none:{two}"})
     assert granted.paths == (str(one), str(two))
@@ -78,6 +81,7 @@ def test_the_users_own_variables_say_where_things_are(home: Home) -> None:
 
 
 def test_an_agent_comes_with_the_hosts_that_are_known(home: Home, listener: str) -> None:
+    """Ssh would refuse to talk to any host, as it knows none in its new home."""
     known = home.file(".ssh/known_hosts")
     home.file(".ssh/id_rsa")
     view = home.view(environ={"SSH_AUTH_SOCK": listener}, grants=("ssh-agent",))
@@ -89,6 +93,7 @@ def test_an_agent_comes_with_the_hosts_that_are_known(home: Home, listener: str)
 
 
 def test_an_agents_grant_shows_no_keys(home: Home, listener: str) -> None:
+    """Who lets a server sign with an agent would show it the private keys, in a folder that holds or leads to them."""
     key = str(home.file(".ssh/id_rsa"))
     link, environ = home.link("proj/keys", home.user / ".ssh"), {"SSH_AUTH_SOCK": listener}
     plan = home.plan("/bin/sh")
@@ -99,6 +104,7 @@ def test_an_agents_grant_shows_no_keys(home: Home, listener: str) -> None:
 
 @pytest.mark.parametrize(("grant", "folder", "shown"), [("aws", ".aws", "credentials"), ("kube", ".kube", "config")])
 def test_a_grant_of_files_shows_nothing_beside_them(home: Home, grant: str, folder: str, shown: str) -> None:
+    """Cached logins and other clusters' keys lie in the same folder, and would come with it."""
     home.file(f"{folder}/{shown}")
     home.file(f"{folder}/cache/token")
     plan, link = home.plan("/bin/sh"), str(home.link("proj/all", home.user / folder))
@@ -109,12 +115,14 @@ def test_a_grant_of_files_shows_nothing_beside_them(home: Home, grant: str, fold
 
 
 def test_a_dead_agent_is_no_agent(home: Home) -> None:
+    """The server would be told of a socket that is a file."""
     stale = home.file("agent")
     with pytest.raises(LaunchError, match="is not a socket"):
         give(Grant.SSH_AGENT, str(home.user), {"SSH_AUTH_SOCK": str(stale)})
 
 
 def test_a_display_is_its_socket_and_its_key(home: Home, listener: str) -> None:
+    """A window could not be opened."""
     folder, name = listener.rsplit("/", 1)
     granted = give(Grant.DISPLAY, str(home.user), {"XDG_RUNTIME_DIR": folder, "WAYLAND_DISPLAY": name})
     assert granted.paths == (listener,)
@@ -124,6 +132,7 @@ def test_a_display_is_its_socket_and_its_key(home: Home, listener: str) -> None:
 
 
 def test_settings_kept_elsewhere_are_reached_through_their_link(home: Home) -> None:
+    """Many people keep theirs in a repository of such files."""
     real = home.file("dotfiles/gitconfig")
     link = home.link(".gitconfig", real)
     view = home.view(grants=("git-config",))

@@ -43,6 +43,7 @@ def refused(home: Home, command: tuple[str, ...] = ("/bin/sh",), *, cwd: Path | 
 
 
 def test_the_standard_view_has_the_system_and_nothing_of_the_home(home: Home) -> None:
+    """A server could not start, or could read what is the user's."""
     view = home.view()
     assert at(view, "/usr") == Mount(MountKind.READ, "/usr", "/usr")
     assert at(view, "/tmp") == Mount(MountKind.SCRATCH, "/tmp")
@@ -54,6 +55,7 @@ def test_the_standard_view_has_the_system_and_nothing_of_the_home(home: Home) ->
 
 
 def test_home_and_temporary_directory_are_its_own(home: Home) -> None:
+    """What it keeps would be lost, or be the user's."""
     view = home.view()
     for name, place in (("HOME", home.places.home), ("TMPDIR", home.places.tmp)):
         assert view.env[name] == str(place)
@@ -61,12 +63,14 @@ def test_home_and_temporary_directory_are_its_own(home: Home) -> None:
 
 
 def test_a_trusted_process_sees_everything_as_it_is(home: Home) -> None:
+    """The preset would not do what it says."""
     plan = home.plan("/bin/sh", str(home.user / "proj"), cwd=str(home.user))
     assert home.view(plan, preset="trusted") == View()
     assert View().shows(str(home.user))
 
 
 def test_what_is_named_is_shown_and_in_the_receipt(home: Home) -> None:
+    """A policy would not be followed, or nobody could see that it was."""
     home.file("data/x")
     view = home.view(read=(str(home.user / "proj"),), write=(str(home.user / "proj/out"), str(home.user / "data")))
     assert at(view, home.user / "proj").kind is MountKind.READ
@@ -77,6 +81,7 @@ def test_what_is_named_is_shown_and_in_the_receipt(home: Home) -> None:
 
 
 def test_what_is_hidden_lies_over_what_is_shown(home: Home) -> None:
+    """A file that the policy excepts would be read."""
     view = home.view(
         read=(str(home.user / "proj"),), hidden=(str(home.user / "proj/out"), str(home.user / "proj/main.py"))
     )
@@ -88,11 +93,13 @@ def test_what_is_hidden_lies_over_what_is_shown(home: Home) -> None:
 
 @pytest.mark.parametrize("key", ["read", "write", "hidden"])
 def test_a_path_that_does_not_exist_is_refused_by_its_key(home: Home, key: str) -> None:
+    """A mistyped path would be found out by the server, some day."""
     message = refused(home, **{key: (str(home.user / "nothing"),)})
     assert message.startswith(f'"{key}" names {home.user}/nothing, which does not exist')
 
 
 def test_links_are_shown_as_links_to_what_they_lead_to(home: Home) -> None:
+    """A path that the server was told would be missing, or be one that its files do not have."""
     real = home.file("/data/big/x").parent
     link = home.link("big", real)
     view = home.view(home.plan("/bin/ls", str(link / "x")), read=(str(link),))
@@ -102,12 +109,14 @@ def test_links_are_shown_as_links_to_what_they_lead_to(home: Home) -> None:
 
 
 def test_a_link_into_credentials_is_no_way_around_their_name(home: Home) -> None:
+    """A project could have the user's keys shown by a name of its own."""
     for target in (".ssh", ".aws/credentials"):
         link = home.link("proj/keys-" + target[1:4], home.user / target)
         assert "leads into" in refused(home, read=(str(link),))
 
 
 def test_a_link_that_the_process_can_change_is_not_followed(home: Home) -> None:
+    """It would choose what it is shown at its next start."""
     home.file("documents/x")
     link = home.link("proj/link", home.user / "documents")
     message = refused(home, write=(str(home.user / "proj"),), read=(str(link),))
@@ -115,6 +124,7 @@ def test_a_link_that_the_process_can_change_is_not_followed(home: Home) -> None:
 
 
 def test_a_program_behind_a_link_is_trusted_no_more_than_one_that_is_named(home: Home) -> None:
+    """By its first line it would choose what it is shown at its next start."""
     hidden = home.program("documents/run")
     tool = home.program("proj/tool", f"#!{hidden}\n")
     for command in (tool, home.link("bin/tool", tool)):
@@ -124,6 +134,7 @@ def test_a_program_behind_a_link_is_trusted_no_more_than_one_that_is_named(home:
 
 @ROOT_ONLY
 def test_a_link_of_another_user_is_not_followed(home: Home) -> None:
+    """That user would choose what is shown."""
     link = home.link("proj/link", home.file("documents/x").parent)
     os.lchown(link, 12345, 12345)
     assert "uid 12345" in refused(home, read=(str(link),))
@@ -132,6 +143,7 @@ def test_a_link_of_another_user_is_not_followed(home: Home) -> None:
 @pytest.mark.parametrize("key", ["read", "write"])
 @pytest.mark.parametrize("broad", [".", "..", ".config"])
 def test_credentials_inside_something_broader_are_refused(home: Home, key: str, broad: str) -> None:
+    """Whoever shows a folder has not thought of all that is in it."""
     policy = SandboxPolicy.model_validate({key: (os.path.normpath(home.user / broad),)}).values
     plan, places = home.plan("/bin/sh"), replace(home.places, private=())
     with pytest.raises(LaunchError, match=r"contains .*(credentials|keys)"):
@@ -139,6 +151,7 @@ def test_credentials_inside_something_broader_are_refused(home: Home, key: str, 
 
 
 def test_credentials_are_shown_to_whom_they_are_named(home: Home) -> None:
+    """There would be no way to use them."""
     config, gcloud = str(home.user / ".config"), str(home.user / ".config/gcloud")
     assert home.view(read=(str(home.user / ".aws"),)).shows(str(home.user / ".aws/credentials"))
     assert home.view(read=(config, gcloud)).shows(gcloud)
@@ -147,6 +160,7 @@ def test_credentials_are_shown_to_whom_they_are_named(home: Home) -> None:
 
 
 def test_our_own_directories_are_shown_to_nobody(home: Home) -> None:
+    """A server could read the others' homes, or speak to the supervisor."""
     other = home.file(".local/state/quarterdeck/other/home/x").parent
     for place in (home.user / ".local", home.state, other, home.places.home / "x"):
         place.mkdir(exist_ok=True)
@@ -157,12 +171,14 @@ def test_our_own_directories_are_shown_to_nobody(home: Home) -> None:
     "place", ["/", "/proc", "/proc/self", "/sys/kernel", "/dev", "/run", "/etc", "/tmp", "/home", "/var"]
 )
 def test_some_folders_can_never_be_given(home: Home, place: str) -> None:
+    """A sandbox would have a door to all there is."""
     if not os.path.exists(place):
         pytest.skip("not on this machine")
     assert place in refused(home, write=(place,))
 
 
 def test_a_socket_can_never_be_given(home: Home) -> None:
+    """What listens behind Docker's does whatever it is asked, outside."""
     path = str(home.user / "s.sock")
     with socket.socket(socket.AF_UNIX) as listener:
         here = os.open(home.user, os.O_RDONLY)
@@ -182,6 +198,7 @@ def test_nothing_is_mounted_below_what_can_be_written(home: Home) -> None:
 
 
 def test_on_a_safe_bubblewrap_it_is(home: Home) -> None:
+    """A folder could not be written to but for its settings."""
     proj, main = str(home.user / "proj"), str(home.user / "proj/main.py")
     policy, plan = PolicyValues(write=(proj,), read=(main,)), home.plan("/bin/sh")
     view = build_view(policy, plan, home.resolve(plan), home.places, {}, nests_safely=True)
@@ -203,6 +220,7 @@ def test_what_may_be_read_within_what_may_be_written_is_closed_by_other_means(ho
 
 @pytest.mark.parametrize("form", ["{0}", "--root={0}", "file://{0}", "ROOT={0}", "--allow=/usr,{0}", "/usr:{0}"])
 def test_an_argument_that_exists_and_is_hidden_is_an_error(home: Home, form: str) -> None:
+    """The server would start, and say that nothing is there."""
     proj = str(home.user / "proj")
     message = refused(home, ("/bin/ls", form.format(proj)))
     assert message == f'{proj} is hidden: add "read": ["{proj}"] or "write": ["{proj}"] to its sandbox'
@@ -214,10 +232,12 @@ def test_an_argument_that_exists_and_is_hidden_is_an_error(home: Home, form: str
     ["-y", "@scope/server", "/no/such/path", "https://example.com/usr", "a\0b", "/", "/usr/bin", "/dev/null"],
 )
 def test_other_arguments_are_no_paths(home: Home, argument: str) -> None:
+    """A server would be refused for what only looks like a path, or is seen by all."""
     assert home.view(home.plan("/bin/ls", argument))
 
 
 def test_a_relative_argument_that_leads_out_is_an_error(home: Home) -> None:
+    """The directory that it counts from may be shown alone."""
     proj = str(home.user / "proj")
     home.file("other/x")
     plan = home.plan("/bin/ls", "../other", "./main.py", cwd=proj)
@@ -226,20 +246,24 @@ def test_a_relative_argument_that_leads_out_is_an_error(home: Home) -> None:
 
 
 def test_a_hidden_working_directory_is_an_error(home: Home) -> None:
+    """The server would start elsewhere."""
     message = refused(home, cwd=home.user / "proj")
     assert message.startswith(f"the working directory {home.user}/proj is hidden: add ")
 
 
 def test_an_argument_among_credentials_is_answered_by_their_grant(home: Home) -> None:
+    """Showing the files is not all that it takes."""
     assert '"grants": ["aws"]' in refused(home, ("/bin/ls", str(home.user / ".aws/credentials")))
 
 
 def test_a_key_that_is_named_is_not_answered_by_the_agents_grant_alone(home: Home) -> None:
+    """The server would be refused again with the same words: the grant does not show the file."""
     key = str(home.user / ".ssh/id_rsa")
     assert refused(home, ("/bin/ls", key)).startswith(f'{key} is hidden: add "read": ["{key}"] to its sandbox; or take')
 
 
 def test_the_programs_prefix_is_in_the_receipt(home: Home) -> None:
+    """Nobody would know what of a home is shown."""
     python = home.venv("venv", Path("/usr/bin/python3"))
     view = home.view(home.plan(python))
     assert view.shown == (f"read: {home.user}/venv (a virtual environment)",)
@@ -247,6 +271,7 @@ def test_the_programs_prefix_is_in_the_receipt(home: Home) -> None:
 
 
 def test_a_program_cannot_name_what_it_wants_to_see_next_time(home: Home) -> None:
+    """It may write its own environment; a line there would show any folder."""
     home.file("documents/x")
     python = home.venv("proj/.venv", Path("/usr/bin/python3"))
     home.file("proj/.venv/lib/python3.12/site-packages/x.pth", f"{home.user}/documents\n")
@@ -267,6 +292,7 @@ def test_certificates_that_the_environment_names_are_shown(home: Home) -> None:
 def test_a_file_that_is_too_large_for_certificates_is_not_looked_through(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A start would read as much as a server's variable names, into memory."""
     monkeypatch.setattr(layout, "MAX_CERTIFICATES_BYTES", 100)
     for size, is_shown in ((100, True), (101, False)):
         bundle = home.file(f"{size}.pem", "-----BEGIN CERTIFICATE-----".ljust(size))
@@ -274,6 +300,7 @@ def test_a_file_that_is_too_large_for_certificates_is_not_looked_through(
 
 
 def test_users_and_names_can_be_put_in_later(home: Home) -> None:
+    """They depend on whom it runs as, and on its network."""
     hosts = Mount(MountKind.DATA, "/etc/hosts", "127.0.0.1 localhost\n")
     view = home.view().with_mounts((*identity_mounts(61184, 61184, "/h"), hosts))
     assert "sandbox:x:61184:61184::/h:/bin/sh\n" in at(view, "/etc/passwd").source
@@ -291,6 +318,7 @@ NAMES = st.sampled_from([*OTHERS, *IN_A_HOME])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(NAMES, max_size=3), st.lists(NAMES, max_size=3), st.lists(NAMES, max_size=2))
 def test_no_view_shows_what_nobody_named(home: Home, read: list[str], write: list[str], hidden: list[str]) -> None:
+    """Of all policies that are not refused, none shows our own directories or credentials that it does not name."""
     link = home.user / "link"
     if not link.is_symlink():
         link.symlink_to(home.user / ".ssh")

@@ -14,6 +14,7 @@ from quarterdeck_sandbox.view.own_code import own_code, own_path
 
 
 def test_our_packages_our_environment_and_its_interpreter_are_among_them() -> None:
+    """A command in a workspace that holds our environment would write its next sandbox itself."""
     code = own_code()
     for path in (quarterdeck_sandbox.__file__, sys.executable, os.__file__, f"{sys.prefix}/pyvenv.cfg"):
         assert path is not None
@@ -30,6 +31,7 @@ def test_folders_whose_pth_files_every_start_runs_are_among_them() -> None:
 
 
 def test_each_place_that_a_start_runs_code_of_counts_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages of the user's, or a linked command, lie in no environment: one of them would be open."""
     expected = {str(tmp_path / name) for name in ("interpreter", "site", "user-site", "command", "library")}
     for name in ("prefix", "exec_prefix", "base_prefix", "base_exec_prefix"):
         expected.add(str(tmp_path / name))
@@ -69,6 +71,7 @@ def test_a_project_on_the_path_is_not_imported_from(tmp_path: Path) -> None:
 
 
 def test_a_dependency_that_is_linked_from_elsewhere_is(tmp_path: Path) -> None:
+    """Who works on one of them could not start us."""
     (tmp_path / "anyio").mkdir()
     (tmp_path / "anyio/__init__.py").write_text("")
     standard = os.path.dirname(os.__file__)
@@ -76,6 +79,7 @@ def test_a_dependency_that_is_linked_from_elsewhere_is(tmp_path: Path) -> None:
 
 
 def test_who_starts_us_by_a_path_of_their_own_keeps_it(tmp_path: Path) -> None:
+    """Our sources could not be run where they are."""
     sources, standard = str(Path(quarterdeck_sandbox.__file__).parents[1]), os.path.dirname(os.__file__)
     assert own_path([str(tmp_path), sources, standard], "/") == [str(tmp_path), sources, standard]
     assert own_path([str(tmp_path), sources, standard], str(tmp_path)) == [sources, standard]

@@ -30,6 +30,7 @@ def reply(request_id: Any, **members: Any) -> dict[str, Any]:
 
 
 def test_an_answer_reaches_whoever_asked_and_nothing_is_noted() -> None:
+    """A sound server would be blamed."""
     heard = Heard()
     heard.receive({"jsonrpc": "2.0", "method": "notifications/message", "params": {}}, reply(7))
     assert heard.replies == [reply(7)]
@@ -59,6 +60,7 @@ def test_an_answer_reaches_whoever_asked_and_nothing_is_noted() -> None:
     ],
 )
 def test_what_is_wrong_is_noted(messages: list[Any], noted: dict[str, list[str]]) -> None:
+    """A server that confuses clients would pass."""
     heard = Heard()
     heard.receive(*messages)
     kinds = ("junk", "misshapen", "strays", "asked", "foreign_progress")
@@ -66,6 +68,7 @@ def test_what_is_wrong_is_noted(messages: list[Any], noted: dict[str, list[str]]
 
 
 def test_an_answer_after_its_cancellation_is_late_unless_the_two_may_have_crossed() -> None:
+    """A server that was about to answer would be blamed for it."""
     for after_s, is_late in ((LATE_S / 2, False), (LATE_S * 2, True)):
         heard = Heard()
         heard.hearing.closed(7)

@@ -48,6 +48,7 @@ def greeted(**change: Any) -> Episode:
     ],
 )
 def test_greetings_are_held_against_the_protocol(case: Episode, wrong: set[str]) -> None:
+    """A server that no client can greet would pass, or a sound one be blamed."""
     assert problems(judge_greetings, case) == wrong
 
 
@@ -67,6 +68,7 @@ def test_greetings_are_held_against_the_protocol(case: Episode, wrong: set[str])
     ],
 )
 def test_messages_are_held_against_json_rpc(case: Episode, wrong: set[str]) -> None:
+    """A server that confuses clients would pass."""
     assert problems(judge_messages, case) == wrong
 
 
@@ -99,6 +101,7 @@ def page(*names: str, purpose: str = "list:tools/list", cursor: str | None = Non
     ],
 )
 def test_lists_are_held_against_what_was_declared(case: list[Episode], wrong: set[str]) -> None:
+    """Tools that no client finds, or finds once only, would pass."""
     assert problems(judge_lists, *case) == wrong
 
 
@@ -138,6 +141,7 @@ def test_definitions_are_held_against_protocol_and_providers(one: dict[str, Any]
 
 
 def test_two_tools_of_one_name_and_a_list_too_large_are_told() -> None:
+    """One of the two could not be called."""
     large = [tool(f"t{number}", description="x" * 2000) for number in range(40)]
     assert problems(judge_definitions, tools_listed(tool(), tool(), *large)) == {"tool-name-once", "definitions-size"}
 
@@ -186,6 +190,7 @@ def test_calls_are_held_against_what_the_tool_says(one: Any, wrong: set[str]) ->
 
 
 def test_progress_of_a_token_that_nobody_gave_is_told() -> None:
+    """A client would show the progress of one call at another."""
     assert problems(judge_calls, episode(foreign_progress=["7"])) == {"progress"}
 
 
@@ -208,6 +213,7 @@ def test_progress_of_a_token_that_nobody_gave_is_told() -> None:
     ],
 )
 def test_endings_are_told_from_each_other(case: Episode, wrong: set[str]) -> None:
+    """A server that outlives its client, or that one odd line ends, would pass."""
     assert problems(judge_endings, case) == wrong
 
 
@@ -228,6 +234,7 @@ OUTSIDE = ("example.com:443 cannot be reached", "/home/u/.ssh exists but is hidd
     ],
 )
 def test_what_a_tool_touched_is_held_against_its_annotations(hints: Any, one: Any, wrong: set[str]) -> None:
+    """A tool that says it only reads, and writes, would be called without a question."""
     listed = tools_listed(tool(annotations=hints))
     assert problems(judge_effects, listed, episode(one, name="calls")) == wrong
 
@@ -242,6 +249,7 @@ def test_what_a_server_takes_and_wants_unasked_is_told() -> None:
 
 
 def test_a_server_that_was_never_greeted_is_blamed_for_that_alone() -> None:
+    """Whoever reads the report would look for the cause among its consequences."""
     lost = episode(exchange("initialize", "initialize", ending=Ending.LOST), era="", end=End("term"))
     assert {check for check, told in found(judge, lost).items() if told} == {"greeting"}
 
@@ -277,6 +285,7 @@ def trial(purpose: str, status: int, content_type: str = "application/json") -> 
     ],
 )
 def test_http_is_judged_by_its_statuses(case: Episode, wrong: set[str]) -> None:
+    """A server would be open to every page of a browser, or a client wait for a session that is gone."""
     assert problems(judge_http, case) == wrong
 
 
@@ -289,6 +298,7 @@ def test_http_is_judged_by_its_statuses(case: Episode, wrong: set[str]) -> None:
     ],
 )
 def test_a_remote_server_that_is_not_greeted_says_by_http_why(status: int, ending: Ending, told: str) -> None:
+    """Whoever forgot a token would look for a mistake in the server."""
     case = episode(exchange("initialize", "initialize", ending=ending, status=status), era="")
     [problem] = found(judge_greetings, case)["greeting"]
     assert problem.startswith(told)
@@ -302,16 +312,19 @@ def test_a_remote_server_that_is_not_greeted_says_by_http_why(status: int, endin
     ],
 )
 def test_what_is_no_message_is_counted_and_shown(lines: int, told: str) -> None:
+    """Whoever left a print in would not know which."""
     assert found(judge_messages, episode(junk=["hello"], junk_lines=lines))["clean-stdout"] == [told]
 
 
 def test_a_program_that_sends_back_what_it_is_sent_is_told_so() -> None:
+    """It would be shown as an error of its own what we answered to our own request."""
     case = episode(exchange("initialize", "initialize", error=REFUSED), era="", asked=["initialize"])
     [problem] = found(judge_greetings, case)["greeting"]
     assert problem == "it sends back what it is sent, as `cat` does: it is no MCP server"
 
 
 def test_of_a_remote_server_nothing_is_said_that_was_not_seen() -> None:
+    """It would pass for one that changes no file and leaves no process behind."""
     seen = episode(exchange("call", "tools/call", result={"content": []}), exchange("ping", result={}), junk=["x"])
     verdicts = {(verdict.check, verdict.problem) for verdict in judge(Recording((seen,), is_remote=True))}
     checks = {check for check, _ in verdicts}

@@ -27,6 +27,7 @@ def test_what_changes_in_a_servers_folders_is_told(place: Place) -> None:
 
 
 def test_caches_and_links_do_not_count(place: Place) -> None:
+    """A tool would be blamed for a cache of its runtime, or a look follow a link out of the folder."""
     before = place.look()
     (place.home / ".cache").mkdir()
     (place.work / ".git" / "index").write_text("")
@@ -36,6 +37,7 @@ def test_caches_and_links_do_not_count(place: Place) -> None:
 
 
 def test_files_are_put_back_and_no_link_is_followed(place: Place, tmp_path: Path) -> None:
+    """A server that puts a link in place of a sample would have us overwrite what is the user's."""
     theirs = tmp_path / "theirs.txt"
     theirs.write_text("theirs")
     (place.work / "sample.txt").unlink()
@@ -55,6 +57,7 @@ def test_files_are_put_back_and_no_link_is_followed(place: Place, tmp_path: Path
 
 
 def test_a_tree_without_end_is_looked_at_in_time(place: Place) -> None:
+    """A server that makes folders within folders would end the check."""
     deep = place.work
     for _ in range(200):
         deep = deep / "d"
@@ -63,6 +66,7 @@ def test_a_tree_without_end_is_looked_at_in_time(place: Place) -> None:
 
 
 def test_a_policy_keeps_what_can_be_seen_and_loses_what_can_be_changed() -> None:
+    """Tools that are called with made-up values would change what is the user's."""
     given = SandboxPolicy.model_validate(
         {"read": ["/a"], "write": ["/b"], "hidden": ["/a/c"], "grants": ["ssh-agent"], "network": "full"}
     )

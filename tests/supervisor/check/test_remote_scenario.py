@@ -55,6 +55,7 @@ def events(*messages: dict[str, Any]) -> httpx2.Response:
 
 @pytest.mark.anyio
 async def test_a_session_is_kept_with_its_revision_until_it_is_ended() -> None:
+    """Every request after the first would be refused."""
     seen: list[httpx2.Request] = []
 
     def server(request: httpx2.Request) -> httpx2.Response:
@@ -90,6 +91,7 @@ async def test_a_session_id_that_cannot_be_sent_is_noted_and_not_sent() -> None:
 
 @pytest.mark.anyio
 async def test_events_before_an_answer_are_heard_and_its_own_requests_answered() -> None:
+    """Progress would be lost, and a server wait for its client for ever."""
     answered = asyncio.Event()
 
     def server(request: httpx2.Request) -> httpx2.Response:
@@ -133,6 +135,8 @@ async def test_a_status_without_the_answer_is_a_refusal_and_an_error_with_one_an
 
 @pytest.mark.anyio
 async def test_a_connection_that_fails_is_told_from_a_server_that_is_not_there() -> None:
+    """Each request to a host that is not there would be waited for."""
+
     def breaks(request: httpx2.Request) -> httpx2.Response:
         raise httpx2.ReadError("it broke off")
 
@@ -173,6 +177,7 @@ async def test_what_is_too_long_or_compressed_is_not_taken(monkeypatch: pytest.M
 async def test_a_silent_request_is_cancelled_as_its_revision_has_it(
     monkeypatch: pytest.MonkeyPatch, era: str, notified: int, is_late: bool
 ) -> None:
+    """A server would be told nothing, or an answer that comes all the same be overheard."""
     monkeypatch.setattr(hearing, "LATE_S", -1.0)  # what comes sooner may have crossed the cancellation
     notices: list[str] = []
     proceed = asyncio.Event()
@@ -195,6 +200,7 @@ async def test_a_silent_request_is_cancelled_as_its_revision_has_it(
 
 @pytest.mark.anyio
 async def test_requests_of_2026_have_the_headers_that_say_what_they_are() -> None:
+    """A server of that revision refuses what its headers do not name."""
     seen: list[httpx2.Headers] = []
 
     def server(request: httpx2.Request) -> httpx2.Response:

@@ -21,6 +21,7 @@ REPORT = Report("s", "näme", "1", (), outcomes(VERDICTS, ("idle",)), Measured(t
 
 
 def test_json_has_every_check_with_its_state() -> None:
+    """A script could not tell what held from what was not tried."""
     document = msgspec.json.decode(msgspec.json.encode(as_json(REPORT)))
     states = {each["id"]: each["state"] for each in document["checks"]}
     assert len(states) == len(CHECKS)
@@ -34,6 +35,7 @@ def test_json_has_every_check_with_its_state() -> None:
 
 
 def test_junit_fails_the_cases_that_count_and_tells_the_others() -> None:
+    """A CI would show a failure that does not fail it, or hide one that does."""
     suite = ElementTree.fromstring(as_junit(REPORT, "error").encode()).find("testsuite")
     assert suite is not None
     assert (suite.get("tests"), suite.get("failures")) == (str(len(CHECKS)), "2")
@@ -48,6 +50,7 @@ def test_junit_fails_the_cases_that_count_and_tells_the_others() -> None:
 
 
 def test_sarif_has_a_rule_for_each_check_and_a_result_for_each_finding() -> None:
+    """Code scanning would refuse the file, or show findings under the wrong rule."""
     document = as_sarif(REPORT, "server.py")
     [run] = document["runs"]  # type: ignore[misc]
     rules = run["tool"]["driver"]["rules"]
@@ -60,6 +63,7 @@ def test_sarif_has_a_rule_for_each_check_and_a_result_for_each_finding() -> None
 
 
 def test_no_form_lets_a_server_write_lines_or_turn_them_around() -> None:
+    """A server's words would be a finding of another check, or an order to the CI that shows the file."""
     evil = "it\u202e is\n::error file=x::forged ##vso[task.complete]"
     report = Report("s", evil, "1", (), outcomes([Verdict("ping", evil, evil)]), Measured())
     for text in (as_junit(report, "error"), msgspec.json.encode(as_sarif(report, "x")).decode()):

@@ -35,6 +35,7 @@ class Played(Speaker):
 
 
 async def test_a_request_is_recorded_with_its_answer_and_its_progress() -> None:
+    """A judge would see an answer that belongs to another request, or none."""
     told = {"progressToken": "progress-1", "progress": 1}
     server = Played({"method": "notifications/progress", "params": told}, {"id": 1, "result": {"content": []}})
     exchange = await server.request("call", "tools/call", {"name": "x"}, wait_s=1.0, subject="x", progress=True)
@@ -47,5 +48,6 @@ async def test_a_request_is_recorded_with_its_answer_and_its_progress() -> None:
 
 
 async def test_an_answer_that_comes_once_nobody_waits_is_no_reply() -> None:
+    """A cancelled request would be recorded as silent and answered at once."""
     server = Played({"id": 1, "result": {}}, is_late=True)
     assert (await server.request("hang", "tools/call", wait_s=1.0)).reply is None

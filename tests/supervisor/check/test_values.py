@@ -41,6 +41,7 @@ def schema(required: list[str] | None = None, **properties: Any) -> dict[str, An
     ],
 )
 def test_each_set_of_arguments_is_one_that_the_schema_takes(node: Any) -> None:
+    """A call would fail for what we sent, and the server be blamed."""
     node_type = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "n": {"type": "integer"}}}
     whole = {**schema(["a"], a=node, b={"type": "boolean"}), "$defs": {"node": node_type}}
     sets = argument_sets(simple_schema(whole), FOLDER)
@@ -50,6 +51,7 @@ def test_each_set_of_arguments_is_one_that_the_schema_takes(node: Any) -> None:
 
 
 def test_arguments_are_what_is_required_and_all_there_is() -> None:
+    """A tool would be called in one way only, or in another one each time."""
     whole = schema(["path"], path={"type": "string"}, timeZone={"type": "string"}, siteUrl={"type": "string"})
     first, second = argument_sets(simple_schema(whole), FOLDER)
     assert first == {"path": "/work/sample.txt"}
@@ -58,6 +60,7 @@ def test_arguments_are_what_is_required_and_all_there_is() -> None:
 
 
 def test_refused_arguments_lack_something_or_are_of_another_type() -> None:
+    """A server would be blamed for arguments that its schema takes."""
     whole = simple_schema(schema(["a", "b"], a={}, b={"type": "integer"}))
     told = dict(refused_sets(whole, FOLDER))
     assert [*told] == ["without 'a', which is required", "with an object as 'b'"]
@@ -103,6 +106,7 @@ def test_a_pattern_that_takes_for_ever_and_a_deep_schema_are_borne() -> None:
     ],
 )
 def test_a_reference_leads_somewhere_or_nowhere(ref: str, *, leads: bool) -> None:
+    """A sound schema would be blamed, or one that no client can resolve pass."""
     whole = {
         "$defs": {"a": {"$anchor": "here"}},
         "properties": {"x/y": {}, "z": {"$ref": ref}},
@@ -113,6 +117,7 @@ def test_a_reference_leads_somewhere_or_nowhere(ref: str, *, leads: bool) -> Non
 
 
 def test_an_output_of_any_type_is_judged() -> None:
+    """A list that a tool promises could be anything."""
     simple = simple_schema(
         wrapped({"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}})
     )

@@ -11,6 +11,7 @@ def report(*verdicts: Verdict, ignored: tuple[str, ...] = ()) -> Report:
 
 
 def test_a_check_passed_found_something_or_was_not_tried() -> None:
+    """What was never tried would look as if it held."""
     whole = report(Verdict("ping"), Verdict("ping", "no answer"), Verdict("idle"))
     states = {outcome.check.id: outcome.state for outcome in whole.outcomes}
     assert (states["ping"], states["idle"], states["memory"]) == (State.FOUND, State.PASSED, State.UNTRIED)
@@ -18,6 +19,7 @@ def test_a_check_passed_found_something_or_was_not_tried() -> None:
 
 
 def test_findings_are_told_once_and_not_without_end() -> None:
+    """A server with a thousand tools would fill the report with one mistake."""
     many = [Verdict("tool-described", "it has no description", str(number)) for number in range(100)]
     [found] = [each for each in report(*many, *many).outcomes if each.state is State.FOUND]
     assert (len(found.findings), found.more) == (MAX_FINDINGS, 100 - MAX_FINDINGS)
@@ -32,6 +34,7 @@ def test_findings_are_told_once_and_not_without_end() -> None:
     ],
 )
 def test_a_report_fails_from_a_severity_on(check: str, fails: dict[str, bool]) -> None:
+    """A pipeline would stop for a remark, or go on with a broken server."""
     whole = report(Verdict(check, "something"))
     assert {at: whole.fails(at) for at in fails} == fails
     assert not report(Verdict(check, "something"), ignored=(check,)).fails("note")

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.process
 
 
 def test_native_windows_gets_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A Windows user would see a traceback about fcntl."""
     monkeypatch.setattr(cli.sys, "platform", "win32")
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -25,6 +26,7 @@ def test_native_windows_gets_one_line(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 def test_the_module_can_be_run() -> None:
+    """Where the script is not on PATH, nothing could be started."""
     assert output(sys.executable, "-m", "quarterdeck.cli", "--version").startswith("quarterdeck ")
 
 
@@ -46,6 +48,7 @@ HEAVY: Final = (
 
 
 def test_serving_on_stdio_imports_neither_the_sdk_nor_what_renders_for_people_nor_the_scan() -> None:
+    """A client would wait half a second more for its first list, at every start."""
     program = f"import importlib, sys\nfor name in {NEEDED}: importlib.import_module(name)\n"
     program += "import logging; from quarterdeck.cli.log_setup import LogLevel, LogFormat, set_up_logging\n"
     program += "set_up_logging(LogLevel.INFO, LogFormat.JSON); logging.getLogger('quarterdeck').info('said')\n"
@@ -55,6 +58,7 @@ def test_serving_on_stdio_imports_neither_the_sdk_nor_what_renders_for_people_no
 
 
 def test_every_exit_code_is_explained_and_distinct() -> None:
+    """A script's author would look in vain, or two endings not be told apart."""
     assert set(MEANINGS) == set(ExitCode)
     assert all(MEANINGS.values())
     assert len({int(code) for code in ExitCode}) == len(ExitCode)

@@ -16,6 +16,7 @@ def record(message: str, *args: object, **extra: object) -> logging.LogRecord:
 
 
 def test_a_line_is_one_json_object_for_programs_and_plain_for_people() -> None:
+    """A log collector could not read it, or a file hold escape sequences."""
     line = json.loads(LineFormatter(is_json=True).format(record("%s is ready", "fs", pid=7)))
     assert line.pop("timestamp").endswith("Z")
     assert line == {"event": "fs is ready", "level": "info", "logger": "quarterdeck.test", "pid": 7}
@@ -38,6 +39,7 @@ def test_configured_secrets_are_in_no_line(is_json: bool, secret: str) -> None:
 
 @pytest.mark.parametrize("is_json", [True, False])
 def test_a_server_cannot_forge_lines_or_write_to_the_terminal(is_json: bool) -> None:
+    """A line that quotes a server would become two, or clear the screen."""
     line = LineFormatter(is_json=is_json).format(record("it says: %s", "\x1b[2J\x07\r"))
     assert "\x1b" not in line
     assert "\x07" not in line
@@ -45,6 +47,7 @@ def test_a_server_cannot_forge_lines_or_write_to_the_terminal(is_json: bool) -> 
 
 
 def test_an_exception_is_told_with_its_traceback() -> None:
+    """`--log-level debug` would be of no use for a report."""
     try:
         raise LookupError("lost")
     except LookupError as error:
@@ -57,6 +60,7 @@ def test_an_exception_is_told_with_its_traceback() -> None:
 
 
 def test_libraries_are_quiet_unless_everything_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    """The SDK says a line for each request; ours would drown."""
     set_up_logging(LogLevel.INFO, LogFormat.JSON)
     logging.getLogger("mcp.server").info("noise")
     logging.getLogger("quarterdeck.fleet").info("news")
@@ -71,6 +75,7 @@ def test_libraries_are_quiet_unless_everything_is_wanted(capsys: pytest.CaptureF
 
 
 def test_the_format_follows_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """A client's log file would hold what is meant for people."""
     set_up_logging(LogLevel.INFO, LogFormat.AUTO)
     logging.getLogger("quarterdeck").info("auto")
     set_up_logging(LogLevel.INFO, LogFormat.CONSOLE)

@@ -23,11 +23,13 @@ def test_the_profiles_are_the_decks_by_plainer_names() -> None:
 
 
 def test_a_profile_alone_works_where_we_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user in a project would have to name it."""
     monkeypatch.chdir(tmp_path)
     assert native_options(ProfileName.ALL, None, None, None) == NativeOptions(ProfileName.ALL, tmp_path.resolve())
 
 
 def test_directories_are_real_and_tools_are_names(tmp_path: Path) -> None:
+    """A link that is changed later would move the workspace of a running serve."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     found = native_options(
@@ -53,10 +55,12 @@ def test_directories_are_real_and_tools_are_names(tmp_path: Path) -> None:
 def test_what_belongs_to_http_says_nothing_without_it(
     command: str, arguments: list[str], option: str, said: Said
 ) -> None:
+    """A user would believe that clients can come over the network, who cannot."""
     assert f"{option} needs --http" in said(ExitCode.USAGE, command, *arguments).err
 
 
 def test_the_options_of_http_are_one_wish() -> None:
+    """A daemon would listen elsewhere than a serve of the same options."""
     assert http_wish(http=False, address=None, allow_remote=False, allow_host=None) is None
     assert http_wish(http=True, address=None, allow_remote=False, allow_host=None) == HttpWish()
     wish = http_wish(http=True, address="[::1]:1", allow_remote=True, allow_host=["a", "b"])
@@ -65,6 +69,7 @@ def test_the_options_of_http_are_one_wish() -> None:
 
 @pytest.mark.parametrize("command", ["serve", "up"])
 def test_an_address_that_is_none_is_refused_before_anything_starts(command: str, said: Said) -> None:
+    """Servers would be started for clients that can never come."""
     assert "for example 127.0.0.1:8808" in said(ExitCode.USAGE, command, "--http", "127.0.0.1:port").err
 
 
@@ -76,6 +81,7 @@ def test_an_address_that_is_none_is_refused_before_anything_starts(command: str,
 def test_what_belongs_to_a_profile_says_nothing_without_one(
     command: list[str], arguments: list[str], option: str, said: Said
 ) -> None:
+    """A user would believe that tools are served, or confined, that are not."""
     err = said(ExitCode.USAGE, *command, "--config", "mcp.json", *arguments).err
     assert f"{option} needs --profile" in err
     assert "add --profile read-only" in err
@@ -83,6 +89,7 @@ def test_what_belongs_to_a_profile_says_nothing_without_one(
 
 @pytest.mark.parametrize("option", ["--workspace", "--allow-dir"])
 def test_a_directory_that_is_none_is_a_usage_error(tmp_path: Path, option: str, said: Said) -> None:
+    """A typing error would show only when an agent first uses a tool."""
     os.mkfifo(tmp_path / "pipe")
     for name, reason in (("pipe", "is not a directory"), ("none", "No such file or directory")):
         path = tmp_path / name
@@ -101,6 +108,7 @@ def test_one_file_can_be_allowed_and_is_no_workspace(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tools", ["", " , "])
 def test_no_tool_at_all_is_a_usage_error(tmp_path: Path, tools: str) -> None:
+    """A list that a script left empty would offer everything, or nothing."""
     with pytest.raises(CommandError, match="lists no tools"):
         native_options(ProfileName.ALL, tmp_path, None, tools)
 
@@ -118,6 +126,7 @@ def test_no_tool_at_all_is_a_usage_error(tmp_path: Path, tools: str) -> None:
 def test_a_tool_that_the_profile_lacks_is_told_at_the_start(
     tmp_path: Path, profile: str, tools: str, says: str, said: Said
 ) -> None:
+    """An agent would be offered less than its user thinks, without a word."""
     command = ["serve", "--profile", profile, "--workspace", str(tmp_path), "--tools", tools]
     err = said(ExitCode.USAGE, *command).err
     assert "--tools: " in err
@@ -125,6 +134,7 @@ def test_a_tool_that_the_profile_lacks_is_told_at_the_start(
 
 
 def test_a_wish_is_the_options(tmp_path: Path) -> None:
+    """Something else would be served than was asked for, or found."""
     options = NativeOptions(ProfileName.SURVEY, tmp_path, (Path("/tmp"),), ("read", "bash"))
     wish = options.to_wish()
     assert (wish.profile, wish.workspace, wish.allow_dirs, wish.tools) == (
@@ -137,6 +147,7 @@ def test_a_wish_is_the_options(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_gone_below_us_is_a_usage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell in a removed directory would give a traceback."""
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -160,6 +171,7 @@ def test_a_directory_that_is_gone_below_us_is_a_usage_error(tmp_path: Path, monk
     ],
 )
 def test_names_keep_to_what_is_said(limit: int | None, prefix: str | None, budget: NameBudget | None) -> None:
+    """A client would refuse names that the user has made room for."""
     assert name_budget(limit, prefix) == budget
 
 
@@ -174,6 +186,7 @@ def test_names_keep_to_what_is_said(limit: int | None, prefix: str | None, budge
     ],
 )
 def test_what_cannot_be_kept_is_a_usage_error(limit: int | None, prefix: str | None, told: str) -> None:
+    """It would end in a traceback, or be kept in part without a word."""
     with pytest.raises(CommandError) as refused:
         name_budget(limit, prefix)
     assert refused.value.code == ExitCode.USAGE

@@ -70,6 +70,7 @@ COLUMNS = (
 
 
 def test_rows_are_columns_for_people_and_whole_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    """A program would get what fits a screen, or a person what only a program needs."""
     show(ROWS, COLUMNS)
     lines = [line.split("  ") for line in capsys.readouterr().out.splitlines()[1:]]
     assert [[word.strip() for word in line if word.strip()] for line in lines] == [
@@ -84,6 +85,7 @@ def test_rows_are_columns_for_people_and_whole_for_programs(capsys: pytest.Captu
 
 
 def test_columns_are_aligned_by_what_a_terminal_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    """Wide and combining characters would push the next column aside."""
     table(("a", "x"), ("日本", "y"), ("e\u0301", "z"))
     assert capsys.readouterr().out.splitlines() == ["NAME  WHAT", "a     x", "日本  y", "e\u0301     z"]
 
@@ -91,12 +93,14 @@ def test_columns_are_aligned_by_what_a_terminal_shows(capsys: pytest.CaptureFixt
 def test_a_table_is_plain_and_whole_where_a_program_reads_along(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """`quarterdeck ps | grep` would meet escape sequences, blanks at each end, and cut or broken lines."""
     monkeypatch.setenv("COLUMNS", "40")
     print_table(["NAME", "WHAT"], [[Cell("a", "red"), Cell("b " * 300 + "b")], [Cell(""), Cell("c")]], indent="  ")
     assert capsys.readouterr().out == "  NAME  WHAT\n  a     " + "b " * 300 + "b\n        c\n"
 
 
 def test_what_is_too_wide_for_the_terminal_is_wrapped_or_cut_in_its_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The terminal would break rows into noise, or one description push all others off the screen."""
     terminal = terminal_for(monkeypatch)
     table(("a-name", "some words " * 5))
     lines = terminal.getvalue().splitlines()
@@ -109,6 +113,7 @@ def test_what_is_too_wide_for_the_terminal_is_wrapped_or_cut_in_its_column(monke
 
 
 def test_neither_an_id_nor_a_word_of_a_table_is_broken_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could be neither read nor copied."""
     terminal = terminal_for(monkeypatch)
     table(("an-id-of-25-letters-------", "/a/path/" * 9))
     table(("an-id-of-30-letters-----------", "words " * 9))
@@ -129,6 +134,7 @@ def test_neither_an_id_nor_a_word_of_a_table_is_broken_inside(monkeypatch: pytes
 
 
 def test_a_line_is_broken_at_blanks_alone_and_a_command_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word broken in its middle cannot be read, and half of a path or a command cannot be copied."""
     terminal = terminal_for(monkeypatch)
     path = "/home/me/" + "folder/" * 6
     print_line(f"error[x]: it names {path} which is hidden, and more words follow")
@@ -159,6 +165,7 @@ def test_nothing_that_a_server_says_is_markup_or_moves_the_cursor(capsys: pytest
 
 
 def test_nothing_is_markup_on_a_terminal_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Markup is read where styles are shown, so there it would be."""
     terminal = terminal_for(monkeypatch, COLUMNS="200")
     print_line(HOSTILE, "red")
     print_paragraph(HOSTILE, "red")
@@ -168,6 +175,7 @@ def test_nothing_is_markup_on_a_terminal_either(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_paragraph_is_wrapped_beside_its_lead_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Findings would run into each other on a terminal; `grep` would find half of one in a pipe."""
     terminal = terminal_for(monkeypatch)
     print_paragraph("word " * 9 + "word", lead=Cell("- "))
     assert [line.rstrip() for line in terminal.getvalue().splitlines()] == [
@@ -187,6 +195,7 @@ def test_a_paragraph_is_wrapped_beside_its_lead_on_a_terminal_alone(monkeypatch:
 def test_a_terminal_is_sent_the_styles_that_its_user_wants(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], shown: str
 ) -> None:
+    """Colours that cannot be seen against a background could not be turned off."""
     terminal = terminal_for(monkeypatch, **variables)
     print_line("x", "bold red")
     assert terminal.getvalue() == shown
@@ -195,6 +204,7 @@ def test_a_terminal_is_sent_the_styles_that_its_user_wants(
 def test_a_program_can_ask_for_colours_and_has_its_text_whole_with_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The log of a CI run would be grey, or its tables cut at a width that nothing has."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "40")
@@ -206,6 +216,7 @@ def test_a_program_can_ask_for_colours_and_has_its_text_whole_with_them(
 
 
 def test_what_is_waited_for_is_seen_on_a_terminal_alone_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check of a minute would look as if it hung, a pipe lose its output, or a log fill with it."""
     terminal = terminal_for(monkeypatch)
     with waiting_for("the first") as show:
         show("[bold]the \x1b[2Jsecond[/] " + "word " * 9)
@@ -226,6 +237,7 @@ def test_what_is_waited_for_is_seen_on_a_terminal_alone_and_leaves_nothing(monke
 
 
 def test_json_is_one_line_and_raw_parts_stay_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    """Scripts would have to guess where a document ends."""
     print_json({"result": msgspec.Raw(b'{"a": 1.0}'), "text": "é\x7f"})
     out = capsys.readouterr().out
     assert out.count("\n") == 1

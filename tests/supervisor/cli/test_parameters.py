@@ -36,6 +36,7 @@ def everything(
 
 
 def test_a_function_gets_defaults_and_values_of_the_declared_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each function would have to tell an empty tuple from nothing, or a member from its name."""
     assert parsed(everything, "n") == {
         "name": "n",
         "more": None,
@@ -71,6 +72,7 @@ def test_a_function_gets_defaults_and_values_of_the_declared_types(monkeypatch: 
     ],
 )
 def test_what_does_not_fit_is_refused(words: tuple[str, ...], said: str) -> None:
+    """A function would meet a value that it cannot use."""
     with pytest.raises(click.UsageError) as refused:
         parsed(everything, *words)
     assert said in refused.value.format_message()
@@ -83,6 +85,7 @@ def whole(
 
 
 def test_several_options_make_one_value() -> None:
+    """Each command would have to declare and to combine them itself."""
     seen: list[object] = []
 
     def command(
@@ -99,6 +102,7 @@ def test_several_options_make_one_value() -> None:
 
 
 def test_the_words_of_another_program_are_left_to_it() -> None:
+    """`sandbox run` would take its command's options for its own."""
     group, ran = Group("Try."), list[list[str]]()
 
     @group.command("run", verbatim=True)

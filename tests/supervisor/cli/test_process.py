@@ -47,18 +47,21 @@ def end_of(code: str) -> tuple[int, str]:
     ],
 )
 def test_a_serve_is_known_by_its_command_line(arguments: Sequence[str], serves: bool) -> None:
+    """SIGTERM, by which a service manager ends it, would be a failure; or that of another command none."""
     assert is_serve(arguments) is serves
 
 
 @pytest.mark.parametrize("serves", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_everything_is_imported_ends_with_its_code(number: signal.Signals, serves: bool) -> None:
+    """Ctrl-C at once would print a page of imports."""
     code = f"signals.end_at_once(serves={serves}); os.kill(os.getpid(), {int(number)}); print('goes on')"
     outlives = serves and number == signal.SIGHUP
     assert end_of(code) == ((0, "goes on\n") if outlives else (exit_code(number, serves=serves), ""))
 
 
 def test_a_signal_after_the_end_and_a_hangup_that_nobody_wants_change_nothing() -> None:
+    """A command that has done its work would look interrupted; `nohup` would end with its terminal."""
     code = "signals.end_at_once(serves=False, code=7); os.kill(os.getpid(), 2); print('goes on')"
     assert end_of(code) == (7, "")
     code = "import signal; signal.signal(1, signal.SIG_IGN); signals.end_at_once(serves=False); "
@@ -66,6 +69,7 @@ def test_a_signal_after_the_end_and_a_hangup_that_nobody_wants_change_nothing() 
 
 
 def test_a_signal_in_a_command_unwinds_it_past_those_who_catch_exceptions() -> None:
+    """A library would take it for a failure of its own and go on."""
     code = """exec('''
 signals.unwind(serves=False)
 try:
@@ -95,6 +99,7 @@ def secured(code: str, redirections: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
 def test_a_closed_stream_is_nothing_and_nobody_elses(closed: str, tmp_path: Path) -> None:
+    """A ledger opened in its place would be written what was meant for people."""
     told = tmp_path / "told"
     done = secured(
         f"fd = os.open({str(told)!r}, os.O_CREAT | os.O_WRONLY); print('out'); print('err', file=sys.stderr); "
@@ -109,6 +114,7 @@ def test_a_closed_stream_is_nothing_and_nobody_elses(closed: str, tmp_path: Path
 
 @NEEDS_FULL
 def test_a_full_stderr_is_no_failure() -> None:
+    """A command that did its work would end with 120, or with a traceback that nobody sees."""
     done = secured("print('oops', file=sys.stderr, flush=True); print('out'); sys.exit(7)", "2>/dev/full")
     assert (done.returncode, done.stdout) == (7, "out\n")
 
@@ -116,23 +122,27 @@ def test_a_full_stderr_is_no_failure() -> None:
 @NEEDS_FULL
 @pytest.mark.parametrize("text", ["'x'", "'x' * 1_000_000"])
 def test_a_full_stdout_is_told_once_and_not_again_at_the_end(text: str) -> None:
+    """A script would take half an answer for a whole one; the interpreter would end with 120."""
     code = f"exec('''try:\n print({text})\nexcept OutputError:\n pass'''); failure = output_failure(); print('more'); "
     done = secured(f"{code} print(failure, output_failure() is failure, file=sys.stderr); sys.exit(7)", ">/dev/full")
     assert (done.returncode, done.stderr) == (7, "No space left on device True\n")
 
 
 def test_text_that_the_locale_cannot_say_is_escaped() -> None:
+    """A server's text would be an exception."""
     done = secured("print('ä' + chr(0xdc80)); print('ö', file=sys.stderr)", "")
     assert done.stdout.encode(errors="backslashreplace") in {b"\xc3\xa4\\udc80\n", b"\\xe4\\udc80\n"}
     assert done.returncode == 0, done.stderr
 
 
 def test_what_is_terminated_stays_in_the_order_of_its_lines() -> None:
+    """A message on stderr would come after what explains it."""
     done = secured("print('one', file=sys.stderr); os.write(2, b'two\\n'); print('three', file=sys.stderr)", "")
     assert done.stderr == "one\ntwo\nthree\n"
 
 
 def test_streams_that_were_never_secured_are_asked_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever embeds us would lose streams of their own."""
     print("out")
     assert output_failure() is None
     assert capsys.readouterr().out == "out\n"
@@ -148,6 +158,8 @@ async def signalled(number: int, cleaned: list[str]) -> None:
 
 
 def test_the_result_is_given_back_and_a_cancellation_without_a_signal_stays_one() -> None:
+    """Nothing else would work, or a bug look like a user's wish."""
+
     async def work() -> int:
         return 7
 
@@ -162,6 +174,7 @@ def test_the_result_is_given_back_and_a_cancellation_without_a_signal_stays_one(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_work_after_its_cleaning_up(number: signal.Signals) -> None:
+    """Servers and directories would be left behind."""
     before = signal.getsignal(number)
     cleaned: list[str] = []
     with pytest.raises(InterruptedBySignal) as ended:
@@ -172,6 +185,7 @@ def test_a_signal_ends_the_work_after_its_cleaning_up(number: signal.Signals) ->
 
 
 def test_a_closed_terminal_does_not_end_it() -> None:
+    """A serve whose client holds its pipes would die with a terminal that it does not need."""
     cleaned: list[str] = []
 
     async def work() -> None:

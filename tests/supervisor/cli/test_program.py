@@ -50,6 +50,7 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 def test_every_ending_has_its_code_and_its_words(
     monkeypatch: pytest.MonkeyPatch, said: Said, error: BaseException, code: int, says: str
 ) -> None:
+    """A script could not tell what happened, or a user would see a traceback."""
     fail_with(monkeypatch, error)
     out, err = said(code, "tools", "--config", "mcp.json")
     assert out == ""
@@ -138,6 +139,7 @@ LIBRARY_WORDS = (
 def test_every_wrong_command_line_ends_in_an_error_and_a_fix(
     line: str, code: int, said: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept_descriptor_limit: None
 ) -> None:
+    """A user would know what is wrong and not what to do, or read the words of a library."""
     for name in ("CONFIG", "STATE_DIR", "RUNTIME_DIR"):
         monkeypatch.delenv(f"QUARTERDECK_{name}", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -173,6 +175,7 @@ def kept_descriptor_limit() -> Iterator[None]:
 def test_a_command_without_a_configuration_says_how_to_name_one(
     arguments: list[str], said: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """A new user would not know what to do, or be told of an option that the command lacks."""
     monkeypatch.delenv("QUARTERDECK_CONFIG", raising=False)
     monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(tmp_path / "run"))
     err = said(ExitCode.USAGE, *arguments).err
@@ -203,6 +206,7 @@ def leaves() -> "dict[str, Any]":
 
 
 def test_every_help_has_examples_that_parse_and_no_type_of_python(said: Said) -> None:
+    """A user would copy a line that is refused, or read `<list[str]>`."""
     for path, command in leaves().items():
         text = said(0, *path.split(), "--help").out
         assert "<bool>" not in text
@@ -223,6 +227,7 @@ def test_every_help_has_examples_that_parse_and_no_type_of_python(said: Said) ->
 
 @pytest.mark.process
 def test_only_the_module_of_the_command_that_runs_is_imported() -> None:
+    """Each command would wait for the imports of all the others."""
     for arguments, others in (
         (["--help"], ("click", "pydantic", "rich", "logging")),
         (["--version"], ("click", "pydantic", "rich", "logging")),
@@ -262,6 +267,7 @@ SLOW_TO_LOAD: Final = {"asyncio", "concurrent", "email", "multiprocessing", "sql
 def test_what_answers_at_once_loads_no_room_and_no_library_that_it_does_not_need(
     arguments: list[str], rooms: set[str], others: set[str]
 ) -> None:
+    """Each look at the servers would cost a second of processor time, which a script does in a loop."""
     loaded = loaded_by(
         f"{ASKS if rooms > {'cli', 'common'} else 'from quarterdeck.cli.program import run'}\nrun({arguments})"
     )
@@ -286,6 +292,7 @@ def test_what_answers_at_once_loads_no_room_and_no_library_that_it_does_not_need
     ],
 )
 def test_a_command_that_is_not_there_is_told_with_what_is_near(arguments: list[str], says: str, said: Said) -> None:
+    """A typing error would end in a page of help, or in a guess."""
     out, err = said(ExitCode.USAGE, *arguments)
     assert out == ""
     assert says in err
@@ -294,6 +301,7 @@ def test_a_command_that_is_not_there_is_told_with_what_is_near(arguments: list[s
 
 
 def test_the_commands_that_stand_for_other_tools_names_are_all_there() -> None:
+    """A user who types `install` would be sent to a command that is not there."""
     groups = {each.name: make_program((each,)).commands[each.name] for each in ENTRIES}
     for word, fix in OTHER_WORDS.items():
         assert word not in groups
@@ -308,6 +316,7 @@ def test_the_commands_that_stand_for_other_tools_names_are_all_there() -> None:
 @pytest.mark.process
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_can_complete_commands_and_options(shell: str, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users of a shell would have to type every name."""
     assert "_QUARTERDECK_COMPLETE" in said(0, "completion", shell).out
     monkeypatch.setenv("_QUARTERDECK_COMPLETE", "bash_complete")
     for words, wanted in (
@@ -334,11 +343,13 @@ def test_shells_can_complete_commands_and_options(shell: str, said: Said, monkey
     ],
 )
 def test_a_state_directory_may_be_named_anywhere(typed: list[str], meant: list[str]) -> None:
+    """A user would have to know on which side of which word it goes; or a sandboxed program would lose its own."""
     assert hoist_state_dir(typed) == meant
 
 
 def test_a_state_directory_that_is_named_is_the_one_that_is_used(
     tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A user who keeps two decks apart would write into the other one's record."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "first"))
     assert str(tmp_path / "second") in said(ExitCode.NOT_FOUND, "ledger", "log", "--state-dir", tmp_path / "second").err

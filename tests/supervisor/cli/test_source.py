@@ -59,6 +59,7 @@ def say(monkeypatch: pytest.MonkeyPatch, answer: Answer | Exception) -> list[Pat
 def test_the_serve_of_the_same_configuration_alone_is_asked(
     config: Path, serving: RuntimeDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`ps` would show servers that it started itself, or restart those of another project."""
     asked = say(monkeypatch, NOTHING)
     assert ask(Source((config,)), Ps()) is NOTHING
     assert asked == [serving.path]
@@ -73,6 +74,7 @@ def test_the_serve_of_the_same_configuration_alone_is_asked(
 def test_servers_of_its_own_are_started_when_asked_for_or_when_nobody_serves(
     config: Path, serving: RuntimeDirectory, monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:
+    """`--own` would be ignored, or a serve that just ended would be an error."""
     asked = say(monkeypatch, NotServingError("gone"))
     assert ask(Source((config,), own=own), Ps()) == NOTHING
     assert asked == ([] if own else [serving.path])
@@ -105,6 +107,7 @@ def test_what_cannot_be_served_is_an_error_with_its_code_and_remedy(
 
 
 def test_a_server_that_the_configuration_does_not_name_is_told_with_those_that_it_does(config: Path) -> None:
+    """A typing error would start every server to find out."""
     with pytest.raises(CommandError, match="there is no server 'fs': the configuration has no servers") as refused:
         ask(Source((config,)), Restart("fs"), only="fs")
     assert refused.value.code == ExitCode.NOT_FOUND
@@ -115,6 +118,7 @@ def test_a_server_that_the_configuration_does_not_name_is_told_with_those_that_i
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"mcpServer": {}}'])
 def test_a_configuration_that_cannot_be_used_is_a_usage_error(config: Path, text: str) -> None:
+    """A user would see a traceback of the JSON parser."""
     config.write_text(text)
     with pytest.raises(CommandError, match=r"mcp\.json") as refused:
         ask(Source((config,)), Ps())
@@ -157,6 +161,7 @@ def test_the_users_own_files_are_found_from_wherever_they_are_asked_for(
 
 
 def test_a_directory_that_others_may_use_is_a_usage_error(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sockets would be where others can connect, or the user would see a traceback."""
     # Short: a root that is too long for a socket's path is replaced by one of ours.
     with tempfile.TemporaryDirectory(dir="/tmp") as root:
         Path(root).chmod(0o777)
@@ -180,6 +185,7 @@ def native(folder: Path, profile: ProfileName = ProfileName.AUTHORING) -> Native
 def test_a_serve_that_offers_the_same_native_tools_alone_is_asked(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What one command has started, the next would not find; or a look be run by one that writes."""
     wanted = native(config.parent)
     asked = say(monkeypatch, NOTHING)
     with RuntimeDirectory.create(configuration_digest([config.parent])) as directory:
@@ -212,6 +218,7 @@ def test_a_serve_that_offers_the_same_native_tools_alone_is_asked(
 async def test_the_zygote_of_processes_imports_beside_us_where_there_are_any(
     config: Path, monkeypatch: pytest.MonkeyPatch, servers: tuple[ServerConfig, ...], is_started: bool
 ) -> None:
+    """A first call would wait for one import after the other, or remote servers cost a process for nothing."""
     steps: list[str] = []
 
     @asynccontextmanager
@@ -228,6 +235,7 @@ async def test_the_zygote_of_processes_imports_beside_us_where_there_are_any(
 
 
 def test_a_native_call_of_its_own_starts_no_server(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To read a file, every server of the configuration would be started and waited for."""
     write_config(config, a={"command": "true"})
     seen: list[Settings] = []
 
@@ -246,6 +254,7 @@ def test_a_native_call_of_its_own_starts_no_server(config: Path, monkeypatch: py
 
 
 def test_native_tools_need_no_configuration(config: Path) -> None:
+    """A user without servers would have to write an empty file."""
     source = Source(native=native(config.parent))
     assert source.config == ()
     settings = source_module.load(source)
@@ -275,6 +284,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_without_named_files_those_that_are_found_are_meant_and_their_serve_is_found(home: Path) -> None:
+    """Every command would have to name the file that serve has found by itself."""
     assert load(Source(), may_be_empty=True).ids == ()
     write_config(home / ".mcp.json", theirs={"command": "true"})
     settings = load(Source())

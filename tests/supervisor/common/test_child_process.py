@@ -23,6 +23,7 @@ sys.stdin.read()
 
 
 def test_code_finds_its_packages_and_nothing_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file in the user's directory could take the place of a module of ours, or ours not be found."""
     (tmp_path / "json.py").write_text("raise SystemExit('a foreign module was imported')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     code = "import json, quarterdeck; print(quarterdeck.__name__)"
@@ -31,6 +32,7 @@ def test_code_finds_its_packages_and_nothing_of_the_users(tmp_path: Path, monkey
 
 @LINUX_ONLY
 def test_one_that_is_stopped_dies_with_its_owner(tmp_path: Path) -> None:
+    """It would stay for ever, with a page or a secret in its memory."""
     ready = tmp_path / "ready"
     code = f"import pathlib, time; pathlib.Path({str(ready)!r}).touch(); time.sleep(1000)"
     with python_child(OWNER, code) as owner:
@@ -43,6 +45,7 @@ def test_one_that_is_stopped_dies_with_its_owner(tmp_path: Path) -> None:
 
 @LINUX_ONLY
 def test_one_whose_owner_is_gone_already_does_nothing() -> None:
+    """Between its start and its first instruction an owner can die, and nobody would tell it."""
     command = Helper("print('works')", ["quarterdeck"]).command
     command[4] = "1" if os.getpid() != 1 else "0"
     assert output(*command) == ""
@@ -50,6 +53,7 @@ def test_one_whose_owner_is_gone_already_does_nothing() -> None:
 
 @LINUX_ONLY
 def test_one_is_killed_before_us_when_memory_runs_out() -> None:
+    """A page that takes all the memory of the machine would end the whole deck."""
     score = Path("/proc/self/oom_score_adj")
     ours = output(*Helper(f"print(open({str(score)!r}).read())").command)
     assert int(ours) == min(1000, int(score.read_text()) + 600)

@@ -30,6 +30,7 @@ def owner_of(path: Path) -> tuple[int, int]:
 
 
 def test_a_new_file_has_the_usual_mode(tmp_path: Path, directory: int) -> None:
+    """Nobody else could read what a session writes, or anybody could change it."""
     (tmp_path / "usual").write_text("")
     replace_entry(directory, "new", b"data", None)
     assert (tmp_path / "new").read_bytes() == b"data"
@@ -41,6 +42,7 @@ def test_a_new_file_has_the_usual_mode(tmp_path: Path, directory: int) -> None:
 def test_a_replaced_file_keeps_its_mode_but_no_set_id_bits(
     tmp_path: Path, directory: int, mode: int, kept: int
 ) -> None:
+    """A script would not run any more; or what runs as root would be written by a model."""
     (tmp_path / "f").write_text("old")
     (tmp_path / "f").chmod(mode)
     replace_entry(directory, "f", b"new", (tmp_path / "f").stat())
@@ -65,6 +67,7 @@ def test_as_root_files_have_the_owner_of_the_place_or_keep_theirs(tmp_path: Path
 def test_a_directory_that_took_the_place_of_a_new_one_is_not_given_away(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The owner of a workspace could make root's directories, and what is in them, their own."""
     os.chown(tmp_path, OWNER, OWNER)
     (tmp_path / "full" / "of").mkdir(parents=True)
     (tmp_path / "empty").mkdir()
@@ -87,6 +90,8 @@ def test_a_directory_that_took_the_place_of_a_new_one_is_not_given_away(
 def test_a_file_whose_owner_cannot_be_kept_is_left_alone(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A shared file would silently become that of whoever edited it last."""
+
     def fchown(fd: int, uid: int, gid: int) -> None:
         raise PermissionError(errno.EPERM, "no")
 
@@ -104,6 +109,8 @@ def test_a_file_whose_owner_cannot_be_kept_is_left_alone(
 def test_a_root_that_may_give_nothing_away_still_writes(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In a container without that capability no file could be made."""
+
     def fchown(fd: int, uid: int, gid: int) -> None:
         raise PermissionError(errno.EPERM, "no")
 
@@ -118,6 +125,7 @@ def test_a_root_that_may_give_nothing_away_still_writes(
 def test_a_write_that_fails_leaves_all_as_it_was(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch, step: str, failure: BaseException
 ) -> None:
+    """A full disk would cost the file, or leave drafts behind."""
     (tmp_path / "f").write_text("old")
 
     def fail(*_: object, **__: object) -> None:
@@ -131,6 +139,7 @@ def test_a_write_that_fails_leaves_all_as_it_was(
 
 
 def test_a_link_that_takes_the_target_s_name_is_replaced_not_followed(tmp_path: Path, directory: int) -> None:
+    """What the link leads to would be written, wherever that is."""
     (tmp_path / "outside").write_text("secret")
     (tmp_path / "f").symlink_to("outside")
     replace_entry(directory, "f", b"new", None)
@@ -160,6 +169,7 @@ def remove(directory: int, tree: Path, check: file_changes.Check = lambda: None)
 def test_a_tree_is_removed_and_nothing_that_it_links_to(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
+    """A link in a tree would take what it leads to along."""
     monkeypatch.setattr(file_changes, "_BATCH", batch)
     remove(directory, tree_in(tmp_path))
     assert os.listdir(tmp_path) == ["kept"]
@@ -170,6 +180,7 @@ def test_a_tree_is_removed_and_nothing_that_it_links_to(
 def test_a_directory_swapped_while_its_tree_is_removed_is_not_entered(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
+    """Whatever a link leads to would be emptied, or a pipe waited for."""
     tree = tree_in(tmp_path)
     some = file_changes._some
 
@@ -193,6 +204,7 @@ def test_a_directory_swapped_while_its_tree_is_removed_is_not_entered(
 def test_what_somebody_else_removes_meanwhile_is_no_failure(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Two calls that clean up would fail each other."""
     tree = tree_in(tmp_path)
     some = file_changes._some
 
@@ -209,6 +221,7 @@ def test_what_somebody_else_removes_meanwhile_is_no_failure(
 def test_a_tree_too_deep_for_our_descriptors_is_left_to_others(
     tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A hostile tree would use up the descriptors of all sessions."""
     monkeypatch.setattr(file_changes, "MAX_DEPTH", 3)
     deepest = tmp_path / "tree" / "2" / "3" / "4"
     deepest.mkdir(parents=True)
@@ -223,6 +236,7 @@ def test_a_tree_too_deep_for_our_descriptors_is_left_to_others(
 
 
 def test_a_removal_that_is_no_longer_wanted_stops(tmp_path: Path, directory: int) -> None:
+    """A cancelled call would go on to remove a large tree."""
     tree = tree_in(tmp_path)
 
     def check() -> None:
@@ -243,6 +257,7 @@ def access_list(*entries: tuple[int, int, int]) -> bytes:
 def test_a_replaced_file_keeps_its_access_list_and_takes_none_of_its_directory(
     tmp_path: Path, directory: int, has_list: bool
 ) -> None:
+    """An edit would open a file to a group that its list shut out, or to whom the directory names."""
     named = access_list((1, 6, NOBODY), (2, 6, OTHER), (4, 0, NOBODY), (0x10, 6, NOBODY), (0x20, 0, NOBODY))
     file = tmp_path / "f"
     file.write_text("old")
@@ -265,6 +280,7 @@ def test_a_replaced_file_keeps_its_access_list_and_takes_none_of_its_directory(
 
 
 def test_a_file_is_replaced_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
+    """Anybody on this machine could read a token."""
     path = tmp_path / "file"
     path.write_text("old")
     path.chmod(0o644)
@@ -276,6 +292,7 @@ def test_a_file_is_replaced_and_only_its_owner_may_read_it(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("is_locked", [True, False])
 def test_a_write_that_fails_halfway_leaves_what_was_there(tmp_path: Path, is_locked: bool) -> None:
+    """A full disk would cost the file that was there, or leave half of another beside it."""
     path = tmp_path / "file"
     path.write_text("old")
 
@@ -308,6 +325,7 @@ def test_a_file_that_is_there_can_be_left(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_what_an_interrupted_write_left_is_used_again_under_a_lock(tmp_path: Path) -> None:
+    """Each kill in the middle of a write would leave one more file for ever."""
     (tmp_path / ".file.new").write_text("left by a process that was killed")
     replace_file(tmp_path / "file", b"new", is_locked=True)
     assert (tmp_path / "file").read_text() == "new"

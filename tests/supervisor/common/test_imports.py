@@ -51,6 +51,7 @@ async def test_two_modules_are_never_imported_at_the_same_time(met: list[str]) -
 
 
 def test_every_import_in_a_thread_waits_for_its_turn() -> None:
+    """An import that goes its own way would bring the deadlock back."""
     root = Path(quarterdeck.__file__).parent
     sources = {path: path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
     assert [str(path.relative_to(root)) for path, text in sources.items() if IN_A_THREAD.search(text)] == []

@@ -23,6 +23,7 @@ def test_clients_that_fill_a_bound_shut_out_themselves_alone_and_have_room_again
 
 
 def test_a_token_has_one_share_which_its_sessions_share() -> None:
+    """One token would lock all others out, or one window of an editor its user's others."""
     made = InFlight(4, 8)
     assert [made.begin(f"greedy/{number}") for number in range(8)] == [""] * 8
     assert [made.begin("calm") for _ in range(4)] == [""] * 4
@@ -42,6 +43,7 @@ def test_who_has_most_is_a_client_of_the_token_that_has_most() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=60))
 def test_no_order_of_begins_and_ends_loses_count(steps: list[tuple[str, bool]]) -> None:
+    """Places would leak until nobody is let in any more; or the bound be none."""
     made, counts = InFlight(3, 5), Counter[str]()
     for client, is_begin in steps:
         if is_begin:

@@ -21,6 +21,7 @@ def test_the_peer_is_told_by_the_system() -> None:
 
 
 def test_where_the_system_does_not_tell_the_peer_is_taken_for_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No command and no door would get through there, although the directory keeps others out."""
     monkeypatch.delattr(socket, "SO_PEERCRED", raising=False)
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -39,6 +40,7 @@ def test_a_key_is_new_each_time_and_can_be_read_by_its_user_alone(tmp_path: Path
 
 @pytest.mark.parametrize("content", [None, b"\xff\n", b"k" * (MAX_KEY_BYTES + 1)], ids=["none", "no-text", "too-long"])
 def test_what_is_no_key_is_read_as_none(tmp_path: Path, content: bytes | None) -> None:
+    """A command would fail with an error of ours where a serve has just ended, or was never one."""
     path = tmp_path / "key"
     if content is not None:
         path.touch(0o600)

@@ -21,6 +21,7 @@ from quarterdeck.common.locks import (
 
 
 def test_a_directory_is_locked_before_anybody_can_see_it(tmp_path: Path) -> None:
+    """Somebody who sweeps what the dead have left would remove a directory that is just being made."""
     seen: list[tuple[str, bool]] = []
 
     def fill(staging: Path) -> None:
@@ -38,6 +39,8 @@ def test_a_directory_is_locked_before_anybody_can_see_it(tmp_path: Path) -> None
 
 
 def test_a_directory_that_cannot_be_made_whole_leaves_nothing(tmp_path: Path) -> None:
+    """Hidden directories would pile up."""
+
     def fill(_: Path) -> None:
         raise KeyboardInterrupt
 
@@ -66,6 +69,7 @@ def test_a_lock_counts_as_held_where_there_are_no_descriptors_to_look(
 
 
 def test_a_hidden_directory_counts_as_left_only_when_it_is_old(tmp_path: Path) -> None:
+    """It could vanish below the process that is just making it."""
     assert not is_abandoned(tmp_path)
     os.utime(tmp_path, (0, 0))
     assert is_abandoned(tmp_path)
@@ -89,6 +93,7 @@ def test_a_lock_is_held_until_its_process_dies(tmp_path: Path) -> None:
 
 
 def test_a_pipe_or_a_link_in_place_of_a_lock_holds_nobody(tmp_path: Path) -> None:
+    """Nobody ever opens its other end; and a link could name any file of the user's."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(tmp_path / "file")
     (tmp_path / "file").touch()

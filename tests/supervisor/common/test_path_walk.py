@@ -64,6 +64,7 @@ def test_a_path_is_taken_as_it_is_spelled(path: str, whole: str) -> None:
 @ON_LINUX
 @pytest.mark.parametrize("link", ["/proc/self/root", "/proc/self/cwd", "/proc/thread-self/root"])
 def test_links_of_the_kernel_are_texts(base: Path, link: str) -> None:
+    """A link could lead into the files of another process, under names that look like ours."""
     (base / "f").write_text("f")
     (base / "jump").symlink_to(link)
     with pytest.MonkeyPatch.context() as patch:
@@ -93,6 +94,7 @@ def test_an_open_descriptor_is_no_way_in(base: Path) -> None:
 
 @pytest.mark.parametrize(("links", "found"), [(MAX_LINKS, True), (MAX_LINKS + 1, False)])
 def test_a_path_follows_as_many_links_as_the_kernel(base: Path, links: int, found: bool) -> None:
+    """A loop of links would never end; or a long chain would open for commands but not for tools."""
     (base / "l0").write_text("end")
     for number in range(links):
         (base / f"l{number + 1}").symlink_to(f"l{number}")
@@ -105,6 +107,7 @@ def test_a_path_follows_as_many_links_as_the_kernel(base: Path, links: int, foun
 
 
 def test_the_last_link_is_looked_at_itself_when_asked(base: Path) -> None:
+    """To remove a link would remove what it leads to."""
     (base / "target").mkdir()
     (base / "link").symlink_to("target")
     with walk(str(base / "link"), follow_last=False) as spot:
@@ -114,6 +117,7 @@ def test_the_last_link_is_looked_at_itself_when_asked(base: Path) -> None:
 
 
 def test_what_is_missing_at_the_end_is_a_spot_in_its_directory(base: Path) -> None:
+    """Nothing new could be created; or a slash at the end of a file's name would be ignored."""
     (base / "link").symlink_to("new")
     for path, name, must_be_directory in (("new", "new", False), ("new/", "new", True), ("link", "new", False)):
         with walk(f"{base}/{path}") as spot:
@@ -135,6 +139,7 @@ def test_what_is_missing_at_the_end_is_a_spot_in_its_directory(base: Path) -> No
     ],
 )
 def test_what_leads_nowhere_fails_as_the_kernel_says(base: Path, path: str, number: int) -> None:
+    """A tool would say that a file does not exist where a directory is none, or the other way round."""
     (base / "f").write_text("f")
     with pytest.raises(OSError) as caught:
         walk(f"{base}/{path}")
@@ -151,6 +156,7 @@ def test_the_top_has_no_name_and_nothing_at_a_spot_is_a_missing_file(path: str) 
 
 
 def test_no_descriptor_is_kept(base: Path) -> None:
+    """A long session would run out of descriptors."""
     (base / "d").mkdir()
     (base / "f").write_text("f")
     (base / "loop").symlink_to("loop")
@@ -166,6 +172,7 @@ def test_no_descriptor_is_kept(base: Path) -> None:
 
 
 def test_a_failure_says_where(base: Path) -> None:
+    """A missing file outside of the roots could not be told from one inside."""
     (base / "d").mkdir()
     heard: list[tuple[str, str]] = []
     with pytest.raises(FileNotFoundError):
@@ -190,6 +197,8 @@ def test_a_thing_is_where_it_was_when_it_is_removed_or_only_named_so(base: Path)
 
 @ON_LINUX
 def test_without_proc_nothing_is_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file would seem not to exist, and be written anew."""
+
     def readlink(path: str) -> str:
         raise FileNotFoundError(errno.ENOENT, "gone", path)
 

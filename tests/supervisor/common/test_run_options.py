@@ -29,10 +29,12 @@ from quarterdeck_protocol.faults import REMEDIES, Dossier, FaultKind, ProtocolFa
     ],
 )
 def test_a_key_is_said_as_its_option(said: str, shown: str) -> None:
+    """Whoever types a command would look for a file in which to write JSON."""
     assert in_options(said) == shown
 
 
 def test_each_option_exists() -> None:
+    """A hint would name an option that the command refuses."""
     parameters = inspect.signature(sandbox_options._wish).parameters
     assert {option.removeprefix("--") for option in OPTIONS.values()} <= set(parameters)
 
@@ -59,6 +61,7 @@ def test_no_fix_of_a_run_names_what_only_a_row_has(code: str) -> None:
 
 
 def test_a_call_of_a_run_that_failed_is_told_the_option_that_helps() -> None:
+    """A client would be given the words of a row, and "restart tries again"."""
     message = '/home/u/notes is hidden: add "read": ["/home/u/notes"] or "write": ["/home/u/notes"] to its sandbox'
     dossier = Dossier(hints=('/home/u/x exists but is hidden; add "read": ["/home/u/x"]',))
     cause = ProtocolFault("spawn_failed", message, code="sandbox_refused", dossier=dossier)
@@ -72,6 +75,7 @@ def test_a_call_of_a_run_that_failed_is_told_the_option_that_helps() -> None:
 
 
 def test_what_a_server_replied_stays_its_own_word() -> None:
+    """A server's text that looks like ours would be changed on its way."""
     text = 'add "read": ["/a"]'
     fault = ProtocolFault("tool_error", text, code="reply_error", reply=ReplyError(-32602, text))
     assert of_run(fault) is fault

@@ -35,6 +35,7 @@ CANCELS = pytest.mark.parametrize("cancel", [cancel_twice, cancel_scope])
 
 @CANCELS
 async def test_work_that_has_begun_is_done_before_its_waiter_is_cancelled(cancel: Cancel) -> None:
+    """What is recorded would not be enforced; a fleet would be left with nobody to end it."""
     steps: list[str] = []
     begun = asyncio.Event()
     scope = anyio.CancelScope()
@@ -108,6 +109,7 @@ async def test_a_cancellation_has_work_end_and_waits_for_it(cancel: Cancel, fail
 
 @CANCELS
 async def test_tasks_that_are_cancelled_have_ended_before_who_cancels_them(cancel: Cancel) -> None:
+    """A daemon would close the ledger under sessions that still end."""
     steps: list[str] = []
     begun, ending = asyncio.Event(), asyncio.Event()
     scope = anyio.CancelScope()
@@ -143,6 +145,7 @@ async def test_tasks_that_are_cancelled_have_ended_before_who_cancels_them(cance
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_what_a_thread_makes_for_nobody_is_undone(fails: bool) -> None:
+    """A lease would be held, a directory left, until the process ends."""
     go, undone = threading.Event(), asyncio.Event()
 
     def make() -> str:
@@ -168,6 +171,7 @@ async def test_what_a_thread_makes_for_nobody_is_undone(fails: bool) -> None:
 
 
 async def test_what_a_thread_makes_is_whoevers_waits() -> None:
+    """It would be undone under the feet of its owner."""
     undone: list[str] = []
     assert await made_in_thread(lambda: "a lease", undone.append) == "a lease"
     await asyncio.sleep(0)
@@ -175,6 +179,7 @@ async def test_what_a_thread_makes_is_whoevers_waits() -> None:
 
 
 async def test_a_thread_keeps_its_place_when_its_caller_has_left() -> None:
+    """Fetches of names that nobody resolves would leave a thread each, without end."""
     places = anyio.CapacityLimiter(1)
     begun, go = threading.Event(), threading.Event()
 
@@ -196,6 +201,7 @@ async def test_a_thread_keeps_its_place_when_its_caller_has_left() -> None:
 
 
 async def test_a_failure_and_a_call_that_never_began_give_their_place_back() -> None:
+    """After a few of them nothing would be resolved any more."""
     places = anyio.CapacityLimiter(1)
     with pytest.raises(ZeroDivisionError):
         await in_counted_thread(places, lambda: 1 // 0)
@@ -207,6 +213,7 @@ async def test_a_failure_and_a_call_that_never_began_give_their_place_back() -> 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile", "late"])
 async def test_a_token_or_the_time_ends_a_block(when: str) -> None:
+    """A tool would work on for somebody who has given up."""
     token = CancelToken()
     if when == "before":
         token.cancel()
@@ -219,6 +226,7 @@ async def test_a_token_or_the_time_ends_a_block(when: str) -> None:
 
 
 async def test_a_token_is_of_no_account_after_its_block() -> None:
+    """Whatever the task does next would be cancelled, too."""
     token = CancelToken()
     with cancelled_by(token) as scope:
         pass

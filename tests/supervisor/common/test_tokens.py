@@ -6,6 +6,7 @@ from quarterdeck.common.tokens import estimated_tokens, tokens_of_tool
 
 
 def test_a_tool_costs_what_models_are_given_of_it() -> None:
+    """Icons and output schemas, which no model reads, would make a deck look too large."""
     plain = {"name": "read", "description": "Reads.", "inputSchema": {"type": "object"}}
     assert (
         tokens_of_tool(plain)

@@ -44,6 +44,7 @@ TWINS = tuple(f"server__{'x' * 60}_{number}" for number in (491343, 2719162))
 @example(list(TWINS), NameBudget())
 @example(["", "_", "__", "___", "7__7", "-__-"], NameBudget(MIN_LIMIT))
 def test_every_tool_has_a_name_of_its_own_that_fits(names: list[str], budget: NameBudget) -> None:
+    """A client would refuse the whole list, or call another tool than was meant."""
     public = public_names(names, budget)
     assert list(public) == list(dict.fromkeys(names))
     assert len(set(public.values())) == len(public)
@@ -55,6 +56,7 @@ def test_every_tool_has_a_name_of_its_own_that_fits(names: list[str], budget: Na
 
 @given(st.lists(ANY_NAME, max_size=12), BUDGETS)
 def test_a_name_that_fits_stays_as_it_is(names: list[str], budget: NameBudget) -> None:
+    """Permissions that users have given by name would be lost, and nobody would know the tool again."""
     public = public_names(names, budget)
     assert all(shown == name for name, shown in public.items() if budget.fits(name))
     assert public_names(public.values(), budget) == {shown: shown for shown in public.values()}
@@ -62,6 +64,7 @@ def test_a_name_that_fits_stays_as_it_is(names: list[str], budget: NameBudget) -
 
 @given(st.lists(QUALIFIED, max_size=8), st.lists(QUALIFIED, max_size=8), BUDGETS, st.randoms())
 def test_other_tools_and_their_order_do_not_matter(names, others, budget, random) -> None:
+    """A client's saved permission, or a prompt, would mean another tool after a server is added."""
     alone = public_names(names, budget)
     together = [*names, *others]
     random.shuffle(together)
@@ -71,6 +74,7 @@ def test_other_tools_and_their_order_do_not_matter(names, others, budget, random
 
 @given(QUALIFIED, BUDGETS)
 def test_an_alias_is_told_from_a_native_tools_name(name: str, budget: NameBudget) -> None:
+    """A server could answer in a native tool's place."""
     assume(not budget.fits(name))
     (alias,) = public_names([name], budget).values()
     assert QUALIFIER in alias
@@ -81,6 +85,7 @@ def test_an_alias_is_told_from_a_native_tools_name(name: str, budget: NameBudget
 
 @given(SERVERS, st.text("abc._", min_size=3, max_size=128))
 def test_the_default_keeps_the_servers_id_whole(server: str, tool: str) -> None:
+    """A person who is asked to allow the call could not see whose tool it is."""
     assume(server[0].isalpha())
     (shown,) = public_names([f"{server}__{tool}"], NameBudget()).values()
     assert server_of_qualified(shown) == server
@@ -111,10 +116,12 @@ def test_the_default_keeps_the_servers_id_whole(server: str, tool: str) -> None:
     ],
 )
 def test_an_alias_can_be_read(name: str, limit: int, shown: str) -> None:
+    """A model chooses by name, and a digest says nothing; what clients have saved must never change."""
     assert public_names([name], NameBudget(limit)) == {name: shown}
 
 
 def test_a_server_that_names_a_tool_as_another_ones_alias_does_not_get_its_calls() -> None:
+    """A hostile server could catch calls that a user has allowed for another."""
     budget, victim = NameBudget(MIN_LIMIT), f"github__{'create_' * 8}"
     alias = public_names([victim], budget)[victim]
     for thieves in ([alias], [alias, public_names([victim, alias], budget)[victim]]):
@@ -125,6 +132,7 @@ def test_a_server_that_names_a_tool_as_another_ones_alias_does_not_get_its_calls
 
 
 def test_neither_of_two_tools_has_the_alias_that_both_would_have() -> None:
+    """A server that finds a name with another one's digest would have its calls."""
     budget = NameBudget()
     apart = [public_names([name], budget)[name] for name in TWINS]
     assert apart[0] == apart[1]
@@ -135,6 +143,7 @@ def test_neither_of_two_tools_has_the_alias_that_both_would_have() -> None:
 
 
 def test_the_default_fits_behind_every_known_clients_prefix() -> None:
+    """One client's users would lose tools, or the option promise what it does not keep."""
     longest = f"{'s' * MAX_SERVER_ID_CHARS}__{'t' * 128}"
     (shown,) = public_names([longest], NameBudget()).values()
     assert len(shown) == DEFAULT_LIMIT == 46
@@ -148,6 +157,7 @@ def test_the_default_fits_behind_every_known_clients_prefix() -> None:
 
 @pytest.mark.parametrize("limit", [MIN_LIMIT - 1, 1, 0, -1])
 def test_a_budget_in_which_nothing_can_be_told_apart_is_refused(limit: int) -> None:
+    """All tools would be digests."""
     with pytest.raises(ValueError, match="24 are needed"):
         NameBudget(limit)
     with pytest.raises(ValueError, match="24 are needed"):

@@ -41,6 +41,7 @@ def test_a_canonical_uri_is_what_whatwgs_parser_writes(uri: str) -> None:
 
 @pytest.mark.parametrize("uri", OTHER)
 def test_any_other_spelling_is_not_canonical(uri: str) -> None:
+    """A client of a group would reach a resource by a spelling that nothing was held against."""
     assert read_uri(uri).problem
 
 
@@ -63,6 +64,7 @@ _URIS = st.builds(
 
 @given(_URIS)
 def test_whatever_counts_as_canonical_is_written_so_by_whatwgs_parser(uri: str) -> None:
+    """The rule would let through what a server of Node reads as something else."""
     if not read_uri(uri).problem:
         assert ada_url.URL(uri).href == uri
 
@@ -147,6 +149,7 @@ def _reading(scheme: str, host: str, port: str, path: str) -> str:
 def test_a_servers_own_spelling_is_granted_where_all_that_it_can_mean_is(
     name: str, pattern: str, is_granted: bool
 ) -> None:
+    """A resource that a group lists could not be read, or one be read that the group does not have."""
     assert surely_fits(name, (pattern,)) is is_granted
 
 
@@ -169,4 +172,5 @@ def test_a_servers_own_spelling_is_granted_where_all_that_it_can_mean_is(
     ],
 )
 def test_what_may_be_hidden_is_hidden_and_nothing_else(uri: str, pattern: str, is_hidden: bool) -> None:
+    """Clients would read what is hidden, or lack what is not."""
     assert may_fit(uri, (pattern,)) is is_hidden

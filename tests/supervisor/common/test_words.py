@@ -26,11 +26,13 @@ from quarterdeck.common.words import clipped, counted, duration, flat, one_line,
     ],
 )
 def test_a_server_cannot_write_to_the_terminal_itself(text: str, shown: str) -> None:
+    """A hostile description could clear the screen, fake a prompt or retitle the window."""
     assert printable(text) == shown
 
 
 @given(st.text())
 def test_nothing_printable_is_a_control(text: str) -> None:
+    """One forgotten character would be enough."""
     shown = printable(text)
     assert all(unicodedata.category(character) != "Cc" or character in "\n\t" for character in shown)
     shown.encode()
@@ -39,6 +41,7 @@ def test_nothing_printable_is_a_control(text: str) -> None:
 
 @given(st.text())
 def test_json_means_the_same_when_it_is_made_printable(text: str) -> None:
+    """A script would read another value than the server sent."""
     encoded = json.dumps({"a": text}, ensure_ascii=False)
     assert json.loads(printable_json(encoded)) == {"a": text}
     assert not any("\x7f" <= character <= "\x9f" for character in printable_json(encoded))
@@ -66,6 +69,7 @@ def test_words_for_a_line_are_short_counted_and_on_it() -> None:
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (13_000_000, "12.4 MiB"), (2**30, "1.0 GiB"), (2**42, "4.0 TiB")],
 )
 def test_sizes_are_readable(count: int, shown: str) -> None:
+    """People would count digits."""
     assert size(count) == shown
 
 
@@ -108,4 +112,5 @@ def test_no_text_orders_continuous_integration_about(order: str) -> None:
     "text", ["std::vector<int>", "a :: b", "::", "## Heading\n\n[link]", "#[derive(Debug)]", "::1"]
 )
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
+    """Code, addresses and headings in a tool's answer would be spoiled."""
     assert printable(text) == text

@@ -47,6 +47,7 @@ def pairs(needs: list[RequiredPath]) -> list[tuple[str, str]]:
 
 
 def test_all_that_a_row_names_is_found_at_once(home: Path) -> None:
+    """A user would be told of one path at each start."""
     row = config(home / "proj/src/server.py", "--db", home / "data/x.db", env={"OUT": f"{home}/data/out.txt"})
     needs, said = missing(row, os.environ)
     assert pairs(needs) == [("read", str(home / "proj")), ("write", str(home / "data"))]
@@ -63,6 +64,7 @@ def test_a_credential_is_not_offered_and_both_ways_to_give_it_are_told(home: Pat
 
 
 def test_a_file_that_was_named_alone_is_seen_to_be_too_little(home: Path) -> None:
+    """The earlier advice, to name the file, would stay in the way."""
     row = config(
         home / "proj/src/server.py",
         home / "data/x.db",
@@ -77,6 +79,7 @@ def test_a_file_that_was_named_alone_is_seen_to_be_too_little(home: Path) -> Non
 
 
 def test_what_cannot_be_given_is_said(home: Path) -> None:
+    """A user would be offered their keys for a server, or nothing without a word."""
     needs, said = missing(config(home / ".aws/credentials", home / "new.db", home / "no/folder/x.db"), os.environ)
     assert needs == []
     assert [line.partition(" is ")[0] for line in said][:1] == [str(home / ".aws/credentials")]
@@ -87,11 +90,13 @@ def test_what_cannot_be_given_is_said(home: Path) -> None:
 
 @pytest.mark.parametrize("path", ["", "/proc", "/"])
 def test_what_no_start_would_give_is_refused_before_it_is_written(home: Path, path: str) -> None:
+    """The row would be written, and its server refused."""
     with pytest.raises(LaunchError):
         widened(config(), [RequiredPath("read", str(home / path) if not path.startswith("/") else path)], os.environ)
 
 
 def test_a_row_keeps_every_other_character(home: Path) -> None:
+    """A user's comments and layout would be gone."""
     row = {"command": "cat", "sandbox": {"network": "none", "read": ["~/a"]}}
     text = '{\n  // mine\n  "mcpServers": {"s": ' + json.dumps(row) + "} // end\n}\n"
     origin = Origin(home / "mcp.json", "mcpServers.s", Standing.NAMED, row, "/mcpServers/s")
@@ -106,6 +111,7 @@ def test_a_row_keeps_every_other_character(home: Path) -> None:
 
 
 def test_a_row_of_a_list_is_left_to_the_user() -> None:
+    """A wrong place of the file could be changed."""
     row = {"id": "s", "command": "cat"}
     origin = Origin(Path("/x"), "servers[0]", Standing.NAMED, row, "/servers/0")
     with pytest.raises(EditError):

@@ -84,12 +84,14 @@ def test_what_every_server_needs_is_passed(name: str, value: str) -> None:
     ],
 )
 def test_credentials_pass_only_when_they_are_named(name: str, value: str) -> None:
+    """Any server could read the password of a proxy or an index."""
     assert environment({name: value}) == ALWAYS
     assert environment({name: value}, inherit_env=[name]) == ALWAYS | {name: value}
     assert environment({name: value}, sandbox={"environment": [name]}) == ALWAYS | {name: value}
 
 
 def test_the_configurations_env_wins_over_inherited_over_listed() -> None:
+    """A user could not correct a variable for one server."""
     ours = {"LANG": "C", "A": "ours", "B": "ours", "HOME": "/home/u", "TZ": "UTC"}
     fields = {"inherit_env": ["A", "B", "HOME", "MISSING"], "env": {"B": "config", "TZ": "CET"}}
     expected = {"LANG": "C", "A": "ours", "B": "config", "HOME": "/home/u", "TZ": "CET"}
@@ -98,11 +100,13 @@ def test_the_configurations_env_wins_over_inherited_over_listed() -> None:
 
 @pytest.mark.parametrize("ours", [{}, {"PATH": ""}])
 def test_without_a_path_a_usable_one_is_given(ours: dict[str, str]) -> None:
+    """Started by a desktop application, no command would be found."""
     assert environment(ours)["PATH"] == DEFAULT_PATH
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
 def test_no_unlisted_variable_ever_passes(ours: dict[str, str]) -> None:
+    """One pattern too wide would leak whatever it matches."""
     assert environment({f"MY_{name}": value for name, value in ours.items()}) == ALWAYS
 
 

@@ -104,6 +104,7 @@ def replace_directory(file: Path) -> None:
 async def test_whatever_is_done_to_a_file_is_noticed(
     edit: Callable[[Path], None], tmp_path: Path, watchers: list[Notify], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A user would save a file and nothing would happen; some editors never write into the file that they edit."""
     monkeypatch.setattr(file_watch, "LOOK_S", 3600.0)  # the hint alone must do
     file = tmp_path / "project" / "mcp.json"
     file.parent.mkdir()
@@ -116,6 +117,7 @@ async def test_whatever_is_done_to_a_file_is_noticed(
 
 
 async def test_a_file_that_does_not_exist_yet_is_noticed_when_it_does(tmp_path: Path, watchers: list[Notify]) -> None:
+    """The first configuration of a project would need a restart."""
     file = tmp_path / ".indusvx" / "deep" / "mcp.json"
     async with changing(file) as changes:
         noticed = asyncio.ensure_future(anext(changes))
@@ -131,6 +133,7 @@ async def test_a_file_that_does_not_exist_yet_is_noticed_when_it_does(tmp_path: 
 async def test_only_the_nearest_directories_are_watched_and_nothing_below(
     tmp_path: Path, watchers: list[Notify]
 ) -> None:
+    """A home with a million files in it would be walked through, and the system's watches used up."""
     (tmp_path / "there").mkdir()
     files = [tmp_path / "there" / "a.json", tmp_path / "there" / "b.json", tmp_path / "missing" / "too" / "c.json"]
     async with changing(*files) as changes:
@@ -187,6 +190,7 @@ async def test_what_others_do_in_the_directory_is_no_change(
 
 
 async def test_changes_count_from_the_call_on_and_while_the_caller_works(tmp_path: Path) -> None:
+    """What is saved while a configuration is being read would not be read."""
     file = tmp_path / "mcp.json"
     async with changing(file) as changes:
         file.write_text("before the first wait")
@@ -196,6 +200,7 @@ async def test_changes_count_from_the_call_on_and_while_the_caller_works(tmp_pat
 
 
 async def test_a_save_in_several_steps_is_one_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file would be read while its editor has only emptied it."""
     steps = iter(["half", "whole", "whole", "later"])
     monkeypatch.setattr(file_watch, "_look", lambda _: (next(steps),))
     assert await file_watch._settled_look((tmp_path,), (None,), ("emptied",)) == ("whole",)
@@ -203,6 +208,7 @@ async def test_a_save_in_several_steps_is_one_change(tmp_path: Path, monkeypatch
 
 
 async def test_a_file_that_never_rests_is_told_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that something writes to all the time would never be read."""
     looks = iter(range(1, 1000))
     monkeypatch.setattr(file_watch, "SETTLE_S", 0.0)
     monkeypatch.setattr(file_watch, "_look", lambda _: ((next(looks),),))
@@ -212,6 +218,7 @@ async def test_a_file_that_never_rests_is_told_all_the_same(tmp_path: Path, monk
 async def test_a_change_that_is_undone_while_it_settles_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A temporary file of that name, made and removed, would be told as a change."""
     monkeypatch.setattr(file_watch, "_look", lambda _: (None,))
     assert await file_watch._settled_look((tmp_path,), (None,), ("made",)) == (None,)
 
@@ -240,6 +247,7 @@ async def test_where_nothing_can_be_watched_the_files_are_looked_at(
 async def test_a_name_that_is_no_text_does_not_end_the_watch(
     tmp_path: Path, watchers: list[Notify], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One strange file in a home would end the reloading."""
     monkeypatch.setattr(file_watch, "LOOK_S", 0.01)
     file = tmp_path / "mcp.json"
     async with changing(file) as changes:
@@ -252,6 +260,7 @@ async def test_a_name_that_is_no_text_does_not_end_the_watch(
 
 
 async def test_a_watch_that_is_cancelled_leaves_nothing(tmp_path: Path, watchers: list[Notify]) -> None:
+    """A shutdown would wait for a thread, or leave it behind with its watches."""
     noticed = asyncio.ensure_future(anext(changes_of([tmp_path / "mcp.json"])))
     await is_watched(watchers, tmp_path)
     noticed.cancel()
@@ -263,6 +272,8 @@ async def test_a_watch_that_is_cancelled_leaves_nothing(tmp_path: Path, watchers
 async def test_a_watch_ends_with_its_task_group(
     tmp_path: Path, watchers: list[Notify], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A shutdown would take until the next look."""
+
     async def consume() -> None:
         async for _ in changes_of([tmp_path / "mcp.json"]):
             raise AssertionError("nothing changed")
@@ -288,4 +299,5 @@ async def test_nothing_is_held_while_the_caller_works(tmp_path: Path, watchers: 
 
 @pytest.mark.process
 def test_the_library_is_not_loaded_before_something_is_watched() -> None:
+    """Every command would start later for it."""
     assert "watchfiles" not in loaded_by("import quarterdeck.config.file_watch")

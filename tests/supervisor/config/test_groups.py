@@ -48,11 +48,13 @@ SECRET = (
     ],
 )
 def test_what_belongs_to_a_group(name: str, listing: Listing, is_in: bool) -> None:
+    """A door would see more than its group, or less."""
     assert REVIEW.has(name, listing) is is_in
 
 
 @pytest.mark.parametrize(("server", "is_known"), [("github", True), ("fs", True), ("db", False)])
 def test_a_server_is_known_of_where_something_of_it_could_belong(server: str, is_known: bool) -> None:
+    """A model would read instructions for tools that it has not."""
     assert REVIEW.has_some_of(server) is is_known
 
 
@@ -60,5 +62,6 @@ def test_a_server_is_known_of_where_something_of_it_could_belong(server: str, is
     ("text", "is_one"), [("review", True), ("a-1_B", True), ("", False), ("-a", False), ("a/b", False)]
 )
 def test_a_groups_name_can_stand_in_a_path(text: str, is_one: bool) -> None:
+    """There would be groups that no URL can name."""
     names = {"review": True, "a-1_B": True, "": False, "-a": False, "a/b": False, "x" * 65: False}
     assert {name: is_group_name(name) for name in names} == names

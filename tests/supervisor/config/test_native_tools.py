@@ -21,6 +21,7 @@ def load(folder: Path, native: object, **others: object) -> LoadedConfig:
 
 
 def test_a_file_may_say_what_native_tools_reach_and_use(tmp_path: Path) -> None:
+    """A user could not let an agent fetch from a server that it started."""
     sandbox = {"network": "none", "read": ["shared", "/opt/x"], "limits": {"processes": 100}}
     loaded = load(tmp_path, {"sandbox": sandbox, "webfetch": {"allow": ["127.0.0.1:${PORT}"], "proxy": None}})
     assert loaded.native is not None
@@ -34,6 +35,7 @@ def test_a_file_may_say_what_native_tools_reach_and_use(tmp_path: Path) -> None:
 
 
 def test_native_tools_alone_are_a_configuration(tmp_path: Path) -> None:
+    """A user without servers would have to invent one."""
     loaded = load(tmp_path, {})
     assert (loaded.servers, loaded.native) == ((), NO_SETTINGS)
     assert load(tmp_path, None).native is None
@@ -59,6 +61,7 @@ def test_native_tools_alone_are_a_configuration(tmp_path: Path) -> None:
 def test_what_is_wrong_is_said_with_its_place_and_the_servers_stay(
     tmp_path: Path, native: object, problem: str
 ) -> None:
+    """A typing error would loosen a sandbox, or take all servers away."""
     loaded = load(tmp_path, native, mcpServers={"a": {"command": "true"}})
     assert loaded.native is None
     assert loaded.native_problem.startswith(problem)
@@ -66,6 +69,7 @@ def test_what_is_wrong_is_said_with_its_place_and_the_servers_stay(
 
 
 def test_the_key_given_twice_is_an_error(tmp_path: Path) -> None:
+    """Which of two sandboxes holds would be a matter of luck."""
     path = tmp_path / "mcp.json"
     path.write_text('{"native": {}, "native": {"sandbox": {}}}')
     with pytest.raises(ConfigFileError, match="'native' appears more than once"):
@@ -75,6 +79,7 @@ def test_the_key_given_twice_is_an_error(tmp_path: Path) -> None:
 
 
 def test_of_several_files_the_earlier_one_says_each_member() -> None:
+    """A second --config would silently loosen what the first one set."""
     strict, web = SandboxPolicy(network=NetworkMode.NONE), FetchPolicy(allow=("a.example",))
     first, second = NativeSettings(sandbox=strict), NativeSettings(sandbox=SandboxPolicy(), webfetch=web)
     merged, warnings = merge_native({Path("a.json"): first, Path("b.json"): second})
@@ -92,6 +97,7 @@ def test_what_commands_may_write_beside_the_workspace_is_writable_too(tmp_path: 
 
 
 def test_wishes_for_the_same_have_the_same_fingerprint(tmp_path: Path) -> None:
+    """A command would not find the serve that offers what it wants, or find one that offers more."""
     work, other = tmp_path / "work", tmp_path / "other"
     work.mkdir()
     (tmp_path / "link").symlink_to(work)

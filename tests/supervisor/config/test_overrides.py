@@ -26,11 +26,13 @@ def said(**keys: Any) -> ServerOverrides:
     ],
 )
 def test_a_bare_value_is_fixed_and_a_default_says_so(written: object, is_fixed: bool, value: object) -> None:
+    """A model could override what the user meant to fix."""
     argument = said(arguments={"t": {"a": written}}).arguments["t"]["a"]
     assert (argument.is_fixed, argument.value) == (is_fixed, value)
 
 
 def test_a_text_describes_and_an_object_may_give_a_title_too() -> None:
+    """Who only wants other words would have to write an object."""
     described = said(describe={"a": "Does.", "b": {"title": "B"}}).describe
     assert (described["a"].title, described["a"].description) == (None, "Does.")
     assert (described["b"].title, described["b"].description) == ("B", None)
@@ -38,11 +40,13 @@ def test_a_text_describes_and_an_object_may_give_a_title_too() -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "ä", "x" * 65])
 def test_a_name_that_not_every_client_takes_is_refused(name: str) -> None:
+    """The renamed tool would break the list of some client."""
     with pytest.raises(ValidationError, match="is no name for every client"):
         said(rename={"a": name})
 
 
 def test_two_things_cannot_have_one_new_name() -> None:
+    """A call would run either of them."""
     with pytest.raises(ValidationError, match="'rename' calls two things 'c'"):
         said(rename={"a": "c", "b": "c"})
 

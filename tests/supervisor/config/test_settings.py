@@ -64,12 +64,14 @@ def test_an_earlier_place_wins_and_the_user_over_the_project(home: Path) -> None
 
 @pytest.mark.parametrize("row", [{"command": "c", "disabled": True}, {"comand": "c"}, None])
 def test_a_name_of_the_users_stays_theirs_when_its_server_does_not_run(home: Path, row: object) -> None:
+    """A project would step into the place of a server that the user switched off, or misspelt."""
     user_file(home, servers={"a": row})
     write_document(project(home) / ".mcp.json", mcpServers=rows(a="project", b="project"))
     assert commands(discover(home)) == {"b": "project"}
 
 
 def test_a_file_that_cannot_be_used_is_passed_over_with_a_warning(home: Path) -> None:
+    """One bad file would sink every session in that directory."""
     user_file(home, servers=rows(a="user"))
     (project(home) / ".mcp.json").write_text("{")
     settings = discover(home)
@@ -94,6 +96,7 @@ def test_a_users_file_that_breaks_for_a_second_takes_no_projects_row_along(home:
 
 
 def test_a_projects_row_that_the_user_takes_something_from_keeps_nothing(home: Path) -> None:
+    """A project would go on with a variable that its user withdrew."""
     user_file(home, allow_project_env=["QD_TOKEN"], servers={})
     written = {"b": {"command": "${QD_TOKEN}"}, "c": {"command": "c"}}
     write_document(project(home) / ".mcp.json", mcpServers=written)
@@ -105,6 +108,7 @@ def test_a_projects_row_that_the_user_takes_something_from_keeps_nothing(home: P
 
 
 def test_native_tools_go_on_with_what_their_key_said_while_it_was_right(home: Path) -> None:
+    """A typo beside the rows would keep every edit of them out, or let commands run under another sandbox."""
     path = user_file(home, servers=rows(a="one"), native={"sandbox": {"network": "none"}})
     wish = NativeWish(profile=Profile.ALL, workspace=project(home))
     before = Settings.load([path], {}, native=wish)
@@ -116,6 +120,7 @@ def test_native_tools_go_on_with_what_their_key_said_while_it_was_right(home: Pa
 
 
 def test_nothing_is_a_configuration_too(home: Path) -> None:
+    """A fresh machine could not start."""
     settings = discover(home)
     assert (settings.ids, settings.config_paths, len(settings.candidates)) == ((), (), 7)
 
@@ -134,6 +139,7 @@ def test_the_name_of_the_configuration_stays_whatever_appears_or_vanishes(home: 
 
 
 def test_the_users_files_say_what_projects_may_use(home: Path) -> None:
+    """A variable would be open to every repository, or to none."""
     user_file(home, allow_project_env=["REGION"])
     write_document(home / ".indusvx/agent/mcp.json", servers={}, allow_project_env=["ZONE"])
     row = {"command": "${REGION}", "args": ["${ZONE:-z}", "${TOKEN:-t}"]}
@@ -148,6 +154,7 @@ def test_the_users_files_say_what_projects_may_use(home: Path) -> None:
 
 @pytest.mark.parametrize("content", ['{"trust": "strict"}', '{"trust": "strct"}'])
 def test_a_strict_user_is_strict_with_projects(home: Path, content: str) -> None:
+    """Who wants to approve every tool would not be asked for a repository's, or not after a typing error."""
     user_file(home).write_text(content)
     write_document(project(home) / ".mcp.json", mcpServers=rows(a="project"))
     [config] = discover(home).servers
@@ -165,6 +172,7 @@ def test_nothing_of_a_project_counts_while_a_users_file_cannot_be_read(home: Pat
 
 
 def test_a_project_in_the_home_directory_reaches_nothing_of_it(home: Path) -> None:
+    """A file that something left in the home directory would open all of it."""
     row = {"command": "c", "sandbox": {"read": ["."]}}
     write_document(home / ".mcp.json", mcpServers={"a": row})
     settings = Settings.discover(home, {"HOME": str(home)})
@@ -173,6 +181,7 @@ def test_a_project_in_the_home_directory_reaches_nothing_of_it(home: Path) -> No
 
 
 def test_only_the_users_files_speak_of_native_tools(home: Path) -> None:
+    """A repository would open the network to commands of the user's agent."""
     user_file(home, native={"sandbox": {"network": "none"}})
     write_document(
         project(home) / ".mcp.json", native={"webfetch": {"allow": ["127.0.0.1"]}, "sandbox": {"network": "full"}}
@@ -190,6 +199,7 @@ def test_only_the_users_files_speak_of_native_tools(home: Path) -> None:
 
 
 def test_named_files_are_the_users_own_word(home: Path) -> None:
+    """A server that a user named on the command line would wait for approval."""
     path = write_document(
         project(home) / "mine.json", servers={"a": {"command": "${TOKEN}", "sandbox": {"preset": "trusted"}}}
     )
@@ -202,9 +212,11 @@ def test_named_files_are_the_users_own_word(home: Path) -> None:
 
 
 def test_a_server_of_an_embedding_program_is_its_own_word() -> None:
+    """A program's own server would be taken for a stranger's."""
     assert Settings(servers=(StdioServerConfig(id="a", command="c"),)).origin("a") is FROM_CODE
 
 
 def test_rows_without_an_id_in_two_files_are_both_kept(home: Path) -> None:
+    """A mistake in the second file would hide behind the one in the first."""
     paths = [write_document(home / name, servers=[{"command": "c"}]) for name in ("a.json", "b.json")]
     assert [row.id for row in Settings.load(paths, {}).broken] == ["servers[0]", "servers[0]"]

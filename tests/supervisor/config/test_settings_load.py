@@ -34,6 +34,7 @@ def load(home: Path, **environ: str) -> dict[str, str]:
 
 
 def test_the_project_comes_before_the_user_and_the_user_before_what_was_before(home: Path) -> None:
+    """An old file would decide what a project runs."""
     write(home.parent / "project/.indusvx/mcp.json", servers(a="project"))
     write(home / ".config/quarterdeck/mcp.json", servers(a="user", u="user"))
     write(home / ".config/indusvx/mcp.json", servers(a="former", u="former", b="former"))
@@ -43,6 +44,7 @@ def test_the_project_comes_before_the_user_and_the_user_before_what_was_before(h
 
 
 def test_the_users_directory_is_where_the_variable_says(home: Path) -> None:
+    """Who moved their configuration would start without it."""
     write(home / "elsewhere/quarterdeck/mcp.json", servers(a="moved"))
     write(home / ".config/indusvx/mcp.json", servers(a="unmoved"))
     assert load(home, XDG_CONFIG_HOME=str(home / "elsewhere")) == {"a": "moved"}
@@ -51,6 +53,7 @@ def test_the_users_directory_is_where_the_variable_says(home: Path) -> None:
 
 @pytest.mark.parametrize("broken", ["{", "[]", '{"servers": 5}', '{"other": {}}', ""])
 def test_a_broken_file_is_passed_over_and_told(home: Path, broken: str, caplog: pytest.LogCaptureFixture) -> None:
+    """One bad file would sink the session, or vanish without a word."""
     write(home.parent / "project/.indusvx/mcp.json", broken)
     write(home / ".config/indusvx/mcp.json", servers(a="user"))
     with caplog.at_level(logging.WARNING):
@@ -59,6 +62,7 @@ def test_a_broken_file_is_passed_over_and_told(home: Path, broken: str, caplog: 
 
 
 def test_a_broken_row_is_passed_over_and_told(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One bad row would sink its file."""
     rows = {"bad": {"nothing": 1}, "off": {"command": "off", "enabled": False}, "a": {"command": "good"}}
     write(home / ".config/indusvx/mcp.json", {"servers": rows})
     with caplog.at_level(logging.WARNING):
@@ -68,6 +72,7 @@ def test_a_broken_row_is_passed_over_and_told(home: Path, caplog: pytest.LogCapt
 
 
 def test_a_named_file_is_read_alone(home: Path) -> None:
+    """A test's configuration would be mixed with the user's."""
     write(home / ".config/indusvx/mcp.json", servers(a="user"))
     write(home / "mine.json", {"mcpServers": {"b": {"url": "https://example.com/mcp"}}})
     [only] = load_mcp_config(home / "mine.json", {"HOME": str(home)})
@@ -75,6 +80,7 @@ def test_a_named_file_is_read_alone(home: Path) -> None:
 
 
 def test_a_named_file_that_is_broken_is_an_error(home: Path) -> None:
+    """A user would wonder where their servers are."""
     write(home / "mine.json", "{")
     with pytest.raises(ConfigFileError, match=r"mine\.json"):
         load_mcp_config(home / "mine.json", {"HOME": str(home)})

@@ -20,6 +20,7 @@ def judged(*entries: str, host: str = "example.com", port: int = 80, address: st
 @example(ip_address("203.0.113.7"))
 @example(ip_address("2001:db8::7"))
 def test_by_default_exactly_the_internet_is_open(address: object) -> None:
+    """A fetch would reach private machines, or nothing."""
     assert (judged(address=str(address)) is None) == (kind_of_address(ip_address(str(address))) is AddressKind.INTERNET)
 
 
@@ -38,6 +39,7 @@ def test_what_the_table_closes_is_closed_to_webfetch_and_relay(address: Address,
 
 
 def test_a_refusal_names_the_address_and_what_it_is() -> None:
+    """Nobody could tell why a name that looks public is refused."""
     assert judged() == "127.0.0.1 is this machine itself"
 
 
@@ -75,6 +77,7 @@ def test_this_machines_own_public_address_is_refused_unless_it_is_named() -> Non
     ],
 )
 def test_an_entry_opens_what_it_names(entry: str, target: dict[str, object]) -> None:
+    """A user could not let a fetch reach their own server."""
     assert judged(**target) is not None  # type: ignore[arg-type]
     assert judged(entry, **target) is None  # type: ignore[arg-type]
 
@@ -106,6 +109,7 @@ def test_an_entry_opens_nothing_else(entry: str, target: dict[str, object]) -> N
 
 
 def test_ports_of_other_services_are_closed_unless_named() -> None:
+    """A request could be smuggled into a mail or chat server."""
     assert judged(address="93.184.216.34", port=25) == "port 25 belongs to another service than the web"
     assert judged("127.0.0.1", port=6000) is not None
     assert judged("127.0.0.1:6000", port=6000) is None
@@ -135,6 +139,7 @@ def test_ports_of_other_services_are_closed_unless_named() -> None:
     ],
 )
 def test_what_is_no_entry_is_said_and_not_repeated(entry: str, why: str) -> None:
+    """A mistake in a configuration file would open nothing, or something else, without a word."""
     with pytest.raises(ValidationError) as caught:
         FetchPolicy(allow=("127.0.0.1", entry))
     [error] = caught.value.errors(include_input=False)
@@ -144,6 +149,7 @@ def test_what_is_no_entry_is_said_and_not_repeated(entry: str, why: str) -> None
 
 @given(st.text(max_size=60))
 def test_any_text_is_an_entry_or_a_clear_error(text: str) -> None:
+    """A configuration file could crash the reader."""
     try:
         entry = parse_allowed(text)
     except ValueError:
@@ -152,6 +158,7 @@ def test_any_text_is_an_entry_or_a_clear_error(text: str) -> None:
 
 
 def test_there_are_only_so_many_entries() -> None:
+    """Each connection is judged by every entry."""
     with pytest.raises(ValidationError, match="more than 64"):
         FetchPolicy(allow=tuple(f"10.0.0.{number}" for number in range(65)))
 

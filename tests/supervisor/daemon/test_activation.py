@@ -28,6 +28,7 @@ def said(count: str = "1", names: str = "door", pid: int | None = None) -> dict[
 
 
 def test_a_socket_is_taken_by_its_name_and_no_program_inherits_it(listener: socket.socket) -> None:
+    """Doors would find nobody; or a server could take doors in."""
     environ = said()
     with take_sockets(environ)["door"] as taken:
         assert taken.getsockname() == listener.getsockname()
@@ -48,12 +49,14 @@ def test_what_was_handed_to_another_process_is_left_alone() -> None:
     [("", "door"), ("-1", "door"), ("x", "door"), ("99999999", "door"), ("²", "door"), ("2", "door"), ("2", "a:a")],
 )
 def test_variables_that_do_not_fit_are_said(count: str, names: str) -> None:
+    """Descriptors that are ours would be taken for sockets and closed."""
     with pytest.raises(ActivationError, match="LISTEN_FD"):
         take_sockets(said(count, names))
 
 
 @pytest.mark.parametrize("what", ["file", "closed", "datagram", "connected"])
 def test_a_descriptor_that_is_no_listening_socket_is_said(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon would start, and no door ever come in."""
     one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM if what == "datagram" else socket.SOCK_STREAM)
     with one, other, open(os.devnull) as file:
         fd = {"file": file.fileno(), "closed": 99_999}.get(what, one.fileno())
@@ -75,6 +78,7 @@ def test_the_daemon_leaves_the_group_of_its_service_to_servers(tmp_path: Path) -
 
 @pytest.mark.parametrize("text", ["0::/init.scope\n", "1:memory:/a.service\n", "0::/missing.service\n", ""])
 def test_elsewhere_the_daemon_stays_where_it_is(text: str, tmp_path: Path) -> None:
+    """A process would be moved out of a terminal's group, whose limits somebody set."""
     process = tmp_path / "cgroup"
     process.write_text(text)
     leave_service_group(tmp_path, process)

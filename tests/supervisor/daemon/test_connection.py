@@ -40,6 +40,7 @@ def frames(data: bytes) -> list[tuple[bytes, int]]:
 
 
 async def test_a_door_that_reads_late_gets_whole_frames_and_its_end(ends: tuple[Door, socket.socket]) -> None:
+    """A frame that was sent in part would have the door wait for ever, or end with another code."""
     door, theirs = ends
     theirs.settimeout(PATIENCE_S)
     for _ in range(2000):
@@ -76,6 +77,7 @@ async def test_a_door_is_given_the_http_socket_behind_all_that_it_was_told(ends:
 
 
 async def test_a_door_that_holds_nothing_is_not_told_to_hold_nothing(ends: tuple[Door, socket.socket]) -> None:
+    """Every door of a daemon without HTTP would be told of it."""
     door, theirs = ends
     door.hold(None)
     await door.end(0)
@@ -87,6 +89,7 @@ async def test_a_door_that_holds_nothing_is_not_told_to_hold_nothing(ends: tuple
 async def test_a_socket_that_a_door_brings_is_taken_once_or_closed(
     ends: tuple[Door, socket.socket], takes: bool
 ) -> None:
+    """Each restart would leave a descriptor open in the daemon."""
     door, theirs = ends
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ask = encode_request(Ask(KEY, "1", Order.STAY, holds_listener=True))
@@ -105,6 +108,7 @@ async def test_a_socket_that_a_door_brings_is_taken_once_or_closed(
 async def test_a_door_that_never_reads_holds_nobody_up(
     ends: tuple[Door, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One stopped editor would keep the daemon from ending, or fill its memory with log."""
     monkeypatch.setattr(connection_module, "SEND_S", 0.05)
     door, _ = ends
     for _ in range(10_000):
@@ -115,6 +119,7 @@ async def test_a_door_that_never_reads_holds_nobody_up(
 
 
 async def test_a_door_that_has_left_is_told_nothing(ends: tuple[Door, socket.socket]) -> None:
+    """A log line for a window that was closed would end the daemon."""
     door, theirs = ends
     theirs.close()
     door.log("hello")
@@ -134,6 +139,7 @@ async def test_a_door_that_has_left_is_told_nothing(ends: tuple[Door, socket.soc
     ],
 )
 async def test_who_is_no_door_is_not_obeyed(ends: tuple[Door, socket.socket], sent: bytes, why: str) -> None:
+    """A program that finds the socket would end everybody's sessions."""
     door, theirs = ends
     theirs.sendall(sent)
     theirs.shutdown(socket.SHUT_WR)
@@ -142,6 +148,7 @@ async def test_who_is_no_door_is_not_obeyed(ends: tuple[Door, socket.socket], se
 
 
 async def test_who_only_looks_whether_a_daemon_listens_is_nobody(ends: tuple[Door, socket.socket]) -> None:
+    """The log would say for each start that a door was not let in."""
     ends[1].close()
     with pytest.raises(NobodyError):
         await ends[0].receive(KEY)
@@ -150,12 +157,14 @@ async def test_who_only_looks_whether_a_daemon_listens_is_nobody(ends: tuple[Doo
 async def test_who_says_nothing_is_not_waited_for(
     ends: tuple[Door, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Connections that stay silent would take every door's place."""
     monkeypatch.setattr(connection_module, "HANDOVER_S", 0.05)
     with pytest.raises(DoorError, match="nothing whole came"):
         await ends[0].receive(KEY)
 
 
 async def test_an_order_comes_without_descriptors(ends: tuple[Door, socket.socket]) -> None:
+    """What is handed over by mistake would stay open for as long as the daemon runs."""
     door, theirs = ends
     reading, writing = os.pipe()
     socket.send_fds(theirs, [encode_request(Ask(KEY, "1", Order.STATUS))], [reading])
@@ -171,6 +180,7 @@ async def test_an_order_comes_without_descriptors(ends: tuple[Door, socket.socke
 async def test_another_users_door_is_not_let_in(
     ends: tuple[Door, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It would be served with our rights."""
     monkeypatch.setattr(ends[0], "peer", Peer(1, os.geteuid() + 1))
     with pytest.raises(DoorError, match="another user"):
         await ends[0].receive(KEY)
@@ -214,4 +224,5 @@ def test_a_client_is_called_by_the_program_that_started_its_door(monkeypatch: py
 
 
 def test_where_the_system_does_not_tell_a_door_has_its_pid() -> None:
+    """A client would not be served because its parent is gone, or hidden."""
     assert client_of(2**30) == Client(f"door {2**30}", f"door {2**30}")

@@ -33,6 +33,7 @@ def named(*config: str) -> ServeRequest:
     ],
 )
 def test_a_deck_is_called_as_its_project_or_its_file(request_: ServeRequest, name: str) -> None:
+    """People could not tell which deck is which; or a client's URL would need escapes."""
     assert base_name(request_) == name
 
 
@@ -62,6 +63,7 @@ def test_the_users_own_deck_has_a_name_that_no_project_gets(tmp_path: Path) -> N
 
 
 def test_a_name_that_a_token_has_is_kept_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The token would open whatever project gets the name next; or the file would grow for ever."""
     monkeypatch.setattr(deck_names, "MAX_KNOWN", 2)
     known = KnownDecks()
     for number, folder in enumerate(("/a", "/b", "/c", "/d")):
@@ -72,10 +74,12 @@ def test_a_name_that_a_token_has_is_kept_when_there_are_too_many(monkeypatch: py
 
 
 def test_what_a_later_version_may_be_asked_for_changes_no_identity() -> None:
+    """An upgrade would give each deck another name, and its tokens would open nothing."""
     assert identity_of(found("/a/api")) == "e0a5a0e41543caa7"
 
 
 def test_a_file_of_names_that_cannot_be_used_is_an_error_that_names_it(tmp_path: Path) -> None:
+    """Names would be given anew, to others."""
     path = tmp_path / "decks.json"
     path.write_text("{}x")
     path.chmod(0o600)

@@ -53,6 +53,7 @@ def opened() -> Opened:
 
 
 async def test_clients_that_want_the_same_share_a_deck(opened: Opened) -> None:
+    """Each window of an editor would start every server anew."""
     decks = Decks(read, opened.open)
     async with decks.borrow(REQUEST, {"PATH": "/bin"}) as (one, _), decks.borrow(REQUEST, {"PATH": "/bin"}) as (two, _):
         assert one is two
@@ -152,6 +153,7 @@ async def test_a_client_that_comes_while_the_file_is_broken_is_served_what_runs(
 async def test_an_edit_that_changes_what_is_asked_of_the_environment_makes_no_second_deck(
     opened: Opened, home: Path
 ) -> None:
+    """Clients of before and after an edit would have two decks of one name."""
     environ = {"HOME": str(home), "QD_X": "1"}
     decks = Decks(read_request, opened.open, names=DeckNames(home / "state/decks.json"))
     async with decks.borrow(ServeRequest(cwd=str(home)), environ) as (one, served):
@@ -163,6 +165,7 @@ async def test_an_edit_that_changes_what_is_asked_of_the_environment_makes_no_se
 
 
 async def test_a_deck_stays_for_a_while_and_is_found_again(opened: Opened) -> None:
+    """A window that is closed and opened again would wait for all servers."""
     decks = Decks(read, opened.open, linger_s=60)
     for _ in range(2):
         async with decks.borrow(REQUEST, {}) as (deck, _served):
@@ -174,6 +177,7 @@ async def test_a_deck_stays_for_a_while_and_is_found_again(opened: Opened) -> No
 
 
 async def test_an_idle_deck_ends_and_tells_so(opened: Opened) -> None:
+    """Servers that nobody uses would run for ever, and the daemon with them."""
     decks = Decks(read, opened.open, linger_s=0)
     async with decks.borrow(REQUEST, {}):
         pass
@@ -184,6 +188,7 @@ async def test_an_idle_deck_ends_and_tells_so(opened: Opened) -> None:
 
 
 async def test_a_deck_that_cannot_be_opened_fails_all_who_wait_and_is_tried_again_by_the_next(opened: Opened) -> None:
+    """One broken file at the wrong moment would lock every client out until the daemon ends."""
     opened.failure = LookupError("no such file")
     decks = Decks(read, opened.open)
 
@@ -201,6 +206,7 @@ async def test_a_deck_that_cannot_be_opened_fails_all_who_wait_and_is_tried_agai
 
 
 async def test_a_deck_that_ended_by_itself_is_nobodys_any_more(opened: Opened) -> None:
+    """Every window of that project would be served by what is dead until the daemon ends."""
     broken = asyncio.Event()
 
     @asynccontextmanager
@@ -228,6 +234,7 @@ async def test_a_deck_that_ended_by_itself_is_nobodys_any_more(opened: Opened) -
 
 
 async def test_a_client_that_leaves_while_its_deck_opens_takes_nobody_along(opened: Opened) -> None:
+    """Closing one window during a start would end the start of the others."""
     may_read = asyncio.Event()
 
     @asynccontextmanager
@@ -256,6 +263,7 @@ async def test_a_client_that_leaves_while_its_deck_opens_takes_nobody_along(open
 
 
 async def test_a_session_ends_with_a_deck_that_ended_by_itself() -> None:
+    """A client would stay connected to what nobody runs any more, and its calls wait for ever."""
     breaks = asyncio.Event()
     ends: list[str] = []
 
@@ -287,6 +295,8 @@ async def test_a_session_ends_with_a_deck_that_ended_by_itself() -> None:
 
 
 async def test_a_session_that_ends_first_says_how(opened: Opened) -> None:
+    """Its own error would be taken for the deck's."""
+
     async def serve() -> None:
         raise ValueError("mine")
 

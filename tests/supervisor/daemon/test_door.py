@@ -68,6 +68,7 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_daemon_that_says_no_is_quoted() -> None:
+    """A client would be told that the daemon ended, and look for a reason in the wrong place."""
     with listening(lambda door: door.sendall(frame(REFUSED, "it is full"))) as came:
         assert str(refused()) == "the daemon does not take this client: it is full"
     assert len(came) == 1
@@ -83,6 +84,7 @@ def test_a_daemon_that_ends_as_the_door_comes_is_followed_by_the_next() -> None:
 
 
 def test_a_daemon_that_does_not_answer_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An editor would show a server that is starting, until somebody looks for the stopped process."""
     monkeypatch.setattr(door_module, "ACCEPT_S", 0.3)
 
     left = threading.Event()
@@ -158,11 +160,13 @@ def test_what_cannot_be_handed_over_is_said() -> None:
 
 @pytest.mark.parametrize("planted", ["", "x", "-1", "0", "99999", str(2**70)])
 def test_a_memory_that_somebody_planted_is_not_taken(planted: str) -> None:
+    """A client that passes its own variables on would have its server end at its start."""
     with listening(lambda door: door.sendall(frame(REFUSED, "seen"))):
         assert "seen" in str(refused({door_module.MEMORY_VARIABLE: planted, door_module.LIVES_VARIABLE: "soon"}))
 
 
 def test_a_door_gives_up_when_daemons_keep_dying_and_answers_what_they_left(tmp_path: Path) -> None:
+    """It would start one after another for ever; or its client wait for answers that nobody gives."""
     fd = make_memory(tmp_path)
     memory = SessionMemory.map(fd)
     memory.begin_session()
@@ -206,12 +210,14 @@ def test_what_a_daemon_left_is_taken_once_and_handed_to_nobody(tmp_path: Path) -
 
 
 def test_deaths_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window that is open for weeks would be given up at the fifth upgrade."""
     monkeypatch.setattr(time, "monotonic", lambda: 1000.0)
     assert door_module._count_death({door_module.LIVES_VARIABLE: "1 2 3 4 5 6 7 950"}) == [950.0, 1000.0]
 
 
 @pytest.mark.parametrize("is_told", [True, False])
 def test_a_door_whose_daemon_died_knows_whether_it_was_told_to_end(is_told: bool) -> None:
+    """A client that is ending would be given a new daemon; or one that is not be left alone."""
     before = [signal.getsignal(number) for number in (*wait.ENDING, signal.SIGHUP)]
     ours, theirs = socket.socketpair()
     with ours:
@@ -235,6 +241,7 @@ def test_a_door_whose_daemon_died_knows_whether_it_was_told_to_end(is_told: bool
 
 
 def test_a_door_whose_stderr_nobody_reads_still_ends() -> None:
+    """A client that does not read it, and waits for our end, would wait for ever."""
     reading, writing = os.pipe()
     kept = os.dup(2)
     os.dup2(writing, 2)
@@ -250,6 +257,7 @@ def test_a_door_whose_stderr_nobody_reads_still_ends() -> None:
 
 
 def test_streams_block_again_when_a_daemon_could_not_see_to_that() -> None:
+    """A shell whose terminal a killed daemon had read would get errors in place of what is typed."""
     reading, writing = os.pipe()
     try:
         os.set_blocking(reading, False)

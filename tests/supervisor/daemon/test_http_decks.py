@@ -82,6 +82,7 @@ async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
 
 
 async def test_a_deck_is_taken_up_once_for_all_who_ask_at_a_time(lab: Lab) -> None:
+    """Each of the first requests would have sessions that the others do not know."""
     assert lab.http.present("user") is None
     found = await asyncio.gather(*(lab.http.find("user") for _ in range(4)))
     assert {id(host) for host in found} == {id(lab.http.present("user"))}
@@ -123,6 +124,7 @@ async def test_one_that_nobody_uses_is_let_go_and_taken_up_again(lab: Lab, monke
 async def test_one_that_must_not_be_served_any_more_ends_for_its_clients(
     lab: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Clients would be shown tools that the lock does not name; or the daemon end with them."""
     first = await lab.http.find("user")
     lab.opened[0].broken.set()
     await until(lambda: "it drifted; quarterdeck lock" in caplog.text)
@@ -146,6 +148,7 @@ async def test_one_that_must_not_be_served_any_more_ends_for_its_clients(
 async def test_who_asks_for_what_cannot_be_served_is_told_why(
     lab: Lab, deck: str, failure: Exception | None, status: int, says: str
 ) -> None:
+    """A client would get an empty answer, and go on getting it after the cause is mended."""
     lab.failure = failure
     for _ in range(2):
         with pytest.raises(NoHostError) as told:
@@ -157,6 +160,7 @@ async def test_who_asks_for_what_cannot_be_served_is_told_why(
 
 
 async def test_when_the_daemon_ends_nothing_more_is_taken_up(lab: Lab) -> None:
+    """Its end would wait for servers that have just begun to start."""
     host = await lab.http.find("user")
     await lab.http.close()
     assert host.has_ended

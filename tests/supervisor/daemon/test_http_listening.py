@@ -54,6 +54,7 @@ def free_port() -> int:
 
 
 async def test_what_cannot_listen_says_why_and_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HTTP would stay away for as long as the daemon lives, whatever was in the way at its start."""
     async with lab(monkeypatch) as at:
         at.why = "it is too early"
         await at.http.begin(HttpWish(f"127.0.0.1:{free_port()}"))
@@ -79,6 +80,7 @@ async def test_a_daemon_listens_on_the_socket_that_a_door_brings(monkeypatch: py
 
 
 async def test_a_socket_that_listens_elsewhere_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients of the former address would wait in a queue that nobody serves."""
     async with lab(monkeypatch) as at:
         held = socket.create_server(("127.0.0.1", 0))
         at.http.offer(held)
@@ -88,6 +90,7 @@ async def test_a_socket_that_listens_elsewhere_is_closed(monkeypatch: pytest.Mon
 
 
 async def test_a_daemon_that_is_not_to_listen_closes_what_doors_bring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, and its doors are told to hold nothing."""
     async with lab(monkeypatch) as at:
         early, late = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
         at.http.offer(early)

@@ -53,23 +53,27 @@ def test_a_field_more_is_another_protocol() -> None:
 
 
 def test_a_handover_that_is_too_large_is_refused_by_its_door() -> None:
+    """The daemon would close the connection, and the client be told nothing."""
     environ = {b"HUGE": b"x" * MAX_HANDOVER_BYTES}
     with pytest.raises(BadHandoverError, match="too large"):
         encode_request(msgspec.structs.replace(HANDOVER, environ=environ))
 
 
 def test_a_path_that_is_not_utf8_is_refused_by_its_door() -> None:
+    """The daemon would read another file."""
     with pytest.raises(BadHandoverError, match="UTF-8"):
         encode_request(msgspec.structs.replace(HANDOVER, request=ServeRequest(cwd="/odd\udcff")))
 
 
 @given(st.binary(max_size=200))
 def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
+    """Whatever reaches the socket would end the daemon."""
     with pytest.raises(BadHandoverError):
         decode_request(data)
 
 
 def test_a_frame_says_how_long_it_is_and_is_cut_where_it_is_too_long() -> None:
+    """A door would read one text as the beginning of another."""
     assert frame(b"L", "für dich\n") == b"L\x00\x00\x00\x0af\xc3\xbcr dich\n"
     assert len(frame(b"L", "x" * (MAX_TEXT_BYTES + 1))) == MAX_TEXT_BYTES + 5
     assert frame(b"L", "half \ud800")[5:] == b"half ?"

@@ -58,10 +58,12 @@ def restored(fd: int) -> Interrupted:
 
 
 def test_a_new_memory_has_nothing_in_it(fd: int) -> None:
+    """A new client would be answered questions that it never asked."""
     assert restored(fd) == Interrupted()
 
 
 def test_the_next_daemon_finds_what_the_dead_one_wrote(fd: int) -> None:
+    """A client whose daemon was killed would wait for its answers for ever."""
     memory = mapped(fd)
     memory.greeted(b'{"method":"initialize"}')
     memory.greeted(b'{"method":"notifications/initialized"}')
@@ -82,6 +84,7 @@ def test_the_next_daemon_finds_what_the_dead_one_wrote(fd: int) -> None:
 
 
 def test_what_was_found_stays_until_it_is_answered(fd: int) -> None:
+    """A client whose second daemon dies, too, before it could answer, would wait for ever."""
     mapped(fd).took(b"1", RequestKind.CALL, 0)
     first = SessionMemory.map(fd)
     assert first.begin_session() == restored(fd) == Interrupted(under_way={b"1": RequestKind.CALL})
@@ -101,6 +104,7 @@ def test_a_greeting_that_is_repeated_by_the_next_daemon_is_kept_once(fd: int) ->
 
 
 def test_a_greeting_that_has_its_answer_is_not_under_way_again(fd: int) -> None:
+    """A daemon that dies while it repeats the greeting would have the client greeted a second time."""
     memory = mapped(fd)
     memory.greeting_answered()
     memory.took(b"1", RequestKind.INITIALIZE, 0)
@@ -108,12 +112,14 @@ def test_a_greeting_that_has_its_answer_is_not_under_way_again(fd: int) -> None:
 
 
 def test_a_greeting_that_is_too_long_is_not_kept_in_part(fd: int) -> None:
+    """A session would be restored from half a line."""
     memory = mapped(fd)
     memory.greeted(b"x" * MAX_GREETING_BYTES)
     assert restored(fd).greeting == b""
 
 
 def test_more_requests_than_there_is_room_for_cost_nothing_but_their_note(fd: int) -> None:
+    """A client with very many, or very long, ids under way would end its own session."""
     memory = mapped(fd)
     memory.took(b'"' + b"x" * MAX_ID_BYTES + b'"', RequestKind.CALL, 0)
     for key in range(SLOTS + 1):
@@ -137,6 +143,7 @@ def test_what_is_not_taken_up_does_not_creep_through_the_memory(fd: int) -> None
 
 
 def test_what_was_taken_up_is_not_found_behind_what_came_later(fd: int) -> None:
+    """The next daemon would carry out a client's requests a second time."""
     memory, old = mapped(fd), b"x" * MOVE_AT_BYTES + b"\n"
     memory.received(old)
     memory.unread(0)
@@ -152,6 +159,7 @@ def test_what_was_taken_up_is_not_found_behind_what_came_later(fd: int) -> None:
 
 
 def test_the_memory_of_a_long_line_is_given_back(fd: int) -> None:
+    """One request with a file in it would cost its window as much for as long as it is open."""
     memory = mapped(fd)
     for _ in range(8):
         memory.received(b"x" * KEPT_BYTES)
@@ -163,6 +171,7 @@ def test_the_memory_of_a_long_line_is_given_back(fd: int) -> None:
 
 
 def test_a_line_that_is_too_long_to_keep_is_not_kept(fd: int) -> None:
+    """It would be written behind the memory's end."""
     memory = mapped(fd)
     memory._bound(0, MAX_UNREAD_BYTES - 1)
     memory.received(b"xx")
@@ -193,6 +202,7 @@ def test_a_file_that_is_no_memory_is_refused(tmp_path: Path, head: bytes, size: 
 
 
 def test_any_bytes_in_a_memory_are_read_within_its_bounds(fd: int) -> None:
+    """A door's broken memory would end the daemon, and with it everybody's session."""
     os.pwrite(fd, b"\xff" * (1024 * 1024), 8)
     found = restored(fd)
     assert len(found.greeting) == MAX_GREETING_BYTES
@@ -264,6 +274,7 @@ TestRequests = Requests.TestCase
 
 
 def test_notes_are_those_that_were_whole_last(fd: int) -> None:
+    """What native tools had running would be forgotten, or told in a mixture of two texts."""
     memory = mapped(fd)
     assert memory.notes() == b""
     for notes in (b"one", b"another", b"", b"x" * MAX_NOTES_BYTES):
@@ -279,6 +290,7 @@ def test_notes_are_those_that_were_whole_last(fd: int) -> None:
 
 
 def test_what_is_put_back_is_read_again_before_what_was_not_read_yet(fd: int) -> None:
+    """The next daemon would answer a client's requests in another order, or begin with half a line."""
     memory = mapped(fd)
     memory.received(b'{"id":1}\n{"id":2}\n{"id"')
     memory.unread(5)
@@ -287,6 +299,7 @@ def test_what_is_put_back_is_read_again_before_what_was_not_read_yet(fd: int) ->
 
 
 def test_what_there_is_no_room_for_is_not_put_back(fd: int) -> None:
+    """It would be cut, or overwrite what was not read yet."""
     memory = mapped(fd)
     memory.received(b"unread")
     assert not memory.put_back(b"x" * MAX_UNREAD_BYTES)
@@ -362,6 +375,7 @@ def after_death(data: mmap.mmap, in_pipe: bytes) -> list[int]:
 
 
 def test_an_answer_that_was_not_written_after_all_is_still_owed(fd: int) -> None:
+    """A client that does not read at that moment would never have it."""
     memory = mapped(fd)
     memory.took(b"7", RequestKind.CALL, 0)
     memory.leaving(b"7")

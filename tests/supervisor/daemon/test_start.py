@@ -37,6 +37,7 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_state_directory_that_cannot_be_made_is_named_with_what_moves_it(
     monkeypatch: pytest.MonkeyPatch, directory: str
 ) -> None:
+    """A door would end with an error of ours, or leave a socket behind that nobody listens on."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", directory)
     with pytest.raises(UnusableDirectoryError, match=f"{directory} .*QUARTERDECK_STATE_DIR"):
         start_daemon(daemon_dir(), {})
@@ -44,6 +45,8 @@ def test_a_state_directory_that_cannot_be_made_is_named_with_what_moves_it(
 
 
 def test_a_runtime_directory_without_room_is_named_with_what_moves_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person would be told that no space is left, and not where."""
+
     def fail(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -54,6 +57,7 @@ def test_a_runtime_directory_without_room_is_named_with_what_moves_it(monkeypatc
 
 
 def test_a_daemon_that_cannot_be_run_leaves_nothing_to_connect_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next door would wait before a socket that nobody listens on."""
     monkeypatch.setattr(start.sys, "executable", "/none/python")
     with pytest.raises(FileNotFoundError):
         start_daemon(daemon_dir(), {})
@@ -61,17 +65,20 @@ def test_a_daemon_that_cannot_be_run_leaves_nothing_to_connect_to(monkeypatch: p
 
 
 def test_a_lock_passes_on_what_went_wrong_under_it() -> None:
+    """A missing file would be taken for the lock's own, and end in an error of ours."""
     with pytest.raises(FileNotFoundError, match="mine"), start_lock(daemon_dir()):
         raise FileNotFoundError("mine")
 
 
 def test_a_daemon_that_has_the_ledger_and_cannot_be_reached_is_left_alone() -> None:
+    """Another would be started in vain at each window, and its client be refused."""
     with held_by(os.getppid()), pytest.raises(OtherDaemonError, match=rf"process {os.getppid()}\) has the ledger"):
         start_daemon(daemon_dir(), {})
     assert not daemon_dir().exists()
 
 
 def test_a_daemon_of_ours_that_has_no_socket_any_more_is_no_other() -> None:
+    """A window that is opened while the daemon ends would start every server for itself."""
     daemon_dir().mkdir(parents=True, mode=0o700)
     with held_by(os.getpid()):
         told = tell_process(daemon_dir())

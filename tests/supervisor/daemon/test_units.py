@@ -24,6 +24,7 @@ def test_paths_with_odd_characters_come_through() -> None:
 
 
 def test_nothing_is_made_around_the_daemon_that_its_sandboxes_need() -> None:
+    """Under another user namespace, or without the right to make one, no server could be confined."""
     keys = set(re.findall(r"^(\w+)=", service_unit("quarterdeck", WORDS, ENVIRON), re.MULTILINE))
     assert {"Delegate", "NoNewPrivileges", "KillMode", "OOMPolicy"} <= keys
     assert not {key for key in keys if key.startswith(("Protect", "Private", "RestrictN", "RestrictA", "MemoryDeny"))}
@@ -44,6 +45,7 @@ def test_what_we_wrote_is_known_whatever_was_added_to_it() -> None:
 @pytest.mark.process
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
 def test_systemd_understands_every_line(tmp_path: Path) -> None:
+    """It ignores what it does not know, with a line in a log that nobody reads."""
     (tmp_path / "quarterdeck.socket").write_text(socket_unit("quarterdeck", "/run/user/1000/100%/door.sock"))
     (tmp_path / "quarterdeck.service").write_text(service_unit("quarterdeck", ["/bin/sh", *WORDS[1:]], ENVIRON))
     verified = subprocess.run(

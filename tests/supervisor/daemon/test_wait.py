@@ -86,6 +86,7 @@ def test_each_request_of_a_dead_daemon_is_answered_once_in_the_form_of_its_kind(
 
 
 def test_a_half_written_line_is_ended_before_the_first_answer(fd: int, pipe: tuple[int, int]) -> None:
+    """The answer would be the rest of a line that is no JSON."""
     memory = served(fd)
     memory.took(b"7", RequestKind.CALL, 0)
     memory.writing(is_half=True)
@@ -96,6 +97,7 @@ def test_a_half_written_line_is_ended_before_the_first_answer(fd: int, pipe: tup
 
 
 def test_a_greeting_under_way_is_left_to_the_next_daemon(fd: int, pipe: tuple[int, int]) -> None:
+    """A client that was just starting would be told that it cannot be served."""
     memory = served(fd)
     memory.greeted(b'{"id":0,"method":"initialize"}')
     memory.took(b"0", RequestKind.INITIALIZE, 0)
@@ -106,6 +108,7 @@ def test_a_greeting_under_way_is_left_to_the_next_daemon(fd: int, pipe: tuple[in
 def test_the_answers_of_a_client_that_does_not_read_are_left_to_the_next_daemon(
     fd: int, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Its door would hang, and no other daemon be started for it."""
     monkeypatch.setattr(wait, "ANSWER_MS", 1)
     memory = served(fd)
     memory.took(b"7", RequestKind.CALL, 0)
@@ -118,6 +121,7 @@ def test_the_answers_of_a_client_that_does_not_read_are_left_to_the_next_daemon(
 
 
 def test_a_memory_in_which_no_session_was_served_has_nothing_to_answer(fd: int, pipe: tuple[int, int]) -> None:
+    """A door whose daemon died at once would end with an error in place of finding another daemon."""
     SessionMemory.map(fd).begin_session()
     wait.answer_lost(fd, pipe[1])
     with pytest.raises(BlockingIOError):
@@ -184,6 +188,7 @@ def request_of(handover: Handover) -> bytes:
 def test_the_first_of_several_doors_comes_back_whole_to_start_the_next_daemon(
     fd: int, directory: Path, door: wait.Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """None would start it; or all would import at once, and the daemon come seconds later."""
     request = request_of(HANDOVER)
     assert wait.go_on(door, fd, str(directory), request) is None
     assert [each.name for each in directory.glob("after-*")] == ["after-" + KEY[:16]]
@@ -233,6 +238,7 @@ def test_a_door_hands_itself_over_to_the_daemon_that_another_one_started(
 def test_a_door_under_which_too_many_daemons_died_comes_back_whole(
     fd: int, directory: Path, door: wait.Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It would go on for ever, and its client never be told why nothing works."""
     monkeypatch.setenv(wait.LIVES, " ".join([str(time.monotonic())] * wait.MAX_DEATHS))
     (directory / ("after-" + KEY[:16])).touch()
     assert wait.go_on(door, fd, str(directory), request_of(HANDOVER)) is None

@@ -23,11 +23,13 @@ pytestmark = pytest.mark.process
     ],
 )
 def test_it_says_what_confines_the_servers(sandbox: SandboxView, said: str) -> None:
+    """A new user would take a demonstration without a sandbox for one with."""
     assert said in describe_sandbox(sandbox)
 
 
 @pytest.mark.anyio
 async def test_a_serve_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new user would see a broken pipe in place of the reason."""
     monkeypatch.setattr(run, "SERVERS", ())
     monkeypatch.setattr(run.json, "dumps", lambda _: '{"mcpServers": ')
     with no_leftovers(), pytest.raises(DemoError, match="line 1, column"):
@@ -37,6 +39,7 @@ async def test_a_serve_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.anyio
 async def test_a_story_that_cannot_go_on_ends_with_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client's task groups would hide them, and the user would read of a bug."""
     # Any server will do for the client, and a `serve` takes seconds to start.
     tidy = StdioServerParameters(command=sys.executable, args=["-m", "quarterdeck.demo.servers", "tidy"])
     monkeypatch.setattr(run, "StdioServerParameters", lambda **_: tidy)

@@ -27,6 +27,7 @@ def text_of(result: dict[str, object]) -> object:
 
 @pytest.mark.parametrize(("server", "tools"), [("tidy", 2), ("stuck", 2), ("fragile", 1)])
 def test_each_lists_its_tools_with_closed_needs(server: str, tools: int) -> None:
+    """The tools of the demonstration would have holes."""
     with running(server) as client:
         listed = client.list_tools()
     assert len(listed) == tools
@@ -35,6 +36,7 @@ def test_each_lists_its_tools_with_closed_needs(server: str, tools: int) -> None
 
 
 def test_the_well_behaved_one_answers() -> None:
+    """There would be nothing to compare the others with."""
     with running("tidy") as client:
         assert text_of(client.call("add", a=2, b=40)) == "42"
         assert text_of(client.call("count_words", text="all hands on deck")) == "4"
@@ -44,6 +46,7 @@ def test_the_well_behaved_one_answers() -> None:
 
 
 def test_the_one_that_hangs_still_answers_the_rest() -> None:
+    """Nobody could tell a call that hangs from a dead server."""
     with running("stuck") as client:
         params = {"name": "think", "arguments": {"question": "why?"}, "_meta": {"progressToken": 7}}
         hanging = client.send("tools/call", params)
@@ -54,6 +57,7 @@ def test_the_one_that_hangs_still_answers_the_rest() -> None:
 
 
 def test_the_one_that_crashes_leaves_its_reason() -> None:
+    """The dossier of the demonstration would be empty."""
     with running("fragile") as client:
         assert text_of(client.call("divide", a=84, b=2)) == "42"
         with pytest.raises(PeerClosedError):

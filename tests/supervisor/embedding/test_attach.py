@@ -65,6 +65,7 @@ async def test_servers_are_attached_called_and_detached() -> None:
 
 
 async def test_attaching_no_servers_changes_nothing() -> None:
+    """A session without servers would not start."""
     ledger = BridgeLedger.empty()
     attached = await attach_bridge_capabilities(ledger, bridge_config([]))
     assert attached.ledger is ledger
@@ -73,6 +74,7 @@ async def test_attaching_no_servers_changes_nothing() -> None:
 
 
 async def test_only_the_named_servers_are_withdrawn() -> None:
+    """Removing one server would take all tools away."""
     configs = [pretend("echo", server_id="one"), pretend("echo", server_id="two")]
     attached = await attach_bridge_capabilities(BridgeLedger.empty(), bridge_config(configs))
     detached = await detach_bridge(attached.ledger, attached.fleet, ["one"])
@@ -93,6 +95,7 @@ async def test_a_mount_that_cannot_begin_is_told_as_a_fault(monkeypatch: pytest.
 
 
 async def test_a_grafted_tool_has_a_row_beside_the_catalogues() -> None:
+    """Help and listings would know the native tools alone."""
     attached = await attach_bridge_capabilities(BridgeLedger.empty(), bridge_config([pretend("echo", server_id="one")]))
     await detach_bridge(attached.ledger, attached.fleet)
     capability = attached.ledger.live_capabilities()[0]

@@ -63,6 +63,7 @@ def card_of(result: ToolResult | Exception, seen: list[ToolContext] | None = Non
 
 
 def test_the_table_has_twelve_rows_in_the_documented_order_with_their_titles() -> None:
+    """A listing, or a client's menu, would change under its users."""
     assert {str(row.id): row.title for row in builtin_descriptors()} == TITLES
     assert builtin_ids() == list(TITLES)
     assert len(builtin_descriptors()) == 12
@@ -70,6 +71,7 @@ def test_the_table_has_twelve_rows_in_the_documented_order_with_their_titles() -
 
 
 def test_each_row_makes_the_tool_of_its_name() -> None:
+    """A model would call a name that no tool has."""
     assert [row.factory().name for row in builtin_descriptors()] == builtin_ids()
 
 
@@ -81,6 +83,7 @@ def test_what_observes_is_in_both_profiles_and_what_changes_in_survey_alone() ->
 
 
 def test_flag_and_hint_of_every_tool_agree_with_its_profiles() -> None:
+    """A permission gate and a client would be told different things of one tool."""
     for card in build_builtins_for_profile(Profile.ALL, CONTEXT):
         is_read_only = card.name in READ_ONLY_NAMES
         assert card.hints is not None, card.name
@@ -89,12 +92,14 @@ def test_flag_and_hint_of_every_tool_agree_with_its_profiles() -> None:
 
 
 def test_the_views_are_of_one_table() -> None:
+    """Two lists of the same tools would drift apart."""
     assert list(builtin_bridge().values()) == list(builtin_descriptors())
     for row, card in zip(builtin_descriptors(), builtin_cards(), strict=True):
         assert (card.id, card.title, card.summary, card.profiles) == (row.id, row.title, row.summary, row.profiles)
 
 
 def test_building_shares_the_tool_and_not_the_card() -> None:
+    """A session would wait for schemas that another has compiled already."""
     first, second = (build_builtin("todo_read", CONTEXT) for _ in range(2))
     assert first is not second
     assert first.parameters is second.parameters
@@ -105,16 +110,19 @@ def test_building_shares_the_tool_and_not_the_card() -> None:
     [(Profile.AUTHORING, list(TITLES)[:7]), (Profile.SURVEY, list(TITLES)), (Profile.ALL, list(TITLES))],
 )
 def test_a_profile_selects_its_builtins(profile: Profile, names: list[str]) -> None:
+    """A session would have more or fewer tools than its profile says."""
     assert [card.name for card in build_builtins_for_profile(profile, CONTEXT)] == names
 
 
 def test_an_unknown_name_is_a_fault_with_the_nearest() -> None:
+    """Whoever misspells a tool could not tell what is there."""
     with pytest.raises(DeckFault, match=r"no tool called 'wriet': did you mean 'write'\?") as caught:
         build_builtin("wriet", CONTEXT)
     assert caught.value.kind == "unknown_capability"
 
 
 def test_a_build_that_raises_is_a_fault_with_its_cause() -> None:
+    """A broken tool would end a session with a traceback."""
     cause = LookupError("no such module")
 
     def build(_: DeckContext) -> BuiltinCard:
@@ -128,6 +136,7 @@ def test_a_build_that_raises_is_a_fault_with_its_cause() -> None:
 
 
 def test_a_fault_of_a_build_stays_what_it_is() -> None:
+    """A missing backend would be reported as a broken tool."""
     fault = DeckFault(DeckFaultKind.BACKEND, "no gateway")
 
     def build(_: DeckContext) -> BuiltinCard:
@@ -157,6 +166,7 @@ async def test_an_outcome_becomes_one_block(result: ToolResult, block: object) -
 
 
 async def test_an_error_stays_one_and_nothing_is_raised() -> None:
+    """A failure would look like a success, or end the session."""
     told = await card_of(ToolResult.of_error("no")).run({}, inert_context())
     assert (text_of(told), told.is_error) == ("no", True)
     raised = await card_of(ValueError("broken")).run({}, inert_context())
@@ -172,6 +182,7 @@ async def test_the_wire_form_and_the_structure_go_along() -> None:
 
 
 async def test_token_and_progress_reach_the_tool() -> None:
+    """A command could neither be stopped nor watched."""
     seen: list[ToolContext] = []
     notes: list[ProgressNote] = []
     token = CancelToken()
@@ -184,6 +195,7 @@ async def test_token_and_progress_reach_the_tool() -> None:
 
 
 async def test_cancellation_of_the_task_passes() -> None:
+    """A client that gives up would wait for a result nobody wants."""
     started = asyncio.Event()
 
     async def hang(value: object, ctx: ToolContext) -> ToolResult:
@@ -200,6 +212,7 @@ async def test_cancellation_of_the_task_passes() -> None:
 
 
 def test_the_call_is_named_after_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records of calls could not tell the deck's own from a client's."""
     made: list[str] = []
     original = deck.ToolCall
 
@@ -230,6 +243,7 @@ def native_card_of(hints: ToolHints | None = None, label: str = "") -> NativeCar
 
 
 def test_a_card_says_what_its_tool_says() -> None:
+    """A model or a client would be told something else than what runs."""
     hints = ToolHints(read_only=True)
     card = native_card_of(hints)
     assert (card.name, card.label, card.description, card.parameters) == ("look", "Look", "Looks.", PARAMETERS)
@@ -237,19 +251,23 @@ def test_a_card_says_what_its_tool_says() -> None:
 
 
 def test_the_decks_own_words_win_for_people() -> None:
+    """The catalogue and the session would call one tool by two names."""
     assert native_card_of(label="Look around").label == "Look around"
 
 
 def test_a_tool_without_hints_is_not_taken_for_harmless() -> None:
+    """A permission that is needed would not be asked for."""
     assert not native_card_of().read_only
 
 
 async def test_every_block_of_a_result_stays() -> None:
+    """A marker beside a text would be lost to whoever watches for it."""
     result = await native_card_of().run({"path": "a"}, inert_context())
     assert [block.kind for block in result.content] == ["text", "json"]
 
 
 async def test_input_is_judged_and_texts_are_cut_as_for_any_native_tool() -> None:
+    """An app card would raise on wrong input, or flood a model."""
     wrong = await native_card_of().run({}, inert_context())
     assert wrong.is_error
     assert "path is missing" in text_of(wrong)
@@ -260,11 +278,13 @@ async def test_input_is_judged_and_texts_are_cut_as_for_any_native_tool() -> Non
 
 
 def test_the_index_says_where_each_stands() -> None:
+    """A tool asked for by name would be another one."""
     assert capability_index() is capability_index()
     assert [capability_cards()[position].id for position in capability_index().values()] == capability_ids()
 
 
 def test_the_catalogue_is_the_twelve_and_the_seven() -> None:
+    """A listing of one kind would lack a tool, or hold one of the other kind."""
     assert [*builtin_ids(), *(card.id for card in app_novel_cards())] == capability_ids()
     assert cards_for_deck_profile(Profile.SURVEY) == cards_for_profile(Profile.SURVEY)
     assert list(card_profiles()) == capability_ids()
@@ -285,6 +305,7 @@ def test_the_catalogue_is_the_twelve_and_the_seven() -> None:
     ],
 )
 def test_each_app_card_has_its_row(card: Callable[[], CapabilityCard], name: str) -> None:
+    """An embedder would be given another card than the one that was asked for."""
     assert card() is find_card(name)
 
 
@@ -304,6 +325,7 @@ def registry_of(*names: str) -> ToolRegistry:
 
 
 def test_a_second_registration_replaces_and_keeps_the_position() -> None:
+    """A list of tools would change its order when one is replaced."""
     registry = registry_of("a", "b")
     registry.register(tool("a", "newer"))
     assert registry.names() == ("a", "b")
@@ -313,12 +335,14 @@ def test_a_second_registration_replaces_and_keeps_the_position() -> None:
 
 
 def test_an_unknown_tool_is_named() -> None:
+    """A caller could not tell what was missing."""
     with pytest.raises(UnknownToolError, match="no tool called 'x'") as caught:
         ToolRegistry().get("x")
     assert caught.value.missing == "x"
 
 
 def test_a_box_holds_the_tools_of_its_making() -> None:
+    """A session's tools would change under it without a notice."""
     registry = registry_of("a", "b")
     box = registry.to_tool_box(inert_context)
     registry.register(tool("c"))
@@ -326,6 +350,7 @@ def test_a_box_holds_the_tools_of_its_making() -> None:
 
 
 async def test_all_calls_of_a_box_share_one_identity_and_none_a_token() -> None:
+    """A checklist set by one call would be empty for the next; or one cancelled call would stop all."""
     seen: list[ToolContext] = []
     made: list[ToolContext] = []
 
@@ -345,6 +370,7 @@ async def test_all_calls_of_a_box_share_one_identity_and_none_a_token() -> None:
 
 
 async def test_a_call_runs_the_named_tool() -> None:
+    """Calls would go to another tool."""
     outcome = await registry_of("a", "b").to_tool_box(inert_context).runner.run(ToolCall("9", "b", {}), CancelToken())
     assert (outcome.id, outcome.output, outcome.is_error) == ("9", "b ran", False)
 
@@ -358,12 +384,14 @@ async def test_a_call_runs_the_named_tool() -> None:
     ],
 )
 async def test_an_unknown_name_is_an_outcome_with_suggestions(asked: str, text: str) -> None:
+    """A model could not correct a slip, or would be sent back a name of any length."""
     box = registry_of("read", "write").to_tool_box(inert_context)
     outcome = await box.runner.run(ToolCall("1", asked, {}), CancelToken())
     assert (outcome.id, outcome.output, outcome.is_error) == ("1", text, True)
 
 
 def test_the_registry_holds_the_twelve_in_order() -> None:
+    """Whoever uses the tools without a deck would miss one."""
     registry = builtin_registry()
     names = [
         *("read", "ls", "grep", "find", "websearch", "webfetch", "write", "edit", "bash"),
@@ -374,6 +402,7 @@ def test_the_registry_holds_the_twelve_in_order() -> None:
 
 
 def test_registries_share_their_tools_and_nothing_else() -> None:
+    """One session's registration would change another's tools."""
     first, second = builtin_registry(), builtin_registry()
     first.register(second.get("todo_read"))
     assert first is not second

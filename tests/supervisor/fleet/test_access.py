@@ -55,6 +55,7 @@ async def keeping(access: PlayedAccess, first: AccessToken, given: list[str]) ->
 
 
 async def test_a_token_is_renewed_before_it_ends() -> None:
+    """Calls would be refused first."""
     given: list[str] = []
     access = PlayedAccess(AccessToken("b"))
     async with keeping(access, AccessToken("a", 0.0), given):
@@ -63,6 +64,7 @@ async def test_a_token_is_renewed_before_it_ends() -> None:
 
 
 async def test_a_refused_token_is_renewed_once_and_not_again_so_soon() -> None:
+    """A server that refuses every token would have its issuer asked without end."""
     given: list[str] = []
     access = PlayedAccess(AccessToken("b"))
     async with keeping(access, AccessToken("a"), given) as keeper:
@@ -77,6 +79,7 @@ async def test_a_refused_token_is_renewed_once_and_not_again_so_soon() -> None:
 
 @pytest.mark.parametrize("code", ["auth_needed", "login_held", "keyring_unusable"])
 async def test_a_worker_is_told_that_there_is_no_other_token(code: str) -> None:
+    """Its requests would wait for their deadlines."""
     given: list[str] = []
     async with keeping(PlayedAccess(code), AccessToken("a"), given) as keeper:
         keeper.refused()
@@ -95,6 +98,7 @@ async def test_an_outage_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_tokens_that_end_at_once_are_not_renewed_without_end() -> None:
+    """An issuer that gives such would be asked thousands of times a second."""
     given: list[str] = []
     access = PlayedAccess(AccessToken("b", 0.0))
     async with keeping(access, AccessToken("a", 0.0), given):
@@ -105,6 +109,7 @@ async def test_tokens_that_end_at_once_are_not_renewed_without_end() -> None:
 
 
 async def test_what_was_never_started_can_be_stopped() -> None:
+    """A start that fails ends its session all the same."""
     stop: Callable[[], object] = AccessKeeper("far", PlayedAccess(), lambda _: None).stop
     await stop()  # type: ignore[misc]
 
@@ -126,6 +131,7 @@ async def test_a_login_that_breaks_is_told_and_tried_again(
 
 @pytest.mark.parametrize("end", [None, "login_held", RuntimeError("a ledger that is gone")])
 async def test_a_server_that_wants_a_scope_is_answered_in_any_case(end: str | Exception | None) -> None:
+    """Its call would wait for its deadline."""
     given: list[str] = []
     access = PlayedAccess(*([end] if end is not None else []))
     async with keeping(access, AccessToken("a"), given) as keeper:
@@ -138,6 +144,7 @@ async def test_a_server_that_wants_a_scope_is_answered_in_any_case(end: str | Ex
 
 
 async def test_a_login_that_somebody_has_widened_is_used_from_then_on() -> None:
+    """Calls would go on with the token of before, and be denied."""
     given: list[str] = []
     access = PlayedAccess(AccessToken("wider"), AccessToken("renewed"))
     async with keeping(access, AccessToken("a"), given) as keeper:
@@ -149,6 +156,7 @@ async def test_a_login_that_somebody_has_widened_is_used_from_then_on() -> None:
 
 
 async def test_scopes_that_are_wanted_while_a_login_is_looked_at_are_bounded() -> None:
+    """A worker that is not ours any more would fill our memory."""
     access = PlayedAccess()
     async with keeping(access, AccessToken("a"), []) as keeper:
         for number in range(1_000):

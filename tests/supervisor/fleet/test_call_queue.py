@@ -42,6 +42,7 @@ async def test_what_a_server_works_on_what_waits_and_what_was_refused_can_be_tol
 
 
 async def test_a_call_that_waited_for_too_long_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that lets every deadline pass would look like an idle one."""
     queue, calls = CallQueue(), [Call() for _ in range(turns.WIDTH + 1)]
     for call in calls:
         queue.add("one", call, 1, 5.0)
@@ -55,6 +56,7 @@ async def test_a_call_that_waited_for_too_long_is_counted(monkeypatch: pytest.Mo
 async def test_calls_that_wait_for_long_are_in_the_log_once_and_can_be_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A server would hang for its users for a quarter of an hour, and no line say why."""
     for module in (call_queue, long_waits):
         monkeypatch.setattr(module, "TOLD_AFTER_S", 0.0)
     queue, calls = CallQueue("x"), [Call() for _ in range(turns.WIDTH + 2)]

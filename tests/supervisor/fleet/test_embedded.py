@@ -69,6 +69,7 @@ async def stage(answers: dict[str, Answer] | None = None, greeting: JsonObject =
 
 
 async def test_a_session_of_this_process_lists_and_calls_like_any_server() -> None:
+    """An embedding program's own server would be missing on the deck."""
     async with stage() as made:
         [tool] = await made.endpoint.list_tools()
         assert tool.descriptor.name == "in__echo"
@@ -79,6 +80,7 @@ async def test_a_session_of_this_process_lists_and_calls_like_any_server() -> No
 
 
 async def test_its_status_says_that_nothing_isolates_it() -> None:
+    """A user would believe it confined."""
     async with stage() as made:
         status = made.endpoint.status()
         assert status.phase is EndpointPhase.READY
@@ -96,6 +98,7 @@ async def test_the_session_is_entered_and_left_in_one_task() -> None:
 
 
 async def test_a_call_that_is_given_up_is_told_to_the_server() -> None:
+    """The embedding program would work for nobody."""
     async with stage({**ANSWERS, "tools/call": None}) as made:
         calling = asyncio.ensure_future(made.endpoint.invoke("echo"))
         await made.server.until("tools/call")
@@ -106,6 +109,7 @@ async def test_a_call_that_is_given_up_is_told_to_the_server() -> None:
 
 
 async def test_closing_ends_calls_in_flight() -> None:
+    """A caller would wait for a session that is gone."""
     async with stage({**ANSWERS, "tools/call": None}) as made:
         calling = asyncio.ensure_future(made.endpoint.invoke("echo"))
         await made.server.until("tools/call")
@@ -116,6 +120,7 @@ async def test_closing_ends_calls_in_flight() -> None:
 
 
 async def test_the_largest_result_is_bounded_here_too() -> None:
+    """A session of this process could fill a client's stream."""
     huge: JsonObject = {"result": {"content": [{"type": "text", "text": "x" * 20_000}]}}
     async with stage({**ANSWERS, "tools/call": huge}) as made:
         with pytest.raises(ProtocolFault) as caught:
@@ -132,6 +137,8 @@ async def test_the_largest_result_is_bounded_here_too() -> None:
     ],
 )
 async def test_a_factory_that_fails_is_a_failed_connect(config: ServerConfig, kind: FaultKind) -> None:
+    """A mistake in the embedding program would be a wait without end."""
+
     @asynccontextmanager
     async def broken() -> AsyncIterator[ClientSession]:
         async with anyio.create_task_group():
@@ -146,6 +153,7 @@ async def test_a_factory_that_fails_is_a_failed_connect(config: ServerConfig, ki
 
 
 async def test_a_factory_that_hangs_can_be_closed() -> None:
+    """A session that never comes would hold the whole program."""
     entered = asyncio.Event()
 
     @asynccontextmanager
@@ -165,6 +173,7 @@ async def test_a_factory_that_hangs_can_be_closed() -> None:
 
 
 async def test_a_session_that_breaks_by_itself_is_a_lost_server_without_a_dossier() -> None:
+    """A lost session would look ready for ever."""
     broken = asyncio.Event()
 
     @asynccontextmanager
@@ -191,6 +200,7 @@ async def test_a_session_that_breaks_by_itself_is_a_lost_server_without_a_dossie
 
 
 async def test_a_session_whose_connection_ends_is_a_lost_server() -> None:
+    """Every call would fail from then on, and the endpoint look ready."""
     ends: list[Callable[[], Any]] = []
 
     @asynccontextmanager
@@ -224,12 +234,14 @@ async def test_a_session_whose_connection_ends_is_a_lost_server() -> None:
 
 @pytest.mark.parametrize("members", [{"cwd": "/"}, {"restart": RestartPolicy()}])
 def test_what_only_a_worker_can_give_is_refused(members: dict[str, Any]) -> None:
+    """A user would believe that a setting has an effect."""
     factory: SessionFactory = Stage(ANSWERS).session
     with pytest.raises(ValueError, match=next(iter(members))):
         create_server_endpoint(StdioServerConfig(id="in", command="x", **members), factory)
 
 
 async def test_leaving_a_seat_stops_its_link_and_waits_no_longer_than_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that hangs in its end would hold the program, or its timers outlive it."""
     monkeypatch.setattr(embedded_module, "EXIT_S", 0.0)
     released = asyncio.Event()
 
@@ -254,12 +266,14 @@ async def test_leaving_a_seat_stops_its_link_and_waits_no_longer_than_it_must(mo
 
 
 async def test_a_seat_that_was_never_taken_is_left_without_a_word() -> None:
+    """Closing an endpoint early would fail."""
     endpoint = Stage(ANSWERS).endpoint
     await endpoint._session.end()
     await endpoint.close()
 
 
 async def test_a_message_in_memory_arrives_in_the_loops_next_turn() -> None:
+    """Two ends would call each other in circles."""
     way, heard = MemoryWay(), []
     way.send([b"to nobody"])
     await turns(1)
@@ -272,6 +286,7 @@ async def test_a_message_in_memory_arrives_in_the_loops_next_turn() -> None:
 
 
 async def test_a_session_of_this_process_has_prompts_and_resources_like_any_server() -> None:
+    """An embedding program's own server would offer its tools alone."""
     refused: Answer = {"error": {"code": -32002, "message": "none", "data": {"uri": "f:2"}}}
     answers: dict[str, Answer] = {
         **ANSWERS,

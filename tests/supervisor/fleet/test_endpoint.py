@@ -32,6 +32,7 @@ from quarterdeck_protocol.link.frames import Close, List, Lost, Open
 
 
 async def test_opening_an_idle_endpoint_leads_to_ready() -> None:
+    """Nothing would ever connect."""
     async with stage(IDLE) as played:
         await played.endpoint.open()
         assert played.endpoint.phase is READY
@@ -40,6 +41,7 @@ async def test_opening_an_idle_endpoint_leads_to_ready() -> None:
 
 
 async def test_opening_a_ready_endpoint_changes_nothing() -> None:
+    """A second open would start a second server."""
     async with stage(READY) as played:
         await played.endpoint.open()
         assert played.endpoint.phase is READY
@@ -47,6 +49,7 @@ async def test_opening_a_ready_endpoint_changes_nothing() -> None:
 
 
 async def test_opening_during_the_attempt_joins_it() -> None:
+    """Each caller would start a server of its own."""
     async with stage(CONNECTING) as played:
         others = [played.start(played.endpoint.open()) for _ in range(2)]
         await turns()
@@ -57,6 +60,7 @@ async def test_opening_during_the_attempt_joins_it() -> None:
 
 
 async def test_all_who_joined_a_failed_attempt_get_the_same_fault() -> None:
+    """Callers could not tell that it was one failure."""
     async with stage(CONNECTING) as played:
         other = played.start(played.endpoint.open())
         await turns()
@@ -73,6 +77,7 @@ async def test_all_who_joined_a_failed_attempt_get_the_same_fault() -> None:
 
 @pytest.mark.parametrize("phase", [CLOSING, CLOSED])
 async def test_an_endpoint_that_ends_cannot_be_opened(phase: EndpointPhase) -> None:
+    """A closed endpoint would come back to life."""
     async with stage(phase) as played:
         with pytest.raises(ProtocolFault) as caught:
             await played.endpoint.open()
@@ -81,6 +86,7 @@ async def test_an_endpoint_that_ends_cannot_be_opened(phase: EndpointPhase) -> N
 
 
 async def test_a_caller_that_gives_up_does_not_take_the_attempt_with_it() -> None:
+    """One client's impatience would disconnect the server for all."""
     async with stage(CONNECTING) as played:
         other = played.start(played.endpoint.open())
         await turns()
@@ -95,6 +101,7 @@ async def test_a_caller_that_gives_up_does_not_take_the_attempt_with_it() -> Non
 
 
 async def test_closing_an_idle_endpoint_needs_no_worker() -> None:
+    """Closing what was never opened would start something."""
     async with stage(IDLE) as played:
         await played.endpoint.close()
         assert played.endpoint.phase is CLOSED
@@ -103,6 +110,7 @@ async def test_closing_an_idle_endpoint_needs_no_worker() -> None:
 
 
 async def test_closing_during_the_attempt_ends_it_and_frees_who_waits() -> None:
+    """A server that hangs at its start could not be closed."""
     async with stage(CONNECTING) as played:
         other = played.start(played.endpoint.open())
         await turns()
@@ -119,6 +127,7 @@ async def test_closing_during_the_attempt_ends_it_and_frees_who_waits() -> None:
 
 
 async def test_closing_before_the_attempt_took_its_first_step_frees_who_waits() -> None:
+    """Whoever opened it in the same moment would wait for ever."""
     async with stage(IDLE) as played:
         opening = played.start(played.endpoint.open())
         await asyncio.sleep(0)
@@ -131,6 +140,7 @@ async def test_closing_before_the_attempt_took_its_first_step_frees_who_waits() 
 
 
 async def test_closing_a_ready_endpoint_asks_its_server_to_stop_first() -> None:
+    """A server would be killed in the middle of its work."""
     async with stage(CLOSING) as played:
         assert played.seen[-1] == (CLOSING, 0)
         assert played.session.ended == 0
@@ -142,6 +152,7 @@ async def test_closing_a_ready_endpoint_asks_its_server_to_stop_first() -> None:
 
 
 async def test_closing_twice_waits_for_the_same_end() -> None:
+    """The second caller would believe it closed while its process still runs."""
     async with stage(CLOSING) as played:
         second = played.start(played.endpoint.close())
         await turns()
@@ -154,6 +165,7 @@ async def test_closing_twice_waits_for_the_same_end() -> None:
 
 
 async def test_a_closing_that_its_caller_gives_up_goes_on() -> None:
+    """A half-closed endpoint would keep its server."""
     async with stage(CLOSING) as played:
         played._tasks[0].cancel()
         await turns()
@@ -165,6 +177,7 @@ async def test_a_closing_that_its_caller_gives_up_goes_on() -> None:
 
 @pytest.mark.parametrize("how", ["lost", "died", "refused"])
 async def test_a_server_that_ends_otherwise_while_it_closes_is_closed(how: str) -> None:
+    """A server that dies when told to stop would look like a crash."""
     async with stage(CLOSING) as played:
         match how:
             case "lost":
@@ -179,6 +192,7 @@ async def test_a_server_that_ends_otherwise_while_it_closes_is_closed(how: str) 
 
 
 async def test_calls_in_flight_end_when_the_endpoint_closes() -> None:
+    """A caller would wait for a server that was stopped."""
     async with stage() as played:
         task, frame, _ = await played.called(played.endpoint.invoke("echo"))
         del played.worker.rules[Close]
@@ -195,6 +209,7 @@ async def test_calls_in_flight_end_when_the_endpoint_closes() -> None:
 
 
 async def test_losing_a_ready_server_faults_it_and_ends_every_call_at_once() -> None:
+    """Callers of a dead server would wait for their deadlines."""
     async with stage() as played:
         task, _, _ = await played.called(played.endpoint.invoke("echo"))
         played.session.may_end.clear()
@@ -214,6 +229,7 @@ async def test_losing_a_ready_server_faults_it_and_ends_every_call_at_once() -> 
 
 
 async def test_closing_a_faulted_endpoint_waits_for_its_release_and_keeps_its_fault() -> None:
+    """A fault would be gone before anybody saw it, or a process be left."""
     async with stage() as played:
         played.session.may_end.clear()
         played.worker.dies()
@@ -250,6 +266,7 @@ async def test_a_status_shows_what_lives_and_nothing_of_what_is_gone() -> None:
 
 
 def test_an_endpoint_is_made_for_a_worker_unless_a_session_is_given() -> None:
+    """Servers would run inside the supervisor."""
     made = create_server_endpoint(STDIO)
     assert isinstance(made._session, WorkerSession)
     assert made.status().isolated
@@ -270,6 +287,7 @@ def test_an_endpoint_is_made_for_a_worker_unless_a_session_is_given() -> None:
 async def test_the_site_of_a_failed_connect_decides_its_kind(
     config: ServerConfig, record: FaultRecord, kind: FaultKind
 ) -> None:
+    """Callers that branch on the kind would take a missing command for a lost connection."""
     async with stage(IDLE, config) as played:
         played.worker.rules[Open] = lambda worker, request, _: worker.fail(request, record)
         with pytest.raises(ProtocolFault) as caught:
@@ -281,6 +299,7 @@ async def test_the_site_of_a_failed_connect_decides_its_kind(
 
 
 async def test_a_seat_that_cannot_be_taken_is_a_failed_connect() -> None:
+    """A machine without room for a worker would leave the endpoint connecting for ever."""
     fault = ProtocolFault(FaultKind.SPAWN_FAILED, "no worker", code="worker_lost")
     async with stage(IDLE, session_fault=fault) as played:
         with pytest.raises(ProtocolFault) as caught:
@@ -292,6 +311,8 @@ async def test_a_seat_that_cannot_be_taken_is_a_failed_connect() -> None:
 async def test_an_error_that_nobody_foresaw_is_a_failed_connect_too(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A bug of ours would leave every caller waiting."""
+
     def broken() -> None:
         raise OSError("no space left")
 
@@ -305,6 +326,7 @@ async def test_an_error_that_nobody_foresaw_is_a_failed_connect_too(
 
 @pytest.mark.parametrize("returncode", [-9, 70])
 async def test_a_worker_that_dies_before_it_is_ready_is_a_failed_spawn(returncode: int) -> None:
+    """A dead worker would look like a refusal of the server's."""
     async with stage(CONNECTING) as played:
         played.worker.dies(returncode)
         with pytest.raises(ProtocolFault) as caught:
@@ -314,6 +336,7 @@ async def test_a_worker_that_dies_before_it_is_ready_is_a_failed_spawn(returncod
 
 
 async def test_a_worker_that_hangs_before_it_is_ready_is_a_timeout() -> None:
+    """A deadline that passed would be told as something else."""
     async with stage(CONNECTING) as played:
         played.worker.handle.on_event(Silent(7.0))
         with pytest.raises(ProtocolFault) as caught:
@@ -322,6 +345,7 @@ async def test_a_worker_that_hangs_before_it_is_ready_is_a_timeout() -> None:
 
 
 async def test_a_server_that_is_lost_as_it_opens_never_looks_ready() -> None:
+    """A dead server would be shown as ready for ever."""
     async with stage(CONNECTING) as played:
         played.worker.answer(played.connecting, msgspec.json.encode(CARD))
         played.worker.says(Lost(EXITED))

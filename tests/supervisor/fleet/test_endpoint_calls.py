@@ -14,6 +14,7 @@ from quarterdeck_protocol.tools import CallEnd, ProgressNote, RawCall, WireResul
 
 @pytest.mark.parametrize("phase", [IDLE, CONNECTING, CLOSING, CLOSED, FAULTED])
 async def test_only_a_ready_endpoint_lists_and_calls(phase: EndpointPhase) -> None:
+    """A call would wait for ever, or reach a server that is being stopped."""
     async with stage(phase) as played:
         for attempt in (
             played.endpoint.list_tools(),
@@ -36,6 +37,7 @@ async def test_only_a_ready_endpoint_lists_and_calls(phase: EndpointPhase) -> No
     [({"a": "ä", "b": [1, None]}, '{"a":"ä","b":[1,null]}'), ({}, "{}"), (None, "{}"), ([1], "{}"), ("text", "{}")],
 )
 async def test_arguments_travel_as_json_and_anything_but_a_dict_is_none(args: object, body: str) -> None:
+    """A server would be sent what is not an object of arguments."""
     async with stage() as played:
         task, frame, sent = await played.called(played.endpoint.invoke("echo", args))
         assert sent == body.encode()
@@ -57,6 +59,7 @@ LOOP["self"] = LOOP
     ids=["an object", "half a character", "a key that is no text", "what contains itself"],
 )
 async def test_arguments_that_are_no_json_are_the_callers_fault(args: object) -> None:
+    """A caller's mistake would look like the server's."""
     async with stage() as played:
         with pytest.raises(ProtocolFault) as caught:
             await played.endpoint.invoke("echo", args)
@@ -66,6 +69,7 @@ async def test_arguments_that_are_no_json_are_the_callers_fault(args: object) ->
 
 
 async def test_an_error_result_is_a_result() -> None:
+    """A tool's own failure would look like a broken bridge."""
     async with stage() as played:
         task, frame, _ = await played.called(played.endpoint.invoke("echo"))
         played.worker.answer(frame, b'{"content":[],"isError":true}')
@@ -81,6 +85,7 @@ async def test_an_error_result_is_a_result() -> None:
     ],
 )
 async def test_a_call_that_fails_is_the_callers_and_leaves_the_endpoint_ready(fault: FaultRecord) -> None:
+    """One refused call would cost all others their server."""
     async with stage() as played:
         task, frame, _ = await played.called(played.endpoint.invoke("echo"))
         played.worker.fail(frame, fault)
@@ -107,6 +112,7 @@ async def test_the_shorter_deadline_wins_and_one_that_has_passed_passes_at_once(
 
 
 async def test_meta_and_progress_travel_with_the_call() -> None:
+    """A client would see no progress, a server not who asks."""
     notes: list[ProgressNote] = []
     async with stage() as played:
         work = played.endpoint.call("echo", b"{}", meta=b'{"k":1}', on_progress=notes.append)
@@ -119,6 +125,7 @@ async def test_meta_and_progress_travel_with_the_call() -> None:
 
 
 async def test_cancelling_a_call_tells_the_server_and_raises_nothing_of_ours() -> None:
+    """The server would go on working, or the caller's own cancellation would be swallowed."""
     async with stage() as played:
         task, frame, _ = await played.called(played.endpoint.invoke("echo"))
         task.cancel()
@@ -130,6 +137,7 @@ async def test_cancelling_a_call_tells_the_server_and_raises_nothing_of_ours() -
 
 
 async def test_a_call_that_is_cancelled_as_it_is_answered_stays_cancelled() -> None:
+    """Cancellation would be lost when the answer is quicker."""
     async with stage() as played:
         task, frame, _ = await played.called(played.endpoint.invoke("echo"))
         played.worker.answer(frame, b"{}")
@@ -139,6 +147,7 @@ async def test_a_call_that_is_cancelled_as_it_is_answered_stays_cancelled() -> N
 
 
 async def test_a_hidden_tool_cannot_be_called() -> None:
+    """A client that guesses a name would pass the user's filter."""
     async with stage() as played:
         assert played.endpoint.begin(RawCall("secret-one", b"{}"), lambda _: None) is None
         with pytest.raises(ProtocolFault) as caught:
@@ -157,6 +166,7 @@ async def test_a_hidden_tool_cannot_be_called() -> None:
     ids=["nothing", "array", "newline", "two", "bytes", "envelope"],
 )
 async def test_a_result_that_may_not_be_passed_on_ends_its_worker(body: bytes) -> None:
+    """A hostile worker could write into a client's stream."""
     async with stage() as played:
         task, frame, _ = await played.called(played.endpoint.invoke("echo"))
         other = played.start(played.endpoint.invoke("echo"))
@@ -174,6 +184,7 @@ async def test_a_result_that_may_not_be_passed_on_ends_its_worker(body: bytes) -
 
 
 async def test_a_server_that_asks_instead_of_answering_is_a_clear_fault() -> None:
+    """A legacy client would be shown a result of a type that it does not know."""
     async with stage() as played:
         task, frame, _ = await played.called(played.endpoint.invoke("echo"))
         played.worker.answer(frame, b'{"inputRequests":{}}', result_type="input_required")
@@ -184,6 +195,7 @@ async def test_a_server_that_asks_instead_of_answering_is_a_clear_fault() -> Non
 
 
 async def test_a_raw_call_is_delivered_once_and_never_before_it_has_begun() -> None:
+    """A host would be called back for a call that it does not know yet."""
     settled: list[CallEnd] = []
     async with stage() as played:
         call = played.endpoint.begin(RawCall("echo", b"{}"), settled.append)
@@ -197,6 +209,7 @@ async def test_a_raw_call_is_delivered_once_and_never_before_it_has_begun() -> N
 
 
 async def test_a_raw_call_that_is_cancelled_delivers_nothing() -> None:
+    """A client would get an answer to what it cancelled."""
     settled: list[CallEnd] = []
     async with stage() as played:
         call = played.endpoint.begin(RawCall("echo", b"{}"), settled.append)
@@ -209,6 +222,7 @@ async def test_a_raw_call_that_is_cancelled_delivers_nothing() -> None:
 
 
 async def test_a_refused_raw_call_delivers_why_unless_it_is_cancelled_first() -> None:
+    """A host would wait for a call that never left, or answer one that its client cancelled."""
     settled: list[CallEnd] = []
     async with stage() as played:
         large = b"{" + b" " * 300_000 + b"}"
@@ -224,6 +238,7 @@ async def test_a_refused_raw_call_delivers_why_unless_it_is_cancelled_first() ->
 
 
 async def test_a_call_that_no_message_can_carry_says_so() -> None:
+    """A caller with too much to say would be told that its server is gone."""
     async with stage() as played:
         for tool, meta in (("echo", b"x" * 300_000), ("\ud800", b"")):
             with pytest.raises(ProtocolFault) as caught:
@@ -237,6 +252,7 @@ async def test_a_call_that_no_message_can_carry_says_so() -> None:
     [(b"{}", False), (b'{"isError":true}', True), (b'{"isError":1}', False), (b'{"isError":null}', False)],
 )
 async def test_only_true_is_an_error(body: bytes, verdict: bool) -> None:
+    """A sloppy server's results would look failed."""
     async with stage() as played:
         task, frame, _ = await played.called(played.endpoint.invoke("echo"))
         played.worker.answer(frame, body, era="e")

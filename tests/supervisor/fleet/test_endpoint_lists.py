@@ -14,6 +14,7 @@ from quarterdeck_protocol.link.frames import List, ListChanged, Log, ServerCard
 
 
 async def test_the_list_is_asked_for_once() -> None:
+    """Every list of a client would be a round trip to the server."""
     async with stage() as played:
         played.worker.rules[List] = lists("read", "write", "secret-one")
         first = await played.endpoint.list_tools()
@@ -34,6 +35,7 @@ async def test_the_list_is_asked_for_once() -> None:
 async def test_a_list_that_fails_is_the_callers_and_leaves_the_endpoint_ready(
     fault: FaultRecord, kind: FaultKind
 ) -> None:
+    """A server that cannot list once would be thrown away."""
     async with stage() as played:
         played.worker.rules[List] = lambda worker, request, _: worker.fail(request, fault)
         with pytest.raises(ProtocolFault) as caught:
@@ -47,6 +49,7 @@ async def test_a_list_that_fails_is_the_callers_and_leaves_the_endpoint_ready(
 
 
 async def test_a_large_list_is_read_beside_the_loop_and_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server with thousands of tools would stop everybody for a moment."""
     monkeypatch.setattr(server_lists, "DECODE_IN_THREAD_BYTES", 1)
     async with stage() as played:
         played.worker.rules[List] = lists("read")
@@ -54,6 +57,7 @@ async def test_a_large_list_is_read_beside_the_loop_and_is_the_same(monkeypatch:
 
 
 async def test_what_is_left_out_of_a_list_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """A user would look for a tool that is missing for a reason that nobody tells."""
     async with stage() as played:
         played.worker.rules[List] = lists("good", "b a d")
         await played.endpoint.list_tools()
@@ -61,6 +65,7 @@ async def test_what_is_left_out_of_a_list_is_said(caplog: pytest.LogCaptureFixtu
 
 
 async def test_a_caller_that_gives_up_a_list_tells_the_worker() -> None:
+    """The server would page on for nobody."""
     async with stage() as played:
         del played.worker.rules[List]
         listing = played.start(played.endpoint.list_tools())
@@ -71,6 +76,7 @@ async def test_a_caller_that_gives_up_a_list_tells_the_worker() -> None:
 
 @pytest.mark.parametrize("capabilities", [b"[]", b"", b"\xff"])
 async def test_a_worker_whose_servers_capabilities_cannot_be_read_is_not_ours(capabilities: bytes) -> None:
+    """They are judged, recorded and shown."""
     card = ServerCard("2025-11-25", capabilities=capabilities)
     async with stage(IDLE, card=card) as played:
         with pytest.raises(ProtocolFault) as caught:
@@ -79,6 +85,7 @@ async def test_a_worker_whose_servers_capabilities_cannot_be_read_is_not_ours(ca
 
 
 async def test_changed_tools_are_listed_again_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients would call tools that are gone, and never see new ones."""
     monkeypatch.setattr(server_lists, "REFRESH_S", 0.0)
     async with stage() as played:
         played.worker.rules[List] = lists("one")
@@ -93,6 +100,7 @@ async def test_changed_tools_are_listed_again_and_told(monkeypatch: pytest.Monke
 async def test_a_refresh_that_fails_keeps_the_old_list(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A server's bad moment would empty every client's list."""
     monkeypatch.setattr(server_lists, "REFRESH_S", 0.0)
     async with stage() as played:
         played.worker.rules[List] = lists("one")
@@ -105,12 +113,14 @@ async def test_a_refresh_that_fails_keeps_the_old_list(
 
 @pytest.mark.parametrize("phase", [IDLE, CONNECTING, CLOSING, CLOSED, FAULTED])
 async def test_changes_told_at_a_wrong_time_start_nothing(phase: EndpointPhase) -> None:
+    """A timer would outlive its endpoint."""
     async with stage(phase) as played:
         played.endpoint.on_list_changed("tools")
         assert played.endpoint._lists._tools._refresh is None
 
 
 async def test_a_refresh_that_is_due_after_the_loss_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dead server would be asked."""
     monkeypatch.setattr(server_lists, "REFRESH_S", 0.0)
     async with stage() as played:
         played.endpoint.on_list_changed("tools")
@@ -123,6 +133,7 @@ async def test_a_refresh_that_is_due_after_the_loss_starts_nothing(monkeypatch: 
 async def test_a_servers_log_lines_are_ours_at_a_lower_voice(
     level: str, shown: int, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A chatty server would fill the user's terminal, or its errors would be silent."""
     caplog.set_level(logging.DEBUG)
     async with stage() as played:
         played.worker.says(Log(level, "db"), b'"hm"')

@@ -27,6 +27,7 @@ from .played_fleets import (
 
 
 async def test_a_start_connects_every_server_and_lists_its_tools(runtime: PretendRuntime) -> None:
+    """Servers or their tools would be missing."""
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("b", "a"))
         assert made.phases() == {"b": READY, "a": READY}
@@ -39,6 +40,7 @@ async def test_a_start_connects_every_server_and_lists_its_tools(runtime: Preten
 
 
 async def test_one_server_that_fails_disturbs_no_other(runtime: PretendRuntime) -> None:
+    """One bad command would cost the user all servers."""
     async with played_fleet(runtime) as made:
         made.prepare["bad"] = refuses
         await made.fleet.start(config("a", "bad", "b"))
@@ -50,6 +52,8 @@ async def test_one_server_that_fails_disturbs_no_other(runtime: PretendRuntime) 
 async def test_a_server_that_cannot_list_is_ready_without_tools(
     runtime: PretendRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A failed list would look like a failed server."""
+
     def mute(session: PlayedSession) -> None:
         session.worker.rules[List] = lambda worker, request, _: worker.fail(request, NO_COMMAND)
 
@@ -77,6 +81,7 @@ async def test_a_start_can_be_left_to_itself(runtime: PretendRuntime) -> None:
 
 
 async def test_whoever_waits_for_a_start_that_was_replaced_is_told_so(runtime: PretendRuntime) -> None:
+    """The first caller would wait for ever, or the second would not wait at all."""
     async with played_fleet(runtime) as made:
         made.prepare["a"] = hangs
         first = asyncio.ensure_future(made.fleet.start(config("a")))
@@ -94,6 +99,7 @@ async def test_whoever_waits_for_a_start_that_was_replaced_is_told_so(runtime: P
 
 
 async def test_two_first_starts_in_the_same_moment_share_one_runtime(runtime: PretendRuntime) -> None:
+    """A runtime that nobody releases would keep its zygote."""
     async with played_fleet(runtime) as made:
         await asyncio.gather(made.fleet.start(config("a")), made.fleet.start(config("b")))
         assert runtime.most == 1
@@ -101,6 +107,7 @@ async def test_two_first_starts_in_the_same_moment_share_one_runtime(runtime: Pr
 
 
 async def test_spinning_up_starts_what_was_started_last(runtime: PretendRuntime) -> None:
+    """A caller would have to keep the configuration itself."""
     async with played_fleet(runtime) as made:
         with pytest.raises(ProtocolFault) as caught:
             await made.fleet.spin_up()
@@ -117,6 +124,7 @@ async def test_spinning_up_starts_what_was_started_last(runtime: PretendRuntime)
 
 
 async def test_a_tear_down_closes_all_in_parallel_and_may_be_repeated(runtime: PretendRuntime) -> None:
+    """Ten servers would take ten times as long to stop."""
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", "b"))
         for server in "ab":
@@ -137,6 +145,7 @@ async def test_a_tear_down_closes_all_in_parallel_and_may_be_repeated(runtime: P
 
 
 async def test_a_tear_down_ends_a_start_that_still_waits(runtime: PretendRuntime) -> None:
+    """A server that hangs at its start would hold the whole process."""
     async with played_fleet(runtime) as made:
         made.prepare["a"] = hangs
         starting = asyncio.ensure_future(made.fleet.start(config("a")))
@@ -165,6 +174,7 @@ async def test_a_start_during_a_tear_down_waits_for_its_end(runtime: PretendRunt
 
 
 async def test_only_what_changed_restarts(runtime: PretendRuntime) -> None:
+    """One edited row would interrupt the calls of every server."""
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", "b", "c"))
         kept, changed = made.fleet.endpoint("a"), made.fleet.endpoint("b")
@@ -182,6 +192,7 @@ async def test_only_what_changed_restarts(runtime: PretendRuntime) -> None:
 
 
 async def test_without_a_start_a_configuration_is_one(runtime: PretendRuntime) -> None:
+    """Whoever only ever applies configurations would run nothing."""
     async with played_fleet(runtime) as made:
         assert made.fleet.config == BridgeConfig()
         made.prepare["a"] = hangs
@@ -192,6 +203,7 @@ async def test_without_a_start_a_configuration_is_one(runtime: PretendRuntime) -
 
 
 async def test_a_configuration_during_the_first_start_is_the_one_that_runs(runtime: PretendRuntime) -> None:
+    """A file that is saved in the first moment would be forgotten, or start beside the first."""
     async with played_fleet(runtime) as made:
         await asyncio.gather(made.fleet.begin_start(config("a")), made.fleet.reconfigure(config("b")))
         await made.until(lambda: made.phases() == {"b": READY})
@@ -200,6 +212,7 @@ async def test_a_configuration_during_the_first_start_is_the_one_that_runs(runti
 
 
 async def test_a_torn_down_fleet_stays_so_until_it_is_spun_up(runtime: PretendRuntime) -> None:
+    """A file that is saved during the shutdown would start servers that nobody stops."""
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", "b"))
         ending = asyncio.ensure_future(made.fleet.tear_down())
@@ -216,6 +229,7 @@ async def test_a_torn_down_fleet_stays_so_until_it_is_spun_up(runtime: PretendRu
 
 
 async def test_a_fleet_that_was_torn_down_before_its_start_takes_no_configuration(runtime: PretendRuntime) -> None:
+    """A shutdown in the first moment would be undone by the file's watcher."""
     async with played_fleet(runtime) as made:
         await made.fleet.tear_down()
         await made.fleet.reconfigure(config("a"))
@@ -238,6 +252,7 @@ async def test_a_tear_down_that_overtakes_the_first_start_wins(runtime: PretendR
 
 
 async def test_watchers_are_told_of_what_came_went_and_moved(runtime: PretendRuntime) -> None:
+    """Clients would go on with the tools of yesterday's servers."""
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", "b"))
         seen: list[list[str]] = []

@@ -22,6 +22,7 @@ def with_prompts(session: PlayedSession) -> None:
 
 
 async def test_news_are_told_until_nobody_watches_and_by_the_next_generation_too(runtime: PretendRuntime) -> None:
+    """After a restart a server's log would end with us."""
     heard: list[News] = []
     async with played_fleet(runtime) as made:
         unwatch = made.fleet.watch_news(heard.append)
@@ -67,6 +68,7 @@ async def test_a_shared_servers_news_are_told_to_all_who_hold_it_each_in_its_own
 
 
 async def test_a_change_of_any_list_is_told(runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients would not be told of new prompts."""
     monkeypatch.setattr("quarterdeck.fleet.exchange.lists.REFRESH_S", 0.0)
     told: list[str] = []
     async with played_fleet(runtime) as made:
@@ -83,6 +85,7 @@ async def test_a_change_of_any_list_is_told(runtime: PretendRuntime, monkeypatch
 
 
 async def test_subscriptions_are_made_again_after_a_crash(runtime: PretendRuntime) -> None:
+    """A client would never hear of its resource again."""
     async with played_fleet(runtime) as made:
         made.prepare["a"] = with_prompts
         await made.fleet.start(config("a"))

@@ -23,6 +23,7 @@ from .played_fleets import CLOSED, FAULTED, IDLE, READY, PretendRuntime, config,
 
 
 async def test_a_server_that_dies_is_started_again_as_another_generation(runtime: PretendRuntime) -> None:
+    """A crash would cost the user the server until our own restart."""
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a", "b"))
         before = made.fleet.endpoint("a")
@@ -38,6 +39,7 @@ async def test_a_server_that_dies_is_started_again_as_another_generation(runtime
 
 
 async def test_a_lost_server_is_coming_again_for_whoever_hears_of_its_loss_first(runtime: PretendRuntime) -> None:
+    """A call that has its turn then would be refused, though its server is back a moment later."""
     async with played_fleet(runtime) as made:
         starting = asyncio.create_task(made.fleet.start(config("a")))
         await made.until(lambda: made.fleet.endpoint("a") is not None)
@@ -54,6 +56,7 @@ async def test_a_lost_server_is_coming_again_for_whoever_hears_of_its_loss_first
 async def test_the_next_generation_lists_the_same_tools_without_reading_them_again(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """All lists would be parsed, hashed and judged anew whenever the zygote dies."""
     read: list[str] = []
     parse = server_lists.parse_tools
 
@@ -75,6 +78,7 @@ async def test_the_next_generation_lists_the_same_tools_without_reading_them_aga
 
 
 async def test_a_server_that_keeps_dying_is_left_alone_and_says_why(runtime: PretendRuntime) -> None:
+    """A broken server would be started for ever."""
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a"))
         for life in range(3):
@@ -121,6 +125,7 @@ async def test_a_server_that_nobody_started_yet_is_idle(runtime: PretendRuntime)
 
 
 async def test_a_server_that_its_owner_closed_by_hand_is_wanted_no_more(runtime: PretendRuntime) -> None:
+    """The fleet would believe it ready, and close it again at the end."""
     async with played_fleet(runtime) as made:
         await made.fleet.start(config("a"))
         endpoint = made.fleet.endpoint("a")
@@ -133,6 +138,7 @@ async def test_a_server_that_its_owner_closed_by_hand_is_wanted_no_more(runtime:
 
 
 async def test_watchers_hear_of_every_change(runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients would not learn of new tools, or of servers that came and went."""
     monkeypatch.setattr("quarterdeck.fleet.exchange.lists.REFRESH_S", 0.0)
     seen: list[tuple[EndpointPhase, int]] = []
     async with played_fleet(runtime) as made:
@@ -161,6 +167,7 @@ async def test_watchers_hear_of_every_change(runtime: PretendRuntime, monkeypatc
 async def test_a_watcher_that_fails_or_acts_disturbs_nobody(
     runtime: PretendRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """One client's trouble would stop the fleet's bookkeeping half way."""
     restarted: list[asyncio.Task[Any]] = []
     async with played_fleet(runtime) as made:
 
@@ -181,6 +188,7 @@ async def test_a_watcher_that_fails_or_acts_disturbs_nobody(
 async def test_a_fleet_in_one_call_is_torn_down_when_its_start_is_given_up(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Giving up a slow start would leave every process running."""
     sessions: list[PlayedSession] = []
 
     def make(config: ServerConfig) -> ServerEndpointImpl:
@@ -203,6 +211,7 @@ async def test_a_fleet_in_one_call_is_torn_down_when_its_start_is_given_up(
 
 
 async def test_a_server_is_started_in_the_newer_era_once_its_clients_want_that(runtime: PretendRuntime) -> None:
+    """It would be restarted for them, and speak the era of before."""
     wanted: list[bool] = []
 
     def noting(session: PlayedSession) -> None:
@@ -224,6 +233,7 @@ async def test_a_server_is_started_in_the_newer_era_once_its_clients_want_that(r
 
 
 async def test_a_server_that_was_still_being_installed_is_started_again_with_more_time(runtime: PretendRuntime) -> None:
+    """One whose first start has to download for a minute would fail at every first start."""
     deadlines: list[float] = []
 
     def slow_at_first(session: PlayedSession) -> None:

@@ -33,6 +33,7 @@ def key(settings: Settings, config: StdioServerConfig | SseServerConfig | None =
 
 
 def test_the_users_server_is_one_in_all_projects() -> None:
+    """Each project that is open would have a process of its own."""
     assert found_in("/one").digest != found_in("/two").digest
     assert key(found_in("/one")) == key(found_in("/two"))
     assert found_in("/one").paths_of("s") == found_in("/two").paths_of("s")
@@ -51,6 +52,7 @@ def test_the_users_server_is_one_in_all_projects() -> None:
     ],
 )
 def test_what_would_start_in_another_way_is_not_shared(other: dict[str, Any]) -> None:
+    """A project would call a server with another's programs, rights or secrets."""
     assert key(found_in("/one")) != key(found_in("/one", **other))
 
 
@@ -65,15 +67,18 @@ def test_what_would_start_in_another_way_is_not_shared(other: dict[str, Any]) ->
     ],
 )
 def test_other_values_are_another_server(other: StdioServerConfig | SseServerConfig) -> None:
+    """A row whose variables one project fills differently would run with the other's values."""
     assert key(found_in("/one")) != key(found_in("/one"), other)
 
 
 def test_what_the_ledger_tells_apart_is_not_shared() -> None:
+    """What was approved for one file would be recorded of another's server."""
     assert key(found_in("/one"), scope="user") != key(found_in("/one"), scope="/mcp.json")
 
 
 @pytest.mark.parametrize("standing", [Standing.PROJECT, Standing.CODE])
 def test_a_projects_server_is_its_decks_alone(standing: Standing) -> None:
+    """A cloned repository's server would serve another project; or share its home."""
     one, two = (found_in(folder, standing=standing, path=Path(folder, ".mcp.json")) for folder in ("/one", "/two"))
     assert sharing_key(one, server(), "/one/.mcp.json") is None
     assert one.home_digest("s") == one.digest != two.home_digest("s")

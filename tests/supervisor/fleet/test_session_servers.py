@@ -74,6 +74,7 @@ class Lab:
 
 
 async def test_each_session_has_its_own_until_it_ends() -> None:
+    """One client would see the pages that another has open; or every session leave a process behind."""
     lab = Lab()
     one, two = client("1"), client("2")
     for each in (one, two):
@@ -93,6 +94,7 @@ async def test_each_session_has_its_own_until_it_ends() -> None:
 
 
 async def test_who_would_have_too_many_is_told_which_bound_it_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that opens sessions without end would start processes without end."""
     monkeypatch.setattr(session_servers, "MAX_EACH", 2)
     monkeypatch.setattr(session_servers, "MAX_TOGETHER", 3)
     lab = Lab()
@@ -109,6 +111,7 @@ async def test_who_would_have_too_many_is_told_which_bound_it_met(monkeypatch: p
 
 
 async def test_what_a_row_became_ends_what_it_was() -> None:
+    """A session would go on with a server that was taken out, or is blocked."""
     lab = Lab()
     for each in (row("a"), row("b"), row("c")):
         lab.servers.get(each, client())
@@ -121,6 +124,7 @@ async def test_what_a_row_became_ends_what_it_was() -> None:
 
 
 async def test_a_client_without_sessions_keeps_its_own_while_it_calls() -> None:
+    """It would have another server at each call, or one for good."""
     lab = Lab(idle_s=0.05)
     bound, free = client(), client("")
     lab.servers.opened(bound.key)
@@ -145,6 +149,7 @@ async def test_a_client_without_sessions_keeps_its_own_while_it_calls() -> None:
 
 
 async def test_what_a_sessions_server_says_is_told_to_who_watches_them_all() -> None:
+    """Its log would end with us."""
     lab, heard = Lab(), list[News]()
     unwatch = lab.servers.watch_news(heard.append)
     lab.servers.get(row(), client())
@@ -157,6 +162,7 @@ async def test_what_a_sessions_server_says_is_told_to_who_watches_them_all() -> 
 
 
 async def test_what_a_sessions_server_says_to_everybody_is_for_its_session_alone() -> None:
+    """Every session would read in its log what another one's server does."""
     lab, heard = Lab(), list[News]()
     lab.servers.watch_news(heard.append)
     for session in "12":

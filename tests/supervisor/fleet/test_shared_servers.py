@@ -77,6 +77,7 @@ async def ready(deck: DeckFleet, *servers: str) -> None:
 
 
 async def test_decks_share_what_they_wish_alike_and_nothing_else(runtime: PretendRuntime) -> None:
+    """Each project would start the user's servers anew, or be given another project's."""
     async with played_decks(runtime) as at:
         one, two = at.deck(), at.deck()
         await one.reconfigure(config("own-a", "b", "c"))
@@ -111,6 +112,7 @@ async def test_a_server_ends_when_the_last_deck_lets_go(runtime: PretendRuntime)
 
 
 async def test_a_restart_is_one_for_all(runtime: PretendRuntime) -> None:
+    """One deck would go on with an endpoint that is gone."""
     async with played_decks(runtime) as at:
         one, two = at.deck(), at.deck()
         for deck in (one, two):
@@ -133,6 +135,7 @@ async def test_a_restart_is_one_for_all(runtime: PretendRuntime) -> None:
 
 
 async def test_a_server_that_comes_back_waits_for_the_end_of_the_one_before(runtime: PretendRuntime) -> None:
+    """Two processes would write into one home."""
     async with played_decks(runtime) as at:
         one, two = at.deck(), at.deck()
         await one.reconfigure(config("a"))
@@ -179,6 +182,7 @@ async def test_decks_that_read_a_changed_file_one_after_the_other_wait_for_each_
 
 
 async def test_a_deck_that_leaves_before_the_start_leaves_nothing(runtime: PretendRuntime) -> None:
+    """A window that is opened and closed at once would leave a server."""
     async with played_decks(runtime) as at:
         at.prepare["b"] = hangs
         one = at.deck()
@@ -215,6 +219,7 @@ async def test_what_a_shared_server_tells_is_told_to_all_who_hold_it_each_in_its
 
 
 async def test_no_file_that_any_deck_trusts_may_be_written(runtime: PretendRuntime) -> None:
+    """A server that one project starts could write what another believes."""
     async with played_decks(runtime) as at:
         one, two = at.deck(files=["/one", "/both"]), at.deck(files=["/both", "/two"])
         for deck in (one, two):

@@ -117,6 +117,7 @@ async def taken(config: ServerConfig) -> WorkerSession:
 async def test_a_stdio_server_gets_private_directories_and_no_variable_of_ours_but_what_is_named(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """A server would see our secrets, or another server's files."""
     monkeypatch.setenv("SECRET_TOKEN", "s3cret")
     monkeypatch.setenv("WANTED", "yes")
     session = await taken(STDIO)
@@ -137,6 +138,8 @@ async def test_a_stdio_server_gets_private_directories_and_no_variable_of_ours_b
 async def test_a_server_without_room_for_its_directories_is_faulted_alone(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A full disk would look like a bug of ours, or end the whole deck."""
+
     def fail(path: Path) -> Path:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
@@ -153,6 +156,8 @@ async def test_a_server_without_room_for_its_directories_is_faulted_alone(
 async def test_a_server_without_a_place_for_sockets_is_faulted_alone(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A runtime directory that became read-only would look like a bug of ours."""
+
     async def acquire() -> None:
         raise UnsafePathError("/run/x cannot be written to")
 
@@ -167,6 +172,7 @@ async def test_a_server_without_a_place_for_sockets_is_faulted_alone(
 async def test_a_worker_is_told_what_its_server_may_not_see_and_where_the_users_things_are(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """A server could be shown our sockets, or other servers' homes; one from nvm would not start."""
     monkeypatch.setenv("HOME", "/home/u")
     monkeypatch.setenv("NVM_DIR", "/home/u/.nvm")
     session = await taken(STDIO)
@@ -193,6 +199,7 @@ async def test_a_worker_is_told_what_its_server_may_not_write(
 
 
 async def test_limits_alone_are_enough_only_where_they_were_allowed(runtime: PretendRuntime) -> None:
+    """A server would start unconfined on a machine that confines nothing."""
     session = WorkerSession(STDIO, allow_unsandboxed=True)
     await session.start(Owner())
     assert session.order().allow_unsandboxed
@@ -202,6 +209,7 @@ async def test_limits_alone_are_enough_only_where_they_were_allowed(runtime: Pre
 async def test_a_started_server_is_held_to_the_limits_of_its_policy_until_its_end(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """No limit would be kept, or a dead server's successor condemned for it."""
     config = STDIO.model_copy(update={"sandbox": SandboxPolicy(limits=Limits(wall_s=1e-6))})
     session = await taken(config)
     start = ServerStart(os.getpid(), os.getpid(), 3, scratch=("/s",), tmpfs=("/t",), enforced=("processes",))
@@ -218,12 +226,14 @@ async def test_a_started_server_is_held_to_the_limits_of_its_policy_until_its_en
 
 
 async def test_a_remote_server_is_watched_by_nobody(runtime: PretendRuntime) -> None:
+    """It has no process here."""
     session = await taken(REMOTE)
     assert session.enforce_limits(ServerStart(1, 1)) is None
     await session.end()
 
 
 async def test_a_remote_server_gets_its_configuration_alone(runtime: PretendRuntime, tmp_path: Path) -> None:
+    """Directories would be made for nobody."""
     session = await taken(REMOTE)
     order = session.order()
     assert (order.env, order.home, order.log_path) == ({}, "", "")
@@ -234,6 +244,7 @@ async def test_a_remote_server_gets_its_configuration_alone(runtime: PretendRunt
 
 
 async def test_leaving_ends_the_worker_then_frees_the_runtime_once(runtime: PretendRuntime) -> None:
+    """A worker would outlive its runtime, or the runtime be freed twice under the others."""
     session = await taken(STDIO)
     await session.end()
     await session.end()
@@ -244,6 +255,7 @@ async def test_leaving_ends_the_worker_then_frees_the_runtime_once(runtime: Pret
 async def test_a_worker_that_goes_by_itself_is_not_killed(
     runtime: PretendRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A worker would be cut off while it writes its last words."""
     monkeypatch.setattr(seats_module, "EXIT_S", 10.0)
     session = await taken(STDIO)
     leaving = asyncio.ensure_future(session.end())
@@ -256,6 +268,7 @@ async def test_a_worker_that_goes_by_itself_is_not_killed(
 
 
 async def test_a_session_without_a_worker_is_still_released(runtime: PretendRuntime) -> None:
+    """A failed start would keep the zygote for ever."""
     runtime.fault = ProtocolFault(FaultKind.SPAWN_FAILED, "none")
     session = WorkerSession(STDIO)
     with pytest.raises(ProtocolFault):
@@ -265,6 +278,7 @@ async def test_a_session_without_a_worker_is_still_released(runtime: PretendRunt
 
 
 async def test_a_session_that_was_never_started_ends_without_a_word(runtime: PretendRuntime) -> None:
+    """Closing an endpoint early would fail."""
     await WorkerSession(STDIO).end()
     assert runtime.noted == []
 
@@ -280,6 +294,7 @@ async def test_a_session_that_was_never_started_ends_without_a_word(runtime: Pre
 async def test_a_remote_server_is_reached_by_the_transports_of_its_row(
     runtime: PretendRuntime, config: ServerConfig, transports: tuple[str, ...]
 ) -> None:
+    """An old server could not be reached, or a new one in the wrong way."""
     session = await taken(config)
     assert session.order().server == RemoteServer(config.url, dict(config.headers), transports)  # type: ignore[union-attr, arg-type]
     await session.end()
@@ -305,6 +320,7 @@ async def test_a_start_is_kept_shown_and_guarded() -> None:
 
 
 async def test_what_confined_a_dead_server_is_still_known() -> None:
+    """A user could not see how the server that just died was confined."""
     async with stage() as played:
         played.worker.says(Started(), start_of())
         played.worker.says(Lost(EXITED))
@@ -331,6 +347,7 @@ async def test_a_partial_sandbox_is_told_once_for_a_state_directory(
 
 
 async def test_a_start_as_wanted_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    """Users would learn to overlook the line."""
     with caplog.at_level(logging.WARNING):
         async with stage() as played:
             played.worker.says(Started(), start_of())

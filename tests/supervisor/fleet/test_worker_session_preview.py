@@ -28,6 +28,7 @@ def server(**fields: object) -> StdioServerConfig:
 
 
 def test_a_server_that_starts_and_one_that_starts_weaker_are_told_apart() -> None:
+    """A user would not know which of the servers a machine's gaps concern."""
     assert preview_start(server(), STRONG).outlook is Outlook.STARTS
     weaker = preview_start(server(), WEAK)
     assert weaker.outlook is Outlook.WEAKER
@@ -60,6 +61,7 @@ def test_a_server_that_may_write_the_users_word_is_told_to_be_refused(state: Pat
     ],
 )
 def test_a_refusal_is_told_with_what_to_do(fields: dict[str, object], said: str, code: str, state: Path) -> None:
+    """It would be found out by a start that fails."""
     (state / "documents").mkdir()
     here = str(state / "documents")
     if "args" in fields:
@@ -91,6 +93,7 @@ def test_a_state_directory_that_cannot_be_written_to_is_a_refusal(state: Path, m
 
 
 def test_nothing_is_left_behind(state: Path) -> None:
+    """Every look would leave a folder."""
     assert private_homes_folder() == str(state)
     preview_start(server(), WEAK)
     assert list(state.iterdir()) == []

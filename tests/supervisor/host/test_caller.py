@@ -115,6 +115,7 @@ def note(_: ProgressNote) -> None:
 
 
 def test_a_call_carries_all_that_its_client_said() -> None:
+    """A server would not learn who asks, what may be asked of them, or what they want to know."""
     box, person = Box(), Person()
     asks = caller(box, None, person)
     asks.begin(request(is_modern=False, log_level="debug", on_progress=note), lambda _: None)
@@ -123,6 +124,7 @@ def test_a_call_carries_all_that_its_client_said() -> None:
 
 
 async def test_another_request_carries_it_too() -> None:
+    """Prompts would be asked for by nobody in particular."""
     server, person = OfferServer("fs", prompts=("plan",)), Person()
     asks = caller(Box(), Router(OfferFleet(server)), person)
     asks.begin(request("prompts/get", is_modern=False, log_level="debug", on_progress=note), lambda _: None)
@@ -133,6 +135,7 @@ async def test_another_request_carries_it_too() -> None:
 
 @pytest.mark.parametrize("is_modern", [True, False])
 async def test_a_native_tool_is_run_and_answered_as_a_servers_is(*, is_modern: bool) -> None:
+    """A native tool would have to be called in a way of its own, by each carrier."""
     box, seen, ends = Box(), list[ToolCall](), list[CallEnd]()
 
     async def run(call: ToolCall, _: CancelToken) -> ToolOutcome:
@@ -150,6 +153,7 @@ async def test_a_native_tool_is_run_and_answered_as_a_servers_is(*, is_modern: b
 
 
 async def test_a_native_tool_that_raises_is_an_error_in_its_own_words() -> None:
+    """A model can only act on what it can read, and a carrier would wait for ever."""
     box, ends = Box(), list[CallEnd]()
 
     async def run(call: ToolCall, _: CancelToken) -> ToolOutcome:
@@ -162,6 +166,7 @@ async def test_a_native_tool_that_raises_is_an_error_in_its_own_words() -> None:
 
 
 async def test_a_native_call_that_is_given_up_ends_though_it_shields_itself() -> None:
+    """A command would go on for a client that has left, or its late answer find nobody."""
     box, ends, stopped = Box(), list[CallEnd](), asyncio.Event()
 
     async def run(call: ToolCall, token: CancelToken) -> ToolOutcome:
@@ -179,6 +184,7 @@ async def test_a_native_call_that_is_given_up_ends_though_it_shields_itself() ->
 
 
 async def test_a_request_that_nobody_answers_has_its_end() -> None:
+    """Its client would wait for ever."""
     ends: list[CallEnd] = []
     caller(Box()).begin(request("prompts/get"), ends.append)
     await until(lambda: ends)
@@ -202,6 +208,7 @@ class Readers:
 
 @pytest.mark.parametrize("name", ["short", "native"])
 async def test_what_a_client_may_not_call_is_begun_nowhere(name: str) -> None:
+    """A token would be worth as much as another."""
     box, ends = Box(), list[CallEnd]()
     caller(box, client=Client("ci", "token ci", Readers())).begin(request(name=name), ends.append)
     await until(lambda: ends)
@@ -210,6 +217,7 @@ async def test_what_a_client_may_not_call_is_begun_nowhere(name: str) -> None:
 
 
 async def test_a_client_that_searches_finds_and_calls_by_the_two_tools() -> None:
+    """It would be shown two tools that nobody answers."""
     box, ends = Box(), list[CallEnd]()
     box.graft("fs__mail", name="mail", description="sends mail", inputSchema={"type": "object"})
     asks = caller(box, client=Client("ada", "door", is_searched=True))
@@ -238,6 +246,7 @@ async def test_an_older_clients_own_answerer_is_never_a_newer_ones() -> None:
 async def test_a_newer_client_is_asked_by_a_result_as_far_as_it_can_be_asked(
     capabilities: bytes, kind: type[object]
 ) -> None:
+    """Each call of a client that answers nothing would be kept for one."""
     box = Box()
     caller(box).begin(request(capabilities=capabilities), lambda _: None)
     assert type(box.calls[0].answerer) is kind
@@ -246,6 +255,7 @@ async def test_a_newer_client_is_asked_by_a_result_as_far_as_it_can_be_asked(
 
 
 async def test_a_call_that_is_made_again_brings_the_answers_and_the_state() -> None:
+    """A server would forget what it was doing."""
     box, ends = Box(ASKS), list[CallEnd]()
     asks = caller(box)
     asks.begin(request(capabilities=ABLE), ends.append)
@@ -260,6 +270,7 @@ async def test_a_call_that_is_made_again_brings_the_answers_and_the_state() -> N
 
 @pytest.mark.parametrize("given", [{"requestState": "mine"}, {}])
 async def test_another_request_that_is_made_again_has_its_own_params_too(given: dict[str, str]) -> None:
+    """A server would get back a state that it never gave, or not the one it did."""
     server, ends = OfferServer("fs", prompts=("plan",)), list[CallEnd]()
     asks = caller(Box(), Router(OfferFleet(server)))
     server.end = WireResult(json.dumps({"inputRequests": {}, **given}).encode(), "2026-07-28", result_type=ASKING)
@@ -285,6 +296,7 @@ async def test_a_state_is_of_one_tool_alone() -> None:
 
 
 async def test_what_is_made_again_without_a_state_of_ours_begins_nothing() -> None:
+    """A client could have a call done twice, or take up another's."""
     box, ends = Box(), list[CallEnd]()
     asks = caller(box)
     asks.begin(request(capabilities=ABLE, resumption=Resumption("forged", b"{}")), ends.append)
@@ -305,6 +317,7 @@ def test_a_client_is_given_a_task_of_its_own_era_alone(tasks: TaskSupport, *, is
 
 @pytest.mark.parametrize(("method", "max_tokens", "is_cut"), [("tools/call", None, False), ("tools/call", 10, True)])
 async def test_a_result_is_cut_where_there_is_a_budget(method: str, max_tokens: int | None, *, is_cut: bool) -> None:
+    """Results would be cut that nobody bounded, or each of them looked through for nothing."""
     body, ends = json.dumps({"content": [{"type": "text", "text": "x" * 500}]}).encode(), list[CallEnd]()
     asks = caller(Box(WireResult(body, "2025-11-25")), results=KeptResults(max_tokens))
     asks.begin(request(method), ends.append)
@@ -316,6 +329,7 @@ async def test_a_result_is_cut_where_there_is_a_budget(method: str, max_tokens: 
 async def test_a_result_is_cut_for_any_client_but_for_what_a_schema_describes(
     *, has_schema: bool, is_modern: bool
 ) -> None:
+    """A client of one era would get all of it, or one that checks the structure refuse the result."""
     structured = {"a": "s" * 60}
     body = {"content": [{"type": "text", "text": "x" * 500}], "structuredContent": structured}
     box, results, ends = Box(WireResult(json.dumps(body).encode(), "2025-11-25")), KeptResults(10), list[CallEnd]()
@@ -334,6 +348,7 @@ async def test_a_result_is_cut_for_any_client_but_for_what_a_schema_describes(
 
 @pytest.mark.parametrize("has_schema", [True, False])
 async def test_the_result_of_a_task_is_cut_by_the_schema_of_the_tool_that_was_called(*, has_schema: bool) -> None:
+    """A tool would give a model as much as it likes, in the structured content of a task."""
     body = {"content": [], "structuredContent": {"a": "s" * 600}}
     schema = {"outputSchema": {"type": "object"}} if has_schema else {}
     server, ends = older_server(result=json.dumps(body).encode()), list[CallEnd]()

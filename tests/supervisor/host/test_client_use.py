@@ -5,6 +5,7 @@ from quarterdeck_protocol.tools import Client
 
 
 def test_the_rate_is_that_of_the_last_minute() -> None:
+    """A flood of yesterday would be shown as one of now; or one of now not at all."""
     now = [100.0]
     rate = RecentRate(lambda: now[0])
     for _ in range(5):
@@ -23,6 +24,7 @@ def test_the_rate_is_that_of_the_last_minute() -> None:
 
 
 def test_what_is_refused_is_told_apart_and_kept_by_client() -> None:
+    """A person would look for the client that is refused among those that are served."""
     uses = ClientUses()
     uses.count("a")
     uses.count("a", is_refused=True)
@@ -35,6 +37,7 @@ def test_what_is_refused_is_told_apart_and_kept_by_client() -> None:
 
 
 def test_a_client_that_invents_sessions_takes_no_memory_and_no_active_client_out() -> None:
+    """Each made-up session id would be kept for ever; or hide what the others ask."""
     uses = ClientUses()
     for number in range(2 * MAX_CLIENTS):
         uses.count("active")

@@ -9,6 +9,7 @@ MIB = 1024 * 1024
 
 
 def test_a_client_holds_what_it_may_and_one_thing_that_is_larger() -> None:
+    """A client that reads nothing would fill the memory; or a large file could never be read."""
     held = HeldBytes(4 * MIB, 100 * MIB)
     assert [held.begin("a", 2 * MIB) for _ in range(2)] == ["", ""]
     assert held.begin("a", MIB) == "4,194,304 bytes of this client are held, of 4,194,304"
@@ -19,6 +20,7 @@ def test_a_client_holds_what_it_may_and_one_thing_that_is_larger() -> None:
 
 
 def test_at_the_bound_of_all_who_holds_less_than_a_share_is_let_in() -> None:
+    """One client that reads nothing would cost all others their answers."""
     held = HeldBytes(10 * MIB, 12 * MIB)
     assert held.begin("a", 10 * MIB) == ""
     assert held.begin("b", 5 * MIB) == ""
@@ -28,6 +30,7 @@ def test_at_the_bound_of_all_who_holds_less_than_a_share_is_let_in() -> None:
 
 
 def test_a_token_that_holds_all_through_many_sessions_costs_nobody_else_an_answer() -> None:
+    """A token could open as many sessions as it likes, each with a share of the memory."""
     held = HeldBytes(10 * MIB, 12 * MIB)
     assert [held.begin(f"greedy/{number}", MIB) for number in range(12)] == [""] * 12
     assert held.begin("calm/1", 6 * MIB) == ""
@@ -36,6 +39,7 @@ def test_a_token_that_holds_all_through_many_sessions_costs_nobody_else_an_answe
 
 @given(st.lists(st.tuples(st.sampled_from(["a/1", "a/2", "b"]), st.integers(0, 3 * MIB)), max_size=40))
 def test_nothing_is_left_when_all_was_let_go(asked: list[tuple[str, int]]) -> None:
+    """Clients would be refused for what they read long ago."""
     held = HeldBytes(2 * MIB, 4 * MIB)
     taken = [(client, size) for client, size in asked if not held.begin(client, size)]
     assert held.total == sum(size for _, size in taken if size > UNCOUNTED_BYTES)

@@ -29,18 +29,21 @@ async def call_raw(client, name, arguments=None, meta=None, **options):
 
 @ERAS
 async def test_a_client_sees_who_we_are(mode):
+    """Without an identity a client could not tell which server it talks to."""
     host = create_provider_host(NativeBox(), ProviderHostInfo("hub", "9"))
     async with in_memory(host, mode) as (client, _):
         assert (client.server_info.name, client.server_info.version) == ("hub", "9")
 
 
 async def test_the_bare_host_has_the_default_identity():
+    """The seeds promise this name to whoever gives none."""
     async with in_memory(create_provider_host(NativeBox()), "legacy") as (client, _):
         assert (client.server_info.name, client.server_info.version) == ("indus-provider-host", "0.1.0")
 
 
 @ERAS
 async def test_a_definition_reaches_the_client_whole_under_its_qualified_name(mode):
+    """A client that understands a newer field would lose it otherwise."""
     box = LiveBox()
     own = {
         "name": "read",
@@ -58,6 +61,7 @@ async def test_a_definition_reaches_the_client_whole_under_its_qualified_name(mo
 
 
 async def test_portable_schemas_replace_the_servers_own_when_asked():
+    """A client with a weak schema reader asks for them."""
     box = LiveBox()
     box.graft("fs__read", name="read", title="T", inputSchema={"anyOf": []})
     async with in_memory(create_provider_host(box, portable_schemas=True), "legacy") as (client, _):
@@ -68,6 +72,7 @@ async def test_portable_schemas_replace_the_servers_own_when_asked():
 
 @ERAS
 async def test_a_fault_is_an_error_result_that_says_what_to_do(mode):
+    """A model can only act on what it can read."""
     box = LiveBox()
     box.graft("s__t", answer(ProtocolFault("tool_error", "it died", code="server_lost")))
     async with in_memory(create_provider_host(box), mode) as (client, _):
@@ -79,6 +84,7 @@ async def test_a_fault_is_an_error_result_that_says_what_to_do(mode):
 
 @ERAS
 async def test_an_unknown_tool_is_an_error_result(mode):
+    """The seeds promise a result, which a model sees, over an error, which it does not."""
     async with in_memory(create_provider_host(LiveBox()), mode) as (client, _):
         raw = await call_raw(client, "nobody")
     assert raw["isError"]
@@ -87,6 +93,7 @@ async def test_an_unknown_tool_is_an_error_result(mode):
 
 @ERAS
 async def test_a_tool_that_raises_is_an_error_result(mode):
+    """One bad tool must not look like a broken host."""
     box = NativeBox()
 
     async def run(call: ToolCall, cancel: CancelToken) -> ToolOutcome:
@@ -101,6 +108,7 @@ async def test_a_tool_that_raises_is_an_error_result(mode):
 
 @ERAS
 async def test_cancelling_switches_a_native_calls_token_even_when_it_shields_itself(mode):
+    """A command that cleans up in peace must still hear that it should."""
     box, started, switched = NativeBox(), anyio.Event(), anyio.Event()
 
     async def run(call: ToolCall, cancel: CancelToken) -> ToolOutcome:
@@ -120,6 +128,7 @@ async def test_cancelling_switches_a_native_calls_token_even_when_it_shields_its
 
 
 async def test_nobody_is_asked_for_progress_that_no_client_wants():
+    """Servers would send notes to be thrown away."""
     box = LiveBox()
     box.graft("s__t")
     async with in_memory(create_provider_host(box), "legacy") as (client, _):
@@ -128,6 +137,7 @@ async def test_nobody_is_asked_for_progress_that_no_client_wants():
 
 
 async def test_a_legacy_client_hears_of_changes_once():
+    """It would call tools that are gone, and a starting fleet would flood it."""
     box, heard = LiveBox(), []
 
     async def listen(message):
@@ -148,6 +158,7 @@ async def test_a_legacy_client_hears_of_changes_once():
 
 @ERAS
 async def test_a_static_box_promises_no_changes(mode):
+    """A client would wait for what never comes."""
     async with in_memory(create_provider_host(NativeBox()), mode) as (client, _):
         assert not client.server_capabilities.tools.list_changed
 
@@ -175,6 +186,7 @@ def lending(maker, live=None, **options):
 
 @ERAS
 async def test_a_connection_has_a_deck_of_its_own_until_it_ends(mode):
+    """Two clients would share a todo list, or one that left would leave its processes."""
     live, maker = LiveBox(), DeckMaker()
     live.graft("s__t", answer({"content": []}))
     host, decks = lending(maker, live)
@@ -192,6 +204,7 @@ async def test_a_connection_has_a_deck_of_its_own_until_it_ends(mode):
 
 @ERAS
 async def test_a_connection_that_never_asks_for_tools_opens_no_deck(mode):
+    """Every probe of a client would make directories."""
     maker = DeckMaker()
     host, decks = lending(maker)
     async with in_memory(host, mode):
@@ -202,6 +215,7 @@ async def test_a_connection_that_never_asks_for_tools_opens_no_deck(mode):
 
 @ERAS
 async def test_native_progress_reaches_a_client_that_asked_for_it(mode):
+    """A person would think that a long build hangs."""
     maker, seen = DeckMaker(), []
 
     async def run(call: ToolCall, cancel: CancelToken) -> ToolOutcome:

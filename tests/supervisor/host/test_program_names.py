@@ -10,6 +10,7 @@ EDITOR, OTHER = Client("door 1", "door 1"), Client("ci", "token ci")
 
 
 def test_a_client_is_known_by_its_own_name_until_its_session_ends() -> None:
+    """The record of calls would name a process, or a session that is over."""
     names = ProgramNames()
     assert names.of(EDITOR) == ""
     names.introduce(EDITOR, "editor")
@@ -21,6 +22,7 @@ def test_a_client_is_known_by_its_own_name_until_its_session_ends() -> None:
 
 
 def test_programs_that_share_a_token_are_not_taken_for_one_another() -> None:
+    """A call would be put down to the program that came first."""
     names = ProgramNames()
     for name in ("one", "two", "one"):
         names.introduce(OTHER, name)
@@ -28,6 +30,7 @@ def test_programs_that_share_a_token_are_not_taken_for_one_another() -> None:
 
 
 def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that opens sessions without end would fill the memory."""
     monkeypatch.setattr(program_names, "MAX_NAMES", 2)
     names = ProgramNames()
     clients = [Client("", f"ci/{session}") for session in range(3)]

@@ -32,12 +32,14 @@ async def call_raw(client, name, arguments=None, meta=None, **options):
 
 @pytest.mark.parametrize("transport", [None, (), (1, 2, 3), (object(), object())])
 async def test_what_is_no_stream_pair_is_a_transport_fault(transport):
+    """Whoever wires it wrong is told at once, by kind."""
     with pytest.raises(ProtocolFault) as caught:
         await create_provider_host(NativeBox()).connect(transport)
     assert caught.value.kind == FaultKind.TRANSPORT
 
 
 async def test_waiting_ends_when_the_client_leaves():
+    """An embedding program waits for exactly that."""
     async with create_client_server_memory_streams() as ((_, write), server_streams):
         running = await create_provider_host(NativeBox()).connect(server_streams)
         await write.aclose()
@@ -63,6 +65,7 @@ async def test_each_connection_is_a_client_of_its_own():
 
 
 async def test_cancel_ends_the_connection_and_its_calls():
+    """Nothing of a connection may outlive its handle."""
     box = LiveBox()
     box.graft("s__t", hold)
     async with in_memory(create_provider_host(box), "legacy") as (client, running):
@@ -83,6 +86,7 @@ async def expect_error(client):
 @ERAS
 @pytest.mark.parametrize("has_decks", [False, True])
 async def test_a_host_within_a_budget_shows_and_takes_names_that_fit(mode, has_decks):
+    """A client would refuse the list, or be told that what it was shown is not there."""
     tool = "long_" * 20
     router = Router(FakeFleet(FakeEndpoint("s", tool)), budget=NameBudget(24))
     decks = Decks(router, DeckMaker().open) if has_decks else None
@@ -100,6 +104,7 @@ async def test_a_host_within_a_budget_shows_and_takes_names_that_fit(mode, has_d
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_what_a_connection_subscribed_ends_with_it(mode):
+    """A program that embeds us would hear of, and pay for, what clients wanted that are long gone."""
     server = OfferServer("a", resources=("x:1",))
     host = create_provider_host(LiveBox(), offers=Router(OfferFleet(server)))
     async with in_memory(host, mode) as (client, _):

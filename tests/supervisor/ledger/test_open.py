@@ -42,6 +42,7 @@ def writing(directory: Path, now: Callable[[], str] = Clock(AT)):  # noqa: B008 
 
 
 async def test_what_is_awaited_is_in_the_book_and_on_the_disk(tmp_path: Path) -> None:
+    """A tool would be shown that is not recorded, or recorded and not shown."""
     async with writing(tmp_path / "l") as writer:
         [stored] = await writer.append([approved(1)], documents_of(1))
         assert (stored.seq, writer.book.last_seq) == (1, 1)
@@ -54,6 +55,7 @@ async def test_what_is_awaited_is_in_the_book_and_on_the_disk(tmp_path: Path) ->
 
 
 async def test_appends_are_carried_out_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+    """A tool that left would come back."""
     seen = []
     async with writing(tmp_path / "l") as writer, anyio.create_task_group() as tasks:
 
@@ -103,6 +105,7 @@ async def test_the_loop_goes_on_while_the_disk_is_slow(tmp_path: Path) -> None:
 
 
 async def test_only_so_much_waits_for_the_disk(tmp_path: Path) -> None:
+    """A flood of servers would fill the memory while the disk is slow."""
     gate = Gate()
     async with writing(tmp_path / "l", gate) as writer, anyio.create_task_group() as tasks:
         tasks.start_soon(writer.append, [])
@@ -117,6 +120,7 @@ async def test_only_so_much_waits_for_the_disk(tmp_path: Path) -> None:
 
 
 async def test_closing_waits_for_what_was_accepted_and_takes_no_more(tmp_path: Path) -> None:
+    """The last decisions before an exit would be lost."""
     async with writing(tmp_path / "l") as writer:
         tasks = [asyncio.create_task(writer.append([enrolled(number)])) for number in range(20)]
         await anyio.lowlevel.checkpoint()
@@ -130,6 +134,7 @@ async def test_closing_waits_for_what_was_accepted_and_takes_no_more(tmp_path: P
 
 
 async def test_a_failed_append_leaves_the_book_alone_and_the_writer_usable(tmp_path: Path) -> None:
+    """One full disk would end a supervisor."""
     async with writing(tmp_path / "l") as writer:
         with pytest.raises(LedgerWriteError, match="takes 4,194,304"):
             await writer.append([enrolled(1)], {"h": bytes(5 * 1024 * 1024)})
@@ -139,6 +144,7 @@ async def test_a_failed_append_leaves_the_book_alone_and_the_writer_usable(tmp_p
 
 
 async def test_a_failure_that_nobody_waits_for_is_quiet(tmp_path: Path) -> None:
+    """A hung up client would leave a traceback on the terminal."""
     gate = Gate()
     async with writing(tmp_path / "l", gate) as writer:
         held = asyncio.create_task(writer.append([]))
@@ -165,6 +171,7 @@ async def test_a_visitor_writes_nothing_even_where_nobody_does(tmp_path: Path) -
 
 
 async def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
+    """A start would hang, or leave a thread behind."""
     (tmp_path / "l").mkdir()
     (tmp_path / "l").chmod(0o777)
     with pytest.raises(UnsafeLedgerError):
@@ -174,6 +181,7 @@ async def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
 
 
 async def test_every_end_of_a_call_is_noted_with_what_it_cost() -> None:
+    """Nobody could tell afterwards what an agent did, or what took so long."""
     kept: list[CallRow] = []
 
     async def keep(rows: Sequence[CallRow]) -> None:
@@ -200,6 +208,7 @@ async def test_every_end_of_a_call_is_noted_with_what_it_cost() -> None:
 
 
 async def test_a_flush_returns_once_all_that_was_noted_is_kept() -> None:
+    """`ledger calls` would lack the call that has just ended; also where an earlier write is not done yet."""
     kept: list[str] = []
     may_write, began = asyncio.Event(), asyncio.Event()
 
@@ -226,6 +235,8 @@ async def test_a_flush_returns_once_all_that_was_noted_is_kept() -> None:
 
 
 async def test_notes_that_cannot_be_kept_are_said_and_disturb_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """A full disk would end calls, or lose notes without a word."""
+
     async def keep(_: Sequence[CallRow]) -> None:
         raise LedgerWriteError("disk full")
 

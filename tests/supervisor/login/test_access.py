@@ -93,11 +93,13 @@ async def fault_of(access: LoginAccess, refused: str | None = None) -> ProtocolF
 
 
 async def test_a_server_without_a_login_gets_no_token(stage: Stage) -> None:
+    """Most remote servers want none."""
     assert await stage.access().open() is None
     assert not stage.played.requests
 
 
 async def test_a_login_opens_with_its_token(stage: Stage) -> None:
+    """Nobody would get in who has logged in."""
     stage.store.save(NAME, grant_of())
     assert await stage.access().open() == AccessToken("at-0", 3540.0)
     assert not stage.played.requests
@@ -134,6 +136,7 @@ async def test_a_renewal_that_nobody_waits_for_any_more_is_kept(stage: Stage) ->
 
 
 async def test_a_person_who_logs_in_again_is_enough(stage: Stage) -> None:
+    """A daemon would go on with what it read first."""
     stage.store.save(NAME, grant_of())
     access = stage.access()
     await access.open()
@@ -155,6 +158,7 @@ async def test_an_outage_ends_no_login(stage: Stage, status: int) -> None:
 
 
 async def test_a_refusal_ends_the_login_and_names_the_command(stage: Stage) -> None:
+    """Nobody would know what to do."""
     stage.store.save(NAME, grant_of())
     stage.played.answers[TOKEN] = document({"error": "invalid_grant"}, 400)
     fault = await fault_of(stage.access(), "at-0")
@@ -362,4 +366,5 @@ async def test_a_machine_with_another_id_asks_anew(stage: Stage) -> None:
 def test_a_secret_goes_unasked_to_who_the_row_names_or_the_server_itself(
     auth: dict[str, str], issuer: str, is_own: bool
 ) -> None:
+    """See `is_own_word`."""
     assert is_own_word(config_of(**auth), msgspec.structs.replace(TERMS, issuer=issuer)) is is_own

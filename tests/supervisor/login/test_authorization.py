@@ -96,6 +96,7 @@ def test_an_issuer_that_says_who_it_is_must_say_so(text: str) -> None:
 
 
 def test_a_refusal_says_why_on_one_line() -> None:
+    """A person would not know that they, or their organisation, said no."""
     text = f"{HERE}?error=access_denied&error_description=not%0a%1b[31mtoday&state=state-1"
     with pytest.raises(
         DeniedError, match=r"^https://as\.example gives no access: access_denied \(not .*today\)$"

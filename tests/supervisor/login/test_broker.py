@@ -119,6 +119,7 @@ async def test_what_was_approved_beside_is_asked_for_again(stage: Stage) -> None
     "approved", [None, Terms.of("https://other.example", URL, ("read",)), Terms.of(ISSUER, URL, ("write",))]
 )
 async def test_terms_that_nobody_approved_send_nobody_anywhere(stage: Stage, approved: Terms | None) -> None:
+    """An elicitation is no approval: it does not show what was agreed to before."""
     stage.approved = approved
     async with stage.broker.joined("far") as login:
         assert login is None
@@ -158,6 +159,7 @@ async def test_two_calls_wait_for_one_login_and_the_last_ends_it(stage: Stage) -
 
 
 async def test_a_caller_who_gives_up_closes_the_listener(stage: Stage) -> None:
+    """A port that stays open is one that any page of the machine can ask."""
     shown: asyncio.Future[OpenLogin] = asyncio.get_running_loop().create_future()
 
     async def wait() -> None:
@@ -193,6 +195,7 @@ async def test_a_refusal_says_why_and_keeps_nothing(stage: Stage) -> None:
 
 
 async def test_nobody_is_bothered_where_no_login_can_be_kept(stage: Stage) -> None:
+    """A person would log in for nothing."""
     stage.ring.refusal = NoKeyringError("none")
     async with stage.broker.joined("far") as login:
         assert login is None
@@ -249,6 +252,7 @@ async def test_decks_with_one_login_are_asked_to_make_it_once(tmp_path: Path) ->
 
 
 async def test_a_deck_that_ends_leaves_a_login_to_those_that_wait_for_it(tmp_path: Path) -> None:
+    """A window that closes would end the login that another one waits for."""
     under_way: dict[str, OpenLogin] = {}
     one, other = Stage(tmp_path, under_way), Stage(tmp_path, under_way)
     other.ring = one.ring

@@ -36,6 +36,7 @@ def leading_to(address: str) -> GuardedHttp:
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.8", "192.168.1.1", "169.254.169.254", "::1", "fd00::1"])
 async def test_metadata_on_a_private_address_is_not_asked_for(address: str) -> None:
+    """A server would have us ask the router, the machine's own services, or a cloud for its credentials."""
     for host in ("as.example", f"[{address}]" if ":" in address else address):
         with pytest.raises(UnsafeError, match="a server may not send us to"):
             await leading_to(address).ask(get(f"http://{host}/.well-known/oauth-authorization-server"))
@@ -51,6 +52,7 @@ async def test_the_host_of_the_row_may_be_on_this_machine() -> None:
 
 
 async def test_the_host_of_a_registrys_url_may_not_be_on_this_machine() -> None:
+    """A login would reach the service that the connection of the row may not."""
     row = config_of("http://127.0.0.1:9/mcp").model_copy(update={"internet_only": True})
     with pytest.raises(UnsafeError, match=r"127\.0\.0\.1 is this machine itself"):
         await GuardedHttp(row).ask(get("http://127.0.0.1:9/m"))
@@ -58,6 +60,7 @@ async def test_the_host_of_a_registrys_url_may_not_be_on_this_machine() -> None:
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "224.0.0.1"])
 async def test_the_rows_own_name_opens_no_metadata_service(address: str) -> None:
+    """Who owns the name decides where it leads."""
     with pytest.raises(UnsafeError):
         await leading_to(address).ask(get("https://mcp.example/m"))
 
@@ -79,6 +82,7 @@ async def test_a_document_without_an_end_is_refused(size: int) -> None:
 
 
 async def test_of_an_answer_whose_head_is_wanted_nothing_else_is_read() -> None:
+    """A server that lets everybody in answers a greeting with a stream."""
     async with serving(response("x" * 4_000_000, "text/event-stream")) as server:
         answer = await GuardedHttp(config_of(server.url)).ask(
             HttpRequest("POST", server.url, {}, b"{}", needs_body=False)
@@ -87,6 +91,7 @@ async def test_of_an_answer_whose_head_is_wanted_nothing_else_is_read() -> None:
 
 
 async def test_a_form_is_sent_with_its_length_and_nothing_of_the_user() -> None:
+    """Some servers take no other, and proxies and cookies of the environment are none of theirs."""
     async with serving(response("{}", "application/json")) as server:
         request = HttpRequest("POST", f"{server.url}/token?a=b", {"Content-Type": "text/x"}, b"grant_type=x")
         await GuardedHttp(config_of(server.url)).ask(request)
@@ -99,6 +104,7 @@ async def test_a_form_is_sent_with_its_length_and_nothing_of_the_user() -> None:
 
 
 async def test_a_server_that_is_not_there_can_be_asked_again() -> None:
+    """An outage would end every login."""
     async with serving(response("")) as server:
         url = server.url
     with pytest.raises(UnavailableError, match="cannot be asked"):
@@ -119,6 +125,8 @@ async def test_a_conversation_that_does_not_end_is_ended() -> None:
 
 
 async def test_a_conversation_ends_in_its_result() -> None:
+    """Nothing would come of it."""
+
     def one(url: str) -> Conversation[int]:
         answer = yield get(url)
         return answer.status
@@ -190,6 +198,7 @@ async def test_the_rows_proxy_carries_every_request_of_a_login() -> None:
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "10.0.0.8", "127.1", "localhost"])
 async def test_behind_a_proxy_an_address_in_numbers_is_still_judged(host: str) -> None:
+    """A server would have the proxy ask its own machine, or the cloud's metadata."""
     async with serving(response("secret")) as proxy:
         http = GuardedHttp(changed_row(config_of(), proxy=proxy.url))
         with pytest.raises(UnsafeError, match="a server may not send us to"):
@@ -198,6 +207,7 @@ async def test_behind_a_proxy_an_address_in_numbers_is_still_judged(host: str) -
 
 
 async def test_a_proxy_that_refuses_is_named_without_its_password() -> None:
+    """A user would look for the fault at the issuer; the password would stand in a log."""
     async with serving(response("no", status=407)) as proxy:
         row = changed_row(config_of(), proxy=f"http://me:s3cret@127.0.0.1:{proxy.port}")
         with pytest.raises(UnavailableError, match="through the proxy of its row: 407") as caught:

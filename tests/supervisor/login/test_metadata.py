@@ -27,12 +27,14 @@ from .played_issuer import ISSUER, URL, PlayedIssuer
 @pytest.mark.parametrize("url", [URL, "https://mcp.example", "https://mcp.example/", "https://mcp.example:8443/a/b"])
 @pytest.mark.parametrize("named", ["", "https://mcp.example/elsewhere"])
 def test_metadata_of_a_server_is_looked_for_where_the_sdk_looks(url: str, named: str) -> None:
+    """A server that the SDK's clients log in at would have no login here."""
     ours = resource_metadata_urls(url, Challenge(named))
     assert list(ours) == list(dict.fromkeys(build_protected_resource_metadata_discovery_urls(named or None, url)))
 
 
 @pytest.mark.parametrize("issuer", [ISSUER, f"{ISSUER}/", f"{ISSUER}/tenant", f"{ISSUER}/tenant/"])
 def test_metadata_of_an_issuer_is_looked_for_where_the_sdk_looks(issuer: str) -> None:
+    """The same of an authorization server."""
     assert list(server_metadata_urls(issuer)) == build_oauth_authorization_server_metadata_discovery_urls(issuer, URL)
 
 
@@ -74,10 +76,12 @@ def test_a_token_is_for_the_server_itself_or_for_what_is_above_it(resource: str,
     "resource", [URL, "https://mcp.example/", "https://mcp.example/mc", "https://other.example/mcp"]
 )
 def test_resources_are_compared_as_the_sdk_does(resource: str) -> None:
+    """A server would be refused here that works elsewhere."""
     assert covers(resource, URL) is check_resource_allowed(URL, resource)
 
 
 def test_metadata_of_another_resource_ends_the_login() -> None:
+    """See `covers`: to go on would ask for a token for somebody else."""
     with pytest.raises(UnsafeError, match=r"of https://bank\.example/mcp, another resource"):
         read_resource(b'{"resource": "https://bank.example/mcp", "authorization_servers": ["https://as.example"]}', URL)
 
@@ -86,6 +90,7 @@ def test_metadata_of_another_resource_ends_the_login() -> None:
     "body", [b"", b"<html>", b"[]", b'{"resource": 1}', b'{"resource": "\xff"}', b"[" * 50_000, b'{"issuer": null}']
 )
 def test_what_is_no_metadata_is_none(body: bytes) -> None:
+    """Sites answer every path with a page: the next place is looked at."""
     assert read_resource(body, URL) is None
     assert read_server(body, ISSUER, URL) is None
 
@@ -146,6 +151,7 @@ def test_an_issuer_without_s256_has_no_login(methods: list[str] | None) -> None:
 
 @pytest.mark.parametrize("lie", [{"authorization_endpoint": None}, {"response_types_supported": ["token"]}])
 def test_an_issuer_without_a_page_for_people_says_so(lie: dict[str, object]) -> None:
+    """A browser would be opened on nothing."""
     server = read_server(json.dumps(PlayedIssuer().server | lie).encode(), ISSUER, URL)
     assert server is not None
     with pytest.raises(UnsafeError, match="no page"):

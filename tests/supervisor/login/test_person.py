@@ -16,6 +16,7 @@ async def nobody(url: str, _: RedirectListener) -> None:
 
 
 async def test_a_machine_gets_the_scopes_that_its_user_agreed_to() -> None:
+    """`login --scope` would end in a complaint that the terms had changed, or get less than was agreed to."""
     played = PlayedIssuer()
     machine = config_of(client_id="me", client_secret="s3cret", issuer=ISSUER)
     found = played.converse(discover(machine, "", ("write",)))

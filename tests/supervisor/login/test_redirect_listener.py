@@ -35,6 +35,7 @@ GOOD = "GET /callback?state=ours&code=c-1 HTTP/1.1\r\nHost: HOST\r\n\r\n"
 
 
 async def test_the_redirect_that_is_waited_for_ends_the_wait() -> None:
+    """Nobody could log in."""
     async with listening() as listener:
         waiting = asyncio.create_task(listener.wait(judge))
         await asyncio.sleep(0)
@@ -75,6 +76,7 @@ async def test_whoever_else_asks_does_not_end_it(request_: str) -> None:
 
 
 async def test_a_refusal_ends_the_wait_too() -> None:
+    """A person who said no would wait for ten minutes."""
     async with listening() as listener:
         waiting = asyncio.create_task(listener.wait(judge))
         await asyncio.sleep(0)
@@ -85,6 +87,7 @@ async def test_a_refusal_ends_the_wait_too() -> None:
 
 
 async def test_what_is_pasted_is_judged_the_same_way() -> None:
+    """A machine without a browser has no other way."""
     async with listening() as listener:
         waiting = asyncio.create_task(listener.wait(judge))
         await asyncio.sleep(0)
@@ -96,6 +99,7 @@ async def test_what_is_pasted_is_judged_the_same_way() -> None:
 
 
 async def test_a_port_that_is_taken_is_an_error() -> None:
+    """The browser would come back to another program."""
     async with listening() as listener:
         port = int(listener.redirect_uri.rpartition(":")[2].partition("/")[0])
         with pytest.raises(OSError):
@@ -104,6 +108,7 @@ async def test_a_port_that_is_taken_is_an_error() -> None:
 
 
 async def test_a_connection_that_says_nothing_does_not_hold_the_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Browsers open connections ahead: whoever has logged in would wait until the last of them has timed out."""
     monkeypatch.setattr(redirect_listener, "REQUEST_S", 1e6)
     with anyio.fail_after(PATIENCE_S):
         async with listening() as listener:

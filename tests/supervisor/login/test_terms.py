@@ -8,6 +8,7 @@ TERMS = Terms.of("https://as.example", "https://mcp.example/mcp", ("write", "rea
 
 
 def test_terms_are_the_same_in_whatever_order_scopes_come() -> None:
+    """A server that lists them otherwise would be held."""
     assert Terms.of(TERMS.issuer, TERMS.resource, ("read", "write")) == TERMS
     assert read_terms(TERMS.body) == TERMS
 
@@ -39,14 +40,17 @@ def test_who_asks_for_less_needs_no_approval(others: Terms, is_within: bool) -> 
     ],
 )
 def test_a_token_is_renewed_before_it_ends(tokens: Tokens, now: float, renew_in_s: float | None) -> None:
+    """Calls would be refused in between."""
     assert tokens.renew_in_s(now) == renew_in_s
 
 
 @pytest.mark.parametrize("body", [None, b"", b"{}", b"[]", b'{"issuer": 1}', b"\xff"])
 def test_what_is_no_document_of_terms_approves_nothing(body: bytes | None) -> None:
+    """An edited ledger would let a login pass."""
     assert read_terms(body) is None
 
 
 def test_what_is_no_login_is_none() -> None:
+    """See `read_grant`."""
     assert read_grant("{}") is None
     assert Grant.__struct_fields__[0] == "url"

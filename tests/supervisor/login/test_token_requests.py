@@ -116,6 +116,7 @@ def test_an_answer_that_cannot_be_used_is_none(played: PlayedIssuer, lie: dict[s
 def test_a_token_lasts_as_long_as_is_said_within_reason(
     played: PlayedIssuer, said: object, life_s: float | None
 ) -> None:
+    """A number without sense would have it renewed without end, or never."""
     played.tokens["expires_in"] = said
     tokens = redeemed(played)
     assert tokens.ends_at == life_s
@@ -130,6 +131,7 @@ def test_fewer_scopes_than_were_asked_for_are_taken(played: PlayedIssuer) -> Non
 
 @pytest.mark.parametrize("status", [400, 401, 403])
 def test_a_refusal_is_told_with_its_code(played: PlayedIssuer, status: int) -> None:
+    """Nobody would know that the login is over."""
     body = {"error": "invalid_grant", "error_description": "revoked"}
     played.answers[TOKEN] = document(body, status)
     with pytest.raises(DeniedError, match=r"gives no token: invalid_grant \(revoked\)") as caught:
@@ -139,6 +141,7 @@ def test_a_refusal_is_told_with_its_code(played: PlayedIssuer, status: int) -> N
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503])
 def test_an_issuer_in_trouble_can_be_asked_again(played: PlayedIssuer, status: int) -> None:
+    """An outage would end every login."""
     played.answers[TOKEN] = HttpAnswer(status)
     with pytest.raises(UnavailableError, match=str(status)):
         played.converse(refresh(GRANT))
@@ -154,6 +157,7 @@ def test_a_redirect_of_the_token_endpoint_is_a_refusal(played: PlayedIssuer, sta
 
 
 def test_we_register_for_one_login_as_a_native_client_without_a_secret(played: PlayedIssuer) -> None:
+    """The registration would be of another redirect than the one that is used."""
     client = played.converse(register(server_of(played), ASKED.redirect_uri, "quarterdeck", ("read",)))
     assert client == Client(id="client-1")
     wish = msgspec.json.decode(played.requests[-1].body)
@@ -179,12 +183,14 @@ def test_a_registration_may_say_otherwise(played: PlayedIssuer, told: dict[str, 
     [{}, {"client_id": ""}, {"client_id": "c" * 10_000}, {"client_id": "c", "token_endpoint_auth_method": "mtls"}],
 )
 def test_a_registration_that_cannot_be_used_is_none(played: PlayedIssuer, told: dict[str, str]) -> None:
+    """A login would begin that cannot end."""
     played.answers[f"{ISSUER}/register"] = document(told, 201)
     with pytest.raises(UnsafeError):
         played.converse(register(server_of(played), ASKED.redirect_uri, "q", ()))
 
 
 def test_an_issuer_that_registers_nobody_says_what_to_do(played: PlayedIssuer) -> None:
+    """Its users have to register us by hand, and need to know with what."""
     played.server["registration_endpoint"] = None
     with pytest.raises(DeniedError, match=r'127\.0\.0\.1:5000/callback.*"client_id"'):
         played.converse(register(server_of(played), ASKED.redirect_uri, "q", ()))

@@ -41,6 +41,8 @@ async def refused(answer: Answer | bytes, *, finds: bool = False) -> str:
 
 
 async def test_a_search_follows_the_cursor_and_asks_for_the_latest_versions() -> None:
+    """A user would see the first page alone, or every version of a server."""
+
     async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(page(entry("a/two")) if "cursor=" in request.target else page(entry("a/one"), cursor="next/one"))
 
@@ -67,6 +69,7 @@ async def test_pages_without_an_end_are_not_followed_for_ever() -> None:
 
 
 async def test_a_registry_that_takes_its_time_is_not_asked_for_every_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty pages of half a minute each would keep a user waiting for ten."""
     monkeypatch.setattr("quarterdeck.registry.catalog.SEARCH_S", -1.0)
     async with serving(page(entry("a/one"), cursor="more")) as server:
         found = await Catalog(RegistryWish(server.url)).search("x", 5)
@@ -74,6 +77,7 @@ async def test_a_registry_that_takes_its_time_is_not_asked_for_every_page(monkey
 
 
 async def test_a_search_ends_where_enough_is_found_and_says_that_there_is_more() -> None:
+    """A user would take the first servers for all of them."""
     many = [entry(f"a/{number}") for number in range(9)]
     async with serving(page(*many, entry("a/gone", status="deleted"), cursor="more")) as server:
         found = await Catalog(RegistryWish(server.url)).search("a", 3)
@@ -120,6 +124,7 @@ async def test_one_server_is_found_by_its_whole_name() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_whatever_answers_in_a_registrys_place_is_said(answer: bytes, says: str) -> None:
+    """A user behind a proxy would be told that there is no such server."""
     assert says in await refused(answer)
 
 
@@ -130,6 +135,7 @@ async def test_an_answer_about_another_server_is_refused() -> None:
 
 
 async def test_a_registry_that_is_not_there_is_said_with_what_to_do() -> None:
+    """A user without a network would see a traceback, or wait."""
     async with serving(b"") as server:
         pass
     with pytest.raises(RegistryError, match="cannot be reached") as raised:
@@ -138,6 +144,7 @@ async def test_a_registry_that_is_not_there_is_said_with_what_to_do() -> None:
 
 
 async def test_a_file_that_never_ends_is_none(tmp_path: Path) -> None:
+    """The command would wait for ever for whoever writes into a pipe."""
     os.mkfifo(tmp_path / "registry.json")
     for path in (tmp_path / "registry.json", tmp_path, Path("/dev/zero")):
         with pytest.raises(RegistryError, match="is no registry: is not a regular file"):
@@ -145,6 +152,7 @@ async def test_a_file_that_never_ends_is_none(tmp_path: Path) -> None:
 
 
 async def test_a_file_stands_for_a_registry(tmp_path: Path) -> None:
+    """Nobody could look for servers, or try this, without a network."""
     path = tmp_path / "registry.json"
     old, new = entry("a/b", "1.0.0", is_latest=False), entry("a/b", "2.0.0")
     path.write_text(json.dumps({"servers": [old, new, entry("a/other"), entry("a/gone", status="deleted"), 1]}))
@@ -166,6 +174,7 @@ async def test_a_file_stands_for_a_registry(tmp_path: Path) -> None:
     ("text", "says"), [(None, "there is no file"), ("no", "is no registry"), ("[]", "is no registry")]
 )
 async def test_a_file_that_is_none_is_said(tmp_path: Path, text: str | None, says: str) -> None:
+    """A mistyped path would be an empty registry."""
     path = tmp_path / "registry.json"
     if text is not None:
         path.write_text(text)

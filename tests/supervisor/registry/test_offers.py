@@ -45,6 +45,7 @@ def named(name: str, value: str | None = None, **more: Any) -> dict[str, Any]:
 
 
 def test_a_package_is_run_in_the_version_that_is_listed() -> None:
+    """What starts tomorrow would be another program than the one that was tried."""
     assert row() == {"command": "npx", "args": ["-y", "@example/files@1.0.2"]}
     assert row(**PYPI) == {"command": "uvx", "args": ["mcp-time==0.5.0"]}
     assert row(**PYPI, programs=("pipx",)) == {"command": "pipx", "args": ["run", "mcp-time==0.5.0"]}
@@ -105,6 +106,7 @@ def test_a_package_is_run_in_the_version_that_is_listed() -> None:
     ],
 )
 def test_what_cannot_be_run_is_said_with_its_reason(package: dict[str, Any], told: str) -> None:
+    """A user would start what no registry named, or not know why there is nothing to start."""
     assert told in reason(**package)
 
 
@@ -120,10 +122,12 @@ def test_what_cannot_be_run_is_said_with_its_reason(package: dict[str, Any], tol
     ],
 )
 def test_runners_may_be_told_the_package_themselves(runtime: list[dict[str, Any]], args: list[str]) -> None:
+    """Entries are written both ways: one would be called with its own name for an argument."""
     assert row(runtimeArguments=runtime)["args"] == args
 
 
 def test_arguments_and_variables_are_filled_with_what_a_person_gives() -> None:
+    """A server would start without its folder, or with its key on the command line."""
     package = {
         "packageArguments": [
             positional(valueHint="target_dir", description="Where", isRequired=True),
@@ -158,6 +162,7 @@ def test_arguments_and_variables_are_filled_with_what_a_person_gives() -> None:
 
 
 def test_a_remote_server_has_its_url_and_its_headers() -> None:
+    """A token would be asked for and not be sent."""
     headers = [{"name": "Authorization", "value": "Bearer {token}", "variables": {"token": {"isSecret": True}}}]
     remote = {"type": "streamable-http", "url": "https://{tenant}.example.com/mcp", "headers": headers}
     remote["variables"] = {"tenant": {"isRequired": True}}
@@ -203,10 +208,12 @@ def test_an_address_of_this_machine_or_its_networks_is_no_registrys_to_give(host
     ("addresses", "is_inside"), [((), False), (("93.184.215.14",), False), (("93.184.215.14", "10.0.0.1"), True)]
 )
 def test_a_name_is_judged_by_its_addresses(addresses: tuple[str, ...], *, is_inside: bool) -> None:
+    """A stranger's name may be that of a router."""
     assert is_near("https://evil.example/mcp", lambda *_: addresses) is is_inside
 
 
 def test_a_variable_that_a_person_gives_is_theirs() -> None:
+    """A user could not set the proxy that an entry asks for."""
     variables = [{"name": "HTTPS_PROXY"}, {"name": "PYTHONUNBUFFERED", "value": "1"}]
     assert row(environmentVariables=variables)["env"] == {"PYTHONUNBUFFERED": "1"}
 
@@ -220,10 +227,12 @@ def test_a_variable_that_a_person_gives_is_theirs() -> None:
     """.split(),  # noqa: SIM905 - as words they are read, as a list they are not
 )
 def test_variables_of_a_servers_own_may_have_a_value(name: str) -> None:
+    """Entries of common servers fix such variables: these servers could not be added."""
     assert row(environmentVariables=[{"name": name, "value": "x"}])["env"] == {name: "x"}
 
 
 def test_what_the_runner_is_told_is_shown_with_its_value() -> None:
+    """A user would read that a package is added, and not which."""
     [offer] = offers({**PYPI, "runtimeArguments": [named("--from", "mcp-time"), positional("mcp-time-cli")]})
     assert isinstance(offer, Offer)
     assert offer.told == ("--from", "mcp-time", "mcp-time-cli")
@@ -288,4 +297,5 @@ def test_whatever_an_entry_says_its_own_package_starts(runtime: list[str], after
     ],
 )
 def test_a_server_is_called_as_in_the_registry(name: str, server_id: str) -> None:
+    """Every server called `mcp` would collide with the one before."""
     assert id_of(name) == server_id

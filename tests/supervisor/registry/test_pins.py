@@ -43,6 +43,7 @@ def pin(line: str) -> Pin | None:
 def test_a_version_is_read_and_written_where_it_stands(
     line: str, index: str, name: str, version: str, at_9: str
 ) -> None:
+    """An upgrade would start another package, or lose an option."""
     found = pin(line)
     assert found is not None
     assert (found.index, found.name, found.version) == (index, name, version)
@@ -61,6 +62,7 @@ def test_a_version_is_read_and_written_where_it_stands(
     ],
 )
 def test_what_has_no_versions_is_not_pinned(line: str) -> None:
+    """A place on the disk, or a URL, would be replaced by a stranger's package of that name."""
     assert pin(line) is None
 
 
@@ -72,6 +74,7 @@ NAMES = st.from_regex(r"(@[a-z]{1,8}/)?[a-z][a-z0-9-]{0,12}[a-z0-9]", fullmatch=
 
 @given(NAMES, VERSIONS, VERSIONS, st.lists(st.from_regex(r"[a-z/][a-z0-9./@=]{0,9}", fullmatch=True), max_size=4))
 def test_what_is_pinned_reads_back_and_leaves_the_rest(name: str, before: str, after: str, rest: list[str]) -> None:
+    """Any other word of the command line would have changed."""
     for command, lead, spec in (
         ("npx", ["-y"], f"{name}@{before}"),
         ("uvx", [], f"{name.rpartition('/')[2]}=={before}"),
@@ -89,6 +92,7 @@ def test_what_is_pinned_reads_back_and_leaves_the_rest(name: str, before: str, a
 
 @given(st.text(max_size=20))
 def test_only_a_version_is_ever_written(version: str) -> None:
+    """An answer of a registry would put an option, or another package, into a row."""
     found = pin("npx -y server@1.0.0")
     assert found is not None
     if re.fullmatch(r"[0-9][0-9A-Za-z.+!_-]*", version):
@@ -112,6 +116,7 @@ def test_only_a_version_is_ever_written(version: str) -> None:
     ],
 )
 def test_a_pin_is_behind_what_came_later(version: str, latest: str, is_it: bool) -> None:
+    """A user would be sent back from a pre-release, or not be told of a newer version."""
     assert is_behind(version, latest) is is_it
 
 
@@ -124,4 +129,5 @@ def test_a_pin_is_behind_what_came_later(version: str, latest: str, is_it: bool)
     ],
 )
 def test_a_package_is_known_by_its_indexs_rules(index: PackageIndex, one: str, other: str, is_it: bool) -> None:
+    """Another package of npm would pass for the one that was named."""
     assert Pin(index, one, "", one, 0).is_of(other) is is_it

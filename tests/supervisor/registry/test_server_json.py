@@ -50,6 +50,7 @@ def answered(server: Any, **official: Any) -> dict[str, Any]:
 
 
 def test_a_list_is_read_with_its_cursor() -> None:
+    """A user would see the first hundred servers alone."""
     page = read_page(listed(answered(SERVER), cursor="abc"))
     assert page.cursor == "abc"
     assert [entry.server.name for entry in page.entries] == ["io.github.example/files"]
@@ -72,6 +73,7 @@ def test_a_list_is_read_with_its_cursor() -> None:
     ],
 )
 def test_an_entry_that_is_none_costs_no_other(broken: Any) -> None:
+    """One publisher's mistake would hide every server behind it."""
     page = read_page(listed(broken, answered(SERVER)))
     assert (len(page.entries), page.unread) == (1, 1)
 
@@ -84,6 +86,7 @@ def test_an_entry_that_is_none_costs_no_other(broken: Any) -> None:
     ],
 )
 def test_what_is_no_list_is_refused_without_being_repeated(data: bytes) -> None:
+    """A proxy's page would be taken for an empty registry, or be printed on the terminal."""
     with pytest.raises(RegistryFormatError) as raised:
         read_page(data)
     assert "Sign in" not in str(raised.value)
@@ -95,6 +98,7 @@ def test_null_for_no_servers_is_an_empty_list() -> None:
 
 
 def test_a_file_may_hold_a_list_or_one_server() -> None:
+    """A user without a network would have to know which of the two a file must be."""
     assert len(read_file(listed(answered(SERVER), answered(SERVER))).entries) == 2
     assert read_file(json.dumps(SERVER).encode()).entries == (read_entry(json.dumps(answered(SERVER)).encode()),)
     for data, told in (
@@ -107,6 +111,7 @@ def test_a_file_may_hold_a_list_or_one_server() -> None:
 
 
 def test_the_latest_version_of_each_server_counts() -> None:
+    """A user would be given an old version, since a list has them all."""
     entries = read_page(
         listed(
             answered({**SERVER, "version": "1.0.0"}, status="active", isLatest=False),
@@ -122,6 +127,7 @@ def test_the_latest_version_of_each_server_counts() -> None:
 
 
 def test_a_word_is_sought_in_names_and_words() -> None:
+    """A user would have to know what a publisher called it."""
     server = read_page(listed(answered(SERVER))).entries[0].server
     assert all(matches(server, word) for word in ("FILES", "reads f", "example"))
     assert not matches(server, "mail")
@@ -134,6 +140,7 @@ def test_a_word_is_sought_in_names_and_words() -> None:
     )
 )
 def test_no_answer_does_more_than_be_refused(data: bytes) -> None:
+    """A hostile registry would end the command with a traceback."""
     for read in (read_page, read_file, read_entry):
         with suppress(RegistryFormatError):
             assert isinstance(read(data), Page | Entry)

@@ -30,6 +30,7 @@ def pretend(folder: Path, name: str, script: str) -> None:
 
 
 def test_npm_is_asked_for_the_version_that_it_would_install(programs: Path) -> None:
+    """A user of a mirror would be told what another registry has."""
     pretend(programs, "npm", "echo 'npm warn old' >&2; echo '\"1.4.0\"'")
     assert latest_version(NPM) == "1.4.0"
     assert (programs / "asked-npm").read_text() == "view --json -- @scope/server version\n"
@@ -63,23 +64,27 @@ def test_uv_is_asked_by_the_name_that_it_resolves(programs: Path) -> None:
     ],
 )
 def test_what_is_no_answer_is_said(programs: Path, script: str, says: str) -> None:
+    """An error page would be pinned, or an option."""
     pretend(programs, "npm", script)
     with pytest.raises(VersionError, match=says):
         latest_version(NPM)
 
 
 def test_what_uv_says_is_told_in_one_line(programs: Path) -> None:
+    """A user would not learn that the package is not there."""
     pretend(programs, "uv", "echo '  × No solution found:' >&2; echo '  ╰─▶ mcp-time was not found' >&2; exit 1")
     with pytest.raises(VersionError, match="which version of Mcp_Time is the latest: mcp-time was not found"):
         latest_version(PYPI)
 
 
 def test_without_the_program_it_is_said_which_one_is_missing(programs: Path) -> None:
+    """A user would look for what is wrong with the package."""
     with pytest.raises(VersionError, match="npm is not on PATH"):
         latest_version(NPM)
 
 
 def test_one_that_is_not_known_costs_no_other(programs: Path) -> None:
+    """One private package would hide what has moved of all others."""
     pretend(programs, "npm", 'case "$4" in bad) exit 1;; *) echo \'"1.0.0"\';; esac')
     bad = Pin(PackageIndex.NPM, "bad", "", "bad", 1)
     first, second, third = latest_versions([NPM, bad, NPM])

@@ -22,6 +22,7 @@ ALIAS = public_names([LONG], BUDGET)[LONG]
 
 
 def test_everything_is_listed_in_configuration_order_each_servers_in_its_own() -> None:
+    """A client would see another order after each change, or at each start."""
     found = catalogue_of(server_of("b", "two", "one", prompts=("p",)), server_of("a", "one", prompts=("q", "p")))
     assert names(found) == ["b__two", "b__one", "a__one"]
     assert publics(found, Listing.PROMPTS) == ["b__p", "a__q", "a__p"]
@@ -29,6 +30,7 @@ def test_everything_is_listed_in_configuration_order_each_servers_in_its_own() -
 
 
 def test_the_tools_and_prompts_of_a_lone_server_keep_their_names() -> None:
+    """Put before one server, we would rename what its users' prompts and permissions name."""
     found = catalogue_of(server_of("fs", "read", "fs__stat", prompts=("one",)), alone="fs")
     assert names(found) == ["read", "fs__stat"]
     assert publics(found, Listing.PROMPTS) == ["one"]
@@ -36,6 +38,7 @@ def test_the_tools_and_prompts_of_a_lone_server_keep_their_names() -> None:
 
 
 def test_a_definition_is_the_servers_own() -> None:
+    """A client would lose what only the server knows."""
     server = OfferServer("fs", tools={"read": definition("read", **{"x-own": 1})})
     [tool] = catalogue_of(server).shown
     assert tool.definition == server.tools["read"]
@@ -62,6 +65,7 @@ def test_a_tool_is_said_to_be_for_tasks_where_its_server_has_tasks_of_that_era()
     ],
 )
 def test_calls_that_may_be_answered_by_a_task_are_known(tasks: TaskSupport, support: str, *, may_be_held: bool) -> None:
+    """A client that takes no task would get one; or every plain call go the longer way."""
     server = OfferServer("fs", tools={"t": definition("t", execution={"taskSupport": support})}, tasks=tasks)
     held = catalogue_of(server).servers["fs"].held
     assert (held is None or "t" in held) is may_be_held
@@ -85,6 +89,7 @@ def test_names_beyond_the_budget_are_shortened_and_known_by_both() -> None:
 
 
 def test_a_tool_that_takes_an_alias_for_its_name_gets_its_own_calls_only() -> None:
+    """A server could catch another tool's calls, or lose its own."""
     server = server_of("s", LONG[3:])
     first = catalogue_of(server, budget=BUDGET)
     server.tools[ALIAS[3:]] = definition(ALIAS[3:])
@@ -126,6 +131,7 @@ def test_each_alias_is_logged_once_and_a_flood_in_one_line(
 
 @given(st.lists(st.text(min_size=1, max_size=60), unique=True, max_size=12))
 def test_no_two_tools_have_one_name_and_each_leads_back(tools: list[str]) -> None:
+    """A call would reach another tool than the one that was shown."""
     found = catalogue_of(server_of("s", *tools), budget=BUDGET)
     assert len(set(names(found))) == len(tools)
     assert [found.own(name) for name in names(found)] == [f"s__{tool}" for tool in tools]
@@ -150,6 +156,7 @@ def test_uris_stay_as_servers_write_them_and_the_second_owner_is_told_apart(capl
 
 
 def test_a_server_cannot_take_a_uri_that_names_another() -> None:
+    """It would be read for the other."""
     thief = OfferServer("thief", resources=("quarterdeck+fs:x:1",))
     found = catalogue_of(thief, OfferServer("fs", resources=("x:1",)))
     assert publics(found, Listing.RESOURCES) == ["quarterdeck+thief:quarterdeck+fs:x:1", "x:1"]
@@ -195,6 +202,7 @@ class FixedServer(OfferServer):
     ],
 )
 def test_a_difference_is_of_the_lists_that_are_other_ones(change: dict[str, object], lists: set[Listing]) -> None:
+    """Clients would list everything again at each change, or never hear of one."""
     members = {"prompts": ("p",), "resources": ("x:1",), "templates": ("x:{a}",), "tools": {"t": definition("t")}}
     before = catalogue_of(OfferServer("a", **members))  # type: ignore[arg-type]
     after = catalogue_of(OfferServer("a", **(members | change)), before=before)  # type: ignore[arg-type]
@@ -202,6 +210,7 @@ def test_a_difference_is_of_the_lists_that_are_other_ones(change: dict[str, obje
 
 
 def test_a_server_that_is_gone_offers_nothing() -> None:
+    """A client would ask for what nobody has."""
     gone, left = server_of("a", "t", resources=("x:1",)), server_of("b", "t", resources=("x:2",))
     found = catalogue_of(left, before=catalogue_of(gone, left))
     assert (names(found), publics(found, Listing.RESOURCES)) == (["b__t"], ["x:2"])
@@ -213,6 +222,7 @@ def test_a_server_that_is_gone_offers_nothing() -> None:
 
 
 def test_a_server_is_shown_as_its_user_says() -> None:
+    """A client would see the old names until the server was restarted; or what is hidden."""
     server = server_of("a", "one", "two", prompts=("p", "secret"), resources=("x:1", "y:1"))
     said = {"a": overrides(rename={"one": "uno"}, hide=["two", "secret", "y:*"])}
     before = catalogue_of(server)
@@ -224,5 +234,6 @@ def test_a_server_is_shown_as_its_user_says() -> None:
 
 
 def test_a_tool_whose_argument_cannot_be_fixed_is_not_shown_and_the_reason_kept() -> None:
+    """By its name it would run without the bound that was set."""
     found = catalogue_of(server_of("a", "one"), overrides={"a": overrides(arguments={"one": {"repo": 1}})})
     assert (names(found), list(found.servers["a"].refused)) == ([], ["one"])

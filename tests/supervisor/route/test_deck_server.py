@@ -13,6 +13,7 @@ from quarterdeck_protocol.tools import CallEnd, RawCall
 
 @pytest.mark.parametrize("name", ["a", "c"])
 async def test_what_is_held_is_refused_on_every_way_with_the_command_that_approves_it(name: str) -> None:
+    """One way in would be as good as all."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one", b="two"))
         box = Router(at.servers)
@@ -34,6 +35,7 @@ async def test_what_is_held_is_refused_on_every_way_with_the_command_that_approv
 
 
 async def test_what_is_admitted_is_called_on_every_way() -> None:
+    """Trust would cost the product its use."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
         assert at.can_call("a")
@@ -41,6 +43,7 @@ async def test_what_is_admitted_is_called_on_every_way() -> None:
 
 
 async def test_a_server_that_died_and_does_not_list_anew_offers_nothing() -> None:
+    """What it had before it died may be gone with it."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
         again = ToldEndpoint(stdio(), a="one")
@@ -54,6 +57,7 @@ async def test_a_server_that_died_and_does_not_list_anew_offers_nothing() -> Non
 
 
 async def test_a_server_whose_launch_is_held_is_there_and_says_why() -> None:
+    """It would be missing without a word, or be tried all the same."""
     async with bench() as at:
         await at.approvals.set_rows([row(stdio(), standing=Standing.PROJECT)])
         gate = at.servers.endpoint("fs")
@@ -82,6 +86,7 @@ async def test_the_process_of_a_launch_that_is_held_cannot_be_called_any_more() 
 
 
 async def test_a_server_that_was_closed_says_so() -> None:
+    """A message would send people to look for a server that is only stopped."""
     async with bench() as at:
         await at.approvals.set_rows([row(stdio())])
         gate = at.servers.endpoint("fs")
@@ -94,6 +99,7 @@ async def test_a_server_that_was_closed_says_so() -> None:
 
 
 async def test_watchers_hear_of_every_verdict() -> None:
+    """Clients would not be told that their list has changed."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
         seen: list[list[tuple[str, str]]] = []

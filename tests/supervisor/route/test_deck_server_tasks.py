@@ -52,6 +52,7 @@ async def code_of(at: Bench, method: str, **params: Any) -> str | None:
 
 
 async def test_what_of_tasks_is_approved_is_there_and_stays_while_a_server_starts_again() -> None:
+    """Clients would be told of none, or only once each server has started."""
     recorder = MemoryRecorder()
     async with bench(recorder) as at:
         await at.runs(endpoint := ToldEndpoint(stdio(), capabilities=OLDER, work="work"))
@@ -66,6 +67,7 @@ async def test_what_of_tasks_is_approved_is_there_and_stays_while_a_server_start
 
 
 async def test_a_server_that_first_has_tasks_next_week_waits_for_approval() -> None:
+    """It would begin to work on what nobody looks at."""
     async with bench() as at:
         await at.runs(endpoint := ToldEndpoint(stdio(), work="work"))
         assert support(at) == NO_TASKS
@@ -79,6 +81,7 @@ async def test_a_server_that_first_has_tasks_next_week_waits_for_approval() -> N
 
 
 async def test_more_of_tasks_than_was_approved_waits_alone() -> None:
+    """What was approved would stop with what is new, or what is new come with it."""
     less = b'{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}}'
     async with bench() as at:
         await at.runs(endpoint := ToldEndpoint(stdio(), capabilities=less, work="work"))
@@ -90,6 +93,7 @@ async def test_more_of_tasks_than_was_approved_waits_alone() -> None:
 
 @pytest.mark.parametrize(("trust", "code"), [(TrustMode.STRICT, "tool_held"), (TrustMode.BASELINE, "tool_blocked")])
 async def test_a_held_tool_is_refused_as_a_task_as_it_is_as_a_call(trust: TrustMode, code: str) -> None:
+    """A task would be the way around a person's decision."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(trust=trust), capabilities=OLDER, work="work"))
         if trust is TrustMode.BASELINE:
@@ -99,6 +103,7 @@ async def test_a_held_tool_is_refused_as_a_task_as_it_is_as_a_call(trust: TrustM
 
 
 async def test_a_call_as_a_task_is_noted_like_any_other() -> None:
+    """The table of calls would miss what was called."""
     noted: list[str] = []
     async with bench() as at:
         at.servers._note = lambda *words: noted.append(words[2])
@@ -110,6 +115,7 @@ async def test_a_call_as_a_task_is_noted_like_any_other() -> None:
 
 @pytest.mark.parametrize("is_approved", [True, False])
 async def test_a_newer_server_makes_tasks_once_that_is_approved(is_approved: bool) -> None:
+    """It would make a task of a call in the week in which it first can."""
     async with bench() as at:
         await at.runs(
             endpoint := ToldEndpoint(stdio(), capabilities=NEWER if is_approved else b'{"tools":{}}', work="w")
@@ -120,6 +126,7 @@ async def test_a_newer_server_makes_tasks_once_that_is_approved(is_approved: boo
 
 
 async def test_what_a_task_asks_is_judged_like_any_question() -> None:
+    """A task would ask for a password where a call may not, and name nobody."""
     question = {"method": "elicitation/create", "params": {"message": "Who?"}}
     secret = {"message": "Your password?", "requestedSchema": {"properties": {"password": {"type": "string"}}}}
 

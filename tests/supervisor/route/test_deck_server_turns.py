@@ -48,6 +48,7 @@ async def test_a_call_is_given_up_where_it_waits_and_one_whose_time_is_up_is_tol
 
 
 async def test_calls_that_wait_when_their_server_dies_are_made_once_it_runs_again() -> None:
+    """A restart would cost every call in the line, though none of them had been sent."""
     async with bench() as at:
         endpoint = ToldEndpoint(stdio(), a="one")
         dying = asyncio.Event()
@@ -76,6 +77,7 @@ async def test_calls_that_wait_when_their_server_dies_are_made_once_it_runs_agai
 
 
 async def test_clients_of_several_decks_take_turns_at_the_server_that_their_decks_share() -> None:
+    """A flood from one project's window would stand before the calls of another's."""
     async with bench() as at:
         endpoint = ToldEndpoint(stdio(), a="one")
         endpoint.answer = never  # type: ignore[assignment]

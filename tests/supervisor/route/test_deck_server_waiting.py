@@ -31,6 +31,7 @@ def becomes(at: Bench, endpoint: ToldEndpoint, phase: EndpointPhase) -> None:
 
 
 async def test_a_call_of_what_was_offered_at_the_start_waits_for_its_server() -> None:
+    """The first calls after each start would fail."""
     async with bench() as before:
         await before.runs(ToldEndpoint(stdio(), a="one"))
     endpoint = ToldEndpoint(stdio(), a="one")
@@ -70,6 +71,7 @@ async def test_a_call_that_waited_for_a_server_which_has_changed_its_mind_is_ref
 
 @pytest.mark.parametrize("is_slow", [True, False])
 async def test_the_wait_ends_when_the_server_fails_or_the_calls_deadline_passes(is_slow: bool) -> None:
+    """A client would hang on a server that never comes."""
     async with bench() as before:
         await before.runs(ToldEndpoint(stdio(), a="one"))
     endpoint = ToldEndpoint(stdio().model_copy(update={"call_timeout_s": 0.05} if is_slow else {}), a="one")
@@ -109,6 +111,7 @@ async def test_a_call_that_was_not_sent_when_its_server_died_waits_for_the_next_
 
 
 async def test_a_call_that_may_have_been_carried_out_is_not_made_again() -> None:
+    """A payment could be made twice."""
     async with bench() as at:
         endpoint = ToldEndpoint(stdio(), a="one")
         await at.runs(endpoint)
@@ -140,6 +143,7 @@ async def test_a_call_while_a_list_is_judged_waits_for_the_verdict() -> None:
 
 
 async def test_a_call_while_a_server_that_died_lists_anew_waits_for_its_list() -> None:
+    """It is ready, and whoever saw that would be told that there is no such tool."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
         again = ToldEndpoint(stdio(), a="one")
@@ -203,6 +207,7 @@ async def test_a_call_waits_on_when_its_server_dies_again_while_its_list_is_judg
 
 @pytest.mark.parametrize("phase", [EndpointPhase.FAULTED, EndpointPhase.CLOSED])
 async def test_a_server_that_is_left_alone_or_stopped_by_hand_is_not_waited_for(phase: EndpointPhase) -> None:
+    """Each call of a server in a crash loop would hang for ten seconds."""
     async with bench() as at:
         endpoint = ToldEndpoint(stdio(), a="one")
         await at.runs(endpoint)
@@ -220,6 +225,7 @@ async def test_a_server_that_is_left_alone_or_stopped_by_hand_is_not_waited_for(
 
 
 async def test_a_call_that_waited_keeps_its_meta_its_progress_and_its_deadline() -> None:
+    """A trace would end where a server happens to start, and a person would see no progress."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
         at.fleet.coming.add("fs")

@@ -11,6 +11,7 @@ from quarterdeck_protocol.tools import CallEnd, Client, RawCall
 
 
 async def test_there_is_a_server_for_each_row_in_their_order_whether_its_server_runs_or_not() -> None:
+    """A server that is held would not be there to be approved."""
     async with bench() as at:
         await at.approvals.set_rows([row(stdio("b")), row(stdio("a"))])
         at.replaces(ToldEndpoint(stdio("not-configured"), x="one"))
@@ -32,6 +33,7 @@ async def test_a_server_stays_while_its_configuration_does() -> None:
 
 
 async def test_how_a_call_ends_is_noted_with_its_scope_and_server() -> None:
+    """The record would not say which server's call it was."""
     async with bench() as at:
         notes: list[tuple[object, ...]] = []
         servers = DeckServers(at.fleet, at.approvals, at.sessions, lambda *note: notes.append(note))
@@ -59,6 +61,7 @@ class Telling(FakeFleet):
 
 
 async def test_what_servers_say_is_heard_of_all_and_no_more_when_nobody_listens() -> None:
+    """News of servers of a single session would be lost; or a client that left be told for ever."""
     async with bench() as at:
         fleet, others, told = Telling(), Telling(), list[News]()
         servers = DeckServers(fleet, at.approvals, others)  # type: ignore[arg-type]
@@ -72,6 +75,7 @@ async def test_what_servers_say_is_heard_of_all_and_no_more_when_nobody_listens(
 
 
 async def test_whoever_watches_is_told_of_what_is_trusted() -> None:
+    """A client would not see what was approved."""
     async with bench() as at:
         told: list[str] = []
         unwatch = at.servers.watch_each(told.append)

@@ -128,6 +128,7 @@ def shared(era: str = "2025-11-25", **tools: str) -> ToldEndpoint:
 
 
 async def test_a_call_waits_for_its_sessions_own_server_and_is_answered_by_it() -> None:
+    """A session's first call would fail, or two sessions would share what one of them has open."""
     async with lab(own(a="one")) as at:
         told = at.calls()
         fleet = await at.begun(told)
@@ -143,6 +144,7 @@ async def test_a_call_waits_for_its_sessions_own_server_and_is_answered_by_it() 
 
 @pytest.mark.parametrize("tools", [{"a": "evil"}, {"b": "one"}, {}], ids=["otherwise", "renamed", "not at all"])
 async def test_a_definition_other_than_the_judged_one_is_not_called(tools: dict[str, str]) -> None:
+    """A server would show its reviewed face where it is judged, and another one in each session."""
     async with lab(own(a="one")) as at:
         told = at.calls()
         (await at.begun(told)).runs(mine := own(**tools))
@@ -153,6 +155,7 @@ async def test_a_definition_other_than_the_judged_one_is_not_called(tools: dict[
 
 @pytest.mark.parametrize("changes", ["own", "judged"])
 async def test_what_either_server_changes_after_it_was_called_is_compared_again(changes: str) -> None:
+    """The first good call would open the gate for whatever the server defines later."""
     async with lab(own(a="one", b="two")) as at:
         told = at.calls()
         (await at.begun(told)).runs(mine := own(a="one", b="two"))
@@ -169,6 +172,7 @@ async def test_what_either_server_changes_after_it_was_called_is_compared_again(
 
 
 async def test_what_is_held_of_the_row_starts_no_server_of_a_session() -> None:
+    """What nobody approved would be started by whoever calls it."""
     async with lab(own(a="one")) as at:
         await at.judged.lists(a="evil")
         assert (await at.refused(at.calls())).code == "tool_held"
@@ -255,6 +259,7 @@ async def test_what_a_client_wishes_is_wished_of_its_sessions_own_server() -> No
 
 
 async def test_a_stream_of_changes_is_served_by_its_clients_own_server() -> None:
+    """Each stream that a client opens would start one more server, which sees none of its changes."""
     async with lab(WishedEndpoint()) as at:
         gate = at.judged.servers.endpoint("fs")
         told = at.calls()
@@ -269,6 +274,7 @@ async def test_a_stream_of_changes_is_served_by_its_clients_own_server() -> None
 
 
 async def test_what_a_sessions_server_says_is_heard_where_the_decks_own_are() -> None:
+    """Its log lines and its changes would reach nobody."""
     async with lab(own(a="one")) as at:
         heard: list[News] = []
         unwatch = at.judged.servers.watch_news(heard.append)
@@ -313,6 +319,7 @@ async def test_who_gets_no_server_of_its_own_shares_the_one_that_asks(monkeypatc
 
 @pytest.mark.parametrize("tools", [{"a": "evil"}, None], ids=["otherwise", "failed"])
 async def test_a_server_of_a_session_that_is_of_no_use_is_not_called(tools: dict[str, str] | None) -> None:
+    """A server that may run only once could not be called any more from the moment on that it asked."""
     judged = shared()
     async with lab(judged) as at:
         at.judged.fleet.queue("fs").note_question(client("1"))
@@ -350,6 +357,7 @@ async def test_a_process_that_nobody_called_speaks_the_era_of_the_first_client_t
 
 
 async def test_clients_of_the_other_era_have_a_process_in_theirs() -> None:
+    """A person before an older client could not be asked, by a server that only asks there."""
     newer = shared("2026-07-28")
     async with lab(newer) as at:
         at.judged.fleet.queue("fs").prefers_newer = True
@@ -376,6 +384,7 @@ async def test_calls_of_clients_of_the_newer_era_share_a_process_beside_one_that
 
 
 async def test_a_process_that_lacks_the_newer_era_is_asked_once_and_not_started_again() -> None:
+    """Each call would start a process that fails, or write into the server's log."""
     judged = shared()
     async with lab(judged) as at:
         for _ in range(3):
@@ -384,6 +393,7 @@ async def test_a_process_that_lacks_the_newer_era_is_asked_once_and_not_started_
 
 
 async def test_a_remote_server_that_lacks_the_newer_era_is_tried_once_and_bridged() -> None:
+    """Each call would connect once more to be refused."""
     judged = shared()
     judged.config = StreamableHttpServerConfig(id="fs", url="http://localhost/mcp", trust=TrustMode.BASELINE)
     async with lab(judged) as at:

@@ -47,6 +47,7 @@ def asked(
 
 @pytest.mark.parametrize("name", ["read", "other__read", "", "fs", "fs__", "__read"])
 def test_what_is_no_servers_tool_is_left_to_others(name: str) -> None:
+    """A native tool would be called unknown, or a server be asked for what only we have."""
     assert resolve_call(catalogue_of(server_of("fs", "read")), name, b"{}") is None
 
 
@@ -59,6 +60,7 @@ def test_a_call_goes_to_its_server_by_its_own_name_untouched(name: str, own: str
 
 
 def test_a_lone_server_is_called_by_its_tools_own_names() -> None:
+    """Put before one server, we would rename what prompts and permissions of its users name."""
     catalogue = catalogue_of(server_of("fs", "read", "fs__stat", prompts=("p",)), alone="fs")
     found = [resolve_call(catalogue, name, b"{}") for name in ("read", "fs__stat")]
     assert [each.own for each in found if isinstance(each, Route)] == ["read", "fs__stat"]
@@ -90,6 +92,7 @@ def test_a_lone_server_is_called_by_its_tools_own_names() -> None:
 def test_a_request_is_asked_in_its_servers_words_with_all_else_untouched(
     method: str, params: object, expected: object
 ) -> None:
+    """A server would be asked for what only our clients know, or lose what its clients sent."""
     one = server_of("one", "t", prompts=("p",), templates=("t:{x}",))
     assert asked(catalogue_of(one, OfferServer("two", prompts=("p",))), method, params) == ("one", expected)
 
@@ -119,6 +122,7 @@ def test_what_belongs_to_nobody_is_refused_with_words_of_bounded_length(method: 
 
 @given(st.binary(max_size=200), st.sampled_from(["prompts/get", "resources/read", "completion/complete"]))
 def test_no_params_raise(params: bytes, method: str) -> None:
+    """A client could end its carrier with one line."""
     catalogue = catalogue_of(server_of("a", "t", resources=("x:1",)), overrides={"a": overrides(hide=["x:*"])})
     assert isinstance(resolve(catalogue, ANONYMOUS, method, params), Route | ProtocolFault)
 
@@ -132,6 +136,7 @@ def test_no_params_raise(params: bytes, method: str) -> None:
 def test_a_uri_is_of_who_lists_it_then_who_linked_to_it_then_who_has_a_template_then_the_one_of_its_scheme(
     uri: str, server: str | None
 ) -> None:
+    """A link in a result would lead to another server, or nowhere."""
     templated = OfferServer("one", resources=("x:0",), templates=("x:{id}", "{+any}"))
     linking = OfferServer("two", resources=("x:9", "y:1"))
     found = route_of(catalogue_of(templated, linking), "resources/read", {"uri": uri}, links={("two", "x:5")})
@@ -139,11 +144,13 @@ def test_a_uri_is_of_who_lists_it_then_who_linked_to_it_then_who_has_a_template_
 
 
 def test_where_one_server_alone_has_resources_every_uri_is_its_own() -> None:
+    """What it makes up from its own arguments could not be read."""
     catalogue = catalogue_of(OfferServer("one", resources=("x:1",)), OfferServer("two"))
     assert asked(catalogue, "resources/read", {"uri": "other:1"}) == ("one", {"uri": "other:1"})
 
 
 def test_of_two_servers_with_one_uri_each_can_be_read_and_its_news_told_apart() -> None:
+    """One server would be read for the other, or its changes be taken for the other's."""
     catalogue = catalogue_of(OfferServer("one", resources=("x:1",)), OfferServer("two", resources=("x:1",)))
     assert asked(catalogue, "resources/read", {"uri": "x:1"}) == ("one", {"uri": "x:1"})
     assert asked(catalogue, "resources/read", {"uri": "quarterdeck+two:x:1"}) == ("two", {"uri": "x:1"})
@@ -188,6 +195,7 @@ def overridden(*templates: str) -> Catalogue:
 def test_a_call_has_the_users_arguments_and_what_may_not_be_called_so_is_refused(
     tool: str, sent: object, expected: object
 ) -> None:
+    """Hidden for a list only, a tool would still run; or a model choose what the user fixed."""
     found = resolve_call(overridden(), f"gh__{tool}", msgspec.json.encode(sent))
     if isinstance(found, ProtocolFault):
         assert found.code == expected
@@ -200,12 +208,14 @@ def test_a_call_has_the_users_arguments_and_what_may_not_be_called_so_is_refused
     ("client", "hint"), [(ANONYMOUS, ": did you mean 'create'?"), (Client("c", "c", OnlyReads()), "")]
 )
 def test_a_slip_is_helped_with_what_its_client_may_use_alone(client: Client, hint: str) -> None:
+    """A client would learn what there is beside its group."""
     catalogue = catalogue_of(server_of("gh", "create"), overrides={"gh": overrides(hide=["creat"])})
     found = resolve_call(catalogue, "gh__creat", b"{}", client)
     assert str(found) == f"gh offers no tool 'creat'{hint}"
 
 
 def test_a_tool_whose_argument_cannot_be_fixed_is_not_called() -> None:
+    """By its name it would run without the bound that was set."""
     catalogue = catalogue_of(server_of("gh", "list"), overrides={"gh": overrides(arguments={"list": {"repo": 1}})})
     found = resolve_call(catalogue, "gh__list", b"{}")
     assert str(found).startswith("gh cannot offer 'list' as the configuration says: ")
@@ -213,6 +223,7 @@ def test_a_tool_whose_argument_cannot_be_fixed_is_not_called() -> None:
 
 @pytest.mark.parametrize(("name", "own"), [("think", "plan"), ("plan", None), ("secret", None)])
 def test_prompts_are_asked_for_by_the_servers_own_names(name: str, own: str | None) -> None:
+    """A renamed prompt could be listed and never got; a hidden one be got by its name."""
     named = {"name": f"gh__{name}"}
     expected = ("gh", {"name": own}) if own else "unknown_prompt"
     assert asked(overridden(), "prompts/get", named) == expected
@@ -234,6 +245,7 @@ def test_prompts_are_asked_for_by_the_servers_own_names(name: str, own: str | No
 def test_a_hidden_resource_is_neither_read_nor_subscribed_nor_completed(
     uri: str, *, is_shown: bool, is_linked: bool
 ) -> None:
+    """Its URI, or one of a hidden template's, or a link to it, would be enough to read it."""
     # Without a scheme it could mean a hidden file; and white space is in a URI only where its server wrote it.
     if (is_linked and ":" not in uri) or (is_shown and not is_linked and " " in uri):
         return
@@ -258,6 +270,7 @@ def test_a_hidden_resource_is_neither_read_nor_subscribed_nor_completed(
     ],
 )
 def test_a_value_is_not_completed_below_what_is_hidden(template: str, value: object, code: str) -> None:
+    """A client would be told the names of hidden files, letter by letter."""
     params = {"ref": {"type": "ref/resource", "uri": template}, "argument": {"name": "path", "value": value}}
     found = asked(overridden(template), "completion/complete", params)
     assert (found if isinstance(found, str) else "") == code
@@ -290,6 +303,7 @@ class OnlyA:
     ],
 )
 def test_a_token_reaches_nothing_of_a_server_that_it_does_not_allow(method: str, params: object) -> None:
+    """A token would be worth as much as another."""
     catalogue = catalogue_of(*(OfferServer(name, prompts=("p",), resources=(f"{name}:1",)) for name in "ab"))
     ci = Client("ci", "t", OnlyA())
     assert asked(catalogue, method, params, ci) == "not_granted"
@@ -335,6 +349,7 @@ REFUSED = (
 @pytest.mark.parametrize("prefix", ["", "quarterdeck+fs:"])
 @pytest.mark.parametrize("uri", REFUSED)
 def test_a_client_of_a_group_reaches_nothing_else_by_another_spelling(uri: str, prefix: str) -> None:
+    """A group of one folder would be a way to every file of its server."""
     catalogue = catalogue_of(
         OfferServer("fs", resources=("file:///docs/a",), templates=("file:///{+path}", "memo:{id}"))
     )
@@ -349,6 +364,7 @@ def test_a_client_of_a_group_reaches_nothing_else_by_another_spelling(uri: str, 
     "uri", ["file:///docs/a", "file:///docs/b%20c", "memo:ab", "file:///docs/My Notes", "memo:a é"]
 )
 def test_a_client_of_a_group_reads_by_the_canonical_spelling_and_by_the_servers_own(uri: str) -> None:
+    """What a group lists could not be read, where its server writes white space in URIs."""
     listed = ("file:///docs/a", "file:///docs/My Notes")
     catalogue = catalogue_of(OfferServer("fs", resources=listed, templates=("memo:{id}",)))
     for public in (uri, f"quarterdeck+fs:{uri}"):
@@ -357,6 +373,7 @@ def test_a_client_of_a_group_reads_by_the_canonical_spelling_and_by_the_servers_
 
 
 def test_a_refused_spelling_is_told_what_is_wrong_with_it() -> None:
+    """A model would try the same URI again and again."""
     catalogue = catalogue_of(OfferServer("fs", resources=("file:///docs/a",)))
     assert str(route_of(catalogue, "resources/read", {"uri": "file:///docs/a b"}, DOCS)) == (
         "the group 'docs' does not allow 'file:///docs/a b', which is not a URI in canonical form: "
@@ -366,6 +383,7 @@ def test_a_refused_spelling_is_told_what_is_wrong_with_it() -> None:
 
 @pytest.mark.parametrize(("value", "is_allowed"), [("a", True), ("", True), ("../private/", False), ("b c", True)])
 def test_a_value_is_completed_within_the_group_alone(value: str, *, is_allowed: bool) -> None:
+    """A client would be told the names of files beside its folder."""
     catalogue = catalogue_of(OfferServer("fs", templates=("file:///docs/{+path}",)))
     reference = {"type": "ref/resource", "uri": "file:///docs/{+path}"}
     params = {"ref": reference, "argument": {"name": "path", "value": value}}

@@ -59,6 +59,7 @@ async def test_it_follows_the_fleet_and_gives_the_same_tuple_until_it_changes() 
 
 
 async def test_a_call_looks_at_no_other_server() -> None:
+    """Each call would cost a look at every server."""
     fleet = FakeFleet(FakeEndpoint("fs", "read"), FakeEndpoint("git", "log"))
     router, looked = Router(fleet), list[str]()
     router.descriptors()
@@ -70,6 +71,7 @@ async def test_a_call_looks_at_no_other_server() -> None:
 
 
 async def test_a_call_by_a_name_of_yesterday_is_found_before_any_list() -> None:
+    """A client may know an alias from an earlier run than ours."""
     fleet = FakeFleet(FakeEndpoint("fs", "read" * 20))
     (alias,) = names(Router(fleet, budget=NameBudget()))
     router = Router(fleet, budget=NameBudget())
@@ -79,11 +81,13 @@ async def test_a_call_by_a_name_of_yesterday_is_found_before_any_list() -> None:
 
 @pytest.mark.parametrize("name", ["read", "other__read", "down__read"])
 async def test_no_call_begins_where_there_is_no_ready_server(name: str) -> None:
+    """The host would wait for an answer that never comes."""
     router = Router(FakeFleet(FakeEndpoint("fs", "read"), FakeEndpoint("down", phase=EndpointPhase.FAULTED)))
     assert router.begin(RawCall(name, b"{}"), lambda _: None) is None
 
 
 async def test_each_request_goes_its_one_way_and_a_refusal_is_delivered() -> None:
+    """A client would get no answer, or another server's."""
     one, two = OfferServer("one", prompts=("p",)), OfferServer("two", resources=("x:1",))
     router = Router(OfferFleet(one, two))
     await ended(router, "prompts/get", {"name": "one__p"})
@@ -104,6 +108,7 @@ async def test_each_request_goes_its_one_way_and_a_refusal_is_delivered() -> Non
 
 
 async def test_a_task_is_its_own_clients_and_reaches_the_server_that_made_it() -> None:
+    """A client could read another's results."""
     made = b'{"task":{"taskId":"t1","status":"working"}}'
     server = OfferServer("one", result=made, tasks=TaskSupport.CALLS)
     router = Router(OfferFleet(server))
@@ -116,6 +121,7 @@ async def test_a_task_is_its_own_clients_and_reaches_the_server_that_made_it() -
 
 
 async def test_whoever_watches_is_told_once_of_the_lists_that_changed_alone() -> None:
+    """Every client would list everything again at each phase of each server."""
     server = OfferServer("a", prompts=("one",), resources=("x:1",))
     fleet = OfferFleet(server)
     router, heard, tools = Router(fleet), list[frozenset[Listing]](), list[str]()
@@ -151,6 +157,7 @@ async def test_another_budget_of_names_renames_what_is_shown() -> None:
 
 
 async def test_what_overrides_cannot_do_and_hide_is_said_of_servers_that_offer_something() -> None:
+    """A slip in the configuration would leave a tool away, and nobody know why."""
     said = {"arguments": {"oen": {"x": 1}, "two": {"x": 1}}, "hide": ["three"]}
     rows = {server: ServerOverrides.model_validate(said) for server in "ab"}
     router = Router(FakeFleet(FakeEndpoint("a", "one", "two", "three"), FakeEndpoint("b")), overrides=rows)
@@ -162,6 +169,7 @@ async def test_what_overrides_cannot_do_and_hide_is_said_of_servers_that_offer_s
 
 
 async def test_news_of_a_resource_carries_the_uri_that_clients_know() -> None:
+    """A client would look at another server's resource."""
     fleet = OfferFleet(OfferServer("one", resources=("x:1",)), OfferServer("two", resources=("x:1",)))
     router, heard = Router(fleet), list[News]()
     router.listed(Listing.RESOURCES)
@@ -174,6 +182,7 @@ async def test_news_of_a_resource_carries_the_uri_that_clients_know() -> None:
 
 
 async def test_what_concerns_all_servers_is_told_to_those_that_a_client_may_use() -> None:
+    """A token could have a closed server write logs without end, or look at its client's roots."""
     a, b = OfferServer("a"), OfferServer("b", resources=("x:1",))
     router = Router(OfferFleet(a, b))
     for client in (Client("ci", "ci", OnlyA()), ME):
@@ -187,6 +196,7 @@ async def test_what_concerns_all_servers_is_told_to_those_that_a_client_may_use(
 
 
 async def test_what_servers_have_of_tasks_is_known_of_one_and_of_all_that_a_client_may_use() -> None:
+    """A client would be promised tasks of servers that it may not use."""
     router = Router(OfferFleet(OfferServer("a"), OfferServer("b", tasks=TaskSupport.CALLS)))
     assert router.task_support(ME) == router.task_support(ME, "b__t") == TaskSupport.CALLS
     assert not router.task_support(ME, "a__t")

@@ -110,12 +110,14 @@ def request_of(server: PlayedServer, deliver: Deliver = lambda _: None, **option
 
 
 def test_its_caller_is_told_before_its_end_is_booked() -> None:
+    """Each call would take as much longer as its booking does."""
     server = PlayedServer()
     call_of(server, lambda end: server.steps.append(("told", end))).settle(DONE)
     assert server.steps == [("told", DONE), ("ended", DONE)]
 
 
 def test_its_end_is_booked_though_its_caller_fails() -> None:
+    """Its place in the queue would be taken for good, and the server's other calls wait for ever."""
     server = PlayedServer()
 
     def fails(_: CallEnd) -> None:
@@ -127,6 +129,7 @@ def test_its_end_is_booked_though_its_caller_fails() -> None:
 
 
 async def test_a_fault_is_told_with_commands_that_find_its_server() -> None:
+    """The remedy would name a server that the user's other file has, too."""
     told: list[CallEnd] = []
     call_of(PlayedServer(), told.append).fail(ProtocolFault(FaultKind.TOOL_ERROR, "no", code="tool_held"))
     await turns()
@@ -134,6 +137,7 @@ async def test_a_fault_is_told_with_commands_that_find_its_server() -> None:
 
 
 def test_its_deadline_counts_from_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that waited for its turn would take longer than its caller waits."""
     now = 100.0
     monkeypatch.setattr(module, "monotonic", lambda: now)
     endpoint = PlayedEndpoint()
@@ -146,6 +150,7 @@ def test_its_deadline_counts_from_when_it_was_asked_for(monkeypatch: pytest.Monk
 
 
 def test_a_call_without_a_deadline_goes_as_it_is() -> None:
+    """Each would be copied for nothing."""
     endpoint, call = PlayedEndpoint(), call_of(PlayedServer())
     assert call.left_s is None
     call.begin_on(endpoint)  # type: ignore[arg-type]
@@ -153,6 +158,7 @@ def test_a_call_without_a_deadline_goes_as_it_is() -> None:
 
 
 def test_cancelling_cancels_what_runs_and_gives_its_place_back() -> None:
+    """A server would go on with what nobody wants, and the next call wait for it."""
     server = PlayedServer()
     call = call_of(server)
     assert call.cancel("enough") is Delivery.NOT_SENT, "it had no turn yet"
@@ -163,6 +169,7 @@ def test_cancelling_cancels_what_runs_and_gives_its_place_back() -> None:
 
 
 def test_a_request_ends_as_a_call_does() -> None:
+    """Its end would reach its caller without being booked."""
     server, told = PlayedServer(), list[CallEnd]()
     request_of(server, told.append).start()
     server.endpoint.begun[0][2](DONE)
@@ -193,6 +200,7 @@ def asking(message: str, **fields: str) -> WireResult:
 
 
 def test_a_result_that_asks_is_judged_and_any_other_is_not() -> None:
+    """A question in a result would get past the judging that a request of the server meets."""
     told: list[CallEnd] = []
     for end in (asking("Who?"), asking("Log in", password="string"), DONE):
         call_of(PlayedServer(), told.append).settle(end)
@@ -223,6 +231,7 @@ class Waiting:
 
 
 async def test_a_call_begins_when_its_server_is_there_and_is_cancelled_there_from_then_on() -> None:
+    """Cancelling would end the wait, and leave the call."""
     waiting = Waiting()
     await turns()
     assert waiting.server.endpoint.begun == []
@@ -234,6 +243,7 @@ async def test_a_call_begins_when_its_server_is_there_and_is_cancelled_there_fro
 
 
 async def test_a_call_whose_server_never_comes_ends_with_why() -> None:
+    """Its caller would wait for ever."""
     waiting = Waiting()
     waiting.found = ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, "fs is faulted", "not_connected")
     waiting.is_found.set()
@@ -243,6 +253,7 @@ async def test_a_call_whose_server_never_comes_ends_with_why() -> None:
 
 
 async def test_a_call_that_is_given_up_while_it_waits_never_begins() -> None:
+    """A server would do what nobody wants any more, as soon as it is there."""
     waiting = Waiting()
     assert waiting.call.cancel() is Delivery.NOT_SENT
     waiting.is_found.set()

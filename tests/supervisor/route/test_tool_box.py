@@ -38,6 +38,7 @@ def use_fleet(monkeypatch: pytest.MonkeyPatch, fleet: FakeFleet) -> None:
 
 
 async def test_a_call_reaches_the_server_under_its_own_name_for_the_tool() -> None:
+    """The server would be asked for a tool that it does not know."""
     box = Router(FakeFleet(FakeEndpoint("fs", "read__all")))
     outcome = await run(box, "fs__read__all", {"path": "x"})
     assert outcome.id == "call-1"
@@ -46,6 +47,7 @@ async def test_a_call_reaches_the_server_under_its_own_name_for_the_tool() -> No
 
 
 async def test_the_servers_result_goes_along_whole() -> None:
+    """A client would lose structured content, metadata and images to the projection."""
     value = {"content": [{"type": "text", "text": "no"}], "structuredContent": {"n": 1}, "isError": True, "x": None}
 
     async def answer(tool: str, arguments: object) -> object:
@@ -59,6 +61,8 @@ async def test_the_servers_result_goes_along_whole() -> None:
 
 @pytest.mark.parametrize("size", [10, tool_box.INLINE_DECODE_BYTES + 1])
 async def test_a_result_of_any_size_is_projected(size: int) -> None:
+    """Results above the threshold are decoded in a thread and must come out the same."""
+
     async def answer(tool: str, arguments: object) -> object:
         return call_result({"content": [{"type": "text", "text": "x" * size}]})
 
@@ -82,10 +86,12 @@ def test_every_block_is_projected_and_none_is_lost() -> None:
 
 @pytest.mark.parametrize("value", [{}, {"content": "text"}, {"content": None}])
 def test_a_result_without_a_content_list_has_no_blocks(value: dict[str, object]) -> None:
+    """A sloppy server would break the call instead of answering nothing."""
     assert project_answer(call_result(value)).content == ()
 
 
 async def test_an_unknown_name_is_named_and_the_nearest_are_suggested() -> None:
+    """A model that misspelt a name could not correct itself."""
     box = Router(FakeFleet(FakeEndpoint("fs", "read_file", "write_file")))
     outcome = await run(box, "fs__raed_file")
     assert outcome.is_error
@@ -94,6 +100,7 @@ async def test_an_unknown_name_is_named_and_the_nearest_are_suggested() -> None:
 
 
 async def test_nothing_is_suggested_that_its_client_may_not_use() -> None:
+    """A client would learn what there is beside its group."""
     box = Router(FakeFleet(FakeEndpoint("fs", "readable", "write")))
     for name, hint in (("fs__reedable", ": did you mean 'fs__readable'?"), ("fs__wriite", ".")):
         call = ToolCall("1", name, {}, client=Client("c", "c", OnlyReads()))
@@ -103,12 +110,14 @@ async def test_nothing_is_suggested_that_its_client_may_not_use() -> None:
 
 @pytest.mark.parametrize("name", ["", "fs", "__read", "other__read", "fs__", "fs__nothing_like_it"])
 async def test_any_other_unknown_name_is_an_outcome_too(name: str) -> None:
+    """A call must never raise for the name it was given."""
     outcome = await run(Router(FakeFleet(FakeEndpoint("fs", "read"))), name)
     assert outcome.is_error
     assert repr(name) in str(outcome.output)
 
 
 async def test_a_tool_of_a_server_that_is_down_is_not_called_unknown() -> None:
+    """A model that saw the tool a moment ago would give up on it instead of trying again."""
     fault = ProtocolFault(FaultKind.TRANSPORT, "the process exited with 3", code="exited")
     fleet = FakeFleet(FakeEndpoint("fs", "read", phase=EndpointPhase.FAULTED, fault=fault))
     outcome = await run(Router(fleet), "fs__read")
@@ -117,6 +126,7 @@ async def test_a_tool_of_a_server_that_is_down_is_not_called_unknown() -> None:
 
 
 async def test_a_call_asks_for_the_endpoint_of_its_moment() -> None:
+    """After a restart a call would go to the dead generation, or to a server that was removed."""
     fleet = FakeFleet(FakeEndpoint("fs", "read"))
     box = Router(fleet)
     assert not (await run(box, "fs__read")).is_error
@@ -136,6 +146,7 @@ async def test_input_is_the_servers_to_judge_and_is_read_as_models_mean_it() -> 
 
 
 async def test_a_call_that_is_cancelled_already_reaches_no_server() -> None:
+    """A tool would have its effect after the user said stop."""
     cancel = CancelToken()
     cancel.cancel()
 
@@ -147,6 +158,8 @@ async def test_a_call_that_is_cancelled_already_reaches_no_server() -> None:
 
 
 async def test_a_fault_becomes_an_outcome_that_says_what_to_do() -> None:
+    """A model would see a stack trace, or nothing at all."""
+
     async def answer(tool: str, arguments: object) -> object:
         raise ProtocolFault(FaultKind.TIMEOUT, "no answer within 3 s", code="call_timeout")
 
@@ -166,10 +179,12 @@ async def test_a_fault_becomes_an_outcome_that_says_what_to_do() -> None:
     ],
 )
 def test_a_fault_without_a_remedy_is_told_without_one(fault: ProtocolFault, text: str) -> None:
+    """The text would end in None."""
     assert fault_text("t", fault) == text
 
 
 async def test_the_cancel_token_cancels_the_call_under_way() -> None:
+    """A client's cancellation would leave the server working."""
     cancel = CancelToken()
     ended: list[str] = []
 
@@ -190,6 +205,7 @@ async def test_the_cancel_token_cancels_the_call_under_way() -> None:
 
 @pytest.mark.parametrize("with_token", [False, True], ids=["alone", "together with its token"])
 async def test_cancelling_the_awaiting_task_passes_through(*, with_token: bool) -> None:
+    """A cancelled session would hang on its calls, or take the cancellation for a result."""
     cancel = CancelToken()
     started = anyio.Event()
     outcomes: list[ToolOutcome] = []
@@ -213,6 +229,7 @@ async def test_cancelling_the_awaiting_task_passes_through(*, with_token: bool) 
 
 
 async def test_mount_skips_servers_that_are_not_ready_or_cannot_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One bad server would empty the others."""
     broken = FakeEndpoint("broken")
     broken.list_fault = ProtocolFault(FaultKind.PROTOCOL, "not a list")
     down = FakeEndpoint("down", "x", phase=EndpointPhase.FAULTED)
@@ -226,6 +243,7 @@ async def test_mount_skips_servers_that_are_not_ready_or_cannot_list(monkeypatch
 
 
 async def test_a_cancelled_mount_leaves_nothing_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers would outlive the program that gave up waiting for them."""
     fleet = FakeFleet(FakeEndpoint("fs"))
     use_fleet(monkeypatch, fleet)
     with anyio.CancelScope() as scope:

@@ -38,11 +38,13 @@ def row(name: str, title: str) -> CapabilityCard:
 
 
 def test_it_holds_the_twelve_then_the_seven() -> None:
+    """Clients would list the tools in an order of the day."""
     assert capability_ids() == [*ARGUMENTS]
     assert all(card.summary for card in capability_cards())
 
 
 def test_a_row_is_found_by_its_id_or_not_at_all() -> None:
+    """A misspelt name would raise, or find something."""
     found = find_card("bash")
     assert found is not None
     assert found.title == "Run shell command"
@@ -60,6 +62,7 @@ def test_the_profiles_select_seven_twelve_and_nineteen() -> None:
 
 
 def test_every_card_of_the_catalogue_has_the_rows_name_and_title() -> None:
+    """Help and session would speak of different tools."""
     for each in capability_cards():
         card = each.build(DeckContext("/work"))
         assert (card.name, card.label) == (each.id, each.title)
@@ -116,6 +119,7 @@ def type_of(schema: Any) -> str:
 
 
 def test_every_tool_takes_the_arguments_that_models_know_it_by() -> None:
+    """A model that knows the tool from elsewhere, or from yesterday, would be refused."""
     built = {each.id: each.build(DeckContext("/work")) for each in capability_cards()}
     assert {name: signature_of(card.parameters) for name, card in built.items()} == ARGUMENTS
 
@@ -124,6 +128,7 @@ HINTS = ("read_only", "destructive", "idempotent", "open_world")
 
 
 def test_the_documentation_says_what_each_tool_says_of_itself() -> None:
+    """A user would allow a tool without a question for what it is not."""
     table = TABLE.read_text().partition("| open world |\n|---|---|---|---|---|\n")[2]
     documented = {}
     for line in table.partition("\n\n")[0].splitlines():
@@ -156,6 +161,8 @@ async def say(box: ToolBox, name: str, **arguments: object) -> object:
 
 
 def test_a_card_that_cannot_be_built_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session would end with a traceback that names no tool."""
+
     def build(_: DeckContext) -> Capability:
         raise OSError("no disk")
 
@@ -167,6 +174,7 @@ def test_a_card_that_cannot_be_built_is_a_fault(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_with_a_store_only_write_and_edit_keep_checkpoints() -> None:
+    """A command's changes would seem undoable, or a write's would not be."""
     framework = DeckFramework(checkpoint=NoStore())
     deck = provision_deck(Profile.ALL, DeckContext("/work", framework))
     assert [card.name for card in deck.tools() if isinstance(card, CheckpointingCard)] == ["write", "edit"]
@@ -175,24 +183,28 @@ def test_with_a_store_only_write_and_edit_keep_checkpoints() -> None:
 
 
 def test_grafts_come_after_what_is_there() -> None:
+    """Server tools would push the built-ins down a client's list."""
     deck = deck_of(PlayedCard("a"))
     assert deck.graft([PlayedCard("s__b"), PlayedCard("s__c")]) is deck
     assert names(deck) == ["a", "s__b", "s__c"]
 
 
 def test_every_capability_can_be_wrapped() -> None:
+    """An interceptor would miss calls."""
     deck = deck_of(PlayedCard("a"), PlayedCard("b"))
     assert deck.map_capabilities(lambda card: PlayedCard(card.name.upper())) is deck
     assert names(deck) == ["A", "B"]
 
 
 def test_a_selection_keeps_the_order() -> None:
+    """`--tools` would rearrange the list."""
     deck = deck_of(*map(PlayedCard, "abcd"))
     assert deck.retain(lambda card: card.name in "db") is deck
     assert names(deck) == ["b", "d"]
 
 
 def test_a_box_holds_the_cards_of_its_making() -> None:
+    """A session's tools would change under it without a notice."""
     deck = deck_of(PlayedCard("a"))
     box = deck.into_tool_box()
     deck.graft([PlayedCard("b")])
@@ -201,6 +213,7 @@ def test_a_box_holds_the_cards_of_its_making() -> None:
 
 @pytest.mark.anyio
 async def test_a_box_has_one_store_for_each_checklist_and_shares_none(tmp_path: Path) -> None:
+    """A list would be lost between two calls, or be seen by another session in the same directory."""
     ours, theirs = (provision_deck(Profile.ALL, DeckContext(str(tmp_path))).into_tool_box() for _ in range(2))
     await say(ours, "todo_set", items=[{"id": "1", "text": "dig", "status": "active"}])
     await say(ours, "todo", action="set", items=[{"task": "fill", "state": "pending", "weight": "high"}])
@@ -214,6 +227,7 @@ async def test_a_box_has_one_store_for_each_checklist_and_shares_none(tmp_path: 
 
 
 def test_the_decks_read_state_reaches_the_tools_without_a_new_identity() -> None:
+    """The read-before-edit gate would never see what was read, or lose the session's stores."""
     state, base = object(), inert_context()
     for given in (base, None):
         ctx = base_context(DeckContext("/work", DeckFramework(read_state=state), base=given))

@@ -26,6 +26,7 @@ def make_context() -> ToolContext:
 
 
 def test_a_copy_with_another_cancel_token_keeps_the_identity() -> None:
+    """A session's stores would be lost between two calls."""
     context = make_context()
     cancel = CancelToken()
     copy = context.with_cancel(cancel)
@@ -37,6 +38,7 @@ def test_a_copy_with_another_cancel_token_keeps_the_identity() -> None:
 
 
 def test_a_store_kept_by_identity_ends_with_its_last_context() -> None:
+    """Stores of ended sessions would fill the memory of a long-lived process."""
     context = make_context()
     stores = weakref.WeakKeyDictionary({context.context_id: ["a task"]})
     copy = context.with_cancel(CancelToken())
@@ -47,6 +49,7 @@ def test_a_store_kept_by_identity_ends_with_its_last_context() -> None:
 
 
 def test_defaults_are_fresh_and_standard() -> None:
+    """Contexts would share a cancel token, so that one cancelled call stops all."""
     first, second = make_context(), make_context()
     assert first.cancel is not second.cancel
     assert first.budget is STANDARD_BUDGET
@@ -62,12 +65,14 @@ def verbs(protocol: type) -> set[str]:
     ("protocol", "backend", "name"), [(Shell, UnavailableShell(), name) for name in sorted(verbs(Shell))]
 )
 async def test_an_inert_backend_raises_on_every_use(protocol: type, backend: object, name: str) -> None:
+    """A tool that runs elsewhere could touch our files, or fail with an AttributeError that explains nothing."""
     with pytest.raises(BackendUnavailableError, match="no commands"):
         await getattr(backend, name)("/etc/passwd")
     assert issubclass(BackendUnavailableError, OSError)
 
 
 def test_what_leads_out_of_the_roots_is_told_in_its_own_words() -> None:
+    """A model would read a number and its path twice; or a tool would find no reason to show."""
     error = OutsideRootsError(errno.EACCES, "`x` is outside", "x")
     assert (str(error), error.strerror, error.errno, error.filename) == ("`x` is outside", "`x` is outside", 13, "x")
     assert str(OutsideRootsError("`x` is outside")) == "`x` is outside"

@@ -57,10 +57,12 @@ def problem(**given: object) -> str:
     ],
 )
 def test_a_problem_says_where_what_was_expected_and_what_came(given: dict[str, object], line: str) -> None:
+    """A model could only guess again."""
     assert line in problem(**given)
 
 
 def test_what_is_missing_is_named_with_all_that_the_tool_takes() -> None:
+    """A model would have to look the tool up again."""
     found = InputCheck("probe", SCHEMA).problem({})
     assert found is not None
     assert found.startswith("probe was not run because its input is wrong:\n- path is missing\n")
@@ -68,22 +70,26 @@ def test_what_is_missing_is_named_with_all_that_the_tool_takes() -> None:
 
 
 def test_a_tool_without_parameters_says_so() -> None:
+    """An empty list of parameters reads like a mistake of ours."""
     check = InputCheck("probe", {"type": "object", "properties": {}, "additionalProperties": False})
     assert (check.problem({"a": 1}) or "").endswith("It takes no parameters: {}.")
 
 
 def test_many_problems_are_told_in_part() -> None:
+    """One call of nonsense would fill a model's context."""
     found = problem(**{f"unknown{index}": index for index in range(20)})
     assert found.count("there is no parameter") == MAX_PROBLEMS
     assert "and 15 more" in found
 
 
 def test_a_long_value_is_shown_in_part() -> None:
+    """A wrong call would echo a whole file."""
     assert len(problem(offset="x" * 100_000)) < MAX_SHOWN_CHARS + 500
 
 
 @pytest.mark.parametrize("depth", [100, 100_000])
 def test_deep_nesting_is_refused_before_a_validator_follows_it(depth: int) -> None:
+    """A client could end the session by nesting."""
     value: object = 1
     for _ in range(depth):
         value = [value]
@@ -92,6 +98,7 @@ def test_deep_nesting_is_refused_before_a_validator_follows_it(depth: int) -> No
 
 @given(VALUES)
 def test_what_the_schema_accepts_passes_and_nothing_else(value: object) -> None:
+    """A tool would refuse good input, or run on bad."""
     accepts = jsonschema.Draft202012Validator(SCHEMA).is_valid(value) and _is_json(value)  # type: ignore[arg-type]
     assert (InputCheck("probe", SCHEMA).problem(value) is None) == accepts
 

@@ -16,11 +16,13 @@ PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 
 def test_a_whole_installation_lacks_nothing() -> None:
+    """`doctor` would complain of an installation that is as it should be."""
     assert missing() == {}
     assert sentences() == []
 
 
 def test_each_tool_that_lacks_something_is_named_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user would learn of each missing library by a call that fails."""
     for library in LIBRARIES:
         monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.setattr(installed, "ripgrep_path", lambda: None)
@@ -29,6 +31,7 @@ def test_each_tool_that_lacks_something_is_named_with_it(monkeypatch: pytest.Mon
 
 
 def test_the_sentence_says_what_to_install_and_where() -> None:
+    """A library installed for another Python would change nothing."""
     assert lacks("ddgs") == (
         "the Python library ddgs is not installed: install it with `pip install 'quarterdeck[native]'` "
         "in quarterdeck's environment"
@@ -48,6 +51,7 @@ def test_the_extra_holds_what_native_tools_alone_use() -> None:
 
 
 def test_ripgrep_is_found() -> None:
+    """Neither grep nor find would work."""
     program = ripgrep_path()
     assert program is not None
     assert os.access(program, os.X_OK)

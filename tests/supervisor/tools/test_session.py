@@ -67,6 +67,7 @@ def names(session: DeckSession) -> list[str]:
 
 
 async def test_a_session_has_the_tools_of_its_profile_or_those_that_were_named(workspace: Path) -> None:
+    """An agent that may only look would be given a shell."""
     async with session_in(workspace, profile=Profile.AUTHORING) as looking:
         assert names(looking) == ["read", "ls", "grep", "find", "websearch", "webfetch", "todo_read"]
         assert (await run(looking, "bash", command="true")).is_error
@@ -76,6 +77,7 @@ async def test_a_session_has_the_tools_of_its_profile_or_those_that_were_named(w
 
 
 async def test_a_tool_that_is_unknown_or_not_in_the_profile_is_a_fault(workspace: Path) -> None:
+    """A typing error would leave an agent without the tool, and nobody would know."""
     with pytest.raises(DeckFault, match="did you mean 'read'") as unknown:
         async with session_in(workspace, tools=("raed",)):
             pass
@@ -86,6 +88,7 @@ async def test_a_tool_that_is_unknown_or_not_in_the_profile_is_a_fault(workspace
 
 
 async def test_files_are_those_of_the_workspace_and_of_allowed_directories(workspace: Path, tmp_path: Path) -> None:
+    """An agent could read what its user never gave it."""
     allowed, private = tmp_path / "allowed", tmp_path / "private"
     for folder in (allowed, private):
         folder.mkdir()
@@ -129,6 +132,7 @@ async def test_our_code_is_nobodys_to_write_even_in_a_workspace_that_holds_it(
 
 @MOUNT_NAMESPACE_ONLY
 async def test_commands_write_no_file_that_is_the_users_word_now(workspace: Path) -> None:
+    """A `bash` would add a server that nothing confines to the configuration that lies in its workspace."""
     named: list[str] = []
     wish = NativeWish(profile=Profile.ALL, workspace=workspace)
     with anyio.fail_after(PATIENCE_S):
@@ -140,6 +144,7 @@ async def test_commands_write_no_file_that_is_the_users_word_now(workspace: Path
 
 
 async def test_commands_run_in_the_workspace_with_a_home_that_its_sessions_share(workspace: Path) -> None:
+    """What one session installed, the next would install again; or it would land in the user's own home."""
     async with session_in(workspace) as one, session_in(workspace) as other:
         await text(one, "bash", command='echo shared > "$HOME/x"; echo made > made; touch "$TMPDIR/x"')
         assert "shared" in await text(other, "bash", command='cat "$HOME/x"')
@@ -149,6 +154,7 @@ async def test_commands_run_in_the_workspace_with_a_home_that_its_sessions_share
 
 
 async def test_commands_run_under_the_policy_of_the_configuration(workspace: Path) -> None:
+    """A user's `native.sandbox` would be decoration."""
     policy = SandboxPolicy(network=NetworkMode.NONE, limits={"file_size_bytes": 1 << 20})
     async with session_in(workspace, settings=NativeSettings(sandbox=policy)) as session:
         assert (await run(session, "bash", command="exec head -c 3000000 /dev/zero > big")).is_error
@@ -156,6 +162,7 @@ async def test_commands_run_under_the_policy_of_the_configuration(workspace: Pat
 
 
 async def test_pages_are_fetched_under_the_policy_of_the_configuration(workspace: Path) -> None:
+    """A user could not let an agent look at the server that it started; or each could look at everybody's."""
     settings = NativeSettings(webfetch=FetchPolicy(allow=("127.0.0.1:9",)))
     async with session_in(workspace) as closed, session_in(workspace, settings=settings) as opened:
         refused = await run(closed, "webfetch", url="http://127.0.0.1:18080/")
@@ -166,6 +173,7 @@ async def test_pages_are_fetched_under_the_policy_of_the_configuration(workspace
 
 
 async def test_sessions_share_neither_checklists_nor_what_they_have_read(workspace: Path) -> None:
+    """One agent would overwrite what another has changed, unseen."""
     async with session_in(workspace) as one, session_in(workspace) as other:
         await text(one, "todo_set", items=[{"id": "1", "text": "mine", "status": "active"}])
         assert "mine" in await text(one, "todo_read")
@@ -179,6 +187,7 @@ async def test_sessions_share_neither_checklists_nor_what_they_have_read(workspa
 
 
 async def test_what_was_changed_and_noted_stays_after_the_end_and_the_rest_goes(workspace: Path) -> None:
+    """An edit could not be undone the next day, or a disk would fill."""
     async with session_in(workspace) as session:
         await text(session, "read", path="file.txt")
         await text(session, "write", path="file.txt", content="new")
@@ -195,6 +204,7 @@ async def test_what_was_changed_and_noted_stays_after_the_end_and_the_rest_goes(
 
 @pytest.mark.parametrize("tool", ["bg-process", "process"])
 async def test_the_end_stops_what_runs_in_the_background(workspace: Path, tool: str) -> None:
+    """A server that an agent started would hold its port for ever."""
     async with session_in(workspace) as session:
         started = "echo up; (setsid sleep 4721.25 &); sleep 4721.25"
         await text(session, tool, action="start", command=started)
@@ -206,6 +216,7 @@ async def test_the_end_stops_what_runs_in_the_background(workspace: Path, tool: 
 
 
 async def test_cancelling_does_not_cut_the_end_short(workspace: Path) -> None:
+    """A second Ctrl-C would leave processes behind."""
     opened = anyio.Event()
 
     async def hold() -> None:
@@ -223,6 +234,8 @@ async def test_cancelling_does_not_cut_the_end_short(workspace: Path) -> None:
 
 
 async def test_opening_finds_out_nothing_about_commands(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every client would wait for what only those that run commands need."""
+
     def fail(_: CommandPolicy) -> None:
         raise AssertionError("a session looked for the user's tools before any command")
 
@@ -244,6 +257,7 @@ async def test_a_directory_that_is_gone_or_our_own_is_a_fault(workspace: Path, t
 
 
 async def test_a_state_directory_that_others_may_use_is_a_fault(workspace: Path) -> None:
+    """Others could read what the agent sees, and change what can be undone."""
     paths = workspace_paths(workspace).create()
     paths.sessions.chmod(0o777)
     with pytest.raises(DeckFault, match="chmod 700") as refused:
@@ -253,6 +267,7 @@ async def test_a_state_directory_that_others_may_use_is_a_fault(workspace: Path)
 
 
 async def test_an_error_of_the_body_comes_out_as_it_is_and_nothing_is_left(workspace: Path) -> None:
+    """Whoever embeds a session would have to take groups of errors apart."""
     with pytest.raises(LookupError, match="mine"):
         async with session_in(workspace):
             raise LookupError("mine")

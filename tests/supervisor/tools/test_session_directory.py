@@ -31,6 +31,7 @@ def names(workspace: WorkspacePaths) -> list[str]:
 
 
 def test_it_is_ours_alone_and_sorted_by_time(workspace: WorkspacePaths) -> None:
+    """Other users could read what an agent saw, and the newest session could not be told."""
     directories = [SessionDirectory.create(workspace) for _ in range(3)]
     made = [directory.paths.directory for directory in directories]
     assert all(path.stat().st_mode & 0o777 == 0o700 for path in made)
@@ -52,6 +53,7 @@ def test_temporary_files_go_however_a_command_has_left_them(workspace: Workspace
 
 
 def test_a_session_that_leaves_nothing_leaves_no_directory(workspace: WorkspacePaths) -> None:
+    """Every client that only lists tools would add one."""
     directory = SessionDirectory.create(workspace)
     directory.paths.checkpoints.mkdir()
     directory.close()
@@ -59,6 +61,7 @@ def test_a_session_that_leaves_nothing_leaves_no_directory(workspace: WorkspaceP
 
 
 def test_old_sessions_are_removed_and_the_newest_kept(workspace: WorkspacePaths) -> None:
+    """A workspace's checkpoints would grow without end, or be gone at once."""
     made = [ended_session(workspace).directory.name for _ in range(5)]
     assert sorted(prune(workspace, keep=2)) == sorted(made[:3])
     assert names(workspace) == sorted(made[3:])
@@ -66,6 +69,7 @@ def test_old_sessions_are_removed_and_the_newest_kept(workspace: WorkspacePaths)
 
 
 def test_a_live_session_is_never_removed(workspace: WorkspacePaths) -> None:
+    """A long session would lose its checkpoints to twenty short ones."""
     live = SessionDirectory.create(workspace)
     old = ended_session(workspace)
     assert prune(workspace, keep=0) == (old.directory.name,)
@@ -75,6 +79,7 @@ def test_a_live_session_is_never_removed(workspace: WorkspacePaths) -> None:
 
 @pytest.mark.process
 def test_the_lock_of_another_process_counts_until_that_dies(workspace: WorkspacePaths, tmp_path: Path) -> None:
+    """Two serves of one workspace would remove each other's sessions; or a killed one's would stay for ever."""
     places = f"Path({str(tmp_path)!r}), Path({str(tmp_path / 'state')!r})"
     program = (
         "import sys; from pathlib import Path; from quarterdeck.config.places.paths import workspace_paths;"
@@ -93,6 +98,7 @@ def test_the_lock_of_another_process_counts_until_that_dies(workspace: Workspace
 
 
 def test_what_a_maker_left_that_died_is_removed_later(workspace: WorkspacePaths) -> None:
+    """It could be one that is being made at this moment."""
     workspace.create()
     staging = workspace.sessions / ".01ARZ3NDEKTSV4RRFFQ69G5FAV"
     staging.mkdir()
@@ -103,6 +109,7 @@ def test_what_a_maker_left_that_died_is_removed_later(workspace: WorkspacePaths)
 
 
 def test_what_is_no_session_is_left_alone(workspace: WorkspacePaths) -> None:
+    """A user's own file beside them would vanish."""
     workspace.create()
     (workspace.sessions / "notes.txt").write_text("mine")
     (workspace.sessions / "keep").mkdir()

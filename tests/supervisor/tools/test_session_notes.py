@@ -4,6 +4,7 @@ from quarterdeck.tools.session_notes import MAX_NAME_CHARS, MAX_NAMES, SessionNo
 
 
 def test_what_is_gone_is_said_once_and_by_name() -> None:
+    """A model would poll a process that nobody has, or believe that its list is empty."""
     kept: list[bytes] = []
     first = SessionNotes(kept.append)
     first.note("job processes", ["job-1 (npm run dev)", "job-2 (make)"])
@@ -30,6 +31,7 @@ def test_what_was_not_said_yet_outlives_the_next_death_too() -> None:
 
 
 def test_what_ended_by_itself_is_not_lost() -> None:
+    """A model would look for a build that had succeeded."""
     kept: list[bytes] = []
     notes = SessionNotes(kept.append)
     notes.note("job processes", [])
@@ -40,6 +42,7 @@ def test_what_ended_by_itself_is_not_lost() -> None:
 
 
 def test_notes_are_bounded_and_unreadable_ones_are_none() -> None:
+    """One long command line would push out all other notes."""
     kept: list[bytes] = []
     SessionNotes(kept.append).note("k", ["x" * 10_000 + "\n y"] * 1000)
     assert len(kept[-1]) < (MAX_NAME_CHARS + 10) * MAX_NAMES

@@ -59,11 +59,13 @@ async def fail(arguments: object, ctx: ToolContext) -> ToolResult:
     ],
 )
 async def test_input_is_read_as_models_mean_it(given: object, received: object) -> None:
+    """A model that sends its arguments as a string, or none, would fail at every call."""
     outcome = await tool_of(give_back).invoke(ToolCall("1", "probe", given), inert_context())
     assert outcome == ToolOutcome("1", received)
 
 
 async def test_a_native_tools_wrong_input_is_refused_before_it_runs() -> None:
+    """A tool would run on what nobody checked."""
     tool = define_tool(ToolSpec("probe", "Probes.", SCHEMA, fail))
     outcome = await tool.invoke(ToolCall("1", "probe", [1]), inert_context())
     assert outcome.is_error
@@ -71,11 +73,14 @@ async def test_a_native_tools_wrong_input_is_refused_before_it_runs() -> None:
 
 
 async def test_a_grafted_tools_input_is_its_servers_to_judge() -> None:
+    """A server that takes more than it says could not be given it."""
     tool = define_tool(ToolSpec("probe", "Probes.", SCHEMA, give_back, definition=b"{}"))
     assert (await tool.invoke(ToolCall("1", "probe", [1]), inert_context())).output == [1]
 
 
 async def test_a_tool_can_take_its_arguments_as_a_type_and_tell_of_its_progress() -> None:
+    """Each tool would have to pick its arguments apart, and a client would wait in the dark."""
+
     class Given(Arguments):
         times: int
 
@@ -110,6 +115,7 @@ class Probe(Arguments):
 
 
 def test_a_schema_is_closed_flat_and_in_the_wires_spelling() -> None:
+    """Models would meet references, nulls and names that no caller writes."""
     row = {
         "type": "object",
         "properties": {
@@ -209,6 +215,7 @@ def probe() -> DefinedTool:
     ],
 )
 async def test_what_the_schema_accepts_reaches_the_tool_as_its_type(given: object, text: str) -> None:
+    """A call that follows the published schema would be refused."""
     result = await probe().run(given, inert_context())
     assert not result.is_error
     assert text in text_of(result)
@@ -228,6 +235,7 @@ async def test_what_the_schema_accepts_reaches_the_tool_as_its_type(given: objec
     ],
 )
 async def test_what_the_schema_refuses_is_said_in_its_words(given: object, text: str) -> None:
+    """A tool would run on what its schema forbids, or a model be told of types that it never saw."""
     result = await probe().run(given, inert_context())
     assert result.is_error
     assert text in text_of(result)
@@ -253,6 +261,7 @@ ANY_VALUE = st.recursive(
     )
 )
 def test_what_is_read_without_the_schema_is_what_the_schema_accepts(value: dict[str, object]) -> None:
+    """A tool would run on input that its published schema refuses."""
     if is_plain(value):
         try:
             msgspec.convert(value, Probe)

@@ -39,6 +39,7 @@ async def test_the_process_of_a_row_that_is_held_is_not_judged_any_more() -> Non
 async def test_what_is_blocked_is_not_offered_any_more_when_the_decision_returns(
     review_gate: approvals.ReviewGate,
 ) -> None:
+    """`quarterdeck trust block` would report success, and the next call would still get through."""
     async with approvals.bench() as at:
         await at.runs(approvals.ToldEndpoint(approvals.stdio(), a="one", b="two"))
         review_gate.clear()
@@ -56,6 +57,7 @@ async def test_what_is_blocked_is_not_offered_any_more_when_the_decision_returns
 
 
 async def test_a_decision_that_cannot_be_recorded_does_not_count() -> None:
+    """After a restart the tool would be held again, and nobody would know why."""
     async with approvals.bench() as at:
         await at.runs(approvals.ToldEndpoint(approvals.stdio(), a="one"))
         await at.lists(a="two")
@@ -67,6 +69,7 @@ async def test_a_decision_that_cannot_be_recorded_does_not_count() -> None:
 
 
 async def test_closing_waits_for_what_is_judged_even_for_a_row_that_is_gone(review_gate: approvals.ReviewGate) -> None:
+    """The ledger would be closed under a record that is being made."""
     at = approvals.Bench()
     at.approvals.start()
     await at.approvals.set_rows([approvals.row(approvals.stdio()), approvals.row(approvals.stdio("other"))])
@@ -136,6 +139,7 @@ async def test_held_instructions_hold_everything_over_a_restart_and_are_counted(
 
 @pytest.mark.parametrize("key", [approvals.tool_key("a"), approvals.INSTRUCTIONS])
 async def test_what_is_blocked_leaves_the_offer_of_the_last_time_too(key: ItemKey) -> None:
+    """A tool that is blocked while its server starts would be listed until it is up."""
     async with approvals.bench() as at:
         await at.runs(approvals.ToldEndpoint(approvals.stdio(), a="one", instructions="nice"))
     async with approvals.bench(await restarted(at.recorder)) as at:
@@ -180,6 +184,7 @@ async def test_a_server_that_is_judged_while_the_last_offer_is_read_keeps_the_ve
 
 
 async def test_rows_of_a_project_wait_for_a_person_whatever_their_mode_and_again_after_each_change() -> None:
+    """A cloned repository would start commands."""
     evil, other = approvals.stdio(trust=TrustMode.OPEN), approvals.stdio(command="other", trust=TrustMode.OPEN)
     async with approvals.bench() as at:
         await at.approvals.set_rows([approvals.row(evil, standing=Standing.PROJECT)])
@@ -244,6 +249,7 @@ async def test_native_tools_keep_what_was_approved_while_more_is_asked_for(caplo
 
 
 async def test_a_row_that_moves_to_another_file_or_is_gone_leaves_nothing_live() -> None:
+    """`quarterdeck ledger show` would name tools that nobody offers."""
     async with approvals.bench() as at:
         await at.runs(approvals.ToldEndpoint(approvals.stdio(), a="one"))
         assert at.entry().live
@@ -256,6 +262,7 @@ async def test_a_row_that_moves_to_another_file_or_is_gone_leaves_nothing_live()
 
 
 async def test_a_watcher_that_fails_keeps_nothing_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    """One broken client would keep all others from hearing that a tool is held."""
     told: list[str] = []
 
     def fails() -> None:
@@ -275,6 +282,7 @@ async def test_a_watcher_that_fails_keeps_nothing_from_the_others(caplog: pytest
 
 
 async def test_of_a_stranger_nothing_is_known_and_nothing_forbidden() -> None:
+    """A name that no server has would be refused as held."""
     async with approvals.bench() as at:
         assert at.approvals.offer("nobody").tools == ()
         assert at.approvals.verdict("nobody") is None

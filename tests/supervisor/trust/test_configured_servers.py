@@ -44,6 +44,7 @@ from quarterdeck_protocol.names import is_server_id
 
 @pytest.mark.parametrize("standing", [each for each in Standing if each is not Standing.COMMAND])
 def test_a_row_is_judged_by_its_mode_and_by_whose_word_it_is(standing: Standing) -> None:
+    """A project's row would be trusted like the user's own."""
     config = stdio(trust=TrustMode.STRICT)
     row = row_of(config, Origin(FILE, "fs", standing, {"command": "run"}))
     assert (row.id, row.config) == ("fs", config)
@@ -52,6 +53,7 @@ def test_a_row_is_judged_by_its_mode_and_by_whose_word_it_is(standing: Standing)
 
 
 def test_a_server_without_a_file_is_an_embedding_programs() -> None:
+    """A program's own server would wait for a person, or share its record with a file's."""
     row = row_of(stdio(command="run"), None)
     assert (row.scope, row.rules.standing) == (PROGRAM_SCOPE, Standing.CODE)
     assert msgspec.json.decode(row.launch.body)["command"] == "run"
@@ -73,6 +75,7 @@ def test_what_is_approved_is_what_the_file_says_and_no_value_of_a_variable() -> 
 
 
 def test_a_lock_is_asked_for_the_rows_own_server() -> None:
+    """One server's lock would let in another's tool of the same name."""
     lock = OnlyNamed(fs={"a"}, web={"b"})
     a, b = (tool_document(told_tool("fs", name, "text")) for name in "ab")
     for server, admitted in (("fs", a), ("web", b)):
@@ -113,6 +116,7 @@ def test_what_was_approved_by_name_counts_until_somebody_could_have_changed_the_
 
 
 def test_a_row_says_which_of_its_files_could_be_written(tmp_path: Path) -> None:
+    """A user would look for the change in the wrong file."""
     assert looked_at(tmp_path).rules.exposed == ""
     assert looked_at(tmp_path, tmp_path).rules.exposed == str(tmp_path / "mcp.json")
     (tmp_path / "env").touch()
@@ -130,12 +134,14 @@ def test_only_a_file_that_was_named_must_be_named_again(standing: Standing) -> N
 
 
 def test_the_key_native_has_a_name_that_no_server_can_have() -> None:
+    """A server could be approved in its place."""
     assert not is_server_id(NATIVE_ID)
     row = native_row(NativeSettings(), (), (Path("/x/a.json"), Path("/x/b.json")), Exposure())
     assert row.command("approve", "--all") == f"quarterdeck trust approve {NATIVE_ID} --all -c /x/a.json -c /x/b.json"
 
 
 def test_places_are_those_of_servers_and_of_native_tools(tmp_path: Path) -> None:
+    """A configuration in a folder that a server may write would count as the user's word."""
     server = StdioServerConfig(id="fs", command="run", sandbox={"write": [str(tmp_path / "s")]})
     native = NativeWish(profile=Profile.ALL, workspace=tmp_path / "w")
     settings = Settings(servers=(server,), native=native)
@@ -159,6 +165,7 @@ def test_a_file_that_could_be_written_is_known_by_each_row_of_it(
 
 
 def test_a_file_has_one_scope_from_wherever_it_is_named(tmp_path: Path) -> None:
+    """Approvals would be lost, or asked for anew, from another directory."""
     path = tmp_path / "deck.json"
     assert scope_of(tmp_path / "x" / ".." / "deck.json") == scope_of(path) == str(path)
     assert scope_of(Path(os.path.relpath(path))) == scope_of(path)
@@ -173,6 +180,7 @@ def test_a_link_lends_no_approval(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_no_text_has_a_scope_all_the_same(tmp_path: Path) -> None:
+    """A directory with an odd name would stop every start in it."""
     scope = scope_of(tmp_path / os.fsdecode(b"caf\xe9") / "deck.json")
     assert scope.encode().decode() == scope
     assert scope != scope_of(tmp_path / os.fsdecode(b"caf\xea") / "deck.json")
@@ -197,6 +205,7 @@ def test_the_users_files_are_one_scope_and_all_else_stands_for_itself(
 
 
 def test_found_files_cover_the_users_and_named_ones_do_not() -> None:
+    """A server of the user's would be taken for gone when another file is named on the command line."""
     paths = [Path("/a/deck.json"), Path("/b/deck.json")]
     assert covered_scopes(paths, is_found=False) == {"/a/deck.json", "/b/deck.json"}
     assert covered_scopes(paths, is_found=True) == {"/a/deck.json", "/b/deck.json", USER_SCOPE}
@@ -231,6 +240,7 @@ def test_a_place_that_is_named_by_a_link_stays_what_it_was(state: Path, tmp_path
 
 
 def test_one_place_is_written_down_once(state: Path, tmp_path: Path) -> None:
+    """The record would grow with every start, until it cannot be read."""
     for _ in range(3):
         record_exposure(state, [tmp_path / "w", tmp_path / "w" / "inner"])
     assert len((ledger_dir(state) / FILE_NAME).read_text().splitlines()) <= 2
@@ -261,12 +271,14 @@ def test_a_file_counts_by_where_the_links_to_it_lie(state: Path, tmp_path: Path)
 
 
 def test_links_without_an_end_count(tmp_path: Path) -> None:
+    """A path that nobody can follow would be trusted."""
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     assert Exposure().covers(tmp_path / "loop")
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o646])
 def test_what_another_user_may_write_counts(tmp_path: Path, mode: int) -> None:
+    """Another user of the machine could have a program started in ours."""
     path = tmp_path / "mcp.json"
     path.touch()
     assert not Exposure().covers(path)
@@ -275,6 +287,7 @@ def test_what_another_user_may_write_counts(tmp_path: Path, mode: int) -> None:
 
 
 def test_a_record_that_cannot_be_read_makes_everything_count(state: Path, tmp_path: Path) -> None:
+    """Whoever spoils the record would have it forgotten."""
     record_exposure(state, [tmp_path / "w"])
     path = ledger_dir(state) / FILE_NAME
     path.write_bytes(b" " * (MAX_BYTES + 1))
@@ -299,6 +312,7 @@ def test_a_line_that_was_interrupted_spoils_neither_its_neighbours_nor_the_next(
 
 
 def test_a_name_that_is_no_text_is_kept(state: Path, tmp_path: Path) -> None:
+    """A folder with such a name could not be a workspace, or not be remembered."""
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\n"))
     record_exposure(state, [odd])
     assert read_exposure(state).covers(odd / "mcp.json")

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_first_sight_is_offered_and_each_later_change_is_held_until_it_is_approved() -> None:
+    """A rug pull would reach the model, or its approval would bring back the old text."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one", b="two"))
         assert at.offered() == [("a", "one"), ("b", "two")]
@@ -45,6 +46,7 @@ async def test_nothing_is_offered_before_what_admits_it_is_recorded() -> None:
 
 
 async def test_a_list_that_changes_while_it_is_judged_is_judged_again() -> None:
+    """The verdict on the old list would let the new one in."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
         at.recorder.may_write.clear()
@@ -94,6 +96,7 @@ async def test_an_old_rows_work_does_not_write_the_new_rows_offer(review_gate: R
 
 
 async def test_a_block_that_is_recorded_while_a_list_is_judged_holds(review_gate: ReviewGate) -> None:
+    """A person's last word would be lost to a list that was being judged when it was spoken."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
         review_gate.clear()
@@ -137,6 +140,7 @@ async def test_on_a_full_disk_what_was_approved_stays_and_the_rest_is_held_and_s
 async def test_a_failure_to_judge_leaves_the_offer_and_is_tried_again(
     soon: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """An error would let a change in, or hold it for ever."""
     async with bench() as at:
         await at.runs(ToldEndpoint(stdio(), a="one"))
         judge, failures = module.judge_listing, [ValueError("a rule failed")]
@@ -184,6 +188,7 @@ async def test_a_neighbour_is_seen_whoever_answers_first_and_whatever_is_held(
 
 
 async def test_a_tool_that_looks_like_a_native_one_is_told() -> None:
+    """A model would call a server's `Read` in place of ours."""
     async with bench() as at:
         at.approvals._lists._native_names = frozenset({"read"})
         await at.approvals.set_rows([row(stdio("fs"))])

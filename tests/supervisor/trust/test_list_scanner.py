@@ -71,6 +71,7 @@ async def scanning(monkeypatch: pytest.MonkeyPatch, *servers: str) -> AsyncItera
 
 
 async def test_what_waits_is_scanned_and_known_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list would be scanned without end, or never."""
     async with scanning(monkeypatch, "fs", "mail") as made:
         await made.lists("fs", Read="Reads.")
         await made.lists("mail", other="Else.")
@@ -98,6 +99,7 @@ async def test_a_name_that_comes_touches_the_lists_that_speak_of_it_alone(monkey
 
 
 async def test_a_server_that_is_another_by_now_has_nothing_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a removed row's server said would be held against the one that has its name now."""
     async with scanning(monkeypatch, "fs") as made:
         await made.lists("fs", Read="Reads.")
         of_now, calls = dict(made.states()), 0

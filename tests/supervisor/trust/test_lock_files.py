@@ -27,6 +27,7 @@ def test_a_lock_is_a_file_like_others_and_keeps_its_mode(tmp_path: Path) -> None
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    """A lock that several directories share would be torn apart."""
     (tmp_path / "real.lock").touch()
     (tmp_path / "deck.lock").symlink_to("real.lock")
     save_lock(tmp_path / "deck.lock", LOCK)
@@ -35,6 +36,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 
 
 def test_the_ignores_beside_a_lock_are_its_own(tmp_path: Path) -> None:
+    """A lock would be judged without what it leaves out."""
     save_lock(tmp_path / "deck.lock", LOCK)
     (tmp_path / "lock.ignore").write_text("time/now /description\n")
     lock = load_lock(tmp_path / "deck.lock")
@@ -52,6 +54,7 @@ def test_no_ignores_are_none_but_named_ones_must_be_there(tmp_path: Path) -> Non
 
 
 def test_a_lock_that_is_not_there_is_told_apart(tmp_path: Path) -> None:
+    """A first lock could not be written, or a missing one would pass for an empty one."""
     with pytest.raises(MissingLockError, match="quarterdeck lock writes it"):
         load_lock(tmp_path / "deck.lock")
 
@@ -65,6 +68,7 @@ def test_a_lock_that_is_not_there_is_told_apart(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said_with_the_file(tmp_path: Path, content: bytes | None, ignore: bytes, said: str) -> None:
+    """A user would search both files."""
     save_lock(tmp_path / "deck.lock", LOCK)
     if content is not None:
         (tmp_path / "deck.lock").write_bytes(content)
@@ -75,12 +79,14 @@ def test_what_is_wrong_is_said_with_the_file(tmp_path: Path, content: bytes | No
 
 
 def test_a_pipe_in_a_locks_place_does_not_hold_us(tmp_path: Path) -> None:
+    """A stranger's directory could hang the command."""
     os.mkfifo(tmp_path / "deck.lock")
     with pytest.raises(LockFileError, match="not a regular file"):
         load_lock(tmp_path / "deck.lock")
 
 
 def test_a_lock_that_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:
+    """A full disk would leave half a lock under version control."""
     with pytest.raises(LockFileError, match="cannot be written"):
         save_lock(tmp_path / "missing" / "deck.lock", LOCK)
     (tmp_path / "directory").mkdir()

@@ -44,6 +44,7 @@ class At:
 
 
 async def test_what_a_person_approved_is_used_and_so_is_less() -> None:
+    """A person would log in again for an access that they gave."""
     at = At()
     await at.approve(TERMS)
     for terms in (TERMS, NARROWER, TERMS):
@@ -52,6 +53,7 @@ async def test_what_a_person_approved_is_used_and_so_is_less() -> None:
 
 
 async def test_what_is_approved_can_be_read_until_it_is_blocked() -> None:
+    """A login is begun for a person only where they agreed to one before."""
     at = At()
     assert await at.approved() is None
     assert not await at.admits(TERMS)
@@ -66,6 +68,7 @@ async def test_what_is_approved_can_be_read_until_it_is_blocked() -> None:
 @pytest.mark.parametrize("terms", [WIDER, ELSEWHERE])
 @pytest.mark.parametrize("is_own_word", [False, True])
 async def test_another_issuer_or_one_more_scope_is_held_until_it_is_approved(terms: Terms, is_own_word: bool) -> None:
+    """A server would widen what we can do there, or have our tokens from somebody else."""
     at = At()
     await at.approve(TERMS)
     for _ in range(2):
@@ -86,6 +89,7 @@ async def test_at_first_sight_only_the_users_own_word_is_enough() -> None:
 
 
 async def test_what_a_person_blocked_stays_out() -> None:
+    """A block would be lifted by the next start."""
     at = At()
     await at.approve(TERMS)
     await at.recorder.record([Blocked(scope="user", server="far", subject=LOGIN.subject)], {})
@@ -93,6 +97,7 @@ async def test_what_a_person_blocked_stays_out() -> None:
 
 
 async def test_what_cannot_be_recorded_does_not_count() -> None:
+    """A disk that is full would let a login pass that nobody will ever find."""
     at = At()
     at.recorder.is_full = True
     assert not await at.admits(TERMS, is_own_word=True)
@@ -116,6 +121,7 @@ async def test_scopes_that_a_server_wants_are_seen_together_and_held() -> None:
 
 
 async def test_a_server_that_wants_ever_other_scopes_fills_no_ledger() -> None:
+    """Each call would write an event, and a document that names all before."""
     at = At()
     await at.approve(TERMS)
     for number in range(2 * MAX_SCOPES):

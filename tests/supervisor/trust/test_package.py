@@ -59,12 +59,14 @@ def test_what_a_runner_has_not_fetched_yet_has_to_be_installed(tmp_path: Path) -
 
 
 def test_npx_tells_the_newest_of_several(tmp_path: Path) -> None:
+    """It is the one that runs."""
     npx(tmp_path, "aa", "server", "1.0.0", "server@1", at=200)
     npx(tmp_path, "bb", "server", "0.9.0", "server@0", at=100)
     assert resolved_package("npx", ["server"], tmp_path) == "server 1.0.0 (npm)"
 
 
 def test_uvx_tells_the_newest_environment(tmp_path: Path) -> None:
+    """Whatever way the name is spelled."""
     uv(tmp_path, "old", "mcp_server_time-2.1.0", at=100)
     uv(tmp_path, "new", "mcp_server_time-2.2.0", at=200)
     uv(tmp_path, "wheel", "mcp_server_time-9.9.9", at=300, is_environment=False)
@@ -79,6 +81,7 @@ def test_uvx_tells_an_unpacked_wheel_when_there_is_no_environment(tmp_path: Path
 
 
 def test_pipx_tells_the_newest_environment_of_its_caches(tmp_path: Path) -> None:
+    """A server would run under a version that nobody is told, and could not be pinned."""
     for cache, version, at in ((".cache/pipx", "1.0", 100), (".local/share/pipx", "2.0", 200)):
         root = tmp_path / cache / "abc"
         (root / "lib" / "python3.12" / "site-packages" / f"mcp_time-{version}.dist-info").mkdir(parents=True)
@@ -89,6 +92,7 @@ def test_pipx_tells_the_newest_environment_of_its_caches(tmp_path: Path) -> None
 
 
 def test_what_came_from_a_url_is_not_said_to_come_from_pypi(tmp_path: Path) -> None:
+    """A fork under the same name is the oldest trick."""
     write(uv(tmp_path, "new", "server-1.0", at=1) / "direct_url.json", "{}")
     line = ["--from", "git+https://example.org/x", "server"]
     assert resolved_package("uvx", line, tmp_path) == "server 1.0 (a URL or a directory)"
@@ -120,6 +124,7 @@ def venv(tmp_path: Path) -> Path:
 def test_a_virtual_environment_is_asked_beside_the_program(
     venv: Path, tmp_path: Path, program: str, args: list[str], told: str | None
 ) -> None:
+    """By the distribution's name, by its modules, by its scripts."""
     assert resolved_package(str(venv / "bin" / program), args, tmp_path) == told
 
 
@@ -130,6 +135,7 @@ def test_a_program_of_the_system_tells_nothing(tmp_path: Path) -> None:
 
 
 def test_a_broken_installation_hides_no_whole_one(tmp_path: Path) -> None:
+    """The home is the server's: it may write what it likes into it."""
     npx(tmp_path, "bb", "server", "1.0.0", "server@1", at=1)
     for cache, text in {"a": "{", "c": "[" * 100_000, "d": '{"version": 1}', "e": '{"version": "1\\u001b[2J"}'}.items():
         write(tmp_path / ".npm" / "_npx" / cache / "node_modules" / "server" / "package.json", text)
@@ -137,6 +143,7 @@ def test_a_broken_installation_hides_no_whole_one(tmp_path: Path) -> None:
 
 
 def test_a_link_to_another_home_tells_nothing(tmp_path: Path) -> None:
+    """A server must not make us read the user's files."""
     npx(tmp_path / "users", "aa", "server", "1.0.0", "server", at=1)
     home = tmp_path / "servers"
     home.mkdir()
@@ -145,5 +152,6 @@ def test_a_link_to_another_home_tells_nothing(tmp_path: Path) -> None:
 
 
 def test_a_home_that_is_not_there_tells_nothing(tmp_path: Path) -> None:
+    """Before the first start there is none."""
     assert resolved_package("npx", ["server"], tmp_path / "none") is None
     assert resolved_package("uvx", ["server"], tmp_path / "none") is None

@@ -46,6 +46,7 @@ def test_runners_are_asked_for_packages(line: str, request_: Request) -> None:
     ],
 )
 def test_what_names_no_package_asks_for_none(line: str) -> None:
+    """Nothing is guessed, and no place in a home is made of it."""
     command, *args = line.split()
     assert request_of(command, args) is None
 
@@ -77,6 +78,7 @@ def test_who_fetches_what_it_runs_is_known(line: str, runner: str | None) -> Non
     ],
 )
 def test_the_word_with_the_package_is_known(line: str, place: int | None) -> None:
+    """Another word would be rewritten with a version."""
     command, *args = line.split()
     request = request_of(command, args)
     assert request is not None

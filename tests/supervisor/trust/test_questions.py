@@ -46,6 +46,7 @@ def judged(person: Person, mode: AskMode, *, has_tasks: bool = False) -> JudgedA
 
 
 async def test_a_question_is_put_under_its_servers_name_and_its_answer_comes_back() -> None:
+    """A person would not know who asks, or their answer reach nobody."""
     person, ends = Person(), list[QuestionEnd]()
     withdraw = judged(person, AskMode.LABEL).ask(ASKED, ends.append)
     [question] = person.asked
@@ -73,6 +74,7 @@ async def test_a_form_for_a_secret_is_declined_in_the_persons_place_and_said(cap
 async def test_a_server_that_may_not_ask_is_told_so_and_that_nobody_can_be_asked(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """It would ask all the same, or its user hear of each attempt."""
     person, ends = Person(), list[QuestionEnd]()
     answerer = judged(person, AskMode.DENY)
     assert answerer.capabilities == b"{}"
@@ -95,6 +97,7 @@ async def test_an_answer_in_the_persons_place_can_be_withdrawn() -> None:
 @pytest.mark.parametrize("bridges", [True, False])
 @pytest.mark.parametrize("mode", [AskMode.ALLOW, AskMode.LABEL])
 def test_what_a_client_can_be_asked_and_how_is_its_own(mode: AskMode, *, bridges: bool) -> None:
+    """A client of one era would be asked in the way of the other."""
     answerer = judged(Person(bridges=bridges), mode)
     assert (answerer.bridges, answerer.capabilities) == (bridges, Person.capabilities)
 

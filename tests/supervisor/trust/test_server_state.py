@@ -36,6 +36,7 @@ def has_events(at: RunningServers, of: ToldEndpoint) -> bool:
 
 
 async def test_a_start_is_told_once_with_what_is_known_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger would not say which program in which version had offered what."""
     monkeypatch.setattr(module, "resolved_package", lambda command, args, home: f"{command} of {home} 1.0 (npm)")
     at, first = running(), endpoint()
     assert has_events(at, first)
@@ -47,6 +48,7 @@ async def test_a_start_is_told_once_with_what_is_known_of_it(monkeypatch: pytest
 
 
 async def test_a_remote_server_has_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its row would be taken for a command line."""
     monkeypatch.delattr(module, "resolved_package")
     remote = ToldEndpoint(StreamableHttpServerConfig(id="web", url="http://localhost/mcp"), a="one")
     remote.card = None
@@ -56,6 +58,7 @@ async def test_a_remote_server_has_no_package(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_death_is_told_once_with_its_story() -> None:
+    """Nobody could see afterwards why a server was gone."""
     dossier = Dossier(exit_status=3, signal=9, limit="memory")
     fault = ProtocolFault(FaultKind.TRANSPORT, "x" * 2 * MAX_MESSAGE_CHARS, code="exited", dossier=dossier)
     at, first = running(), endpoint()
@@ -72,6 +75,7 @@ async def test_a_death_is_told_once_with_its_story() -> None:
 
 
 async def test_a_start_that_failed_is_told_and_one_that_was_given_up_is_not() -> None:
+    """A crash loop would leave no trace, or each reload one."""
     at = running()
     failed = endpoint(EndpointPhase.FAULTED, ProtocolFault(FaultKind.SPAWN_FAILED, "no such command"))
     [ended] = await events_of(at, failed)
@@ -83,6 +87,7 @@ async def test_a_start_that_failed_is_told_and_one_that_was_given_up_is_not() ->
 
 
 async def test_a_successor_ends_the_start_before_it() -> None:
+    """Two starts of one server would seem to be under way."""
     at, first, second = running(), endpoint(), endpoint()
     await events_of(at, first)
     told = await events_of(at, second)

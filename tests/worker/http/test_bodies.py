@@ -80,6 +80,7 @@ async def test_a_compressed_answer_is_read_however_it_is_cut(coding: str, packed
 
 @pytest.mark.parametrize("pack", [gzip.compress, zlib.compress, raw_deflate])
 async def test_a_bomb_ends_at_the_bound_of_what_it_unpacks_to(pack: object) -> None:
+    """A hundred kilobytes would become a hundred megabytes of our memory."""
     assert callable(pack)
     packed = pack(bytes(64 * 1024 * 1024))
     coding = "gzip" if pack is gzip.compress else "deflate"
@@ -94,6 +95,7 @@ async def test_a_bomb_ends_at_the_bound_of_what_it_unpacks_to(pack: object) -> N
 
 @pytest.mark.parametrize("first", [b"", b"\x78\x01", zlib.compress(b"{}")], ids=["raw", "zlib", "ended"])
 async def test_a_body_that_unpacks_to_nothing_ends(first: bytes) -> None:
+    """Blocks without a byte in them would be read at full speed for as long as the server sends them."""
     body = Pieces([*([first] if first else []), *[b"\x00\x00\x00\xff\xff" * 1_000] * 1_000])
     with pytest.raises(HttpFault, match="unpack to nothing"):
         [piece async for piece in deflated(body)]
@@ -101,6 +103,7 @@ async def test_a_body_that_unpacks_to_nothing_ends(first: bytes) -> None:
 
 
 async def test_a_byte_now_and_then_pays_for_no_empty_blocks() -> None:
+    """A stream that says nothing is read slowly by what it unpacks to: it would be read at full speed all the same."""
     nothing, one = b"\x00\x00\x00\xff\xff" * 12_000, b"\x00\x01\x00\xfe\xffx"
     body = Pieces([b"\x78\x01", *[nothing, one] * 100])
     with pytest.raises(HttpFault, match="unpack to nothing"):
@@ -109,6 +112,7 @@ async def test_a_byte_now_and_then_pays_for_no_empty_blocks() -> None:
 
 
 async def test_a_stream_of_pings_may_last() -> None:
+    """Each is longer when it is compressed, and is sent at once: the stream would end after a day."""
     packer = zlib.compressobj()
     pings = [packer.compress(b":\n\n") + packer.flush(zlib.Z_SYNC_FLUSH) for _ in range(50_000)]
     assert sum(map(len, pings)) > 50_000 * 3 + BARREN_BYTES
@@ -117,6 +121,7 @@ async def test_a_stream_of_pings_may_last() -> None:
 
 
 async def test_no_piece_of_a_bomb_is_large() -> None:
+    """One piece of what came would be a thousand times as much at once."""
     packed = gzip.compress(bytes(8 * 1024 * 1024))
     async for piece in pieces_of(answer([packed], content_encoding="gzip")):
         assert len(piece) <= PIECE_BYTES
@@ -128,6 +133,7 @@ async def test_no_piece_of_a_bomb_is_large() -> None:
     ids=["no-gzip", "no-deflate", "cut"],
 )
 async def test_a_body_that_is_not_compressed_as_it_says_is_an_error_of_the_client(coding: str, body: bytes) -> None:
+    """An exception of the unpacker would end all calls, or half a result be taken for whole."""
     with pytest.raises(HttpFault) as caught:
         await read_all(answer([body], content_encoding=coding), 1_000_000)
     assert caught.value.record.code == "bad_output"
@@ -135,11 +141,13 @@ async def test_a_body_that_is_not_compressed_as_it_says_is_an_error_of_the_clien
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip"])
 async def test_a_coding_that_was_not_asked_for_is_refused(coding: str) -> None:
+    """What cannot be unpacked piece by piece would be unpacked whole, or read as it is."""
     with pytest.raises(HttpFault, match="not asked for"):
         coding_of(answer([b""], content_encoding=coding))
 
 
 async def test_an_empty_body_needs_no_end() -> None:
+    """An acknowledgement that says to be compressed would be an error."""
     assert await read_all(answer([], content_encoding="gzip"), 1_000) == b""
 
 
@@ -155,6 +163,7 @@ STREAM = (
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1_000])
 def test_events_are_read_however_the_stream_is_cut(size: int) -> None:
+    """A result would be lost that comes in two pieces, or with the line ends of another system."""
     reader = EventReader(MAX_BYTES)
     found = [event for piece in cut(STREAM, size) for event in reader.feed(piece)]
     assert found == [Event(b"message", b"{\n}"), Event(b"", b"x"), Event(b"endpoint", b"/m"), Event(b"", b"\xc3\xa4")]
@@ -168,6 +177,7 @@ def test_events_are_read_however_the_stream_is_cut(size: int) -> None:
     st.data(),
 )
 def test_a_stream_means_the_same_in_whatever_pieces_it_comes(parts: list[bytes], data: st.DataObject) -> None:
+    """A network's pieces would decide what is read."""
     stream = b"".join(parts)
     whole, pieces = EventReader(MAX_BYTES), EventReader(MAX_BYTES)
     at = data.draw(st.integers(0, len(stream)))
@@ -193,6 +203,7 @@ def test_a_stream_means_the_same_in_whatever_pieces_it_comes(parts: list[bytes],
     ids=["whole", "no-end", "broken-off", "taken-back", "utf-8", "nul", "escape", "cr", "longest", "10-mb"],
 )
 def test_the_last_id_is_that_of_a_whole_event_and_fits_a_header(stream: bytes, last_id: bytes) -> None:
+    """What was broken off would be missed, or a header be sent that no server takes."""
     reader = EventReader(MAX_BYTES)
     reader.feed(stream)
     assert reader.last_id == last_id
@@ -211,6 +222,7 @@ def test_the_last_id_is_that_of_a_whole_event_and_fits_a_header(stream: bytes, l
     ],
 )
 def test_a_pause_is_a_number_of_milliseconds(said: str, retry_s: float) -> None:
+    """A number that Python cannot hold ended the connection."""
     reader = EventReader(MAX_BYTES)
     reader.feed(f"retry: 9000\nretry: {said}\n".encode())
     assert reader.retry_s == retry_s
@@ -219,6 +231,7 @@ def test_a_pause_is_a_number_of_milliseconds(said: str, retry_s: float) -> None:
 @pytest.mark.parametrize("lines", [1, 2, 10])
 @pytest.mark.parametrize("size", [7, 1_000_000])
 def test_the_largest_event_passes_and_one_byte_more_does_not(lines: int, size: int) -> None:
+    """A result that is allowed would be refused here, or memory be filled beyond the bound."""
     room = 1_000 - (lines - 1) * LINE_BYTES
     first, more = room - (lines - 1), b"".join(b"data: y\n" for _ in range(lines - 1))
     allowed = b"event: message\nid: 7\ndata: " + b"x" * first + b"\n" + more + b"\n"
@@ -232,6 +245,7 @@ def test_the_largest_event_passes_and_one_byte_more_does_not(lines: int, size: i
 
 
 def test_an_event_without_an_end_takes_no_more_memory_than_the_bound() -> None:
+    """A server could fill the worker's memory with one line."""
     reader = EventReader(1_000)
     for _ in range(100):
         assert reader.feed(b"data: " + b"x" * 100_000) == []
@@ -250,6 +264,7 @@ def test_an_event_that_is_broken_off_does_not_run_into_the_next_connections() ->
 
 @pytest.mark.parametrize("size", [1, 4, 1_000])
 def test_a_byte_order_mark_is_no_part_of_a_connections_first_line(size: int) -> None:
+    """The result of a server whose writer begins all text with one would be lost, or its id."""
     reader = EventReader(MAX_BYTES)
     for stream, found in (
         (b"\xef\xbb\xbfdata: {}\n\n", [Event(b"", b"{}")]),
@@ -262,6 +277,7 @@ def test_a_byte_order_mark_is_no_part_of_a_connections_first_line(size: int) -> 
 
 
 def test_pings_are_no_events_and_all_of_them_is_idle() -> None:
+    """A stream that only pings would cost the worker's client a wake-up each, or be read at full speed for ever."""
     reader = EventReader(MAX_BYTES)
     ping = b": ping\n\nid: 1\n\nevent: ping\n\ndata:\n\n"
     assert [reader.feed(ping) for _ in range(10_000)] == [[]] * 10_000
@@ -269,6 +285,7 @@ def test_pings_are_no_events_and_all_of_them_is_idle() -> None:
 
 
 def test_a_result_of_many_lines_is_no_idle_talk() -> None:
+    """It would be read as slowly as comments are."""
     reader = EventReader(1_000_000)
     [_] = reader.feed(b"".join(b"data: %d\n" % number for number in range(10_000)) + b"\n")
     assert 0 < reader.idle_bytes <= 10_010

@@ -104,6 +104,7 @@ FAILURES = [
 async def test_a_request_that_fails_is_told_as_what_it_was_and_disturbs_no_other(
     said: bytes | None, code: str, delivery: Delivery
 ) -> None:
+    """One bad answer would end every call to its server."""
     arrived, release = anyio.Event(), anyio.Event()
 
     async def play(asked: HttpAsked) -> bytes | None:
@@ -165,6 +166,7 @@ async def test_a_session_or_login_that_is_over_is_told_to_its_call_before_the_se
 
 
 async def test_a_server_that_asks_for_a_pause_gets_it() -> None:
+    """A server that is overrun would be called on, and might shut us out."""
     asked_for: list[str] = []
 
     async def play(asked: HttpAsked) -> bytes:
@@ -229,6 +231,7 @@ async def test_a_calls_stream_is_taken_up_by_id_and_its_result_is_not_lost(retry
 
 
 async def test_a_call_is_taken_up_as_often_as_its_server_likes() -> None:
+    """A server that has its clients poll would lose the results of long calls after some hundred times."""
     passing = Time()
     empty = answer(200, b"id: 2\n\n", content_type="text/event-stream")
     play, get, gets = broken_off(*[empty] * 400, None)
@@ -249,6 +252,7 @@ async def test_a_call_is_taken_up_as_often_as_its_server_likes() -> None:
     ],
 )
 async def test_a_call_that_cannot_be_taken_up_says_so(said: bytes, code: str, tries: int) -> None:
+    """It would wait until its deadline, or look as if it had not been carried out."""
     passing = Time()
     play, get, gets = broken_off(said)
     async with calling(play, get, timing=passing.timing) as caller:
@@ -266,6 +270,7 @@ async def test_a_call_that_cannot_be_taken_up_says_so(said: bytes, code: str, tr
     "head", [EVENTS, b"HTTP/1.1 200 Played\r\nx: ", EVENTS.replace(b"text/event-stream", b"application/json")]
 )
 async def test_a_call_that_is_given_up_leaves_no_connection(head: bytes) -> None:
+    """A hundred calls that ran into their deadline would be all the connections that there are."""
     closed, begun = anyio.Event(), anyio.Event()
 
     async def endless() -> Any:
@@ -290,6 +295,7 @@ async def test_a_call_that_is_given_up_leaves_no_connection(head: bytes) -> None
 
 
 async def test_a_notification_that_is_not_taken_holds_up_no_call() -> None:
+    """All calls after a cancelled one would wait for it."""
     held = anyio.Event()
 
     async def silent() -> Any:
@@ -310,6 +316,7 @@ async def test_a_notification_that_is_not_taken_holds_up_no_call() -> None:
 
 
 async def test_a_call_that_is_given_up_is_not_taken_up_any_more() -> None:
+    """A server could have us come back for ever for a call that nobody waits for."""
     passing = Time()
     play, get, gets = broken_off(answer(200, b"id: 2\n\n", content_type="text/event-stream"))
     async with calling(play, get, timing=passing.timing) as caller:
@@ -324,6 +331,7 @@ async def test_a_call_that_is_given_up_is_not_taken_up_any_more() -> None:
 
 
 async def test_a_standing_stream_that_only_pings_is_no_news_to_the_supervisor() -> None:
+    """Each ping of each server would wake it."""
     passing = Time()
     said = b": ping\n\nid: 1\n\nevent: ping\ndata: {}\n\n" * 1_000
     opened: list[str | None] = []
@@ -343,6 +351,7 @@ async def test_a_standing_stream_that_only_pings_is_no_news_to_the_supervisor() 
 
 
 async def test_a_session_is_named_in_every_request_and_ended_with_the_run() -> None:
+    """A server would refuse all that follows the greeting, or keep sessions of clients that are long gone."""
     asked: list[HttpAsked] = []
 
     def note(one: HttpAsked) -> Said:
@@ -360,6 +369,7 @@ async def test_a_session_is_named_in_every_request_and_ended_with_the_run() -> N
 
 
 async def test_nothing_is_asked_before_the_server_knows_that_it_is_greeted() -> None:
+    """A strict server would refuse the first list and calls."""
     asked: list[str] = []
     release = anyio.Event()
 
@@ -381,6 +391,7 @@ async def test_nothing_is_asked_before_the_server_knows_that_it_is_greeted() -> 
 
 @pytest.mark.parametrize("given", ["\u00e9", "a b", ""])
 async def test_a_session_id_that_no_header_can_hold_is_none(given: str) -> None:
+    """Each request would fail in our own hands."""
     asked: list[HttpAsked] = []
 
     def note(one: HttpAsked) -> Said:
@@ -436,10 +447,12 @@ async def test_a_modern_server_is_told_in_headers_what_a_request_is_about() -> N
     ],
 )
 def test_a_name_is_written_so_that_a_header_holds_it(text: str, written: str) -> None:
+    """A name with a line break would become another header."""
     assert header_value(text) == written
 
 
 async def test_what_a_modern_call_was_given_up_for_is_told_by_closing_its_stream_alone() -> None:
+    """A server of that era takes no notification, and would answer each with an error."""
     asked: list[HttpAsked] = []
     closed = anyio.Event()
 
@@ -469,6 +482,7 @@ async def test_what_a_modern_call_was_given_up_for_is_told_by_closing_its_stream
 
 @pytest.mark.parametrize("said", [answer(202), answer(204), answer(307, location="http://other.example/")])
 async def test_an_answer_without_a_message_ends_its_call(said: bytes) -> None:
+    """It would wait for its deadline."""
     async with calling(fails_with(said)) as caller:
         fault = await caller.fault("bad")
         assert (fault.code, fault.delivery) == ("web_page", Delivery.UNKNOWN)
@@ -477,6 +491,8 @@ async def test_an_answer_without_a_message_ends_its_call(said: bytes) -> None:
 
 @pytest.mark.parametrize("is_there", [True, False])
 async def test_a_server_that_broke_off_is_looked_for_once_more_before_it_is_lost(is_there: bool) -> None:
+    """One broken connection would end a session, or a dead server look ready for ever."""
+
     def note(asked: HttpAsked) -> Said:
         return b"garbage\r\n\r\n" if asked.message.get("method") == "ping" and not is_there else None
 
@@ -492,6 +508,7 @@ async def test_a_server_that_broke_off_is_looked_for_once_more_before_it_is_lost
 
 
 async def test_a_remote_server_that_cannot_be_reached_is_a_transport_fault_with_its_url() -> None:
+    """A user would not know which address is wrong."""
     with anyio.fail_after(PATIENCE_S), pytest.raises(ServerFault, match=r"127\.0\.0\.1:9") as caught:
         await run_remote(OpenOrder(RemoteServer("http://127.0.0.1:9/mcp")), silent_run())
     record = caught.value.record

@@ -83,12 +83,14 @@ def renewing(old: str, new: bytes) -> Access:
     [("new", "", 200), ("new", WANTS_WRITE, 200), ("none", "", 401), ("none", WANTS_WRITE, 403)],
 )
 async def test_a_refused_request_is_sent_once_more_with_another_token(good: str, challenge: str, status: int) -> None:
+    """A token that was revoked early would end every call."""
     sent = Sent(good, challenge=challenge)
     assert await sent.post(renewing("old", b"new")) == status
     assert sent.tokens == ["Bearer old", "Bearer new"]
 
 
 async def test_a_server_that_refuses_every_token_is_asked_twice() -> None:
+    """It would have us renew and ask for ever, and each time it may have carried the call out."""
     sent = Sent()
     access = Access("first", lambda _: access.give(b"token-%d" % len(sent.tokens)))
     assert await sent.post(access) == 401
@@ -97,6 +99,7 @@ async def test_a_server_that_refuses_every_token_is_asked_twice() -> None:
 
 @pytest.mark.parametrize("access", [Access, lambda: renewing("old", b"")], ids=["no login", "it is over"])
 async def test_without_another_token_the_refusal_is_passed_on(access: Callable[[], Access]) -> None:
+    """Nobody would learn that the server wants a login."""
     sent = Sent("new")
     assert await sent.post(access()) == 401
     assert len(sent.tokens) == 1
@@ -112,6 +115,7 @@ async def test_without_another_token_the_refusal_is_passed_on(access: Callable[[
     ],
 )
 async def test_another_origin_gets_no_token(url: str) -> None:
+    """A server could send us elsewhere, and whoever is there would act as us."""
     sent = Sent("good")
     assert await sent.post(Access("good"), url) == 401
     assert sent.tokens == [None]
@@ -119,6 +123,7 @@ async def test_another_origin_gets_no_token(url: str) -> None:
 
 @pytest.mark.parametrize("of", ["https://mcp.example:443/mcp", "https://MCP.example/else"])
 async def test_an_origin_is_the_same_however_it_is_written(of: str) -> None:
+    """A row that names the port of its scheme would be refused for lack of the token that it has."""
     assert await Sent("good").post(Access("good"), of=of) == 200
 
 
@@ -139,6 +144,7 @@ async def test_an_origin_is_the_same_however_it_is_written(of: str) -> None:
 async def test_redirects_are_followed_within_the_origin_alone(
     url: str, status: int, location: str, is_followed: bool
 ) -> None:
+    """The row's headers would be given to whom the server names; or a path that moved would have no server."""
     asked: list[str] = []
 
     def play(request: httpx2.Request) -> httpx2.Response:
@@ -152,6 +158,7 @@ async def test_redirects_are_followed_within_the_origin_alone(
 
 
 async def test_a_loop_of_redirects_ends() -> None:
+    """A server that sends us in a circle would keep us busy."""
     asked: list[httpx2.Request] = []
 
     def play(request: httpx2.Request) -> httpx2.Response:
@@ -163,6 +170,7 @@ async def test_a_loop_of_redirects_ends() -> None:
 
 
 async def test_a_file_that_cannot_be_used_is_the_configurations_fault() -> None:
+    """A user would look for the fault at the server."""
     with pytest.raises(ServerFault) as caught:
         HttpClient(RemoteServer("https://h/", ca_file="/no/such.pem"), Access())
     record = caught.value.record
@@ -189,6 +197,7 @@ async def tls_server(files: Files, *, wants_certificate: bool = False) -> AsyncI
 
 
 async def test_a_certificate_of_an_authority_of_ones_own_is_accepted_where_the_row_names_it(files: Files) -> None:
+    """A company's own server could not be used, or anybody's certificate be accepted."""
     async with tls_server(files) as url:
         assert await status_of(RemoteServer(url, ca_file=files.cert)) == 200
         with pytest.raises(httpx2.ConnectError, match=r"(?i)certificate"):
@@ -196,6 +205,7 @@ async def test_a_certificate_of_an_authority_of_ones_own_is_accepted_where_the_r
 
 
 async def test_a_server_that_wants_a_certificate_is_shown_the_rows(files: Files) -> None:
+    """It would refuse us."""
     async with tls_server(files, wants_certificate=True) as url:
         row = RemoteServer(url, ca_file=files.cert)
         assert await status_of(msgspec.structs.replace(row, client_cert=files.cert, client_key=files.key)) == 200
@@ -204,6 +214,7 @@ async def test_a_server_that_wants_a_certificate_is_shown_the_rows(files: Files)
 
 
 async def test_the_rows_proxy_is_used_and_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What a server is sent would go through whatever our environment names."""
     asked_of: list[str] = []
 
     async def play(asked: HttpAsked) -> bytes:
@@ -253,6 +264,7 @@ def resolve(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
     "host", ["127.0.0.1", "localhost", "LOCALHOST", "127.1", "2130706433", "0.0.0.0", "[::1]", "169.254.169.254"]
 )
 async def test_nothing_is_sent_to_this_machine_however_it_is_spelled(host: str) -> None:
+    """A stranger's entry would have us ask a service behind the user's firewall, before any question."""
     asked: list[HttpAsked] = []
 
     async def note(request: HttpAsked) -> bytes:
@@ -270,6 +282,7 @@ async def test_nothing_is_sent_to_this_machine_however_it_is_spelled(host: str) 
 
 
 async def test_a_name_is_judged_at_each_connection(resolve: list[Sequence[str]]) -> None:
+    """A name that led to the internet when it was looked at would lead to the router a moment later."""
     dialled = Dialled()
     network = InternetOnlyNetwork(dialled)
     resolve += [(INTERNET,), ("10.0.0.1",), ("10.0.0.1", INTERNET)]
@@ -280,6 +293,7 @@ async def test_a_name_is_judged_at_each_connection(resolve: list[Sequence[str]])
 
 
 async def test_a_redirect_leads_nowhere_else(resolve: list[Sequence[str]]) -> None:
+    """A server on the internet would send us on to the metadata of the cloud."""
     transport = InternetOnlyTransport(ssl.create_default_context(), InternetOnlyNetwork(Dialled()))
     resolve += [("169.254.169.254",)]
     async with httpx2.AsyncClient(transport=transport, follow_redirects=True) as client:
@@ -288,6 +302,7 @@ async def test_a_redirect_leads_nowhere_else(resolve: list[Sequence[str]]) -> No
 
 
 def test_an_address_of_this_machine_is_closed_wherever_it_lies() -> None:
+    """A service of ours that listens on a public address would be a stranger's to ask."""
     assert closed(INTERNET, ()) == ""
     own = closed(INTERNET, {parse_address(INTERNET)})
     assert own == f"{INTERNET} is an address of this machine, and its row has internet_only"

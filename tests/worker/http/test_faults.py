@@ -44,11 +44,13 @@ SIGN_IN = "a web page (text/html) that begins 'Sign in'"
     ],
 )
 def test_a_fault_names_the_origin_and_no_more(fault: FaultRecord) -> None:
+    """A key in a server's URL would reach the ledger, the log and every client."""
     assert AT in fault.message
     assert "s3cret" not in repr(fault)
 
 
 def test_the_cause_of_a_start_that_failed_is_kept() -> None:
+    """Whoever looks into it would have no name to look for."""
     cause = unreachable(URL, None, CAUSE).cause
     assert cause == RemoteCause("RuntimeError", f"Client error '500' for url '{AT}'")
 
@@ -67,12 +69,14 @@ def test_the_cause_of_a_start_that_failed_is_kept() -> None:
     ],
 )
 def test_a_start_that_is_refused_has_the_code_of_its_status(refusal: Refusal, code: str, said: str) -> None:
+    """A user would check a URL that is right, while the server is being restarted."""
     fault = unreachable(URL, refusal, CAUSE)
     assert (fault.code, fault.message, fault.delivery) == (code, f"{AT} answered {said}", Delivery.NOT_SENT)
     assert code in REMEDIES
 
 
 def test_a_server_that_wants_a_login_says_so_once_and_the_remedy_works_today() -> None:
+    """A user would look for other credentials than those that nobody gave, or for a command that is not there."""
     fault = unreachable(URL, Refusal(401), CAUSE)
     assert (fault.code, fault.message) == ("auth_needed", f"{AT} requires login: it answered 401")
     ended = session_over(URL, 401)
@@ -82,6 +86,7 @@ def test_a_server_that_wants_a_login_says_so_once_and_the_remedy_works_today() -
 
 
 def test_an_exception_without_words_is_told_by_its_type() -> None:
+    """A fault would end in a colon."""
     assert unreachable(URL, None, LookupError()).message == f"{AT} cannot be reached: LookupError"
 
 
@@ -106,6 +111,7 @@ def test_a_url_that_cannot_be_reached_is_told_without_the_systems_numbers(error:
 
 @pytest.mark.parametrize("error", [httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError])
 def test_a_request_that_never_left_may_be_repeated_and_any_other_not(error: type[Exception]) -> None:
+    """A client would repeat a payment, or give up what was never asked for."""
     assert broken(AT, error("x")).delivery is Delivery.NOT_SENT
     lost = broken(AT, httpx2.ReadError(f"cut {URL}"))
     assert (lost.code, lost.delivery) == ("server_lost", Delivery.UNKNOWN)
@@ -130,6 +136,7 @@ def test_a_request_that_never_left_may_be_repeated_and_any_other_not(error: type
 def test_each_status_has_a_code_with_a_remedy_and_says_whether_it_may_be_repeated(
     status: int, code: str, delivery: Delivery
 ) -> None:
+    """A client would repeat a payment, or give up what only has to wait."""
     fault = fault_of_refusal(ORIGIN, Refusal(status), has_session=True)
     assert (fault.kind, fault.code, fault.delivery) == (FaultKind.TOOL_ERROR, code, delivery)
     assert fault.message.startswith(f"{ORIGIN} ")
@@ -147,6 +154,7 @@ def test_each_status_has_a_code_with_a_remedy_and_says_whether_it_may_be_repeate
     ],
 )
 def test_a_scope_that_is_wanting_is_named(scopes: tuple[str, ...], said: str) -> None:
+    """A person would not learn what to log in for; or read a page of names."""
     fault = fault_of_refusal(ORIGIN, Refusal(403, wanted_scopes=scopes), has_session=True)
     assert (fault.code, fault.delivery) == ("scope_needed", Delivery.NOT_SENT)
     assert fault.message == f"{ORIGIN} denies access {said}"
@@ -154,6 +162,7 @@ def test_a_scope_that_is_wanting_is_named(scopes: tuple[str, ...], said: str) ->
 
 
 def test_without_a_session_404_is_a_request_that_was_refused() -> None:
+    """A server without sessions would be greeted anew for a wrong path."""
     assert fault_of_refusal(ORIGIN, Refusal(404), has_session=False).code == "request_refused"
 
 
@@ -168,6 +177,7 @@ def test_a_page_is_said_to_be_one() -> None:
 
 
 def test_a_page_is_shown_as_a_person_reads_it_without_secrets_and_short() -> None:
+    """A fault would hold a page's script, a token out of it, or control characters for the terminal."""
     page = (
         b"<!doctype html><html><head><style>b{}</style><script>var a='<b>';</script><!-- inside --></head>"
         b"<body><h1>Sign\x1b in</h1>\n  token=ghp_0123456789abcdefghijklmnopqrstuvwxyzAB https://u:pw@x.example/k?q=1"
@@ -183,6 +193,7 @@ def test_a_page_is_shown_as_a_person_reads_it_without_secrets_and_short() -> Non
 
 @pytest.mark.parametrize("page", [b"", b"<" * 16_384, b"<script>" * 2_000, b"\xff\xfe" * 8_000, b"<!--" * 4_000])
 def test_a_page_that_is_none_is_read_at_once_all_the_same(page: bytes) -> None:
+    """A hostile page would hold up the worker, or end it."""
     assert len(first_words(page)) <= MAX_SHOWN_CHARS
 
 
@@ -204,6 +215,7 @@ def test_a_page_that_is_none_is_read_at_once_all_the_same(page: bytes) -> None:
     ],
 )
 def test_a_pause_is_taken_in_both_of_its_forms_and_bounded(value: str, seconds: int | None) -> None:
+    """A server could shut itself off for ever by one header."""
     assert pause_asked(value, NOW) == seconds
 
 
@@ -220,9 +232,11 @@ def test_a_pause_is_taken_in_both_of_its_forms_and_bounded(value: str, seconds: 
     ],
 )
 def test_scopes_are_wanted_where_a_403_says_so(status: int, challenge: str, wanted: tuple[str, ...] | None) -> None:
+    """Any denial would be taken for one that a login mends, or this one for any other."""
     assert refusal_of(httpx2.Response(status, headers={"WWW-Authenticate": challenge})).wanted_scopes == wanted
 
 
 def test_a_redirect_that_is_not_followed_is_named() -> None:
+    """A user would not learn that the server has moved."""
     fault = fault_of_refusal(ORIGIN, Refusal(307, leads_to="https://other.example"), has_session=True)
     assert "it answered 307 and a redirect to https://other.example, which is not followed" in fault.message

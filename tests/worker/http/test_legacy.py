@@ -108,6 +108,7 @@ async def fault_of(played: Played) -> FaultRecord:
 
 @pytest.mark.parametrize(("status", "code"), [(0, "server_lost"), (500, "server_error"), (307, "web_page")])
 async def test_a_post_that_fails_is_the_error_of_its_request_alone(status: int, code: str) -> None:
+    """All calls under way would end, and none could follow."""
     async with greeted() as played:
         first = await played.call(1)
         played.statuses["tools/call"] = status
@@ -128,6 +129,7 @@ async def test_a_post_that_fails_is_the_error_of_its_request_alone(status: int, 
 
 
 async def test_a_post_to_a_session_that_is_gone_ends_the_session() -> None:
+    """Every call would fail from then on, and the server look ready."""
     async with greeted() as played:
         played.statuses["tools/call"] = 404
         await played.call(1)
@@ -148,6 +150,7 @@ async def test_a_result_is_as_large_as_on_other_transports_and_no_larger() -> No
 
 
 async def test_what_is_no_message_and_what_only_keeps_the_stream_alive_reaches_no_caller() -> None:
+    """A broken line would end the connection, or a ping wake everybody."""
     async with greeted() as played:
         asked = await played.call(1)
         for event in (": ping", "event: ping\ndata: 1", "event: message\ndata: {"):
@@ -159,6 +162,7 @@ async def test_what_is_no_message_and_what_only_keeps_the_stream_alive_reaches_n
 
 
 async def test_notifications_keep_their_place() -> None:
+    """A server would be asked before it is told that it is greeted."""
     async with greeted() as played:
         await played.call(1)
         methods = [message["method"] for message in played.posted]
@@ -166,6 +170,7 @@ async def test_notifications_keep_their_place() -> None:
 
 
 async def test_the_end_of_the_stream_is_the_end() -> None:
+    """A server that died would look ready for ever."""
     async with greeted() as played:
         played.says(None)
         loss = await fault_of(played)
@@ -177,12 +182,14 @@ async def test_the_end_of_the_stream_is_the_end() -> None:
     "endpoint", ["http://other.example/m", "https://h.example/m", "//other.example/m", "http://h.example:81/m"]
 )
 async def test_messages_go_to_the_configured_origin_alone(endpoint: str) -> None:
+    """The row's headers would be given to whom the server names."""
     async with playing(f"event: endpoint\ndata: {endpoint}") as played:
         assert "another origin" in (await fault_of(played)).message
         assert played.posted == []
 
 
 async def test_a_stream_that_ends_before_it_says_where_is_an_error() -> None:
+    """The start would wait until its deadline."""
     async with playing() as played:
         played.says(None)
         assert (await fault_of(played)).code == "handshake_failed"

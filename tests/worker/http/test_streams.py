@@ -102,6 +102,7 @@ class Standing:
 
 @pytest.mark.parametrize("retry", [b"", b"retry: 0\n\n", b"retry: 1e12\n\n", b"retry: -1\n\n", b"retry: " + b"9" * 400])
 async def test_a_server_that_ends_its_stream_at_once_is_asked_a_bounded_number_of_times(retry: bytes) -> None:
+    """It would be asked as fast as it answers, or never again."""
     time, server = Time(), Server(b": hello\n\n" + retry + b"\n")
     assert await Standing(server, time).read(time.is_over) == []
     assert len(server.asked) <= DAY_S / STANDING.longest_s + 10
@@ -118,6 +119,7 @@ async def test_a_stream_is_found_again_after_a_long_failure(failure: Any) -> Non
 
 
 async def test_a_stream_that_held_is_opened_again_soon() -> None:
+    """A host that ends streams after some minutes would have us miss ever more between two."""
     time = Time()
 
     async def long() -> AsyncIterator[bytes]:
@@ -133,6 +135,7 @@ async def test_a_stream_that_held_is_opened_again_soon() -> None:
 
 @pytest.mark.parametrize("status", [200, 204, 302, 400, 403, 404, 405, 501])
 async def test_a_server_without_such_a_stream_is_asked_once(status: int) -> None:
+    """It would be asked for ever for what it does not have."""
     time, server = Time(), Server(httpx2.Response(status, headers={"location": "http://other.example/"}))
     assert await Standing(server, time).read() == []
     assert [request.url.host for request in server.asked] == ["h.example"], "no other origin is asked"
@@ -143,6 +146,7 @@ async def test_a_server_without_such_a_stream_is_asked_once(status: int) -> None
 async def test_a_stream_that_is_known_no_more_ends_the_session_if_it_ever_was(
     status: int, is_open: bool, is_over: bool
 ) -> None:
+    """A restarted server would be found out by the next call, which fails; one without streams would be given up."""
     standing = Standing(Server(*[b": open\n\n"] * is_open, httpx2.Response(status)), Time())
     await standing.read()
     assert standing.end is not None
@@ -150,6 +154,7 @@ async def test_a_stream_that_is_known_no_more_ends_the_session_if_it_ever_was(
 
 
 async def test_a_pause_that_the_server_asks_for_is_kept() -> None:
+    """A server that is overrun would be asked on."""
     time = Time()
     busy = httpx2.Response(429, headers={"retry-after": "120"})
     server = Server(busy, b"retry: 20000\n\n", b"retry: 999999\n\n", httpx2.Response(405))
@@ -158,12 +163,14 @@ async def test_a_pause_that_the_server_asks_for_is_kept() -> None:
 
 
 async def test_a_stream_that_says_nothing_is_read_slowly() -> None:
+    """Comments at full speed would keep a processor busy."""
     time, server = Time(), Server(b": ping\n\n" * (3 * IDLE_BYTES // 8), httpx2.Response(405))
     assert await Standing(server, time).read() == []
     assert sum(time.pauses) >= IDLE_BYTES / IDLE_BYTES_PER_S
 
 
 async def test_an_event_beyond_the_bound_is_dropped_and_the_stream_goes_on() -> None:
+    """A line without an end would fill the worker's memory, or end all news."""
     question = b"x" * MAX_ASK_BYTES
     large = b"id: " + b"9" * 10_000_000 + b"\ndata: " + b"y" * (MAX_UNASKED_BYTES + 1) + b"\n\n"
     server = Server(b"data: " + question + b"\n\n" + large + event(CHANGED), httpx2.Response(405))
@@ -202,4 +209,5 @@ def test_each_status_has_its_meaning(status: int, is_events: bool, was_open: boo
 
 
 def test_without_a_session_none_can_be_over() -> None:
+    """A server that lost a stream would be greeted anew for nothing."""
     assert judge(404, is_events=False, was_open=True, has_session=False) is Reopened.NEVER

@@ -67,6 +67,7 @@ async def launched(order: OpenOrder) -> str:
 async def test_what_was_prepared_is_started_without_a_second_look(
     order: OpenOrder, started: list[Confinement], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Forty workers would each find out what the supervisor knows."""
     monkeypatch.setattr(launch, "confine", None)
     assert await launched(order) == ""
     [confinement] = started
@@ -76,18 +77,21 @@ async def test_what_was_prepared_is_started_without_a_second_look(
 
 
 async def test_what_has_changed_since_is_found_out_anew_and_told(order: OpenOrder, started: list[Confinement]) -> None:
+    """A key that appeared would be open to the server; or every later start would be a slow one."""
     (Path(order.user_home) / ".ssh").mkdir()
     assert await launched(order) == f"{order.user_home}/.ssh"
     assert f"{order.user_home}/.ssh" in started[0].secrets
 
 
 async def test_what_was_not_prepared_is_found_out(order: OpenOrder, started: list[Confinement]) -> None:
+    """A server whose program was just installed could not start."""
     bare = msgspec.structs.replace(order, prepared="")
     assert await launched(order) == await launched(bare) == ""
     assert started[0] == started[1]
 
 
 async def test_a_trusted_server_is_prepared_like_any(order: OpenOrder, started: list[Confinement]) -> None:
+    """It would lose its environment."""
     server = msgspec.structs.replace(SERVER, sandbox=PolicyValues(preset=Preset.TRUSTED))
     bare = msgspec.structs.replace(order, server=server, prepared="")
     assert await launched(bare) == ""

@@ -80,6 +80,7 @@ def server(max_line_bytes: int = 1_000_000) -> Iterator[Server]:
 
 
 async def test_lines_arrive_whole_whatever_pieces_they_come_in() -> None:
+    """An answer split over two reads would be lost, or two answers in one read."""
     with server() as played:
         os.write(played.stdout_fd, b'{"a":1}\n\n  \n{"b"')
         await played.until(lines=1)
@@ -90,6 +91,7 @@ async def test_lines_arrive_whole_whatever_pieces_they_come_in() -> None:
 
 
 async def test_what_a_server_wrote_before_it_hung_up_is_read_first() -> None:
+    """The answer that a server gave before it died would be lost."""
     with server() as played:
         os.write(played.stdout_fd, b"last\nhalf")
         played.close(played.stdout_fd)
@@ -98,6 +100,7 @@ async def test_what_a_server_wrote_before_it_hung_up_is_read_first() -> None:
 
 
 async def test_a_line_that_is_too_long_ends_the_pipe_after_the_lines_before_it() -> None:
+    """A server could fill our memory with one line."""
     with server(max_line_bytes=10) as played:
         os.write(played.stdout_fd, b"good\n" + b"x" * 11 + b"\nnever\n")
         await played.until(ends=1)
@@ -110,6 +113,7 @@ async def test_a_line_that_is_too_long_ends_the_pipe_after_the_lines_before_it()
 
 
 async def test_a_flood_leaves_the_loop_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that never stops writing would starve the heartbeats, and be killed for their silence."""
     turns: list[int] = []
     with server(max_line_bytes=READ_BYTES) as played:
 
@@ -129,6 +133,7 @@ async def test_a_flood_leaves_the_loop_its_turns(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_closing_from_inside_a_line_delivers_no_more() -> None:
+    """Lines would reach a session that is gone."""
     with server() as played:
         played.on_line = played.pipe.close
         os.write(played.stdout_fd, b"one\ntwo\n")
@@ -137,6 +142,7 @@ async def test_closing_from_inside_a_line_delivers_no_more() -> None:
 
 
 async def test_a_line_on_its_own_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call would wait for the loop's next turn."""
     monkeypatch.setattr(pipe_module, "BURST_S", 0.0)
     with server() as played:
         for line in (b"one\n", b"two\n"):
@@ -145,6 +151,7 @@ async def test_a_line_on_its_own_leaves_at_once(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_lines_that_follow_one_another_closely_leave_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call would overtake another, or cost a write of its own among a hundred."""
     monkeypatch.setattr(pipe_module, "BURST_S", PATIENCE_S)
     with server() as played:
         played.pipe.write(b"one\n")
@@ -167,6 +174,7 @@ async def test_what_waits_for_the_turns_end_is_forgotten_with_the_pipe(monkeypat
 
 
 async def test_what_a_slow_server_does_not_take_is_kept_in_order() -> None:
+    """A large argument would arrive with a hole in it."""
     with server() as played:
         large = bytes(range(256)) * 4_096
         played.pipe.write(large)
@@ -182,6 +190,7 @@ async def test_what_a_slow_server_does_not_take_is_kept_in_order() -> None:
 
 
 async def test_a_server_that_does_not_read_is_said_to_take_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls to a stuck server would pile up without bound."""
     monkeypatch.setattr(pipe_module, "MAX_UNREAD_BYTES", 1_000)
     with server() as played:
         assert played.pipe.can_write
@@ -194,6 +203,7 @@ async def test_a_server_that_does_not_read_is_said_to_take_no_more(monkeypatch: 
 
 
 async def test_a_server_that_closed_its_stdin_is_written_to_no_more_but_still_heard() -> None:
+    """Its death, which explains it, would be hidden behind an error of ours."""
     with server() as played:
         played.close(played.stdin_fd)
         played.pipe.write(b"into the void\n")
@@ -204,6 +214,7 @@ async def test_a_server_that_closed_its_stdin_is_written_to_no_more_but_still_he
 
 
 async def test_a_server_that_closes_its_stdin_while_lines_wait_loses_them_quietly() -> None:
+    """The loop would spin on a broken pipe."""
     with server() as played:
         played.pipe.write(b"x" * 2_000_000)
         played.close(played.stdin_fd)
@@ -229,6 +240,7 @@ async def test_a_closed_pipe_lets_go_of_its_descriptors() -> None:
 async def test_a_server_that_does_not_read_or_hears_nothing_is_sent_no_more_and_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Calls to a stuck server would fill the worker's memory, and a caller not know whether to ask again."""
     monkeypatch.setattr(pipe_module, "MAX_UNREAD_BYTES", 100)
     with server() as played:
         assert played.pipe.refusal() is None

@@ -107,6 +107,7 @@ def losing(server: ServerProcess) -> "asyncio.Task[FaultRecord]":
     ],
 )
 async def test_a_death_is_a_loss_with_its_dossier(returncode: int, dossier: dict[str, Any], words: str) -> None:
+    """A user would not learn how a server died."""
     async with running() as (process, server):
         loss = losing(server)
         await turns()
@@ -128,6 +129,7 @@ async def test_a_death_is_a_loss_with_its_dossier(returncode: int, dossier: dict
 
 
 async def test_a_server_whose_network_is_gone_is_ended_and_told() -> None:
+    """It would look ready, with a receipt that promises the internet, and fail every call with errors of its own."""
     async with running() as (process, server):
         loss = losing(server)
         await turns()
@@ -143,6 +145,8 @@ async def test_a_server_whose_network_is_gone_is_ended_and_told() -> None:
 async def test_a_server_that_cannot_be_watched_any_more_is_ended_and_told(
     watch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """It would run on without limits, and nobody know."""
+
     def fail(_: PlayedProcess) -> None:
         raise ValueError("no such line in its status")
 
@@ -160,6 +164,8 @@ async def test_a_server_that_cannot_be_watched_any_more_is_ended_and_told(
 
 
 async def test_one_that_cannot_be_watched_at_its_handshake_is_no_mystery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user would look for the mistake in the server."""
+
     def fail(_: PlayedProcess) -> None:
         raise ValueError("no such line in its status")
 
@@ -173,6 +179,7 @@ async def test_one_that_cannot_be_watched_at_its_handshake_is_no_mystery(monkeyp
 
 
 async def test_a_server_that_hangs_up_and_lives_on_is_lost_too() -> None:
+    """A server that nobody can hear any more would look ready."""
     async with running() as (process, server):
         loss = losing(server)
         process.hangs_up()
@@ -184,6 +191,7 @@ async def test_a_server_that_hangs_up_and_lives_on_is_lost_too() -> None:
 
 
 async def test_a_server_that_hangs_up_has_a_moment_to_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every crash would be told without its status, since the pipe closes first."""
     monkeypatch.setattr(server_module, "EXIT_AFTER_EOF_S", PATIENCE_S)
     async with running() as (process, server):
         loss = losing(server)
@@ -194,6 +202,7 @@ async def test_a_server_that_hangs_up_has_a_moment_to_exit(monkeypatch: pytest.M
 
 
 async def test_what_a_dead_server_wrote_before_is_read_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer that a server gave before it died would be lost."""
     monkeypatch.setattr(server_module, "LAST_WORDS_S", PATIENCE_S)
     async with running() as (process, server):
         loss = losing(server)
@@ -206,6 +215,7 @@ async def test_what_a_dead_server_wrote_before_is_read_first(monkeypatch: pytest
 
 
 async def test_a_line_that_is_too_long_is_a_loss_that_names_the_limit() -> None:
+    """A user would not know what to raise."""
     async with running() as (process, server):
         loss = losing(server)
         process.writes(b"x" * 2_001)
@@ -219,6 +229,7 @@ def texts(log: Path) -> list[bytes]:
 
 
 async def test_junk_on_stdout_is_logged_for_its_author_within_bounds(tmp_path: Path) -> None:
+    """Whoever wrote the server would not see which print it was, or the log would be flooded."""
     log = tmp_path / "err.log"
     async with running(str(log)) as (process, server):
         process.writes(b"Listening on port 8080\n" + (b"y" * 1_000 + b"\n") * 30)
@@ -231,6 +242,7 @@ async def test_junk_on_stdout_is_logged_for_its_author_within_bounds(tmp_path: P
 
 
 async def test_stderr_is_kept_as_it_comes_and_to_its_end(tmp_path: Path) -> None:
+    """Logs would lag behind, or miss the last line."""
     log = tmp_path / "err.log"
     async with running(str(log)) as (process, server):
         process.complains(b"one\n")
@@ -243,6 +255,7 @@ async def test_stderr_is_kept_as_it_comes_and_to_its_end(tmp_path: Path) -> None
 
 
 async def test_a_server_that_closed_its_stderr_is_no_trouble() -> None:
+    """The loop would spin on a closed pipe."""
     async with running() as (process, server):
         process.closes_stderr()
         await turns()
@@ -253,6 +266,7 @@ async def test_a_server_that_closed_its_stderr_is_no_trouble() -> None:
 
 
 async def test_a_log_that_cannot_be_opened_is_an_error_before_anything_is_watched(tmp_path: Path) -> None:
+    """A link in the log's place would be followed, or the loop keep a watch on closed pipes."""
     process = PlayedProcess()
     order = OpenOrder(log_path=str(tmp_path / "missing" / "err.log"))
     with pytest.raises(OSError):
@@ -285,6 +299,7 @@ async def at_rest(
 
 
 async def test_a_quiet_server_is_looked_at_again_as_soon_as_something_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How much memory it had at its death would be from before the call that it died of."""
     async with at_rest(monkeypatch) as (_, server, looks):
         server.connection.ask(Call(7, 5.0, "echo"), b"{}")
         await eventually_async(lambda: len(looks) > 5)
@@ -292,6 +307,7 @@ async def test_a_quiet_server_is_looked_at_again_as_soon_as_something_is_said(mo
 
 
 async def test_memory_is_given_back_once_for_each_time_that_a_server_worked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker would keep what each call left behind; or look through its memory although nothing has happened."""
     given: list[bool] = []
     monkeypatch.setattr(server_module, "give_back", lambda: given.append(True))
     async with at_rest(monkeypatch) as (_, server, looks):
@@ -314,6 +330,7 @@ async def test_memory_is_given_back_once_for_each_time_that_a_server_worked(monk
 async def test_what_a_quiet_server_suddenly_writes_is_judged_at_once(
     monkeypatch: pytest.MonkeyPatch, limits: LimitValues, wrote: bytes
 ) -> None:
+    """One that waits until nobody looks could write on for a long time."""
     async with at_rest(monkeypatch, limits) as (process, server, _):
         loss = losing(server)
         process.writes(wrote)

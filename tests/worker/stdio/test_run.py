@@ -27,6 +27,7 @@ pytestmark = pytest.mark.usefixtures("impatient")
 
 
 async def test_a_server_is_started_greeted_listed_and_called() -> None:
+    """Nothing would work."""
     async with stage() as played:
         server = await opened(played)
         assert played.plans == [LaunchPlan("/bin/sh", ("/bin/sh", "-c", "x"), {"A": "1"}, "/")]
@@ -42,6 +43,7 @@ async def test_a_server_is_started_greeted_listed_and_called() -> None:
 
 
 async def test_a_server_that_is_told_to_stop_ends_in_good_order() -> None:
+    """A closed server would be told as a crash."""
     async with stage() as played:
         await opened(played)
         played.run.stop.set()
@@ -51,6 +53,7 @@ async def test_a_server_that_is_told_to_stop_ends_in_good_order() -> None:
 
 
 async def test_cancelling_a_life_leaves_nothing() -> None:
+    """A worker that ends would leave its server."""
     async with stage() as played:
         await opened(played)
         played.task.cancel()
@@ -60,6 +63,7 @@ async def test_cancelling_a_life_leaves_nothing() -> None:
 
 
 async def test_a_server_that_dies_is_told_before_it_is_buried_and_raised_after() -> None:
+    """Callers would wait while a process tree is killed, or the end be told as an orderly one."""
     async with stage() as played:
         await opened(played)
         played.process.complains(b"boom\n")
@@ -79,6 +83,7 @@ async def test_a_server_that_dies_is_told_before_it_is_buried_and_raised_after()
     [("no-such-tool", "/", "command_not_found"), ("/etc/passwd", "/", "not_executable"), ("sh", "/none", "bad_cwd")],
 )
 async def test_a_command_that_cannot_be_planned_is_a_failed_spawn(command: str, cwd: str, code: str) -> None:
+    """A typing error would be told as a lost server."""
     order = OpenOrder(StdioServer(command, cwd=cwd), env={"PATH": "/usr/bin:/bin"}, home="/")
     run = silent_run()
     with pytest.raises(ServerFault) as caught:
@@ -88,6 +93,8 @@ async def test_a_command_that_cannot_be_planned_is_a_failed_spawn(command: str, 
 
 
 async def test_a_launcher_that_refuses_is_a_failed_spawn() -> None:
+    """A sandbox that cannot be had would start the server without it."""
+
     async def refuses(plan: LaunchPlan) -> Any:
         raise LaunchError("sandbox_refused", "no namespaces here")
 
@@ -98,6 +105,8 @@ async def test_a_launcher_that_refuses_is_a_failed_spawn() -> None:
 
 
 async def test_a_start_that_was_killed_has_the_signal_in_its_dossier() -> None:
+    """The supervisor would not try it again: to it the server itself could not be started."""
+
     async def is_killed(plan: LaunchPlan) -> Any:
         raise LaunchError("spawn_failed", "the sandbox ended", signal=9)
 
@@ -111,6 +120,8 @@ async def test_a_start_that_was_killed_has_the_signal_in_its_dossier() -> None:
 async def test_a_temporary_directory_that_cannot_be_made_anew_is_a_failed_spawn_in_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A disk without inodes would be an error of the worker's, with a number, and the server blamed for its death."""
+
     def no_room(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/x")
 
@@ -123,6 +134,8 @@ async def test_a_temporary_directory_that_cannot_be_made_anew_is_a_failed_spawn_
 
 
 async def test_a_server_that_exits_at_its_greeting_says_so_with_its_status() -> None:
+    """A user would be told of a handshake, and not that the program ended."""
+
     def dies(_: JsonObject) -> None:
         played.process.complains(b"no such module\n")
         played.process.dies(1)
@@ -166,6 +179,8 @@ async def test_a_program_that_sends_our_request_back_is_said_to_be_no_server() -
 
 
 async def test_a_server_that_hangs_up_at_its_greeting_and_lives_on_says_so() -> None:
+    """A user would look for a crash that did not happen."""
+
     def hangs_up(_: JsonObject) -> None:
         played.process.hangs_up()
 
@@ -185,6 +200,7 @@ async def test_a_server_that_hangs_up_at_its_greeting_and_lives_on_says_so() -> 
     ids=["refuses", "another revision", "nonsense"],
 )
 async def test_a_greeting_that_fails_is_a_failed_spawn_in_words(answer: JsonObject, words: str) -> None:
+    """A user would be shown a nested group of exceptions."""
     async with stage({"initialize": answer}) as played:
         fault = await played.fault()
         assert (fault.kind, fault.code) == (FaultKind.SPAWN_FAILED, "handshake_failed")
@@ -193,6 +209,8 @@ async def test_a_greeting_that_fails_is_a_failed_spawn_in_words(answer: JsonObje
 
 
 async def test_a_greeting_that_is_too_long_says_which_limit() -> None:
+    """A flood at the start would look like a silent server."""
+
     def floods(_: JsonObject) -> None:
         played.process.writes(b"x" * 20_000)
 
@@ -202,6 +220,7 @@ async def test_a_greeting_that_is_too_long_says_which_limit() -> None:
 
 
 async def test_a_server_that_never_answers_can_be_given_up() -> None:
+    """A deadline outside could not end it, nor say what is known of it."""
     async with stage({"initialize": None}) as played:
         while not played.process.asked:
             await turns(1)
@@ -217,6 +236,7 @@ async def test_a_server_that_never_answers_can_be_given_up() -> None:
 
 
 async def test_a_log_that_cannot_be_opened_ends_the_process_that_was_started(tmp_path: Path) -> None:
+    """A server would run on unwatched, and the fault blame the worker."""
     process = PlayedProcess(ANSWERS)
 
     async def launch(plan: LaunchPlan) -> Any:

@@ -29,6 +29,7 @@ def answers(talked: Talk) -> list[JsonObject]:
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 @pytest.mark.parametrize("server_id", [0, 7, "7", "p"])
 def test_a_ping_is_answered_at_once(era: str, server_id: int | str) -> None:
+    """A server that pings would hang up."""
     talked = asking(era)
     assert talked.say({"id": server_id, "method": "ping"}) == []
     assert answers(talked) == [{"jsonrpc": "2.0", "id": server_id, "result": {}}]
@@ -36,6 +37,7 @@ def test_a_ping_is_answered_at_once(era: str, server_id: int | str) -> None:
 
 @pytest.mark.parametrize(("era", "method"), [(LEGACY, "sampling/createMessage"), (LEGACY, "x"), (MODERN, "roots/list")])
 def test_what_is_not_offered_is_refused_at_once(era: str, method: str) -> None:
+    """A server that asks for more would wait for ever; a modern one may ask nothing at all."""
     talked = asking(era)
     assert talked.say(ask("s", method)) == []
     [answer] = answers(talked)
@@ -44,6 +46,7 @@ def test_what_is_not_offered_is_refused_at_once(era: str, method: str) -> None:
 
 @pytest.mark.parametrize("server_id", [0, 7, "7", "p"])
 def test_what_is_offered_is_asked_and_answered_once_under_the_servers_own_id(server_id: int | str) -> None:
+    """A person's answer would reach nobody, or somebody else."""
     talked = asking()
     [asked] = talked.say(ask(server_id, message="name?"))
     assert isinstance(asked, Asked)
@@ -57,6 +60,7 @@ def test_what_is_offered_is_asked_and_answered_once_under_the_servers_own_id(ser
 
 
 def test_a_refusal_is_an_error_for_the_server() -> None:
+    """A server would take a refusal for an answer."""
     talked = asking()
     [first, second] = talked.say({"id": 1, "method": "roots/list"}, ask(2))
     assert isinstance(first, Asked)
@@ -71,6 +75,7 @@ def test_a_refusal_is_an_error_for_the_server() -> None:
 
 
 def test_a_request_that_the_server_gives_up_ends() -> None:
+    """A person would be asked what nobody wants to know any more."""
     talked = asking()
     [asked] = talked.say(ask("7"))
     assert isinstance(asked, Asked)
@@ -81,6 +86,7 @@ def test_a_request_that_the_server_gives_up_ends() -> None:
 
 
 def test_a_request_that_nobody_answers_ends_with_an_error() -> None:
+    """A server would wait for ever for a person who went away."""
     talked = asking()
     [asked] = talked.say(ask(1))
     assert isinstance(asked, Asked)
@@ -92,6 +98,7 @@ def test_a_request_that_nobody_answers_ends_with_an_error() -> None:
 
 
 def test_questions_are_bounded_and_two_with_one_id_are_one_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that asks a thousand times would bury its user; one answer would go to two questions."""
     monkeypatch.setattr(asks, "MAX_ASKS", 2)
     talked = asking()
     assert len(talked.say(ask(1), ask("1"))) == 1
@@ -101,6 +108,7 @@ def test_questions_are_bounded_and_two_with_one_id_are_one_too_many(monkeypatch:
 
 @pytest.mark.parametrize("params", [b"[1]", b"7", b'{"a":%s}' % (b"[" * 300 + b"]" * 300), b'{"a":"\xff"}'])
 def test_params_that_cannot_be_passed_on_are_refused(params: bytes) -> None:
+    """A client would be asked what its reader refuses."""
     talked = asking()
     assert talked.say(b'{"id":1,"method":"roots/list","params":%s}' % params) == []
     [answer] = answers(talked)
@@ -108,6 +116,7 @@ def test_params_that_cannot_be_passed_on_are_refused(params: bytes) -> None:
 
 
 def test_a_question_of_megabytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server would have its user's client take all its memory."""
     monkeypatch.setattr(asks, "MAX_ASK_BYTES", 100)
     talked = asking()
     assert talked.say(ask(1, message="x" * 100)) == []
@@ -134,6 +143,7 @@ def test_a_request_without_a_sensible_id_is_junk(server_id: str | None) -> None:
 
 
 def test_a_server_that_asks_and_does_not_read_gets_no_more_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood of pings would fill our memory with answers."""
     monkeypatch.setattr(connection, "MAX_REPLY_BYTES", 100)
     talked = asking()
     ping = {"id": 1, "method": "ping"}

@@ -41,6 +41,7 @@ def sent(relay: Relay) -> JsonObject:
 def test_a_request_is_one_line_with_its_params_and_its_eras_envelope(
     era: str, params: bytes, meta: bytes, progress: bool
 ) -> None:
+    """A server would read half a message, or refuse one without its envelope."""
     relay = talk(era).relay
     assert relay.request(7, "a/b", params, meta=meta, progress=progress) is None
     own = {**json.loads(meta or b"{}"), **(ENVELOPE if era == MODERN else {})}
@@ -94,6 +95,7 @@ RESULT = b'{"content":[]}'
     ],
 )
 def test_an_answer_ends_its_request(answer: bytes, end: object) -> None:
+    """A caller would wait for an answer that came, or be given one that its reader refuses."""
     talked = talk()
     talked.relay.call(7, "echo")
     assert talked.say(b'{"jsonrpc":"2.0","id":%d,%s}' % (ID, answer)) == [end]
@@ -101,6 +103,7 @@ def test_an_answer_ends_its_request(answer: bytes, end: object) -> None:
 
 
 def test_a_result_beyond_the_limit_is_no_answer() -> None:
+    """One server could fill the supervisor's memory."""
     talked = talk(max_bytes=100)
     talked.relay.call(7, "echo")
     assert talked.say({"id": ID, "result": {"a": "x" * 100}}) == [Spoiled(7, "109 bytes exceed the limit of 100")]
@@ -108,12 +111,14 @@ def test_a_result_beyond_the_limit_is_no_answer() -> None:
 
 @pytest.mark.parametrize("said", [ID, str(ID)])
 def test_an_id_that_comes_back_as_text_is_the_same(said: int | str) -> None:
+    """A server that writes ids as text would answer nobody."""
     talked = talk()
     talked.relay.call(7, "echo")
     assert talked.say({"id": said, "result": {}}) == [Answered(7, SplitResult(b"{}"))]
 
 
 def test_late_and_forged_and_second_answers_are_dropped() -> None:
+    """A caller would be given another's answer, or two."""
     talked = talk()
     talked.relay.call(7, "echo")
     answer: JsonObject = {"id": ID, "result": {}}
@@ -138,6 +143,7 @@ def test_late_and_forged_and_second_answers_are_dropped() -> None:
     ],
 )
 def test_an_answer_that_is_no_message_ends_its_request(line: bytes) -> None:
+    """A caller would wait for its deadline, and learn nothing."""
     talked = talk()
     for request_id in (6, 7, 8):
         talked.relay.call(request_id, "echo")
@@ -154,6 +160,7 @@ def test_an_answer_that_is_no_message_ends_its_request(line: bytes) -> None:
     ids=["words", "half", "array", "number", "bytes", "deep", "float", "batch"],
 )
 def test_junk_is_told_and_harmless(line: bytes) -> None:
+    """A server that prints to stdout would break its own session."""
     talked = talk()
     talked.relay.call(7, "echo")
     assert talked.say(line) == [Junk(line)]
@@ -162,6 +169,7 @@ def test_junk_is_told_and_harmless(line: bytes) -> None:
 
 
 def test_a_cancelled_request_is_told_to_the_server_and_ends_in_nothing() -> None:
+    """A server would work on for nobody."""
     talked = talk()
     relay = talked.relay
     relay.call(7, "echo")
@@ -176,6 +184,7 @@ def test_a_cancelled_request_is_told_to_the_server_and_ends_in_nothing() -> None
 
 
 def test_a_cancellation_of_the_modern_era_carries_its_envelope() -> None:
+    """A modern server would not heed it."""
     relay = talk(MODERN).relay
     relay.call(7, "echo")
     relay.take()
@@ -184,6 +193,7 @@ def test_a_cancellation_of_the_modern_era_carries_its_envelope() -> None:
 
 
 def test_requests_in_flight_are_bounded_and_a_number_is_used_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that never answers would fill our memory with questions; two callers would share one answer."""
     monkeypatch.setattr(connection, "MAX_IN_FLIGHT", 1)
     monkeypatch.setattr(connection, "MAX_LISTS", 1)
     relay = talk().relay
@@ -198,6 +208,7 @@ def test_requests_in_flight_are_bounded_and_a_number_is_used_once(monkeypatch: p
 
 
 def test_nothing_is_sent_before_the_greeting() -> None:
+    """A server would be asked in an era that it does not speak."""
     relay = Relay(CLIENT, now=0.0, max_bytes=1)
     relay.take()
     assert relay.call(1, "echo") is relay.request(1, "ping") is relay.list_all(1, "tools/list", 0.0) is Refusal.NOT_OPEN
@@ -229,6 +240,7 @@ def test_a_modern_server_is_told_for_whom_each_request_is(progress: bool) -> Non
 
 
 def test_what_we_offer_is_told_in_both_eras() -> None:
+    """A server would not ask what our users could answer."""
     offering = Client("us", "1", capabilities=b'{"roots":{}}')
     for era in (LEGACY, MODERN):
         relay = Relay(offering, now=0.0, max_bytes=1, forced=era)
@@ -251,11 +263,13 @@ def test_what_we_offer_is_told_in_both_eras() -> None:
 def test_a_bad_end_is_a_fault_that_says_what_came(
     end: Refused | Spoiled | ListingFailed, kind: FaultKind, code: str, text: str
 ) -> None:
+    """A user would not learn whose error it was."""
     fault = fault_of(end)
     assert (fault.kind, fault.code, fault.message, fault.delivery) == (kind, code, text, Delivery.ANSWERED)
 
 
 def test_a_list_can_be_given_up() -> None:
+    """A list that nobody waits for would be taken to its end."""
     talked = talk(answers={"tools/list": None})
     talked.relay.list_all(7, "tools/list", 0.0)
     talked.settle()

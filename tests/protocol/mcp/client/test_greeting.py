@@ -62,6 +62,7 @@ def test_a_server_is_asked_for_the_newer_era_only_when_it_refuses_the_older(
 
 @pytest.mark.parametrize("agreed", HANDSHAKE_REVISIONS)
 def test_every_revision_of_the_handshake_is_spoken(agreed: str) -> None:
+    """A server of an older revision would not connect."""
     talked = Talk({"initialize": initialized(protocolVersion=agreed)})
     assert talked.server.era == agreed
     assert talked.heard[0]["params"] == {
@@ -134,6 +135,7 @@ METHODLESS = {"error": {"code": -32000, "message": "not today"}}
 def test_a_server_that_shares_no_way_is_a_failure_that_says_why(
     answers: dict[str, Answer], failure: GreetingFailed
 ) -> None:
+    """A server that we cannot speak to would look ready."""
     talked = Talk(answers)
     assert talked.failure == failure
     assert talked.relay.request(1, "tools/call") is Refusal.NOT_OPEN
@@ -148,6 +150,7 @@ def test_a_program_that_sends_back_what_it_is_sent_is_no_server() -> None:
 
 
 def test_an_answer_that_cannot_be_read_ends_the_wait() -> None:
+    """A server whose first words are broken would be waited for."""
     talked = Talk({"initialize": None, "server/discover": DISCOVERED})
     talked.say(b'{"jsonrpc":"2.0","id":1,"result":{"a":NaN}}')
     talked.settle()
@@ -156,6 +159,7 @@ def test_an_answer_that_cannot_be_read_ends_the_wait() -> None:
 
 
 def test_what_a_server_says_of_itself_is_cut() -> None:
+    """A megabyte of instructions would travel in every list of servers."""
     said = initialized(
         serverInfo={"name": "n" * 1_000, "version": "v" * 1_000, "title": "t" * 1_000, "icons": "i" * 65_000},
         instructions="i" * (MAX_INSTRUCTIONS_CHARS + 1),
@@ -168,6 +172,7 @@ def test_what_a_server_says_of_itself_is_cut() -> None:
 
 
 def test_a_modern_server_need_not_say_who_it_is() -> None:
+    """A server whose name is broken would not connect, though the name is for people only."""
     for meta in ({}, {"io.modelcontextprotocol/serverInfo": {"name": 1}}, {"io.modelcontextprotocol/serverInfo": 7}):
         server = Talk({"server/discover": {"result": {**DISCOVERED["result"], "_meta": meta}}}).server
         assert (server.name, server.info, server.era) == ("", b"{}", MODERN)
@@ -175,6 +180,7 @@ def test_a_modern_server_need_not_say_who_it_is() -> None:
 
 @pytest.mark.parametrize("forced", ["2025-03-26", LEGACY, MODERN])
 def test_a_revision_that_is_forced_is_the_one_that_is_asked_for(forced: str) -> None:
+    """A server that breaks the newer revision could not be used, whatever its user wrote."""
     answers: dict[str, Answer] = {"server/discover": DISCOVERED, "initialize": initialized(protocolVersion=forced)}
     talked = Talk(answers, forced=forced)
     assert talked.server.era == forced
@@ -202,12 +208,14 @@ def test_a_revision_that_is_forced_is_the_one_that_is_asked_for(forced: str) -> 
 def test_a_server_that_does_not_speak_what_is_forced_is_a_failure_that_names_the_key(
     answers: dict[str, Answer], forced: str, message: str
 ) -> None:
+    """What was forced would be a wish."""
     talked = Talk(answers, forced=forced)
     assert talked.failure.message == message
     assert len(talked.heard) == 1
 
 
 def test_a_server_that_is_silent_although_its_revision_is_forced_is_a_failure() -> None:
+    """It would be waited for without an end."""
     talked = Talk({"server/discover": None}, forced=MODERN)
     talked.wait(10.0)
     assert talked.failure == GreetingFailed("the server did not answer in time")

@@ -93,6 +93,7 @@ def check(event: events.Event) -> None:
 
 @given(said=st.lists(lines(), max_size=6), era=st.sampled_from([LEGACY, MODERN]))
 def test_whatever_a_greeted_server_says_nothing_is_raised_and_all_can_be_read(said: list[bytes], era: str) -> None:
+    """One server could end its worker, or one client of ours, with a line."""
     talked = talk(era, {"tools/list": None, "tools/call": None}, offers=frozenset({"elicitation/create"}))
     talked.relay.call(7, "echo", progress=True)
     talked.relay.list_all(8, "tools/list", 0.0)
@@ -112,6 +113,7 @@ def test_whatever_a_greeted_server_says_nothing_is_raised_and_all_can_be_read(sa
 
 @given(said=st.lists(lines(), max_size=4), era=st.sampled_from(["", LEGACY, MODERN]))
 def test_whatever_a_program_says_to_a_greeting_nothing_is_raised(said: list[bytes], era: str) -> None:
+    """A program that is no server could end its worker before it is known."""
     relay = Relay(CLIENT, now=0.0, max_bytes=1_000, forced=era)
     for line in said:
         for event in relay.receive(line.replace(b"\n", b" "), 0.0):
@@ -122,6 +124,7 @@ def test_whatever_a_program_says_to_a_greeting_nothing_is_raised(said: list[byte
 
 
 def test_a_flood_of_everything_leaves_nothing_behind() -> None:
+    """A server that talks for an hour would fill its worker's memory."""
     talked = talk(MODERN, offers=frozenset({"elicitation/create"}))
     talked.relay.listen(("tools",))
     flood = [

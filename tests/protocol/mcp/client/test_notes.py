@@ -38,11 +38,13 @@ def note(method: str, params: object = None) -> bytes:
     ],
 )
 def test_a_notification_is_an_event(line: bytes, event: Event) -> None:
+    """A client would not hear what the server says."""
     assert talk().say(line) == [event]
 
 
 @pytest.mark.parametrize("token", [ID, str(ID)])
 def test_progress_is_of_the_request_whose_token_it_names(token: int | str) -> None:
+    """A client would see another's progress."""
     talked = talk()
     line = note("progress", {"progressToken": token, "progress": 1, "total": 2.5, "message": "m"})
     assert talked.say(line) == []
@@ -83,6 +85,7 @@ DEEP = b"[" * 300 + b"]" * 300
     ],
 )
 def test_a_broken_notification_is_junk_and_harmless(line: bytes) -> None:
+    """One odd notification would end the server's session, or a client's."""
     talked = talk()
     talked.relay.call(7, "echo", progress=True)
     assert talked.say(line, note("tools/list_changed")) == [Junk(line), Changed(("tools",))]
@@ -96,6 +99,7 @@ def test_a_notification_of_megabytes_is_not_read() -> None:
 
 
 def test_a_cancellation_of_nothing_is_nothing() -> None:
+    """A server that gives up what it never asked would end something else."""
     talked = talk()
     talked.relay.call(7, "echo")
     assert talked.say(*[note("cancelled", {"requestId": of}) for of in (0, 1, ID, str(ID), "x", None)]) == []

@@ -101,6 +101,7 @@ async def sdk_greeting(answers: dict[str, Answer], forced: str | None) -> tuple[
 def test_a_server_is_greeted_over_lines_as_by_the_sdks_session(
     discovery: JsonObject, handshake: JsonObject, forced: str | None
 ) -> None:
+    """A server that every other client can use would not start here, or be spoken to in another way."""
     answers: dict[str, Answer] = {"server/discover": discovery, "initialize": handshake}
     card, heard = anyio.run(sdk_greeting, answers, forced)
     talked = Talk(answers, forced=forced)
@@ -248,6 +249,7 @@ def relayed_conversation(era: str, asked: list[Any], sent: list[JsonObject]) -> 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 @given(data=st.data())
 def test_a_conversation_is_the_sdks(era: str, data: st.DataObject) -> None:
+    """A server would be asked something else than by other clients, or a caller be told something else."""
     asked = data.draw(conversations(era))
     outcomes, heard, sent = anyio.run(sdk_conversation, era, asked)
     assert relayed_conversation(era, asked, sent) == (outcomes, heard)
@@ -255,6 +257,7 @@ def test_a_conversation_is_the_sdks(era: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 async def test_a_list_is_taken_as_through_the_sdk(era: str) -> None:
+    """A tool would be missing, or not be what its server offers."""
     odd = {"name": "ä", "inputSchema": {"type": "object", "x": [None, 1.5]}, "own": {"a": None}, "_meta": {"k": 1}}
     caching = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if era == MODERN else {}
     pages: dict[str | None, JsonObject] = {
@@ -278,6 +281,7 @@ async def test_a_list_is_taken_as_through_the_sdk(era: str) -> None:
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 async def test_what_is_given_up_is_told_to_the_server_as_the_sdk_tells_it(era: str) -> None:
+    """A server would work on for nobody."""
     async with scripted_session({"tools/call": None}, era, client_info=US, log_level="info") as (session, server):
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as tasks:
@@ -297,6 +301,7 @@ async def test_what_is_given_up_is_told_to_the_server_as_the_sdk_tells_it(era: s
 
 
 async def test_the_standing_request_is_the_sdks() -> None:
+    """A modern server would not be listened to as by other clients."""
     async with (
         scripted_session({"subscriptions/listen": None}, MODERN, client_info=US, log_level="info") as (session, server),
         anyio.create_task_group() as tasks,

@@ -34,6 +34,7 @@ def listing(*pages: JsonObject | bytes, method: str = "tools/list", era: str = L
 @pytest.mark.parametrize(("method", "member"), MEMBERS.items())
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 def test_every_page_is_asked_for_and_every_item_is_kept_whole(method: str, member: str, era: str) -> None:
+    """Items of later pages, or members that we do not know, would be missing."""
     odd = tool("a", **{"x-own": [1, None], "title": "Ä", "_meta": {"k": "v"}})
     pages = {None: page(odd, tool("b"), following="2", member=member), "2": page(following="3", member=member)}
     pages["3"] = page(tool("c"), member=member)
@@ -54,6 +55,7 @@ def test_an_items_bytes_are_the_servers_own() -> None:
 
 
 def test_an_empty_list_and_an_empty_cursor_end_nothing_too_soon() -> None:
+    """A server without tools would be an error, one with an odd cursor be read by half."""
     assert listing(page())[0] == Listed(7, b"[]")
     end, _ = listing(page(tool("a"), following=""), page(tool("b")))
     assert isinstance(end, Listed)
@@ -84,6 +86,7 @@ def test_an_empty_list_and_an_empty_cursor_end_nothing_too_soon() -> None:
 def test_a_list_that_cannot_be_taken_is_an_error_with_a_code(
     pages: list[JsonObject], code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A hostile list would take all memory, or never end."""
     monkeypatch.setattr(paging, "MAX_PAGES", 4)
     monkeypatch.setattr(paging, "MAX_ITEMS", 4)
     if code == "too_many_tools":
@@ -95,6 +98,7 @@ def test_a_list_that_cannot_be_taken_is_an_error_with_a_code(
 
 
 def test_a_list_of_something_else_says_what_it_is_of() -> None:
+    """A user would look for a fault among the tools."""
     end, _ = listing(*[page(following="x", member="resourceTemplates")] * 2, method="resources/templates/list")
     assert end == ListingFailed(
         7, "too_many_pages", "the list of templates of resources comes back to a page that it had"
@@ -107,6 +111,7 @@ def test_a_list_of_something_else_says_what_it_is_of() -> None:
 
 
 def test_a_refusal_is_the_servers_own_error() -> None:
+    """A user would not learn why the server does not list."""
     error = {"error": {"code": -1, "message": "not now", "data": 1}}
     assert listing(error)[0] == Refused(7, -1, "not now", b"1")
 
@@ -119,12 +124,14 @@ def test_a_broken_item_is_left_for_whoever_judges() -> None:
 
 
 def test_text_that_is_no_utf_8_costs_the_list() -> None:
+    """A client would be sent bytes that it cannot read."""
     end, _ = listing(b'{"tools":["\xff"]}')
     assert isinstance(end, ListingFailed)
     assert end.code == "bad_output"
 
 
 def test_a_page_that_is_no_message_ends_the_list() -> None:
+    """A list would be waited for until its deadline."""
     talked = talk()
     talked.relay.list_all(7, "tools/list", 0.0)
     wire_id = json.loads(talked.relay.take())["id"]

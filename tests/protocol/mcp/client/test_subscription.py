@@ -38,6 +38,7 @@ def cancelled(wire_id: object) -> JsonObject:
 
 
 def test_it_asks_for_what_is_wanted_in_the_eras_envelope() -> None:
+    """A server would not say that its lists change."""
     talked = listening(("resources", "tools", "nonsense"), ("file:///a",))
     [message] = talked.heard
     wanted = {"toolsListChanged": True, "resourcesListChanged": True, "resourceSubscriptions": ["file:///a"]}
@@ -46,6 +47,7 @@ def test_it_asks_for_what_is_wanted_in_the_eras_envelope() -> None:
 
 
 def test_an_acknowledgment_is_told_and_changes_are_events() -> None:
+    """Nobody would know what the server agreed to."""
     talked = listening()
     wire_id = asked_as(talked)
     assert talked.say(acknowledged("x", a=1), acknowledged(wire_id + 1, a=1)) == []
@@ -88,6 +90,7 @@ def test_a_server_that_acknowledges_and_gives_up_at_once_is_asked_ever_more_seld
 
 
 def test_an_error_after_the_acknowledgment_is_a_loss() -> None:
+    """A server that breaks off would not be listened to again."""
     talked = listening(("tools",))
     error = {"id": asked_as(talked), "error": {"code": 1, "message": "x"}}
     assert talked.say(acknowledged(asked_as(talked)), error) == [Listening(b"{}"), Changed(("tools",))]
@@ -96,6 +99,7 @@ def test_an_error_after_the_acknowledgment_is_a_loss() -> None:
 
 @pytest.mark.parametrize("end", [{"result": {}}, {"error": {"code": -32601, "message": "no"}}])
 def test_a_refusal_and_a_good_end_are_final(end: JsonObject) -> None:
+    """A server that does not offer it would be asked every second."""
     talked = listening()
     answer = {"id": asked_as(talked), **end}
     assert talked.say(answer, answer, cancelled(asked_as(talked)), acknowledged(asked_as(talked))) == []
@@ -104,6 +108,7 @@ def test_a_refusal_and_a_good_end_are_final(end: JsonObject) -> None:
 
 
 def test_listening_for_something_else_ends_what_was_before() -> None:
+    """A server would be listened to twice, and each change be told twice."""
     talked = listening()
     first = asked_as(talked)
     talked.relay.listen(("prompts",))
@@ -117,5 +122,6 @@ def test_listening_for_something_else_ends_what_was_before() -> None:
 
 
 def test_only_a_modern_server_is_listened_to() -> None:
+    """An older one would be sent a request that it does not know, again and again."""
     with pytest.raises(RelayMisuseError):
         talk(LEGACY).relay.listen(("tools",))

@@ -12,6 +12,7 @@ from quarterdeck_protocol.schema.providers.outside import Provider, Rule, outsid
 
 @given(JUNK, st.sampled_from(Provider))
 def test_whatever_a_server_sends_is_judged(schema: Any, provider: Provider) -> None:
+    """Breaks: a portable form of junk is never looked at."""
     before = repr(schema)
     outside(schema, provider)
     assert repr(schema) == before
@@ -28,12 +29,14 @@ def test_what_clients_leave_out_is_told_from_what_they_send() -> None:
 
 
 def test_what_stands_beneath_a_refused_word_is_not_told_of_as_well() -> None:
+    """Breaks: one word that a provider does not know is reported a hundred times."""
     schema = {"type": "object", "properties": {"a": {"type": "object", "patternProperties": {"x": {"const": {}}}}}}
     assert [one.steps for one in outside(schema, Provider.GEMINI_JSON)] == [("properties", "a", "patternProperties")]
 
 
 @pytest.mark.parametrize("provider", Provider)
 def test_data_that_looks_like_a_schema_is_not_taken_for_one(provider: Provider) -> None:
+    """Breaks: a default value that holds a word such as `type` is reported as a schema's fault."""
     plain = {
         "type": "object",
         "properties": {"a": {"type": "string"}},
@@ -102,6 +105,7 @@ def flat(count: int, name_chars: int = 5) -> dict[str, Any]:
 def test_a_limit_is_told_of_from_the_first_that_is_too_many(
     within: dict[str, Any], beyond: dict[str, Any], provider: Provider
 ) -> None:
+    """Breaks: a provider refuses a tool that we called small enough, or we warn of one that it takes."""
     assert [one for one in outside(within, provider) if one.rule is Rule.LIMIT] == []
     assert [one.rule for one in outside(beyond, provider) if one.rule is Rule.LIMIT] == [Rule.LIMIT]
 
@@ -120,5 +124,6 @@ TWICE: Final = {"a": {"$ref": "#/$defs/x"}, "b": {"$ref": "#/$defs/x"}}
     ],
 )
 def test_a_schema_recurses_where_a_reference_leads_back(schema: dict[str, Any], recurses: bool) -> None:
+    """Breaks: strict mode refuses a tool for recursion that we did not see."""
     rules = {one.rule for one in outside({"type": "object", **schema}, Provider.ANTHROPIC_STRICT)}
     assert (Rule.RECURSION in rules) is recurses

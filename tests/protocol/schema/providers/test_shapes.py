@@ -33,16 +33,19 @@ VALUES = (
 
 @pytest.mark.parametrize("keyword", KEYWORDS)
 def test_a_value_is_of_the_wrong_kind_exactly_where_the_meta_schema_says_so(keyword: str) -> None:
+    """Breaks: a provider refuses a schema that we called well-formed, or we blame one that it takes."""
     refused = [value for value in VALUES if not META.is_valid({keyword: value})]
     assert [value for value in VALUES if [*misshapen({keyword: value})]] == refused
 
 
 @given(st.dictionaries(st.sampled_from(KEYWORDS), st.sampled_from(VALUES), max_size=5))
 def test_keywords_are_judged_one_by_one(node: dict[str, Any]) -> None:
+    """Breaks: of several malformed keywords only the first is ever told of."""
     assert [*misshapen(node)] == [word for word, value in node.items() if [*misshapen({word: value})]]
 
 
 def test_of_real_tools_those_are_well_formed_that_the_meta_schema_calls_so() -> None:
+    """Breaks: users read warnings about tools that work everywhere."""
     for server in read_servers():
         schema = server.tools[0]["inputSchema"]  # the library takes long for each
         is_wrong = any(one.rule is Rule.SHAPE for one in outside(schema, Provider.ANTHROPIC))

@@ -139,10 +139,12 @@ def test_a_provider_takes_what_it_shows_as_an_example(provider: Provider) -> Non
 def test_a_rule_is_told_of_for_the_providers_that_have_it_only(
     schema: dict[str, Any], rule: Rule, providers: tuple[Provider, ...]
 ) -> None:
+    """Breaks: a tool that a provider refuses is called fine, or one that it takes is called broken."""
     assert {provider for provider in Provider if rule in beside_strictness(schema, provider)} == {*providers}
 
 
 def test_there_is_a_case_for_every_rule() -> None:
+    """Breaks: a rule that never fires, or always, goes unnoticed."""
     assert {rule for _, rule, _ in CASES.values()} == {*Rule} - {Rule.LIMIT}  # test_outside has the limits
 
 
@@ -153,6 +155,7 @@ def test_the_portable_form_takes_no_real_tool_away_from_a_provider(found: list[V
 
 
 def test_the_portable_form_breaks_a_new_rule_only_where_it_mended_another(found: list[Verdict]) -> None:
+    """Breaks: our own rewriting gives providers reasons of its own to refuse a tool."""
     for one in found:
         explained = set().union(*(CEASES.get(rule, set()) for rule in one.before))
         assert one.after - one.before <= explained, one
@@ -197,6 +200,7 @@ numbers are those that `python tests/collect_tools.py --report` ends with."""
 
 
 def test_real_tools_break_no_more_rules_in_their_portable_form_than_is_known(found: list[Verdict]) -> None:
+    """Breaks: a change of the portable form loses tools with a provider, and nobody notices."""
     left = Counter((one.provider, rule) for one in found for rule in one.after)
     assert {key: count for key, count in left.items() if count > LEFT[key[0]].get(key[1], 0)} == {}
 
@@ -205,6 +209,7 @@ def test_real_tools_break_no_more_rules_in_their_portable_form_than_is_known(fou
 def test_more_real_tools_are_inside_in_their_portable_form_than_as_written(
     found: list[Verdict], provider: Provider
 ) -> None:
+    """Breaks: the portable form is of no use to anybody."""
     asked = [one for one in found if one.provider is provider]
     inside, before = sum(not one.after for one in asked), sum(not one.before for one in asked)
     assert inside >= before if provider in STRICT_MODES else inside > before

@@ -20,6 +20,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_token_is_printed_once_and_listed_without_itself(state: Path, said: Said) -> None:
+    """A script could not take it from stdout; or the list would give every client's away."""
     limits = ("--server", "fs", "--tool", "fs__*", "--profile", "read-only", "--rate", "20/s", "--expires", "30d")
     out, err = said(0, "token", "create", "ci", *limits)
     token = out.strip()
@@ -63,6 +64,7 @@ def test_a_token_ends_after_90_days_unless_told_otherwise(
 def test_a_person_is_asked_for_how_long(
     said: Said, monkeypatch: pytest.MonkeyPatch, typed: str, lifetime: timedelta | None
 ) -> None:
+    """A user would not come to know that a token ends, or how to say when."""
     terminal = StringIO(typed)
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", terminal)
@@ -93,6 +95,7 @@ def test_a_token_may_show_two_tools_in_place_of_all(state: Path, said: Said, mon
 
 
 def test_a_token_that_is_revoked_is_listed_as_that(said: Said) -> None:
+    """Nobody could see whether it took effect, or make one of that name again."""
     first = said.json(0, "token", "create", "ci", "--json")["token"]
     assert "is revoked" in said(0, "token", "revoke", "ci")[0]
     assert said.json(0, "token", "create", "ci", "--json")["token"] != first
@@ -128,6 +131,7 @@ def test_what_cannot_be_meant_makes_no_token(state: Path, said: Said, words: tup
 
 
 def test_a_name_is_one_tokens(said: Said) -> None:
+    """The ledger could not tell whose call it was."""
     said(0, "token", "create", "ci")
     out, err = said(2, "token", "create", "ci")
     assert out == ""
@@ -136,6 +140,7 @@ def test_a_name_is_one_tokens(said: Said) -> None:
 
 
 def test_a_damaged_file_is_told_and_kept(state: Path, said: Said) -> None:
+    """What was revoked would open again after the next command."""
     state.mkdir(mode=0o700)
     (state / "tokens.json").write_text("{")
     (state / "tokens.json").chmod(0o600)

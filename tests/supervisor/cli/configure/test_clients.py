@@ -21,6 +21,7 @@ def row(path: Path, section: str = "mcpServers", name: str = "quarterdeck") -> o
 
 
 def test_several_clients_are_linked_and_unlinked_again(home: Path, said: Said) -> None:
+    """A user would have to edit three files by hand, or find them changed after trying us."""
     desktop = write(home / ".config" / "Claude" / "claude_desktop_config.json", {"theme": "dark"})
     cursor = write(home / ".cursor" / "mcp.json", {"mcpServers": {"x": {"command": "y", "env": {"TOKEN": "hunter2x"}}}})
     code = write(home / ".config" / "Code" / "User" / "mcp.json", '{\n\t// mine\n\t"servers": {},\n}\n')
@@ -42,6 +43,7 @@ def test_several_clients_are_linked_and_unlinked_again(home: Path, said: Said) -
 
 
 def test_what_serve_is_to_serve_is_named_absolutely(home: Path, said: Said) -> None:
+    """The client starts us somewhere else, where no such file is."""
     (home / ".claude").mkdir()
     write(Path("my.json"), {"mcpServers": {}})
     Path("allowed").mkdir()
@@ -62,6 +64,7 @@ def test_what_serve_is_to_serve_is_named_absolutely(home: Path, said: Said) -> N
 
 @pytest.mark.process
 def test_a_client_is_linked_with_a_part_of_what_is_offered(home: Path, said: Said) -> None:
+    """A user would have to edit the client's file by hand; or the client would show a server that does not start."""
     (home / ".cursor").mkdir()
     own = home / ".config" / "quarterdeck" / "mcp.json"
     write(own, {"mcpServers": {"fs": {"command": "fs"}}, "groups": {"review": {"servers": ["fs"]}}})
@@ -103,6 +106,7 @@ def test_a_dry_run_and_a_file_that_cannot_be_used_change_nothing(home: Path, sai
 
 
 def test_a_client_that_is_not_installed_is_told(home: Path, said: Said) -> None:
+    """A file would be made that nobody reads, and the user wait for tools."""
     assert "is not installed" in said(3, "link", "windsurf").err
     assert os.listdir(home) == []
     said(0, "link", "windsurf", "--create")
@@ -122,6 +126,7 @@ def test_a_client_that_is_not_installed_is_told(home: Path, said: Said) -> None:
     ],
 )
 def test_what_serve_would_refuse_is_refused_now(home: Path, said: Said, arguments: list[str], message: str) -> None:
+    """The client would show a server that does not start, and not why."""
     (home / ".cursor").mkdir()
     (home / ".config" / "Claude").mkdir(parents=True)
     assert message in said(2, "link", *arguments).err
@@ -129,6 +134,7 @@ def test_what_serve_would_refuse_is_refused_now(home: Path, said: Said, argument
 
 
 def test_a_client_that_will_find_no_tools_is_warned_of(home: Path, said: Said) -> None:
+    """A user would look for the mistake in the client."""
     (home / ".cursor").mkdir()
     err = said(0, "link", "cursor").err
     assert "nothing is configured" in err
@@ -141,6 +147,7 @@ def ours(home: Path) -> Path:
 
 
 def test_the_servers_of_a_client_are_ours_afterwards(home: Path, said: Said) -> None:
+    """A user would have to write all of them again, or see a token on the screen."""
     rows = {
         "gh": {"type": "stdio", "command": "npx", "env": {"GITHUB_TOKEN": SECRET}},
         "web": {"url": "https://host/mcp", "headers": {"Authorization": f"Bearer {SECRET}"}},
@@ -162,6 +169,7 @@ def test_the_servers_of_a_client_are_ours_afterwards(home: Path, said: Said) -> 
 
 
 def test_what_is_there_already_stays_as_it_is(home: Path, said: Said) -> None:
+    """Settings of our own, such as a sandbox, would be lost; or the file's layout."""
     text = '{\n    "native": {},\n    "mcpServers": {\n        "a": {"command": "mine"}\n    }\n}\n'
     write(ours(home), text).chmod(0o644)
     rows = {"a": {"command": "mine", "env": {"A": "1"}}, "b": {"command": "y"}}
@@ -179,6 +187,7 @@ def test_what_is_there_already_stays_as_it_is(home: Path, said: Said) -> None:
 
 
 def test_a_dry_run_and_a_choice(home: Path, said: Said) -> None:
+    """Nobody could look first, or take one of many."""
     write(home / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}})
     out = said(0, "config", "import", "cursor", "--dry-run", "--server", "b").out
     assert '+    "b": {' in out
@@ -202,6 +211,7 @@ def test_a_dry_run_and_a_choice(home: Path, said: Said) -> None:
 def test_what_cannot_be_done_is_said(
     home: Path, said: Said, content: str | None, arguments: list[str], code: int, message: str
 ) -> None:
+    """A user would not know what to do, or lose the file that could not be read."""
     if content is not None:
         write(home / ".cursor" / "mcp.json", content)
     write(Path("broken.json"), '{"mcpServers": {"a": ')
@@ -210,11 +220,13 @@ def test_what_cannot_be_done_is_said(
 
 
 def test_a_file_is_not_imported_into_itself(home: Path, said: Said) -> None:
+    """It would be told as nothing to do, and leave the user puzzled."""
     write(ours(home), {"mcpServers": {"a": {"command": "x"}}})
     assert "into itself" in said(2, "config", "import", str(ours(home))).err
 
 
 def test_servers_of_other_projects_are_mentioned(home: Path, said: Said) -> None:
+    """A user would think that these were all."""
     projects = {
         "/other": {"mcpServers": {"x": {"command": "y"}}},
         str(Path.cwd()): {"mcpServers": {"a": {"command": "b"}}},

@@ -38,6 +38,7 @@ def own(home: Path, document: object) -> Path:
 
 
 def test_every_place_is_shown_in_order(home: Path, said: Said) -> None:
+    """A user would not know where to write, or which file wins."""
     path = own(home, {"servers": {}})
     (home.parent / "project/.mcp.json").write_text("{")
     lines = said(0, "config", "path").out.splitlines()
@@ -88,6 +89,7 @@ def test_values_are_shown_with_their_place_and_without_secrets(
 
 
 def test_a_check_finds_everything_and_says_so_by_its_exit_code(home: Path, said: Said) -> None:
+    """A script would start what cannot work, or a user correct one mistake after the other."""
     path = own(home, {"mcpServers": {"a": {"comand": "c", "args": [5]}, "b": {"command": "c", "evn": {}, "args": [5]}}})
     assert said(2, "config", "check").out.splitlines() == [
         f"error: {path}: mcpServers.a: unknown key 'comand': did you mean 'command'?",
@@ -124,6 +126,7 @@ def test_a_check_warns_of_secrets_in_plain_text(home: Path, said: Said) -> None:
 
 @pytest.mark.process
 def test_a_check_finds_rows_that_the_sandbox_will_refuse(home: Path, said: Said) -> None:
+    """A file would be called right whose servers never start."""
     documents = home / "documents"
     documents.mkdir()
     rows = {
@@ -156,10 +159,13 @@ def test_a_check_finds_rows_that_the_sandbox_will_refuse(home: Path, said: Said)
 
 
 def test_the_schema_is_printed_as_json(said: Said) -> None:
+    """An editor could not be pointed at it."""
     assert said.json(0, "config", "schema")["title"] == "Quarterdeck configuration"
 
 
 def test_a_working_directory_that_is_gone_is_said(home: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user would see a traceback."""
+
     def cwd() -> Path:
         raise FileNotFoundError(2, "No such file or directory")
 

@@ -55,6 +55,7 @@ ALL = {"one", "two", "workspaces", "ledger", "token"}
 
 
 def test_what_is_there_is_shown_and_removed_only_when_something_is_named(state: Path, said: Said) -> None:
+    """Looking would remove things, or a script not know what was removed."""
     out, err = said(0, "purge")
     assert [line.split()[1:4] for line in out.splitlines()[1:]] == [
         ["KiB", "server", "fs"],
@@ -84,6 +85,7 @@ def test_a_server_is_removed_of_one_configuration_or_of_all(state: Path, said: S
 
 @pytest.mark.process
 def test_all_keeps_the_records_and_says_so(state: Path, said: Said) -> None:
+    """What was approved would be forgotten with the caches."""
     out, err = said(0, "purge", "--all", "--yes")
     assert "removed 3, " in out
     assert "KiB" in out.splitlines()[-1] or " B" in out.splitlines()[-1]
@@ -96,6 +98,7 @@ def test_all_keeps_the_records_and_says_so(state: Path, said: Said) -> None:
 
 
 def test_what_is_running_stays(state: Path, said: Said) -> None:
+    """A running server would lose its home under its feet."""
     with RuntimeDirectory.create(digest(state.parent / "one.json"), state.parent / "run"):
         assert "it is running: stop it first" in said(1, "purge", "--all", "--ledger", "--yes").err
         assert left(state) == {"one", "ledger", "token"}
@@ -104,6 +107,7 @@ def test_what_is_running_stays(state: Path, said: Said) -> None:
 
 
 def test_what_a_deck_of_the_daemon_uses_stays(state: Path, said: Said) -> None:
+    """A server that many projects share, or one of a daemon with another runtime directory, would lose its home."""
     elsewhere = state.parent / "elsewhere"
     with RuntimeDirectory.create("0" * 12, elsewhere) as deck:
         deck.announce_homes([digest(state.parent / "one.json")])
@@ -114,6 +118,7 @@ def test_what_a_deck_of_the_daemon_uses_stays(state: Path, said: Said) -> None:
 
 
 def test_of_several_files_the_servers_of_each_are_removed(state: Path, said: Said) -> None:
+    """Who names the files as `serve` was given them would be told that there is nothing."""
     together = server_paths(configuration_digest([Path("one.json"), Path("two.json")]), "old", state).create().home
     said(0, "purge", "--all", "-c", "one.json", "-c", "two.json", "--yes")
     assert left(state) == ALL - {"one", "two"}
@@ -121,6 +126,7 @@ def test_of_several_files_the_servers_of_each_are_removed(state: Path, said: Sai
 
 
 def test_who_writes_the_ledger_is_running_wherever_its_sockets_are(state: Path, said: Said) -> None:
+    """A serve that was started with another runtime directory would lose its servers' homes, and its ledger."""
     with take_lease(state / "ledger", Holder(pid=os.getpid(), digest=digest(state.parent / "one.json"))):
         said(1, "purge", "--all", "--ledger", "--yes")
     assert left(state) == {"one", "ledger", "token"}

@@ -29,6 +29,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
 def test_a_value_is_piped_in_and_never_shown(
     state: Path, monkeypatch: pytest.MonkeyPatch, said: Said, data: bytes, value: str
 ) -> None:
+    """A script could not keep a secret, or its log would publish it."""
     pipe(monkeypatch, data)
     told = said.all(0, "secret", "set", "GH")
     assert SecretStore().get("GH") == value
@@ -37,6 +38,7 @@ def test_a_value_is_piped_in_and_never_shown(
 
 
 def test_on_a_terminal_it_is_typed_without_echo(state: Path, monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
+    """Whoever looks over the user's shoulder would read it."""
     pipe(monkeypatch, b"from the pipe")
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(getpass, "getpass", lambda prompt: f"typed at {prompt}")
@@ -68,6 +70,7 @@ def test_what_cannot_be_kept_is_refused(state: Path, said: Said, monkeypatch: py
 
 @pytest.mark.process
 def test_names_are_listed_and_removed(state: Path, monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
+    """A user could not find out what is kept, or get rid of it."""
     assert "there are no secrets" in said(0, "secret", "list").err
     pipe(monkeypatch, b"s3cret")
     said(0, "secret", "set", "GH")

@@ -62,6 +62,7 @@ def test_what_is_imported_is_taken_out_where_the_user_says_so(home: Path, said: 
 
 @pytest.mark.parametrize("is_yes", [False, True])
 def test_a_terminal_is_asked(home: Path, said: Said, monkeypatch: pytest.MonkeyPatch, is_yes: bool) -> None:
+    """A file of another program would be changed without a word, or never."""
     path = write(home / ".codex" / "config.toml", CODEX)
     asked = answer(monkeypatch, is_yes=is_yes)
     said(0, "config", "import", "codex")
@@ -86,6 +87,7 @@ def test_linking_offers_to_take_out_what_was_imported_before(
 
 
 def test_nothing_is_taken_out_without_a_word_from_the_user(home: Path, said: Said) -> None:
+    """A script would change another program's file."""
     path = write(home / ".codex" / "config.toml", CODEX)
     for options in ([], ["--json"], ["--dry-run", "--take-out"], ["--dry-run", "--take-out", "--json"]):
         said(0, "config", "import", "codex", *options)
@@ -95,6 +97,7 @@ def test_nothing_is_taken_out_without_a_word_from_the_user(home: Path, said: Sai
 
 
 def test_a_projects_file_and_another_server_of_the_name_are_left(home: Path, said: Said) -> None:
+    """A commit would take servers from a whole team, or one that we do not run be gone."""
     (home / ".roo").mkdir()
     path = write(Path(".roo/mcp.json"), {"mcpServers": {"docs": {"command": "npx"}}})
     before = path.read_text()
@@ -190,6 +193,7 @@ def test_a_token_is_not_written_where_others_can_read_it_unless_told(
     ],
 )
 def test_what_cannot_be_dialled_is_refused(home: Path, said: Said, arguments: list[str], reason: str) -> None:
+    """A client would be left with an entry that cannot work."""
     write(home / ".cursor" / "mcp.json", "{}")
     assert reason in said(2, "link", *arguments).err
     assert (home / ".cursor" / "mcp.json").read_text() == "{}"

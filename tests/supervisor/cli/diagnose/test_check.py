@@ -11,18 +11,21 @@ from quarterdeck.cli.diagnose.check import files_after_id, print_report
 
 
 def test_a_configuration_may_be_named_after_the_id(tmp_path: Path) -> None:
+    """All other commands take it there."""
     one, two = (write_config(tmp_path / name) for name in ("one.json", "two.json"))
     assert files_after_id(["notes", "-c", str(one)]) == (["notes"], [one])
     assert files_after_id(["notes", "--config", str(one), "-c", str(two)]) == (["notes"], [one, two])
 
 
 def test_a_command_line_is_left_as_it_is(tmp_path: Path) -> None:
+    """A program's own option would be taken from it."""
     file = str(write_config(tmp_path / "one.json"))
     for words in (["python", "-c", "print()"], ["/bin/x", "-c", file], ["x", "-c"], ["x", "-v", file], ["x"]):
         assert files_after_id(words) == (words, [])
 
 
 def test_an_id_that_the_configuration_after_it_does_not_have_is_told(tmp_path: Path, said: Said) -> None:
+    """A typo would be started as a program."""
     file = str(write_config(tmp_path / "one.json"))
     err = said(2, "check", "no-such-server", "-c", file).err
     assert "there is no server 'no-such-server' in that configuration" in err

@@ -33,6 +33,7 @@ def telling(monkeypatch: pytest.MonkeyPatch, *, is_kept: bool) -> None:
 
 
 def test_it_reads_well_without_a_terminal(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
+    """A log of a CI run would be full of escape sequences."""
     telling(monkeypatch, is_kept=True)
     out = said(0, "demo").out
     assert "\x1b" not in out
@@ -55,6 +56,7 @@ def test_it_reads_well_without_a_terminal(monkeypatch: pytest.MonkeyPatch, said:
 def test_a_program_gets_every_event_and_a_broken_promise_is_an_exit_code(
     monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
+    """A check of the demonstration would have to parse prose."""
     telling(monkeypatch, is_kept=True)
     told = [json.loads(line) for line in said(0, "demo", "--json").out.splitlines()]
     kinds = ["scene", "fact", "quote", "table", "death", "promise", "promise", "end"]
@@ -65,6 +67,8 @@ def test_a_program_gets_every_event_and_a_broken_promise_is_an_exit_code(
 
 
 def test_a_demonstration_that_cannot_begin_says_why(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
+    """The first thing that a new user sees would be a traceback."""
+
     async def run_demo(tell: Callable[[AnyEvent], None]) -> bool:
         raise DemoError("`quarterdeck serve` does not start: no space left")
 

@@ -47,6 +47,7 @@ def finding(monkeypatch: pytest.MonkeyPatch, machine: Machine, test: SelfTest = 
 def test_the_exit_code_says_how_far_a_machine_can_be_trusted(
     monkeypatch: pytest.MonkeyPatch, said: Said, machine: Machine, code: int
 ) -> None:
+    """A script could not tell a full sandbox from none."""
     finding(monkeypatch, machine)
     out = said(code, "doctor").out
     assert out.splitlines()[-1] == doctor.VERDICTS[code]
@@ -57,6 +58,7 @@ def test_the_exit_code_says_how_far_a_machine_can_be_trusted(
 def test_missing_libraries_of_native_tools_are_named_once_and_change_no_exit_code(
     monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
+    """Each would be found out by a call that fails, though servers need none of them."""
     finding(monkeypatch, BEST)
     monkeypatch.setitem(sys.modules, "ddgs", None)
     monkeypatch.setitem(sys.modules, "justhtml", None)
@@ -91,6 +93,7 @@ def test_remedies_are_told_once_facts_go_to_programs_and_nothing_to_the_terminal
 def test_it_ends_with_what_would_become_of_the_configured_servers(
     monkeypatch: pytest.MonkeyPatch, said: Said, tmp_path: Path
 ) -> None:
+    """It would call a machine fine on which none of the user's servers starts."""
     finding(monkeypatch, BEST)
     rows = {
         "good": {"command": "/bin/sh"},

@@ -9,6 +9,7 @@ from quarterdeck_protocol.faults import REMEDIES
 
 
 def test_every_code_of_a_fault_has_a_cause_and_an_example() -> None:
+    """A user would be sent to a page that is not there."""
     pages = fault_pages()
     assert list(pages) == list(REMEDIES)
     for code, page in pages.items():
@@ -18,6 +19,7 @@ def test_every_code_of_a_fault_has_a_cause_and_an_example() -> None:
 
 
 def test_every_code_that_an_error_is_printed_with_has_its_whole_page(said: Said) -> None:
+    """A user would read what a code means, and not what to do."""
     silent = {ExitCode.OK, ExitCode.TOOL_ERROR, ExitCode.HUNG_UP, ExitCode.INTERRUPTED, ExitCode.TERMINATED}
     told = set(ExitCode) - silent
     assert exit_pages().keys() == {code.name.lower() for code in told}
@@ -31,11 +33,13 @@ def test_every_code_that_an_error_is_printed_with_has_its_whole_page(said: Said)
 
 @pytest.mark.parametrize("code", ["tool_held", "usage", "not_found", "error[tool_held]"])
 def test_a_page_is_found_by_what_stands_in_the_error(code: str, said: Said) -> None:
+    """The code would be of no use."""
     assert "cause: " in said(0, "explain", code).out
     assert said.json(0, "explain", code, "--json")["cause"]
 
 
 def test_all_codes_are_listed_and_a_wrong_one_is_told_the_nearest(said: Said) -> None:
+    """Who remembers half of a code would not find it."""
     out = said(0, "explain").out
     assert all(f"\n{code} " in out for code in REMEDIES)
     assert "did you mean 'tool_held'?" in said(ExitCode.NOT_FOUND, "explain", "tol_held").err

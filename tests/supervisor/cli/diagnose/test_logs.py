@@ -22,6 +22,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_the_daemons_log_is_shown_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
+    """A person would read JSON, with times of another zone."""
     use_places(monkeypatch, tmp_path)
     fine = {"event": "s is ready", "level": "info", "logger": "quarterdeck.serve", "timestamp": "2026-11-23T04:00:00Z"}
     failed = fine | {"event": "it failed", "level": "error", "exception": "Traceback:\n  here"}
@@ -70,6 +71,7 @@ def appended(log: Path, data: bytes) -> object:
 
 
 def test_the_last_lines_are_read(log: Path) -> None:
+    """A long log would bury its end."""
     log.write_bytes(b"one\ntwo\nthree\n")
     assert read(log, 2) == [b"two", b"three"]
     assert read(log, 0) == []
@@ -77,6 +79,7 @@ def test_the_last_lines_are_read(log: Path) -> None:
 
 
 def test_the_older_half_comes_first(log: Path) -> None:
+    """Just after the log was rotated, it would look empty."""
     log.with_name("stderr.log.1").write_bytes(b"one\ntwo\n")
     assert read(log, 10) == [b"one", b"two"]
     log.write_bytes(b"three\n")
@@ -84,11 +87,13 @@ def test_the_older_half_comes_first(log: Path) -> None:
 
 
 def test_a_log_that_begins_to_exist_is_followed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that never wrote would be an error, or `logs -f` have to wait for its first words."""
     assert read(log, 10) == []
     assert followed(log, monkeypatch, appended(log, b"first\n")) == [b"first"]
 
 
 def test_what_is_written_later_is_followed_by_whole_lines(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that is being written would be shown in two halves."""
     log.write_bytes(b"one\nhalf")
     steps = [appended(log, b" a line\n"), appended(log, b"three\nfour\n")]
     assert followed(log, monkeypatch, *steps) == [b"one", b"half a line", b"three", b"four"]
@@ -124,6 +129,7 @@ AT = "2026-01-01T12:00:00Z"
 
 
 def test_lines_have_their_times_where_they_have_one(log: Path) -> None:
+    """A user could not tell the crash of today from last week's; or an older file could not be read."""
     log.with_name("stderr.log.1").write_text("of an older version\n")
     log.write_text(f"{AT}\tone\n{AT}\t2025-01-01T00:00:00Z\ttwo\n")
     assert list(read_lines(log, 10)) == [("", b"of an older version"), (AT, b"one"), (AT, b"2025-01-01T00:00:00Z\ttwo")]
@@ -132,6 +138,7 @@ def test_lines_have_their_times_where_they_have_one(log: Path) -> None:
 def test_logs_shows_local_times_and_programs_get_them_in_utc(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
+    """A user would have to know his distance from Greenwich; a script, the zone of the machine."""
     config = tmp_path / "mcp.json"
     config.write_text('{"servers": {"notes": {"command": "notes"}}}')
     use_places(monkeypatch, tmp_path)

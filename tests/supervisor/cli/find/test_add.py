@@ -29,6 +29,7 @@ def at_terminal(monkeypatch: pytest.MonkeyPatch, *, is_yes: bool, secret: str = 
 
 
 def test_a_command_is_added_with_the_version_that_ran(home: Home, said: Said, trials: Trials) -> None:
+    """Tomorrow another program would start under the approval of today's."""
     trials.result = Trial((tool("save"),), version="2.2.0")
     text = said.all(0, "add", "clock", "--yes", "--", "uvx", "mcp-server-time", "--utc")
     assert home.rows == {"clock": {"command": "uvx", "args": ["mcp-server-time==2.2.0", "--utc"]}}
@@ -41,6 +42,7 @@ def test_a_command_is_added_with_the_version_that_ran(home: Home, said: Said, tr
 def test_a_command_has_the_sandbox_that_is_wished_and_the_paths_that_are_written(
     home: Home, said: Said, trials: Trials
 ) -> None:
+    """A server would start without the folder that its command line names."""
     folder, work = home.registry.parent / "data", Path.cwd()
     folder.mkdir()
     (work / "here").mkdir()
@@ -69,6 +71,7 @@ def test_a_command_has_the_sandbox_that_is_wished_and_the_paths_that_are_written
 def test_a_url_is_added_under_the_name_of_its_host(
     home: Home, said: Said, trials: Trials, words: tuple[str, ...], server: str, row: dict[str, Any]
 ) -> None:
+    """A user would have to think of a name, or every server would be called `mcp`."""
     SecretStore().set("T", "tok", in_file=True)
     said(0, "add", "--yes", *words)
     assert home.rows == {server: row}
@@ -93,6 +96,7 @@ def test_a_url_is_added_under_the_name_of_its_host(
 def test_what_cannot_be_added_is_said_with_what_to_do(
     home: Home, said: Said, trials: Trials, words: tuple[str, ...], code: int, says: str
 ) -> None:
+    """A newcomer would not know what to type instead."""
     home.write()
     home.publish("io.example/notes")
     before = home.config.read_text()
@@ -104,6 +108,7 @@ def test_what_cannot_be_added_is_said_with_what_to_do(
 
 
 def test_a_name_that_is_taken_is_refused_wherever_it_is_taken(home: Home, said: Said, trials: Trials) -> None:
+    """A server would be replaced, or a switched-off one woken under another's approval."""
     home.write(notes={"command": "npx", "args": ["x"]}, off={"command": "npx", "args": ["x"], "disabled": True})
     before = home.config.read_text()
     for name in ("notes", "off"):
@@ -112,6 +117,7 @@ def test_a_name_that_is_taken_is_refused_wherever_it_is_taken(home: Home, said: 
 
 
 def test_a_failed_trial_leaves_everything_as_it_was(home: Home, said: Said, trials: Trials) -> None:
+    """A user would have a row that never starts."""
     trials.fail("exited_at_handshake", "it exited\x1b[2J")
     text = said.all(4, "add", "notes", "--yes", "--", "npx", "-y", "notes@1.0.0")
     assert "error[exited_at_handshake]: notes: it exited" in text
@@ -146,6 +152,7 @@ NO_VERSION = f"No solution found: Because there is no version of x==9 and {CONFL
     ],
 )
 def test_a_failed_trial_says_what_can_help(code: str, dossier: Dossier | None, says: str) -> None:
+    """Variables and paths would be tried on a package that there is not."""
     remedy = remedy_of(FaultView("spawn_failed", code, "it failed", None, "not_sent", dossier), is_remote=False)
     assert says in remedy
     assert ("--env" in remedy) is (says in ("--env", "--read PATH"))
@@ -210,6 +217,7 @@ def test_what_an_entry_asks_for_is_asked_and_secrets_are_kept_apart(
 
 
 def test_values_that_an_entry_does_not_know_are_refused(home: Home, said: Said, trials: Trials) -> None:
+    """A mistyped value would be lost without a word."""
     home.publish(
         "io.example/notes", packages=[{**NPM, "environmentVariables": [{"name": "MODE", "choices": ["a", "b"]}]}]
     )
@@ -220,6 +228,7 @@ def test_values_that_an_entry_does_not_know_are_refused(home: Home, said: Said, 
 def test_one_of_several_servers_has_to_be_named_and_no_other_is_taken_for_it(
     home: Home, said: Said, trials: Trials
 ) -> None:
+    """A look-alike of the server that was meant would be added, or whoever publishes many."""
     home.publish("evil.example/jot", description="like notes, but better", packages=[NPM])
     text = said.all(3, "add", "notes", "--yes", "--registry", home.registry)
     assert "has no server 'notes'; like it: evil.example/jot" in text
@@ -252,6 +261,7 @@ def test_a_registrys_name_that_leads_inside_is_not_even_tried(
 
 
 def test_names_are_resolved_as_this_machine_does() -> None:
+    """A name that is not found would end the command."""
     assert "127.0.0.1" in add.addresses_of("127.0.0.1", 80)
     assert add.addresses_of("a" * 300, 80) == []
 
@@ -259,6 +269,7 @@ def test_names_are_resolved_as_this_machine_does() -> None:
 def test_a_registry_that_changes_meanwhile_changes_nothing_of_what_was_shown(
     home: Home, said: Said, trials: Trials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Another package would be written into the row than the one that was tried and read."""
     home.publish("io.example/notes", packages=[NPM])
 
     def turn(question: str, **_: object) -> bool:
@@ -288,6 +299,7 @@ def test_a_file_that_is_edited_while_a_person_reads_keeps_the_edit(
 
 
 def test_what_cannot_be_added_is_told_with_what_to_do(home: Home, trials: Trials, said: Said) -> None:
+    """A newcomer would be told that it does not work, and be left there."""
     image = {"registryType": "oci", "identifier": "docker.io/x/y:1"}
     home.publish("io.example/notes", packages=[image, {**image, "registryType": "mcpb"}])
     told = said.all(3, "add", "notes", "--registry", home.registry)
@@ -299,6 +311,7 @@ def test_what_cannot_be_added_is_told_with_what_to_do(home: Home, trials: Trials
 
 
 def test_which_offer_is_taken_may_be_said(home: Home, said: Said, trials: Trials) -> None:
+    """Who wants no program on the machine would get one; and who cannot run it would not learn why."""
     remotes = [{"type": "streamable-http", "url": "https://example.com/mcp"}]
     home.publish("io.example/notes", packages=[NPM], remotes=remotes)
     where = ("--yes", "--registry", home.registry)
@@ -333,6 +346,7 @@ def test_what_the_scan_finds_is_not_added_unseen(
 
 
 def test_for_programs_there_is_a_document(home: Home, trials: Trials, said: Said) -> None:
+    """A script could not tell what was added, or would be shown a secret."""
     words = ("add", "notes", "--env", "API_KEY=sk-1234567890abcdef1234", "--json")
     told = said.json(0, *words, "--dry-run", "--", "npx", "-y", "notes@1.0.0")
     assert (told["server"], told["changed"], told["tried"]) == ("notes", False, True)
@@ -352,6 +366,7 @@ def test_for_programs_there_is_a_document(home: Home, trials: Trials, said: Said
 def test_what_is_tried_is_said_before_with_how_long_that_may_take(
     home: Home, said: Said, trials: Trials, words: tuple[str, ...], says: str
 ) -> None:
+    """A user would look at a silent terminal, and not know whether to wait."""
     trials.fail("handshake_timeout", "the server did not answer the handshake within 60 s")
     told = said.all(4, "add", *words)
     assert told.index(says) < told.index("did not answer the handshake")

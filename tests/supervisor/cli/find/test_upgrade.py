@@ -32,6 +32,7 @@ def indexes(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def test_what_has_moved_is_said_by_whoever_lists_it(home: Home, indexes: dict[str, str], said: Said) -> None:
+    """A user would not know which servers are old, or be told by somebody else's list."""
     home.write(
         notes={"command": "npx", "args": ["-y", "notes-server@1.2.3"], "registry": "io.example/notes"},
         clock={"command": "uvx", "args": ["mcp-time"]},
@@ -65,6 +66,7 @@ def test_what_has_moved_is_said_by_whoever_lists_it(home: Home, indexes: dict[st
 def test_a_registry_that_says_otherwise_now_is_not_followed(
     home: Home, said: Said, published: dict[str, object], says: str
 ) -> None:
+    """Who takes over a name in the registry would have another package started by an upgrade."""
     home.write(notes={"command": "npx", "args": ["-y", "notes-server@1.2.3"], "registry": "io.example/notes"})
     home.registry.write_text(json.dumps({"servers": [{"server": published}]}))
     before = home.config.read_text()
@@ -84,6 +86,7 @@ def test_a_registry_that_says_otherwise_now_is_not_followed(
 def test_where_the_registry_cannot_say_the_packages_own_index_is_asked(
     home: Home, trials: Trials, indexes: dict[str, str], said: Said, registry: str | None, says: str
 ) -> None:
+    """Nobody would hear of a new version while the MCP registry is out of order, or another is configured."""
     home.write(notes={"command": "npx", "args": ["-y", "notes-server@1.2.3"], "registry": "io.example/notes"})
     if registry is not None:
         home.registry.write_text(registry)
@@ -105,6 +108,7 @@ def test_where_the_registry_cannot_say_the_packages_own_index_is_asked(
 def test_a_no_and_a_failure_leave_the_pin(
     home: Home, trials: Trials, indexes: dict[str, str], monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
+    """A version that does not start would take the place of one that does."""
     home.write(clock={"command": "uvx", "args": ["mcp-time==1.0"]})
     before = home.config.read_text()
     indexes["mcp-time"] = "2.0"
@@ -132,6 +136,7 @@ def test_a_no_and_a_failure_leave_the_pin(
 def test_what_cannot_be_upgraded_is_said(
     home: Home, indexes: dict[str, str], said: Said, words: tuple[str, ...], code: int, says: str
 ) -> None:
+    """A user would believe that it was done."""
     home.write(
         clock={"command": "uvx", "args": ["mcp-time==1.0"]},
         far={"url": "https://example.com/mcp"},
@@ -158,6 +163,7 @@ def test_a_row_is_removed_with_what_stands_around_it_left(home: Home, said: Said
 
 
 def test_a_projects_row_is_the_projects(home: Home, said: Said) -> None:
+    """A whole team's file would be changed by the way."""
     home.write()
     path = home.registry.parent / "work" / ".mcp.json"
     path.write_text(json.dumps({"mcpServers": {"theirs": {"command": "npx", "args": ["-y", "x@1.0.0"]}}}))
@@ -168,6 +174,7 @@ def test_a_projects_row_is_the_projects(home: Home, said: Said) -> None:
 
 
 def test_a_row_in_a_list_is_left_to_its_owner(home: Home, said: Said) -> None:
+    """A file in another layout would be broken."""
     home.config.parent.mkdir(parents=True)
     home.config.write_text(json.dumps({"servers": [{"id": "a", "command": "npx", "args": ["x@1.0.0"]}]}))
     assert "by hand" in said(2, "remove", "a", "--yes").err

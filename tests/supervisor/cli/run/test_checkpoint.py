@@ -36,6 +36,7 @@ def change(work: Path, session: str, path: Path, content: str) -> None:
 
 
 def test_changes_are_listed_by_session_and_undone(work: Path, said: Said) -> None:
+    """A user could not find, or not undo, what an agent did."""
     (work / "a").write_text("original")
     change(work, FIRST, work / "a", "one")
     change(work, SECOND, work / "a", "two")
@@ -56,6 +57,7 @@ def test_changes_are_listed_by_session_and_undone(work: Path, said: Said) -> Non
 
 
 def test_programs_are_told_in_json(work: Path, said: Said, tmp_path: Path) -> None:
+    """A script would have to read a table."""
     change(work, FIRST, work / "a", "one")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -71,6 +73,7 @@ def test_programs_are_told_in_json(work: Path, said: Said, tmp_path: Path) -> No
 
 
 def test_a_file_that_could_not_be_restored_is_an_exit_code(work: Path, said: Said, tmp_path: Path) -> None:
+    """A script would go on as if all were undone; and nothing outside the workspace may change unasked."""
     outside = tmp_path.resolve() / "outside"
     outside.mkdir()
     change(work, FIRST, outside / "a", "one")
@@ -84,6 +87,7 @@ def test_a_file_that_could_not_be_restored_is_an_exit_code(work: Path, said: Sai
 def test_what_is_believed_is_not_brought_back(
     work: Path, said: Said, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    """What an agent wrote before a file counted would be configuration, or a hook, by an undo."""
     monkeypatch.setenv("QUARTERDECK_CONFIG", str(work / "mcp.json"))
     (work / name).parent.mkdir(parents=True, exist_ok=True)
     (work / name).write_text("an agent's")
@@ -101,12 +105,14 @@ def test_what_is_believed_is_not_brought_back(
     ],
 )
 def test_what_is_not_there_is_said(work: Path, said: Said, arguments: list[str], code: int, says: str) -> None:
+    """A user would see a traceback, or nothing."""
     out, err = said(code, "checkpoint", *arguments)
     assert out == ""
     assert says in err
 
 
 def test_a_change_is_undone_in_the_one_session_that_has_it_and_never_by_guess(work: Path, said: Said) -> None:
+    """A user would undo another change than the one that the list showed."""
     for content in ("one", "two"):
         change(work, FIRST, work / "a", content)
     change(work, SECOND, work / "b", "three")

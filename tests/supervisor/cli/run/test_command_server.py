@@ -49,6 +49,7 @@ def name_of(line: str) -> str:
     ],
 )
 def test_an_id_begins_with_what_people_call_the_server(line: str, name: str) -> None:
+    """Who looks for a server's log or for what is held of it would not know it."""
     assert name_of(line).startswith(name)
 
 
@@ -79,10 +80,12 @@ def test_a_new_version_is_the_same_server(one: str, other: str) -> None:
     ],
 )
 def test_another_command_line_is_another_server(one: str, other: str) -> None:
+    """What was approved of one would be changed by the other, at each start of either."""
     assert server_id(shlex.split(one)) != server_id(shlex.split(other))
 
 
 def test_a_server_is_told_apart_by_its_folder_only_where_that_says_what_it_is() -> None:
+    """`./server` of every project would share a home and approvals, or work in a folder that it cannot see."""
     assert server_id(["./server"], "/a") != server_id(["./server"], "/b")
     assert server_id(["npx", "x"], "/a") == server_id(["npx", "x"], "/b")
     assert [config.cwd for config in settings_of().servers if isinstance(config, StdioServerConfig)] == [None]
@@ -98,6 +101,7 @@ def settings_of(cwd: str = "/work", **asked: object) -> Settings:
 
 
 def test_the_options_become_the_row(tmp_path: Path) -> None:
+    """A server would start with other rights than its command line says."""
     sandbox = {"preset": "strict", "read": ["/work"], "network": ["example.com:443"], "limits": {"memory_bytes": "1G"}}
     settings = settings_of(
         sandbox=json.dumps(sandbox), trust="strict", env={"A": "b"}, inherit_env=("API_TOKEN", "ABSENT")
@@ -127,5 +131,6 @@ def test_the_options_become_the_row(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_option_is_the_users_error(asked: dict[str, object], said: str) -> None:
+    """The client would be served by a server with default rights, or told that we have a bug."""
     with pytest.raises(CommandError, match=said):
         settings_of(**asked)

@@ -19,6 +19,7 @@ from quarterdeck.daemon.messages import ServeRequest
 def test_a_port_that_is_taken_ends_before_anything_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """It would say that it serves, start every server, and end with the number of an error."""
     use_places(monkeypatch, tmp_path)
     monkeypatch.setattr(serve_module, "_serve", None)
     file = tmp_path / "mcp.json"
@@ -32,6 +33,7 @@ def test_a_port_that_is_taken_ends_before_anything_is_started(
 
 
 def test_the_lock_that_is_followed_is_the_users_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server with `write` of that folder would write itself into the lock that it is held to."""
     write_config(tmp_path / "mcp.json")
     plans: list[Plan] = []
 
@@ -47,6 +49,8 @@ def test_the_lock_that_is_followed_is_the_users_word(tmp_path: Path, monkeypatch
 
 
 def test_a_serve_gives_the_memory_of_large_results_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would stay as large as it was at its busiest moment."""
+
     class DoneError(Exception):
         """What is looked for was done; there is nothing to serve."""
 

@@ -35,6 +35,7 @@ LOST = ProtocolFault(FaultKind.TRANSPORT, "it died", code="exited")
 
 
 def test_each_change_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A log would not show a death, or repeat it at each change of another server."""
     caplog.set_level(logging.INFO)
     server = ProductEndpoint("fs", "read", phase=EndpointPhase.CONNECTING)
     with product_of(tmp_path, server) as product, changes_logged(product):
@@ -137,6 +138,7 @@ async def test_what_changed_is_said_and_applied_and_nothing_else(
 
 
 async def test_a_row_that_breaks_runs_on_and_all_else_changes(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+    """One bad row would freeze the configuration, or a half-typed row stop the server that works."""
     product = files.product()
     files.write(
         a={"command": "one", "sandbox": {"reed": []}}, b={"command": "three"}, c={"command": 7}, d={"command": "x"}
@@ -179,6 +181,7 @@ async def test_a_broken_row_runs_on_until_it_is_mended_or_taken_out_and_keeps_no
 
 
 async def test_what_a_running_server_has_stays_hidden_from_clients_logs_and_itself(files: Files) -> None:
+    """A client would see hidden tools, a log an old key, a server write what the next edit reads."""
     row = {"command": "one", "env": {"API_KEY": "hunter2-hunter2"}, "hide": ["purge*"]}
     files.write(a=row)
     product = files.product()
@@ -226,6 +229,7 @@ async def test_a_file_that_cannot_be_parsed_changes_nothing_until_it_is_mended(
 
 
 async def test_a_file_that_is_taken_away_stops_nothing(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+    """An editor that saves by writing a new file would stop every server for a moment."""
     product = files.product()
     before = product.settings.servers
     files.path.unlink()
@@ -255,6 +259,7 @@ async def test_a_projects_trouble_holds_up_no_edit_of_the_users(
 
 
 async def test_new_warnings_are_told_once(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+    """A user would not learn that a row is not used; or be told so at each save."""
     first, second = files, Files(files.path.with_name("second.json"))
     second.write(c={"command": "three"})
     first.request = ServeRequest(cwd="/", config=(str(first.path), str(second.path)))
@@ -295,6 +300,7 @@ def changes(monkeypatch: pytest.MonkeyPatch) -> Changes:
 
 
 async def test_every_change_is_followed_until_the_serve_ends(files: Files, changes: Changes) -> None:
+    """Only the first edit would be taken, or the watching outlive the serve."""
     product = files.product()
     files.write(early={"command": "one"})
     async with asyncio.timeout(30), following(cast("Product", product), files.read, files.withhold):
@@ -314,6 +320,7 @@ async def test_every_change_is_followed_until_the_serve_ends(files: Files, chang
 async def test_a_watching_that_fails_is_said_and_ends_nothing(
     files: Files, changes: Changes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A system without watches left would end the serve, or leave its user waiting for an edit to be taken."""
     said: asyncio.Queue[str] = asyncio.Queue()
     monkeypatch.setattr(module._config_log, "exception", said.put_nowait)
     changes.happen.put_nowait(OSError("no watches left"))
@@ -322,6 +329,7 @@ async def test_a_watching_that_fails_is_said_and_ends_nothing(
 
 
 async def test_without_a_file_nothing_is_watched(changes: Changes) -> None:
+    """Native tools alone would cost a thread and a watch."""
     product = PlayedProduct(Settings())
     async with asyncio.timeout(30), following(cast("Product", product), lambda _: Settings(), lambda _: None):
         await asyncio.sleep(0)
@@ -387,6 +395,7 @@ async def served_under(lock: DeckLock, product: Product) -> AsyncIterator[Servin
 
 
 async def test_what_is_as_it_was_locked_is_served_to_the_end(tmp_path: Path) -> None:
+    """A locked serve would end for no reason, or never."""
     with locked_product(tmp_path, ProductEndpoint("fs", "read")) as (product, lock):
         async with served_under(lock, product) as serving:
             tell(product)
@@ -394,6 +403,7 @@ async def test_what_is_as_it_was_locked_is_served_to_the_end(tmp_path: Path) -> 
 
 
 async def test_a_server_that_changes_while_it_is_served_ends_it(tmp_path: Path) -> None:
+    """A rug pull would go on being served."""
     serving, server = Serving(), ProductEndpoint("fs", "read")
     with locked_product(tmp_path, server) as (product, lock):
         async with asyncio.timeout(30):
@@ -437,6 +447,7 @@ async def test_a_server_that_lacks_what_is_locked_has_drifted_even_when_it_lists
 
 
 async def test_a_server_that_is_not_ready_has_not_drifted(tmp_path: Path) -> None:
+    """A server that is down would end the serving of all others."""
     down, early = ProductEndpoint("down", "a"), ProductEndpoint("early", "b")
     with locked_product(tmp_path, down, early) as (product, lock):
         down.phase = EndpointPhase.FAULTED
@@ -447,12 +458,14 @@ async def test_a_server_that_is_not_ready_has_not_drifted(tmp_path: Path) -> Non
 
 
 async def test_a_server_that_no_lock_names_is_drift(tmp_path: Path) -> None:
+    """A server that was added later would be served unreviewed."""
     with product_of(tmp_path, ProductEndpoint("new", "read")) as product:
         error = await drift_of(product, lock_of({}, Ignores(), HEAD))
     assert error.message.endswith(": new added")
 
 
 async def test_a_long_list_of_differences_is_cut(tmp_path: Path) -> None:
+    """One line would fill the screen."""
     server = ProductEndpoint("fs")
     with locked_product(tmp_path, server) as (product, lock):
         server.offer(*(f"t{number}" for number in range(MAX_NAMED + 5)))
@@ -462,6 +475,8 @@ async def test_a_long_list_of_differences_is_cut(tmp_path: Path) -> None:
 
 
 async def test_what_serving_raises_is_what_the_command_raises(tmp_path: Path) -> None:
+    """A port that is taken would look like drift, or like success."""
+
     async def fail() -> None:
         raise LookupError("no port")
 

@@ -47,6 +47,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> None:
 
 
 def test_ps_shows_each_server_and_what_is_wrong(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
+    """A user would see that something is down, but neither why nor what to do; a monitor would parse a table."""
     answering(monkeypatch, ServerList((READY, DEAD)))
     out = said(0, "ps").out
     table, fault = out.split("\n\n")
@@ -68,6 +69,7 @@ def test_ps_shows_each_server_and_what_is_wrong(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_death_is_told_with_all_that_is_known_and_a_block_is_no_hold() -> None:
+    """The reason of a death would be seen by nobody."""
     counted = msgspec.structs.replace(READY, held=2, blocked=1)
     assert servers.describe_tools(counted) == "12, 2 held, 1 blocked"
     assert servers.describe_tools(READY) == "12"
@@ -78,6 +80,7 @@ def test_a_death_is_told_with_all_that_is_known_and_a_block_is_no_hold() -> None
 def test_ps_says_in_a_word_whether_a_sandbox_is_weaker_and_in_a_line_what_is_reachable(
     monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
+    """A server that can reach the cloud's metadata would look like any other."""
     why = "make pasta or slirp4netns work (/dev/net/tun cannot be opened: No such file; see `quarterdeck doctor`)"
     reach = f"network: {REACHABLE}; {why}"
     boxes = {"a": ("landlock", "none", ("memory: looks",)), "b": ("limits", "full", (reach,))}
@@ -101,6 +104,7 @@ def test_ps_says_in_a_word_whether_a_sandbox_is_weaker_and_in_a_line_what_is_rea
 def test_a_restart_succeeds_only_when_the_server_is_ready(
     monkeypatch: pytest.MonkeyPatch, said: Said, server: ServerView, code: int
 ) -> None:
+    """A script would go on with a server that is down."""
     answering(monkeypatch, Restarted(server))
     assert server.id in said(code, "restart", server.id).out
     assert said.json(code, "restart", server.id, "--json")["server"]["phase"] == server.phase
@@ -115,6 +119,7 @@ def test_a_restart_succeeds_only_when_the_server_is_ready(
     ],
 )
 def test_a_faults_owner_is_named_once(capsys: pytest.CaptureFixture[str], message: str, said: str) -> None:
+    """A line would stutter, or nobody would know whose it is."""
     print_fault(FaultView("transport", None, message, None, "not_sent"), of="fs")
     assert capsys.readouterr().out == f"{said}\n"
 
@@ -134,6 +139,7 @@ def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_ps_without_a_serve_starts_nothing_and_tells_of_a_daemon(
     nobody: Path, said: Said, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Every server would be started to be shown for a second, or a daemon be denied."""
     rows = {"a": {"command": "touch", "args": ["started"]}, "half": {"command": "${NOT_SET_QD}"}}
     write_config(nobody / "mcp.json", **rows)
     lines = said(0, "ps", "-c", "mcp.json").out.splitlines()
@@ -162,6 +168,7 @@ def test_ps_without_a_serve_starts_nothing_and_tells_of_a_daemon(
 def test_ps_finds_the_one_deck_that_runs_whatever_its_configuration(
     nobody: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A user would have to repeat the -c of a serve that a client started."""
     asked = []
 
     def ask_serving(directory: Path, request: object) -> ServerList:
@@ -180,6 +187,7 @@ def test_ps_finds_the_one_deck_that_runs_whatever_its_configuration(
 def test_ps_shows_each_deck_that_runs_under_its_heading(
     nobody: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of two decks a user would see one, without a word of the other, or be asked for a file."""
     broken = Trouble("mcp.json: x", "x runs as it was before")
     answers = {"theirs.json": ServerList((READY,), (broken,)), "others.json": ServerList((DEAD,))}
     with RuntimeDirectory.create("0123456789ab") as first, RuntimeDirectory.create("ba9876543210") as second:
@@ -228,6 +236,7 @@ npm notice New major version of npm available!
     ],
 )
 def test_the_cause_comes_first_and_what_runners_add_does_not_come(text: str, first: str) -> None:
+    """The five lines that are shown would be npm's advertisement, and the cause a page above them."""
     shown = last_words(text)
     assert shown[0] == first
     assert len(shown) <= 5
@@ -284,6 +293,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
 def test_one_server_is_started_and_shown_whole(
     asked: list[tuple[object, ...]], said: Said, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """All the others would be started to look at one, or a user not know what it can reach and use."""
     assert run(["inspect", "web", "--own", "--allow-unsandboxed"]) == 0
     ((whom, request, only),) = asked
     assert (request, only) == (Inspect("web"), "web")
@@ -324,6 +334,7 @@ def test_one_server_is_started_and_shown_whole(
     [(b"null", None), (b'{"preset":"strict","network":["a:1","b:2"],"require":[]}', "preset strict; network a:1, b:2")],
 )
 def test_a_policy_is_told_without_what_is_empty(policy: bytes, text: str | None) -> None:
+    """What a user wrote would drown in defaults."""
     assert describe_policy(policy) == text
 
 

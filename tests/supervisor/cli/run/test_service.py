@@ -50,6 +50,7 @@ def units(home: Path) -> dict[str, str]:
 
 
 def test_two_units_are_written_and_started_and_taken_out_again(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Somebody would believe that the daemon starts at login; or never get rid of it."""
     install()
     assert orders(home) == ["--user daemon-reload", "--user enable --now quarterdeck.socket quarterdeck.service"]
     written = units(home)
@@ -75,11 +76,13 @@ def test_two_units_are_written_and_started_and_taken_out_again(home: Path, capsy
 
 
 def test_nothing_is_written_when_it_is_only_to_be_shown(home: Path) -> None:
+    """A look would change the system."""
     install(dry_run=True)
     assert (units(home), orders(home)) == ({}, [])
 
 
 def test_what_a_person_changed_is_kept_as_a_copy(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An evening's work would be gone with an upgrade, or with `uninstall`."""
     install()
     path = home / ".config" / "systemd" / "user" / "quarterdeck.service"
     for again in (install, uninstall):
@@ -94,6 +97,7 @@ def test_what_a_person_changed_is_kept_as_a_copy(home: Path, capsys: pytest.Capt
 def test_a_unit_of_somebody_else_is_neither_replaced_nor_removed(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Who wrote a unit of this name himself would lose it."""
     path = home / ".config" / "systemd" / "user" / "quarterdeck.service"
     path.parent.mkdir(parents=True)
     path.write_text("[Service]\nExecStart=/mine\n")
@@ -105,6 +109,7 @@ def test_a_unit_of_somebody_else_is_neither_replaced_nor_removed(
 
 
 def test_an_order_that_systemd_refuses_is_said_with_its_words(home: Path) -> None:
+    """Somebody would believe that the daemon starts at login."""
     (home / "refuses").touch()
     with pytest.raises(CommandError, match=r"systemctl --user daemon-reload: no") as refused:
         install()
@@ -113,6 +118,7 @@ def test_an_order_that_systemd_refuses_is_said_with_its_words(home: Path) -> Non
 
 @pytest.mark.parametrize("lacks", ["systemctl", "session"])
 def test_where_nothing_runs_services_it_is_said(home: Path, lacks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files would be written that nothing ever reads."""
     (home / "bin" / "systemctl" if lacks == "systemctl" else home / "run" / "systemd" / "private").unlink()
     monkeypatch.setenv("PATH", f"{home}/bin")
     for command in (install, uninstall):
@@ -124,6 +130,7 @@ def test_where_nothing_runs_services_it_is_said(home: Path, lacks: str, monkeypa
 
 
 def test_another_state_directory_has_units_of_its_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one's daemon would be the first one's, or replace it."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(home / "other"))
     (path, *_) = find_units().files
     assert path.name.startswith("quarterdeck-")
@@ -136,6 +143,7 @@ def test_another_state_directory_has_units_of_its_own(home: Path, monkeypatch: p
 
 
 def test_a_bwrap_with_privileges_of_its_own_is_seen(home: Path) -> None:
+    """The service's filters would keep it from making any sandbox."""
     bwrap = home / "bin" / "bwrap"
     bwrap.touch(0o755)
     assert "NoNewPrivileges" in "".join(find_units().files.values())

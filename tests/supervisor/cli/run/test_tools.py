@@ -54,6 +54,7 @@ def result(value: object, *, is_error: bool = False) -> Result:
 
 
 def test_tools_are_listed_and_the_absent_and_held_are_named(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
+    """A tool that is missing because its server is down, or held, would be looked for elsewhere."""
     view = ServerView("git", "faulted", "stdio", 0, None, None, None, None, 0, None, DOWN)
     tool = ToolView("fs__read", "fs", "Reads\x1b[2J a file.\nMore.", msgspec.Raw(b'{"name":"read"}'))
     answering(monkeypatch, ToolList((tool,), (view,)))
@@ -75,6 +76,7 @@ def test_tools_are_listed_and_the_absent_and_held_are_named(monkeypatch: pytest.
 
 
 def test_what_tools_cost_is_shown_for_people_and_for_programs(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
+    """A deck that is too large, or a part of it that could not be counted, would not be seen to be."""
     view = ServerView("git", "faulted", "stdio", 0, None, None, None, None, 0, None, DOWN)
     tool = ToolView("fs__read", "fs", "", msgspec.Raw(b'{"name":"read","description":"%s"}' % (b"x" * 48_000)))
     answering(monkeypatch, ToolList((tool,), (view,), groups={"g\x1b[2J": ("fs__read",)}))
@@ -96,6 +98,7 @@ def test_what_tools_cost_is_shown_for_people_and_for_programs(monkeypatch: pytes
 
 
 def test_tools_ends_with_4_when_every_server_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script would take a deck without any tool for a deck that works."""
     git, fs = (ServerView(each, "faulted", "stdio", 0, None, None, None, None, 0, None, DOWN) for each in ("git", "fs"))
     tool = ToolView("fs__read", "fs", "Reads a file.", msgspec.Raw(b'{"name":"read"}'))
     for answer, code in (
@@ -110,6 +113,7 @@ def test_tools_ends_with_4_when_every_server_failed(monkeypatch: pytest.MonkeyPa
 
 
 def test_arguments_reach_the_server_as_they_were_typed_or_piped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers would change their form, or a file's content have to fit a command line."""
     asked = answering(monkeypatch, result({"content": []}))
     assert run(["call", "fs__read", ' {"b": 1.0, "a": 1e3} ']) == 0
     assert asked.request == Call("fs__read", msgspec.Raw(b'{"b": 1.0, "a": 1e3}'))
@@ -127,6 +131,7 @@ def test_arguments_reach_the_server_as_they_were_typed_or_piped(monkeypatch: pyt
 def test_arguments_that_are_no_object_are_a_usage_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: str
 ) -> None:
+    """A quoting mistake in a shell would be blamed on the server."""
     asked = answering(monkeypatch, result({"content": []}))
     assert run(["call", "fs__read", arguments]) == 2
     assert asked.request is None
@@ -136,6 +141,7 @@ def test_arguments_that_are_no_object_are_a_usage_error(
 def test_a_result_is_shown_to_people_in_blocks_and_to_programs_as_it_is(
     monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
+    """People would have to read JSON, scripts lose fields, or take an error's text for the result."""
     answering(monkeypatch, result({"content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}))
     assert said(0, "call", "fs__read").out == "one\ntwo\n"
     answering(monkeypatch, result({"content": [], "structuredContent": {"sum": 3}}))
@@ -153,6 +159,7 @@ def test_a_result_is_shown_to_people_in_blocks_and_to_programs_as_it_is(
     ("kind", "code"), [("tool_error", 5), ("timeout", 5), ("not_connected", 4), ("spawn_failed", 4)]
 )
 def test_a_call_without_a_result_says_why(monkeypatch: pytest.MonkeyPatch, said: Said, kind: str, code: int) -> None:
+    """A script could not tell a server that is down from a call that failed."""
     answering(monkeypatch, Fault(FaultView(kind, "some_code", "it broke", "mend it", "unknown")))
     out, err = said(code, "call", "fs__read")
     assert out == ""
@@ -174,6 +181,7 @@ def test_a_call_without_a_result_says_why(monkeypatch: pytest.MonkeyPatch, said:
     ],
 )
 def test_every_kind_of_block_is_shown(monkeypatch: pytest.MonkeyPatch, said: Said, block: object, shown: str) -> None:
+    """A picture would fill the terminal with base64, a new kind would be an error, a server write to the terminal."""
     answering(monkeypatch, Result(msgspec.Raw(json.dumps({"content": [block]}).encode()), is_error=False))
     assert said(0, "call", "fs__read").out == f"{shown}\n"
 
@@ -181,6 +189,7 @@ def test_every_kind_of_block_is_shown(monkeypatch: pytest.MonkeyPatch, said: Sai
 def test_the_names_that_clients_see_have_a_column_where_they_differ(
     monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
+    """A user could not tell which tool an agent talks about."""
     tools_ = (
         ToolView("fs__read", "fs", "Reads.", msgspec.Raw(b"{}")),
         ToolView("fs__long.name", "fs", "Long.", msgspec.Raw(b"{}"), "fs__long_name_ab12"),
@@ -200,6 +209,7 @@ def view(name: str, *, alias: str = "", **definition: object) -> ToolView:
 
 
 def test_tools_servers_and_groups_are_counted_dearest_first_as_models_are_given_them() -> None:
+    """What fills a context could not be found, or a group be chosen by what it costs."""
     tools = (view("grep"), view("a__x"), view("b__y", description="long " * 50), view("b__z"))
     report = token_report(ToolList(tools, (), groups={"small": ("a__x", "b__z"), "none": (), "large": ("b__y",)}))
     assert [cost.name for cost in report.tools] == ["b__y", "a__x", "b__z", "grep"]
@@ -213,6 +223,7 @@ def test_tools_servers_and_groups_are_counted_dearest_first_as_models_are_given_
 
 
 def test_a_deck_that_is_much_for_a_model_is_warned_of_with_what_helps() -> None:
+    """A user would not know why a model chooses wrong tools."""
     many = token_report(ToolList(tuple(view(f"a__{number}") for number in range(41)), ()))
     dear = token_report(ToolList((view("a__x", description="x" * 50_000),), ()))
     few = token_report(ToolList(tuple(view(f"a__{number}") for number in range(40)), ()))

@@ -110,6 +110,7 @@ def test_a_serve_that_refuses_is_not_written_around(
 def test_a_serve_that_has_just_ended_is_followed_by_the_command(
     config: Path, directory: Path, answers: Callable[[Answer | Exception], list[tuple[Path, Request]]]
 ) -> None:
+    """A user would be told of a process that is not there."""
     lease = take_lease(directory, Holder(pid=os.getpid(), digest="d", command="serve", runtime_directory="/gone"))
     asked = answers(NotServingError("gone"))
     with pytest.MonkeyPatch.context() as patch:
@@ -123,6 +124,7 @@ REAL_WRITE = context._write
 
 
 def test_nothing_is_recorded_of_decisions_of_which_one_is_stale(config: Path, directory: Path) -> None:
+    """A user would have approved half of what they saw."""
     with LedgerReader.open(directory) as store:
         before = store.head
     stale = decision(config, "0" * 64)
@@ -134,6 +136,7 @@ def test_nothing_is_recorded_of_decisions_of_which_one_is_stale(config: Path, di
 
 
 def test_servers_of_two_files_with_one_id_are_told_apart(config: Path, tmp_path: Path) -> None:
+    """A decision about one would be recorded of the other."""
     other = tmp_path / "other.json"
     write_config(other)
     with open_ledger(tmp_path / "state") as store:
@@ -148,6 +151,7 @@ def test_servers_of_two_files_with_one_id_are_told_apart(config: Path, tmp_path:
 
 
 def test_a_context_needs_no_ledger_and_makes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking would leave a directory in every home."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "none"))
     empty = tmp_path / "empty.json"
     write_config(empty)

@@ -30,6 +30,7 @@ LAST = FIRST + SECOND + THIRD
 def test_the_log_tells_each_moment_once_the_newest_first_and_programs_get_every_event(
     state: Path, ledger: LedgerShell
 ) -> None:
+    """A user could not see what a server did, when, and who let it; a script would have to read sentences."""
     rows = [line.split(maxsplit=4) for line in ledger("log").splitlines()]
     assert rows[0] == ["SEQ", "AT", "SERVER", "BY", "WHAT"]
     told = [[int(number) for number in row[0].split("-")] for row in rows[1:]]
@@ -68,6 +69,7 @@ def test_the_log_tells_each_moment_once_the_newest_first_and_programs_get_every_
     ],
 )
 def test_the_log_is_filtered(state: Path, ledger: LedgerShell, filters: list[str], count: int) -> None:
+    """A user would search thousands of lines for one tool."""
     assert len(ledger.lines("log", *filters)) == count
 
 
@@ -91,6 +93,7 @@ def test_names_of_servers_and_tools_cannot_write_to_the_terminal(state: Path, le
 
 
 def test_the_deck_is_shown_as_it_is_and_what_is_gone_on_demand(state: Path, ledger: LedgerShell) -> None:
+    """A user could not see what is approved, in which form, since when; a script could not fetch the documents."""
     rows = [line.split() for line in ledger("show").splitlines()]
     assert rows[0] == ["SERVER", "WHAT", "STATE", "HASH", "BY", "SINCE"]
     assert ["time", "now", "approved", EVIL.hash[:8], "person", "2026-01-03T10:00:00.000Z"] in rows
@@ -132,6 +135,7 @@ def test_the_deck_is_shown_as_it_was(state: Path, ledger: LedgerShell, at: str) 
 
 
 def test_the_difference_of_two_moments_tells_steps_and_texts(state: Path, ledger: LedgerShell) -> None:
+    """A user could not see what a server changed of its words, and who let it."""
     out = ledger("diff", "2026-01-01T12:00Z", "2026-01-02T12:00Z")
     steps = [line.split() for line in out.splitlines() if line.startswith("  now")]
     assert steps == [
@@ -169,12 +173,14 @@ def test_the_difference_of_two_moments_tells_steps_and_texts(state: Path, ledger
 def test_what_cannot_be_done_is_said(
     state: Path, ledger: LedgerShell, arguments: list[str], code: ExitCode, said: str
 ) -> None:
+    """A user would see a traceback, or another moment."""
     assert ledger(*arguments, code=code) == ""
     assert said in ledger.err
 
 
 @pytest.mark.parametrize("command", [["log"], ["show"], ["diff", "1"], ["verify"], ["export"], ["calls"]])
 def test_without_a_ledger_every_command_says_so(empty: Path, ledger: LedgerShell, command: list[str]) -> None:
+    """A user would take a wrong state directory for an empty history; or one would be made by looking."""
     assert ledger(*command, code=ExitCode.NOT_FOUND) == ""
     assert "there is no ledger" in ledger.err
     assert list(empty.iterdir()) == []
@@ -201,6 +207,7 @@ def test_beside_a_serve_one_can_look_but_not_change(state: Path, ledger: LedgerS
 def test_calls_are_read_once_those_who_serve_have_written_them(
     state: Path, ledger: LedgerShell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A user who looks at a call that has just ended would not find it."""
     asked: list[object] = []
     serving = Serving(7, "d", (), "", "")
     places = {Path(name): serving for name in ("ended", "well", "hangs")}
@@ -222,6 +229,7 @@ def test_calls_are_read_once_those_who_serve_have_written_them(
 def test_calls_are_shown_the_newest_first_with_who_called(
     state: Path, ledger: LedgerShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A user could not see what was called, or take a client's own word for what it was let in by."""
     row = CallRow("", "", "fs", "read", "ok")
     show_calls([replace(row, client=client, program=program) for client, program in CALLERS])
     told = capsys.readouterr().out.splitlines()[1:]
@@ -245,6 +253,7 @@ CALLERS = (("door 1", "editor\n"), ("ci", ""), ("", "editor"), ("", ""))
 
 
 def test_two_servers_of_one_name_are_told_apart(state: Path, ledger: LedgerShell) -> None:
+    """A user would take one file's server for another's."""
     with open_ledger(state) as store:
         store.append([approved(NOW, scope="/other.json")], {NOW.hash: NOW.body})
     assert "time (/other.json)" in ledger("log")
@@ -257,6 +266,7 @@ AT = "2026-01-01T12:00:00.000Z"
 
 
 def test_what_came_of_one_form_of_a_tool_stands_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each new tool would be listed three times: offered, approved, enrolled."""
     print_steps(
         [
             BookChange(PLACE, SAVE, Happened.LISTED, "", "1" * 32),
@@ -294,6 +304,7 @@ MOMENT = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
     ],
 )
 def test_a_time_is_read_as_people_write_it(text: str, time: str) -> None:
+    """A user would have to count back to a time in UTC with milliseconds."""
     assert parse_time(text, MOMENT) == time
     assert parse_moment(text, MOMENT) == time
 
@@ -315,6 +326,7 @@ def test_a_time_is_read_as_people_write_it(text: str, time: str) -> None:
     ],
 )
 def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
+    """A user would be shown another time than the one that they meant."""
     with pytest.raises(CommandError) as raised:
         parse_time(text, MOMENT)
     assert raised.value.code is ExitCode.USAGE
@@ -322,12 +334,14 @@ def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
 
 
 def test_a_number_is_an_event() -> None:
+    """An event that the log shows could not be named."""
     assert parse_moment("42", MOMENT) == 42
     assert parse_moment(" 0 ", MOMENT) == 0
 
 
 @pytest.mark.parametrize("text", ["-1", "1_000", "9" * 4000, "4 2", "x"])
 def test_what_is_neither_is_refused(text: str) -> None:
+    """A slip of the finger would show another moment, or a traceback."""
     with pytest.raises(CommandError) as raised:
         parse_moment(text, MOMENT)
     assert "by its number" in str(raised.value.remedy)
@@ -335,11 +349,13 @@ def test_what_is_neither_is_refused(text: str) -> None:
 
 @given(st.integers(0, 2**32).map(lambda seconds: datetime.fromtimestamp(seconds, UTC)))
 def test_a_printed_time_is_read_as_itself(moment: datetime) -> None:
+    """A time that was copied from the log would name another event."""
     printed = parse_time(moment.isoformat(), MOMENT)
     assert parse_time(printed, MOMENT) == printed
 
 
 @given(st.integers(0, 10_000), st.sampled_from(["s", "m", "h", "d", "w"]))
 def test_a_time_ago_is_not_after_now(count: int, unit: str) -> None:
+    """A filter would let through what has not happened."""
     assert parse_time(f"{count}{unit} ago", MOMENT) <= parse_time("now", MOMENT)
     assert parse_time(f"{count}{unit} ago", MOMENT) >= parse_time("now", MOMENT - timedelta(weeks=10_000))

@@ -18,6 +18,7 @@ LAST = FIRST + SECOND + THIRD
 def test_an_intact_ledger_is_told_with_its_head_and_a_missing_head_is_accepted_by_a_person_alone(
     state: Path, ledger: LedgerShell
 ) -> None:
+    """A user would have nothing to keep elsewhere, or a ledger that lost its head be trusted without a word."""
     out = ledger("verify")
     assert out.startswith(f"intact: {LAST} events, head {LAST}:")
     head = out.split()[-1]
@@ -82,6 +83,7 @@ def test_secrets_are_taken_out_of_a_ledger_that_holds_them(state: Path, ledger: 
 def test_an_export_fills_an_empty_ledger_and_has_the_same_head(
     state: Path, ledger: LedgerShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A backup could not be restored, or a pipe would get nothing."""
     assert ledger("export", "-") == ledger("export")
     assert not Path("-").exists()
     head = ledger("verify").split()[-1]

@@ -54,10 +54,12 @@ def shown(
 def test_the_last_line_counts_and_says_what_to_do(
     capsys: pytest.CaptureFixture[str], servers: tuple[ServerMatters, ...], said: str
 ) -> None:
+    """A user would have to count, or would not know the next command."""
     assert shown(capsys, *servers)[1] == said
 
 
 def test_a_screen_has_room_for_what_matters_of_each_server(capsys: pytest.CaptureFixture[str]) -> None:
+    """One server with many tools would push all others, and its own findings, off the screen."""
     many = [tool(f"t{number}") for number in range(200)]
     found = tool("z_found", findings=(("hidden-text", "/description"),))
     large = server(*many, tool("y_changed", State.CHANGED), found, Matter(LAUNCH, State.NEW, seen="x"))
@@ -99,6 +101,7 @@ def differing(matters: Iterable[Matter], documents: dict[str, bytes], capsys: py
 
 
 def test_a_diff_goes_from_the_start_to_the_tools_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two runs of one diff would differ, or the start would be below a hundred tools."""
     documents = {"seen b": b'{"name":"b"}', "seen a": b'{"name":"a"}', "l": b'{"command":"x"}', "i": b'"Hi."'}
     matters = [
         tool("b"),

@@ -54,6 +54,7 @@ CLINE = "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_setti
     ],
 )
 def test_an_installed_client_is_found(tmp_path: Path, name: str, system: System, expected: str) -> None:
+    """Linking would say that it is not installed, or write where nobody reads."""
     surroundings = directories(tmp_path, system)
     marker = ".claude" if name == "claude-code" else Path(expected).parent
     (surroundings.home / marker).mkdir(parents=True)
@@ -65,6 +66,7 @@ def test_an_installed_client_is_found(tmp_path: Path, name: str, system: System,
 
 
 def test_one_of_two_names_is_taken_that_is_there(tmp_path: Path) -> None:
+    """A user would have two files of settings, and edit the wrong one."""
     surroundings = directories(tmp_path)
     path = surroundings.home / ".config" / "opencode" / "opencode.jsonc"
     path.parent.mkdir(parents=True)
@@ -80,6 +82,7 @@ def test_in_the_home_directory_a_users_file_is_no_projects(tmp_path: Path) -> No
 
 
 def test_a_client_that_is_missing_is_told_from_one_without_a_file(tmp_path: Path) -> None:
+    """A file would be made for a program that is not there."""
     assert not user_locations(client("claude-code"), directories(tmp_path))[0].is_present
     (tmp_path / "home").mkdir()
     assert not user_locations(client("claude-code"), directories(tmp_path))[0].is_present
@@ -88,6 +91,7 @@ def test_a_client_that_is_missing_is_told_from_one_without_a_file(tmp_path: Path
 
 
 def test_variables_move_a_clients_files(tmp_path: Path) -> None:
+    """The file of another profile would be changed."""
     (tmp_path / "other").mkdir()
     moved = directories(tmp_path, CLAUDE_CONFIG_DIR=str(tmp_path / "other"))
     assert user_locations(client("claude-code"), moved)[0].path == tmp_path / "other" / ".claude.json"
@@ -96,6 +100,7 @@ def test_variables_move_a_clients_files(tmp_path: Path) -> None:
 
 
 def test_a_projects_files_go_before_the_users(tmp_path: Path) -> None:
+    """Of two servers with one name another would be imported than the client uses."""
     surroundings = directories(tmp_path)
     found = sources(client("claude-code"), surroundings)
     home, work = tmp_path / "home" / ".claude.json", tmp_path / "work"
@@ -111,6 +116,7 @@ def test_a_projects_files_go_before_the_users(tmp_path: Path) -> None:
 
 
 def test_other_profiles_of_an_editor_are_read_and_not_written(tmp_path: Path) -> None:
+    """Servers of a profile would be missed, or we be linked into one of many."""
     profile = tmp_path / "home" / ".config" / "Code" / "User" / "profiles" / "abc"
     profile.mkdir(parents=True)
     assert profile / "mcp.json" in [location.path for location in sources(client("vscode"), directories(tmp_path))]
@@ -150,5 +156,6 @@ def test_outside_wsl_no_drive_is_looked_at(tmp_path: Path) -> None:
 
 
 def test_the_windows_user_can_be_named(tmp_path: Path) -> None:
+    """Where two have the client, nobody could say which is meant."""
     environ = {"HOME": "/home/me", "WSL_DISTRO_NAME": "U", "USERPROFILE": "/mnt/c/Users/anna"}
     assert UserDirectories.here(environ, tmp_path).windows_homes == (Path("/mnt/c/Users/anna"),)

@@ -298,6 +298,7 @@ def test_the_example_is_linked_and_unlinked_and_every_other_byte_stays(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_entry_is_brought_up_to_date_in_its_place(tmp_path: Path, name: str) -> None:
+    """After a move of the program a client could not be linked again, or would start us twice."""
     location = place(tmp_path, name)
     carry_out(location, make_entry(location, HERE, ["/old/quarterdeck"], [], {}))
     entry = make_entry(location, HERE, ["/new/quarterdeck"], ["--config", "/a b.json"], {"QUARTERDECK_STATE_DIR": "/s"})
@@ -309,6 +310,7 @@ def test_an_entry_is_brought_up_to_date_in_its_place(tmp_path: Path, name: str) 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_examples_servers_are_imported_as_ours(tmp_path: Path, name: str) -> None:
+    """Our loader would refuse the rows, or start them without what they need."""
     location = place(tmp_path, name)
     found = {server.name: server for server in find_servers([location]).found}
     assert list(found) == ["docs", "remote"]
@@ -345,6 +347,7 @@ def test_imported_servers_are_taken_out_and_the_rest_stays(tmp_path: Path, name:
 
 
 def test_the_examples_cover_every_client() -> None:
+    """A new client would be without a test of its format."""
     from quarterdeck.config.clients.known_clients import CLIENTS
 
     assert [each.name for each in CLIENTS] == NAMES

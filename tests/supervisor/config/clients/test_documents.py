@@ -22,6 +22,7 @@ TEXTS = {"toml": '[a]\nb = "c"\n', "yaml": "a:\n  b: c\n", "json": '{"a": {"b": 
     ],
 )
 def test_the_end_of_a_name_says_the_format(name: str, expected: str, written: str) -> None:
+    """A file would be read as another format, and refused."""
     if written == expected or (expected, written) == ("yaml", "json"):  # which is YAML
         assert editor_of(name).parse(TEXTS[written]) == {"a": {"b": "c"}}
     else:

@@ -42,6 +42,7 @@ def ids(taken: FoundServers) -> list[str]:
     ],
 )
 def test_any_clients_file_is_understood(tmp_path: Path, content: object) -> None:
+    """A user of a client that we do not know would have to copy by hand."""
     taken = find_servers(locations_in_file(write(tmp_path / "f", content)))
     assert ids(taken) == ["a"]
     assert taken.found[0].row["command"] == "npx"
@@ -67,12 +68,14 @@ def test_the_servers_of_claude_code_are_those_of_this_project(tmp_path: Path) ->
 
 
 def test_only_the_named_ones_are_taken(tmp_path: Path) -> None:
+    """A user would get all the others too."""
     file = write(tmp_path / "f", {"mcpServers": {"a": ROW, "b c": ROW, "d": ROW}})
     assert ids(find_servers(locations_in_file(file), only=["a", "b-c"])) == ["a", "b-c"]
     assert ids(find_servers(locations_in_file(file), only=["b c"])) == ["b-c"]
 
 
 def test_what_is_not_taken_has_a_reason(tmp_path: Path) -> None:
+    """A server would be missing, and nobody say so."""
     rows = {"a b": ROW, "a-b": ROW, "me": {"command": "quarterdeck", "args": ["serve"]}, "": ROW, "odd": 1}
     taken = find_servers(locations_in_file(write(tmp_path / "f", {"mcpServers": rows})))
     assert ids(taken) == ["a-b", "a-b", "server-e3b0c4"]
@@ -81,6 +84,7 @@ def test_what_is_not_taken_has_a_reason(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_an_error_and_a_missing_one_is_none(tmp_path: Path) -> None:
+    """A typing error would look like a client without servers."""
     assert find_servers(locations_in_file(tmp_path / "none")).read == []
     with pytest.raises(ImportFileError, match="line 1"):
         find_servers(locations_in_file(write(tmp_path / "f", '{"mcpServers": ')))
@@ -97,6 +101,7 @@ def test_a_file_that_cannot_be_read_is_an_error_and_a_missing_one_is_none(tmp_pa
     ],
 )
 def test_what_our_file_has_already_stays(tmp_path: Path, text: str, section: str, added: list[str]) -> None:
+    """A server with settings of its own would be overwritten."""
     found = find_servers(locations_in_file(write(tmp_path / "f", {"mcpServers": {"a": ROW, "b": ROW}}))).found
     new, taken, left_out = add_servers(text, found)
     assert [server.id for server in taken] == added
@@ -146,6 +151,7 @@ def test_a_server_whose_id_another_one_has_gets_a_second_id(
 
 
 def test_what_differs_from_the_server_that_has_the_id_is_named(tmp_path: Path) -> None:
+    """A user could not tell why a server has a second name, or why it was left out."""
     text = json.dumps({"mcpServers": {"a": {"command": "npx", "args": ["/mine"], "env": {"A": "1"}}}})
     row = {"command": "npx", "args": ["/theirs"]}
     found = find_servers(locations_in_file(write(tmp_path / "f", {"mcpServers": {"a": row}}))).found
@@ -159,6 +165,7 @@ def test_what_differs_from_the_server_that_has_the_id_is_named(tmp_path: Path) -
 
 
 def test_our_file_is_refused_when_it_is_odd(tmp_path: Path) -> None:
+    """It would be changed to something that means something else."""
     found = find_servers(locations_in_file(write(tmp_path / "f", {"mcpServers": {"a": ROW}}))).found
     with pytest.raises(EditError):
         add_servers('{"mcpServers": []}', found)

@@ -48,6 +48,7 @@ def test_unlinking_gives_back_the_very_file(tmp_path: Path, text: str) -> None:
 
 
 def test_what_was_changed_since_is_kept_when_unlinking(tmp_path: Path) -> None:
+    """Going back to the copy would undo the work of weeks."""
     path = tmp_path / "f"
     path.write_text('{"a": 1}')
     plan = plan_link(location(path), "quarterdeck", ENTRY)
@@ -65,6 +66,7 @@ def test_an_entry_that_is_right_already_is_left_however_it_is_laid_out(tmp_path:
 
 
 def test_somebody_elses_entry_is_left(tmp_path: Path) -> None:
+    """A server of the user's that happens to be called so would be gone."""
     path = tmp_path / "f"
     write_config(path, quarterdeck={"command": "other"})
     with pytest.raises(LinkError, match="another server called 'quarterdeck'"):
@@ -74,6 +76,7 @@ def test_somebody_elses_entry_is_left(tmp_path: Path) -> None:
 
 
 def test_a_second_entry_of_ours_is_told(tmp_path: Path) -> None:
+    """Every tool would be there twice, and nobody know why."""
     path = tmp_path / "f"
     write_config(path, qd=ENTRY, x={"command": "y"}, odd=1)
     assert plan_link(location(path), "quarterdeck", ENTRY).others == ("qd",)
@@ -83,6 +86,7 @@ def test_a_second_entry_of_ours_is_told(tmp_path: Path) -> None:
     "text", ['{"a": ', "[]", '{"mcpServers": []}', '{"a": 1} // x', '{"mcpServers": {}, "mcpServers": {}}']
 )
 def test_a_file_that_is_not_understood_is_never_touched(tmp_path: Path, text: str) -> None:
+    """All settings of the client would be lost to a typing error in them."""
     path = tmp_path / "f"
     path.write_text(text)
     with pytest.raises(LinkError, match=str(path)):
@@ -91,6 +95,7 @@ def test_a_file_that_is_not_understood_is_never_touched(tmp_path: Path, text: st
 
 
 def test_a_missing_file_is_made(tmp_path: Path) -> None:
+    """A client that was just installed could not be linked."""
     plan = plan_link(location(tmp_path / "f"), "quarterdeck", ENTRY)
     assert json.loads(plan.text) == {"mcpServers": {"quarterdeck": ENTRY}}
 
@@ -113,6 +118,7 @@ def program(path: Path) -> Path:
 
 
 def test_the_script_that_runs_is_the_one_that_is_named(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client would start another version, or none: it has neither our PATH nor our directory."""
     script, beside, on_path = (program(bare / name / "quarterdeck") for name in ("bin", "venv", "path"))
     monkeypatch.chdir(bare)
     assert own_command("bin/quarterdeck", str(on_path.parent)) == (str(script),)
@@ -131,6 +137,7 @@ def test_a_link_to_the_script_is_kept(bare: Path) -> None:
 
 
 def test_a_program_in_a_cache_is_told() -> None:
+    """It works today and is gone next week."""
     assert is_temporary(("/home/me/.cache/uv/archive-v0/x/bin/quarterdeck",))
     assert not is_temporary(("/home/me/.local/bin/quarterdeck",))
 
@@ -156,6 +163,7 @@ def lines(count: int, value: str = "x") -> str:
 
 
 def test_a_change_is_one_hunk_with_its_place() -> None:
+    """A user would have to find an entry in a file of thousands of lines."""
     old = lines(1000)
     new = old.replace('"k500": "x"', '"k500": "y"')
     assert show_change("f", old, new) == [
@@ -172,6 +180,7 @@ def test_a_change_is_one_hunk_with_its_place() -> None:
 
 
 def test_a_file_on_one_long_line_is_shown_as_if_it_were_laid_out() -> None:
+    """All of a client's state would fill the screen, and the change could not be found."""
     old = json.dumps({"a": "x" * MAX_LINE, "b": {}})
     new = json.dumps({"a": "x" * MAX_LINE, "b": {"n": 1}})
     shown = show_change("f", old, new)
@@ -179,6 +188,7 @@ def test_a_file_on_one_long_line_is_shown_as_if_it_were_laid_out() -> None:
 
 
 def test_secrets_beside_the_change_are_hidden() -> None:
+    """The neighbour's token would be on the screen."""
     old = '{\n  "env": {\n    "TOKEN": "hunter2-hunter2"\n  }\n}'
     shown = show_change("f", old, old.replace('"\n  }', '",\n    "A": "b"\n  }'))
     assert "hunter2" not in "\n".join(shown)
@@ -215,4 +225,5 @@ def test_we_are_recognised_however_we_are_started(row: dict[str, object]) -> Non
     ],
 )
 def test_others_are_not_taken_for_us(row: dict[str, object]) -> None:
+    """A server would silently not be imported, or be removed by unlink."""
     assert not is_own(row)

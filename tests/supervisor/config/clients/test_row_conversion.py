@@ -10,6 +10,7 @@ FOLDER = PurePosixPath("/home/me/project")
 
 
 def test_a_row_that_we_understand_is_taken_as_it_is() -> None:
+    """A server would run otherwise here than where it came from."""
     row = {"type": "stdio", "command": "npx", "args": ["-y", "a"], "env": {"A": "${env:B}"}, "cwd": "/x"}
     converted = convert_row(row)
     assert converted.row == row
@@ -30,12 +31,14 @@ def test_a_row_that_we_understand_is_taken_as_it_is() -> None:
     ],
 )
 def test_other_spellings_are_ours_afterwards(row: dict[str, object], expected: dict[str, object]) -> None:
+    """Our own loader would refuse the row that we wrote."""
     converted = convert_row(row)
     assert converted.row == expected
     assert converted.notes == ()
 
 
 def test_what_means_nothing_here_is_left_out_and_told() -> None:
+    """The row would be broken for a key, or a user believe that it works."""
     converted = convert_row(
         {"url": "https://h/", "type": "http", "env": {"A": "b"}, "oauth": {"x": 1}, "timeout": 5, "gone": []}
     )
@@ -51,6 +54,7 @@ def test_what_a_client_asks_for_becomes_a_stored_secret() -> None:
 
 
 def test_a_projects_row_still_means_the_project() -> None:
+    """Its paths would start at the directory of our file."""
     row = {"command": "a", "args": ["${workspaceFolder}/x"], "cwd": "sub", "envFile": "${workspaceFolder}/.env"}
     assert convert_row(row, folder=FOLDER).row == {
         "command": "a",
@@ -62,6 +66,7 @@ def test_a_projects_row_still_means_the_project() -> None:
 
 
 def test_a_reference_that_we_do_not_know_is_told() -> None:
+    """The server would be broken at its first start, long after."""
     converted = convert_row(
         {"command": "a", "args": ["${workspaceFolderBasename}", "${input:a b}", "${X:-y}", "${command:z}"]}
     )
@@ -77,11 +82,13 @@ def test_a_dollar_of_a_client_that_expands_nothing_stays_one() -> None:
 
 
 def test_a_row_from_windows_is_told() -> None:
+    """A user would wonder why cmd.exe is not found."""
     assert "Windows" in convert_row({"command": "cmd"}, is_across=True).notes[0]
 
 
 @pytest.mark.parametrize("row", ["text", None, [], {}, {"type": "http"}])
 def test_what_is_no_server_is_left_with_its_reason(row: object) -> None:
+    """One odd row would end the import of all the others."""
     with pytest.raises(UnsupportedRowError, match=r"not an object|neither"):
         convert_row(row)
 
@@ -98,6 +105,7 @@ def test_what_is_no_server_is_left_with_its_reason(row: object) -> None:
     ],
 )
 def test_a_sandbox_of_another_program_is_left_out_with_a_note(sandbox: object, is_ours: bool) -> None:
+    """An imported row would be broken by a key that means something else, or its sandbox be lost without a word."""
     converted = convert_row({"command": "npx", "sandbox": sandbox})
     assert ("sandbox" in converted.row) is is_ours
     assert any("another program" in note for note in converted.notes) is not is_ours

@@ -22,4 +22,5 @@ WORDS = st.text(st.characters(codec="ascii", categories=["L"]), min_size=1, max_
     ],
 )
 def test_other_ways_to_say_a_thing_are_ours(row: dict[str, object], expected: dict[str, object]) -> None:
+    """A server would be started without its key, or with tools that were switched off."""
     assert common_row(COMMON, row) == expected

@@ -35,6 +35,7 @@ DOCUMENTS = st.recursive(
 def test_a_row_comes_and_goes_and_every_other_byte_stays(
     document: dict[str, Any], row: dict[str, Any], crlf: bool
 ) -> None:
+    """A user's settings would be changed for one entry."""
     text = tomlkit.dumps(document)
     text = text.replace("\n", "\r\n") if crlf and "\\" not in text else text
     text = text if not text or text.endswith("\n") else text + "\n"
@@ -46,6 +47,7 @@ def test_a_row_comes_and_goes_and_every_other_byte_stays(
 
 @given(st.dictionaries(WORDS, DOCUMENTS, max_size=4))
 def test_every_value_is_found_where_it_stands(document: dict[str, Any]) -> None:
+    """A secret would be shown, or something else be hidden in its place."""
     text = tomlkit.dumps(document)
     for names, value, start, end in scalars(text):
         if text[start] in "\"'" and names[-1]:
@@ -65,11 +67,13 @@ def test_every_value_is_found_where_it_stands(document: dict[str, Any]) -> None:
     ],
 )
 def test_a_table_is_taken_out_however_it_is_written(text: str, expected: str) -> None:
+    """The client would go on to start it, or lose the comment of the table behind."""
     assert remove_member(text, PATH) == expected
 
 
 @pytest.mark.parametrize("text", ["mcp_servers = {}\n", "mcp_servers = 1\n", "[[mcp_servers]]\na = 1\n"])
 def test_a_file_that_has_no_place_for_a_table_is_left(text: str) -> None:
+    """It would be broken for its client."""
     with pytest.raises(EditError):
         set_member(text, PATH, ROW)
     with pytest.raises(EditError):
@@ -94,6 +98,7 @@ def test_a_hostile_text_is_refused_soon(text: str) -> None:
 
 
 def test_secrets_are_hidden_and_comments_are_seen() -> None:
+    """A token would be on the screen, and in its recording."""
     text = """# api_key: sk-1234567890abcdef1234
 [mcp_servers.a]  # plain
 args = ["--token", "hunter2x", "b"] # c
@@ -113,4 +118,5 @@ url = "https://h/#top"  # api_key: sk-abcdef1234567890abcd
 
 
 def test_values_that_json_has_not_are_texts() -> None:
+    """An imported row could not be written to our file."""
     assert parse("a = 1979-05-27\nb = inf\nc = 07:32:00\n") == {"a": "1979-05-27", "b": "inf", "c": "07:32:00"}

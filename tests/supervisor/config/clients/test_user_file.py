@@ -28,6 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_file_is_replaced_and_its_old_self_is_kept_privately(path: Path, tmp_path: Path) -> None:
+    """A user could not go back, or others could read tokens in the copy."""
     path.write_bytes(b"\xef\xbb\xbfold\r\n")
     path.chmod(0o644)
     backup = write_user_file(read_user_file(path), "new\r\n", NOW)
@@ -57,6 +58,7 @@ def test_a_file_is_replaced_and_its_old_self_is_kept_privately(path: Path, tmp_p
     ],
 )
 def test_a_file_is_open_to_others_where_they_reach_and_read_it(file: int, folders: list[int], is_open: bool) -> None:
+    """A token would be written where other users read it, or be refused in a home that nobody else can enter."""
     assert opens_to_others(file, folders) is is_open
 
 
@@ -97,6 +99,7 @@ def test_a_private_file_is_never_anybody_elses(tmp_path: Path) -> None:
 
 
 def test_a_file_that_changed_meanwhile_is_left(path: Path, tmp_path: Path) -> None:
+    """What a running client wrote in between would be lost."""
     file = read_user_file(path)
     path.write_text("written by the client")
     with pytest.raises(UserFileError, match="changed by another program"):
@@ -122,6 +125,7 @@ def test_a_read_only_file_is_left(path: Path, tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_failed_write_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk would leave half a file."""
 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -133,6 +137,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(path: Path, monkeypatch: pytes
 
 
 def test_what_is_no_text_file_is_refused_without_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A FIFO would hang the command, and binary data come back changed."""
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     (tmp_path / "large").write_bytes(b"x" * 11)
@@ -150,6 +155,7 @@ def test_what_is_no_text_file_is_refused_without_waiting(tmp_path: Path, monkeyp
 
 @LINUX_ONLY
 def test_attributes_stay(path: Path) -> None:
+    """An access list would be gone, and with it somebody's access."""
     try:
         os.setxattr(path, "user.note", b"mine")
     except OSError:

@@ -59,6 +59,7 @@ def dumped(document: object, *, is_flow: bool) -> str:
 def test_a_row_comes_and_goes_and_all_else_means_the_same(
     document: dict[str, Any], others: dict[str, Any], row: dict[str, Any], is_flow: bool
 ) -> None:
+    """A user's settings would be changed for one entry, or lose their comments."""
     text = dumped(document | {"extensions": others}, is_flow=is_flow)
     if not is_flow:
         text = f"# mine\n{text}# the end\n"
@@ -80,6 +81,7 @@ def test_a_row_comes_and_goes_and_all_else_means_the_same(
     ],
 )
 def test_a_row_goes_as_it_came(text: str) -> None:
+    """A file under version control would differ for ever."""
     linked = set_member(text, PATH, ROW)
     assert parse(linked)["extensions"]["quarterdeck"] == ROW  # type: ignore[index]
     assert remove_member(linked, PATH) == text
@@ -88,6 +90,7 @@ def test_a_row_goes_as_it_came(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "# only this\n", "a: 1", "extensions:\n", "extensions: # c\nb: 1\n", "---\n"])
 def test_a_place_is_made_where_there_is_none(text: str) -> None:
+    """A client that was just installed could not be linked."""
     linked = set_member(text, PATH, ROW)
     assert parse(linked)["extensions"] == {"quarterdeck": ROW}
     assert parse(remove_member(linked, PATH))["extensions"] == {}
@@ -103,6 +106,7 @@ def test_a_place_is_made_where_there_is_none(text: str) -> None:
     ],
 )
 def test_an_item_of_a_list_goes_as_it_came(text: str) -> None:
+    """Continue keeps its servers in a list."""
     path = ("mcpServers", "quarterdeck")
     linked = set_member(text, path, ITEM, is_item=True)
     assert parse(linked)["mcpServers"][-1] == ITEM  # type: ignore[index]
@@ -111,6 +115,7 @@ def test_an_item_of_a_list_goes_as_it_came(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "a: 1\n", "mcpServers:\nz: 1\n"])
 def test_a_list_is_made_where_there_is_none(text: str) -> None:
+    """Continue could not be linked before it had a first server."""
     assert parse(set_member(text, ("mcpServers", "quarterdeck"), ITEM, is_item=True))["mcpServers"] == [ITEM]
 
 
@@ -118,6 +123,7 @@ def test_a_list_is_made_where_there_is_none(text: str) -> None:
     "text", ["extensions: 1\n", "extensions: [a]\n", "extensions: null\n", "extensions: {a: 1, # c\n }\n"]
 )
 def test_a_file_that_has_no_place_for_a_row_is_left(text: str) -> None:
+    """It would be broken for its client."""
     with pytest.raises(EditError):
         remove_member(set_member(text, PATH, ROW), ("extensions", "absent"))
 
@@ -134,6 +140,7 @@ def test_a_word_that_other_readers_take_for_a_boolean_is_quoted() -> None:
 
 
 def test_a_list_that_has_a_name_more_than_once_is_left() -> None:
+    """One of two entries would be replaced, and the client start the other."""
     text = "mcpServers:\n- name: quarterdeck\n  command: a\n- name: quarterdeck\n  command: b\n"
     with pytest.raises(EditError, match="more than once"):
         set_member(text, ("mcpServers", "quarterdeck"), ITEM, is_item=True)
@@ -176,12 +183,14 @@ def test_a_hostile_text_is_refused_soon_and_says_why(text: str, reason: str) -> 
 
 
 def test_anchors_and_merges_mean_what_they_mean() -> None:
+    """A server whose settings are shared with another would be imported without them."""
     text = "base: &base {timeout: 5, env: {A: b}}\nmore: &more {x: 1}\na: {<<: [*base, *more], timeout: 6}\nb: *base\n"
     shared = {"timeout": 5, "env": {"A": "b"}}
     assert parse(text) == {"base": shared, "more": {"x": 1}, "a": {**shared, "x": 1, "timeout": 6}, "b": shared}
 
 
 def test_plain_words_mean_what_the_core_schema_says() -> None:
+    """A port would be a text, or a version a number."""
     text = "[1, -2, 0o17, 0x1f, 1.5, 1e3, true, False, null, ~, yes, 1.2.3, '1', .inf]"
     assert parse(f"a: {text}\nb:\n") == {
         "a": [1, -2, 15, 31, 1.5, 1000.0, True, False, None, None, "yes", "1.2.3", "1", ".inf"],
@@ -190,6 +199,7 @@ def test_plain_words_mean_what_the_core_schema_says() -> None:
 
 
 def test_secrets_are_hidden_and_comments_are_seen() -> None:
+    """A token would be on the screen, and in its recording."""
     text = """# api_key: sk-1234567890abcdef1234
 a:  # plain
   args: ["--token", hunter2x, 'b # no']

@@ -47,6 +47,7 @@ JSON_VALUES = st.recursive(
     ],
 )
 def test_bad_json_says_where_and_what(text: str, message: str) -> None:
+    """A user would hunt for a comma in a file of a hundred lines."""
     with pytest.raises(DocumentError) as caught:
         parse_document(text)
     assert str(caught.value) == message
@@ -54,15 +55,18 @@ def test_bad_json_says_where_and_what(text: str, message: str) -> None:
 
 @pytest.mark.parametrize("text", ['{"a": 1,\n}', '{"a": [1,\n]}'])
 def test_a_trailing_comma_is_called_by_its_name(text: str) -> None:
+    """Editors of other clients accept one, so that it is the commonest mistake in a copied file."""
     with pytest.raises(DocumentError, match=r"^line [12], column \d+: .*(comma before|trailing comma)"):
         parse_document(text)
 
 
 def test_the_deepest_legal_nesting_is_read() -> None:
+    """An off-by-one would refuse what the message allows."""
     assert parse_document("[" * MAX_DEPTH + "]" * MAX_DEPTH) is not None
 
 
 def test_a_key_given_twice_keeps_its_first_value_and_reports_the_rest() -> None:
+    """A pasted second server of the same name would silently replace the first."""
     value = parse_document('{"a": 1, "b": 2, "a": 3, "a": 4}')
     assert isinstance(value, JsonObject)
     assert (dict(value), value.repeated) == ({"a": 1, "b": 2}, (("a", 3), ("a", 4)))
@@ -76,11 +80,13 @@ def test_an_integer_of_thousands_of_digits_is_no_crash(digits: str) -> None:
 
 @given(JSON_VALUES)
 def test_every_json_value_is_read_as_it_was_written(value: object) -> None:
+    """A configuration would mean something else than its text."""
     assert parse_document(json.dumps(value)) == value
 
 
 @given(st.text())
 def test_any_text_is_a_value_or_an_error(text: str) -> None:
+    """A stray exception would end the program with a traceback."""
     with suppress(DocumentError):
         parse_document(text)
 
@@ -92,6 +98,7 @@ def read(document: object) -> JsonObject:
 
 
 def test_rows_have_a_place_for_people_and_one_for_programs() -> None:
+    """An editor could not jump to the row that `config check` complains of."""
     document = read('{"mcpServers": {"a/b~c": {}, "d": {}, "d": {}}, "servers": [{}]}')
     assert [(row.location, row.pointer, row.is_repeated) for row in rows_of(document)] == [
         ("mcpServers['a/b~c']", "/mcpServers/a~1b~0c", False),
@@ -104,12 +111,14 @@ def test_rows_have_a_place_for_people_and_one_for_programs() -> None:
 
 @pytest.mark.parametrize("key", ["mcpServers", "servers", "native", "trust", "allow_project_env"])
 def test_each_key_of_ours_makes_a_file_ours_and_may_be_there_once(key: str) -> None:
+    """A file that only opens a variable to projects would be refused, or a second `trust` silently lost."""
     assert describe_unknown_keys(read({key: {}})) == ""
     with pytest.raises(DocumentError, match="appears more than once"):
         describe_unknown_keys(read(f'{{"{key}": {{}}, "{key}": {{}}}}'))
 
 
 def test_a_key_that_is_almost_ours_is_told_with_the_right_one() -> None:
+    """`"allow_project_envs"` would do nothing, and nobody say why."""
     said = describe_unknown_keys(read({"servers": [], "allow_project_envs": [], "globalShortcut": ""}))
     assert said == "ignored: 'allow_project_envs' (did you mean 'allow_project_env'?), 'globalShortcut'"
 
@@ -121,6 +130,7 @@ def test_every_row_lays_claim_to_its_name_however_wrong_it_is() -> None:
 
 
 def test_allowed_variables_are_names() -> None:
+    """A wrong entry would open nothing, or everything."""
     assert read_allowed_env(read({"allow_project_env": ["A", "B"]})) == {"A", "B"}
     assert read_allowed_env(read({})) == frozenset()
     for wrong in ("A", [5], [""], ["A=b"], {"A": 1}):

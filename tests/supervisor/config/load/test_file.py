@@ -64,6 +64,7 @@ D = {"type": "http", "url": "http://h"}
     ],
 )
 def test_every_shape_gives_the_same_servers_in_its_order(folder: Path, document: object) -> None:
+    """A file of one client would start other servers than that of the next."""
     assert load(folder, document) == LoadedConfig(
         servers=(
             StdioServerConfig(id="a", command="c"),
@@ -96,6 +97,7 @@ def test_every_shape_gives_the_same_servers_in_its_order(folder: Path, document:
     ],
 )
 def test_a_file_of_which_nothing_can_be_used_is_one_error(folder: Path, content: bytes, message: str) -> None:
+    """A user would see no servers and no reason."""
     with pytest.raises(ConfigFileError) as caught:
         load(folder, content)
     assert caught.value.message.startswith(message)
@@ -105,6 +107,7 @@ def test_a_file_of_which_nothing_can_be_used_is_one_error(folder: Path, content:
 
 
 def test_comments_and_trailing_commas_are_read_as_editors_write_them(folder: Path) -> None:
+    """A file that VS Code is happy with would be refused, and its errors point to other lines."""
     text = b"""{
       // what I use
       "mcpServers": {
@@ -121,6 +124,7 @@ def test_comments_and_trailing_commas_are_read_as_editors_write_them(folder: Pat
 
 
 def test_a_file_that_cannot_be_read_is_an_error(folder: Path) -> None:
+    """A mistyped path would give an empty deck."""
     with pytest.raises(ConfigFileError, match="cannot be read: No such file or directory"):
         load_config_file(folder / "missing.json", ENVIRON)
     with pytest.raises(ConfigFileError, match="is not a regular file"):
@@ -128,6 +132,7 @@ def test_a_file_that_cannot_be_read_is_an_error(folder: Path) -> None:
 
 
 def test_a_byte_order_mark_is_accepted(folder: Path) -> None:
+    """A file saved by a Windows editor would be refused."""
     assert ids(load(folder, b'\xef\xbb\xbf{"mcpServers": {"a": {"command": "c"}}}')) == ["a"]
 
 
@@ -142,6 +147,7 @@ def test_paths_of_a_file_that_is_named_through_its_neighbour_are_the_same(folder
 
 
 def test_a_broken_row_is_kept_beside_the_others(folder: Path) -> None:
+    """One mistake would cost a user every server, or the broken one would vanish without a word."""
     rows = {
         "good": {"command": "c"},
         "wrong": {"command": "c", "args": ["a", 5]},
@@ -165,11 +171,13 @@ def test_a_broken_row_is_kept_beside_the_others(folder: Path) -> None:
 
 
 def test_a_row_that_is_switched_off_is_not_there(folder: Path) -> None:
+    """A server that a user switched off would start, or its mistakes would be held against him."""
     rows = {"a": {"command": "c", "disabled": True}, "A": {"bad": 1, "enabled": False}, "b": {"command": "c"}}
     assert load(folder, {"mcpServers": rows}) == LoadedConfig(servers=(StdioServerConfig(id="b", command="c"),))
 
 
 def test_a_name_that_is_no_id_is_mapped_and_both_are_shown(folder: Path) -> None:
+    """A user would look for a server by a name that does not exist."""
     called = {"my files (local)": "my-files-local", "文件": "server-39932f", "ok-1": "ok-1"}
     loaded = load(folder, {"mcpServers": {name: {"command": "c"} for name in called}})
     assert ids(loaded) == list(called.values())
@@ -207,6 +215,7 @@ def test_a_name_that_is_no_id_is_mapped_and_both_are_shown(folder: Path) -> None
 def test_a_second_server_of_one_id_is_an_error_for_the_later(
     folder: Path, content: bytes, broken: str, reason: str
 ) -> None:
+    """One of two servers would silently take the other's place."""
     loaded = load(folder, content)
     assert [(server.id, getattr(server, "command", None)) for server in loaded.servers] == [("my-fs", "c")]
     assert [row.id for row in loaded.broken] == [broken]
@@ -224,12 +233,14 @@ def test_a_second_server_of_one_id_is_an_error_for_the_later(
     ],
 )
 def test_a_row_without_a_usable_name_is_broken(folder: Path, document: object, reason: str) -> None:
+    """A server could not be spoken about by any command."""
     loaded = load(folder, document)
     assert loaded.servers == ()
     assert [line.startswith(reason) for line in reasons(folder, loaded)] == [True]
 
 
 def test_what_is_set_aside_is_said_once(folder: Path) -> None:
+    """A user would never learn that a key of another client does nothing here."""
     rows = [{"name": "a", "command": "c"}, {"id": "b", "name": "B", "command": "c", "timeout": 5}]
     loaded = load(folder, {"inputs": [], "servers": rows, "globalShortcut": ""})
     assert ids(loaded) == ["a", "b"]
@@ -240,6 +251,7 @@ def test_what_is_set_aside_is_said_once(folder: Path) -> None:
     ("below", "workspace"), [("project/mcp.json", "project"), ("project/.vscode/mcp.json", "project")]
 )
 def test_the_workspace_is_the_folder_that_a_client_would_take(tmp_path: Path, below: str, workspace: str) -> None:
+    """An editor's file would point its servers at the editor's own folder."""
     path = tmp_path / below
     path.parent.mkdir(parents=True)
     path.write_text('{"servers": {"a": {"command": "c", "args": ["${workspaceFolder}", "${userHome}"]}}}')
@@ -289,6 +301,7 @@ def test_loading_says_nothing_aloud(
 
 @given(names=st.lists(st.text(max_size=40), unique=True, max_size=8))
 def test_any_names_give_legal_and_different_ids_every_time(folder: Path, names: list[str]) -> None:
+    """A tool's qualified name could not be split, or a server be called differently after a restart."""
     document = {"mcpServers": {name: {"command": "c"} for name in names}}
     loaded = load(folder, document)
     assert all(is_server_id(server) for server in ids(loaded))
@@ -313,6 +326,7 @@ def test_each_server_has_the_place_where_it_is_written_as_it_is_written(folder: 
 
 
 def test_the_file_says_the_trust_of_rows_that_do_not_say_it(folder: Path) -> None:
+    """A user would have to repeat it in each row, and miss one."""
     rows = {"a": {"command": "c"}, "b": {"command": "c", "trust": "open"}}
     assert [server.trust for server in load(folder, {"servers": rows}).servers] == [TrustMode.BASELINE, TrustMode.OPEN]
     loaded = load(folder, {"servers": rows, "trust": "strict"})
@@ -320,6 +334,7 @@ def test_the_file_says_the_trust_of_rows_that_do_not_say_it(folder: Path) -> Non
 
 
 def test_a_misspelt_trust_stops_the_rows_that_it_was_for(folder: Path) -> None:
+    """Servers that a user wanted strict would run as ever."""
     rows = {"a": {"command": "c"}, "b": {"command": "c", "trust": "open"}}
     loaded = load(folder, {"servers": rows, "trust": "strct", "allow_project_env": "TZ"})
     assert ids(loaded) == ["b"]
@@ -329,6 +344,7 @@ def test_a_misspelt_trust_stops_the_rows_that_it_was_for(folder: Path) -> None:
 
 
 def test_a_broken_row_tells_everything_that_is_wrong_with_it(folder: Path) -> None:
+    """A user would correct one mistake after the other."""
     row = {"command": "c", "args": [5], "evn": {}, "cwd": "${GONE}", "envFile": "gone", "sandbox": {"raed": []}}
     [broken] = load(folder, {"mcpServers": {"a": row}}).broken
     assert [str(problem).removeprefix("mcpServers.a") for problem in broken.problems] == [
@@ -388,6 +404,7 @@ def test_a_projects_file_says_nothing_of_native_tools_of_variables_or_against_ca
 
 
 def test_a_projects_row_that_wants_too_much_is_broken_with_the_reason(folder: Path) -> None:
+    """It would start with less than it says, and fail in a way that nobody understands."""
     rows = {
         "a": {"command": "c", "sandbox": {"read": ["~/.ssh", "src"]}},
         "b": {"command": "c", "env": {"T": "${TOKEN}"}},
@@ -426,11 +443,13 @@ JSON_VALUES = st.recursive(
     | st.fixed_dictionaries({"servers": JSON_VALUES})
 )
 def test_any_json_loads_or_is_refused(folder: Path, document: object) -> None:
+    """A stray exception would end the program with a traceback."""
     with suppress(ConfigFileError):
         assert isinstance(load(folder, document), LoadedConfig)
 
 
 @given(content=st.binary(max_size=60))
 def test_any_bytes_load_or_are_refused(folder: Path, content: bytes) -> None:
+    """A file that is no text at all would end the program with a traceback."""
     with suppress(ConfigFileError):
         assert isinstance(load(folder, content), LoadedConfig)

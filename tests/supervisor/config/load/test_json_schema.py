@@ -21,6 +21,7 @@ def is_right(tmp_path: Path, document: object) -> bool:
 
 
 def test_it_is_a_schema() -> None:
+    """An editor would refuse it as a whole."""
     jsonschema.Draft202012Validator.check_schema(config_schema())
     assert config_schema()["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
@@ -58,6 +59,7 @@ URL = "https://h/x"
     ],
 )
 def test_what_reading_takes_the_schema_takes(tmp_path: Path, row: dict[str, object]) -> None:
+    """An editor would underline a file that works."""
     for document in (
         {"mcpServers": {"a": row}},
         {"servers": [{"name": "a", **row}], "trust": "open", "native": {"sandbox": {"network": None}}},
@@ -87,6 +89,7 @@ def test_what_reading_takes_the_schema_takes(tmp_path: Path, row: dict[str, obje
     ],
 )
 def test_what_reading_refuses_the_schema_refuses(tmp_path: Path, row: dict[str, object]) -> None:
+    """An editor would call a file right that starts nothing."""
     for document in ({"mcpServers": {"a": row}}, {"servers": [{"id": "a", **row}]}):
         assert not is_right(tmp_path, document)
         assert not VALIDATOR.is_valid(document)
@@ -101,6 +104,7 @@ def test_what_reading_refuses_the_schema_refuses(tmp_path: Path, row: dict[str, 
     ],
 )
 def test_the_top_of_a_file_is_judged_too(tmp_path: Path, document: object) -> None:
+    """A typing error in `trust` would be found by nobody."""
     assert not is_right(tmp_path, document)
     assert not VALIDATOR.is_valid(document)
     assert not VALIDATOR.is_valid({"other": 1})
@@ -108,6 +112,7 @@ def test_the_top_of_a_file_is_judged_too(tmp_path: Path, document: object) -> No
 
 
 def test_each_documented_field_is_explained_where_it_is_typed() -> None:
+    """An editor would complete a key without a word on what it does."""
     definitions = config_schema()["$defs"]
     assert isinstance(definitions, dict)
     fields = definitions["stdio"]["properties"]

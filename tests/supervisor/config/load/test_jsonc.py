@@ -67,6 +67,7 @@ def squeezed(text: str) -> str:
 
 @given(documents())
 def test_comments_and_trailing_commas_change_no_value(document: tuple[dict[str, object], str]) -> None:
+    """A string that looks like a comment would lose its end, or a position would point elsewhere."""
     value, text = document
     assert parse(text, has_comments=True) == value
     assert len(to_plain(text)) == len(text)
@@ -75,6 +76,7 @@ def test_comments_and_trailing_commas_change_no_value(document: tuple[dict[str, 
 
 @given(documents(), st.sampled_from(["mcpServers", "servers"]))
 def test_a_member_is_added_and_every_character_stays(document: tuple[dict[str, object], str], section: str) -> None:
+    """A user's comments, order or layout would be gone from a file that they wrote by hand."""
     value, text = document
     inside = value.get(section, {})
     if not isinstance(inside, dict) or "quarterdeck" in inside:
@@ -91,6 +93,7 @@ def test_a_member_is_added_and_every_character_stays(document: tuple[dict[str, o
 def test_what_was_added_is_removed_to_the_byte(
     document: tuple[dict[str, object], str], indent: int | str | None
 ) -> None:
+    """A file under version control would differ after unlinking what was linked."""
     value, _ = document
     for key, inside in value.items():
         if isinstance(inside, dict) and "quarterdeck" not in inside:
@@ -101,6 +104,7 @@ def test_what_was_added_is_removed_to_the_byte(
 
 @given(documents())
 def test_a_member_is_removed_and_all_others_stay(document: tuple[dict[str, object], str]) -> None:
+    """Unlinking would take a neighbour along, or leave a comma that the client does not read."""
     value, text = document
     for key in value:
         edited = remove_member(text, (key,), has_comments=True)
@@ -110,6 +114,7 @@ def test_a_member_is_removed_and_all_others_stay(document: tuple[dict[str, objec
 
 @given(documents())
 def test_a_member_is_replaced_where_it_is(document: tuple[dict[str, object], str]) -> None:
+    """Linking again would move the entry about, or double it."""
     value, text = document
     for key in value:
         edited = set_member(text, (key,), ENTRY, has_comments=True)
@@ -137,6 +142,7 @@ def test_a_member_is_replaced_where_it_is(document: tuple[dict[str, object], str
     ],
 )
 def test_a_new_member_looks_like_its_neighbours(text: str, expected: str) -> None:
+    """A file would be read by its program, but no longer by its owner."""
     assert set_member(text, ("a", "n"), {"c": 1}, has_comments=True) == expected
 
 
@@ -157,6 +163,7 @@ def test_a_text_of_which_it_is_not_clear_what_it_means_is_not_changed(text: str,
 
 @pytest.mark.parametrize("text", ['{"a": 1', "[]", "{'a': 1}", '{"a": 1} /* open', '{"a": ,}', "{,}", '{"a": /*/ 1}'])
 def test_what_is_no_object_is_refused(text: str) -> None:
+    """A file that its own program cannot read would be made to look well."""
     for edit in (lambda: set_member(text, ("a",), 1, has_comments=True), lambda: parse(text, has_comments=True)):
         with pytest.raises(DocumentError):
             edit()
@@ -169,11 +176,13 @@ def test_comments_are_refused_where_the_client_knows_none() -> None:
 
 
 def test_a_name_that_is_no_text_is_refused() -> None:
+    """Writing the file would fail half way."""
     with pytest.raises(EditError, match="not Unicode text"):
         set_member("{}", ("a",), "\udcff", has_comments=False)
 
 
 def test_a_member_that_is_not_there_cannot_be_removed() -> None:
+    """A mistyped name would be told as done."""
     for path in (("b",), ("a", "b")):
         with pytest.raises(EditError, match="there is no 'b'"):
             remove_member('{"a": {}}', path, has_comments=False)

@@ -46,11 +46,13 @@ def test_a_projects_file_says_none_of_them(tmp_path: Path, key: str, value: obje
 def test_only_the_users_own_file_says_where_the_daemon_listens(
     tmp_path: Path, standing: Standing, is_said: bool
 ) -> None:
+    """A file that was named for one run would decide for the daemon of all."""
     warnings = load(tmp_path, standing=standing, http=True).warnings
     assert any("only your own file" in warning for warning in warnings) is not is_said
 
 
 def test_a_budget_is_read_or_left_out(tmp_path: Path) -> None:
+    """Results would be whole, or be cut where nobody said so."""
     assert load(tmp_path, max_result_tokens=500).max_result_tokens == 500
     assert load(tmp_path, max_result_tokens=None).max_result_tokens is None
 
@@ -66,6 +68,7 @@ def test_a_budget_is_read_or_left_out(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_budget_is_said(tmp_path: Path, value: object, says: str) -> None:
+    """A slip would let everything through without a word."""
     loaded = load(tmp_path, max_result_tokens=value)
     assert loaded.max_result_tokens is None
     [problem] = loaded.top_problems
@@ -74,6 +77,7 @@ def test_what_is_no_budget_is_said(tmp_path: Path, value: object, says: str) -> 
 
 
 def test_the_budget_of_the_earlier_file_counts(tmp_path: Path) -> None:
+    """Which of two budgets counts would be chance."""
     paths = [tmp_path / "a.json", tmp_path / "b.json"]
     for path, said in zip(paths, (7, 9), strict=True):
         path.write_text(json.dumps({"max_result_tokens": said}))
@@ -96,6 +100,7 @@ def test_the_budget_of_the_earlier_file_counts(tmp_path: Path) -> None:
     ],
 )
 def test_it_says_whether_and_where_the_daemon_listens(text: str, key: HttpWish | None) -> None:
+    """Clients would look for it where it is not."""
     assert read_http(document(text)) == key
 
 
@@ -112,6 +117,7 @@ def test_it_says_whether_and_where_the_daemon_listens(text: str, key: HttpWish |
     ],
 )
 def test_what_http_cannot_say_is_named(text: str, says: str) -> None:
+    """The daemon would not listen, or for anybody, and nobody know why."""
     with pytest.raises(RowError) as told:
         read_http(document(text))
     assert says in str(told.value)
@@ -128,6 +134,7 @@ def test_what_http_cannot_say_is_named(text: str, says: str) -> None:
     ],
 )
 def test_it_says_where_servers_are_looked_for(text: str, wish: RegistryWish, is_url: bool) -> None:
+    """A company's users would ask the public registry."""
     assert registry(text) == wish
     assert wish.is_url is is_url
     assert registry("{}") is registry('{"registry": null}') is None

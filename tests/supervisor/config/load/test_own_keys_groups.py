@@ -28,6 +28,7 @@ def rows(**keys: object) -> dict[str, object]:
 
 
 def test_a_group_is_read_with_what_it_says(tmp_path: Path) -> None:
+    """A door of it would see something else."""
     loaded = load(tmp_path, rows() | {"groups": {"r": {"servers": ["a"], "hide": None}}})
     assert (loaded.groups, loaded.top_problems) == ({"r": Group(servers=("a",))}, ())
 
@@ -46,6 +47,7 @@ def test_a_group_is_read_with_what_it_says(tmp_path: Path) -> None:
     ],
 )
 def test_a_group_that_cannot_be_read_is_said_and_the_others_are_used(tmp_path: Path, groups: str, says: str) -> None:
+    """A slip would open a group to nothing, or to everything, without a word."""
     text = json.dumps(rows())[:-1] + f', "groups": {groups}}}'
     loaded = load(tmp_path, text)
     assert says in " ".join(map(str, loaded.top_problems))
@@ -54,6 +56,7 @@ def test_a_group_that_cannot_be_read_is_said_and_the_others_are_used(tmp_path: P
 
 
 def test_an_earlier_file_says_what_a_group_is(tmp_path: Path) -> None:
+    """Whose word counts would depend on chance."""
     files = []
     for number, name in enumerate(("one", "two")):
         (tmp_path / name).write_text(json.dumps(rows() | {"groups": {"r": {"servers": [str(number)]}, name: {}}}))
@@ -64,6 +67,7 @@ def test_an_earlier_file_says_what_a_group_is(tmp_path: Path) -> None:
 
 
 def test_a_rows_overrides_are_read_with_its_variables(tmp_path: Path) -> None:
+    """A secret could only be fixed by writing it down; or it would be shown where others are not."""
     keys = {
         "rename": {"x": "y"},
         "hide": ["z*"],

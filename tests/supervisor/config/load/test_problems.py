@@ -13,6 +13,7 @@ def said(**fields: object) -> list[str]:
 
 
 def test_everything_is_found_behind_an_unknown_key_too() -> None:
+    """A user would correct one mistake after the other, a start for each."""
     sandbox = {"raed": [], "wirte": [], "limits": {"memory": 1, "processes": "x"}, "network": "off"}
     found = said(command="", args=[5], sandbox=sandbox)
     assert sorted(found) == [

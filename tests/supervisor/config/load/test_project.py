@@ -38,6 +38,7 @@ def wants(root: Path, **fields: object) -> list[str]:
     ],
 )
 def test_what_is_as_tight_as_the_default_is_allowed(root: Path, sandbox: dict[str, object]) -> None:
+    """A project could not even tighten its own servers."""
     assert wants(root, sandbox=sandbox, inherit_env=["ALLOWED"]) == []
 
 
@@ -63,6 +64,7 @@ def test_each_key_that_loosens_the_sandbox_is_refused(root: Path, sandbox: dict[
 
 
 def test_all_of_them_are_told_at_once(root: Path) -> None:
+    """A user would move a row into their own file piece by piece."""
     sandbox = {"preset": "trusted", "read": ["/etc"], "grants": ["aws"]}
     assert wants(root, sandbox=sandbox, inherit_env=["ALLOWED", "HOME"]) == [
         "inherit_env[1]",
@@ -85,6 +87,7 @@ def test_a_path_counts_by_where_it_leads(root: Path) -> None:
 
 
 def test_a_remote_server_has_nothing_to_loosen(root: Path) -> None:
+    """A project could not name a server on the internet."""
     assert excesses(SseServerConfig(id="r", url="https://h"), ProjectBounds(str(root)), PLACE) == ()
 
 

@@ -20,6 +20,7 @@ def write(path: Path, document: object) -> Path:
 
 
 def test_every_problem_of_every_row_is_found(tmp_path: Path) -> None:
+    """A user would correct one mistake after the other, with a start for each."""
     rows = {
         "a": {"command": "c", "evn": {}, "args": [1, "${GONE}"], "env": {"A": ["s3cret"]}},
         "b": {"url": "ftp://s3cret"},
@@ -46,6 +47,7 @@ def test_every_problem_of_every_row_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"other": 1}', None])
 def test_a_file_of_which_nothing_can_be_used_is_one_finding(tmp_path: Path, content: str | None) -> None:
+    """`config check` would fall over the very file that it is asked about."""
     path = tmp_path / "a.json"
     if content is not None:
         write(path, content)
@@ -55,6 +57,7 @@ def test_a_file_of_which_nothing_can_be_used_is_one_finding(tmp_path: Path, cont
 
 
 def test_what_is_ignored_or_set_aside_is_told_and_no_error(tmp_path: Path) -> None:
+    """A user would never learn why a server of theirs is not there."""
     first = write(tmp_path / "a.json", {"servers": {"a": {"command": "c", "timeout": 5}}, "native": {"sandbox": {}}})
     second = write(tmp_path / "b.json", {"servers": {"a": {"command": "d"}}, "native": {"sandbox": {}}, "extra": 1})
     found = check(first, second)
@@ -68,10 +71,12 @@ def test_what_is_ignored_or_set_aside_is_told_and_no_error(tmp_path: Path) -> No
 
 
 def test_places_without_a_file_are_no_mistake(tmp_path: Path) -> None:
+    """A machine without any configuration would be called broken."""
     assert check_files(load_found(tmp_path, {"HOME": str(tmp_path / "home")})) == ()
 
 
 def test_a_mistyped_key_or_a_wrong_kind_does_not_hide_the_rest_of_its_row(tmp_path: Path) -> None:
+    """A user would correct the first mistake of a row, and be told of the second only then."""
     rows = {
         "a": {"command": "c", "kind": "nonsense", "disabled": "no", "args": 3},
         "b": {"comand": "c", "args": 3, "trust": "x"},
@@ -105,6 +110,7 @@ def test_a_mistyped_key_or_a_wrong_kind_does_not_hide_the_rest_of_its_row(tmp_pa
     ],
 )
 def test_what_is_wrong_with_a_url_is_said(tmp_path: Path, url: str, said: str) -> None:
+    """A user would read that a string was got, which a URL is."""
     [finding] = check(write(tmp_path / "a.json", {"mcpServers": {"a": {"url": url}}}))
     assert said in finding.reason
     assert "s3cret" not in finding.reason

@@ -28,6 +28,7 @@ def only(path: Path) -> ServerValues:
 
 
 def test_what_is_written_has_its_place_and_the_rest_is_marked_as_default(tmp_path: Path) -> None:
+    """A user could not tell what they said from what we assume."""
     row = {"type": "stdio", "command": "${TOKEN}", "tools": {"deny": ["x"]}, "cwd": "sub", "call_timeout_s": 5}
     path = write_document(tmp_path / "a.json", mcpServers={"a/b": row}, trust="strict")
     server = only(path)
@@ -46,6 +47,7 @@ def test_what_is_written_has_its_place_and_the_rest_is_marked_as_default(tmp_pat
 
 
 def test_what_a_preset_says_is_told_as_the_presets(tmp_path: Path) -> None:
+    """A user would look for the line that says `strict` of the network, and there is none."""
     sandbox = {"preset": "strict", "minimum": None, "limits": {"processes": 7, "cpu_s": None}}
     path = write_document(tmp_path / "a.json", servers=[{"id": "a", "command": "c", "sandbox": sandbox}])
     values = by_key(only(path).values)
@@ -79,6 +81,7 @@ def test_secrets_are_masked_wherever_they_are_written(tmp_path: Path) -> None:
 
 
 def test_a_server_that_cannot_be_started_shows_what_is_written_and_why(tmp_path: Path) -> None:
+    """The very row that a user wants to see would be left out."""
     path = write_document(tmp_path / "a.json", mcpServers={"a": {"command": "c", "args": [5]}, "b": None})
     first, second = tour_of(path).servers
     assert first.problem.endswith("mcpServers.a.args[0]: expected a string, got 5")
@@ -90,6 +93,7 @@ def test_a_server_that_cannot_be_started_shows_what_is_written_and_why(tmp_path:
 
 
 def test_what_stands_beside_the_servers_has_its_file(tmp_path: Path) -> None:
+    """A user could not tell which of two files tightens the native tools."""
     first = write_document(tmp_path / "a.json", native={"webfetch": {"allow": ["h:1"]}}, allow_project_env=["B", "A"])
     second = write_document(
         tmp_path / "b.json", native={"sandbox": {"network": "none"}, "webfetch": {}}, trust="open", max_result_tokens=9
@@ -111,6 +115,7 @@ def test_what_stands_beside_the_servers_has_its_file(tmp_path: Path) -> None:
 
 
 def test_a_project_is_as_strict_as_its_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user would wonder who made a repository's server wait for approval."""
     use_places(monkeypatch, tmp_path)
     write_document(tmp_path / "home/.config/quarterdeck/mcp.json", trust="strict")
     write_document(tmp_path / "project/.mcp.json", mcpServers={"a": {"command": "c"}})

@@ -154,11 +154,13 @@ def box(**sandbox: object) -> dict[str, object]:
     ],
 )
 def test_each_spelling_gives_its_configuration(row: object, config: ServerConfig) -> None:
+    """A file that works in another client would do something else here."""
     built = build(row)
     assert (built.config, built.ignored) == (config, ())
 
 
 def test_other_clients_harmless_keys_are_ignored_and_named() -> None:
+    """A file of another client would be refused for a description, or a user never learn that a key does nothing."""
     foreign = {
         "alwaysAllow": ["x"],
         "autoApprove": [],
@@ -278,6 +280,7 @@ def test_a_key_that_is_near_none_of_ours_is_ignored_and_named() -> None:
     ],
 )
 def test_a_wrong_row_says_where_and_what(row: object, message: str) -> None:
+    """A user would have to guess which of twenty values is meant."""
     with pytest.raises(RowError) as caught:
         build(row)
     assert str(caught.value).startswith(PLACE + message)
@@ -287,6 +290,7 @@ def test_a_wrong_row_says_where_and_what(row: object, message: str) -> None:
 
 
 def test_an_env_file_lies_below_env(tmp_path: Path) -> None:
+    """A value that the row itself gives would be overridden by the file."""
     (tmp_path / ".env").write_text("A=file\nB='file two'\n")
     row = {"command": "c", "envFile": "${workspaceFolder}/.env", "env": {"A": "row"}}
     assert build(row, tmp_path).config == stdio(env={"A": "row", "B": "file two"})
@@ -294,6 +298,7 @@ def test_an_env_file_lies_below_env(tmp_path: Path) -> None:
 
 
 def test_an_env_file_with_unusable_text_is_refused(tmp_path: Path) -> None:
+    """The server could not be started, and the message would name no file."""
     (tmp_path / ".env").write_text("A=a\0b\n")
     with pytest.raises(RowError, match=r"^mcpServers\.fs\.envFile\.A: holds a NUL character$"):
         build({"command": "c", "envFile": ".env"}, tmp_path)
@@ -310,11 +315,13 @@ def test_an_env_file_with_unusable_text_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_row_can_be_switched_off(row: object, disabled: bool) -> None:
+    """A server that a user switched off would run."""
     assert is_disabled(read(row), PLACE) is disabled
 
 
 @pytest.mark.parametrize("row", [{"disabled": "true"}, {"enabled": 0}])
 def test_a_switch_is_a_boolean(row: object) -> None:
+    """`"disabled": "true"` would leave the server running."""
     with pytest.raises(RowError, match="expected true or false"):
         is_disabled(read(row), PLACE)
 
@@ -358,6 +365,7 @@ VALUES = (
 
 @given(st.dictionaries(KEYS, VALUES, max_size=6))
 def test_any_row_is_built_or_refused(row: dict[str, object]) -> None:
+    """A stray exception would take the other servers of the file along."""
     message = PLACE
     try:
         assert build(row).config.id == "fs"

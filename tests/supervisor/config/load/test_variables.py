@@ -44,6 +44,7 @@ def variables(base: Path = Path("/etc/qd")) -> Variables:
     ],
 )
 def test_references_become_what_they_name(text: str, expanded: str) -> None:
+    """A token or a path would reach the server unresolved, or a value would be expanded a second time."""
     assert variables().expand(text) == expanded
 
 
@@ -82,6 +83,7 @@ def test_without_a_project_its_folder_is_an_unset_variable() -> None:
     ],
 )
 def test_a_reference_that_cannot_be_resolved_is_named(text: str, message: str, code: str) -> None:
+    """A user would see a server fail with an empty token and no hint why."""
     with pytest.raises(VariableError) as caught:
         variables().expand(text)
     assert (str(caught.value), caught.value.code) == (message, code)
@@ -91,6 +93,7 @@ def test_a_reference_that_cannot_be_resolved_is_named(text: str, message: str, c
     ("content", "value"), [("s3cret\n", "s3cret"), ("s3cret\r\n", "s3cret"), ("a\nb\n\n", "a\nb\n")]
 )
 def test_a_secret_file_gives_its_content_without_the_last_newline(tmp_path: Path, content: str, value: str) -> None:
+    """A token with a newline breaks the header that it is put into."""
     (tmp_path / "token").write_bytes(content.encode())
     (tmp_path / "token").chmod(0o600)
     assert variables(tmp_path).expand("Bearer ${file:token}") == f"Bearer {value}"
@@ -106,6 +109,7 @@ def test_a_secret_file_that_others_may_read_is_refused_without_showing_it(tmp_pa
 
 
 def test_paths_start_at_the_files_directory_or_at_home() -> None:
+    """The same file would mean different places, depending on where a client started us."""
     located = [str(variables().locate(text)) for text in ("a/b", "/a", "~", "~/a", "~a")]
     assert located == ["/etc/qd/a/b", "/a", "/home/u", "/home/u/a", "/etc/qd/~a"]
 
@@ -121,6 +125,7 @@ def test_an_env_file_is_read_as_dotenv_and_literally(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "line"), [("A=1\nB='open\n", 2), ("A=1\n\nexport LONE\n", 3), ("=x\n", 1)])
 def test_a_bad_line_of_an_env_file_is_found(tmp_path: Path, text: str, line: int) -> None:
+    """A variable would be missing, and nobody would say so."""
     (tmp_path / ".env").write_text(text)
     with pytest.raises(VariableError, match=rf"^'\.env' line {line}: not in the form NAME=value$"):
         variables(tmp_path).read_env_file(".env", ".env")
@@ -128,12 +133,14 @@ def test_a_bad_line_of_an_env_file_is_found(tmp_path: Path, text: str, line: int
 
 @given(st.text(alphabet="${}:-~ANME envfil\0\ud800é"))
 def test_any_text_expands_or_says_why_not(text: str) -> None:
+    """A stray exception would take the other servers of the file along."""
     with suppress(VariableError):
         assert isinstance(variables().expand(text), str)
 
 
 @given(st.text())
 def test_text_without_references_stays_as_it_is(text: str) -> None:
+    """An argument that merely holds a dollar would be changed."""
     if "${" not in text:
         assert variables().expand(text) == text
 
@@ -147,6 +154,7 @@ def keyring(name: str) -> str:
 
 
 def test_a_secret_is_taken_from_where_it_is_kept() -> None:
+    """A password would have to be written into a file that is shared."""
     places = replace(variables(), keyring=keyring)
     assert places.expand("Bearer ${keyring:GH}") == "Bearer s3cret"
     for name, code in (("GONE", "unset_variable"), ("locked", "config_invalid")):
@@ -156,6 +164,7 @@ def test_a_secret_is_taken_from_where_it_is_kept() -> None:
 
 
 def test_what_was_put_in_and_is_secret_is_known(tmp_path: Path) -> None:
+    """A token that stands in the middle of an argument or a header would be readable in the log."""
     (tmp_path / "token").write_text("from-file\n")
     (tmp_path / "token").chmod(0o600)
     environ = {"NAME": "plain", "API_TOKEN": "from-environment"}

@@ -57,6 +57,7 @@ def one(found: list[Leftover], kind: LeftoverKind, name: str, digest: str = "") 
 
 
 def test_all_that_is_ours_is_found_and_nothing_else(state: Path) -> None:
+    """Something would stay for ever, or a file that we do not know be removed."""
     (state / "servers" / A / "link").symlink_to("/")
     (state / "servers" / "file").touch()
     assert shown(find_leftovers(state, NONE)) == [
@@ -89,6 +90,7 @@ def test_a_link_in_place_of_our_directory_leads_nowhere(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_what_is_removed_is_gone_with_its_empty_directory(state: Path) -> None:
+    """Empty directories of old configurations would pile up."""
     found = find_leftovers(state, NONE)
     remove_leftover(one(found, LeftoverKind.SERVER, "fs", B), state)
     assert sorted(os.listdir(state / "servers")) == [A]
@@ -101,6 +103,7 @@ def test_what_is_removed_is_gone_with_its_empty_directory(state: Path) -> None:
 
 
 def test_what_a_live_process_uses_stays(state: Path, tmp_path: Path) -> None:
+    """A running server would lose its home under its feet."""
     root = make_private_dir(tmp_path / "run")
     with RuntimeDirectory.create(A, root):
         live = live_digests([root, tmp_path / "none"])
@@ -115,6 +118,7 @@ def test_what_a_live_process_uses_stays(state: Path, tmp_path: Path) -> None:
 
 
 def test_a_workspace_with_an_open_session_stays(state: Path) -> None:
+    """What an agent has changed could not be undone any more."""
     lock = os.open(state / "workspaces" / A / "sessions" / "01KAM0000000000000000000A0" / "lock", os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -125,6 +129,7 @@ def test_a_workspace_with_an_open_session_stays(state: Path) -> None:
 
 
 def test_a_mounted_file_system_stays(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files that are shown there are somebody else's."""
     home = state / "servers" / A / "fs" / "home"
     parts = [SimpleNamespace(mountpoint="/"), SimpleNamespace(mountpoint=str(home / "data"))]
     monkeypatch.setattr(psutil, "disk_partitions", lambda all: parts)  # noqa: A006
@@ -136,6 +141,7 @@ def test_a_mounted_file_system_stays(state: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_an_interrupted_removal_left_is_found(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gigabytes would stay under a name that nobody looks for."""
     monkeypatch.setattr("quarterdeck.config.places.kept_state.remove_tree", lambda _: None)
     with pytest.raises(RemovalError, match="cannot be removed whole"):
         remove_leftover(one(find_leftovers(state, NONE), LeftoverKind.SERVER, "fs", B), state)

@@ -30,6 +30,7 @@ def leave(name: str) -> None:
 
 
 def test_a_home_is_kept_for_the_file_that_configures_its_server() -> None:
+    """A package runner would download everything at each start."""
     assert left_in("user") == []
     leave("cache")
     assert left_in("user") == ["cache"]
@@ -46,6 +47,7 @@ def test_what_a_projects_server_left_is_not_found_by_the_users() -> None:
 
 
 def test_starts_in_the_same_instant_have_one_home() -> None:
+    """Two windows that open at once would take the server's home away from one another."""
     for _ in range(5):
         shutil.rmtree(server_paths(DIGEST, "fs").home.parent, ignore_errors=True)
         with ThreadPoolExecutor(4) as starts:
@@ -55,6 +57,7 @@ def test_starts_in_the_same_instant_have_one_home() -> None:
 
 
 def test_a_home_that_nobody_signed_is_nobodys() -> None:
+    """What a version without owners left could be anybody's."""
     server_paths(DIGEST, "fs").create()
     leave("old")
     assert left_in("user") == []

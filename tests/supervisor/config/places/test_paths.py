@@ -37,6 +37,7 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_state_directory_that_was_named_belongs_into_each_command_that_follows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """An approval would go into another ledger, and its server stay held."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", "/mine")
     assert state_dir_words() == ()  # a variable is there for the next command, too
     name_state_dir("/named")
@@ -46,6 +47,7 @@ def test_a_state_directory_that_was_named_belongs_into_each_command_that_follows
 
 
 def test_the_state_directory_follows_the_override_then_xdg_then_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's wish about where state belongs would be ignored."""
     assert state_dir().name == "quarterdeck"
     assert state_dir().is_absolute()
     monkeypatch.setenv("XDG_STATE_HOME", "/xdg/state")
@@ -72,6 +74,7 @@ def test_the_runtime_directory_follows_the_override_then_a_private_xdg(
 
 
 def test_a_long_runtime_root_is_replaced_by_a_short_one_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No socket could be bound, and two configurations of one user could get in each other's way."""
     roots = []
     for name in ("/a/" + "x" * 90, "/b/" + "x" * 90):
         monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", name)
@@ -81,6 +84,7 @@ def test_a_long_runtime_root_is_replaced_by_a_short_one_of_its_own(monkeypatch: 
 
 
 def test_every_runtime_root_leaves_room_for_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path one byte too long fails only on some machines."""
     entry = f"qd-{'0' * 12}-{4_194_304}-{'0' * 8}"
     for length in range(2, 120):
         monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", "/" + "x" * length)
@@ -90,6 +94,7 @@ def test_every_runtime_root_leaves_room_for_a_socket(monkeypatch: pytest.MonkeyP
 
 
 def test_a_digest_names_the_set_of_files_however_they_are_named(tmp_path: Path) -> None:
+    """`ps` would not find the process that serves the same file from another directory."""
     (tmp_path / "link").symlink_to(tmp_path / "a.json")
     a, b = tmp_path / "a.json", tmp_path / "b.json"
     digest = configuration_digest([a, b])
@@ -100,6 +105,7 @@ def test_a_digest_names_the_set_of_files_however_they_are_named(tmp_path: Path) 
 
 
 def test_a_servers_places_are_its_own_and_private(tmp_path: Path) -> None:
+    """One server could read another's files, or forge its own log."""
     first = server_paths("0" * 12, "a", tmp_path / "state").create()
     second = server_paths("0" * 12, "b", tmp_path / "state").create()
     made = [first.home, first.tmp, second.home, second.tmp]
@@ -127,11 +133,13 @@ def test_a_directory_that_others_could_use_is_refused(tmp_path: Path, monkeypatc
 
 
 def test_missing_parents_are_made_private_too(tmp_path: Path) -> None:
+    """The log of a server would be readable through a parent with the usual mode."""
     make_private_dir(tmp_path / "a" / "b" / "c")
     assert {(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b", "a/b/c")} == {0o700}
 
 
 def test_a_workspace_has_one_place_however_it_is_named(tmp_path: Path) -> None:
+    """Its commands would find another home each time, its sessions no checkpoints."""
     work = tmp_path / "work"
     work.mkdir()
     (tmp_path / "link").symlink_to(work)
@@ -143,6 +151,7 @@ def test_a_workspace_has_one_place_however_it_is_named(tmp_path: Path) -> None:
 
 
 def test_what_a_workspace_has_is_ours_alone(tmp_path: Path) -> None:
+    """Other users could read what an agent's commands leave, or replace it."""
     paths = workspace_paths(tmp_path, tmp_path / "state").create()
     for directory in (paths.home, paths.sessions):
         assert directory.stat().st_mode & 0o777 == 0o700
@@ -152,6 +161,7 @@ def test_what_a_workspace_has_is_ours_alone(tmp_path: Path) -> None:
 
 
 def test_a_session_keeps_everything_below_its_directory(tmp_path: Path) -> None:
+    """Removing the directory would leave something behind."""
     session = workspace_paths(tmp_path, tmp_path / "state").session("01ABC")
     below = (session.outputs, session.captures, session.checkpoints, session.plans, session.memory, session.lock)
     assert len(set(below)) == len(below)
@@ -181,6 +191,8 @@ def test_every_root_that_a_process_may_have_chosen_is_known(tmp_path: Path, monk
 def test_a_state_directory_without_room_has_a_sentence(
     places: ServerPaths | WorkspacePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A user would read an error number, and not what moves it elsewhere."""
+
     def no_room(path: Path) -> Path:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 

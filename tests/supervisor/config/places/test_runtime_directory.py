@@ -31,6 +31,7 @@ def abandon(directory: RuntimeDirectory) -> Path:
 
 
 def test_a_directory_is_private_and_goes_with_its_owner(root: Path) -> None:
+    """Others could connect to a socket, or a closed process would leave its own behind."""
     with RuntimeDirectory.create(DIGEST, root) as directory:
         assert directory.path.stat().st_mode & 0o777 == 0o700
         assert (directory.path / "lock").stat().st_mode & 0o777 == 0o600
@@ -45,6 +46,7 @@ def test_a_directory_is_private_and_goes_with_its_owner(root: Path) -> None:
 def test_a_root_that_cannot_be_written_to_has_a_sentence_and_keeps_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch, number: int, what: str
 ) -> None:
+    """A user would read an error number, and find half-made directories later."""
     real = os.open
 
     def fail(path: object, *arguments: object, **more: object) -> int:
@@ -65,6 +67,7 @@ def test_a_root_that_cannot_be_written_to_has_a_sentence_and_keeps_nothing(
 
 
 def test_a_deck_that_cannot_be_announced_has_a_sentence(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk at the last step of a start would be an error of ours with a number."""
     with RuntimeDirectory.create(DIGEST, root) as directory, monkeypatch.context() as patch:
 
         def fail(*_: object, **__: object) -> None:
@@ -82,6 +85,7 @@ def test_a_program_that_we_start_does_not_keep_the_lock(root: Path) -> None:
 
 
 def test_only_directories_of_the_dead_are_swept(root: Path) -> None:
+    """Sweeping would cut the sockets of a running supervisor, or rubbish would pile up."""
     dead = abandon(RuntimeDirectory.create(DIGEST, root))
     unlocked = root / f"qd-{DIGEST}-1-00000000"
     unlocked.mkdir(mode=0o700)
@@ -93,6 +97,7 @@ def test_only_directories_of_the_dead_are_swept(root: Path) -> None:
 
 
 def test_sweeping_never_follows_a_link(root: Path, tmp_path: Path) -> None:
+    """A planted link would make us remove what it points to."""
     precious = paths.make_private_dir(tmp_path / "precious")
     (precious / "file").touch()
     (root / f"qd-{DIGEST}-1-00000000").symlink_to(precious)
@@ -115,11 +120,13 @@ def test_a_half_made_directory_is_swept_only_when_it_is_old(root: Path) -> None:
 
 
 def test_sweeping_where_nothing_is_does_nothing(tmp_path: Path) -> None:
+    """The very first start would fail."""
     assert sweep_stale(tmp_path / "missing") == ()
 
 
 @pytest.mark.process
 def test_a_killed_process_is_swept_and_not_found(root: Path) -> None:
+    """After a SIGKILL the commands would talk to a dead process for ever."""
     program = (
         "import sys; from pathlib import Path\n"
         "from quarterdeck.config.places.runtime_directory import RuntimeDirectory\n"
@@ -137,6 +144,7 @@ def test_a_killed_process_is_swept_and_not_found(root: Path) -> None:
 
 
 def test_a_process_is_found_only_once_it_serves_this_configuration(root: Path, tmp_path: Path) -> None:
+    """A command would connect too early, or to the servers of another file."""
     config = tmp_path / "mcp.json"
     with RuntimeDirectory.create(DIGEST, root) as directory:
         assert find_serving(DIGEST, root) is None
@@ -152,6 +160,7 @@ def test_a_process_is_found_only_once_it_serves_this_configuration(root: Path, t
 
 
 def test_of_several_the_last_one_started_is_found(root: Path) -> None:
+    """Restarting beside a hung process would keep talking to the hung one."""
     with RuntimeDirectory.create(DIGEST, root) as first, RuntimeDirectory.create(DIGEST, root) as second:
         for directory, year in ((second, b"2001"), (first, b"2002")):
             directory.announce([], "1")
@@ -164,6 +173,7 @@ def test_of_several_the_last_one_started_is_found(root: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"\xff", b'{"pid": "x"}', b"[" * 10_000])
 def test_bad_metadata_is_no_serving_process(root: Path, content: bytes) -> None:
+    """A damaged file would crash every command."""
     with RuntimeDirectory.create(DIGEST, root) as directory:
         directory.announce([], "1")
         (directory.path / "serve.json").write_bytes(content)
@@ -171,6 +181,7 @@ def test_bad_metadata_is_no_serving_process(root: Path, content: bytes) -> None:
 
 
 def test_a_socket_path_that_no_system_takes_is_refused(root: Path) -> None:
+    """Binding would fail with a message that names neither the path nor the limit."""
     with RuntimeDirectory.create(DIGEST, root) as directory:
         with pytest.raises(ValueError, match="longer than the 103 bytes"):
             directory.socket_path("x" * 100)
@@ -179,6 +190,7 @@ def test_a_socket_path_that_no_system_takes_is_refused(root: Path) -> None:
 
 
 def test_an_unsafe_root_is_refused(tmp_path: Path) -> None:
+    """Our sockets would lie where others can replace them."""
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(paths.UnsafePathError):
@@ -186,6 +198,7 @@ def test_an_unsafe_root_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_spare_root_goes_with_its_last_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test and every long path would leave a directory behind in /tmp."""
     monkeypatch.setattr(paths, "_SHORT_ROOT", tmp_path)
     monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", "/" + "x" * 200)
     with RuntimeDirectory.create(DIGEST) as first:
@@ -196,6 +209,7 @@ def test_a_spare_root_goes_with_its_last_directory(tmp_path: Path, monkeypatch: 
 
 
 def test_a_root_that_vanishes_meanwhile_is_made_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes, one leaving and one coming, would sometimes fail the newcomer."""
     make, attempts = runtime_directory.make_locked_directory, list[Path]()
 
     def lose_the_root_once(path: Path) -> int:
@@ -211,6 +225,7 @@ def test_a_root_that_vanishes_meanwhile_is_made_again(root: Path, monkeypatch: p
 
 
 def test_a_serve_is_found_by_the_native_tools_that_it_offers(root: Path) -> None:
+    """A command that may only look would be run by a serve that changes files."""
     with RuntimeDirectory.create(DIGEST, root) as plain, RuntimeDirectory.create(DIGEST, root) as native:
         native.announce([], "1", "0123456789ab")
         plain.announce([], "1")

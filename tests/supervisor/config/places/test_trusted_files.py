@@ -27,6 +27,7 @@ def of(home: Path, **more: str) -> dict[str, str]:
 
 
 def test_the_users_own_places_are_among_them_whether_there_is_a_file_or_not(home: Path, tmp_path: Path) -> None:
+    """A file that appears there would be believed at the next start."""
     found = trusted_files(cwd=tmp_path, environ=of(home))
     assert str(home / ".config/indusvx/mcp.json") in found
     assert str(home / ".indusvx/agent/mcp.json") in found
@@ -36,6 +37,7 @@ def test_the_users_own_places_are_among_them_whether_there_is_a_file_or_not(home
 
 
 def test_files_that_are_named_anywhere_are_among_them(home: Path, tmp_path: Path) -> None:
+    """What the user named by a variable, or beside a lock, would be open."""
     (tmp_path / "deck.lock").write_text("x")
     environ = of(home, QUARTERDECK_CONFIG=f"{tmp_path}/a.json{os.pathsep}{tmp_path}/b.json")
     found = trusted_files([tmp_path / "c.json"], cwd=tmp_path, environ=environ)
@@ -48,6 +50,7 @@ def test_files_that_are_named_anywhere_are_among_them(home: Path, tmp_path: Path
 def test_the_usual_state_directory_is_among_them_where_another_is_used(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A ledger or a token that was planted there would be believed at the next start that names none."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     usual = tmp_path / "state" / "quarterdeck"
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path / "other"))
@@ -82,6 +85,7 @@ def test_programs_that_nothing_confines_are_among_them(tmp_path: Path, home: Pat
 
 @pytest.mark.parametrize("where", ["the row's PATH", "our PATH"])
 def test_a_program_that_nothing_confines_is_found_by_its_name(tmp_path: Path, home: Path, where: str) -> None:
+    """A confined command would put another program in `~/.local/bin`, and the next start would run it as the user."""
     (tmp_path / "tool").write_text("")
     (tmp_path / "tool").chmod(0o755)
     env = {"PATH": str(tmp_path)} if where == "the row's PATH" else {}
@@ -91,6 +95,7 @@ def test_a_program_that_nothing_confines_is_found_by_its_name(tmp_path: Path, ho
 
 
 def test_no_tool_of_ours_writes_the_users_word_or_our_code(tmp_path: Path) -> None:
+    """In a workspace that holds our environment, `write` would change what runs at the next command."""
     config = tmp_path / "mcp.json"
     config.write_text("{}")
     with RuntimeDirectory.create("a" * 12) as directory:
@@ -111,6 +116,7 @@ def test_what_a_configuration_refers_to_is_the_users_word_too(home: Path, tmp_pa
 
 
 def test_the_configuration_of_everybody_who_serves_is_among_them(tmp_path: Path) -> None:
+    """A server of one deck would write the configuration of another."""
     config = tmp_path / "mcp.json"
     config.write_text("{}")
     with RuntimeDirectory.create("a" * 12) as directory:
@@ -138,6 +144,7 @@ def test_what_the_configuration_of_any_running_process_refers_to_is_among_them(h
 
 
 def test_a_path_of_any_bytes_is_announced(tmp_path: Path) -> None:
+    """A deck with such a file could not start, or would leave it to others."""
     odd = f"{tmp_path}/\udcff\n"
     with RuntimeDirectory.create("a" * 12) as directory:
         directory.announce_trusted([odd])
@@ -145,6 +152,7 @@ def test_a_path_of_any_bytes_is_announced(tmp_path: Path) -> None:
 
 
 def test_more_than_others_read_is_not_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other processes would read a part, and let their programs change the rest."""
     monkeypatch.setattr(runtime_directory, "MAX_TRUSTED_BYTES", 8)
     with RuntimeDirectory.create("0123456789ab", tmp_path / "run") as directory:
         directory.announce_trusted(["/short"])

@@ -42,6 +42,7 @@ def test_of_a_secret_only_its_references_are_shown(written: object, shown: objec
 
 
 def test_environment_headers_and_url_are_masked_and_the_rest_is_shown() -> None:
+    """Who approves a server would not see its command, or everybody would see its password."""
     row = {
         "command": "npx",
         "env": {"A": "s3cret", "B": "${B}"},
@@ -103,10 +104,12 @@ def test_a_path_in_a_variable_is_shown_unless_it_may_be_a_secret(name: str, valu
     ],
 )
 def test_arguments_that_sound_secret_are_masked(written: list[object], shown: list[object]) -> None:
+    """A token is given as an argument more often than anybody likes."""
     assert mask_args(written) == shown
 
 
 def test_a_text_that_is_no_url_is_unchanged() -> None:
+    """A path with a question mark would be shown wrong."""
     assert mask_text("what?a=b") == "what?a=b"
 
 
@@ -143,10 +146,12 @@ SECRET = "ghp_0123456789abcdefghij"
     ],
 )
 def test_a_secret_is_told_from_a_setting(name: str, value: object, expected: bool) -> None:
+    """A user would not be warned of a token in plain text, or be warned of everything."""
     assert looks_secret(name, value) is expected
 
 
 def test_the_places_of_secrets_are_named_and_not_their_values() -> None:
+    """A warning that shows the token would be worse than none."""
     row = {
         "command": "docker",
         "args": ["run", "-e", f"GITHUB_TOKEN={SECRET}", "--api-key", "hunter2-hunter2", "--verbose"],
@@ -160,6 +165,7 @@ def test_the_places_of_secrets_are_named_and_not_their_values() -> None:
 
 
 def test_a_masked_text_shows_names_and_references_only() -> None:
+    """A diff on a shared screen, or in a bug report, would give tokens away."""
     text = f"""{{
   "mcpServers": {{
     "a": {{
@@ -181,16 +187,19 @@ def test_a_masked_text_shows_names_and_references_only() -> None:
 
 
 def test_a_text_without_secrets_is_shown_as_it_is() -> None:
+    """A diff could not be compared with the file."""
     text = '{\n  // plain\n  "a": [1, true, null, -2.5e3, "x/y"], /* b */ "c": {"d": "e"}\n}\n'
     assert mask(text) == text
 
 
 @given(st.text(st.sampled_from('{}[]",:/*\\\n "ab1'), max_size=60))
 def test_anything_can_be_masked(text: str) -> None:
+    """A broken file would end the command with a traceback in place of its diff."""
     assert len(mask(text).splitlines()) == len(text.splitlines())
 
 
 def test_the_secret_of_a_login_is_one_wherever_it_stands() -> None:
+    """A machine's secret would be in logs, on screens, and in bug reports."""
     login = {"client_id": "ci", "client_secret": "hunter2"}
     row: dict[str, object] = {"url": "https://a.example/mcp", "auth": login}
     assert mask_row(row)["auth"] == {"client_id": "ci", "client_secret": MASK}
@@ -202,6 +211,7 @@ def test_the_secret_of_a_login_is_one_wherever_it_stands() -> None:
 
 
 def test_arguments_that_the_user_gives_to_tools_are_masked() -> None:
+    """What is fixed may be a password, written down where a person looks on."""
     row = {"arguments": {"login": {"user": "me", "key": "${keyring:KEY}", "n": {"default": 1}}}, "hide": ["x"]}
     given_ones = {"user": MASK, "key": "${keyring:KEY}", "n": MASK}
     assert mask_row(row) == {"arguments": {"login": given_ones}, "hide": ["x"]}

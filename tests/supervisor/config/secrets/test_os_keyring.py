@@ -21,6 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_values_are_kept_found_and_forgotten(folder: Path) -> None:
+    """A secret would be lost, or stay when it was removed."""
     ring = OsKeyring()
     assert ring.get("GH") is None
     ring.set("GH", "s3cret ä\n")

@@ -41,6 +41,7 @@ def test_a_keyring_is_used_where_there_is_one(store: SecretStore, ring: MemoryKe
 
 
 def test_without_one_a_file_of_ours_is_used(store: SecretStore, ring: MemoryKeyring, tmp_path: Path) -> None:
+    """A server on a machine without a desktop could have no secret."""
     no_keyring(ring)
     assert store.set("GH", "s3cret\nä ") == StoredSecret("GH", SecretStorage.FILE)
     path = tmp_path / "secrets/GH.secret"
@@ -58,6 +59,7 @@ def test_a_file_can_be_asked_for(store: SecretStore, ring: MemoryKeyring) -> Non
 
 
 def test_a_secret_is_in_one_place_only(store: SecretStore, ring: MemoryKeyring, tmp_path: Path) -> None:
+    """The old value would be found, or stay where nobody looks for it."""
     store.set("GH", "old")
     store.set("GH", "new", in_file=True)
     assert (store.get("GH"), ring.values) == ("new", {})
@@ -81,6 +83,7 @@ def test_a_keyring_that_refuses_is_an_error_and_keeps_what_was_there(store: Secr
 
 
 def test_what_is_not_there_is_said_with_the_command_that_keeps_it(store: SecretStore, ring: MemoryKeyring) -> None:
+    """A user would not know how to go on."""
     with pytest.raises(MissingSecretError, match="keep it with quarterdeck secret set GH"):
         store.get("GH")
     with pytest.raises(MissingSecretError):
@@ -92,6 +95,7 @@ def test_what_is_not_there_is_said_with_the_command_that_keeps_it(store: SecretS
 
 
 def test_secrets_are_listed_by_name_and_removed(store: SecretStore, ring: MemoryKeyring, tmp_path: Path) -> None:
+    """A forgotten secret could not be found, or its value would be shown."""
     assert store.kept() == ()
     store.set("B", "s3cret")
     store.set("A", "s3cret", in_file=True)
@@ -127,6 +131,7 @@ def test_what_others_may_use_is_refused(store: SecretStore, tmp_path: Path, plac
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "a.b", "-x", "x" * 65, "ä", "a\n"])
 def test_a_name_is_a_word(store: SecretStore, name: str) -> None:
+    """A name could lead out of the directory."""
     for use in (store.get, store.remove, lambda name: store.set(name, "x")):
         with pytest.raises(SecretError, match="cannot be a secret's name"):
             use(name)
@@ -134,6 +139,7 @@ def test_a_name_is_a_word(store: SecretStore, name: str) -> None:
 
 @pytest.mark.parametrize("value", ["", "a\0b", "\ud800", "x" * (MAX_SECRET_BYTES + 1)])
 def test_a_value_is_something_that_a_process_can_be_given(store: SecretStore, ring: MemoryKeyring, value: str) -> None:
+    """A server would fail to start for a value that was refused nowhere."""
     with pytest.raises(SecretError, match="nothing was changed"):
         store.set("GH", value)
     assert ring.values == {}

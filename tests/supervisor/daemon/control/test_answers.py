@@ -58,6 +58,7 @@ async def ask(product: Product, request: Any) -> Any:
 
 
 async def test_every_server_is_listed_in_order_and_broken_rows_last(tmp_path: Path) -> None:
+    """A server whose variable is not set would silently be missing."""
     faulted = ProductEndpoint("b", phase=EndpointPhase.FAULTED, fault=LOST)
     with product_of(tmp_path, ProductEndpoint("a", "echo"), faulted, settings=BROKEN) as product:
         listed = await ask(product, Ps())
@@ -73,6 +74,7 @@ async def test_every_server_is_listed_in_order_and_broken_rows_last(tmp_path: Pa
 
 
 async def test_tools_come_with_their_own_definitions_and_with_who_is_absent(tmp_path: Path) -> None:
+    """A list would look whole although a server is down."""
     down = ProductEndpoint("down", "echo", phase=EndpointPhase.FAULTED, fault=LOST)
     with product_of(tmp_path, ProductEndpoint("up", "echo", "add"), down, settings=BROKEN) as product:
         listed = await ask(product, Tools())
@@ -94,6 +96,7 @@ async def test_the_tools_of_one_server_are_listed_alone(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_could_not_list_its_tools_is_absent_with_the_reason(tmp_path: Path) -> None:
+    """One with too many tools would look like one that has none."""
     huge = ProductEndpoint("huge")
     huge.list_fault = ProtocolFault(FaultKind.PROTOCOL, "more than 5,000 tools", code="too_many_tools")
     with product_of(tmp_path, huge, settings=BROKEN) as product:
@@ -122,6 +125,7 @@ async def test_calls_are_said_to_be_written_once_they_are(tmp_path: Path) -> Non
 
 
 async def test_arguments_and_result_are_passed_whole(tmp_path: Path) -> None:
+    """Scripts would not get what the server said, or the server not what they wrote."""
     heard: list[object] = []
 
     async def reply(tool: str, arguments: object) -> RemoteCallResult:
@@ -136,6 +140,8 @@ async def test_arguments_and_result_are_passed_whole(tmp_path: Path) -> None:
 
 
 async def test_an_error_that_the_server_reports_is_a_result(tmp_path: Path) -> None:
+    """A tool's own error would look like a broken server."""
+
     async def fail(tool: str, arguments: object) -> RemoteCallResult:
         return call_result({"content": [], "isError": True})
 
@@ -145,6 +151,8 @@ async def test_an_error_that_the_server_reports_is_a_result(tmp_path: Path) -> N
 
 
 async def test_a_fault_of_a_call_comes_with_its_delivery(tmp_path: Path) -> None:
+    """Nobody would know whether it is safe to try again."""
+
     async def fail(tool: str, arguments: object) -> RemoteCallResult:
         raise ProtocolFault(FaultKind.TOOL_ERROR, "gone", code="exited", delivery=Delivery.UNKNOWN)
 
@@ -169,6 +177,7 @@ async def test_a_server_that_is_down_says_why(tmp_path: Path) -> None:
 
 
 async def test_a_call_waits_for_a_server_that_connects(tmp_path: Path) -> None:
+    """A script that starts serve and calls at once would have to poll."""
     slow = ProductEndpoint("slow", "echo", phase=EndpointPhase.CONNECTING)
     with product_of(tmp_path, slow, settings=Settings(settle_s=30)) as product:
         asked = asyncio.create_task(ask(product, call("slow__echo")))
@@ -179,12 +188,14 @@ async def test_a_call_waits_for_a_server_that_connects(tmp_path: Path) -> None:
 
 
 async def test_a_call_does_not_wait_for_other_servers(tmp_path: Path) -> None:
+    """One server that hangs while connecting would hold up the calls of all."""
     stuck = ProductEndpoint("stuck", phase=EndpointPhase.CONNECTING)
     with product_of(tmp_path, stuck, ProductEndpoint("up", "echo"), settings=Settings(settle_s=3600)) as product:
         assert isinstance(await ask(product, call("up__echo")), Result)
 
 
 async def test_a_call_to_a_server_that_goes_on_connecting_is_not_sent(tmp_path: Path) -> None:
+    """A command would wait for ever."""
     stuck = ProductEndpoint("stuck", phase=EndpointPhase.CONNECTING)
     with product_of(tmp_path, stuck, settings=BROKEN) as product:
         fault = await ask(product, call("stuck__echo"))
@@ -202,6 +213,7 @@ async def test_a_call_to_a_server_that_goes_on_connecting_is_not_sent(tmp_path: 
     ],
 )
 async def test_an_unknown_tool_is_told_from_a_server_that_is_down(tmp_path: Path, name: str, hint: str) -> None:
+    """A typing error would look like an outage."""
     with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
         refused = await ask(product, call(name))
     assert refused.code == "no_such_tool"
@@ -209,6 +221,7 @@ async def test_an_unknown_tool_is_told_from_a_server_that_is_down(tmp_path: Path
 
 
 async def test_an_unknown_server_is_refused(tmp_path: Path) -> None:
+    """A typing error would go unnoticed."""
     with product_of(tmp_path, ProductEndpoint("files", "read"), settings=BROKEN) as product:
         for request in (Restart("file"), LogPath("file")):
             refused = await ask(product, request)
@@ -231,6 +244,7 @@ def with_natives(product: Product, maker: DeckMaker) -> Decks:
 
 
 async def test_native_tools_are_listed_first_as_clients_see_them(tmp_path: Path) -> None:
+    """A user could not see what an agent is offered."""
     with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
         decks = with_natives(product, DeckMaker())
         listed = await ask(product, Tools())
@@ -244,6 +258,7 @@ async def test_native_tools_are_listed_first_as_clients_see_them(tmp_path: Path)
 
 
 async def test_what_one_command_has_done_the_next_one_finds(tmp_path: Path) -> None:
+    """A process that a command started could not be stopped by another."""
     maker = DeckMaker()
     with product_of(tmp_path) as product:
         decks = with_natives(product, maker)
@@ -256,6 +271,8 @@ async def test_what_one_command_has_done_the_next_one_finds(tmp_path: Path) -> N
 
 
 async def test_a_native_tools_error_is_a_result(tmp_path: Path) -> None:
+    """A script could not tell a tool's error from success."""
+
     async def fail(call: ToolCall, _: CancelToken) -> ToolOutcome:
         return ToolOutcome(call.id, "no such file", is_error=True)
 
@@ -268,6 +285,7 @@ async def test_a_native_tools_error_is_a_result(tmp_path: Path) -> None:
 
 
 async def test_an_unknown_native_name_is_told_from_an_error(tmp_path: Path) -> None:
+    """A typing error would look like a tool's own failure."""
     with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
         decks = with_natives(product, DeckMaker())
         refused = await ask(product, call("noet"))
@@ -278,6 +296,8 @@ async def test_an_unknown_native_name_is_told_from_an_error(tmp_path: Path) -> N
 
 
 async def test_native_tools_that_cannot_be_had_say_why(tmp_path: Path) -> None:
+    """Every native call would look like a typing error once the workspace is gone."""
+
     def fail(_: object) -> None:
         raise OSError("the workspace is gone")
 
@@ -307,6 +327,7 @@ class Judged:
 
 
 async def test_a_persons_decisions_are_taken_as_they_were_made(tmp_path: Path) -> None:
+    """What is approved would not be what was looked at."""
     decisions = (
         Decision("/product.json", "up", ItemKey(Subject.TOOL, "echo"), "ab"),
         Decision("", "up", ItemKey(Subject.LAUNCH), "c", b"{}"),
@@ -328,6 +349,7 @@ async def test_a_persons_decisions_are_taken_as_they_were_made(tmp_path: Path) -
 async def test_decisions_that_are_not_recorded_are_refused(
     tmp_path: Path, subject: str, error: Exception | None, code: str
 ) -> None:
+    """A user would believe that a tool is approved, or blocked, and it is not."""
     with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
         judged = Judged(product, error)
         decision = {"scope": "", "server": "up", "key": [subject, "echo"], "hash": "ab"}
@@ -339,6 +361,7 @@ async def test_decisions_that_are_not_recorded_are_refused(
 
 
 async def test_listings_are_what_servers_say_whether_it_is_trusted_or_not(tmp_path: Path) -> None:
+    """A lock would be held against what was filtered already, and never drift."""
     down = ProductEndpoint("down", "echo", phase=EndpointPhase.FAULTED, fault=LOST)
     early = ProductEndpoint("early")
     early.has_listed = False
@@ -354,6 +377,7 @@ async def test_listings_are_what_servers_say_whether_it_is_trusted_or_not(tmp_pa
 
 
 async def test_a_tool_can_be_called_by_the_name_that_clients_see(tmp_path: Path) -> None:
+    """A user could not try what an agent calls."""
     long = "a.tool." + "x" * 80
     with product_of(tmp_path, ProductEndpoint("up", long, "echo")) as product:
         listed = await ask(product, Tools())
@@ -366,6 +390,7 @@ async def test_a_tool_can_be_called_by_the_name_that_clients_see(tmp_path: Path)
 
 
 async def test_without_a_budget_no_tool_has_another_name(tmp_path: Path) -> None:
+    """A client without limits would be shown short names."""
     with product_of(tmp_path, ProductEndpoint("up", "x" * 90), settings=Settings(names=None)) as product:
         listed = await ask(product, Tools())
     assert [tool.alias for tool in listed.tools] == [""]

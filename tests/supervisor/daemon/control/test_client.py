@@ -49,11 +49,13 @@ def serving(directory: Path, reply: bytes | None) -> Iterator[None]:
 
 
 def test_an_answer_is_given_back(directory: Path) -> None:
+    """Nothing else would work."""
     with serving(directory, encode(Refused("busy", "later"))):
         assert ask(directory, Ps()) == Refused("busy", "later")
 
 
 def test_a_serve_that_is_gone_is_told_from_one_that_does_not_answer(directory: Path) -> None:
+    """A command would not fall back to servers of its own, or would call a tool twice."""
     with pytest.raises(NotServingError):
         ask(directory, Ps())
     with socket.socket(socket.AF_UNIX) as dead:
@@ -72,6 +74,7 @@ def test_a_serve_that_is_gone_is_told_from_one_that_does_not_answer(directory: P
     ],
 )
 def test_a_broken_answer_is_no_answer(directory: Path, reply: bytes, reason: str) -> None:
+    """A user would see a traceback."""
     with serving(directory, reply), pytest.raises(NoAnswerError, match=reason):
         ask(directory, Ps())
 
@@ -84,6 +87,7 @@ def test_a_serve_that_hangs_is_not_waited_for(directory: Path, monkeypatch: pyte
 
 
 def test_what_no_serve_reads_is_not_sent(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user would see a broken pipe in place of the limit."""
     monkeypatch.setattr(client, "MAX_REQUEST_BYTES", 100)
     with pytest.raises(TooLargeError, match="at most 100"):
         ask(directory, Call("a__b", msgspec.Raw(b'"' + b"x" * 100 + b'"')))

@@ -95,6 +95,7 @@ ANSWERS: list[Answer] = [
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: type(request).__name__)
 def test_a_request_arrives_as_it_was_made(request_: Request) -> None:
+    """A command would ask for something else than its user typed."""
     line = encode(request_)
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
@@ -103,6 +104,7 @@ def test_a_request_arrives_as_it_was_made(request_: Request) -> None:
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: type(answer).__name__)
 def test_an_answer_arrives_as_it_was_made(answer: Answer) -> None:
+    """A command would show something else than the serve said."""
     line = encode(answer)
     assert line.count(b"\n") == 1
     assert decode_answer(line) == answer
@@ -157,6 +159,7 @@ def test_every_value_keeps_its_members() -> None:
     ],
 )
 def test_anything_else_is_refused(line: bytes) -> None:
+    """A client of another version, or no client of ours, would crash the handler."""
     with pytest.raises(BadLineError):
         decode_request(line)
     with pytest.raises(BadLineError):

@@ -45,6 +45,7 @@ def holder(directory: RuntimeDirectory | None) -> Holder:
 
 
 async def test_the_writer_records_what_a_visitor_hands_over(state: Path, runtime: RuntimeDirectory) -> None:
+    """A call beside a daemon would leave no trace, and each definition would be the first one."""
     async with open_recorder(state, holder(runtime), must_write=True) as writer:
         assert isinstance(writer, LedgerWriter)
 
@@ -85,6 +86,7 @@ async def test_a_refused_record_is_not_taken_by_the_visitor_either(state: Path, 
 
 
 def test_a_record_is_written_here_once_no_process_writes_the_ledger(state: Path) -> None:
+    """A command that outlives the daemon beside it would lose what it found."""
     hand_over(BATCH)
     with LedgerReader.open(ledger_dir(state)) as reader:
         assert reader.book.last_seq == 1

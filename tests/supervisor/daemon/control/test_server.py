@@ -71,12 +71,14 @@ async def reply_to(product: Product, data: bytes, key: bytes | None = None) -> A
 
 
 async def test_a_command_is_answered(root: Path) -> None:
+    """No command would reach a running serve."""
     async with controlled(root, ProductEndpoint("up", "echo")) as product:
         answer = await asyncio.to_thread(ask, product.directory.path, Ps())
     assert answer.servers[0].id == "up"
 
 
 async def test_native_tools_are_announced_so_that_commands_find_them(root: Path) -> None:
+    """A command would not find the serve that offers what it wants."""
     wish = NativeWish(profile=Profile.ALL, workspace=root)
     with product_of(root, settings=Settings(native=wish)) as product:
         async with open_control(product):
@@ -85,6 +87,7 @@ async def test_native_tools_are_announced_so_that_commands_find_them(root: Path)
 
 
 async def test_the_socket_is_ours_alone_and_announced(root: Path) -> None:
+    """Another user could call our tools, or no command would find us."""
     async with controlled(root) as product:
         mode = (product.directory.path / SOCKET_NAME).stat().st_mode
         assert stat.S_ISSOCK(mode)
@@ -95,6 +98,7 @@ async def test_the_socket_is_ours_alone_and_announced(root: Path) -> None:
 
 
 async def test_another_users_process_is_turned_away(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory whose mode was loosened would be enough to call our tools."""
     async with controlled(root) as product:
         monkeypatch.setattr(server, "peer_of", lambda _: Peer(1, os.geteuid() + 1))
         answer = await asyncio.to_thread(ask, product.directory.path, Ps())
@@ -103,6 +107,7 @@ async def test_another_users_process_is_turned_away(root: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("key", [b"", b"\n", b"0" * 64 + b"\n", b"x" * 5000, b"GET / HTTP/1.1\n"])
 async def test_who_does_not_know_the_key_is_not_listened_to(root: Path, key: bytes) -> None:
+    """A server with a grant of sockets would approve its own tools."""
     async with controlled(root, ProductEndpoint("up", "echo")) as product:
         answer = await reply_to(product, encode(Ps()), key)
         assert "control.key" in answer.message
@@ -112,6 +117,7 @@ async def test_who_does_not_know_the_key_is_not_listened_to(root: Path, key: byt
 
 @pytest.mark.parametrize("line", [b"\n", b"GET / HTTP/1.1\n", b'{"type":"stop"}\n', b"\xff\xfe\n"])
 async def test_what_is_no_request_is_refused_and_the_next_is_answered(root: Path, line: bytes) -> None:
+    """One confused program would end the socket for all."""
     async with controlled(root) as product:
         refused = await reply_to(product, line)
         assert refused.code == "bad_request"
@@ -119,6 +125,7 @@ async def test_what_is_no_request_is_refused_and_the_next_is_answered(root: Path
 
 
 async def test_a_line_without_end_is_cut_off(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local program could fill our memory."""
     monkeypatch.setattr(server, "MAX_REQUEST_BYTES", 1000)
     async with controlled(root) as product:
         answer = await reply_to(product, b"x" * 5000)
@@ -126,6 +133,7 @@ async def test_a_line_without_end_is_cut_off(root: Path, monkeypatch: pytest.Mon
 
 
 async def test_a_client_that_says_nothing_is_sent_away(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Idle connections would pile up until no command is let in."""
     monkeypatch.setattr(server, "REQUEST_S", 0.02)
     async with controlled(root) as product:
         answer = await reply_to(product, b"")
@@ -133,6 +141,7 @@ async def test_a_client_that_says_nothing_is_sent_away(root: Path, monkeypatch: 
 
 
 async def test_too_many_clients_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop in a script would take all our descriptors."""
     monkeypatch.setattr(server, "MAX_CLIENTS", 1)
     async with controlled(root) as product:
         _, first = await say(product, b"")
@@ -161,6 +170,7 @@ async def test_a_command_that_leaves_gives_up_its_call(root: Path) -> None:
 
 
 async def test_a_large_result_arrives_whole(root: Path) -> None:
+    """Only small answers would fit the socket's buffer."""
     text = "é" * 3_000_000
 
     async def shout(tool: str, arguments: object) -> RemoteCallResult:
@@ -172,6 +182,8 @@ async def test_a_large_result_arrives_whole(root: Path) -> None:
 
 
 async def test_an_unforeseen_error_is_one_answer(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A bug in one answer would end the serve."""
+
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
@@ -208,6 +220,7 @@ async def test_requests_under_way_end_with_the_serve(root: Path) -> None:
 
 
 async def test_nobody_listens_afterwards(root: Path) -> None:
+    """A command would connect to a serve that has ended, and wait."""
     async with controlled(root) as product:
         path = product.directory.path / SOCKET_NAME
     await eventually_async(lambda: not path.exists())

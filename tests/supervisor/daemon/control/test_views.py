@@ -67,6 +67,7 @@ async def inspected(root: Path, endpoint: ProductEndpoint, server: str = "fs") -
 
 
 async def test_a_confined_server_is_shown_whole(tmp_path: Path) -> None:
+    """A user could not tell what a server can reach."""
     found = await inspected(tmp_path, confined())
     assert found.command == ("npx", "-y", "fs")
     assert msgspec.json.decode(found.policy)["preset"] == "strict"
@@ -89,6 +90,7 @@ async def test_secrets_in_its_arguments_are_not_shown(tmp_path: Path) -> None:
 
 
 async def test_each_limit_is_shown_with_its_use_and_with_who_keeps_it(tmp_path: Path) -> None:
+    """A user could not tell how near a server is to its death, nor whether a limit is kept at all."""
     limits = {limit.name: limit for limit in (await inspected(tmp_path, confined())).limits}
     assert set(limits) == set(Limits.model_fields)
     memory = limits["memory_bytes"]
@@ -100,6 +102,7 @@ async def test_each_limit_is_shown_with_its_use_and_with_who_keeps_it(tmp_path: 
 
 
 async def test_a_share_that_no_group_keeps_is_kept_by_nobody(tmp_path: Path) -> None:
+    """It would look enforced."""
     endpoint = confined()
     policy = SandboxPolicy(limits=Limits(cpu_share=0.5))
     endpoint.config = StdioServerConfig(id="fs", command="npx", sandbox=policy)
@@ -108,6 +111,7 @@ async def test_a_share_that_no_group_keeps_is_kept_by_nobody(tmp_path: Path) -> 
 
 
 async def test_before_the_first_look_no_use_is_shown(tmp_path: Path) -> None:
+    """A server that was just started would look as if it used nothing."""
     endpoint = confined()
     endpoint.confined.watch.meter.present = endpoint.confined.watch.meter.peak = None
     memory = next(limit for limit in (await inspected(tmp_path, endpoint)).limits if limit.name == "memory_bytes")
@@ -115,6 +119,7 @@ async def test_before_the_first_look_no_use_is_shown(tmp_path: Path) -> None:
 
 
 async def test_a_dead_server_keeps_its_receipt_its_peaks_and_its_death(tmp_path: Path) -> None:
+    """Whoever comes after a crash could not see what led to it."""
     endpoint = confined(phase=EndpointPhase.FAULTED, fault=DEATH)
     endpoint.pid = None
     found = await inspected(tmp_path, endpoint)
@@ -125,6 +130,7 @@ async def test_a_dead_server_keeps_its_receipt_its_peaks_and_its_death(tmp_path:
 
 
 async def test_what_is_no_process_of_ours_says_so(tmp_path: Path) -> None:
+    """Nothing at all would look like nothing enforced, or like a failure."""
     remote = ProductEndpoint("fs")
     remote.config = StreamableHttpServerConfig(id="fs", url="http://localhost/mcp")
     embedded = ProductEndpoint("fs")
@@ -142,6 +148,7 @@ async def test_what_is_no_process_of_ours_says_so(tmp_path: Path) -> None:
 
 
 async def test_an_unknown_server_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    """A typing error would look like a server without a sandbox."""
     with product_of(tmp_path, confined()) as product:
         refused = await answer(product, Inspect("sf"))
     assert refused.code == "no_such_server"
@@ -155,6 +162,7 @@ async def test_ps_tells_the_sandbox_in_short(tmp_path: Path) -> None:
 
 
 async def test_a_restart_says_how_the_server_is_afterwards(tmp_path: Path) -> None:
+    """The command would end before anybody knows whether it helped."""
     up, down = ProductEndpoint("up", "echo"), ProductEndpoint("down", phase=EndpointPhase.FAULTED, fault=DEATH)
     with product_of(tmp_path, up, down, settings=SETTINGS) as product:
         ready = await answer(product, Restart("up"))
@@ -166,6 +174,7 @@ async def test_a_restart_says_how_the_server_is_afterwards(tmp_path: Path) -> No
 
 
 async def test_a_restart_waits_for_the_new_list_of_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of tools that is shown would be the old server's."""
     with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
         is_judged = False
         monkeypatch.setattr(product.approvals, "is_judged", lambda _: is_judged)
@@ -182,6 +191,7 @@ async def test_a_restart_waits_for_the_new_list_of_tools(tmp_path: Path, monkeyp
 
 @pytest.mark.process
 def test_a_tree_weighs_more_than_its_root() -> None:
+    """A server that hides its weight in children would look small."""
     program = "import os, subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
     with python_child(program) as child:
         assert child.read_line() == b"1"
@@ -201,4 +211,5 @@ def test_a_process_that_is_gone_weighs_nothing() -> None:
 
 
 def test_nothing_is_looked_at_for_nobody() -> None:
+    """A configuration of remote servers would cost a walk over all processes."""
     assert tree_memory([]) == {}

@@ -32,10 +32,12 @@ def of(request_id: int, client: str = "a", askable: frozenset[str] = ALL, part: 
 def test_a_question_is_of_the_one_client_that_has_a_request_under_way(
     requests: list[UnderWay], whose: int | Refused
 ) -> None:
+    """Another client's user would be asked, or shown what is not theirs."""
     assert Asks().begin(1, ROOTS, requests) == whose
 
 
 def test_questions_at_once_are_of_different_requests_where_there_are_some() -> None:
+    """All would be put to one call, and the other's would look like nobody's."""
     asks = Asks()
     assert [asks.begin(ask_id, ROOTS, [of(1), of(2)]) for ask_id in (1, 2, 3)] == [1, 2, 1]
 
@@ -53,6 +55,7 @@ def test_a_program_that_was_asked_and_does_not_answer_leaves_no_doubt_whose_the_
 
 
 def test_a_request_is_asked_so_much_at_once_and_so_much_in_its_life() -> None:
+    """A server could ask its user a thousand times."""
     asks = Asks()
     whose = [asks.begin(ask_id, ROOTS, [of(1)]) for ask_id in range(MAX_OPEN + 1)]
     assert whose == [1] * MAX_OPEN + [Refused.TOO_MANY]
@@ -81,6 +84,7 @@ def test_the_questions_of_a_request_are_bounded_in_bytes_for_its_whole_life() ->
 
 
 def test_questions_end_once_and_with_their_request() -> None:
+    """An answer would be sent to a question that is over."""
     asks = Asks()
     for ask_id in (1, 2, 3):
         asks.begin(ask_id, ROOTS, [of(7)])
@@ -92,6 +96,7 @@ def test_questions_end_once_and_with_their_request() -> None:
 
 
 def test_a_question_ends_with_the_last_request_that_it_may_be_of() -> None:
+    """Of two calls of one client that ask, the one that is done would end the other's question."""
     asks = Asks()
     assert asks.begin(1, ROOTS, [of(1), of(2), of(3, askable=frozenset())]) == 1
     assert asks.forget(1) == Ended(moved={1: 2})
@@ -103,6 +108,7 @@ def test_a_question_ends_with_the_last_request_that_it_may_be_of() -> None:
 
 
 def test_a_question_moves_to_no_request_that_has_had_as_many_as_one_may() -> None:
+    """A server could ask without end, by a new call for each hundred questions."""
     asks = Asks()
     for ask_id in range(MAX_OPEN):
         assert asks.begin(ask_id, ROOTS, [of(2)]) == 2

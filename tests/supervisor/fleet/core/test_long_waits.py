@@ -16,6 +16,7 @@ def waits(*calls: str, is_start: bool = False) -> LongWaits[str]:
 
 
 def test_a_wait_is_told_with_its_reason_once_it_is_long() -> None:
+    """A person would see a call hang, and nothing that says why."""
     made = waits("1", "2", "3")
     assert (made.words("x", SOON, 64), made.is_news(SOON)) == ("", False)
     assert made.words("x", NOW + 12.4, 64) == "3 calls wait for `x` since 12 s: it works on 64 calls"
@@ -23,16 +24,19 @@ def test_a_wait_is_told_with_its_reason_once_it_is_long() -> None:
 
 
 def test_a_wait_for_a_start_is_told_as_one() -> None:
+    """A person would look for a busy server where one does not come up."""
     assert waits("1", is_start=True).words("x", LATE, 1) == "1 call waits for `x` since 5 s: it is starting"
 
 
 def test_a_call_whose_turn_came_and_whose_server_starts_has_waited_all_the_time() -> None:
+    """Its wait would begin anew, and never be long."""
     made = waits("1")
     made.begin("1", SOON, is_start=True)
     assert made.words("x", LATE, 0) == "1 call waits for `x` since 5 s: it is starting"
 
 
 def test_an_episode_is_news_once() -> None:
+    """The log would fill with one line each few seconds, or have none of the next time."""
     made = waits("1")
     assert [made.is_news(LATE), made.is_news(LATE + 1)] == [True, False]
     made.end("1")

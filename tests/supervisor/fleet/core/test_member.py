@@ -47,6 +47,7 @@ MOVES: Mapping[Move, Callable[[Member], Member]] = {
 @pytest.mark.parametrize("phase", MemberPhase)
 @pytest.mark.parametrize("move", Move)
 def test_every_move_follows_the_table_and_no_other_is_made(phase: MemberPhase, move: Move) -> None:
+    """A server would slip into a phase that the documented table does not show."""
     member = Member(CONFIG, phase=phase)
     if (phase, move) in TRANSITIONS:
         assert MOVES[move](member).phase is TRANSITIONS[phase, move]
@@ -57,15 +58,18 @@ def test_every_move_follows_the_table_and_no_other_is_made(phase: MemberPhase, m
 
 @pytest.mark.parametrize("phase", MemberPhase)
 def test_a_start_by_hand_leads_from_any_phase_to_waiting(phase: MemberPhase) -> None:
+    """A server in some phase could not be restarted by its user."""
     assert TRANSITIONS[phase, Move.RENEW] is WAITING
 
 
 def test_a_server_that_dies_after_ready_waits_for_its_backoff() -> None:
+    """A crash would end the server for good."""
     dead = SERVING.failed(EXITED, 10.0, 0.5, was_ready=True)
     assert (dead.phase, dead.start_at, dead.fault, dead.restarts) == (WAITING, 10.5, EXITED, 0)
 
 
 def test_a_server_that_never_was_ready_is_not_tried_again() -> None:
+    """A wrong command would be started again and again."""
     dead = YOUNG.failed(NO_HANDSHAKE, 10.0, 0.5)
     assert (dead.phase, dead.start_at, dead.fault) == (FAULTED, inf, NO_HANDSHAKE)
 
@@ -105,6 +109,7 @@ def test_a_first_connect_that_we_lost_is_tried_again() -> None:
 def test_a_server_that_was_killed_before_it_was_ready_is_tried_again(
     dossier: Dossier | None, code: str, phase: MemberPhase
 ) -> None:
+    """Its tools would stay away until a person restarts it, though nothing is wrong with it."""
     killed = ProtocolFault(FaultKind.SPAWN_FAILED, "it was killed", code=code, dossier=dossier)
     assert YOUNG.failed(killed, 10.0, 0.5).phase is phase
 
@@ -117,17 +122,20 @@ def test_a_server_that_has_served_is_tried_again_when_it_fails_to_connect() -> N
 
 
 def test_a_death_that_overtakes_its_ready_counts_as_one_after_ready() -> None:
+    """A server that dies in its first moment would be restarted or not by chance."""
     dead = YOUNG.failed(EXITED, 10.0, 0.5, was_ready=True)
     assert (dead.phase, dead.ready_at) == (WAITING, 10.0)
 
 
 def test_a_stable_life_gives_a_clean_past() -> None:
+    """A server that dies once a day would end in a crash loop."""
     worn = Member(CONFIG, phase=READY, fault=EXITED, ready_at=0.0, history=(0.0, 0.0, 0.0, 0.0, 0.0))
     assert worn.failed(EXITED, 300.0, 0.5, was_ready=True).start_at == 300.5
     assert worn.failed(EXITED, 59.0, 0.5, was_ready=True).phase is FAULTED
 
 
 def test_time_spent_connecting_is_no_stable_life() -> None:
+    """A server that hangs at each start for long would never be found to be in a crash loop."""
     policy = RestartPolicy(stable_s=60.0)
     config = StdioServerConfig(id="fs", command="fs", restart=policy)
     hanging = Member(config, phase=STARTING, fault=EXITED, ready_at=0.0, history=(1.0, 2.0))
@@ -135,6 +143,7 @@ def test_time_spent_connecting_is_no_stable_life() -> None:
 
 
 def test_a_crash_loop_names_the_last_death_and_keeps_its_dossier() -> None:
+    """The user would see that a server keeps dying and not of what."""
     last = ProtocolFault(
         FaultKind.TIMEOUT, "no beat", code="worker_unresponsive", delivery=Delivery.NOT_SENT, dossier=Dossier(signal=9)
     )
@@ -148,12 +157,14 @@ def test_a_crash_loop_names_the_last_death_and_keeps_its_dossier() -> None:
 
 @pytest.mark.parametrize("code", ["auth_needed", "login_held", "scope_needed"])
 def test_a_server_that_wants_a_login_is_left_alone(code: str) -> None:
+    """It would refuse us five times more, and then be called a crash loop in place of what it wants."""
     refused = ProtocolFault(FaultKind.TRANSPORT, "it requires login", code=code)
     dead = SERVING.failed(refused, 10.0, 0.5, was_ready=True)
     assert (dead.phase, dead.start_at, dead.fault) == (FAULTED, inf, refused)
 
 
 def test_without_restarts_a_death_is_shown_as_it_is() -> None:
+    """A user who forbids restarts would read of a crash loop after the first death."""
     config = StdioServerConfig(id="fs", command="fs", restart=RestartPolicy(max_restarts=0))
     dead = Member(config, phase=READY, ready_at=0.0).failed(EXITED, 1.0, 0.5, was_ready=True)
     assert (dead.phase, dead.fault) == (FAULTED, EXITED)
@@ -167,6 +178,7 @@ def test_a_restart_is_counted_and_remembered_when_it_is_made() -> None:
 
 
 def test_a_start_by_hand_is_counted_and_not_held_against_the_server() -> None:
+    """A user's own restarts would bring a server closer to its crash loop."""
     again = SERVING.failed(EXITED, 10.0, 0.5, was_ready=True).renewed(11.0)
     assert (again.fault, again.start_at, again.history, again.ready_at) == (None, 11.0, (), None)
     again = again.minted(2, 12.0)
@@ -179,10 +191,12 @@ def test_the_first_start_is_no_restart() -> None:
 
 
 def test_a_server_keeps_its_last_fault_while_it_serves_again() -> None:
+    """Nobody could tell why a running server was restarted."""
     assert SERVING.failed(EXITED, 10.0, 0.5, was_ready=True).minted(2, 10.5).admitted(11.0).fault is EXITED
 
 
 def test_a_closed_server_has_no_planned_start() -> None:
+    """A backoff that was under way would look like a coming start."""
     closed = SERVING.failed(EXITED, 10.0, 0.5, was_ready=True).closed()
     assert (closed.phase, closed.start_at) == (CLOSED, inf)
 
@@ -199,15 +213,18 @@ PATIENT = RestartPolicy(max_restarts=1000)
     ("streak", "delay_s"), [(0, 0.5), (1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0), (5, 16.0), (6, 30.0), (7, 30.0)]
 )
 def test_each_restart_in_a_row_waits_twice_as_long_up_to_thirty_seconds(streak: int, delay_s: float) -> None:
+    """A server that keeps dying would burn the machine, or a healthy one would wait for minutes."""
     assert decide(PATIENT, [0.0] * streak, 1.0, MIDDLE) == Restart(delay_s)
 
 
 @pytest.mark.parametrize(("fraction", "delay_s"), [(0.0, 0.375), (0.25, 0.4375), (0.5, 0.5), (0.75, 0.5625)])
 def test_chance_spreads_a_delay_by_a_quarter_up_and_down(fraction: float, delay_s: float) -> None:
+    """Servers that died together would all start again in the same moment."""
     assert decide(DEFAULT, [], 0.0, fraction) == Restart(pytest.approx(delay_s))
 
 
 def test_the_longest_delay_is_spread_too() -> None:
+    """Servers that fail together for a long time would return in step."""
     assert decide(PATIENT, [0.0] * 20, 1.0, 0.75) == Restart(pytest.approx(33.75))
 
 
@@ -222,14 +239,17 @@ def test_the_longest_delay_is_spread_too() -> None:
     ],
 )
 def test_a_sixth_restart_within_the_window_is_a_crash_loop(history: list[float], verdict: Restart | CrashLoop) -> None:
+    """A server that dies at once would be started for ever."""
     assert decide(DEFAULT, history, 100.0, MIDDLE) == verdict
 
 
 def test_a_policy_of_no_restarts_allows_none() -> None:
+    """A user who forbids restarts would get one."""
     assert decide(RestartPolicy(max_restarts=0), [], 0.0, MIDDLE) == CrashLoop(0)
 
 
 def test_a_server_that_never_served_gets_its_restarts_once_however_slowly_it_fails() -> None:
+    """Whoever waits for all first connects would wait for ever."""
     history = [0.0, 1000.0, 2000.0, 3000.0, 4000.0]
     assert decide(DEFAULT, history, 5000.0, MIDDLE, has_served=False) == CrashLoop(5)
     assert decide(DEFAULT, history[1:], 5000.0, MIDDLE, has_served=False) == Restart(8.0)
@@ -237,10 +257,12 @@ def test_a_server_that_never_served_gets_its_restarts_once_however_slowly_it_fai
 
 @pytest.mark.parametrize(("alive_s", "forgotten"), [(0.0, False), (299.9, False), (300.0, True), (1e6, True)])
 def test_five_stable_minutes_wipe_out_the_past(alive_s: float, forgotten: bool) -> None:
+    """A server that dies once a day would wait as long as one that dies each second."""
     assert is_forgotten(DEFAULT, alive_s) is forgotten
 
 
 def test_memory_is_bounded_and_keeps_all_that_the_policy_counts() -> None:
+    """A server that dies every two minutes for months would grow the supervisor."""
     history: tuple[float, ...] = ()
     for at in range(200):
         history = remember(DEFAULT, history, float(at))
@@ -258,6 +280,7 @@ def test_memory_is_bounded_and_keeps_all_that_the_policy_counts() -> None:
 def test_every_delay_stays_within_its_jitter_of_the_longest_one(
     first_s: float, longest_s: float, jitter: float, streak: int, fraction: float
 ) -> None:
+    """A long streak would overflow, or a delay would be negative or endless."""
     policy = RestartPolicy(max_restarts=5000, backoff_s=first_s, backoff_max_s=longest_s, jitter=jitter)
     verdict = decide(policy, [0.0] * streak, 0.0, fraction)
     assert isinstance(verdict, Restart)
@@ -273,6 +296,7 @@ def test_every_delay_stays_within_its_jitter_of_the_longest_one(
 def test_restarts_within_any_window_never_exceed_the_intensity(
     policy: RestartPolicy, lives_s: list[float], fractions: list[float]
 ) -> None:
+    """A crash loop would go unnoticed for some rhythm of deaths."""
     now, restarts, history = 0.0, list[float](), tuple[float, ...]()
     for life_s, fraction in zip(lives_s, fractions, strict=False):
         now += life_s

@@ -34,6 +34,7 @@ def parsed(listing: Listing, *items: Any) -> tuple[list[str], list[str]]:
 
 
 def test_an_item_is_kept_whole_and_known_by_its_own_name() -> None:
+    """Members that we do not know would be lost."""
     item = {"uri": "file:///ä b", "name": "b", "x-own": [1, None], "icons": [{"src": "data:,"}], "_meta": {"k": 1}}
     [found] = parse_offers(CONFIG, RESOURCES, json.dumps([item]).encode()).offers
     assert (found.server, found.listing, found.key, found.public) == ("s", RESOURCES, "file:///ä b", "file:///ä b")
@@ -73,6 +74,7 @@ def test_an_item_is_kept_whole_and_known_by_its_own_name() -> None:
     ],
 )
 def test_what_clients_would_refuse_is_left_out_alone(listing: Listing, item: Any, words: str) -> None:
+    """One bad item of one server would cost a client the lists of all."""
     good = {PROMPTS: {"name": "ok"}, RESOURCES: {"uri": "o:k", "name": "ok"}}.get(
         listing, {"uriTemplate": "o:{k}", "name": "ok"}
     )
@@ -83,12 +85,14 @@ def test_what_clients_would_refuse_is_left_out_alone(listing: Listing, item: Any
 
 
 def test_the_second_of_one_name_is_left_out() -> None:
+    """Nobody could ask for it."""
     keys, [warning] = parsed(PROMPTS, {"name": "a", "title": "1"}, {"name": "a"})
     assert keys == ["a"]
     assert "is listed already" in warning
 
 
 def test_templates_without_end_are_so_many_and_the_others_counted() -> None:
+    """A URI that no list has would be held against thousands of them, at each read."""
     keys, warnings = parsed(
         TEMPLATES, *({"uriTemplate": f"x:{n}{{a}}", "name": "t"} for n in range(MAX_TEMPLATES + 30))
     )
@@ -100,6 +104,7 @@ def test_templates_without_end_are_so_many_and_the_others_counted() -> None:
 
 
 def test_a_list_of_bad_items_is_a_few_lines_and_a_number() -> None:
+    """Five thousand lines would fill the log at each start."""
     keys, warnings = parsed(RESOURCES, *[{"uri": "bad", "name": "x"}] * 1_000)
     assert keys == []
     assert len(warnings) == MAX_WARNINGS + 1
@@ -108,17 +113,20 @@ def test_a_list_of_bad_items_is_a_few_lines_and_a_number() -> None:
 
 @pytest.mark.parametrize("body", [b"{}", b"", b"[", b"\xff", b"[" * 5_000])
 def test_what_is_no_list_is_an_error(body: bytes) -> None:
+    """Nonsense would look like a server that offers nothing."""
     with pytest.raises(ToolsetError, match="not a list"):
         parse_offers(CONFIG, PROMPTS, body)
 
 
 def test_reading_stops_when_nobody_wants_it_any_more() -> None:
+    """A thread would go on for a server that is gone."""
     with pytest.raises(ToolsetError, match="too long to read"):
         parse_offers(CONFIG, PROMPTS, b'[{"name":"a"}]', lambda: False)
 
 
 @given(st.text() | st.from_regex(r"[a-z]{1,4}:(//)?[\x00-\uffff]{0,20}", fullmatch=True))
 def test_any_text_is_judged_and_what_passes_is_one_line(uri: str) -> None:
+    """A URI would break a log line or a client's stream, or the judge itself fall."""
     if not uri_problem(uri):
         assert uri.isprintable() or not any(ord(char) < 32 for char in uri)
         assert ":" in uri
@@ -127,6 +135,7 @@ def test_any_text_is_judged_and_what_passes_is_one_line(uri: str) -> None:
 
 @given(st.lists(st.dictionaries(st.sampled_from(["name", "uri", "arguments", "size"]), st.text() | st.integers())))
 def test_what_is_shown_is_an_object_that_was_sent(items: list[Any]) -> None:
+    """Whatever a server lists."""
     body = json.dumps(items).encode()
     for listing in (PROMPTS, RESOURCES, TEMPLATES):
         for each in parse_offers(CONFIG, listing, body).offers:
@@ -145,10 +154,12 @@ def test_what_is_shown_is_an_object_that_was_sent(items: list[Any]) -> None:
     ],
 )
 def test_a_list_is_promised_by_its_capability(capabilities: bytes, lists: set[Listing]) -> None:
+    """A server would be asked for what it has not, at each start."""
     assert promised(capabilities) == lists
 
 
 def test_what_a_server_can_is_read_from_its_own_words() -> None:
+    """It would be asked to tell of changes that it does not tell of."""
     assert subscribes(b'{"resources":{"subscribe":true}}')
     assert not subscribes(b'{"resources":{"subscribe":false}}')
     assert not subscribes(b'{"resources":{}}')

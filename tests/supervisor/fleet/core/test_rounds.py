@@ -21,6 +21,7 @@ def members(result: Any) -> dict[str, Raw]:
 
 
 def test_each_question_has_the_servers_own_name_and_words() -> None:
+    """An answer would be given to another question."""
     asked = read_round("s", members({"inputRequests": {"who": FORM, "where": {"method": "roots/list"}}}))
     assert asked.state == b""
     who, where = asked.questions
@@ -34,6 +35,7 @@ def test_each_question_has_the_servers_own_name_and_words() -> None:
 
 
 def test_a_state_alone_asks_nothing_and_is_given_back_as_it_came() -> None:
+    """A server that is busy would be taken for a broken one, or lose its thread."""
     asked = read_round("s", members({"requestState": 'a"\u2028b'}))
     assert asked.questions == ()
     again = next_params(b'{"name":"t","arguments":{"n":1.0}}', {}, asked.state)
@@ -41,6 +43,7 @@ def test_a_state_alone_asks_nothing_and_is_given_back_as_it_came() -> None:
 
 
 def test_a_hop_s_envelope_is_not_shown_to_the_one_that_is_asked() -> None:
+    """It belongs to our connection with the server."""
     meta = {"io.modelcontextprotocol/serverInfo": {"name": "x"}, "own": 1}
     asked = read_round("s", members({"inputRequests": {"r": {"method": "roots/list", "params": {"_meta": meta}}}}))
     assert json.loads(asked.questions[0].params) == {"_meta": {"own": 1}}
@@ -64,6 +67,7 @@ def test_a_hop_s_envelope_is_not_shown_to_the_one_that_is_asked() -> None:
     ],
 )
 def test_what_nobody_could_answer_is_an_error(result: Any, words: str) -> None:
+    """A client would be asked nonsense, or without end."""
     with pytest.raises(RoundError, match=words):
         read_round("s", members(result))
 
@@ -73,6 +77,7 @@ def test_what_nobody_could_answer_is_an_error(result: Any, words: str) -> None:
     answers=st.dictionaries(st.text(), st.dictionaries(st.text(), st.booleans()), max_size=3),
 )
 def test_the_request_is_the_same_but_for_the_answers(params: dict[str, Any], answers: dict[str, Any]) -> None:
+    """A later round would ask for something else, or carry the answers of an earlier one."""
     given_ = {key: msgspec.json.encode(value) for key, value in answers.items()}
     first = next_params(msgspec.json.encode({**params, "inputResponses": {"old": {}}}), given_, b'"s"')
     wanted = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}

@@ -12,6 +12,7 @@ def of(key: str, part: str = "") -> Client:
 
 
 def test_the_last_who_leaves_a_resource_is_told_so() -> None:
+    """A server would tell for ever, or one client's leaving silence another."""
     wanted = Subscriptions()
     assert (wanted.add(of("a"), "f:x"), wanted.add(of("a"), "f:x"), wanted.add(of("b"), "f:x")) == ("", "", "")
     assert wanted.uris == ("f:x",)
@@ -22,6 +23,7 @@ def test_the_last_who_leaves_a_resource_is_told_so() -> None:
 
 
 def test_a_client_that_leaves_takes_its_wishes_with_it() -> None:
+    """What nobody wants any more would be told on."""
     wanted = Subscriptions()
     for uri in ("f:x", "f:y"):
         wanted.add(of("a"), uri)
@@ -43,6 +45,7 @@ def test_a_resource_below_a_subscribed_one_is_heard_of_there() -> None:
 
 
 def test_subscriptions_are_bounded_for_each_client_and_for_all() -> None:
+    """One that subscribes for ever would fill our memory and the server's."""
     wanted = Subscriptions()
     for number in range(MAX_URIS_EACH):
         assert not wanted.add(of("a"), f"f:{number}")
@@ -72,6 +75,7 @@ def test_streams_of_one_client_have_wishes_of_their_own_within_its_bound() -> No
 
 
 def test_a_stream_that_ends_leaves_its_clients_level() -> None:
+    """A client's log would end with one of its streams."""
     wanted = Subscriptions()
     wanted.set_level(of("a"), "debug")
     wanted.leave(of("a", "stream 1"))
@@ -81,6 +85,7 @@ def test_a_stream_that_ends_leaves_its_clients_level() -> None:
 
 
 def test_the_lowest_level_that_anybody_wants_is_told_when_it_changes() -> None:
+    """A client that wants little would silence the log of one that wants all."""
     wanted = Subscriptions()
     assert wanted.level == ""
     lowest = []
@@ -98,6 +103,7 @@ URIS = st.sampled_from(["f:x", "f:x/y", "g:"])
 
 @given(st.lists(st.tuples(st.sampled_from(["add", "remove", "leave"]), CLIENTS, URIS), max_size=40))
 def test_it_says_what_is_wanted_whatever_happened(steps: list[tuple[str, str, str]]) -> None:
+    """Against a set of pairs."""
     wanted, pairs = Subscriptions(), set[tuple[str, str]]()
     for what, client, uri in steps:
         before = {wish for _, wish in pairs}

@@ -27,6 +27,7 @@ from .cores import EXITED, NO_COMMAND, WORKER_LOST, config, core, mint, minted, 
 
 
 def test_a_start_mints_each_server_in_configuration_order() -> None:
+    """Servers would appear in another order than the user wrote them."""
     made = FleetCore(lambda: 0.5)
     said = made.handle(FleetStarted(config("b", "a")), 0.0)
     assert said == [mint("b"), mint("a"), Publish("b"), Publish("a")]
@@ -34,6 +35,7 @@ def test_a_start_mints_each_server_in_configuration_order() -> None:
 
 
 def test_the_last_of_a_duplicate_id_is_started_at_the_first_ones_place() -> None:
+    """A superseded server would be started and never closed."""
     first, other, last = (
         StdioServerConfig(id=server, command=command) for server, command in [("a", "1"), ("b", "2"), ("a", "3")]
     )
@@ -42,10 +44,12 @@ def test_the_last_of_a_duplicate_id_is_started_at_the_first_ones_place() -> None
 
 
 def test_a_fleet_without_servers_has_settled_at_once() -> None:
+    """Mounting an empty configuration would never return."""
     assert FleetCore(lambda: 0.5).handle(FleetStarted(config()), 0.0) == [FirstStartsDone(1)]
 
 
 def test_only_so_many_servers_start_at_one_time() -> None:
+    """A hundred servers would all be spawned at once."""
     made = FleetCore(lambda: 0.5, max_starting=2)
     said = made.handle(FleetStarted(config("a", "b", "c", "d")), 0.0)
     assert minted(said) == ["a", "b"]
@@ -55,17 +59,20 @@ def test_only_so_many_servers_start_at_one_time() -> None:
 
 
 def test_a_server_that_hangs_gives_its_slot_away_after_five_seconds() -> None:
+    """One hanging server would delay the others by its whole connect deadline."""
     made = core("hangs", "waits", max_starting=1)
     assert minted(made.handle(Tick(), 4.9)) == []
     assert minted(made.handle(Tick(), 5.0)) == ["waits"]
 
 
 def test_an_early_tick_sets_the_clock_again() -> None:
+    """A timer that fires a little early would leave servers waiting for ever."""
     made = core("hangs", "waits", max_starting=1)
     assert made.handle(Tick(), 4.999) == [WakeAt(5.0)]
 
 
 def test_first_connects_settle_once_when_the_last_one_has_ended() -> None:
+    """Mounting would return before the servers are known, or twice."""
     made = core("good", "bad")
     assert FirstStartsDone(1) not in made.handle(Connected("good", 1), 1.0)
     assert made.handle(ConnectFailed("bad", 1, NO_COMMAND), 2.0) == [
@@ -79,6 +86,7 @@ def test_first_connects_settle_once_when_the_last_one_has_ended() -> None:
 
 
 def test_a_first_connect_that_we_lost_settles_with_its_retry() -> None:
+    """A zygote that dies during the start would make the fleet look empty."""
     made = core("a")
     assert made.handle(ConnectFailed("a", 1, WORKER_LOST), 1.0) == [CloseEndpoint("a", 1), Publish("a")]
     assert made.handle(Closed("a", 1), 1.0) == [WakeAt(1.5)]
@@ -87,6 +95,7 @@ def test_a_first_connect_that_we_lost_settles_with_its_retry() -> None:
 
 
 def test_a_server_that_dies_is_closed_and_minted_again_after_its_backoff() -> None:
+    """A crash would end a server for good, or leave two of it running."""
     made = serving("a", "b")
     assert made.handle(ServerLost("a", 1, EXITED), 10.0) == [CloseEndpoint("a", 1), Publish("a")]
     assert made.handle(Closed("a", 1), 10.2) == [WakeAt(10.5)]
@@ -96,6 +105,7 @@ def test_a_server_that_dies_is_closed_and_minted_again_after_its_backoff() -> No
 
 
 def test_a_dead_generation_that_is_slow_to_go_holds_its_successor_back() -> None:
+    """Two processes of one server would share its files."""
     made = serving("a")
     made.handle(ServerLost("a", 1, EXITED), 10.0)
     assert made.handle(Tick(), 20.0) == []
@@ -103,6 +113,7 @@ def test_a_dead_generation_that_is_slow_to_go_holds_its_successor_back() -> None
 
 
 def test_a_server_that_keeps_dying_is_left_alone_and_can_be_started_by_hand() -> None:
+    """A crash loop would burn the machine, or need a restart of the whole product."""
     made, now = serving("a"), 0.0
     for generation in range(1, 7):
         made.handle(ServerLost("a", generation, EXITED), now)
@@ -131,6 +142,7 @@ def test_a_server_that_keeps_dying_is_left_alone_and_can_be_started_by_hand() ->
     ],
 )
 def test_a_restart_by_hand_closes_the_present_generation_first(past: list[Event]) -> None:
+    """A restart asked at the wrong moment would do nothing, or start a second process."""
     made = core("a")
     said = [said for event in [*past, RestartAsked("a")] for said in made.handle(event, 1.0)]
     assert said.count(CloseEndpoint("a", 1)) == 1
@@ -139,6 +151,7 @@ def test_a_restart_by_hand_closes_the_present_generation_first(past: list[Event]
 
 
 def test_a_restart_by_hand_does_not_wait_for_the_backoff() -> None:
+    """A user who fixed the cause would wait for up to half a minute."""
     made = serving("a")
     made.handle(ServerLost("a", 1, EXITED), 10.0)
     made.handle(Closed("a", 1), 10.0)
@@ -146,6 +159,7 @@ def test_a_restart_by_hand_does_not_wait_for_the_backoff() -> None:
 
 
 def test_a_restart_of_an_unknown_server_does_nothing() -> None:
+    """A typing error would end the supervisor."""
     assert serving("a").handle(RestartAsked("z"), 1.0) == []
 
 
@@ -162,6 +176,7 @@ def test_a_restart_of_an_unknown_server_does_nothing() -> None:
     ],
 )
 def test_what_another_generation_reports_is_not_heard(late: Event) -> None:
+    """Late news of a dead process would take down its successor."""
     made = serving("a")
     for event in (RestartAsked("a"), Closed("a", 1), Connected("a", 2)):
         made.handle(event, 1.0)
@@ -171,6 +186,7 @@ def test_what_another_generation_reports_is_not_heard(late: Event) -> None:
 
 
 def test_a_death_after_its_close_was_asked_is_not_a_death() -> None:
+    """A server that is stopped by hand would be counted as crashed."""
     made = serving("a")
     made.handle(RestartAsked("a"), 1.0)
     assert made.handle(ServerLost("a", 1, EXITED), 1.0) == []
@@ -178,6 +194,7 @@ def test_a_death_after_its_close_was_asked_is_not_a_death() -> None:
 
 
 def test_new_tools_are_published() -> None:
+    """Clients would go on with the old list."""
     assert serving("a").handle(ToolsChanged("a", 1), 1.0) == [Publish("a")]
 
 
@@ -189,6 +206,7 @@ def test_an_endpoint_closed_by_its_owner_stays_closed() -> None:
 
 
 def test_a_lost_zygote_restarts_every_running_server_as_slots_allow() -> None:
+    """Losing one process of ours would end all servers, or start them all at once."""
     made = core("a", "b", "c", max_starting=2)
     made.handle(Connected("a", 1), 0.1)
     ends = [ServerLost("a", 1, WORKER_LOST), ConnectFailed("b", 1, WORKER_LOST)]
@@ -204,6 +222,7 @@ def test_a_lost_zygote_restarts_every_running_server_as_slots_allow() -> None:
 
 
 def test_a_new_start_waits_for_every_old_generation_to_close() -> None:
+    """The old and the new generation of a server would run side by side."""
     made = serving("a", "b")
     said = made.handle(FleetStarted(config("b", "c")), 10.0)
     assert said == [CloseEndpoint("a", 1), CloseEndpoint("b", 1), *(Publish(server) for server in "abc")]
@@ -214,6 +233,7 @@ def test_a_new_start_waits_for_every_old_generation_to_close() -> None:
 
 
 def test_a_start_that_is_superseded_settles() -> None:
+    """Whoever waits for the first start would wait for ever."""
     made = core("a")
     assert FirstStartsDone(1) in made.handle(FleetStarted(config("a")), 1.0)
     made.handle(Closed("a", 1), 1.0)
@@ -221,6 +241,7 @@ def test_a_start_that_is_superseded_settles() -> None:
 
 
 def test_a_torn_down_fleet_closes_everything_and_mints_nothing() -> None:
+    """A process would outlive its fleet."""
     made = core("a", "b", "c", max_starting=2)
     made.handle(ConnectFailed("b", 1, NO_COMMAND), 0.0)
     said = made.handle(TearDown(), 1.0)
@@ -236,5 +257,6 @@ def test_a_torn_down_fleet_closes_everything_and_mints_nothing() -> None:
 
 
 def test_a_report_that_makes_no_sense_is_our_bug_and_not_hidden() -> None:
+    """A mistake of the edge would turn into a server in the wrong phase."""
     with pytest.raises(KeyError):
         serving("a").handle(Connected("a", 1), 1.0)

@@ -301,5 +301,6 @@ class FleetWalk(RuleBasedStateMachine):
 
 
 def test_no_order_of_events_breaks_a_promise_of_the_fleet() -> None:
+    """Some rare race would leave a process behind, a server forgotten, or a crash loop unnoticed."""
     walk = settings(stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow])
     run_state_machine_as_test(FleetWalk, settings=walk)

@@ -33,6 +33,7 @@ def test_a_list_that_nobody_wants_any_more_is_not_read_to_its_end() -> None:
 
 
 def test_a_tool_is_shown_under_its_servers_name_with_its_definition_untouched() -> None:
+    """Clients would not see what the server wrote, or two servers' tools would share a name."""
     row = b'{ "name":"read", "description":"reads \xc3\xa4", "inputSchema":{"type":"object","x":1}, "x-own": [1,2] }'
     [tool] = parsed(row).tools
     assert tool.ref == RemoteToolRef("fs", "read")
@@ -43,6 +44,7 @@ def test_a_tool_is_shown_under_its_servers_name_with_its_definition_untouched() 
 
 
 def test_servers_that_list_the_same_share_what_came_of_reading_it() -> None:
+    """Forty servers of one program would each cost the reading of the same schemas, and the memory."""
     row = b'{"name":"shared","description":"reads","inputSchema":{"type":"object","properties":{"a":{"$ref":"#"}}}}'
     [one], [other] = (
         parse_tools(StdioServerConfig(id=server, command="x"), b"[" + row + b"]").tools for server in ("a", "b")
@@ -55,6 +57,7 @@ def test_servers_that_list_the_same_share_what_came_of_reading_it() -> None:
 
 
 def test_what_nobody_lists_any_more_is_not_kept() -> None:
+    """A server could have us keep what each of its lists unfolds to."""
     row = b'{"name":"once"}'
     kept = parsed(row).tools
     assert row in toolset._known
@@ -67,6 +70,7 @@ def test_what_nobody_lists_any_more_is_not_kept() -> None:
     "row", [b'{"name":"t"}', b'{"name":"t","description":null,"inputSchema":null}', b'{"name":"t","inputSchema":true}']
 )
 def test_a_tool_without_words_or_a_schema_takes_any_object(row: bytes) -> None:
+    """A terse server's tools would be missing."""
     [tool] = parsed(row).tools
     assert tool.descriptor.description == ""
     assert tool.descriptor.parameters["type"] == "object"
@@ -91,6 +95,7 @@ def test_a_tool_without_words_or_a_schema_takes_any_object(row: bytes) -> None:
     ids=["name", "no name", "text", "null", "description", "bytes", "deep", "empty", "space", "long", "twice", "large"],
 )
 def test_a_tool_that_cannot_be_shown_is_left_out_with_a_reason(row: bytes, words: str | None) -> None:
+    """One bad tool would cost a user all the others, or vanish without a word."""
     try:
         toolset = parsed(GOOD, row, GOOD.replace(b"good", b"last"))
     except ToolsetError:
@@ -105,6 +110,7 @@ def test_a_tool_that_cannot_be_shown_is_left_out_with_a_reason(row: bytes, words
 
 
 def test_the_filter_hides_tools_without_a_word() -> None:
+    """A tool that the user denied would be offered, or be warned about at every start."""
     rows = [b'{"name":"%s"}' % name for name in (b"read", b"write", b"rm")]
     toolset = parsed(*rows, tools=ToolFilter(allow=("r*", "w*"), deny=("rm",)))
     assert names(toolset) == ["read", "write"]
@@ -113,12 +119,14 @@ def test_the_filter_hides_tools_without_a_word() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"null", b"[", b"[1,", b'[{"name":"a"}', b"[]x", b'"list"'])
 def test_a_list_that_is_none_is_an_error(body: bytes) -> None:
+    """A worker's nonsense would look like a server without tools."""
     with pytest.raises(ToolsetError):
         parse_tools(StdioServerConfig(id="fs", command="x"), body)
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_raise_anything_else(body: bytes) -> None:
+    """A hostile worker could end the supervisor's task with a crafted list."""
     config = StdioServerConfig(id="fs", command="x")
     for row in (body, b"[" + body + b"]", b'[{"name":"t","inputSchema":' + body + b"}]"):
         try:
@@ -128,4 +136,5 @@ def test_no_bytes_raise_anything_else(body: bytes) -> None:
 
 
 def test_an_empty_list_is_a_server_without_tools() -> None:
+    """A server with only resources would be an error."""
     assert parsed() == Toolset((), ())

@@ -44,12 +44,14 @@ def drained(made: Turns[str], *given: str) -> list[str]:
 
 
 def test_a_client_alone_has_as_many_calls_with_the_server_as_it_takes() -> None:
+    """A server that can do many things at once would do one."""
     made = asked(3, a=5)
     assert (made.given, made.waiting) == (3, 2)
     assert drained(made, "a1", "a2", "a3") == ["a4", "a5"]
 
 
 def test_a_client_s_first_call_is_given_at_once_beside_any_flood() -> None:
+    """A calm client would wait until one of the flooding one's calls ends, which may take minutes."""
     made = asked(2, flood=100)
     assert made.ask("calm", "calm1") is Place.GIVEN
     assert made.ask("calm", "calm2") is Place.WAITS
@@ -58,11 +60,13 @@ def test_a_client_s_first_call_is_given_at_once_beside_any_flood() -> None:
 
 
 def test_those_that_wait_are_served_in_turn_and_each_in_its_own_order() -> None:
+    """A thousand calls of one would stand before the second one of another."""
     made = asked(1, a=5, b=3, c=2)
     assert drained(made, "a1", "b1", "c1") == ["a2", "b2", "c2", "a3", "b3", "a4", "a5"]
 
 
 def test_a_new_call_does_not_overtake_those_that_wait() -> None:
+    """Who asks often would be served before who asked first."""
     made = asked(1, a=2)
     made.end("a1")
     assert made.ask("a", "a3") is Place.WAITS
@@ -70,6 +74,7 @@ def test_a_new_call_does_not_overtake_those_that_wait() -> None:
 
 
 def test_a_call_that_is_given_up_while_it_waits_is_never_given() -> None:
+    """A server would be asked for what nobody wants any more."""
     made = asked(1, a=3)
     made.end("a2")
     assert drained(made, "a1") == ["a3"]
@@ -77,6 +82,7 @@ def test_a_call_that_is_given_up_while_it_waits_is_never_given() -> None:
 
 
 def test_an_end_that_is_told_twice_frees_one_place() -> None:
+    """The server would have more than it is given at a time."""
     made = asked(1, a=3)
     made.end("a1")
     made.end("a1")
@@ -86,6 +92,7 @@ def test_an_end_that_is_told_twice_frees_one_place() -> None:
 
 @pytest.mark.parametrize(("now", "late", "left"), [(0.9, [], 3), (1.0, ["a2"], 2), (5.0, ["a2", "b2"], 1)])
 def test_what_waits_for_too_long_is_given_back(now: float, late: list[str], left: int) -> None:
+    """Callers would hang on a server that answers nobody."""
     made: Turns[str] = Turns(1)
     for call, until in (("a1", 0.0), ("a2", 1.0), ("b1", 0.0), ("b2", 2.0), ("b3", inf)):
         made.ask(call[0], call, 0, until)
@@ -95,6 +102,7 @@ def test_what_waits_for_too_long_is_given_back(now: float, late: list[str], left
 
 
 def test_a_client_s_line_is_bounded_and_no_other_client_meets_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One client's calls would fill our memory."""
     monkeypatch.setattr(module, "MAX_WAITING", 2)
     made = asked(1, a=3)
     assert made.ask("a", "a4") is Place.TOO_MANY
@@ -104,6 +112,7 @@ def test_a_client_s_line_is_bounded_and_no_other_client_meets_its_bound(monkeypa
 
 
 def test_what_waits_is_bounded_by_its_size_but_one_of_any_size_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few large calls would fill our memory; or the largest that a client may send never be made."""
     monkeypatch.setattr(module, "MAX_WAITING_BYTES", 10)
     made = asked(1, a=1)
     places = [made.ask("a", f"a{size}", size) for size in (20, 1)]
@@ -172,6 +181,7 @@ def test_a_server_that_works_on_many_calls_at_once_is_given_many_by_several_clie
 
 
 def test_a_quick_server_is_given_many_calls_though_it_answers_in_turn() -> None:
+    """Each call would wait for the way to the server and back, which takes longer than the call."""
     server = PlayedServer(1, lambda: 0.0001)
     server.play(flood=4000, calm=10, every_s=0.01)
     assert max(server.waits) <= 0.0001 * (WIDTH + 2)
@@ -183,6 +193,7 @@ def test_a_quick_server_is_given_many_calls_though_it_answers_in_turn() -> None:
 
 
 def test_a_server_that_has_one_client_is_given_all_that_it_takes() -> None:
+    """Who shares with nobody would wait for places that nobody needs."""
     pace = Pace(WIDTH)
     for number in range(40):
         pace.gave("alone")
@@ -196,6 +207,7 @@ def test_a_server_that_has_one_client_is_given_all_that_it_takes() -> None:
 
 
 def test_one_answer_before_an_older_call_s_tells_that_a_server_works_on_several() -> None:
+    """A server that was slow once would be given one call at a time for ever."""
     pace = Pace(WIDTH)
     for number in range(40):
         pace.gave(number % 2)
@@ -294,4 +306,5 @@ class Walk(RuleBasedStateMachine):
 
 
 def test_no_order_of_events_breaks_a_promise_of_the_turns() -> None:
+    """Some rare order would lose a call, or let one client starve."""
     run_state_machine_as_test(Walk, settings=settings(stateful_step_count=30))

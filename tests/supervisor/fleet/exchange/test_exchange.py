@@ -50,6 +50,7 @@ def uri(name: str) -> bytes:
 
 
 async def test_a_request_goes_as_it_is_and_its_result_comes_back_whole() -> None:
+    """Whatever we do not know of a request or a result would be lost."""
     async with ready() as (played, endpoint, _):
         request = RawRequest("things/of-tomorrow", b'{"x":[1.0]}', b'{"m":1}', 7.5, lambda _: None, ME)
         waiter = Waiter(partial(endpoint.forward, request))
@@ -63,6 +64,7 @@ async def test_a_request_goes_as_it_is_and_its_result_comes_back_whole() -> None
 
 
 async def test_a_servers_error_comes_back_as_it_said_it() -> None:
+    """A client branches on codes and data that would be buried in our words."""
     async with ready() as (played, endpoint, _):
         waiter = Waiter(partial(endpoint.forward, READ))
         frame, _ = await played.worker.next(Forward)
@@ -75,6 +77,7 @@ async def test_a_servers_error_comes_back_as_it_said_it() -> None:
 
 
 async def test_a_newer_server_is_told_what_this_very_caller_can_be_asked() -> None:
+    """It would ask one who cannot answer, or refuse one who can."""
     async with ready(NEWER) as (played, endpoint, _):
         asker = Answering(b'{"roots":{}}', bridges=False)
         endpoint.forward(RawRequest("prompts/get", b"{}", client=ME, answerer=asker, log_level="error"), lambda _: None)
@@ -117,6 +120,7 @@ async def said_by_sdk(serve: Callable[..., Awaitable[None]], asked: dict[str, An
 
 @pytest.mark.parametrize(("card", "is_told"), [(OLDER, False), (NEWER, True)])
 async def test_answers_that_come_with_a_request_are_for_newer_servers(card: ServerCard, *, is_told: bool) -> None:
+    """A server of an older era would refuse a request for members that its revision does not know."""
     own, answers = {"name": "t", "arguments": {"requestState": 1}}, {"inputResponses": {"k": {}}, "requestState": "s"}
     async with ready(card) as (played, endpoint, _):
         endpoint.forward(RawRequest("tools/call", msgspec.json.encode(own | answers), client=ME), lambda _: None)
@@ -126,6 +130,7 @@ async def test_answers_that_come_with_a_request_are_for_newer_servers(card: Serv
 
 @pytest.mark.parametrize("card", [OLDER, NEWER])
 async def test_a_plain_call_carries_nothing_more_than_it_did(card: ServerCard) -> None:
+    """Calls of plain tools would cost more."""
     async with ready(card) as (played, endpoint, _):
         endpoint.begin(RawCall("t", b"{}", client=ME), lambda _: None)
         call, _ = await played.worker.next(Call)
@@ -143,6 +148,7 @@ async def test_a_plain_call_carries_nothing_more_than_it_did(card: ServerCard) -
     ],
 )
 async def test_what_is_of_the_connection_or_hidden_is_not_passed_on(method: str, params: bytes, code: str) -> None:
+    """One client would silence the log of all, or call a tool that the configuration hides."""
     async with ready() as (played, endpoint, _):
         fault = await ended(Waiter(partial(endpoint.forward, RawRequest(method, params, client=ME))))
         assert (fault.code, fault.delivery) == (code, Delivery.NOT_SENT)
@@ -150,6 +156,7 @@ async def test_what_is_of_the_connection_or_hidden_is_not_passed_on(method: str,
 
 
 async def test_nothing_is_asked_of_a_server_that_is_not_there() -> None:
+    """A request would wait for an answer that never comes."""
     async with stage(CLOSED) as played:
         assert (await ended(Waiter(partial(played.endpoint.forward, READ)))).code == "not_connected"
         played.endpoint.tell("notifications/roots/list_changed")
@@ -159,6 +166,7 @@ async def test_nothing_is_asked_of_a_server_that_is_not_there() -> None:
 
 
 async def test_a_completion_is_as_long_as_the_protocol_allows() -> None:
+    """Strict clients would refuse the answer."""
     async with ready() as (played, endpoint, _):
         waiter = Waiter(partial(endpoint.forward, RawRequest("completion/complete", b"{}", client=ME)))
         frame, _ = await played.worker.next(Forward)
@@ -170,6 +178,7 @@ async def test_a_completion_is_as_long_as_the_protocol_allows() -> None:
 
 
 async def test_news_are_told_with_those_whom_they_may_be_meant_for(caplog: pytest.LogCaptureFixture) -> None:
+    """A client would be shown the log lines of another's call, or none."""
     caplog.set_level(logging.DEBUG)
     async with ready() as (played, endpoint, news):
         played.worker.says(Log("error", "db"), b'"free"')
@@ -203,6 +212,7 @@ async def test_news_are_told_with_those_whom_they_may_be_meant_for(caplog: pytes
     ],
 )
 async def test_a_worker_that_passes_on_what_it_must_not_is_killed(frame: Log | Note, body: bytes) -> None:
+    """A hostile worker would write into every client's stream."""
     async with ready() as (played, endpoint, news):
         played.worker.says(frame, body)
         await played.until(lambda: endpoint.phase is EndpointPhase.FAULTED)
@@ -210,6 +220,7 @@ async def test_a_worker_that_passes_on_what_it_must_not_is_killed(frame: Log | N
 
 
 async def test_an_older_server_is_told_what_clients_say_and_a_newer_one_is_not() -> None:
+    """A server would work with the roots of yesterday; the newer era knows no such word."""
     for card, count in ((OLDER, 1), (NEWER, 0)):
         async with ready(card) as (played, endpoint, _):
             endpoint.tell("notifications/roots/list_changed")
@@ -235,6 +246,7 @@ async def subscribed(played: Stage, name: str, client: Any = ME, fault: FaultRec
 
 
 async def test_a_changed_resource_is_told_to_those_who_subscribed_it_until_the_last_leaves() -> None:
+    """Others would be told, or the server go on for nobody."""
     async with ready() as (played, endpoint, news):
         await subscribed(played, "file:///a")
         await subscribed(played, "file:///a", OTHER)
@@ -255,6 +267,7 @@ async def test_a_changed_resource_is_told_to_those_who_subscribed_it_until_the_l
 
 
 async def test_a_subscription_that_the_server_refuses_is_none() -> None:
+    """A client would wait for news that never come."""
     async with ready() as (played, endpoint, news):
         fault = await subscribed(played, "file:///a", fault=FaultRecord(FaultKind.TOOL_ERROR, "no", "reply_error"))
         assert isinstance(fault, ProtocolFault)
@@ -265,6 +278,7 @@ async def test_a_subscription_that_the_server_refuses_is_none() -> None:
 
 @pytest.mark.parametrize("params", [b"{}", b'{"uri":7}', b"[]", b'{"uri":"no uri"}'])
 async def test_a_subscription_of_nothing_is_refused(params: bytes) -> None:
+    """The server would be asked for nonsense in our name, and we would keep it."""
     async with ready() as (played, endpoint, _):
         fault = await ended(Waiter(partial(endpoint.forward, RawRequest("resources/subscribe", params, client=ME))))
         assert fault.code == "bad_arguments"
@@ -272,6 +286,7 @@ async def test_a_subscription_of_nothing_is_refused(params: bytes) -> None:
 
 
 async def test_a_newer_server_is_listened_to_for_all_that_is_wanted_at_once() -> None:
+    """Each client's wish would end the others' news for a moment."""
     async with ready(NEWER) as (played, endpoint, news):
         waiters = [
             Waiter(partial(endpoint.forward, RawRequest("resources/subscribe", uri(name), client=client)))
@@ -300,6 +315,7 @@ async def test_a_worker_that_takes_no_more_is_told_again_what_to_listen_for(monk
 
 
 async def test_a_newer_server_that_tells_no_changes_says_so() -> None:
+    """A client would wait for news that never come."""
     async with ready(ServerCard("2026-07-28", capabilities=b'{"resources":{}}')) as (played, endpoint, _):
         request = RawRequest("resources/subscribe", uri("file:///a"), client=ME)
         fault = await ended(Waiter(partial(endpoint.forward, request)))
@@ -308,6 +324,7 @@ async def test_a_newer_server_that_tells_no_changes_says_so() -> None:
 
 
 async def test_the_server_is_told_the_lowest_level_that_anybody_wants() -> None:
+    """One client's wish would silence the log of another."""
     async with ready() as (played, endpoint, _):
         for client, level in ((ME, "warning"), (OTHER, "error"), (OTHER, "debug")):
             endpoint.set_level(client, level)
@@ -322,6 +339,7 @@ async def test_the_server_is_told_the_lowest_level_that_anybody_wants() -> None:
 
 @pytest.mark.parametrize("end", ["answered", "refused"])
 async def test_a_client_that_changes_its_level_for_ever_costs_one_request_at_a_time(end: str) -> None:
+    """The requests would take the places of everybody's calls."""
     async with ready() as (played, endpoint, _):
         for number in range(1_001):
             endpoint.set_level(ME, "debug" if number % 2 else "error")
@@ -339,6 +357,7 @@ async def test_a_client_that_changes_its_level_for_ever_costs_one_request_at_a_t
 
 
 async def test_a_level_is_not_told_to_a_server_that_has_no_log() -> None:
+    """It would answer with an error that nobody reads."""
     async with ready(ServerCard("2025-11-25")) as (played, endpoint, _):
         endpoint.set_level(ME, "debug")
         await turns()
@@ -347,6 +366,7 @@ async def test_a_level_is_not_told_to_a_server_that_has_no_log() -> None:
 
 @pytest.mark.parametrize("card", [OLDER, NEWER])
 async def test_the_next_generation_is_asked_for_what_is_wanted_still(card: ServerCard) -> None:
+    """After a crash a client would never hear of its resources again."""
     async with ready(card) as (played, endpoint, _):
         if card is OLDER:
             await subscribed(played, "file:///a")

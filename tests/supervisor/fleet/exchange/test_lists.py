@@ -101,6 +101,7 @@ async def bench() -> Any:
 
 
 async def test_each_list_is_asked_for_once_whoever_wants_it(bench: Bench) -> None:
+    """A server would be listed anew for every client."""
     bench.answers["prompts"] = [{"name": "p"}]
     assert not bench.lists.has_settled
     await bench.take()
@@ -112,6 +113,7 @@ async def test_each_list_is_asked_for_once_whoever_wants_it(bench: Bench) -> Non
 
 
 async def test_a_server_is_asked_for_what_it_says_it_has_and_for_tools() -> None:
+    """Most servers have tools alone; what they do not have has come."""
     bench = await met(b'{"tools":{}}')
     await bench.take()
     assert bench.asked == ["tools"]
@@ -121,6 +123,7 @@ async def test_a_server_is_asked_for_what_it_says_it_has_and_for_tools() -> None
 
 
 async def test_lists_that_do_not_come_hold_up_no_tools(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that forgets to answer one of them would offer nothing at all."""
     monkeypatch.setattr(module, "OTHER_LISTS_S", 0.01)
     bench.answers["prompts"] = None
     await bench.take()
@@ -135,6 +138,7 @@ async def test_lists_that_do_not_come_hold_up_no_tools(bench: Bench, monkeypatch
 async def test_a_list_that_the_server_does_not_know_is_empty_and_one_that_fails_stays(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A server without templates would be waited for; one that fails once would lose what it has."""
     bench.answers["resourceTemplates"] = REFUSED
     bench.answers["prompts"] = BROKEN
     with caplog.at_level(logging.WARNING):
@@ -146,6 +150,7 @@ async def test_a_list_that_the_server_does_not_know_is_empty_and_one_that_fails_
 
 
 async def test_tools_that_fail_are_said_to_whoever_asked(bench: Bench) -> None:
+    """A server would be ready, and offer nothing, and nobody be told why."""
     bench.answers["tools"] = BROKEN
     with pytest.raises(ProtocolFault) as caught:
         await bench.take()
@@ -161,6 +166,7 @@ async def test_tools_that_fail_are_said_to_whoever_asked(bench: Bench) -> None:
 
 
 async def test_a_server_that_says_it_has_no_tools_may_refuse_to_list_them() -> None:
+    """A server of prompts alone would never be ready; and one that lied would seem to have none."""
     bench = await met(b'{"prompts":{}}')
     bench.answers["tools"] = REFUSED
     await bench.take()
@@ -174,6 +180,7 @@ async def test_a_server_that_says_it_has_no_tools_may_refuse_to_list_them() -> N
 
 
 async def test_whoever_watches_is_told_of_other_items_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every client would list anew whatever a server says for ever."""
     monkeypatch.setattr(module, "REFRESH_S", 0.0)
     await bench.take()
     tools, count, version = bench.lists.tools, bench.changes, bench.lists.version
@@ -203,6 +210,7 @@ async def test_a_change_that_was_announced_and_changed_nothing_is_told_as_that(b
 
 
 async def test_a_storm_of_changes_is_one_list(bench: Bench) -> None:
+    """A server would have us list it without end."""
     await bench.take()
     for _ in range(1_000):
         bench.lists.on_changed("resources", bench.handle, bench.start)
@@ -216,6 +224,7 @@ async def test_a_storm_of_changes_is_one_list(bench: Bench) -> None:
 
 
 async def test_a_change_of_what_a_server_has_not_is_nothing() -> None:
+    """A server would be asked for what it said it has not."""
     bench = await met(b'{"tools":{}}')
     await bench.take()
     bench.lists.on_changed("prompts", bench.handle, bench.start)
@@ -225,6 +234,7 @@ async def test_a_change_of_what_a_server_has_not_is_nothing() -> None:
 
 
 async def test_a_server_that_is_gone_is_listed_no_more(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Its log would be full of what nobody can do anything about."""
     await bench.take()
     bench.lists.on_changed("tools", bench.handle, bench.start)
     bench.is_wanted = False
@@ -237,6 +247,7 @@ async def test_a_server_that_is_gone_is_listed_no_more(bench: Bench, caplog: pyt
 
 
 async def test_the_next_generation_reads_the_same_bytes_no_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restart would cost the parsing of thousands of tools that are known."""
     bench.answers["prompts"] = [{"name": "p"}]
     await bench.take()
     later = await met()

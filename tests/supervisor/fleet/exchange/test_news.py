@@ -12,6 +12,7 @@ ME = frozenset({"door-1"})
 
 
 def test_what_a_server_says_is_told_as_it_said_it_with_whose_it_is() -> None:
+    """A client would not know which server speaks, or lose what we do not know."""
     assert news_of("fs", Log("error", "io"), b' {"n":1.0} ', ME) == LogLine("fs", "error", "io", b' {"n":1.0} ', ME)
     assert news_of("fs", Note("notifications/x"), b'{"k":[1.0]}', ME) == ServerNote(
         "fs", "notifications/x", b'{"k":[1.0]}', ME
@@ -41,6 +42,7 @@ def test_what_could_end_a_line_or_a_reader_is_not_told(said: Log | Note, body: b
 
 @pytest.mark.parametrize("body", [b"[]", b'"text"', b"7", b"null"])
 def test_a_log_line_is_any_value_and_a_note_an_object(body: bytes) -> None:
+    """A line of text would be lost, or a note break its client's parser."""
     assert isinstance(news_of("fs", Log("info", ""), body, ME), LogLine)
     with pytest.raises(BodyError):
         news_of("fs", Note("notifications/x"), body, ME)
@@ -51,10 +53,12 @@ def test_a_log_line_is_any_value_and_a_note_an_object(body: bytes) -> None:
     [(b' "a\\nb"', "a\nb"), (b'{"n":1}', '{"n":1}'), (b"null", "null"), (b'"' + b"x" * 9_000 + b'"', "")],
 )
 def test_our_own_log_has_a_text_as_text_and_no_more_of_it_than_fits(data: bytes, text: str) -> None:
+    """Our log would be JSON in JSON, or one server's."""
     assert shown(LogLine("fs", "info", "", data)) == (text or "x" * MAX_SHOWN_CHARS)
 
 
 def test_a_watcher_that_fails_is_said_and_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """One client's bug would silence all servers for the others."""
     watchers, heard = NewsWatchers(), list[News]()
 
     def fails(_: News) -> None:
@@ -72,6 +76,7 @@ def test_a_watcher_that_fails_is_said_and_holds_up_no_other(caplog: pytest.LogCa
 
 
 def test_a_watcher_may_go_while_news_are_told() -> None:
+    """A session that ends by what it hears would end the telling."""
     watchers, heard = NewsWatchers(), list[News]()
 
     def once(news: News) -> None:

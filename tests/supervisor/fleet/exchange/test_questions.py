@@ -47,6 +47,7 @@ async def refusal(played: Stage) -> tuple[int, str]:
 
 
 async def test_a_question_reaches_whoever_called_and_the_answer_the_server() -> None:
+    """A server could not ask its user."""
     async with ready() as played:
         asker = Answering()
         await calls(played, asker)
@@ -73,6 +74,7 @@ async def test_an_error_that_no_frame_can_carry_is_one_all_the_same(error: dict[
 
 
 async def test_a_client_that_answers_with_an_error_is_quoted() -> None:
+    """A server would take an error for an answer."""
     async with ready() as played:
         asker = Answering()
         waiter = Waiter(partial(played.endpoint.forward, RawRequest("prompts/get", b"{}", client=ME, answerer=asker)))
@@ -87,6 +89,7 @@ async def test_a_client_that_answers_with_an_error_is_quoted() -> None:
 
 @pytest.mark.parametrize("answerer", [None, Answering(b"{}"), Answering(b'{"roots":{}}'), Answering(b"nonsense")])
 async def test_a_client_that_cannot_be_asked_is_not(answerer: Any) -> None:
+    """It would be shown a question that it cannot answer, and the server wait."""
     async with ready() as played:
         await calls(played, answerer)
         played.worker.says(Asked(1, "elicitation/create"), b"{}")
@@ -95,6 +98,7 @@ async def test_a_client_that_cannot_be_asked_is_not(answerer: Any) -> None:
 
 
 async def test_a_question_without_a_call_is_refused() -> None:
+    """A server that asks after its call ended would ask whoever comes next."""
     async with ready() as played:
         asker = Answering()
         waiter, frame = await calls(played, asker)
@@ -106,6 +110,7 @@ async def test_a_question_without_a_call_is_refused() -> None:
 
 
 async def test_a_question_that_may_be_of_two_clients_is_refused_and_remembered() -> None:
+    """One client's user would be asked for another's call."""
     async with ready() as played:
         asked: list[Client] = []
         played.endpoint.hear(lambda _: None, asked.append)
@@ -119,6 +124,7 @@ async def test_a_question_that_may_be_of_two_clients_is_refused_and_remembered()
 
 
 async def test_a_question_that_may_be_of_two_programs_that_share_a_token_is_refused_too() -> None:
+    """One program's user would be asked for the other's call."""
     async with ready() as played:
         mine, theirs = Answering(), Answering()
         for part, asker in (("one", mine), ("two", theirs)):
@@ -131,6 +137,7 @@ async def test_a_question_that_may_be_of_two_programs_that_share_a_token_is_refu
 
 @pytest.mark.parametrize("end", ["answered", "cancelled", "asked no more", "lost", "closed"])
 async def test_a_question_ends_with_what_it_belongs_to(end: str) -> None:
+    """A person would be asked for something that is over."""
     async with ready() as played:
         asker = Answering()
         waiter, frame = await calls(played, asker)
@@ -196,6 +203,8 @@ async def test_every_call_ends_with_a_server_that_asked_something(end: str) -> N
 
 
 async def test_a_client_whose_asking_fails_is_one_that_cannot_be_asked(caplog: pytest.LogCaptureFixture) -> None:
+    """A bug of the host's would end the worker's link."""
+
     class Broken(Answering):
         def ask(self, question: Question, answer: Any) -> Any:
             raise RuntimeError("a bug")
@@ -209,6 +218,7 @@ async def test_a_client_whose_asking_fails_is_one_that_cannot_be_asked(caplog: p
 
 @pytest.mark.parametrize("params", [b"[]", b"{}\n", b"", b'{"x":"\xff"}'])
 async def test_a_worker_that_passes_on_a_broken_question_is_killed(params: bytes) -> None:
+    """It would be written into a client's stream."""
     async with ready() as played:
         asker = Answering()
         await calls(played, asker)
@@ -218,6 +228,7 @@ async def test_a_worker_that_passes_on_a_broken_question_is_killed(params: bytes
 
 
 async def test_no_deadline_passes_while_a_person_is_asked() -> None:
+    """A call of a minute would end while its user reads the question."""
     async with ready() as played:
         asker = Answering()
         _, frame = await calls(played, asker)
@@ -244,6 +255,7 @@ def answers(played: Stage, frame: Call | Forward, body: bytes, result_type: str 
 
 
 async def test_a_newer_server_s_questions_are_put_one_by_one_and_the_call_is_made_again() -> None:
+    """An older client could not use a server that asks by its result."""
     async with ready(NEWER) as played:
         asker = Answering()
         waiter, frame = await calls(played, asker)
@@ -269,6 +281,7 @@ async def test_a_newer_server_s_questions_are_put_one_by_one_and_the_call_is_mad
 
 
 async def test_a_newer_client_is_given_the_question_as_it_is() -> None:
+    """It answers such a result itself, with its own state."""
     async with ready(NEWER) as played:
         waiter, frame = await calls(played, Answering(bridges=False))
         answers(played, frame, asks("a"))
@@ -277,6 +290,7 @@ async def test_a_newer_client_is_given_the_question_as_it_is() -> None:
 
 
 async def test_without_anybody_to_ask_it_is_the_fault_that_says_so() -> None:
+    """A script would be given a question for a result."""
     async with ready(NEWER) as played:
         waiter, frame = await calls(played)
         answers(played, frame, asks("a"))
@@ -285,6 +299,7 @@ async def test_without_anybody_to_ask_it_is_the_fault_that_says_so() -> None:
 
 
 async def test_a_server_that_asks_for_ever_is_given_up() -> None:
+    """A person would be asked without end."""
     async with ready(NEWER) as played:
         asker = Answering()
         request = RawRequest("prompts/get", b'{"name":"p"}', client=ME, answerer=asker)
@@ -301,6 +316,7 @@ async def test_a_server_that_asks_for_ever_is_given_up() -> None:
 
 
 async def test_a_state_alone_is_told_again_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is busy would be taken for a broken one."""
     monkeypatch.setattr(module, "PAUSE_S", 0.0)
     async with ready(NEWER) as played:
         asker = Answering()
@@ -313,6 +329,7 @@ async def test_a_state_alone_is_told_again_after_a_pause(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("body", [b"{}", b'{"inputRequests":{"a":{"method":"x"}}}', b'{"inputRequests":7}'])
 async def test_a_question_that_nobody_could_answer_ends_the_call(body: bytes) -> None:
+    """A client would wait for its deadline."""
     async with ready(NEWER) as played:
         waiter, frame = await calls(played, Answering())
         answers(played, frame, body)
@@ -321,6 +338,7 @@ async def test_a_question_that_nobody_could_answer_ends_the_call(body: bytes) ->
 
 
 async def test_a_client_that_says_no_ends_the_call_and_its_other_questions() -> None:
+    """The server would be sent half of what it needs."""
     async with ready(NEWER) as played:
         asker = Answering()
         waiter, frame = await calls(played, asker)
@@ -336,6 +354,7 @@ async def test_a_client_that_says_no_ends_the_call_and_its_other_questions() -> 
 
 
 async def test_a_client_that_never_answers_ends_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would wait for ever, and hold its place at the server."""
     monkeypatch.setattr(module, "ASK_S", 0.0)
     async with ready(NEWER) as played:
         asker = Answering()
@@ -347,6 +366,7 @@ async def test_a_client_that_never_answers_ends_the_call(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("moment", ["at first", "while asked", "made again"])
 async def test_a_call_that_is_given_up_asks_nobody_any_more(moment: str) -> None:
+    """A person would answer for nothing, or the server work on."""
     async with ready(NEWER) as played:
         asker = Answering()
         waiter, frame = await calls(played, asker)

@@ -46,6 +46,7 @@ async def listened(played: Stage) -> Any:
 
 
 async def test_an_older_server_is_asked_for_what_a_client_wants_and_told_when_nobody_does() -> None:
+    """It would tell nobody, or for ever."""
     async with ready() as played:
         ends = subscribe(played, "x:1")
         frame, params = await asked(played, "resources/subscribe")
@@ -66,6 +67,7 @@ async def test_an_older_server_is_asked_for_what_a_client_wants_and_told_when_no
 
 
 async def test_a_subscription_that_the_server_refuses_is_none() -> None:
+    """Its client would be said to hear of what nobody tells, and the bound be used up."""
     async with ready() as played:
         ends = subscribe(played, "x:1")
         frame, _ = await asked(played, "resources/subscribe")
@@ -77,6 +79,7 @@ async def test_a_subscription_that_the_server_refuses_is_none() -> None:
 
 @pytest.mark.parametrize("uri", [7, None, "", "no scheme", "x:\n1"])
 async def test_what_is_no_uri_is_refused_without_the_server(uri: object) -> None:
+    """A client's mistake would be asked for again at each restart."""
     async with ready() as played:
         ends = subscribe(played, uri)
         await until(lambda: ends)
@@ -84,6 +87,7 @@ async def test_what_is_no_uri_is_refused_without_the_server(uri: object) -> None
 
 
 async def test_a_newer_server_listens_once_for_all_that_is_wanted() -> None:
+    """Each subscription would end the one before."""
     async with ready(NEWER) as played:
         first, second = subscribe(played, "x:1"), subscribe(played, "x:2", OTHER)
         assert await listened(played) == ["x:1", "x:2"]
@@ -98,6 +102,7 @@ async def test_a_newer_server_listens_once_for_all_that_is_wanted() -> None:
 
 
 async def test_a_newer_server_that_says_nothing_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client's stream would never be acknowledged."""
     monkeypatch.setattr(standing, "LISTENING_S", 0.01)
     async with ready(NEWER) as played:
         ends = subscribe(played, "x:1")
@@ -107,6 +112,7 @@ async def test_a_newer_server_that_says_nothing_holds_up_nobody(monkeypatch: pyt
 
 
 async def test_a_newer_server_that_cannot_is_not_asked() -> None:
+    """A client would wait for news that never come."""
     async with ready(ServerCard("2026-07-28", capabilities=b'{"resources":{}}')) as played:
         ends = subscribe(played, "x:1")
         await until(lambda: ends)
@@ -114,6 +120,7 @@ async def test_a_newer_server_that_cannot_is_not_asked() -> None:
 
 
 async def test_whoever_waits_when_the_server_ends_is_told() -> None:
+    """A client would wait for ever; what it wants stands for the server's next start."""
     async with ready(NEWER) as played:
         ends = subscribe(played, "x:1")
         await listened(played)
@@ -141,6 +148,7 @@ async def test_the_lowest_level_that_anybody_wants_is_told_and_no_more_often_tha
 
 @pytest.mark.parametrize("card", [NEWER, ServerCard("2025-11-25", capabilities=b'{"tools":{}}')])
 async def test_a_server_that_takes_no_level_is_told_none(card: ServerCard) -> None:
+    """It would answer with errors that nobody reads."""
     async with ready(card) as played:
         played.endpoint.set_level(ME, "debug")
         played.endpoint.leave(ME)

@@ -58,6 +58,7 @@ async def code_of(played: Stage, request: RawRequest) -> str | None:
 
 
 async def test_a_task_is_asked_for_by_the_client_that_began_it() -> None:
+    """Its result would never be had, or by somebody else."""
     async with ready() as played:
         assert isinstance(await begun(played, "1"), WireResult)
         assert isinstance(await asked(played, about("1"), b'{"taskId":"1","status":"working"}'), WireResult)
@@ -66,6 +67,7 @@ async def test_a_task_is_asked_for_by_the_client_that_began_it() -> None:
 
 
 async def test_a_call_of_the_newer_era_becomes_a_task_where_its_client_takes_one() -> None:
+    """A client would be given what it cannot read, or not be given what it takes."""
     async with ready(NEW) as played:
         answerer = Answering(TAKES, bridges=False)
         waiter = Waiter(partial(played.endpoint.begin, RawCall("work", b"{}", client=ME, answerer=answerer)))
@@ -80,6 +82,7 @@ async def test_a_call_of_the_newer_era_becomes_a_task_where_its_client_takes_one
 @pytest.mark.parametrize("answerer", [None, Answering(CAPABLE, bridges=False)])
 @pytest.mark.parametrize("era", [OLD, NEW])
 async def test_a_task_that_nobody_takes_is_a_fault(answerer: Any, era: str) -> None:
+    """A client would wait for the result of what it takes for one."""
     async with ready(era) as played:
         waiter = Waiter(partial(played.endpoint.begin, RawCall("work", b"{}", client=ME, answerer=answerer)))
         frame, _ = await played.worker.next(Call)
@@ -90,6 +93,7 @@ async def test_a_task_that_nobody_takes_is_a_fault(answerer: Any, era: str) -> N
 
 @pytest.mark.parametrize("task", ["", "x" * 100_000, "a\nb", "a\x1b[31m", 7, None])
 async def test_an_id_that_cannot_be_used_is_said_and_not_kept(task: object) -> None:
+    """A server's id would fill logs and memory, or write on a terminal."""
     async with ready() as played:
         end = await begun(played, task)
         assert end.code == "bad_result"
@@ -99,6 +103,7 @@ async def test_an_id_that_cannot_be_used_is_said_and_not_kept(task: object) -> N
 
 
 async def test_a_server_cannot_hand_a_client_anothers_task() -> None:
+    """It would show one client's work to another, who could end it."""
     async with ready() as played:
         await begun(played, "1")
         stolen = await begun(played, "1", OTHER)
@@ -109,6 +114,7 @@ async def test_a_server_cannot_hand_a_client_anothers_task() -> None:
 
 @pytest.mark.parametrize("body", [b'{"taskId":"2"}', b"{}", b'{"taskId":7}'])
 async def test_the_state_of_another_task_than_was_asked_for_is_not_passed_on(body: bytes) -> None:
+    """A client would be told what another one's task came to."""
     async with ready() as played:
         await begun(played, "1")
         end = await asked(played, about("1"), body)
@@ -116,6 +122,7 @@ async def test_the_state_of_another_task_than_was_asked_for_is_not_passed_on(bod
 
 
 async def test_a_result_names_the_task_that_was_asked_for() -> None:
+    """A client that trusts the name would book it with another task."""
     async with ready() as played:
         await begun(played, "1")
         body = b'{"content":[1.0],"_meta":{"k":1,"%b":{"taskId":"%b"}}}'
@@ -127,11 +134,13 @@ async def test_a_result_names_the_task_that_was_asked_for() -> None:
     ("era", "method"), [(OLD, "tasks/update"), (OLD, "tasks/of-tomorrow"), (NEW, "tasks/result"), (NEW, "tasks/list")]
 )
 async def test_what_an_era_does_not_have_is_not_asked_of_its_servers(era: str, method: str) -> None:
+    """A server would be asked for all its clients' tasks, or for what it does not know."""
     async with ready(era) as played:
         assert await code_of(played, about("1", method)) == "not_offered"
 
 
 async def test_news_of_a_task_is_for_its_own_client() -> None:
+    """Everybody would be told what one client's task came to."""
     async with ready() as played:
         news: list[News] = []
         played.endpoint.tell_news = news.append
@@ -144,6 +153,7 @@ async def test_news_of_a_task_is_for_its_own_client() -> None:
 
 
 async def test_a_question_of_a_task_reaches_whoever_waits_for_it() -> None:
+    """Another client's user would be asked, or nobody."""
     async with ready() as played:
         await begun(played, "1")
         await begun(played, "2", OTHER)
@@ -178,6 +188,7 @@ async def test_the_tasks_of_a_server_that_ends_are_lost_and_that_is_said(caplog:
 
 
 def test_the_tasks_of_a_remote_server_outlive_its_connection() -> None:
+    """A lost connection would cost what a server works on elsewhere."""
     for config, is_kept in ((REMOTE, True), (STDIO, False)):
         before, after = ServerTasks(config), ServerTasks(config)
         ends: list[CallEnd] = []
@@ -190,6 +201,7 @@ def test_the_tasks_of_a_remote_server_outlive_its_connection() -> None:
 
 
 def test_that_tasks_are_forgotten_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A client could not tell why its first tasks are gone; or the log would be full of it."""
     tasks, ends = ServerTasks(STDIO), list[CallEnd]()
     take = tasks.watched(RawRequest("tools/call", CALL, client=ME), ends.append, is_modern=False)
     for number in range(MAX_EACH + 3):
@@ -199,6 +211,7 @@ def test_that_tasks_are_forgotten_is_said_once(caplog: pytest.LogCaptureFixture)
 
 
 async def test_a_client_that_leaves_takes_its_tasks_with_it() -> None:
+    """Its ids would be taken for ever."""
     async with ready() as played:
         await begun(played, "1")
         played.endpoint.leave(ME)
@@ -206,6 +219,7 @@ async def test_a_client_that_leaves_takes_its_tasks_with_it() -> None:
 
 
 async def test_what_cannot_be_read_is_not_sent() -> None:
+    """A server would be asked for a task that nobody has looked at."""
     async with ready() as played:
         assert await code_of(played, RawRequest("tasks/get", b'{"taskId":7}', client=ME)) == "bad_arguments"
         assert await code_of(played, RawRequest("tasks/get", b"", client=ME)) == "task_lost"
@@ -215,6 +229,7 @@ async def test_what_cannot_be_read_is_not_sent() -> None:
 
 
 def test_a_server_cannot_give_a_client_anothers_task() -> None:
+    """A server would hand one client's work to another, by an id that it has given already."""
     owners = TaskOwners()
     owners.note("1", "ada", 0.0)
     assert not owners.note("1", "bob", 1.0)
@@ -225,6 +240,7 @@ def test_a_server_cannot_give_a_client_anothers_task() -> None:
 
 
 def test_of_too_many_tasks_the_client_that_has_them_loses_the_oldest() -> None:
+    """One client's tasks would take all memory, or push out a neighbour's."""
     owners = TaskOwners()
     owners.note("neighbour's", "bob", 0.0)
     for number in range(MAX_EACH + 10):
@@ -236,6 +252,7 @@ def test_of_too_many_tasks_the_client_that_has_them_loses_the_oldest() -> None:
 
 
 def test_together_there_are_no_more_than_a_bound() -> None:
+    """Many clients would take all memory with a few tasks each."""
     owners = TaskOwners()
     for client in range(MAX_TOGETHER // MAX_EACH):
         for number in range(MAX_EACH):
@@ -247,6 +264,7 @@ def test_together_there_are_no_more_than_a_bound() -> None:
 
 
 def test_a_task_that_nobody_asked_for_in_a_day_is_forgotten() -> None:
+    """What clients left would be kept for ever."""
     owners = TaskOwners()
     owners.note("old", "ada", 0.0)
     owners.note("used", "ada", 0.0)
@@ -260,6 +278,7 @@ def test_a_task_that_nobody_asked_for_in_a_day_is_forgotten() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("nul"), st.sampled_from("12"), st.sampled_from("ab"), st.floats(0, 1e5))))
 def test_a_task_has_one_owner_whatever_happens(steps: list[tuple[str, str, str, float]]) -> None:
+    """Two clients would have one task, or a task nobody could forget."""
     owners, now = TaskOwners(), 0.0
     for kind, task, client, after_s in steps:
         now += after_s

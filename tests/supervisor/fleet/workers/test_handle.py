@@ -22,6 +22,7 @@ from .handles import EXITED, REFUSED, Desk, greeted
 
 
 async def test_requests_end_with_their_own_replies_in_any_order() -> None:
+    """One caller would be given another's result."""
     desk = await greeted()
     (first, refusal), (second, _) = desk.call(), desk.call()
     assert refusal is None
@@ -35,6 +36,7 @@ async def test_requests_end_with_their_own_replies_in_any_order() -> None:
 
 
 async def test_news_reach_the_owner_in_order() -> None:
+    """Changes of tools or log lines would be lost."""
     desk = await greeted()
     desk.worker.says(ListChanged())
     desk.worker.says(Log("info", ""), b'"hm"')
@@ -57,6 +59,7 @@ async def test_news_reach_the_owner_in_order() -> None:
 
 
 async def test_progress_reaches_who_wants_it_until_the_end() -> None:
+    """A client would see another call's progress, or a note after the result."""
     desk = await greeted()
     first, _ = desk.call(progress=True)
     second, _ = desk.call()
@@ -73,6 +76,7 @@ async def test_progress_reaches_who_wants_it_until_the_end() -> None:
 
 
 async def test_a_cancelled_request_is_called_off_and_ends_in_silence() -> None:
+    """A caller that left would be called back, or the server would work on."""
     desk = await greeted()
     request_id, _ = desk.call()
     request, _ = await desk.worker.next(Call)
@@ -88,6 +92,7 @@ async def test_a_cancelled_request_is_called_off_and_ends_in_silence() -> None:
 
 
 async def test_an_ended_request_cannot_be_cancelled() -> None:
+    """The worker would be told to stop what it has finished."""
     desk = await greeted()
     request_id, _ = desk.call()
     request, _ = await desk.worker.next(Call)
@@ -100,6 +105,7 @@ async def test_an_ended_request_cannot_be_cancelled() -> None:
 
 
 async def test_a_refused_request_is_forgotten() -> None:
+    """A request that never left would be answered by the next loss."""
     desk = Desk(is_born=False)
     request_id, refusal = desk.call()
     assert refusal is Refusal.DEAD
@@ -110,6 +116,7 @@ async def test_a_refused_request_is_forgotten() -> None:
 
 
 async def test_a_request_that_breaks_the_links_rules_leaves_nothing_behind() -> None:
+    """A bug of ours would be answered later, by somebody else's loss."""
     desk = await greeted()
     with pytest.raises(LinkMisuseError):
         desk.call(timeout_s=0.0)

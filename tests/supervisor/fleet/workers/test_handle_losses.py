@@ -28,6 +28,7 @@ from .handles import EXITED, Desk, greeted
 
 
 async def test_a_lost_server_ends_all_requests_then_tells_the_owner_once() -> None:
+    """Callers of a dead server would wait for their deadlines, or its restart would begin twice."""
     desk = await greeted()
     request_id, _ = desk.call()
     await desk.worker.next(Call)
@@ -45,6 +46,7 @@ async def test_a_lost_server_ends_all_requests_then_tells_the_owner_once() -> No
 
 
 async def test_what_never_left_our_queue_is_said_to_be_unsent() -> None:
+    """A caller would not dare to repeat a call that nobody ever saw."""
     desk = await greeted(LinkTerms(window_units=1))
     desk.worker.to_worker.receive = lambda _: None  # it reads no more, so it gives no credit either
     sent, _ = desk.call()
@@ -65,6 +67,7 @@ async def test_what_never_left_our_queue_is_said_to_be_unsent() -> None:
 async def test_a_worker_that_hangs_or_breaks_the_rules_is_killed_and_lost(
     event: Silent | Overdue | Violated, kind: FaultKind, code: str, at_site: FaultKind
 ) -> None:
+    """A hung worker would hold its callers, a hostile one would go on."""
     desk = await greeted()
     request_id, _ = desk.call()
     await desk.worker.next(Call)
@@ -99,6 +102,7 @@ async def test_a_request_that_waited_too_long_in_our_own_queue_costs_no_worker()
 
 
 async def test_a_call_to_a_busy_worker_ends_and_costs_no_worker() -> None:
+    """A busy machine would look like a dead worker."""
     desk = await greeted()
     request_id, _ = desk.call()
     request, _ = await desk.worker.next(Call)
@@ -120,6 +124,7 @@ async def test_a_call_to_a_busy_worker_ends_and_costs_no_worker() -> None:
     ],
 )
 async def test_the_death_of_the_process_says_how(returncode: int | None, dossier: Dossier, words: str) -> None:
+    """A user would not learn what killed a worker."""
     desk = await greeted()
     desk.worker.dies(returncode)
     [loss] = desk.owner.losses
@@ -152,6 +157,7 @@ async def test_the_last_words_of_a_dead_worker_are_heard_first(monkeypatch: pyte
 
 
 async def test_a_worker_that_left_without_a_word_is_lost() -> None:
+    """Its server would look ready for ever."""
     desk = await greeted()
     desk.worker.dies(0)
     [loss] = desk.owner.losses
@@ -160,6 +166,7 @@ async def test_a_worker_that_left_without_a_word_is_lost() -> None:
 
 
 async def test_a_worker_that_dies_before_it_spoke_ends_the_wait_for_it() -> None:
+    """An endpoint would wait for a hello that never comes."""
     desk = Desk(is_born=False)
     assert not desk.handle.greeted.done()
     desk.worker.dies(1)
@@ -170,6 +177,7 @@ async def test_a_worker_that_dies_before_it_spoke_ends_the_wait_for_it() -> None
 
 
 async def test_dismissing_waits_for_the_workers_own_end_and_tells_nobody() -> None:
+    """A closed server would be reported as a crash."""
     desk = await greeted()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(desk.handle.dismiss(PATIENCE_S))
@@ -181,6 +189,7 @@ async def test_dismissing_waits_for_the_workers_own_end_and_tells_nobody() -> No
 
 
 async def test_dismissing_kills_who_does_not_go() -> None:
+    """A stuck worker would outlive its endpoint."""
     desk = await greeted()
     await desk.handle.dismiss(0.0)
     assert desk.worker.kills == 1
@@ -191,6 +200,7 @@ async def test_dismissing_kills_who_does_not_go() -> None:
 
 
 async def test_dismissing_one_that_we_killed_does_not_wait_politely() -> None:
+    """Every hung worker would cost three seconds more."""
     desk = await greeted()
     desk.handle.violated("nonsense")
     with anyio.fail_after(PATIENCE_S):
@@ -211,6 +221,7 @@ async def test_a_worker_that_survives_its_kill_is_told_and_left(
 
 
 async def test_a_list_request_is_a_request_like_any_other() -> None:
+    """Lists would never end when the server is lost."""
     desk = await greeted()
     frame = List(desk.handle.next_id(), 30.0)
     ended: list[Reply] = []
@@ -256,6 +267,7 @@ async def test_a_start_reaches_the_owner_with_its_receipt() -> None:
     ],
 )
 async def test_a_start_that_is_none_is_a_violation(body: bytes) -> None:
+    """A worker that was taken over would crash us, or fill our memory."""
     desk = await greeted()
     desk.worker.says(Started(), body)
     words = await heard(desk)
@@ -265,6 +277,7 @@ async def test_a_start_that_is_none_is_a_violation(body: bytes) -> None:
 
 
 async def test_a_server_starts_once() -> None:
+    """A second receipt would replace the true one."""
     desk = await greeted()
     desk.worker.says(Started(), BODY)
     desk.worker.says(Started(), BODY)
@@ -273,6 +286,7 @@ async def test_a_server_starts_once() -> None:
 
 
 async def test_an_excess_is_told_to_the_worker_and_nobody_else() -> None:
+    """The tree would go on; or it would be dead without a dossier that names the limit."""
     desk = await greeted()
     desk.handle.condemn("memory_bytes", "600 MiB; the limit is 512 MiB")
     with anyio.fail_after(PATIENCE_S):
@@ -282,6 +296,7 @@ async def test_an_excess_is_told_to_the_worker_and_nobody_else() -> None:
 
 
 async def test_a_lost_worker_is_told_nothing() -> None:
+    """A tree that is gone cannot be condemned; that must not be an error."""
     desk = await greeted()
     desk.handle.lose(EXITED)
     desk.handle.condemn("cpu_s", "too much")

@@ -35,6 +35,7 @@ from quarterdeck_sandbox import Machine
 
 
 async def test_a_zygote_that_is_ready_tells_what_its_machine_can_enforce(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every worker would have to lay out its sandbox itself."""
     async with stage(monkeypatch) as played:
         assert played.placement.machine is None
         machine = Machine("linux", landlock_abi=7)
@@ -44,6 +45,7 @@ async def test_a_zygote_that_is_ready_tells_what_its_machine_can_enforce(monkeyp
 
 
 async def test_an_order_is_a_birth_then_a_death_each_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server would not start, or its death stay unknown."""
     async with stage(monkeypatch) as played:
         birth = played.spawn()
         assert await played.zygote.order() == ORDER
@@ -58,6 +60,7 @@ async def test_an_order_is_a_birth_then_a_death_each_told_once(monkeypatch: pyte
 
 
 async def test_a_worker_that_dies_at_once_is_born_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash at the first instruction would be a wait without end."""
     async with stage(monkeypatch) as played:
         birth = played.spawn()
         await played.zygote.order()
@@ -67,6 +70,7 @@ async def test_a_worker_that_dies_at_once_is_born_first(monkeypatch: pytest.Monk
 
 
 async def test_reports_may_come_in_any_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine's split writes would lose a birth."""
     async with stage(monkeypatch) as played:
         births = [played.spawn(1), played.spawn(2)]
         await turns()
@@ -78,6 +82,7 @@ async def test_reports_may_come_in_any_pieces(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_worker_that_nobody_waits_for_any_more_is_killed_at_birth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that was given up would leave a worker behind."""
     killed: list[tuple[int, int]] = []
     monkeypatch.setattr(placement_module.os, "kill", lambda pid, number: killed.append((pid, number)))
     async with stage(monkeypatch) as played:
@@ -95,6 +100,7 @@ async def test_a_worker_that_nobody_waits_for_any_more_is_killed_at_birth(monkey
 async def test_a_worker_that_nobody_wants_and_that_is_gone_keeps_no_other_from_its_owner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A server whose start was given up would leave another one connecting for ever."""
     async with stage(monkeypatch) as played:
         wanted = played.spawn(2)
         await played.zygote.order()
@@ -103,6 +109,7 @@ async def test_a_worker_that_nobody_wants_and_that_is_gone_keeps_no_other_from_i
 
 
 async def test_a_dead_zygote_takes_its_workers_with_it_and_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers would look alive although their workers are gone."""
     async with stage(monkeypatch) as played:
         await played.born(4711)
         waiting = played.spawn(2)
@@ -118,6 +125,7 @@ async def test_a_dead_zygote_takes_its_workers_with_it_and_is_told_once(monkeypa
 
 
 async def test_an_order_to_a_zygote_that_just_died_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first connect after a crash would wait for ever."""
     async with stage(monkeypatch) as played:
         played.zygote.dies()
         with pytest.raises(OSError):
@@ -127,6 +135,7 @@ async def test_an_order_to_a_zygote_that_just_died_is_an_error(monkeypatch: pyte
 
 
 async def test_closing_ends_all_and_waits_for_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers would outlive their supervisor, or the zygote stay a zombie."""
     async with stage(monkeypatch) as played:
         await played.born(4711)
         await played.placement.close()
@@ -138,6 +147,7 @@ async def test_closing_ends_all_and_waits_for_the_process(monkeypatch: pytest.Mo
 
 
 async def test_a_zygote_that_does_not_obey_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing would hang."""
     async with stage(monkeypatch) as played:
         played.zygote.obeys = False
         played.zygote.says(Forked(0, 4710))
@@ -156,6 +166,7 @@ async def test_a_zygote_that_is_still_importing_is_told_to_end(monkeypatch: pyte
 
 
 async def test_a_zygote_is_waited_for_even_when_the_wait_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that is ended while it ends would leave a zygote that nobody kills, dead or alive."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     others = threading.Event()
     asyncio.get_running_loop().run_in_executor(None, others.wait)
@@ -209,6 +220,7 @@ async def test_nobody_looks_at_a_zygote_that_owes_nothing(monkeypatch: pytest.Mo
 async def test_an_end_that_a_hanging_zygote_does_not_report_is_told_without_its_status(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A dead worker would look alive, and closing it take many seconds, while the zygote hangs."""
     monkeypatch.setattr(placement_module, "REPORT_S", 0.0)
     process = await a_process()
     async with stage(monkeypatch) as played:
@@ -223,6 +235,7 @@ async def test_an_end_that_a_hanging_zygote_does_not_report_is_told_without_its_
 
 @pytest.mark.process
 async def test_a_zygote_that_is_stopped_while_it_owes_a_report_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next server that has to start would find it hanging, and wait all over again."""
     monkeypatch.setattr(placement_module, "LOOK_S", 0.0)
     process = await a_process()
     async with stage(monkeypatch) as played:
@@ -252,6 +265,7 @@ async def test_one_that_owes_a_report_when_all_closes_is_not_waited_for(monkeypa
 
 @pytest.mark.process
 async def test_a_worker_born_in_the_moment_in_which_it_is_given_up_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that was given up would leave a worker behind."""
     process = await a_process()
     async with stage(monkeypatch) as played:
         birth = played.spawn()
@@ -290,6 +304,7 @@ async def test_a_dead_worker_keeps_no_descriptor(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("how", ["ends", "closed"])
 async def test_a_fresh_interpreter_gets_its_order_and_tells_its_end(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where fork does not serve nothing would start, or be left behind."""
     made = PlayedInterpreter()
     monkeypatch.setattr(placement_module, "isolated", lambda *_, **__: made)
     placement = FreshPlacement()
@@ -306,6 +321,7 @@ async def test_a_fresh_interpreter_gets_its_order_and_tells_its_end(how: str, mo
 
 
 def test_an_isolated_interpreter_gets_nothing_of_ours_but_what_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret of ours would be in the memory that every worker is forked from."""
     started: list[tuple[list[str], dict[str, Any]]] = []
 
     def note(argv: list[str], **options: Any) -> BytesIO:
@@ -333,12 +349,14 @@ def test_an_isolated_interpreter_gets_nothing_of_ours_but_what_is_listed(monkeyp
 
 
 def test_what_an_isolated_interpreter_needs_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A half-done installation would be a worker that dies without a word."""
     monkeypatch.setattr(placement_module, "NEEDED", (*NEEDED, "no_such_package_at_all"))
     with pytest.raises(ModuleNotFoundError, match="no_such_package_at_all"):
         isolated("some.module")
 
 
 async def test_a_zygote_that_was_started_early_is_taken_by_the_first_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be started twice, or import for nobody; or two decks have one."""
     started: list[tuple[str, ...]] = []
 
     def isolated(*words: str, pass_fds: list[int]) -> PlayedZygote:
@@ -361,6 +379,7 @@ async def test_a_zygote_that_was_started_early_is_taken_by_the_first_placement(m
 
 @pytest.mark.parametrize("why", ["fresh", "darwin"])
 def test_no_zygote_is_started_early_where_nothing_is_forked(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process would wait for orders that nobody gives."""
     monkeypatch.setenv(SPAWN_VARIABLE, "fresh" if why == "fresh" else "")
     monkeypatch.setattr(sys, "platform", "darwin" if why == "darwin" else "linux")
     monkeypatch.setattr(placement_module, "isolated", lambda *_, **__: pytest.fail("it was started"))
@@ -372,6 +391,7 @@ def test_no_zygote_is_started_early_where_nothing_is_forked(why: str, monkeypatc
 async def test_a_handle_kills_its_process_and_nothing_after_it(
     has_descriptors: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A hung worker would live on, or whoever has its process id later would die."""
     if not has_descriptors:
         monkeypatch.delattr(os, "pidfd_open", raising=False)
     process = await a_process()

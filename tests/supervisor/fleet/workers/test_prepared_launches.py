@@ -39,6 +39,7 @@ def order_of(base: Path, command: str = "/bin/true", **members: Any) -> OpenOrde
 
 
 async def test_an_order_gets_what_confines_its_server(launches: PreparedLaunches, tmp_path: Path) -> None:
+    """Each worker would find it out by itself."""
     order = order_of(tmp_path)
     prepared = msgspec.json.decode((await launches.add_to(order)).prepared, type=Prepared)
     assert prepared.confinement.plan.program == "/bin/true"
@@ -46,6 +47,7 @@ async def test_an_order_gets_what_confines_its_server(launches: PreparedLaunches
 
 
 async def test_what_cannot_be_prepared_goes_as_it_is(launches: PreparedLaunches, tmp_path: Path) -> None:
+    """A mistyped command would be an error of ours; or a path that is no text would be."""
     order = order_of(tmp_path, "no-such-program")
     assert await launches.add_to(order) == order
     order = order_of(tmp_path, protected=("/\udcff",))
@@ -53,6 +55,7 @@ async def test_what_cannot_be_prepared_goes_as_it_is(launches: PreparedLaunches,
 
 
 async def test_what_has_changed_is_laid_out_anew_once_that_is_known(launches: PreparedLaunches, tmp_path: Path) -> None:
+    """Every start of a program that was updated would be a slow one."""
     order = order_of(tmp_path)
     await launches.add_to(order)
     os.mkdir(f"{order.user_home}/.ssh")
@@ -64,6 +67,7 @@ async def test_what_has_changed_is_laid_out_anew_once_that_is_known(launches: Pr
 async def test_a_file_system_that_does_not_answer_holds_nobody_up(
     launches: PreparedLaunches, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One row on a dead network share would keep all servers from starting."""
     monkeypatch.setattr(module, "PREPARE_S", 0.01)
     answers = threading.Event()
     monkeypatch.setattr(launches._preparer, "prepare", lambda *_: answers.wait(PATIENCE_S) and None)

@@ -12,6 +12,7 @@ from quarterdeck_protocol.tools import RawCall
 
 
 async def test_giving_up_tells_the_worker_which_call_and_why() -> None:
+    """The server would go on working, or stop another call."""
     session = PlayedSession()
     endpoint = ServerEndpointImpl(StdioServerConfig(id="a", command="x"), session)
     await endpoint.open()
@@ -28,6 +29,7 @@ async def test_giving_up_tells_the_worker_which_call_and_why() -> None:
 
 
 async def test_giving_up_a_refused_call_keeps_its_end_from_being_delivered() -> None:
+    """A client would get an answer to what it cancelled."""
     delivered: list[str] = []
     loop = asyncio.get_running_loop()
     kept = RefusedCall(loop.call_soon(delivered.append, "kept"))

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.process
 
 
 async def test_a_worker_with_its_token_is_heard_and_answered() -> None:
+    """No worker could connect."""
     with played_fleet() as made:
         worker, peer = made.expect(), made.peer()
         peer.send(*hello())
@@ -60,6 +61,7 @@ async def test_what_a_worker_says_right_behind_its_token_is_heard() -> None:
 
 
 async def test_a_way_to_nobody_swallows_what_is_sent() -> None:
+    """A link that speaks before its worker came would fail."""
     with played_fleet() as made:
         worker = made.expect()
         worker.way.send([b"into the void"])
@@ -92,6 +94,7 @@ async def test_a_peer_without_the_token_is_hung_up_on_and_learns_nothing(message
 
 
 async def test_peers_without_a_token_do_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """One line says it; a thousand would hide everything else."""
     with played_fleet() as made:
         for _ in range(3):
             await until_hung_up(made.raw(wire([b"noise"])))
@@ -99,6 +102,7 @@ async def test_peers_without_a_token_do_not_flood_the_log(caplog: pytest.LogCapt
 
 
 async def test_a_stranger_that_comes_again_and_again_keeps_no_worker_out() -> None:
+    """Libzmq connects anew whenever it is hung up on."""
     with played_fleet() as made:
         worker, stranger = made.expect(), made.peer()
         stranger.send(*hello(b"another token, quite wrong"))
@@ -109,6 +113,7 @@ async def test_a_stranger_that_comes_again_and_again_keeps_no_worker_out() -> No
 
 
 async def test_a_token_serves_once() -> None:
+    """A copy of a token would let a second peer speak for the same server."""
     with played_fleet() as made:
         worker, first = made.expect(), made.peer()
         first.send(*hello())
@@ -119,6 +124,7 @@ async def test_a_token_serves_once() -> None:
 
 
 async def test_each_worker_is_heard_by_its_own_link_only() -> None:
+    """One server's worker could answer another's calls."""
     with played_fleet() as made:
         workers = {name: made.expect(name * 16) for name in (b"a", b"b")}
         peers = {name: made.peer() for name in workers}
@@ -134,6 +140,7 @@ async def test_each_worker_is_heard_by_its_own_link_only() -> None:
 
 
 async def test_a_routing_id_that_a_peer_chose_means_nothing() -> None:
+    """Whoever guesses an id could answer a worker's calls, or silence it."""
     with played_fleet() as made:
         worker, other = made.expect(), made.expect(b"another one's token")
         first, second = made.peer(b"worker-1"), made.peer(b"worker-1")
@@ -147,6 +154,7 @@ async def test_a_routing_id_that_a_peer_chose_means_nothing() -> None:
 
 
 async def test_a_forgotten_worker_is_a_stranger() -> None:
+    """A worker that was given up would still be heard."""
     with played_fleet() as made:
         early = made.expect()
         made.router.forget(TOKEN, early.way)
@@ -164,6 +172,7 @@ async def test_a_forgotten_worker_is_a_stranger() -> None:
 
 
 async def test_a_worker_that_is_gone_costs_only_its_own_messages() -> None:
+    """One dead worker would stop the others, or its end be called a crime."""
     with played_fleet() as made:
         worker, other = made.expect(), made.expect(b"another one's token")
         gone, neighbour = made.raw(wire(hello())), made.peer()
@@ -180,6 +189,7 @@ async def test_a_worker_that_is_gone_costs_only_its_own_messages() -> None:
 
 
 async def test_what_waits_in_the_socket_is_heard_when_a_link_drains() -> None:
+    """A beat that has arrived would be called missing."""
     with played_fleet() as made:
         worker, peer = made.expect(), made.peer()
         peer.send(*hello())
@@ -223,6 +233,7 @@ async def test_a_worker_that_breaks_a_bound_is_hung_up_on_and_named(said: bytes)
 
 
 async def test_a_server_with_large_results_may_send_them() -> None:
+    """A limit that a user raised would cost the server its life."""
     with played_fleet() as made:
         worker = made.expect(body_bytes=LEAST_BODY_BYTES + 1)
         made.raw(wire(hello()) + frame(MORE, b"head") + frame(0, b"x", LEAST_BODY_BYTES + 1))
@@ -232,6 +243,7 @@ async def test_a_server_with_large_results_may_send_them() -> None:
 
 
 async def test_a_worker_that_does_not_read_is_hung_up_on_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept for it would fill our memory."""
     monkeypatch.setattr(io_module, "MAX_UNSENT", 10)
     with played_fleet() as made:
         worker = made.expect()
@@ -250,6 +262,7 @@ async def test_a_worker_that_does_not_read_is_hung_up_on_and_named(monkeypatch: 
     ids=["nothing", "half a greeting", "a greeting", "no message", "half a message"],
 )
 async def test_a_peer_that_never_says_who_it_is_is_hung_up_on(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that wait for ever would use up the descriptors."""
     monkeypatch.setattr(router_module, "HANDSHAKE_S", 0.05)
     with played_fleet() as made:
         assert await until_hung_up(made.raw(said)) == handshake(ROUTER)
@@ -270,6 +283,7 @@ async def test_a_peer_that_never_says_who_it_is_is_hung_up_on(said: bytes, monke
     ids=["HTTP", "zeros", "an endless command", "another ROUTER", "parts", "a large message", "a command"],
 )
 async def test_a_stranger_that_breaks_a_bound_is_hung_up_on(said: bytes) -> None:
+    """It must not cost more than its own connection."""
     with played_fleet() as made:
         await until_hung_up(made.raw(said))
         assert made.unproven == 0
@@ -300,6 +314,7 @@ async def test_unproven_are_few_and_keep_no_worker_out_for_long(monkeypatch: pyt
 async def test_a_table_of_descriptors_that_is_full_is_waited_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The loop would spin, or no worker ever connect again."""
     monkeypatch.setattr(router_module, "RETRY_S", 0.01)
     with played_fleet() as made:
 
@@ -326,6 +341,7 @@ async def test_a_table_of_descriptors_that_is_full_is_waited_out(
 
 
 async def test_closing_hangs_up_on_everybody() -> None:
+    """Workers and strangers would wait for a supervisor that is gone."""
     with played_fleet() as made:
         worker = made.expect()
         peer, stranger = made.raw(wire(hello())), made.raw()
@@ -339,5 +355,6 @@ async def test_closing_hangs_up_on_everybody() -> None:
 
 
 async def test_a_path_that_cannot_be_bound_is_an_error_that_leaves_nothing() -> None:
+    """A full disk would leave a socket behind at every attempt."""
     with played_fleet() as made, pytest.raises(OSError, match="No such file"):
         Router(Path(made.router.address.removeprefix("ipc://")).parent / "missing" / SOCKET_NAME)

@@ -128,6 +128,7 @@ async def hired(runtime: Runtime, owner: Owner) -> runtime_module.WorkerHandle:
 
 
 async def test_a_loop_has_one_runtime_until_its_last_user_leaves(placements: list[PlayedPlacement]) -> None:
+    """Each server would start a zygote, or the first to close would end the others."""
     first, second = await asyncio.gather(Runtime.acquire("abcdefabcdef"), Runtime.acquire())
     assert first is second
     path = first.directory.path
@@ -146,12 +147,14 @@ async def test_a_loop_has_one_runtime_until_its_last_user_leaves(placements: lis
 
 
 async def test_a_runtime_without_workers_starts_none(placements: list[PlayedPlacement]) -> None:
+    """An empty configuration would cost a zygote."""
     runtime = await Runtime.acquire()
     await runtime.release()
     assert placements == []
 
 
 async def test_a_hired_worker_has_proved_itself(placements: list[PlayedPlacement]) -> None:
+    """Whoever connects first would be taken for the worker."""
     runtime = await Runtime.acquire()
     handle = await hired(runtime, Owner())
     [order] = placements[0].orders
@@ -167,6 +170,7 @@ async def test_a_hired_worker_has_proved_itself(placements: list[PlayedPlacement
 
 
 async def test_the_death_of_a_worker_reaches_its_owner_and_frees_its_place(placements: list[PlayedPlacement]) -> None:
+    """A crash would stay unseen, and the router remember the dead."""
     runtime = await Runtime.acquire()
     owner = Owner()
     handle = await hired(runtime, owner)
@@ -179,6 +183,7 @@ async def test_the_death_of_a_worker_reaches_its_owner_and_frees_its_place(place
 
 
 async def test_a_worker_that_cannot_be_started_is_a_failed_spawn(placements: list[PlayedPlacement]) -> None:
+    """A machine without room for a process would be a traceback."""
     runtime = await Runtime.acquire()
     runtime.warm_up()
     placements[0].failures = [OSError("no room"), OSError("still no room")]
@@ -191,6 +196,7 @@ async def test_a_worker_that_cannot_be_started_is_a_failed_spawn(placements: lis
 
 
 async def test_a_zygote_found_dead_is_replaced_for_the_same_order(placements: list[PlayedPlacement]) -> None:
+    """The first server after a zygote's death would fail for nothing."""
     runtime = await Runtime.acquire()
     runtime.warm_up()
     placements[0].failures = [OSError("the zygote is gone")]
@@ -222,6 +228,7 @@ async def test_a_zygote_that_had_workers_is_replaced_at_once_and_one_that_had_no
 async def test_a_worker_that_dies_before_it_spoke_is_lost_at_once(
     placements: list[PlayedPlacement], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """An endpoint would wait for the greeting's deadline."""
     monkeypatch.setattr(PlayedPlacement, "greets", False)
     runtime = await Runtime.acquire()
     hiring = asyncio.ensure_future(hired(runtime, Owner()))
@@ -238,6 +245,7 @@ async def test_a_worker_that_dies_before_it_spoke_is_lost_at_once(
 async def test_giving_up_a_worker_that_has_not_spoken_kills_it(
     placements: list[PlayedPlacement], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A start that was given up would leave its worker, with a token that still opens the socket."""
     monkeypatch.setattr(PlayedPlacement, "greets", False)
     runtime = await Runtime.acquire()
     hiring = asyncio.ensure_future(runtime.start_worker("a", Owner()))
@@ -294,6 +302,8 @@ async def test_a_worker_that_was_born_and_says_nothing_is_given_up(
 async def test_fresh_interpreters_are_used_when_the_environment_says_so(
     placements: list[PlayedPlacement], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where fork does not serve nothing would start."""
+
     class Fresh(PlayedPlacement):
         pass
 
@@ -306,6 +316,7 @@ async def test_fresh_interpreters_are_used_when_the_environment_says_so(
 
 
 async def test_giving_up_while_the_directory_is_made_leaves_none(placements: list[PlayedPlacement]) -> None:
+    """Each start that is given up early would leave a locked directory until our exit."""
     acquiring = asyncio.ensure_future(Runtime.acquire())
     await turns(2)
     acquiring.cancel()
@@ -324,6 +335,8 @@ async def test_giving_up_while_the_directory_is_made_leaves_none(placements: lis
 async def test_a_socket_that_cannot_be_made_has_a_sentence_and_leaves_nothing(
     placements: list[PlayedPlacement], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A disk without inodes would be an error of ours with a number, and leave a locked directory."""
+
     def router(path: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
@@ -333,6 +346,7 @@ async def test_a_socket_that_cannot_be_made_has_a_sentence_and_leaves_nothing(
 
 
 async def test_a_root_that_others_may_enter_is_refused(placements: list[PlayedPlacement]) -> None:
+    """Another user could open the link's socket."""
     root = os.environ["QUARTERDECK_RUNTIME_DIR"]
     os.chmod(root, 0o777)
     with pytest.raises(UnsafePathError):
@@ -356,6 +370,7 @@ async def test_the_monitor_is_one_and_ends_with_its_runtime(monkeypatch: pytest.
 async def test_groups_that_dead_workers_left_are_removed_at_the_start(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """Each worker that is killed would leave its groups until the machine is started anew."""
     left = tmp_path / "qd-4194305-ab"
     left.mkdir()
     monkeypatch.setattr(runtime_module, "try_cgroups", lambda _: Cgroups(str(tmp_path)))

@@ -117,6 +117,7 @@ class Stage:
 
 
 async def test_a_call_is_made_once_more_when_its_person_has_logged_in() -> None:
+    """A person who did what they were asked for wants the result, and no words about logins."""
     stage = Stage(wants_login(), DONE)
     assert stage.call.start() is stage.call
     asked = await stage.client.asked
@@ -130,6 +131,7 @@ async def test_a_call_is_made_once_more_when_its_person_has_logged_in() -> None:
 
 
 async def test_a_login_that_is_done_needs_no_answer() -> None:
+    """A client may answer when its person comes back to it, or never."""
     stage = Stage(wants_login(), DONE)
     stage.call.start()
     await stage.client.asked
@@ -160,6 +162,7 @@ async def test_whoever_declines_has_the_words_of_before(answer: QuestionEnd) -> 
 
 
 async def test_a_client_that_has_just_declined_is_not_asked() -> None:
+    """An agent would have its person asked at each of its calls."""
     fault = wants_login()
     stage = Stage(fault)
     stage.declined("far", "client-1")
@@ -187,6 +190,7 @@ async def test_a_request_asks_where_the_protocol_lets_it(method: str, *, modern:
 
 
 async def test_a_login_that_fails_says_why_and_what_to_do() -> None:
+    """A person saw a page that said no more than that it did not work."""
     stage = Stage(wants_login())
     stage.call.start()
     await stage.client.asked
@@ -199,6 +203,7 @@ async def test_a_login_that_fails_says_why_and_what_to_do() -> None:
 
 
 async def test_a_server_that_still_wants_a_login_is_not_asked_about_again() -> None:
+    """It would send its person to the browser for ever."""
     again = wants_login()
     stage = Stage(wants_login(), again)
     stage.call.start()
@@ -220,6 +225,7 @@ async def test_a_server_that_still_wants_a_login_is_not_asked_about_again() -> N
     ids=["done", "perhaps made", "held", "forms alone", "no mode", "not approved"],
 )
 async def test_all_else_ends_as_it_is(end: CallEnd, capabilities: bytes, *, can_log_in: bool) -> None:
+    """A call that may have been made is not made twice, and nobody is asked what they cannot answer."""
     stage = Stage(end, capabilities=capabilities, can_log_in=can_log_in)
     stage.call.start()
     assert await stage.ended() is end
@@ -228,6 +234,7 @@ async def test_all_else_ends_as_it_is(end: CallEnd, capabilities: bytes, *, can_
 
 
 async def test_a_client_that_cancels_lets_its_login_go() -> None:
+    """Nobody is left who waits for a browser."""
     stage = Stage(wants_login())
     stage.call.start()
     await stage.client.asked
@@ -240,6 +247,7 @@ async def test_a_client_that_cancels_lets_its_login_go() -> None:
 
 
 async def test_before_that_a_cancellation_is_the_calls_own() -> None:
+    """Its server is told, as ever."""
     running = Running()
     call = LoginCall(lambda _: running, lambda _: None, "far", Client(), None)  # type: ignore[arg-type]
     assert call.start() is call

@@ -139,6 +139,7 @@ async def test_questions_of_one_moment_are_asked_together_and_those_left_open_ag
     ],
 )
 async def test_a_state_is_no_good_for_another_client_or_another_request(client: _Client, key: CallKey) -> None:
+    """One client would read what another one's call ends in."""
     state = await client.parked()
     client.again(state, key, **{"1": {}})
     assert await client.refused() == "not_resumable"
@@ -209,6 +210,7 @@ async def test_a_client_cannot_have_any_number_of_calls_wait() -> None:
 
 
 async def test_all_clients_together_have_a_bound_too() -> None:
+    """Many clients could fill the memory that one cannot."""
     parking = Parking()
     clients = [
         _Client(parking, name=f"client {number // MAX_PARKED_EACH}", params=b"%d" % number)
@@ -246,6 +248,7 @@ async def test_questions_that_wait_are_bounded_in_bytes_for_each_client(client: 
 
 @pytest.mark.parametrize("end", ["answered", "withdrawn", "cancelled", "expired", "ended"])
 async def test_what_is_held_is_given_back_however_a_question_ends(client: _Client, end: str) -> None:
+    """A client would be asked less and less, and nothing at last."""
     pending = client.call()
     assert pending is not None
     withdraw = client.server.ask(large(1_000_000))
@@ -285,6 +288,7 @@ async def test_results_that_nobody_fetches_are_bounded_in_bytes() -> None:
 async def test_a_client_that_never_comes_again_has_its_call_given_up(
     client: _Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Its server would wait for ever, and its place be lost."""
     monkeypatch.setattr(parked, "ANSWER_S", 0.01)
     client.call()
     client.server.ask(large(100_000))
@@ -296,6 +300,7 @@ async def test_a_client_that_never_comes_again_has_its_call_given_up(
 
 
 async def test_a_call_that_is_taken_up_and_cancelled_is_over(client: _Client) -> None:
+    """The server would go on for nobody; or a later answer find it."""
     state = await client.parked()
     again = client.again(state)
     again.cancel("enough")
@@ -311,6 +316,7 @@ async def test_a_call_that_is_taken_up_and_cancelled_is_over(client: _Client) ->
 
 
 async def test_a_state_of_another_run_of_ours_is_refused_with_words(client: _Client) -> None:
+    """A client that comes again after a restart would see a crash, or another call's result."""
     state = await client.parked()
     after = _Client(Parking())
     after.again(state, **{"1": {}})

@@ -55,10 +55,12 @@ async def read(results: KeptResults, client: str, uri: str) -> Any:
 async def test_what_is_within_the_budget_or_no_result_of_a_tool_is_passed_as_it_is(
     max_tokens: int, method: str, end: CallEnd
 ) -> None:
+    """A question or a short result would be changed, or cost a parse."""
     assert ended(KeptResults(max_tokens), end, method) is end
 
 
 async def test_a_cut_result_names_a_resource_that_its_client_can_read() -> None:
+    """What was left out would be lost, or another client's to read."""
     results = KeptResults(10)
     said = text_of(ended(results, WireResult(BODY, ERA)))
     uri = SCHEME + said.partition(SCHEME)[2].split("]")[0]
@@ -87,6 +89,7 @@ async def test_what_is_too_old_goes_though_nobody_asks_any_more(monkeypatch: pyt
 
 
 async def test_a_read_that_is_given_up_is_not_answered() -> None:
+    """An answer would go to a request that its client has cancelled."""
     ends: list[CallEnd] = []
     begin_read(KeptResults(), "ada", f"{SCHEME}x", ends.append).cancel("why")
     await anyio.lowlevel.checkpoint()
@@ -95,6 +98,7 @@ async def test_a_read_that_is_given_up_is_not_answered() -> None:
 
 
 async def test_a_result_too_large_to_keep_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The notice would name a resource that is not there."""
     monkeypatch.setattr(kept_results, "MAX_BYTES", 100)
     said = text_of(ended(KeptResults(10), WireResult(BODY, ERA)))
     assert "was not kept" in said
@@ -102,6 +106,7 @@ async def test_a_result_too_large_to_keep_says_so(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_the_result_of_a_task_is_cut_too() -> None:
+    """A tool would get past the budget by answering with a task."""
     results = KeptResults(10)
     assert len(text_of(ended(results, WireResult(BODY, ERA), "tasks/result"))) < 300
     state = WireResult(b'{"status":"completed","result":%b}' % BODY, "2026-07-28")
@@ -134,6 +139,7 @@ def test_the_next_uri_cannot_be_told_from_the_last() -> None:
 
 
 async def test_a_result_that_cannot_be_read_is_a_fault() -> None:
+    """A server would get past the budget, or its caller wait for ever."""
     found = ended(KeptResults(10), WireResult(b'{"content":[{"type":"text","text":"\\ud800%b"}]}' % (b"x" * 60), ERA))
     assert found.code == "bad_result"
 
@@ -149,4 +155,5 @@ async def test_a_result_that_cannot_be_read_is_a_fault() -> None:
     ],
 )
 def test_only_the_uri_of_a_kept_result_is_answered_here(params: bytes, uri: str) -> None:
+    """A server's resource could not be read, or one of ours be asked of a server."""
     assert named_result(params) == uri

@@ -51,6 +51,7 @@ LONG = "a" * 22 + "m" * 56 + "z" * 22
 
 
 def test_both_ends_of_a_long_text_stay_and_a_notice_says_how_much_went_and_where() -> None:
+    """A model would be given all of it, or take a part for the whole."""
     found = cut(wire(text(LONG, annotations={"priority": 1}), isError=True, _meta={"own": 1}))
     kept = "a" * 22 + "\n[56 bytes left out: W]\n" + "z" * 22
     assert found == {"content": [text(kept, annotations={"priority": 1})], "isError": True, "_meta": {"own": 1}}
@@ -71,6 +72,7 @@ def gap(left_out: int) -> str:
     ],
 )
 def test_what_is_within_the_budget_or_has_no_text_stays_as_it_is(result: WireResult) -> None:
+    """A picture would be lost, or a short answer be changed."""
     assert cut(result) is None
 
 
@@ -95,6 +97,7 @@ def test_what_is_within_the_budget_or_has_no_text_stays_as_it_is(result: WireRes
     ],
 )
 def test_texts_are_cut_as_one_and_what_is_none_stays(blocks: tuple[object, ...], kept: tuple[object, ...]) -> None:
+    """A picture would be lost, or a client be sent many notices in place of one text."""
     assert cut(wire(*blocks)) == {"content": list(kept)}
 
 
@@ -127,6 +130,7 @@ def test_structured_content_goes_first_where_no_schema_describes_it() -> None:
     ],
 )
 def test_text_that_cannot_be_read_is_said_and_not_passed(body: bytes) -> None:
+    """A server would get past the budget by what only some clients read."""
     with pytest.raises(BodyError):
         overlong(WireResult(body % (b"x" * 100), "2025-11-25"), 10, lambda: False)
 
@@ -147,6 +151,7 @@ blocks = st.lists(
 def test_a_cut_result_is_within_its_budget_and_its_whole_has_everything(
     blocks: list[dict[str, Any]], structure: dict[str, str] | None, max_tokens: int
 ) -> None:
+    """A long result would get through by its shape, or a part of it be nowhere."""
     members = {} if structure is None else {"structuredContent": structure}
     result = wire(*blocks, **members)
     said = [
@@ -176,12 +181,14 @@ def has_text(block: dict[str, Any]) -> bool:
 
 
 def test_a_block_is_what_its_type_means_however_that_is_written() -> None:
+    """A server would get past the budget by an escape that every client reads."""
     body = b'{"content":[{"t\\u0079pe":"te\\u0078t","text":"%b"}]}' % LONG.encode()
     found = overlong(WireResult(body, "2025-11-25"), 10, lambda: False)
     assert "56 bytes left out" in found.cut("W").body.decode()
 
 
 def test_a_result_of_more_blocks_than_are_looked_at_is_refused() -> None:
+    """A result of two million blocks would hold every client's calls up for half a minute."""
     most = [text("ab")] * cutting.MAX_BLOCKS
     assert cut(wire(*most)) is not None
     with pytest.raises(BodyError, match=f"at most length {cutting.MAX_BLOCKS}"):

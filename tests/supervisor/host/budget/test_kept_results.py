@@ -15,6 +15,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_result_is_its_clients_alone_until_that_leaves() -> None:
+    """One client would read what another was answered."""
     results = KeptResults()
     assert results.keep("ada", "u1", b"1", 0)
     assert results.keep("bob", "u2", b"2", 0)
@@ -24,6 +25,7 @@ def test_a_result_is_its_clients_alone_until_that_leaves() -> None:
 
 
 def test_room_is_made_by_whoever_has_most_through_however_many_sessions() -> None:
+    """One token with many sessions would push out all that others have not read yet."""
     results = KeptResults()
     results.keep("calm/1", "calm", b"x" * 90, 0)
     for number in range(9):
@@ -33,6 +35,7 @@ def test_room_is_made_by_whoever_has_most_through_however_many_sessions() -> Non
 
 
 def test_the_oldest_go_first_when_a_client_has_too_many_or_too_much() -> None:
+    """One client's results would take all memory, or push out those of another."""
     results = KeptResults()
     results.keep("bob", "b", b"b", 0)
     for number in range(MAX_RESULTS + 2):
@@ -45,6 +48,7 @@ def test_the_oldest_go_first_when_a_client_has_too_many_or_too_much() -> None:
 
 
 def test_all_clients_together_have_a_bound_and_the_oldest_of_them_goes() -> None:
+    """Many clients would take all memory."""
     results = KeptResults()
     for who in "abc":
         results.keep(who, who, b"x" * 100, 0)
@@ -64,6 +68,7 @@ def test_what_is_old_goes() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 120), st.booleans())))
 def test_the_count_of_bytes_is_that_of_what_can_be_read(steps: list[tuple[str, int, bool]]) -> None:
+    """The bound would be met by what is gone, or passed by what is there."""
     results = KeptResults()
     uris = []
     for at, (who, size, leaves) in enumerate(steps):

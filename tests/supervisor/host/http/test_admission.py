@@ -48,6 +48,7 @@ def judge(
     ],
 )
 def test_an_authority_is_a_host_and_perhaps_a_port(text: str, host: str, port: int | None) -> None:
+    """A client would be refused by its spelling."""
     assert parse_authority(text) == Authority(host, port)
 
 
@@ -61,11 +62,13 @@ def test_an_authority_is_a_host_and_perhaps_a_port(text: str, host: str, port: i
     ],
 )
 def test_what_is_no_authority_is_none(text: str) -> None:
+    """A prefix that looks like ours would let another's through."""
     assert parse_authority(text) is None
 
 
 @given(st.text(st.sampled_from("aA1.:[]@/%-_ \\"), max_size=20))
 def test_any_text_is_an_authority_or_none(text: str) -> None:
+    """A request could crash the guard; or what is read be more than a host and a port."""
     if (found := parse_authority(text)) is not None:
         shown = f"[{found.host}]" if ":" in found.host else found.host
         assert parse_authority(shown if found.port is None else f"{shown}:{found.port}") == found
@@ -74,6 +77,7 @@ def test_any_text_is_an_authority_or_none(text: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1", "[::1]:9", "DECK.example:7", "port.example:8443"])
 def test_a_host_of_ours_is_served(host: str) -> None:
+    """A client behind a tunnel or a proxy could not connect."""
     assert judged(("host", host), BEARER) == 0
 
 
@@ -87,11 +91,13 @@ def test_a_host_of_ours_is_served(host: str) -> None:
     ],
 )
 def test_a_foreign_host_is_refused(host: str) -> None:
+    """A web page could reach loopback under its own name (DNS rebinding)."""
     assert judged(("host", host), BEARER) == 421
     assert judged(HOST, ("host", host), BEARER) == 421
 
 
 def test_a_request_without_a_host_or_with_two_is_refused() -> None:
+    """Whoever is in between could look at one of them, and we at the other."""
     assert judged(BEARER) == 421
     assert judged(HOST, HOST, BEARER) == 421
 
@@ -130,6 +136,7 @@ def test_a_page_of_ours_may_ask(origin: str) -> None:
     ],
 )
 def test_a_foreign_page_may_not_ask_first_or_second(origin: str) -> None:
+    """A web page could post blindly; or put its own origin behind one of ours."""
     ours = ("origin", "http://localhost:1")
     assert judged(HOST, ("origin", origin), BEARER) == 403
     assert judged(HOST, ours, ("origin", origin), BEARER) == 403
@@ -155,6 +162,7 @@ def test_a_foreign_page_may_not_ask_first_or_second(origin: str) -> None:
     ],
 )
 def test_a_request_without_the_token_or_with_two_is_refused_with_a_challenge(given: list[str]) -> None:
+    """Any program of any user of this machine can reach a port."""
     verdict = judge(HOST, *(("authorization", one) for one in given))
     assert verdict.status == 401
     assert dict(verdict.headers)[b"www-authenticate"].startswith(b'Bearer realm="quarterdeck"')
@@ -171,12 +179,14 @@ def test_without_a_token_to_ask_for_host_and_origin_still_count() -> None:
     "name", ["mcp-session-id", "mcp-protocol-version", "mcp-method", "mcp-name", "mcp-param-region", "content-type"]
 )
 def test_of_two_values_of_a_header_neither_counts(name: str) -> None:
+    """An intermediary could judge the one session, method or name, and we serve the other."""
     assert judged(HOST, BEARER, (name, "a")) == 0
     assert judged(HOST, BEARER, (name, "a"), (name, "b")) == 400
     assert judged(HOST, BEARER, (name, "a"), ("accept", "x"), (name, "a")) == 400
 
 
 def test_who_asks_is_told_by_the_token_and_the_session() -> None:
+    """Calls of two sessions of one token could not take turns; without a token nobody has a name."""
     first = judge(HOST, BEARER)
     later = judge(HOST, BEARER, ("mcp-session-id", "5"))
     assert (first.client, later.client) == (OWNER, Client("owner", "token owner/5"))
@@ -200,6 +210,7 @@ PREFLIGHT = (
 
 
 def test_a_browser_of_a_page_of_ours_may_ask_before_it_sends_and_read_the_answer() -> None:
+    """A client in a browser could never send its token."""
     origin = ("origin", "http://localhost:6274")
     verdict = judge(HOST, origin, *PREFLIGHT, method="OPTIONS")
     assert (verdict.status, verdict.error) == (204, "")
@@ -292,6 +303,7 @@ class Hasty(Bound):
 
 
 def test_a_token_that_asks_too_often_is_told_when_to_ask_again_and_may_still_end_its_session() -> None:
+    """One program would take the servers from all others; or be unable to clean up behind itself."""
     rules = Admission(NAMES, TOKEN, Hasty())
     headers = [(b"host", b"127.0.0.1:8808"), (b"authorization", b"Bearer other")]
     refused = rules.judge("POST", "/mcp", headers)
@@ -300,6 +312,7 @@ def test_a_token_that_asks_too_often_is_told_when_to_ask_again_and_may_still_end
 
 
 def test_the_owners_token_reaches_every_deck() -> None:
+    """They would have to make a token for what is theirs."""
     assert [reached(path, token=TOKEN) for path in ("/mcp", "/decks/web/mcp")] == ["user", "web"]
 
 

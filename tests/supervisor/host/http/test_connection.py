@@ -23,6 +23,7 @@ def held_box() -> LiveBox:
 
 
 async def test_pipelined_requests_are_answered_in_their_order_whichever_way_each_goes():
+    """An answer belongs to its question by its place alone."""
     box = held_box()
     async with listening(box) as url, wired(url) as client:
         await client.greet()
@@ -60,6 +61,7 @@ async def test_only_so_many_requests_wait_on_one_connection():
     ids=["path", "header", "headers", "whole", "trailer", "extension"],
 )
 async def test_what_surrounds_a_body_is_bounded(said: bytes):
+    """One line without an end would fill the memory, without the token."""
     async with listening(LiveBox(), token=TOKEN) as url, wired(url) as client:
         client.writer.write(said)
         assert await client.is_ended()
@@ -88,6 +90,7 @@ async def test_a_header_behind_the_body_counts_for_nothing():
     ],
 )
 async def test_a_body_whose_length_is_said_in_two_ways_is_refused(headers: dict[str, str]):
+    """A proxy before us could see one request where we see two."""
     async with listening(LiveBox()) as url, wired(url) as client:
         reply = await client.ask(b"{}", **headers)
         assert reply.status == 400
@@ -95,6 +98,7 @@ async def test_a_body_whose_length_is_said_in_two_ways_is_refused(headers: dict[
 
 
 async def test_a_body_in_chunks_is_taken_as_any_other():
+    """Some clients do not know a body's length before they send it."""
     box = held_box()
     async with listening(box) as url, wired(url) as client:
         await client.greet()
@@ -116,6 +120,7 @@ async def test_a_body_in_chunks_that_grows_too_large_is_refused():
 
 
 async def test_a_client_that_waits_to_be_told_to_go_on_is_told():
+    """Curl does, before a larger body."""
     async with listening(held_box()) as url, wired(url) as client:
         head, _, body = client.request(b"{}", Expect="100-continue").partition(b"{}")[0], None, b"{}"
         client.writer.write(head)
@@ -125,6 +130,7 @@ async def test_a_client_that_waits_to_be_told_to_go_on_is_told():
 
 
 async def test_half_a_request_does_not_keep_the_server_from_stopping(monkeypatch):
+    """One client could hold the whole deck."""
     monkeypatch.setattr(serve, "STOP_S", 3600)
     with anyio.fail_after(PATIENCE_S):
         async with listening(held_box()) as url, wired(url) as client:
@@ -136,6 +142,7 @@ async def test_half_a_request_does_not_keep_the_server_from_stopping(monkeypatch
 
 
 async def test_the_next_request_waits_until_the_answer_was_taken():
+    """A client that never reads would collect answers in our memory, each of any size."""
     box = held_box()
     async with listening(box) as url, wired(url) as client:
         await client.greet()
@@ -163,6 +170,7 @@ async def test_a_dropped_connection_tells_the_request_that_is_under_way_and_not_
 
 
 async def test_anybody_may_ask_whether_the_server_lives_and_learns_nothing_else():
+    """A watchdog has no token."""
     async with listening(LiveBox(), token=TOKEN) as url, httpx2.AsyncClient() as http:
         reply = await http.get(url.replace("/mcp", "/healthz"), headers={"Host": "anything"})
         assert (reply.status_code, reply.content) == (200, b"")

@@ -43,6 +43,7 @@ def grant(name: str = "ci", token: str = "t", **limits: object) -> Grant:
 def test_a_token_allows_what_it_names_and_nothing_else(
     limits: dict[str, object], allowed: list[str], refused: list[str]
 ) -> None:
+    """Whoever was given one server could call another, or run commands."""
     made = grant(**limits)
     assert [name for name in allowed if not made.allows(name, {"read"})] == []
     assert [name for name in refused if made.allows(name, {"read"})] == []
@@ -83,6 +84,7 @@ def test_whoever_may_use_a_tool_knows_of_its_server(pattern: str, tool: str) -> 
 
 
 def test_a_token_is_found_by_itself_alone() -> None:
+    """A hash that leaked would open what its token does; so would a token that is nearly it."""
     grants = Grants(KEY, (grant("a", "one"), grant("b", "two")))
     found = grants.find("two")
     assert found.name == "b"
@@ -93,6 +95,7 @@ def test_a_token_is_found_by_itself_alone() -> None:
 
 
 def test_a_token_ends_by_its_time_or_when_it_is_revoked() -> None:
+    """One that was given for a day would open for ever."""
     made = grant(expires_at=NOW + 10)
     assert made.state(NOW + 9.9) is GrantState.LIVE
     assert made.state(NOW + 10) is GrantState.EXPIRED
@@ -103,6 +106,7 @@ def test_a_token_ends_by_its_time_or_when_it_is_revoked() -> None:
 
 
 def test_a_name_is_free_again_when_its_token_has_ended() -> None:
+    """Two tokens of one name could not be told apart; or a name be used once in a lifetime."""
     grants = Grants(KEY).with_grant(grant(), NOW)
     with pytest.raises(ValueError, match="there is a token called 'ci'"):
         grants.with_grant(grant(token="u"), NOW)
@@ -124,6 +128,7 @@ def test_there_are_never_more_than_a_request_can_be_compared_with() -> None:
 
 @given(st.lists(st.floats(0, 5), max_size=60), st.integers(1, 20), st.sampled_from([1.0, 60.0]))
 def test_a_bucket_never_gives_more_than_its_rate(pauses: list[float], count: int, per_s: float) -> None:
+    """A flood would get through, or a calm client wait longer than it is told."""
     now, given_at = 0.0, list[float]()
     bucket = Bucket(Rate(count, per_s), now)
     for pause in pauses:
@@ -139,6 +144,7 @@ def test_a_bucket_never_gives_more_than_its_rate(pauses: list[float], count: int
 
 
 def test_a_bucket_fills_evenly() -> None:
+    """A client that waits as long as it is told would be refused again."""
     bucket = Bucket(Rate(2, 1.0), 0.0)
     assert [bucket.take(0.0), bucket.take(0.0)] == [0.0, 0.0]
     assert bucket.take(0.0) == pytest.approx(0.5)
@@ -148,17 +154,20 @@ def test_a_bucket_fills_evenly() -> None:
 
 @pytest.mark.parametrize(("text", "rate"), [("20/s", Rate(20, 1)), ("1/m", Rate(1, 60)), ("1000/h", Rate(1000, 3600))])
 def test_a_rate_is_read_and_shown(text: str, rate: Rate) -> None:
+    """A limit would be another one than what was typed."""
     assert parse_rate(text) == rate
     assert str(rate) == text
 
 
 @pytest.mark.parametrize("text", ["", "20", "0/s", "-1/s", "1.5/s", "20/d", "20/", "/s", "20 /s", "99999999/s"])
 def test_what_is_no_rate_is_refused(text: str) -> None:
+    """A typo would be no limit."""
     with pytest.raises(ValueError, match="is not a rate"):
         parse_rate(text)
 
 
 def test_a_span_of_time_is_read() -> None:
+    """A token would end at another time than the one that was meant."""
     assert [parse_span(text) for text in ("45s", "90m", "12h", "30d", "2w")] == [45, 5400, 43200, 2592000, 1209600]
     assert parse_span("never") is None
     for text in ("", "30", "d", "0d", "-1d", "1.5h", "30 d", "1y", "9999999d"):
@@ -167,6 +176,7 @@ def test_a_span_of_time_is_read() -> None:
 
 
 def test_a_name_can_be_shown_in_a_line_and_is_no_path() -> None:
+    """The ledger's lines and commands would be another's to write."""
     assert [check_name(name) for name in ("ci", "a.b_c-1", "A" * 64)] == ["ci", "a.b_c-1", "A" * 64]
     for name in ("", "a b", "-a", ".a", "a/b", "é", "a\n", "A" * 65):
         with pytest.raises(ValueError, match="cannot be a token's name"):

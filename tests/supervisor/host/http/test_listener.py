@@ -100,6 +100,7 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
 async def test_a_client_that_asks_is_served_beside_any_number_that_do_not(
     said: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Any program of the machine could lock every client out, without the token."""
     monkeypatch.setattr(module, "MAX_UNPROVEN", 32)
     async with serving() as played:
         flood = [await played.dial(said) for _ in range(100)]
@@ -136,6 +137,7 @@ async def test_a_connection_that_shows_no_token_is_closed_in_time(said: bytes, m
 
 
 async def test_a_connection_that_was_admitted_has_all_the_time_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long call, or the stream that a client listens on, would be cut."""
     monkeypatch.setattr(module, "PROOF_S", 0.05)
     monkeypatch.setattr(module, "MAX_UNPROVEN", 4)
     async with serving() as played:
@@ -151,6 +153,7 @@ async def test_a_connection_that_was_admitted_has_all_the_time_it_needs(monkeypa
 
 
 async def test_only_so_many_are_open_and_the_next_is_refused_and_then_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that hold the token could leave no descriptor for servers and files."""
     monkeypatch.setattr(module, "MAX_CONNECTIONS", 3)
     async with serving() as played:
         held = [await played.dial(KNOWN.replace(b"/mcp", b"/hold")) for _ in range(3)]
@@ -167,6 +170,7 @@ async def test_only_so_many_are_open_and_the_next_is_refused_and_then_served(mon
 
 
 async def test_a_token_that_fills_the_connections_leaves_some_to_every_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One token could hold every connection open, and nobody else be served."""
     monkeypatch.setattr(module, "MAX_CONNECTIONS", 8)
     async with serving() as played:
         held = [await played.dial(KNOWN.replace(b"/mcp", b"/hold")) for _ in range(6)]
@@ -224,6 +228,7 @@ async def test_out_of_descriptors_who_waits_is_refused_at_once_said_once_and_the
 async def test_out_of_descriptors_a_stranger_goes_before_a_client_is_refused(
     few_descriptors: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A flood without the token could use up all descriptors below every bound."""
     async with serving() as played:
         flood = [await played.dial() for _ in range(8)]
         await eventually_async(lambda: played.counted == (8, 0))
@@ -243,6 +248,7 @@ async def test_out_of_descriptors_a_stranger_goes_before_a_client_is_refused(
 async def test_a_lack_that_closing_does_not_end_is_waited_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The event loop would do nothing but try."""
     monkeypatch.setattr(module, "PAUSE_S", 0.01)
     async with serving() as played:
         real, tries = played.listener._listener, 0
@@ -270,6 +276,7 @@ async def test_a_lack_that_closing_does_not_end_is_waited_out(
 
 
 async def test_malformed_requests_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Anybody could fill the disk with the log, without the token."""
     async with serving() as played:
         with caplog.at_level(logging.WARNING):
             for _ in range(20):
@@ -292,6 +299,7 @@ async def test_a_response_does_not_wait_for_the_clients_acknowledgement() -> Non
 
 
 def test_the_first_is_said_and_the_next_only_after_a_while_with_their_number() -> None:
+    """A flood would fill the disk with one line, or leave no trace of how large it was."""
     repeats = RepeatedLog()
     assert repeats.admit("a", 0) == 0
     assert [repeats.admit("a", at) for at in (0, 1, AGAIN_S - 1)] == [None] * 3
@@ -302,6 +310,7 @@ def test_the_first_is_said_and_the_next_only_after_a_while_with_their_number() -
 
 
 def test_only_so_many_kinds_are_told_apart() -> None:
+    """A flood of different lines would fill the memory."""
     repeats = RepeatedLog()
     for number in range(10 * MAX_KINDS):
         assert repeats.admit(str(number), number / 1000) == 0
@@ -309,6 +318,7 @@ def test_only_so_many_kinds_are_told_apart() -> None:
 
 
 async def test_connections_that_are_handed_on_close_with_their_answer_and_new_ones_wait_for_another() -> None:
+    """A request on a connection that closes under it would fail, and a new connection be refused."""
     async with serving() as played:
         reader, writer = await played.dial(KNOWN.replace(b"/mcp", b"/hold"))
         await played.held.wait()

@@ -35,11 +35,13 @@ from quarterdeck_protocol.faults import ProtocolFault
     ],
 )
 def test_an_address_may_be_given_in_part(text: str, address: tuple[str, int]) -> None:
+    """Users would have to look up what the rest is."""
     assert split_address(text) == address
 
 
 @pytest.mark.parametrize("text", ["::1", "::1:80", "a:b", "a:70000", "a:-1", "[::1", "[::1]80", "a:٣"])
 def test_anything_else_is_no_address(text: str) -> None:
+    """It would listen somewhere else than meant, or end in a traceback."""
     with pytest.raises(ValueError, match=r"is not HOST:PORT"):
         split_address(text)
 
@@ -65,6 +67,8 @@ def test_a_wrong_address_is_the_users_error_and_says_what_to_do(options: HttpOpt
 
 
 def test_a_name_without_an_address_is_said_to_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A typing error in the name would look like a fault of the network."""
+
     def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror(-2, "Name or service not known")
 
@@ -74,6 +78,7 @@ def test_a_name_without_an_address_is_said_to_have_none(monkeypatch: pytest.Monk
 
 
 def test_a_port_that_another_program_has_is_no_error_of_the_command_line() -> None:
+    """A script could not tell a typing error from a second start."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ProtocolFault, match="another program listens on this port") as refused:
@@ -83,6 +88,7 @@ def test_a_port_that_another_program_has_is_no_error_of_the_command_line() -> No
 
 
 def test_names_that_requests_may_have_are_accepted_with_and_without_a_port() -> None:
+    """The clients that they are meant for would be locked out."""
     options = HttpOptions(bind="0.0.0.0", hosts=("deck.example", "deck.example:443", "::1", "[fd00::1]:80"))
     assert len(accepted_names(options)) == 3 + 4
 
@@ -98,6 +104,7 @@ def test_the_token_is_created_once_and_then_kept(tmp_path):
 
 
 def test_all_who_create_it_at_once_get_the_same(tmp_path):
+    """Two servers started together would refuse each other's clients."""
     path = tmp_path / "token"
     with ThreadPoolExecutor(8) as threads:
         tokens = set(threads.map(lambda _: load_or_create_token(path), range(32)))
@@ -112,6 +119,7 @@ def test_there_is_none_before_it_was_created(tmp_path):
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660])
 def test_a_token_that_others_may_read_is_refused(tmp_path, mode):
+    """It may be known already."""
     path = tmp_path / "token"
     load_or_create_token(path)
     path.chmod(mode)
@@ -123,6 +131,7 @@ def test_a_token_that_others_may_read_is_refused(tmp_path, mode):
     "content", [b"", b"short\n", b"\xff" * 50, b"a" * 20 + b" " + b"b" * 20, b"a" * 40 + b"\n" + b"b"]
 )
 def test_a_file_without_a_token_is_refused(tmp_path, content):
+    """An empty file would be an empty password."""
     path = tmp_path / "token"
     path.write_bytes(content)
     path.chmod(0o600)
@@ -131,6 +140,7 @@ def test_a_file_without_a_token_is_refused(tmp_path, content):
 
 
 def test_a_link_is_not_followed(tmp_path):
+    """It may point at somebody else's file."""
     (tmp_path / "real").write_text("a" * 40)
     (tmp_path / "real").chmod(0o600)
     (tmp_path / "token").symlink_to(tmp_path / "real")

@@ -46,6 +46,7 @@ def is_untouched(reply: Any) -> bool:
 
 @ERAS
 async def test_what_a_server_said_is_passed_on_untouched_as_one_json_value(is_modern):
+    """Each call would cost two rebuilt values and a stream, a millisecond where a tenth is enough."""
     box = box_that()
     async with listening(box) as url, wired(url) as client:
         await opened(client, is_modern=is_modern)
@@ -60,6 +61,7 @@ async def test_what_a_server_said_is_passed_on_untouched_as_one_json_value(is_mo
 
 
 async def test_a_call_needs_a_session_or_an_envelope():
+    """A call must not be a way around the handshake."""
     async with listening(box_that()) as url, wired(url) as client:
         client.headers["Mcp-Session-Id"] = "unknown"
         assert (await client.ask(call(1))).status == 404
@@ -86,6 +88,7 @@ async def test_a_call_needs_a_session_or_an_envelope():
     ],
 )
 async def test_a_modern_request_is_judged_by_its_headers_and_its_envelope(headers, meta, status):
+    """An intermediary that routes by headers could be told one thing and we another."""
     async with listening(box_that()) as url, wired(url) as client:
         await opened(client, is_modern=True)
         reply = await client.ask(call(1, meta=meta), **headers)
@@ -107,6 +110,7 @@ async def test_white_space_around_the_value_of_a_header_is_no_part_of_it(is_mode
 
 
 async def test_a_name_that_no_header_can_hold_comes_in_base64():
+    """A tool or a resource with letters of another language in its name could not be asked for."""
     async with listening(box_that()) as url, wired(url) as client:
         await opened(client, is_modern=True)
         for name, status in (("=?base64?c19fdA==?=", 200), (" =?base64?c19fdA==?= ", 200), ("=?base64?eA==?=", 400)):
@@ -130,6 +134,7 @@ async def test_an_error_has_the_status_that_its_revision_gives_it(is_modern, cod
 
 
 async def test_an_error_after_an_event_ends_the_events():
+    """A response that has begun would be cut off, or begin twice."""
     fault = ProtocolFault(
         FaultKind.TOOL_ERROR, "no", code="reply_error", delivery=Delivery.ANSWERED, reply=ReplyError(-32021, "no")
     )
@@ -147,6 +152,7 @@ async def test_an_error_after_an_event_ends_the_events():
 
 
 async def test_a_header_that_repeats_an_argument_has_to_be_there():
+    """A proxy would route the call by nothing."""
     box = box_that()
     schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}}
     box.graft("s__t", answer(SPACED), name="t", inputSchema=schema)
@@ -171,6 +177,7 @@ async def test_a_header_that_repeats_an_argument_has_to_be_there():
     ids=["batch", "half", "deep", "version", "envelope", "wrong era", "session", "no id"],
 )
 async def test_what_is_no_legacy_call_is_refused_and_the_next_one_is_taken(message, headers, status):
+    """One odd request must neither be guessed at nor cost the session."""
     async with listening(box_that()) as url, wired(url) as client:
         await opened(client, is_modern=False)
         reply = await client.ask(message, **headers)
@@ -180,6 +187,7 @@ async def test_what_is_no_legacy_call_is_refused_and_the_next_one_is_taken(messa
 
 
 async def test_a_body_that_is_too_large_is_refused():
+    """What a client sends must not be kept without bound."""
     async with listening(box_that(), max_body_bytes=1024 * 1024) as url, wired(url) as client:
         await opened(client, is_modern=False)
         assert is_untouched(await client.ask(call(1, text="x" * 1_000_000)))
@@ -188,6 +196,7 @@ async def test_a_body_that_is_too_large_is_refused():
 
 @ERAS
 async def test_progress_comes_as_events_before_the_answer(is_modern):
+    """One JSON value has no place for it."""
     box = box_that(hold)
     async with listening(box) as url, wired(url) as client, anyio.create_task_group() as tasks:
         await opened(client, is_modern=is_modern)
@@ -208,6 +217,7 @@ async def test_progress_comes_as_events_before_the_answer(is_modern):
 
 
 async def test_a_call_that_takes_long_is_kept_open(monkeypatch):
+    """A proxy between gives up on a connection on which nothing comes."""
     monkeypatch.setattr(http_host, "PING_S", 0.02)
     box = box_that(hold)
     async with listening(box) as url, wired(url) as client:
@@ -236,6 +246,7 @@ async def test_a_cancelled_call_ends_on_both_sides():
 
 @ERAS
 async def test_a_dropped_connection_cancels_its_call(is_modern):
+    """Nobody could ever be given the answer."""
     box = box_that(hold)
     async with listening(box) as url:
         async with wired(url) as client:
@@ -246,6 +257,7 @@ async def test_a_dropped_connection_cancels_its_call(is_modern):
 
 
 async def test_calls_under_one_id_are_both_answered():
+    """A client's slip must not swallow an answer, nor give one to the wrong question."""
     box = box_that(hold)
     async with listening(box) as url, wired(url) as client, wired(url) as other:
         await opened(client, is_modern=False)
@@ -261,6 +273,7 @@ async def test_calls_under_one_id_are_both_answered():
 
 
 async def test_modern_clients_may_use_the_same_ids_at_once():
+    """They do not know of each other."""
     box = box_that(hold)
     async with listening(box) as url, wired(url) as client, wired(url) as other:
         await opened(client, is_modern=True)
@@ -276,6 +289,7 @@ async def test_modern_clients_may_use_the_same_ids_at_once():
 
 
 async def test_the_end_of_a_session_ends_its_calls():
+    """They would run for nobody, under an id that is unknown."""
     box = box_that(hold)
     async with listening(box) as url, wired(url) as client, wired(url) as other:
         await opened(client, is_modern=False)
@@ -300,6 +314,7 @@ async def test_a_session_that_its_client_ended_takes_nothing_more():
 
 
 async def test_a_client_that_has_too_much_open_is_refused(monkeypatch):
+    """One client could take every connection."""
     monkeypatch.setattr(serve, "MAX_REQUESTS_EACH", 2)
     box = box_that(hold)
     async with listening(box) as url, wired(url) as client:
@@ -323,6 +338,7 @@ def listing(number: int | str, *, is_modern: bool, **params: Any) -> dict[str, A
 
 
 async def test_a_list_that_is_not_read_counts_as_open(monkeypatch):
+    """One client's connections, none of which it reads, would fill the memory."""
     monkeypatch.setattr(serve, "MAX_REQUESTS_EACH", 1)
     box = LiveBox()
     box.graft("s__a", answer({}), name="a", description="x" * 32 * 1024 * 1024, inputSchema={"type": "object"})

@@ -36,6 +36,7 @@ BEARER = ("Authorization", f"Bearer {TOKEN}")
 
 @ERAS
 async def test_the_stock_client_lists_and_calls_with_everything_whole(mode):
+    """HTTP must not lose what stdio keeps."""
     box = LiveBox()
     own = {"name": "t", "inputSchema": {"type": "object", "x": None}, "x-new": [None]}
     result = {"content": [{"type": "text", "text": "é", "x": None}], "structuredContent": {"n": None}, "x-new": 1.0}
@@ -70,6 +71,7 @@ async def test_what_admission_says_is_the_answer(given, status):
 
 
 async def test_a_name_that_cannot_be_one_is_refused():
+    """A typo in it would be found out by the clients that it locks out."""
     with pytest.raises(ProtocolFault, match="is not a host name"):
         await serve_http(create_provider_host(LiveBox()), HttpOptions(hosts=("http://a",)), started=lambda *_: None)
 
@@ -78,12 +80,14 @@ async def test_a_name_that_cannot_be_one_is_refused():
     "options", [{"bind": "0.0.0.0"}, {"bind": "::"}, {"bind": "192.0.2.1"}, {"bind": "0.0.0.0", "allow_remote": True}]
 )
 async def test_other_machines_are_kept_out_unless_told(options):
+    """A face that the network can reach must be somebody's decision, and never without a token."""
     with pytest.raises(ProtocolFault) as caught:
         await serve_http(create_provider_host(LiveBox()), HttpOptions(**options), started=lambda *_: None)
     assert (caught.value.kind, caught.value.code) == (FaultKind.TRANSPORT, "config_invalid")
 
 
 async def test_a_remote_bind_serves_when_allowed():
+    """Behind a proxy it is the right thing."""
     options = {"bind": "0.0.0.0", "allow_remote": True, "token": TOKEN, "hosts": ("deck.example",)}
     async with listening(LiveBox(), **options) as url:
         reply = await post(
@@ -93,6 +97,7 @@ async def test_a_remote_bind_serves_when_allowed():
 
 
 async def test_a_port_in_use_is_a_transport_fault_that_names_it():
+    """The person who started us twice must be told so."""
     async with listening(LiveBox()) as url:
         port = int(url.split(":")[2].split("/")[0])
         with pytest.raises(ProtocolFault, match=str(port)) as caught:
@@ -124,6 +129,7 @@ async def noted(client, value):
 
 
 async def test_every_legacy_session_has_a_deck_of_its_own_until_it_ends():
+    """Two agents on one server would share a todo list and each other's processes."""
     live, maker = LiveBox(), DeckMaker()
     decks = Decks(live, maker.open)
     async with listening(live, decks) as url:
@@ -181,6 +187,7 @@ async def call_once(url, mode, results):
 
 @ERAS
 async def test_stopping_ends_streams_and_calls_that_are_open(mode, monkeypatch):
+    """A stop that waits for its clients is none; and a client would get an empty answer, or none."""
     monkeypatch.setattr(serve, "STOP_S", 0)
     monkeypatch.setattr(http, "GRACE_S", 0)
     box, results = LiveBox(), []
@@ -201,6 +208,7 @@ async def test_stopping_ends_streams_and_calls_that_are_open(mode, monkeypatch):
 
 @ERAS
 async def test_a_stop_gives_calls_that_are_under_way_a_moment_to_end(mode, monkeypatch, stopping):
+    """A restart of the deck would lose results that were nearly there."""
     monkeypatch.setattr(http, "GRACE_S", 60)
     box, results = LiveBox(), []
     box.graft("s__t", hold)

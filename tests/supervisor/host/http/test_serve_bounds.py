@@ -38,6 +38,7 @@ def code_of(answer: dict[str, Any]) -> str:
 
 
 async def test_a_list_that_a_client_does_not_read_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five thousand definitions, asked for again and again, would fill our memory."""
     # More than the kernel takes off us for a client that does not read.
     monkeypatch.setattr(serve, "MAX_HELD_EACH", 20 * MIB)
     server = OfferServer("a", resources=tuple(f"x:{number}/{'y' * 7_000}" for number in range(2_000)))
@@ -54,6 +55,7 @@ async def test_a_list_that_a_client_does_not_read_is_bounded_too(monkeypatch: py
 async def test_sessions_that_there_are_not_give_a_client_no_bounds_of_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """One token would be as many clients as it likes, and shut the others out by their number."""
     monkeypatch.setattr(serve, "MAX_REQUESTS_EACH", 2)
     server = OfferServer("a", resources=("x:1",), is_silent=True)
     params = {"uri": "x:1", "_meta": ENVELOPE}
@@ -107,6 +109,7 @@ async def test_nobody_answers_what_another_session_or_another_client_was_asked(t
 
 
 async def test_programs_that_share_a_token_are_told_their_own_log_lines() -> None:
+    """One program would read what servers say of the other's work."""
     box, fleet = LiveBox(), OfferFleet(OfferServer("s"))
     box.graft("s__t", hold)
     headers = {"Mcp_Method": "tools/call", "Mcp_Name": "s__t"}

@@ -62,6 +62,7 @@ async def test_a_server_asks_a_client_over_http_and_has_its_answer(mode):
 
 
 async def test_two_clients_of_the_newer_era_keep_a_resource_apart_though_both_count_from_one(monkeypatch):
+    """The first to go would end what the other one listens for."""
     server = OfferServer("a", resources=("x:1",))
     async with (
         listening(LiveBox(), offers=Router(OfferFleet(server))) as url,
@@ -119,6 +120,7 @@ async def test_an_older_client_hears_over_http_of_what_concerns_it():
 
 
 async def test_a_newer_client_hears_over_http_of_the_resources_that_its_stream_names():
+    """A client would hear of nothing, or of what another's stream subscribed."""
     server = OfferServer("a", resources=("x:1", "x:2"))
     fleet = OfferFleet(server)
     async with (

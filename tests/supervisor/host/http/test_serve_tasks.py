@@ -56,6 +56,7 @@ async def asked(connection: WireHttp, method: str, meta: Any = None, **params: A
 
 
 async def test_an_older_client_begins_a_task_asks_for_it_and_lists_it() -> None:
+    """A call that is to be a task would be none, and its result never had."""
     server = OfferServer("a", tasks=CALLS, answers=dict(ANSWERS))
     async with wire(server) as connection:
         made = await asked(connection, "tools/call", name="a__work", arguments={"n": 1.0}, task={"ttl": 5})
@@ -70,6 +71,7 @@ async def test_an_older_client_begins_a_task_asks_for_it_and_lists_it() -> None:
 
 
 async def test_a_fault_of_a_task_is_an_error_and_of_a_call_a_result() -> None:
+    """A client's program would take what a model is to read for a task."""
     refused = ProtocolFault(FaultKind.TOOL_ERROR, "it is held", code="tool_held")
     server = OfferServer("a", tasks=CALLS, fault=refused)
     async with wire(server) as connection:
@@ -79,6 +81,7 @@ async def test_a_fault_of_a_task_is_an_error_and_of_a_call_a_result() -> None:
 
 @pytest.mark.parametrize("is_modern", [False, True])
 async def test_where_no_server_has_tasks_there_are_no_methods_for_them(is_modern: bool) -> None:
+    """A client would think that its task is gone, where there never could be one."""
     async with wire(OfferServer("a"), is_modern=is_modern) as connection:
         meta = TAKES if is_modern else None
         for method in ("tasks/get", "tasks/cancel", "tasks/result", "tasks/list", "tasks/update"):
@@ -86,6 +89,7 @@ async def test_where_no_server_has_tasks_there_are_no_methods_for_them(is_modern
 
 
 async def test_a_client_is_told_of_tasks_where_a_server_has_them() -> None:
+    """A client would never use them, or in vain."""
     info = {"name": "c", "version": "1"}
     greeting = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
     for support in (CALLS, TaskSupport.EXTENDS, CALLS | TaskSupport.EXTENDS):
@@ -101,6 +105,7 @@ async def test_a_client_is_told_of_tasks_where_a_server_has_them() -> None:
 
 
 async def test_a_newer_client_has_to_take_tasks_and_to_name_them_in_its_header() -> None:
+    """A server would be asked by whom it may not answer, or a proxy send the request elsewhere."""
     server = OfferServer("a", tasks=TaskSupport.EXTENDS)
     async with wire(server, is_modern=True) as connection:
         refused = (await asked(connection, "tasks/get", ENVELOPE, taskId="1"))["error"]

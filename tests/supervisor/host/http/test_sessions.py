@@ -69,6 +69,7 @@ async def is_open(http, url, session, token=""):
 
 
 async def test_a_session_that_nobody_ended_makes_room_for_a_new_one(monkeypatch):
+    """Clients that never end theirs would lock every new one out for half an hour."""
     monkeypatch.setattr(module, "MAX_SESSIONS", 2)
     async with listening(LiveBox()) as url, httpx2.AsyncClient() as http:
         first, second, third = [await opened(http, url) for _ in range(3)]
@@ -76,6 +77,7 @@ async def test_a_session_that_nobody_ended_makes_room_for_a_new_one(monkeypatch)
 
 
 async def test_a_flood_of_sessions_costs_nobody_a_session_that_was_used(monkeypatch):
+    """One client that opens a thousand would end the conversations of all others."""
     monkeypatch.setattr(module, "MAX_SESSIONS", 3)
     async with listening(LiveBox()) as url, httpx2.AsyncClient() as http:
         calm = await opened(http, url)
@@ -86,6 +88,7 @@ async def test_a_flood_of_sessions_costs_nobody_a_session_that_was_used(monkeypa
 
 
 async def test_of_used_sessions_the_one_idle_longest_makes_room(monkeypatch):
+    """Whoever came back a moment ago would have to start again."""
     monkeypatch.setattr(module, "MAX_SESSIONS", 2)
     async with listening(LiveBox()) as url, httpx2.AsyncClient() as http:
         first, second = [await opened(http, url) for _ in range(2)]

@@ -59,6 +59,7 @@ async def names_of(client: Any) -> list[str]:
 
 @ERAS
 async def test_a_client_is_shown_and_may_call_what_its_token_allows(mode: str, path: Path) -> None:
+    """A program that was given one tool could use every other, by its name."""
     box = two_servers()
     token = token_of(path, servers=("fs",), tools=("*__read",))
     async with listening(box, token=OWNER, tokens=path) as url:
@@ -104,6 +105,7 @@ async def test_a_token_with_search_is_shown_two_tools_and_no_other_token_knows_t
 
 
 async def test_a_token_is_about_tools_by_their_own_names(path: Path) -> None:
+    """Behind a short name, another tool could be called, or none."""
     long, budget = "x" * 60, NameBudget(limit=40)
     router = Router(FakeFleet(FakeEndpoint("fs", long)), budget=budget)
     alias = public_names([f"fs__{long}"], budget)[f"fs__{long}"]
@@ -130,6 +132,7 @@ async def test_a_token_is_about_tools_by_their_own_names(path: Path) -> None:
 async def test_a_token_that_opens_nothing_is_answered_with_the_reason(
     path: Path, end: Callable[[Path], str | None], says: str
 ) -> None:
+    """Whoever set a client up could not tell a typo from a token that has ended."""
     token = end(path)
     async with listening(LiveBox(), token=OWNER, tokens=path) as url:
         reply = await post(url, bearer(token) if token else {})
@@ -140,6 +143,7 @@ async def test_a_token_that_opens_nothing_is_answered_with_the_reason(
 
 
 async def test_a_rate_is_kept_and_its_client_told_when_to_come_back(path: Path) -> None:
+    """A loop in a client would have the servers to itself."""
     token = token_of(path, rate=Rate(2, 3600.0))
     async with listening(LiveBox(), token=OWNER, tokens=path) as url:
         replies = [await post(url, bearer(token)) for _ in range(4)]
@@ -154,6 +158,7 @@ async def test_a_rate_is_kept_and_its_client_told_when_to_come_back(path: Path) 
 async def test_what_a_client_has_open_ends_with_its_token(
     mode: str, path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A token that got lost could be used for as long as its finder stays connected."""
     box, ends = LiveBox(), list[object]()
     box.graft("s__t", hold)
     token = token_of(path, expires_at=time.time() + HOUR_S if how == "expired" else None)

@@ -25,6 +25,7 @@ def add(path: Path, name: str = "ci") -> str:
 
 
 def test_a_token_is_kept_as_a_hash_that_its_owner_alone_may_read(path: Path) -> None:
+    """Whoever reads a backup would have every client's token."""
     token = add(path)
     assert len(token) > 40
     assert token not in path.read_text()
@@ -37,6 +38,7 @@ def test_a_token_is_kept_as_a_hash_that_its_owner_alone_may_read(path: Path) -> 
 
 
 def test_tokens_that_are_made_at_once_are_all_kept(path: Path) -> None:
+    """Of two commands one's token would never open anything."""
     threads = [threading.Thread(target=add, args=(path, f"n{number}")) for number in range(8)]
     for thread in threads:
         thread.start()
@@ -50,6 +52,7 @@ def test_tokens_that_are_made_at_once_are_all_kept(path: Path) -> None:
     "content", [b"", b"{", b"[]", b'{"key":"zz","grants":[]}', b'{"key":"","version":2}', b"\xff", b" " * (2 << 20)]
 )
 def test_a_file_that_is_none_is_refused_and_left_as_it_is(path: Path, content: bytes) -> None:
+    """A damaged file would be written over, and every revoked token be one that never was."""
     path.write_bytes(content)
     path.chmod(0o600)
     with pytest.raises(TokensError, match=r"tokens\.json"):
@@ -58,6 +61,7 @@ def test_a_file_that_is_none_is_refused_and_left_as_it_is(path: Path, content: b
 
 
 def test_a_file_that_others_may_read_is_refused(path: Path) -> None:
+    """Another user could put a token of theirs there."""
     add(path)
     path.chmod(0o644)
     with pytest.raises(TokensError):
@@ -67,6 +71,7 @@ def test_a_file_that_others_may_read_is_refused(path: Path) -> None:
 def test_a_serve_knows_what_was_made_and_revoked_since(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A token would open only after a restart, or go on opening until one."""
     monkeypatch.setattr(token_file, "LOOK_S", 0.0)
     reader = GrantReader(path)
     assert reader.current() == NO_GRANTS
@@ -83,6 +88,7 @@ def test_a_serve_knows_what_was_made_and_revoked_since(
 
 
 def test_the_file_is_looked_at_now_and_then_only(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood of requests would be one of looks at the disk."""
     now = [time.monotonic()]
     monkeypatch.setattr(token_file.time, "monotonic", lambda: now[0])
     reader = GrantReader(path)

@@ -72,6 +72,7 @@ async def test_answers_that_a_client_does_not_read_are_bounded_and_it_is_told(is
 
 
 async def test_the_answers_of_a_client_that_left_are_not_counted() -> None:
+    """Nobody could be answered any more once many clients had crashed."""
     async with listening(large_box()) as url, ready(url, is_modern=False) as client:
         for number in range(3):
             async with wired(url) as silent:
@@ -89,6 +90,7 @@ async def test_the_answers_of_a_client_that_left_are_not_counted() -> None:
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_result_larger_than_its_token_allows_is_a_fault(mode: str, tmp_path: Path) -> None:
+    """A program with little memory, or a small model, would be given whatever a server says."""
     now, tokens = time.time(), tmp_path / "tokens.json"
 
     def grant(digest: str) -> Grant:
@@ -107,6 +109,7 @@ async def test_a_result_larger_than_its_token_allows_is_a_fault(mode: str, tmp_p
 
 
 async def test_large_requests_under_way_are_bounded_with_429(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that sends much, at many connections at once, would fill the memory with what waits."""
     monkeypatch.setattr(serve, "MAX_HELD_EACH", 12 * MIB)
     text = "x" * 7 * MIB
     box = large_box()

@@ -50,6 +50,7 @@ def content(**options: object) -> Content:
 
 
 async def test_the_first_list_waits_for_the_servers_once_for_all_clients() -> None:
+    """A client would be shown nothing of servers that start; or each of them wait anew."""
     asked, settled = 0, asyncio.Event()
 
     async def settle() -> None:
@@ -68,6 +69,8 @@ async def test_the_first_list_waits_for_the_servers_once_for_all_clients() -> No
 
 
 async def test_the_wait_ends_with_serving_and_what_failed_is_said() -> None:
+    """Serving would not end while a server starts; or a failure be taken for servers that are there."""
+
     async def never() -> None:
         await asyncio.Event().wait()
 
@@ -85,6 +88,7 @@ async def test_the_wait_ends_with_serving_and_what_failed_is_said() -> None:
 
 
 async def test_a_host_of_tools_alone_lists_nothing_else_and_has_nobody_to_leave() -> None:
+    """A program that boxes its own tools would be asked for prompts."""
     alone = content()
     assert alone.logs is None
     assert alone.capabilities(ME, is_modern=False) == TOOLS_ONLY[alone.box.can_change]
@@ -93,6 +97,7 @@ async def test_a_host_of_tools_alone_lists_nothing_else_and_has_nobody_to_leave(
 
 
 async def test_what_servers_have_is_shown_and_left() -> None:
+    """A client that went would be told of changes for ever."""
     server = OfferServer("a", prompts=("p",), tasks=TaskSupport.EXTENDS)
     fleet = OfferFleet(server)
     offers = Router(fleet)

@@ -26,6 +26,7 @@ def names(box):
 
 
 async def test_a_client_keeps_its_deck_and_shares_it_with_nobody():
+    """One client's todo list would be another's."""
     maker = DeckMaker()
     decks = decks_of(maker)
     for client, before in (("a", []), ("a", [1]), ("b", []), ("a", [1, 2])):
@@ -38,12 +39,14 @@ async def test_a_client_keeps_its_deck_and_shares_it_with_nobody():
 
 
 async def test_nothing_is_opened_before_it_is_needed():
+    """A server that nobody uses natively would make directories."""
     maker = DeckMaker()
     await decks_of(maker).close()
     assert maker.opened == []
 
 
 async def test_requests_that_come_at_once_open_one_deck():
+    """A client that lists and calls at the same time would have two."""
     maker = DeckMaker()
     decks = decks_of(maker)
 
@@ -59,6 +62,7 @@ async def test_requests_that_come_at_once_open_one_deck():
 
 
 async def test_a_bound_deck_ends_when_its_connection_does():
+    """Background processes of clients that left would run on."""
     maker = DeckMaker()
     decks = decks_of(maker, idle_s=0)
     async with decks.borrow("a", is_bound=True):
@@ -75,6 +79,7 @@ async def test_a_bound_deck_ends_when_its_connection_does():
 
 
 async def test_a_deck_without_a_connection_ends_when_idle_and_never_during_a_call():
+    """A long build would be killed under its client, or decks would pile up."""
     maker, gate = DeckMaker(), anyio.Event()
 
     async def wait(call, cancel):
@@ -101,6 +106,7 @@ async def test_a_deck_without_a_connection_ends_when_idle_and_never_during_a_cal
 
 
 async def test_a_client_that_comes_back_in_time_finds_its_deck():
+    """A todo list would be gone between two requests."""
     maker = DeckMaker()
     decks = decks_of(maker, idle_s=3600)
     for _ in range(3):
@@ -112,6 +118,7 @@ async def test_a_client_that_comes_back_in_time_finds_its_deck():
 
 
 async def test_of_too_many_clients_the_one_idle_longest_makes_room(monkeypatch):
+    """Any caller could have us open decks without end."""
     monkeypatch.setattr(module, "MAX_NAMED", 2)
     maker = DeckMaker()
     decks = decks_of(maker, idle_s=3600)
@@ -127,6 +134,7 @@ async def test_of_too_many_clients_the_one_idle_longest_makes_room(monkeypatch):
 
 
 async def test_a_client_with_ever_new_names_ends_no_deck_that_others_come_back_to(monkeypatch):
+    """Their background processes would end with it."""
     monkeypatch.setattr(module, "MAX_NAMED", 3)
     maker = DeckMaker()
     decks = decks_of(maker, idle_s=3600)
@@ -140,6 +148,7 @@ async def test_a_client_with_ever_new_names_ends_no_deck_that_others_come_back_t
 
 
 async def test_when_all_are_at_work_one_more_client_is_told_to_wait(monkeypatch):
+    """It would get nothing, or take another one's deck away in the middle of a call."""
     monkeypatch.setattr(module, "MAX_NAMED", 1)
     live = LiveBox()
     live.graft("s__t")
@@ -155,6 +164,7 @@ async def test_when_all_are_at_work_one_more_client_is_told_to_wait(monkeypatch)
 
 
 async def test_a_deck_that_cannot_be_opened_says_why_and_the_rest_goes_on(caplog):
+    """One missing directory would take every server's tools away; and it may come back."""
     live, maker = LiveBox(), DeckMaker()
     live.graft("s__t")
 
@@ -179,6 +189,7 @@ async def test_a_deck_that_cannot_be_opened_says_why_and_the_rest_goes_on(caplog
 
 
 async def test_a_deck_that_takes_too_long_to_open_is_not_waited_for(monkeypatch):
+    """A directory on a dead network disk would hang every request."""
     monkeypatch.setattr(module, "OPEN_S", 0.01)
     maker, gate = DeckMaker(), anyio.Event()
     decks = Decks(LiveBox(), lambda: _slow(maker, gate))
@@ -202,6 +213,7 @@ def _slow(maker, gate):
 
 
 async def test_a_request_that_is_given_up_leaves_the_deck_to_the_others():
+    """One client's impatience would end the opening for all of its requests."""
     maker, gate = DeckMaker(), anyio.Event()
     decks = Decks(LiveBox(), lambda: _slow(maker, gate))
 
@@ -220,6 +232,7 @@ async def test_a_request_that_is_given_up_leaves_the_deck_to_the_others():
 
 
 async def test_the_end_waits_for_every_deck_and_opens_no_other():
+    """A host would end with processes still being stopped."""
     maker, gate = DeckMaker(), anyio.Event()
     maker.at_the_end = gate.wait
     decks = decks_of(maker)
@@ -237,6 +250,7 @@ async def test_the_end_waits_for_every_deck_and_opens_no_other():
 
 
 async def test_a_deck_that_does_not_end_is_given_up(monkeypatch, caplog):
+    """The whole host would hang on one client's deck."""
     monkeypatch.setattr(module, "CLOSE_S", 0.01)
     maker = DeckMaker()
     maker.at_the_end = anyio.sleep_forever
@@ -249,6 +263,7 @@ async def test_a_deck_that_does_not_end_is_given_up(monkeypatch, caplog):
 
 
 async def test_a_deck_that_fails_at_its_end_is_logged_and_the_others_end(caplog):
+    """A full disk at the end would hide behind silence, or stop the rest."""
     maker = DeckMaker()
 
     async def fail():
@@ -265,6 +280,7 @@ async def test_a_deck_that_fails_at_its_end_is_logged_and_the_others_end(caplog)
 
 
 async def test_a_client_may_be_shown_the_grafted_tools_under_other_names():
+    """Names that fit its client would be for those without native tools only."""
     maker, live, shown = DeckMaker(), LiveBox(), LiveBox()
     live.graft("s__as_it_is")
     shown.graft("s__as_shown")

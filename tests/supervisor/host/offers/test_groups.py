@@ -21,10 +21,12 @@ def groups() -> LiveGroups:
 
 
 def test_without_a_choice_a_client_stays_who_it_is() -> None:
+    """Every request would go the long way for nothing."""
     assert groups().narrow(ADA, (), ()) is ADA
 
 
 def test_groups_of_one_choice_count_together_and_choices_within_one_another() -> None:
+    """A token of one group would open another by its path."""
     both = groups().narrow(ADA, ("a", "reads"))
     assert [both.allows(name) for name in ("a__write", "b__read", "b__write")] == [True, True, False]
     nested = groups().narrow(ADA, ("a",), ("reads",))
@@ -33,6 +35,7 @@ def test_groups_of_one_choice_count_together_and_choices_within_one_another() ->
 
 
 def test_what_a_token_forbids_no_group_allows() -> None:
+    """A path would widen what a token was made for."""
     token = Grant(name="ci", digest="d", created_at=0, tools=("a__read",), max_result_bytes=7)
     client = groups().narrow(Client("ci", "ci", GrantedTools(token)), ("a",))
     assert [client.allows(name) for name in ("a__read", "a__write")] == [True, False]
@@ -41,6 +44,7 @@ def test_what_a_token_forbids_no_group_allows() -> None:
 
 
 def test_a_group_that_there_is_not_any_more_has_nothing() -> None:
+    """Taken out of the configuration, it would open everything."""
     live = groups()
     client = live.narrow(ADA, ("a",))
     assert client.allows("a__x")
@@ -49,6 +53,7 @@ def test_a_group_that_there_is_not_any_more_has_nothing() -> None:
 
 
 def test_the_tools_of_a_client_are_those_of_its_groups_of_the_moment() -> None:
+    """A door would keep what its group had when it opened; or its client not be told."""
     live, box = groups(), LiveBox()
     for name in ("a__x", "b__read", "b__write"):
         box.graft(name)
@@ -67,6 +72,7 @@ def test_the_tools_of_a_client_are_those_of_its_groups_of_the_moment() -> None:
 
 
 async def test_a_client_is_told_of_the_lists_of_its_groups_alone() -> None:
+    """A model would list anew for what it may not use; or never see what its group has got."""
     one, other = OfferServer("a", prompts=("p",)), OfferServer("b", prompts=("p", "q"))
     fleet, live, told = OfferFleet(one, other), groups(), list[Listing]()
     offers = ClientOffers(Router(fleet), live.narrow(ADA, ("reads",)), live)

@@ -38,6 +38,7 @@ class _Streams:
 
 
 def test_programs_that_share_a_token_are_told_what_is_said_during_their_own_requests():
+    """One program would read the other's log; or lose its own to the one that asked last."""
     streams = _Streams()
     streams.open("one", ONE)
     streams.open("two", TWO)
@@ -47,6 +48,7 @@ def test_programs_that_share_a_token_are_told_what_is_said_during_their_own_requ
 
 
 def test_a_line_is_told_once_with_the_request_begun_last_that_wants_it():
+    """A program with two requests would see each line twice."""
     streams = _Streams()
     streams.open("first", ONE)
     close = streams.open("second", ONE)
@@ -60,6 +62,7 @@ def test_a_line_is_told_once_with_the_request_begun_last_that_wants_it():
 
 
 def test_a_line_of_nobodys_request_is_told_with_none():
+    """What a server says at its start would be told as if a request had caused it."""
     streams = _Streams()
     close = streams.open("one", ONE)
     streams.say("nobody's")
@@ -125,6 +128,7 @@ def _limited(*tools: str, servers: tuple[str, ...] = ()) -> Client:
 @pytest.mark.parametrize("tools", [("fs__read*",), ("fs__read",), ("*__read",), ("f*",)])
 @pytest.mark.parametrize("news", [LogLine("fs", "info", "", b"1", ME), ServerNote("fs", "n/x", b"{}", ME)])
 def test_a_token_for_some_tools_of_a_server_hears_its_news(tools: tuple[str, ...], news: News):
+    """Who may read files would never hear that one of them has changed."""
     assert concerns(news, _limited(*tools), "info")
 
 
@@ -132,6 +136,7 @@ def test_a_token_for_some_tools_of_a_server_hears_its_news(tools: tuple[str, ...
     "limited", [_limited("web__*"), _limited(servers=("web",)), _limited("web__*", "fsx__*", "fs")]
 )
 def test_a_token_hears_nothing_of_servers_that_it_may_not_use(limited: Client):
+    """What one server logs would be read by whoever was given another."""
     assert not concerns(LogLine("fs", "error", "", b"1"), limited, "debug")
     assert concerns(LogLine("web", "error", "", b"1"), limited, "debug")
 
@@ -143,10 +148,12 @@ def line(level: str) -> LogLine:
 @pytest.mark.parametrize("own", LEVELS)
 @pytest.mark.parametrize("said", LEVELS)
 def test_a_line_is_told_from_its_level_on(own: str, said: str) -> None:
+    """Levels would be compared as words."""
     assert concerns(line(said), Client(key="me"), own) == (LEVELS.index(said) >= LEVELS.index(own))
 
 
 def test_a_level_that_there_is_not_is_serious_of_a_server_and_the_default_of_a_client() -> None:
+    """A server's slip would hide its line, or a client's let every line through."""
     assert concerns(line("fatal"), Client(key="me"), "emergency")
     assert [concerns(line(level), Client(key="me"), "loud") for level in ("debug", "info")] == [False, True]
 
@@ -164,5 +171,6 @@ def test_a_level_that_there_is_not_is_serious_of_a_server_and_the_default_of_a_c
 def test_news_say_which_server_they_are_from_and_are_otherwise_its_own(
     news: News, method: str, params: dict[str, Any]
 ) -> None:
+    """A person would not know whose log they read."""
     expected = {"jsonrpc": "2.0", "method": f"notifications/{method}", "params": params}
     assert json.loads(notification_of(news)) == expected

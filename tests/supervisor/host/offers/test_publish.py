@@ -28,12 +28,14 @@ def shown(definition, version=LEGACY, **options):
 
 
 def test_only_the_name_is_replaced():
+    """Unknown members, nulls and key order are the server's."""
     own = {"x": None, "name": "t", "inputSchema": {"type": "object", "$ref": "#/x", "n": 1.0, "i": 2**80}}
     published = shown(own)
     assert json.dumps(published) == json.dumps([{**own, "name": "s__t"}])
 
 
 def test_a_tool_without_definition_is_shown_plainly():
+    """A native tool has none."""
     assert shown(None) == [PLAIN]
 
 
@@ -46,6 +48,7 @@ def native(hints=HINTS, title="Read file"):
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", LEGACY, MODERN])
 def test_a_native_tool_is_shown_with_its_title_and_what_a_client_may_assume(version):
+    """A client would ask its user before every look at a file, or not ask before a change."""
     (published,) = Catalog().publish([native()], version)
     assert published["title"] == "Read file"
     assert published["annotations"] == {
@@ -66,6 +69,7 @@ def test_a_native_tool_is_shown_with_its_title_and_what_a_client_may_assume(vers
 
 
 def test_native_tools_of_two_clients_are_built_once():
+    """Each list of each client would build and judge them anew."""
     catalog = Catalog()
     (built,) = catalog.publish([native()], LEGACY)
     assert catalog.publish([native()], LEGACY)[0] is built
@@ -73,6 +77,7 @@ def test_native_tools_of_two_clients_are_built_once():
 
 
 def test_portable_schemas_replace_the_input_schema_alone():
+    """The rest of the definition is no burden to a weak client."""
     assert shown({"name": "t", "inputSchema": {"anyOf": []}, "x": 1}, portable_schemas=True) == [
         {"name": "s__t", "inputSchema": PORTABLE, "x": 1}
     ]
@@ -119,17 +124,20 @@ def test_an_output_schema_too_new_for_a_client_is_left_out_for_it():
 
 
 def test_a_tool_that_cannot_be_shown_at_all_is_left_out():
+    """Better one tool less than none."""
     broken = ToolDescriptor("s__t", "d", {"type": "array"}, None)
     assert Catalog().publish([broken], LEGACY) == []
 
 
 def test_the_order_is_the_boxs_and_a_name_counts_once():
+    """Clients cache by order, and two tools of one name cannot be told apart."""
     names = ["c__t", "a__t", "b__t", "a__t"]
     published = Catalog().publish([tool(None, name) for name in names], LEGACY)
     assert [each["name"] for each in published] == ["c__t", "a__t", "b__t"]
 
 
 def test_a_tool_is_built_once_while_its_descriptor_lives():
+    """Lists are frequent, definitions large."""
     catalog, first = Catalog(), tool({"name": "t", "inputSchema": OBJECT})
     (built,) = catalog.publish([first], LEGACY)
     assert catalog.publish([first], LEGACY)[0] is built
@@ -137,6 +145,7 @@ def test_a_tool_is_built_once_while_its_descriptor_lives():
 
 
 def test_header_schemas_are_given_only_for_tools_that_mirror():
+    """The others cost nothing at each call."""
     schema = {"type": "object", "properties": {"r": {"type": "string", "x-mcp-header": "R"}}}
     tools = [
         tool({"name": "t", "inputSchema": schema}),
@@ -149,6 +158,7 @@ def test_header_schemas_are_given_only_for_tools_that_mirror():
 
 
 def test_every_form_bears_the_qualified_name():
+    """Under any other a call would miss it."""
     assert {form["name"] for _, form in forms(tool({"name": "t", "outputSchema": {}}))} == {"s__t"}
 
 
@@ -173,6 +183,7 @@ TOOLS: Final = st.fixed_dictionaries(
 
 @given(TOOLS)
 def test_what_is_forwarded_as_it_is_the_sdk_takes_in_every_revision(tool: dict[str, Any]) -> None:
+    """A client refuses a whole list for one bad tool."""
     listed = as_listed(ToolDescriptor("s__t", "", {"type": "object"}, json.dumps(tool).encode()))
     if listed:
         shown = json.loads(listed)
@@ -196,6 +207,7 @@ def test_what_is_not_plainly_right_is_not_forwarded_as_it_is(definition: bytes) 
 
 
 def test_a_definition_keeps_what_only_its_server_knows() -> None:
+    """Numbers that no float holds, and members of the future, would be lost on the way."""
     definition = b'{"name":"t","x":1.10,"inputSchema":{"type":"object"},"y":12345678901234567890123}'
     [shown] = Catalog().publish_json([ToolDescriptor("s__t", "", {}, definition)], MODERN_VERSION)
     assert shown == definition.replace(b'"t"', b'"s__t"')

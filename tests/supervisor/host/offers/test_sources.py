@@ -18,6 +18,7 @@ def names(box):
 
 
 async def test_native_tools_come_first_and_the_grafted_ones_follow_as_they_are_now():
+    """A client would see an old list, or an order that changes with each server."""
     live, native = LiveBox(), NativeBox()
     native.native("read", None)
     native.native("bash", None)
@@ -29,6 +30,7 @@ async def test_native_tools_come_first_and_the_grafted_ones_follow_as_they_are_n
 
 
 async def test_calls_go_to_whom_the_name_belongs():
+    """A server could answer in a native tool's place."""
     live, native = LiveBox(), NativeBox()
 
     def saying(text):
@@ -49,6 +51,7 @@ async def test_calls_go_to_whom_the_name_belongs():
 
 
 async def test_a_grafted_tool_with_a_native_name_is_left_out_with_one_warning(caplog):
+    """It could pass for ours; and a log line for each list would fill a disk."""
     live, native = LiveBox(), NativeBox()
     native.native("read", None)
     live.graft("read", answer({"content": []}))
@@ -64,6 +67,7 @@ async def test_a_grafted_tool_with_a_native_name_is_left_out_with_one_warning(ca
 
 
 async def test_servers_tools_keep_their_raw_calls_and_their_news():
+    """Every call of a server's tool would be built anew, and no client would hear of changes."""
     live, native, heard = LiveBox(), NativeBox(), []
     box = SessionSource(native, live)
     live.graft("s__t", answer({"content": []}))
@@ -79,12 +83,14 @@ async def test_servers_tools_keep_their_raw_calls_and_their_news():
 
 
 async def test_a_static_box_beside_has_neither_raw_calls_nor_news():
+    """An embedding program's own box would be called by methods that it lacks."""
     box = SessionSource(NativeBox(), NativeBox())
     assert box.begin(RawCall("s__t", b"{}"), lambda _: None) is None
     box.watch(lambda: None)()
 
 
 async def test_a_source_without_native_native_tools_says_why_and_goes_on():
+    """A model would take a broken workspace for a slip of its own."""
     live = LiveBox()
     live.graft("s__t")
 

@@ -19,6 +19,7 @@ def names(tools: ToolIndex, question: str) -> list[str]:
 
 
 def test_what_is_called_so_comes_before_what_speaks_of_it() -> None:
+    """A model would read the wrong definitions first, or only them."""
     tools = ToolIndex(
         [
             tool("fs__move", "Moves a file; see also what reads a file."),
@@ -35,17 +36,20 @@ def test_what_is_called_so_comes_before_what_speaks_of_it() -> None:
 
 
 def test_words_of_a_question_are_no_language() -> None:
+    """A question with an AND, a star or a quote in it would fail, or ask for something else."""
     tools = ToolIndex([tool("a__near", "and or not"), tool("a__other", "x\ud800y")])
     for question in ("NOT near", 'near"', "near*", "name:near", "NEAR(near other)", "near) OR (1"):
         assert "a__near" in names(tools, question), question
 
 
 def test_ties_stand_in_the_order_of_the_deck() -> None:
+    """The same question would be answered otherwise each time, and no prompt be cached."""
     tools = ToolIndex([tool(f"s__same_{letter}") for letter in "dacb"])
     assert names(tools, "same") == [f"s__same_{letter}" for letter in "dacb"]
 
 
 def test_a_python_without_full_text_search_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search would fail for the first model that asks, in words of SQLite's."""
     assert missing_reason() == ""
     monkeypatch.setattr(index, "_TABLE", "CREATE VIRTUAL TABLE tools USING fts9(name)")
     assert missing_reason() == (

@@ -41,6 +41,7 @@ def request(name: str, arguments: object, method: str = "tools/call") -> Request
 
 
 async def test_a_search_finds_what_its_client_may_use_as_it_is_at_that_moment() -> None:
+    """A model would be offered what is hidden from it, or what is gone; or not what has come."""
     search, box = ToolSearch(), box_of("a__read_file", "b__read_mail", "b__send_mail")
     assert await found(search, box, query="read") == ["a__read_file", "b__read_mail"]
     assert await found(search, box, query="read mail", limit=1) == ["b__read_mail"]
@@ -66,12 +67,14 @@ async def test_a_search_finds_what_its_client_may_use_as_it_is_at_that_moment() 
     ],
 )
 async def test_a_search_without_a_question_says_what_it_takes(arguments: dict[str, object]) -> None:
+    """A model would try the same again."""
     fault = await answer_of(ToolSearch(), box_of("a__b"), **arguments)
     assert isinstance(fault, ProtocolFault)
     assert (fault.code, str(fault).startswith("search_tools takes a query and a limit: ")) == ("bad_arguments", True)
 
 
 async def test_definitions_that_are_too_long_together_are_named_instead_the_longest_first() -> None:
+    """One search would fill the context that it was to spare; or a server keep others out by length."""
     box = LiveBox()
     for number, length in enumerate((MAX_ANSWER_BYTES, 100, MAX_ANSWER_BYTES - 1_000, 100)):
         box.graft(f"a__long_{number}", name="long", description="x" * length, inputSchema={"type": "object"})
@@ -126,6 +129,7 @@ def test_a_server_whose_tools_cannot_be_shown_keeps_no_others_out_of_an_answer()
 
 
 async def test_what_is_taken_away_during_a_search_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model would be shown a definition that was held meanwhile, or hidden."""
     box, ranked = box_of("a__mail", "b__mail"), ToolIndex.ranked
     left = box.descriptors()[1:]
 
@@ -181,5 +185,6 @@ def test_a_call_by_call_tool_is_the_call_of_the_tool_that_it_names() -> None:
     [{}, {"name": 1}, {"name": "a", "arguments": "{}"}, {"name": "a", "arguments": None}, {"name": "a", "args": {}}],
 )
 def test_a_call_tool_that_names_no_call_is_refused_with_what_it_takes(arguments: dict[str, object]) -> None:
+    """The tool would be called without what the model meant to send."""
     fault = unwrapped(request("call_tool", arguments))
     assert (fault.code, str(fault).startswith("call_tool takes the name of a tool")) == ("bad_arguments", True)

@@ -21,6 +21,7 @@ def test_a_name_is_taken_apart_where_people_join_words() -> None:
 
 
 def test_all_that_says_what_a_tool_is_for_is_among_its_words() -> None:
+    """A question in the words of a parameter would find nothing."""
     schema = {
         "type": "object",
         "description": "not said twice",
@@ -39,6 +40,7 @@ def test_all_that_says_what_a_tool_is_for_is_among_its_words() -> None:
 
 
 def test_a_definition_of_any_shape_has_words_and_not_too_many() -> None:
+    """One odd server would keep all tools from being found, or fill the memory of the index."""
     deep: object = {}
     for _ in range(200):
         deep = {"items": deep, "properties": {"p" * 100: {}}}
@@ -51,6 +53,7 @@ def test_a_definition_of_any_shape_has_words_and_not_too_many() -> None:
 
 
 def test_a_question_is_its_telling_words_once_each() -> None:
+    """Half of every question would be found in every tool."""
     assert words_of_question("How do I read the contents of a File, or read_files?") == (
         "read",
         "contents",

@@ -87,6 +87,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 async def test_a_list_that_its_client_was_given_is_told_once(changed: dict[str, tuple[str, ...]], method: str) -> None:
+    """A model would go on with what is gone, or list again for each item."""
     told = Told()
     told.relists(**changed)
     await asyncio.sleep(0.05)
@@ -100,6 +101,7 @@ async def test_a_list_that_its_client_was_given_is_told_once(changed: dict[str, 
 
 
 async def test_tools_are_told_when_they_are_others_than_the_client_was_shown() -> None:
+    """A model would call what is gone, or every client list again for each server that starts."""
     told = Told()
     told.box.graft("s__b")
     await turns()
@@ -111,6 +113,7 @@ async def test_tools_are_told_when_they_are_others_than_the_client_was_shown() -
 
 
 async def test_a_client_of_an_earlier_process_is_told_when_the_tools_are_others_than_now() -> None:
+    """After a restart of the daemon it would go on with tools of before."""
     told = Told(knows_tools=True)
     told.box.graft("s__b")
     await until(lambda: told.methods)
@@ -118,6 +121,7 @@ async def test_a_client_of_an_earlier_process_is_told_when_the_tools_are_others_
 
 
 async def test_before_its_handshake_a_client_hears_nothing() -> None:
+    """It would take what it hears for an answer."""
     told = Told()
     told.news.listed(Listing.PROMPTS)
     told.news.is_open = False
@@ -139,6 +143,7 @@ async def test_log_lines_come_from_the_level_that_the_client_chose() -> None:
 
 
 async def test_a_client_that_does_not_read_loses_log_lines_and_no_change() -> None:
+    """Its memory is ours; a list that it knows would be wrong for ever."""
     told = Told()
     told.news.listed(Listing.PROMPTS)
     told.is_congested = True
@@ -153,6 +158,7 @@ async def test_a_client_that_does_not_read_loses_log_lines_and_no_change() -> No
 
 
 async def test_a_client_that_is_gone_is_told_nothing() -> None:
+    """Each session that ever was would be written to."""
     told = Told()
     told.news.listed(Listing.PROMPTS)
     told.relists(prompts=("q",))
@@ -177,6 +183,7 @@ async def test_a_stream_is_told_what_it_named_and_nothing_else_each_with_its_mar
 
 
 def test_a_stream_acknowledges_what_it_is_told_of() -> None:
+    """A program would wait for what never comes."""
     said = stream(
         toolsListChanged=True, promptsListChanged=False, resourceSubscriptions=["x:1", "x:2"], taskIds=[5, "t"]
     )

@@ -31,6 +31,7 @@ print(" restored", input())
 
 
 def test_claimed_streams_carry_nothing_but_the_protocol(monkeypatch):
+    """A stray print, or a child's, would tear the client's stream."""
     script = CLAIM.replace('print(" restored", input())', 'print(" restored")')
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     ended = run(sys.executable, "-c", script, given="hello")
@@ -39,6 +40,7 @@ def test_claimed_streams_carry_nothing_but_the_protocol(monkeypatch):
 
 
 def test_streams_can_be_claimed_without_a_stderr():
+    """Some launchers close it."""
     script = "import os; os.close(2)\n" + CLAIM.replace('print(" restored", input())', "").replace(
         'os.system("echo child; cat")', "pass"
     )
@@ -46,6 +48,7 @@ def test_streams_can_be_claimed_without_a_stderr():
 
 
 def test_pipes_and_sockets_can_be_polled_and_files_cannot(tmp_path):
+    """Epoll refuses files, and a terminal is shared with the shell."""
     reading, writing = os.pipe()
     ours, theirs = socket.socketpair()
     with ours, theirs, open(tmp_path / "file", "wb") as file, open(os.devnull, "rb") as nowhere:
@@ -56,12 +59,14 @@ def test_pipes_and_sockets_can_be_polled_and_files_cannot(tmp_path):
 
 
 def test_what_stderr_shares_cannot_be_polled():
+    """Making it non-blocking would make log lines fail."""
     script = "from quarterdeck.host.stdio.client_streams import can_poll; print(can_poll(1), end='')"
     assert python_output(script) == "True"
     assert python_output(script, stderr=subprocess.STDOUT) == "False"
 
 
 def test_posting_to_a_loop_that_is_gone_is_no_error():
+    """A thread may outlive its loop."""
     loop = asyncio.new_event_loop()
     loop.close()
     assert not post(loop, print)
@@ -91,6 +96,7 @@ def pipes() -> Iterator[tuple[int, int, int, int]]:
 
 
 def test_every_request_that_has_come_is_refused_with_the_reason(pipes: tuple[int, int, int, int]) -> None:
+    """A client would wait for a process that is gone, or show its user an end without a cause."""
     greeter_in, client_out, client_in, greeter_out = pipes
     note = b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
     os.write(client_out, initialize(id="a") + note + b"garbage\n" + initialize(id=2, method="tools/list"))
@@ -102,6 +108,7 @@ def test_every_request_that_has_come_is_refused_with_the_reason(pipes: tuple[int
 
 
 def test_a_request_that_is_still_on_its_way_is_refused_too(pipes: tuple[int, int, int, int]) -> None:
+    """One that fails faster than its client writes would end without a word."""
     greeter_in, client_out, client_in, greeter_out = pipes
     refusing = threading.Thread(target=refuse_client, args=(greeter_in, greeter_out, "no", 20.0))
     refusing.start()
@@ -113,6 +120,7 @@ def test_a_request_that_is_still_on_its_way_is_refused_too(pipes: tuple[int, int
 
 
 def test_who_was_greeted_is_not_refused_afterwards(pipes: tuple[int, int, int, int]) -> None:
+    """One request would have two answers."""
     greeter_in, client_out, client_in, greeter_out = pipes
     os.write(client_out, initialize(id=2, method="ping"))
     refuse_client(greeter_in, greeter_out, "it broke", unread=initialize(id=1), greeted_id=1, ids=[b'"3"'])
@@ -121,6 +129,7 @@ def test_who_was_greeted_is_not_refused_afterwards(pipes: tuple[int, int, int, i
 
 @pytest.mark.parametrize("leaves", ["at once", "without reading"])
 def test_refusing_a_client_that_has_left_is_quiet(pipes: tuple[int, int, int, int], leaves: str) -> None:
+    """Its own end would be an error of ours."""
     greeter_in, client_out, client_in, greeter_out = pipes
     if leaves == "without reading":
         os.write(client_out, initialize())

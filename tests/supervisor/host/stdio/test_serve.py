@@ -77,6 +77,7 @@ async def test_an_answered_request_is_forgotten(era):
 
 
 async def test_the_stock_client_works_over_pipes_in_both_eras():
+    """It is what most people connect with."""
     for mode in ("legacy", "auto"):
         box = LiveBox()
         box.graft("s__t")
@@ -91,6 +92,7 @@ async def test_the_stock_client_works_over_pipes_in_both_eras():
 
 
 async def test_a_pipelined_handshake_and_call_are_all_answered():
+    """A client may send its first lines in one write."""
     box = LiveBox()
     box.graft("s__t")
     info = {"name": "raw", "version": "1"}
@@ -122,6 +124,7 @@ async def test_a_cancelled_call_is_never_answered_and_its_server_told(era):
 
 @ERAS
 async def test_progress_carries_the_clients_own_token(era):
+    """Any other token would be thrown away."""
     box = LiveBox()
     box.graft("s__t", hold)
     async with served(create_provider_host(box)) as client:
@@ -179,6 +182,7 @@ async def test_at_the_end_whatever_is_in_flight_is_answered_with_a_fault(era, is
 
 
 async def test_a_call_that_comes_while_serving_ends_is_refused_and_may_be_repeated(monkeypatch):
+    """It would be begun to be given up a moment later, and nobody would know what it did."""
     monkeypatch.setattr(serve, "GRACE_S", 15)
     box = LiveBox()
     box.graft("s__t", hold)
@@ -199,6 +203,7 @@ async def test_a_call_that_comes_while_serving_ends_is_refused_and_may_be_repeat
 
 
 async def test_a_native_call_that_is_under_way_at_the_end_is_answered_too(monkeypatch):
+    """A client would wait for a command that was ended."""
     monkeypatch.setattr(serve, "GRACE_S", 0.01)
     box, tokens = LiveBox(), []
     started = anyio.Event()
@@ -239,6 +244,7 @@ async def test_what_is_nearly_answered_at_the_end_of_input_is_answered(monkeypat
 
 
 async def test_a_client_that_is_gone_is_not_waited_for(monkeypatch):
+    """Its answers have nowhere to go."""
     monkeypatch.setattr(serve, "GRACE_S", 15)
     monkeypatch.setattr(serve, "END_OF_INPUT_S", 15)
     box = LiveBox()
@@ -278,6 +284,7 @@ asyncio.run(main())
 
 @pytest.mark.process
 async def test_a_process_serves_on_its_own_standard_streams(tmp_path):
+    """Pipes or files; and what else is printed must not reach the client."""
     client = LineClient(None, None, None)
     info = {"name": "raw", "version": "1"}
     lines = [
@@ -296,6 +303,7 @@ async def test_a_process_serves_on_its_own_standard_streams(tmp_path):
 
 
 async def test_a_large_result_passes_whole():
+    """Files come as results."""
     box = LiveBox()
     text = "é" * 3_000_000
     box.graft("s__t", answer({"content": [{"type": "text", "text": text}]}))
@@ -306,6 +314,7 @@ async def test_a_large_result_passes_whole():
 
 
 async def test_a_client_that_does_not_read_is_not_read_either_and_nothing_is_lost():
+    """Answers would pile up in our memory without bound."""
     box = LiveBox()
     box.graft("s__t", answer({"content": [{"type": "text", "text": "x" * 30_000}]}))
     wanted = range(400)
@@ -336,6 +345,7 @@ async def test_a_body_that_is_no_result_never_enters_the_stream(era):
 
 
 async def test_a_line_without_end_is_refused_and_ends_the_connection():
+    """Memory is finite, and where the next message begins is unknown."""
     async with served(create_provider_host(NativeBox())) as client:
         with pytest.raises(ConnectionError):
             for _ in range(MAX_LINE_BYTES // 1024**2 + 2):
@@ -346,6 +356,7 @@ async def test_a_line_without_end_is_refused_and_ends_the_connection():
 
 
 async def test_half_a_line_at_the_end_is_no_message():
+    """Half a call must not be made."""
     box = LiveBox()
     box.graft("s__t")
     async with served(create_provider_host(box)) as client:

@@ -70,6 +70,7 @@ async def test_a_conversation_of_eight_megabytes_is_sampled_and_a_larger_answer_
 
 
 async def test_one_clients_answer_is_none_to_what_another_was_asked() -> None:
+    """Questions are counted on each connection, so that their ids are the same ones."""
     server = OfferServer("a", prompts=("p",), question=QUESTION)
     host, _ = host_of(server)
     async with greeted(host) as client, greeted(host) as other:
@@ -97,6 +98,7 @@ async def parked(client: LineClient) -> dict[str, Any]:
 
 
 async def test_cancelling_a_request_that_has_its_question_leaves_what_waits_for_the_answer() -> None:
+    """A client's program that tidies up behind each of its requests could answer none."""
     server = OfferServer("a", prompts=("p",), question=QUESTION)
     async with greeted(host_of(server)[0], "modern") as client:
         again = await parked(client)
@@ -110,6 +112,7 @@ async def test_cancelling_a_request_that_has_its_question_leaves_what_waits_for_
 
 @ERAS
 async def test_five_thousand_prompts_of_one_server_are_listed_and_each_can_be_asked_for(era: str) -> None:
+    """A client would lose the prompts of all servers to one that has many."""
     names = tuple(f"{'long' * 10}_{number}" for number in range(MAX_ITEMS))
     host, _ = host_of(OfferServer("a", prompts=names, result=b'{"messages":[]}'), OfferServer("b", prompts=("mine",)))
     async with greeted(host, era) as client:
@@ -122,6 +125,7 @@ async def test_five_thousand_prompts_of_one_server_are_listed_and_each_can_be_as
 
 
 async def test_a_stream_is_told_of_no_resource_whose_subscription_was_refused() -> None:
+    """Another client's subscription would tell a client of what its token does not allow."""
     refused = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, "no", "not_granted")
     closed, open_ = OfferServer("a", resources=("x:1",), fault=refused), OfferServer("b", resources=("y:1",))
     host, fleet = host_of(closed, open_)

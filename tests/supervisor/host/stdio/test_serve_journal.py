@@ -93,6 +93,7 @@ ASKED = (
 
 
 async def test_a_call_that_is_to_be_a_task_is_answered_with_an_error_when_its_process_died(fd):
+    """A client's program would take what a model is to read for its task."""
     box = LiveBox()
     box.graft("s__held", hold)
     memory, _ = taken_over(fd)
@@ -106,6 +107,7 @@ async def test_a_call_that_is_to_be_a_task_is_answered_with_an_error_when_its_pr
 
 
 async def test_what_was_begun_and_not_whole_waits_for_the_next_process(fd):
+    """A request whose line the old daemon had half read would be lost with it."""
     memory, _ = taken_over(fd)
     half = b'{"jsonrpc":"2.0","id":2,"method":"pi'
     async with served(create_provider_host(LiveBox()), journal=memory) as client:
@@ -139,6 +141,7 @@ async def test_a_session_is_greeted_once_however_often_its_process_dies(fd, deat
 
 
 async def test_a_process_that_dies_before_it_has_answered_leaves_the_answers_to_the_next(fd):
+    """Each death in a row would cost the answers of what was under way at the first one."""
     memory, _ = taken_over(fd)
     memory.took(b"1", RequestKind.CALL, 0)
     memory.took(b'"1"', RequestKind.OTHER, 0)
@@ -152,6 +155,7 @@ async def test_a_process_that_dies_before_it_has_answered_leaves_the_answers_to_
 
 
 async def test_a_client_that_was_greeted_before_the_session_began_is_not_greeted_again(fd):
+    """A daemon that dies while it opens the deck would lose the greeting, or answer it twice."""
     info = {"name": "raw", "version": "1"}
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
     line = json.dumps({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": params}).encode() + b"\n"
@@ -170,6 +174,7 @@ async def test_a_client_that_was_greeted_before_the_session_began_is_not_greeted
 
 
 async def test_a_call_that_is_given_up_at_the_death_of_the_client_is_not_under_way(fd):
+    """The memory of a session that ends would fill with what nobody waits for."""
     box = LiveBox()
     box.graft("s__t", hold)
     memory, _ = taken_over(fd)
@@ -224,6 +229,7 @@ async def test_a_list_that_waits_for_servers_is_put_back_for_the_next_process(fd
 
 
 async def test_a_call_that_a_server_has_ends_before_its_session_is_handed_on(fd, handing_on):
+    """The next process could send it a second time, or its client never hear of it."""
     box = LiveBox()
     box.graft("s__t", hold)
     async with served(create_provider_host(box), journal=handing_on) as client:
@@ -241,6 +247,7 @@ async def test_a_call_that_a_server_has_ends_before_its_session_is_handed_on(fd,
 
 
 async def test_a_call_that_takes_too_long_to_be_handed_on_is_answered(fd, handing_on, monkeypatch):
+    """One call of a minute would keep every client from the next process."""
     monkeypatch.setattr(serve, "HAND_ON_S", 0.05)
     box = LiveBox()
     box.graft("s__t", hold)

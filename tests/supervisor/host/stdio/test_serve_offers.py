@@ -80,6 +80,7 @@ REQUESTS = {
 @ERAS
 @pytest.mark.parametrize("method", REQUESTS)
 async def test_what_a_server_answers_passes_whole(method: str, era: str) -> None:
+    """Members that nobody knows are its client's business."""
     params, result = REQUESTS[method]
     server = OfferServer("a", prompts=("p",), resources=("x:1",), result=json.dumps(result).encode())
     async with client_of(server, era=era) as (client, _):
@@ -125,6 +126,7 @@ async def test_a_servers_question_reaches_an_older_client_and_its_answer_the_ser
 
 @ERAS
 async def test_a_client_that_cannot_be_asked_is_not(era: str) -> None:
+    """It would be shown a question that it cannot answer, and the server wait."""
     server = OfferServer("a", prompts=("p",), question=QUESTION, result=b'{"messages":[]}')
     async with client_of(server, era=era) as (client, _):
         answer = await client.ask(7, "prompts/get", name="a__p")

@@ -44,6 +44,7 @@ def uri_in(result: dict[str, Any]) -> str:
 
 @ERAS
 async def test_the_result_of_a_task_is_cut_over_lines_and_goes_with_its_client(era: str) -> None:
+    """A tool would get past the budget by a task, or what it gave stay for as long as we serve."""
     results, able = KeptResults(10), TAKES if era == "modern" else {}
     async with client_of(server_of(era), era=era, able=able, results=results) as (client, _):
         uri = uri_in(await ended(client, era))

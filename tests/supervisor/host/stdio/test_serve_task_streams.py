@@ -32,6 +32,7 @@ async def begun(client: Any) -> str:
 
 
 async def test_a_stream_tells_each_state_of_its_tasks_until_they_end() -> None:
+    """A client that listens would never hear that its task is done."""
     server = newer_server()
     async with client_of(server, era="modern", able=TAKES) as (client, _):
         task = await begun(client)
@@ -48,6 +49,7 @@ async def test_a_stream_tells_each_state_of_its_tasks_until_they_end() -> None:
 
 
 async def test_a_stream_tells_of_its_clients_own_tasks_alone_and_says_of_which() -> None:
+    """A client would listen to what another works on, or wait for news that never come."""
     server = newer_server()
     async with client_of(server, era="modern", able=TAKES) as (client, _):
         task = await begun(client)
@@ -56,6 +58,7 @@ async def test_a_stream_tells_of_its_clients_own_tasks_alone_and_says_of_which()
 
 
 async def test_a_stream_that_ends_ends_the_looking() -> None:
+    """A server would be asked for ever for a client that does not listen."""
     server = newer_server()
     async with client_of(server, era="modern", able=TAKES) as (client, _):
         task = await begun(client)
@@ -71,6 +74,7 @@ async def test_a_stream_that_ends_ends_the_looking() -> None:
 
 
 async def test_what_a_server_says_unasked_is_looked_at_at_once() -> None:
+    """News would come as late as the next look."""
     server = newer_server(get=newer_state(pollIntervalMs=3_600_000))
     async with client_of(server, era="modern", able=TAKES) as (client, fleet):
         task = await begun(client)
@@ -84,6 +88,7 @@ async def test_what_a_server_says_unasked_is_looked_at_at_once() -> None:
 
 
 async def test_a_client_that_takes_no_tasks_is_told_what_it_lacks() -> None:
+    """The extension wants it so; and it would be told what it cannot read."""
     async with client_of(newer_server(), era="modern", able={}) as (client, _):
         asked = {"notifications": {"taskIds": ["1"]}}
         refused = await client.ask("l", "subscriptions/listen", **asked)
@@ -93,6 +98,7 @@ async def test_a_client_that_takes_no_tasks_is_told_what_it_lacks() -> None:
 
 @pytest.mark.parametrize("tasks", ["x", 7, {}, [], [7]])
 async def test_ids_that_are_none_are_nothing(tasks: object) -> None:
+    """A client's mistake would cost it its stream."""
     async with client_of(newer_server(), era="modern", able=TAKES) as (client, _):
         wanted = {"taskIds": tasks, "toolsListChanged": True}
         await client.send(client.request("l", "subscriptions/listen", notifications=wanted))

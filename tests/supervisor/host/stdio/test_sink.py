@@ -71,6 +71,7 @@ async def test_lines_arrive_whole_and_in_order_whatever_their_size(kind):
 
 @pytest.mark.parametrize("kind", [PolledSink, ThreadedSink])
 async def test_a_reader_that_is_gone_is_told_once_and_writing_is_harmless(kind):
+    """The client was killed."""
     reading, writing = os.pipe()
     told = Told()
     sink = kind(writing, on_broken=told.broken.set, on_room=told.room)
@@ -84,6 +85,7 @@ async def test_a_reader_that_is_gone_is_told_once_and_writing_is_harmless(kind):
 
 
 async def test_a_line_on_its_own_leaves_at_once(monkeypatch):
+    """An answer would wait for the loop's next turn."""
     monkeypatch.setattr(sink_module, "BURST_S", 0.0)
     reading, writing = os.pipe()
     sink = sink_of(writing, Told())
@@ -96,6 +98,7 @@ async def test_a_line_on_its_own_leaves_at_once(monkeypatch):
 
 
 async def test_lines_that_follow_one_another_closely_leave_together(monkeypatch):
+    """An answer would cost a write of its own among a hundred."""
     monkeypatch.setattr(sink_module, "BURST_S", 5.0)
     reading, writing = os.pipe()
     sink = sink_of(writing, Told())
@@ -113,6 +116,7 @@ async def test_lines_that_follow_one_another_closely_leave_together(monkeypatch)
 
 
 async def test_a_slow_reader_congests_the_sink_until_it_has_read():
+    """Whoever writes must be able to wait, and to hear that it need not."""
     reading, writing = os.pipe()
     told = Told()
     sink = sink_of(writing, told)
@@ -132,6 +136,7 @@ async def test_a_slow_reader_congests_the_sink_until_it_has_read():
 
 
 async def test_closing_gives_up_on_a_reader_that_never_reads():
+    """It must not hold the process."""
     reading, writing = os.pipe()
     told = Told()
     sink = sink_of(writing, told)
@@ -158,6 +163,7 @@ async def test_a_file_is_written_though_it_cannot_be_polled(tmp_path):
 
 
 async def test_a_socket_is_polled_and_left_as_it_was_found():
+    """Some clients hand a socket over as stdout, and use it afterwards."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         told = Told()
@@ -170,6 +176,7 @@ async def test_a_socket_is_polled_and_left_as_it_was_found():
 
 
 async def test_the_writing_thread_ends_with_its_sink(tmp_path):
+    """Each served client would leave one behind."""
     before = set(threading.enumerate())
     with raw(tmp_path / "out", "wb") as file:
         sink = sink_of(file.fileno(), Told())
@@ -181,6 +188,7 @@ async def test_the_writing_thread_ends_with_its_sink(tmp_path):
 
 @pytest.mark.parametrize("kind", [PolledSink, ThreadedSink])
 async def test_what_is_to_follow_a_line_follows_it_when_it_has_left(kind):
+    """A request would count as answered whose answer is still held, and be lost with the process."""
     reading, writing = os.pipe()
     done = []
     sink = kind(writing, on_broken=lambda: None, on_room=lambda: None)
@@ -265,6 +273,7 @@ async def test_an_answer_counts_as_written_before_its_client_can_have_it(size):
 
 
 async def test_an_answer_that_has_no_room_is_owed_until_it_has():
+    """A client that reads slowly would never get it if the daemon died meanwhile."""
     reading, writing = os.pipe()
     sink, journal = noted_sink(reading, writing)
     full = fcntl.fcntl(writing, fcntl.F_GETPIPE_SZ)

@@ -37,6 +37,7 @@ class Taken:
 
 @KINDS
 async def test_everything_is_read_and_then_the_end_told_once(kind):
+    """A lost chunk is a lost request."""
     reading, writing = os.pipe()
     taken = Taken()
     source = kind(reading, taken.take, taken.end)
@@ -57,6 +58,7 @@ async def test_everything_is_read_and_then_the_end_told_once(kind):
 
 @KINDS
 async def test_nothing_is_read_before_it_is_resumed_nor_after_it_is_closed(kind):
+    """Bytes would come to somebody who is not ready."""
     reading, writing = os.pipe()
     taken = Taken()
     source = kind(reading, taken.take, taken.end)
@@ -77,6 +79,7 @@ async def test_nothing_is_read_before_it_is_resumed_nor_after_it_is_closed(kind)
 
 
 async def test_a_paused_pipe_keeps_its_bytes_until_it_is_resumed():
+    """That is how a client is made to wait."""
     reading, writing = os.pipe()
     taken = Taken()
     source = open_source(reading, taken.take, taken.end)
@@ -110,6 +113,7 @@ async def test_a_file_is_read_though_it_cannot_be_polled(tmp_path):
 
 
 async def test_a_descriptor_that_fails_is_at_its_end(tmp_path):
+    """There is nothing more to come from it."""
     taken = Taken()
     with raw(tmp_path / "out", "wb") as write_only:
         source = open_source(write_only.fileno(), taken.take, taken.end)
@@ -120,6 +124,7 @@ async def test_a_descriptor_that_fails_is_at_its_end(tmp_path):
 
 
 async def test_the_reading_thread_ends_with_its_file(tmp_path):
+    """Each served client would leave one behind."""
     (tmp_path / "in").write_bytes(b"")
     taken, before = Taken(), set(threading.enumerate())
     with raw(tmp_path / "in", "rb") as file:

@@ -17,6 +17,7 @@ def test_an_event_is_the_same_after_a_round_trip(event) -> None:
 
 @given(st.lists(EVENTS, max_size=20))
 def test_many_at_once_are_what_they_are_one_by_one(events) -> None:
+    """A start would fold something else than what was written."""
     assert decode_events([encode_json(event) for event in events]) == events
 
 
@@ -25,6 +26,7 @@ BROKEN = [b"", b"{", b"[]", b'{"kind":"nothing"}', b'{"kind":"seen","scope":"\\u
 
 @pytest.mark.parametrize("body", BROKEN)
 def test_what_is_no_event_is_refused(body: bytes) -> None:
+    """A damaged row would end a start with a traceback, or mean something."""
     with pytest.raises(msgspec.MsgspecError):
         decode_event(body)
     with pytest.raises(msgspec.MsgspecError):
@@ -32,6 +34,7 @@ def test_what_is_no_event_is_refused(body: bytes) -> None:
 
 
 def test_a_body_that_holds_two_events_is_none() -> None:
+    """Joined with its neighbours it would pass for two, and shift every later number."""
     body = encode_json(Seen(scope="", server="", subject=Subject.TOOL, hash=""))
     with pytest.raises(msgspec.MsgspecError):
         decode_events([body + b"," + body])

@@ -109,6 +109,7 @@ def told(book: Book) -> dict[str, Any]:
 @given(st.lists(EVENTS, max_size=40))
 @example([*(event for _, events in story() for event in events), gone(NOW), blocked(NOW), began(), ended()])
 def test_the_book_is_what_a_naive_model_says(events: list[LedgerEvent]) -> None:
+    """A tool would be offered that nobody approved, or one that was approved would not."""
     book = Book.of(stored(events))
     assert told(book) == model(stored(events))
     assert list(told(book)["servers"]) == list(model(stored(events))["servers"])
@@ -117,6 +118,7 @@ def test_the_book_is_what_a_naive_model_says(events: list[LedgerEvent]) -> None:
 
 @given(st.lists(EVENTS, max_size=30), st.integers(0, 30))
 def test_what_was_folded_between_changes_nothing(events: list[LedgerEvent], cut: int) -> None:
+    """A restart would know something else than the process before it did."""
     at_once = Book()
     at_once.apply_rows((each.seq, each.at, each.event) for each in stored(events))
     in_parts = Book.of(stored(events)[:cut])
@@ -137,6 +139,7 @@ def test_what_changed_since_an_event_is_told(events: list[LedgerEvent], seen: in
 
 @given(st.lists(EVENTS, max_size=30), st.data())
 def test_an_event_that_is_known_already_changes_nothing(events: list[LedgerEvent], data: st.DataObject) -> None:
+    """What two parts of a program apply would count twice."""
     book = Book.of(stored(events))
     before = told(book)
     for each in data.draw(st.lists(st.sampled_from(stored(events)))) if events else []:
@@ -145,6 +148,7 @@ def test_an_event_that_is_known_already_changes_nothing(events: list[LedgerEvent
 
 
 def test_a_stranger_is_not_kept() -> None:
+    """Asking would be an event of its own."""
     book = Book()
     assert book.entry("nowhere", "nobody") == Entry()
     assert not book.entries
@@ -167,6 +171,7 @@ BRIDGE_EVENTS = st.lists(
 
 @given(BRIDGE_EVENTS)
 def test_the_bridge_ledger_of_the_same_stream_has_the_same_tools_in_the_same_order(events: list[LedgerEvent]) -> None:
+    """A deck would be shuffled by a restart."""
     nobody = Nobody()
     log = []
     for seq, event in enumerate(events, 1):
@@ -197,6 +202,7 @@ def test_whether_a_server_was_ever_listed() -> None:
 
 
 def test_what_is_blocked_is_not_admitted_until_it_is_approved_anew() -> None:
+    """A person's no would not hold."""
     where = {"scope": SCOPE, "server": "fs", "subject": Subject.TOOL, "name": "t"}
     seen, yes, no = Seen(**where, hash="h"), Approved(**where, hash="h", by=Authority.PERSON), Blocked(**where)
     key = ItemKey(Subject.TOOL, "t")

@@ -57,6 +57,7 @@ FIRST = [seen(NOW), approved(NOW), enrolled(NOW)]
 
 
 def test_what_is_there_at_first_sight_is_listed_approved_and_enrolled() -> None:
+    """The first day of a server would be missing from its story."""
     assert between([], FIRST) == [
         BookChange(TIME, NOW.key, Happened.APPROVED, "", NOW.hash, Authority.BASELINE, AT),
         BookChange(TIME, NOW.key, Happened.LISTED, "", NOW.hash),
@@ -65,6 +66,7 @@ def test_what_is_there_at_first_sight_is_listed_approved_and_enrolled() -> None:
 
 
 def test_a_rug_pull_is_a_rewritten_tool_that_clients_lose() -> None:
+    """A user could not see when a server changed its words."""
     assert between(FIRST, [seen(EVIL), retired(NOW)]) == [
         BookChange(TIME, NOW.key, Happened.REWRITTEN, NOW.hash, EVIL.hash),
         BookChange(TIME, NOW.key, Happened.RETIRED, NOW.hash, ""),
@@ -86,16 +88,19 @@ def test_a_decision_names_who_made_it_and_when() -> None:
 
 
 def test_a_tool_that_is_enrolled_anew_under_another_key_is_replaced_not_lost() -> None:
+    """A user would believe that a tool went and another came."""
     assert between(FIRST, [retired(NOW), enrolled(EVIL)]) == [
         BookChange(TIME, NOW.key, Happened.REPLACED, NOW.hash, EVIL.hash)
     ]
 
 
 def test_what_came_and_went_in_between_does_not_show() -> None:
+    """The difference of two days would be as long as the log."""
     assert between(FIRST, [seen(EVIL), seen(NOW), seen(ZONE), gone(ZONE), began(), ended()]) == []
 
 
 def test_steps_are_in_the_order_of_servers_and_of_what_they_are_about() -> None:
+    """Two runs of one command would differ."""
     steps = between([], [seen(READ, "files"), seen(ZONE), seen(NOW), seen(TOLD)])
     assert [(step.place.server, step.key.name) for step in steps] == [
         ("files", "read"),
@@ -107,6 +112,7 @@ def test_steps_are_in_the_order_of_servers_and_of_what_they_are_about() -> None:
 
 @given(st.data())
 def test_no_difference_means_the_same_offers_approvals_and_live_tools(data: st.DataObject) -> None:
+    """A change would go unsaid."""
     events = [event for _, events in story() for event in events]
     some = st.lists(st.sampled_from(events), max_size=8)
     old, new = book(data.draw(some)), book(data.draw(some))
@@ -127,6 +133,7 @@ def test_no_difference_means_the_same_offers_approvals_and_live_tools(data: st.D
 
 
 def test_a_server_is_called_by_its_id_and_by_its_file_where_two_share_it() -> None:
+    """A user could not tell which of two servers is meant."""
     one, other, alone = ServerKey("/a.json", "time"), ServerKey("/b.json", "time"), ServerKey("/a.json", "files")
     assert labels_of([one, other, alone, one]) == {one: "time (/a.json)", other: "time (/b.json)", alone: "files"}
 
@@ -156,11 +163,13 @@ def test_a_server_is_called_by_its_id_and_by_its_file_where_two_share_it() -> No
     ],
 )
 def test_an_event_is_said_in_words(event: LedgerEvent, words: Words) -> None:
+    """A user would read a log of codes."""
     assert in_words(event) == words
     assert place_of(event) == ServerKey(event.scope, event.server)
 
 
 def test_every_kind_of_event_has_words() -> None:
+    """A new kind of event would end the command that meets it."""
     said = [event for _, events in story() for event in events] + [gone(NOW)]
     others = {Scanned, Redacted}  # said above
     assert {type(event) for event in said} | others == set(get_args(LedgerEvent))
@@ -168,6 +177,7 @@ def test_every_kind_of_event_has_words() -> None:
 
 
 def test_a_launch_is_told_from_a_tool() -> None:
+    """A user would take a server's start for a tool of that name."""
     event = blocked(NOW)
     launch = msgspec.structs.replace(event, subject=Subject.LAUNCH, name="")
     assert in_words(launch).what == "blocked its launch"
@@ -181,6 +191,7 @@ def told(events: Iterable[LedgerEvent], *, newest_first: bool = False) -> list[t
 
 
 def test_what_happens_to_several_tools_alike_is_one_line() -> None:
+    """The log of a server's first start would be three lines for each tool."""
     events = [each for tool in (NOW, ZONE) for each in (seen(tool), approved(tool))]
     events += [enrolled(NOW), enrolled(ZONE)]
     line = (1, 6, "offered, approved and enrolled 2 tools: now, zone", "baseline")
@@ -204,6 +215,7 @@ def beside(subject: Subject, name: str) -> Document:
     ],
 )
 def test_what_a_server_has_beside_tools_is_said_by_its_kind(subject: Subject, words: str) -> None:
+    """A user would take a prompt for a tool of that name, and look for it in vain."""
     one = beside(subject, "" if subject is Subject.CAPABILITIES else "note://1")
     assert in_words(seen(one)).what == f"offers {words} ({NOW.hash[:8]})"
     assert in_words(gone(one)).what == f"no longer offers {words}"
@@ -213,6 +225,7 @@ def test_what_a_server_has_beside_tools_is_said_by_its_kind(subject: Subject, wo
 
 
 def test_several_of_one_kind_are_one_line_and_kinds_are_told_apart() -> None:
+    """The log of a server's first start would be three lines for each prompt; or count prompts as tools."""
     things = [beside(kind, name) for name in ("a", "b") for kind in (Subject.PROMPT, Subject.RESOURCE)]
     assert told([*map(seen, things), seen(NOW)]) == [
         (1, 3, "offered 2 prompts: a, b", ""),
@@ -222,6 +235,7 @@ def test_several_of_one_kind_are_one_line_and_kinds_are_told_apart() -> None:
 
 
 def test_two_forms_of_what_a_server_has_one_of_are_two_lines() -> None:
+    """The log would count instructions, and name none."""
     other = msgspec.structs.replace(seen(TOLD), hash=NOW.hash)
     assert [line[2] for line in told([seen(TOLD), other])] == [
         f"offers its instructions ({TOLD.hash[:8]})",
@@ -230,6 +244,7 @@ def test_two_forms_of_what_a_server_has_one_of_are_two_lines() -> None:
 
 
 def test_what_differs_is_told_apart() -> None:
+    """A tool that is held, another form, or who approved it would be lost among the others."""
     events = [seen(NOW), approved(NOW), seen(ZONE), seen(EVIL), approved(READ, Authority.PERSON)]
     assert [line[2:] for line in told(events)] == [
         (f"offered and approved tool now ({NOW.hash[:8]})", "baseline"),
@@ -240,6 +255,7 @@ def test_what_differs_is_told_apart() -> None:
 
 
 def test_servers_and_moments_are_told_apart() -> None:
+    """What one server did would be said of another, or at another time."""
     stored = [Stored(1, AT, seen(NOW)), Stored(2, AT, seen(ZONE, "other")), Stored(3, "2027", seen(ZONE, "other"))]
     assert [(line.at, line.place.server, line.first, line.last) for line in lines_of(stored)] == [
         (AT, "time", 1, 1),
@@ -249,6 +265,7 @@ def test_servers_and_moments_are_told_apart() -> None:
 
 
 def test_a_line_names_so_many_tools_and_counts_the_rest() -> None:
+    """A server with hundreds of tools would fill the screen."""
     [(_, _, what, _)] = told(seen(tool_form(f"t{number}", "")) for number in range(NAMED + 5))
     assert what.startswith(f"offered {NAMED + 5} tools: t0, t1, ")
     assert what.endswith(f"t{NAMED - 1} and 5 more")

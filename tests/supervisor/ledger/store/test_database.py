@@ -144,6 +144,7 @@ def everything(reader: LedgerReader) -> tuple[object, ...]:
 
 
 def test_a_database_that_is_gone_but_for_its_wal_is_not_made_anew(tmp_path: Path) -> None:
+    """The old WAL would be played into the new database."""
     directory = tmp_path / "ledger"
     opened(directory).close()
     (directory / "ledger.db").unlink()
@@ -154,6 +155,7 @@ def test_a_database_that_is_gone_but_for_its_wal_is_not_made_anew(tmp_path: Path
 
 @pytest.mark.parametrize("leftover", ["head", "ledger.db", ".ledger.db.new", ".ledger.db.new-wal", ".head.new"])
 def test_a_start_that_died_half_way_is_got_over(tmp_path: Path, leftover: str) -> None:
+    """The first start would be the last, if it was killed."""
     directory = tmp_path / "ledger"
     opened(directory).close()
     for path in directory.iterdir():
@@ -167,6 +169,7 @@ def test_a_start_that_died_half_way_is_got_over(tmp_path: Path, leftover: str) -
 
 
 def test_a_person_can_accept_what_is_there(tmp_path: Path) -> None:
+    """A lost head would shut a user out for ever."""
     directory = tmp_path / "ledger"
     with opened(directory) as store:
         fill(store, 10)
@@ -183,6 +186,7 @@ def test_a_person_can_accept_what_is_there(tmp_path: Path) -> None:
 
 
 def test_a_broken_chain_cannot_be_accepted(tmp_path: Path) -> None:
+    """An edit would become the truth by one word."""
     directory = tmp_path / "ledger"
     with opened(directory) as store:
         fill(store, 10)
@@ -196,6 +200,7 @@ def test_a_broken_chain_cannot_be_accepted(tmp_path: Path) -> None:
 @pytest.mark.process
 @ROOT_ONLY
 def test_a_read_only_file_system_is_read_and_not_written(tmp_path: Path) -> None:
+    """A ledger on a rescued disk could not be looked at."""
     directory = tmp_path / "place" / "ledger"
     with opened(directory) as store:
         fill(store, 10)
@@ -235,4 +240,5 @@ def test_a_torn_wal_loses_nothing_that_the_head_names_unsaid(tmp_path: Path) -> 
 
 
 def test_events_carry_their_time_in_one_form() -> None:
+    """An audit could not be sorted by time."""
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", audit_time())

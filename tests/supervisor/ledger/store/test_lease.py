@@ -49,6 +49,7 @@ def held_by_a_child(directory: Path) -> Iterator[tuple[LineChild, int]]:
 
 
 def test_a_second_one_is_told_who_was_first(tmp_path: Path) -> None:
+    """Two supervisors would write one history; or the second user would not know why it does not start."""
     with take_lease(tmp_path / "l", US):
         assert read_holder(tmp_path / "l") == US
         with pytest.raises(LeaseHeldError, match=rf"serve \(process {os.getpid()}\) .* at http://127") as same:
@@ -65,6 +66,7 @@ def test_a_second_one_is_told_who_was_first(tmp_path: Path) -> None:
 
 
 def test_what_is_said_can_change(tmp_path: Path) -> None:
+    """A URL that is known only later would never be told."""
     with take_lease(tmp_path / "l", OTHER) as lease:
         lease.update(US)
         assert read_holder(tmp_path / "l") == US
@@ -87,6 +89,7 @@ def test_a_killed_holder_is_gone_at_once_even_when_it_leaves_a_child(tmp_path: P
 
 
 def test_one_that_waits_gets_it_when_the_other_lets_go(tmp_path: Path) -> None:
+    """A command right after another would fail for nothing."""
     with held_by_a_child(tmp_path / "l") as (child, _):
         child.close_stdin()
         with take_lease(tmp_path / "l", US, wait_s=30):
@@ -94,6 +97,7 @@ def test_one_that_waits_gets_it_when_the_other_lets_go(tmp_path: Path) -> None:
 
 
 def test_one_that_waits_for_nobody_stops_waiting(tmp_path: Path) -> None:
+    """A `serve` that is told to end would stay for ten seconds more."""
     with held_by_a_child(tmp_path / "l"):
         given_up = threading.Event()
         given_up.set()
@@ -117,6 +121,7 @@ def test_old_words_are_not_believed_of_a_new_holder(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    """A start would end with a traceback."""
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(UnsafeLedgerError, match="chmod 700"):

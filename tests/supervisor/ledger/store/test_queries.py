@@ -19,6 +19,7 @@ def call(number: int, server: str = "fs", tool: str = "read") -> CallRow:
 
 
 def test_calls_are_found_newest_first(tmp_path: Path) -> None:
+    """Nobody could see what a server was asked last."""
     rows = [call(1), call(2, "web\udcff"), call(3, tool="write")]
     with opened(tmp_path / "l") as store:
         store.record_calls(rows)
@@ -41,6 +42,7 @@ def test_calls_are_found_by_a_clients_name_and_by_the_one_that_it_gives_itself(t
 
 
 def test_the_oldest_make_room(tmp_path: Path) -> None:
+    """A chatty agent would fill the disk."""
     with opened(tmp_path / "l") as store:
         store.record_calls(call(number) for number in range(1, 20))
         insert_calls(store.connection, [call(20)], keep=5)
@@ -48,6 +50,7 @@ def test_the_oldest_make_room(tmp_path: Path) -> None:
 
 
 def test_more_calls_than_a_page_holds_are_all_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A day's list would end after its first page."""
     monkeypatch.setattr(queries, "_CALLS", 4)
     with opened(tmp_path / "l") as store:
         store.record_calls(call(number) for number in range(1, 20))
@@ -55,6 +58,7 @@ def test_more_calls_than_a_page_holds_are_all_found(tmp_path: Path, monkeypatch:
 
 
 def test_calls_are_no_part_of_the_chain(tmp_path: Path) -> None:
+    """Rotating them would look like a forgery."""
     with opened(tmp_path / "l", AT) as store:
         store.append([enrolled(1), enrolled(2)])
         head = store.head
@@ -63,6 +67,7 @@ def test_calls_are_no_part_of_the_chain(tmp_path: Path) -> None:
 
 
 def test_events_are_found_by_what_they_say(tmp_path: Path) -> None:
+    """`ledger log --server` would show another's, or not all."""
     times = [f"2026-01-0{day}T00:00:00.000Z" for day in range(1, 9)]
     with opened(tmp_path / "l", *times) as store:
         store.append([enrolled(1, "a"), enrolled(1, "b")])
@@ -108,6 +113,7 @@ def matches(wanted: Selection, stored: Stored) -> bool:
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(EVENTS, max_size=25), st.data())
 def test_any_question_is_answered_as_looking_at_each_event_would(tmp_path_factory, events, data) -> None:
+    """An index would hide what is there."""
     with opened(tmp_path_factory.mktemp("l") / "l", *(f"2026-01-{day:02}" for day in range(1, 29))) as store:
         stored = [each for event in events for each in store.append([event])]
         days = st.none() | st.sampled_from([f"2026-01-{day:02}" for day in range(1, 29)])
@@ -127,6 +133,7 @@ def test_any_question_is_answered_as_looking_at_each_event_would(tmp_path_factor
 
 
 def test_more_events_than_a_page_holds_are_all_found(tmp_path: Path) -> None:
+    """A history would end, or begin anew, where a page does."""
     with opened(tmp_path / "l") as store:
         store.append([enrolled(number, "ab"[number % 2]) for number in range(2_000)])
         assert [each.seq for each in store.events()] == list(range(1, 2_001))

@@ -33,11 +33,13 @@ def test_a_ledger_agrees_with_every_head_that_it_ever_had(tmp_path: Path, heads:
 
 
 def test_events_that_are_gone_show(tmp_path: Path, heads: list[Head]) -> None:
+    """Somebody could take back the last decisions, and the ledger's own head with them."""
     said = contradicted(tmp_path / "day2", heads[2])
     assert f"ends at event {heads[1].count}, and once had {heads[2].count}" in said
 
 
 def test_an_event_that_was_changed_shows(tmp_path: Path, heads: list[Head]) -> None:
+    """Somebody could rewrite the whole chain, and its own head with it."""
     said = contradicted(tmp_path / "day3", Head(heads[1].count, "ab" * 32))
     assert f"event {heads[1].count} is not the one" in said
     assert contradicted(tmp_path / "day3", Head(0, "ab" * 32)) != ""

@@ -22,6 +22,7 @@ def exported(store: LedgerStore, path: Path) -> Head:
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(EVENTS, st.dictionaries(st.sampled_from("hijk"), st.binary(max_size=9), max_size=2))))
 def test_a_round_trip_gives_the_same_ledger(tmp_path_factory, appends) -> None:
+    """A move to another machine would lose a decision, or could not be told from a forgery."""
     folder = tmp_path_factory.mktemp("t")
     with opened(folder / "one") as store:
         for event, documents in appends:
@@ -36,6 +37,7 @@ def test_a_round_trip_gives_the_same_ledger(tmp_path_factory, appends) -> None:
 
 
 def test_a_document_stands_before_the_event_that_names_it(tmp_path: Path) -> None:
+    """Whoever reads line by line would meet names that mean nothing yet."""
     with opened(tmp_path / "one") as store:
         fill(store, 20)
         exported(store, tmp_path / "file")
@@ -70,6 +72,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("harm", "line", "reason"), BROKEN)
 def test_a_damaged_file_is_refused_by_line_and_reason(tmp_path: Path, harm, line: int, reason: str) -> None:
+    """Half of a history would be taken for the whole."""
     with opened(tmp_path / "one") as store:
         store.append([enrolled(0), enrolled(1)], documents_of(0, 1))
         store.append([enrolled(2)], documents_of(2))
@@ -84,6 +87,7 @@ def test_a_damaged_file_is_refused_by_line_and_reason(tmp_path: Path, harm, line
 
 
 def test_only_an_empty_ledger_is_filled(tmp_path: Path) -> None:
+    """Two histories would be mixed, or one lost."""
     with opened(tmp_path / "one") as store:
         fill(store, 3)
         exported(store, tmp_path / "file")

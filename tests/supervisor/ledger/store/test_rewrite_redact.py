@@ -81,6 +81,7 @@ def test_nothing_of_a_secret_is_left_and_the_chain_holds(tmp_path: Path) -> None
 
 
 def test_the_new_chain_says_that_it_is_one(tmp_path: Path) -> None:
+    """A head that was kept elsewhere would look like proof of a forgery."""
     directory = tmp_path / "l"
     written(directory)
     with opened(directory) as store:
@@ -96,6 +97,7 @@ def test_the_new_chain_says_that_it_is_one(tmp_path: Path) -> None:
 
 
 def test_a_ledger_without_secrets_keeps_its_chain(tmp_path: Path) -> None:
+    """Whoever asks to be sure would lose every head that they wrote down."""
     with opened(tmp_path / "l") as store:
         store.append([enrolled(1), approved(1), ended(b"nothing")])
         before = store.head
@@ -109,6 +111,7 @@ def test_a_ledger_without_secrets_keeps_its_chain(tmp_path: Path) -> None:
 
 
 def test_twice_is_once(tmp_path: Path) -> None:
+    """A second run would change all hashes again."""
     directory = tmp_path / "l"
     written(directory)
     with opened(directory) as store:
@@ -121,6 +124,7 @@ def test_twice_is_once(tmp_path: Path) -> None:
 
 
 def test_a_broken_chain_is_not_written_anew(tmp_path: Path) -> None:
+    """A forged event would get a hash that is right."""
     directory = tmp_path / "l"
     written(directory)
     with opened(directory) as store:
@@ -132,6 +136,7 @@ def test_a_broken_chain_is_not_written_anew(tmp_path: Path) -> None:
 
 
 def test_a_failure_in_its_midst_leaves_the_ledger_as_it_was(tmp_path: Path) -> None:
+    """A full disk would leave a ledger of which half the hashes are others."""
     directory = tmp_path / "l"
     written(directory)
     calls = iter(range(4))  # the fourth is of an event that is being written anew
@@ -148,6 +153,7 @@ def test_a_failure_in_its_midst_leaves_the_ledger_as_it_was(tmp_path: Path) -> N
 
 
 def test_documents_stay_before_the_events_that_name_them(tmp_path: Path) -> None:
+    """A redacted ledger could be exported, and its export not be read line by line."""
     directory, secret = tmp_path / "l", launch(1)
     with opened(directory) as store:
         store.append(*started(1))
@@ -193,6 +199,7 @@ def test_a_reader_that_keeps_old_pages_is_told(tmp_path: Path) -> None:
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(EVENTS, min_size=1, max_size=4), min_size=1, max_size=5))
 def test_all_else_stays_what_it_was(tmp_path_factory: pytest.TempPathFactory, appends: list[list[LedgerEvent]]) -> None:
+    """An approval would be lost, or become another's."""
     directory = tmp_path_factory.mktemp("r") / "l"
     blank: Callable[[str], str] = lambda text: "" if text else text  # noqa: E731  # every message is a secret
     with opened(directory) as store:

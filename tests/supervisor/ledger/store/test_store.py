@@ -36,6 +36,7 @@ from quarterdeck.ledger.store.reader import LedgerReader
 
 
 def test_a_new_ledger_is_empty_intact_and_ours_alone(tmp_path: Path) -> None:
+    """Others could read which servers somebody runs; or the first start would be refused."""
     directory = tmp_path / "state" / "ledger"
     with opened(directory) as store:
         assert (store.head, store.book.entries, list(store.events())) == (Head(), {}, [])
@@ -48,6 +49,7 @@ def test_a_new_ledger_is_empty_intact_and_ours_alone(tmp_path: Path) -> None:
 
 
 def test_what_was_appended_is_there_after_a_restart(tmp_path: Path) -> None:
+    """Every decision would have to be made again."""
     with opened(tmp_path / "l") as store:
         first = store.append([enrolled(1), enrolled(2)], documents_of(1, 2))
         second = store.append([approved(1)])
@@ -64,6 +66,7 @@ def test_what_was_appended_is_there_after_a_restart(tmp_path: Path) -> None:
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(EVENTS, max_size=4), max_size=6))
 def test_any_events_come_back_as_they_went(tmp_path_factory, appends) -> None:
+    """A server could choose a name that breaks the ledger for good."""
     directory = tmp_path_factory.mktemp("l") / "ledger"
     with opened(directory) as store:
         for events in appends:
@@ -76,6 +79,7 @@ def test_any_events_come_back_as_they_went(tmp_path_factory, appends) -> None:
 
 
 def test_the_same_document_is_kept_once_and_as_it_was_first(tmp_path: Path) -> None:
+    """A server could change, under its hash, what a person approved."""
     with opened(tmp_path / "l") as store:
         store.append([enrolled(1)], {"h": b"first"})
         store.append([enrolled(1)], {"h": b"second"})
@@ -108,6 +112,7 @@ def test_a_database_that_was_taken_away_is_written_no_more(tmp_path: Path) -> No
 
 
 def test_a_second_writer_is_found_out(tmp_path: Path) -> None:
+    """Two histories would be woven into one."""
     with opened(tmp_path / "l") as one, opened(tmp_path / "l") as two:
         one.append([enrolled(1)])
         with pytest.raises(LedgerWriteError, match="another process"):
@@ -116,6 +121,7 @@ def test_a_second_writer_is_found_out(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_loses_nothing_and_is_got_over(tmp_path: Path) -> None:
+    """A supervisor would end, or its ledger, because of somebody's download."""
     with opened(tmp_path / "l") as store:
         fill(store, 20)
         head, state = store.head, state_of(store.book)
@@ -168,6 +174,7 @@ def test_a_file_system_without_room_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_goes_back_is_not_believed(tmp_path: Path) -> None:
+    """A look at a moment would mix what was before with what came after."""
     noon, morning, evening = (f"2026-01-02T{hour:02}:00:00.000Z" for hour in (12, 8, 18))
     with opened(tmp_path / "l", noon, morning, evening) as store:
         [first], [second], [third] = (store.append([enrolled(number)]) for number in range(3))
@@ -209,6 +216,7 @@ def test_a_decision_brings_the_head_along_and_other_events_only_now_and_then(
 
 
 def test_a_head_that_cannot_be_written_does_not_undo_what_was(tmp_path: Path) -> None:
+    """A decision that is on the disk would be reported as lost, and made twice."""
     with opened(tmp_path / "l") as store:
         (tmp_path / "l" / ".head.new").mkdir()
         assert [each.seq for each in store.append([approved(1)])] == [1]
@@ -223,6 +231,7 @@ def test_a_head_that_cannot_be_written_does_not_undo_what_was(tmp_path: Path) ->
 def test_what_is_too_large_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A server could fill the disk with one definition."""
     with opened(tmp_path / "l") as store:
         with pytest.raises(TooLargeError, match="4,194,304"):
             store.append([enrolled(1)], {"h": bytes(4 * 1024 * 1024 + 1)})
@@ -234,6 +243,7 @@ def test_what_is_too_large_is_refused_before_anything_is_written(
 
 
 def test_the_record_of_a_redaction_cannot_be_appended(tmp_path: Path) -> None:
+    """A process that hands its records over could explain a forged chain away."""
     note = Redacted(scope="", server="", before=str(Head()))
     with opened(tmp_path / "l") as store, pytest.raises(ValueError, match="redaction"):
         store.append([note])
@@ -275,12 +285,14 @@ def crash_after(directory: Path, count: int) -> None:
 
 
 def test_there_is_nothing_to_read_before_the_first_start(tmp_path: Path) -> None:
+    """A command that looks would make a ledger, or end with a traceback."""
     with pytest.raises(MissingLedgerError, match="quarterdeck serve"):
         LedgerReader.open(tmp_path / "l")
     assert not (tmp_path / "l").exists()
 
 
 def test_the_book_of_any_moment_is_that_of_the_events_until_then(tmp_path: Path) -> None:
+    """`ledger show --at` would show a deck that never was."""
     times = [f"2026-01-0{day}T00:00:00.000Z" for day in range(1, 6)]
     with opened(tmp_path / "l", *times) as store:
         stored = [each for number in range(5) for each in store.append([enrolled(number), approved(number)])]
@@ -305,6 +317,7 @@ def test_the_book_of_any_moment_is_that_of_the_events_until_then(tmp_path: Path)
     ],
 )
 def test_what_was_changed_behind_our_back_is_found(tmp_path: Path, damage: str, reason: str) -> None:
+    """Anybody who can write the file could say what is approved."""
     with opened(tmp_path / "l") as store:
         fill(store, 10)
     with closing(sqlite3.connect(tmp_path / "l" / "ledger.db")) as hand, hand:
@@ -320,6 +333,7 @@ def test_what_was_changed_behind_our_back_is_found(tmp_path: Path, damage: str, 
 
 
 def test_a_document_that_was_changed_behind_our_back_is_found(tmp_path: Path) -> None:
+    """What was approved under a hash could be exchanged in the file."""
     with opened(tmp_path / "l") as store:
         fill(store, 30)
         assert store.verify(lambda body: digest_of(body.decode())).is_intact
@@ -331,6 +345,7 @@ def test_a_document_that_was_changed_behind_our_back_is_found(tmp_path: Path) ->
 
 
 def test_a_clock_is_asked_once_for_an_append(tmp_path: Path) -> None:
+    """One listing would have two moments, and a look between them half of it."""
     with opened(tmp_path / "l", "2026-05-01", "2026-05-02") as store:
         assert {each.at for each in store.append([enrolled(1), enrolled(2)])} == {"2026-05-01"}
     assert Clock(AT)() == AT

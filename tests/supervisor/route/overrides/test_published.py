@@ -42,6 +42,7 @@ def test_a_tool_that_nothing_is_said_of_is_the_servers_own() -> None:
 
 
 def test_a_tool_is_shown_under_the_users_name_and_words() -> None:
+    """The model would read what the user has replaced."""
     said = overrides(rename={"a": "z"}, describe={"a": {"title": "Zed", "description": "Ours."}})
     [shown] = publish_tools([tool("a", title="A", annotations={"title": "A!", "readOnlyHint": True})], said).tools
     assert (shown.ref, shown.descriptor.name) == (RemoteToolRef("gh", "z"), "gh__z")
@@ -52,23 +53,27 @@ def test_a_tool_is_shown_under_the_users_name_and_words() -> None:
 
 
 def test_an_empty_description_is_the_users_word_too() -> None:
+    """Who wants no description at all would get the server's."""
     [shown] = publish_tools([tool("a")], overrides(describe={"a": ""})).tools
     assert (shown.descriptor.description, definition_of(shown)["description"]) == ("", "")
 
 
 def test_a_fixed_argument_is_in_neither_form_of_the_schema() -> None:
+    """Programs that read the portable schema would send what is refused."""
     [shown] = publish_tools([tool("a")], overrides(arguments={"a": {"owner": "me"}})).tools
     assert set(definition_of(shown)["inputSchema"]["properties"]) == {"n"}
     assert shown.descriptor.parameters["properties"] == {"n": {"type": "integer"}}
 
 
 def test_a_tool_that_cannot_be_bound_as_the_user_wants_is_not_shown() -> None:
+    """It would be callable with any value of what the user fixed."""
     published = publish_tools([tool("a"), tool("b")], overrides(arguments={"a": {"repo": 1}}))
     assert [each.ref.name for each in published.tools] == ["b"]
     assert "'repo' cannot be given by you: it is no plain property" in published.refused["a"]
 
 
 def test_what_is_hidden_is_shown_in_no_list() -> None:
+    """Hidden for models, it would be read all the same."""
     said = overrides(hide=["del_*", "file:///etc/*", "secret"])
     assert [each.ref.name for each in publish_tools([tool("del_all"), tool("get")], said).tools] == ["get"]
     rows = [
@@ -79,6 +84,7 @@ def test_what_is_hidden_is_shown_in_no_list() -> None:
 
 
 def test_a_prompt_is_shown_under_the_users_name_and_words() -> None:
+    """Only tools could be named as the user wants."""
     said = overrides(rename={"p": "plan"}, describe={"p": "Plans."})
     [shown] = publish_offers(Listing.PROMPTS, [prompt("p")], said)
     assert (shown.key, shown.public) == ("plan", "plan")
@@ -86,6 +92,7 @@ def test_a_prompt_is_shown_under_the_users_name_and_words() -> None:
 
 
 def test_a_new_name_belongs_to_what_it_was_given_to() -> None:
+    """A server could take the name that a client knows as another tool."""
     said = overrides(rename={"delete": "safe"})
     assert [each.ref.name for each in publish_tools([tool("safe"), tool("delete")], said).tools] == ["safe"]
     assert publish_tools([tool("safe")], said).refused == {"safe": "'rename' gives its name to another"}
@@ -104,6 +111,7 @@ NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
 def test_no_two_tools_have_one_name_and_each_name_leads_back(
     names: list[str], renames: list[tuple[str, str]], hidden: list[str]
 ) -> None:
+    """A call would run another tool than the one that was read of."""
     said = overrides(rename=dict(renames), hide=hidden)
     published = publish_tools([tool(name) for name in names], said)
     public = [each.ref.name for each in published.tools]

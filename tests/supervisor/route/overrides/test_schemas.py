@@ -22,6 +22,7 @@ def edited(schema: object, **arguments: GivenArgument) -> Any:
 
 
 def test_a_fixed_argument_is_neither_seen_nor_required() -> None:
+    """The model would be told to send what it may not."""
     schema = {"type": "object", "properties": {**OWNER, "title": {"$ref": "#/$defs/t"}}, "required": ["owner", "title"]}
     schema |= {"additionalProperties": False, "$defs": {"t": {"type": "string"}}, "x-own": 1.50}
     wanted = {**schema, "properties": {"title": {"$ref": "#/$defs/t"}}, "required": ["title"]}
@@ -29,11 +30,13 @@ def test_a_fixed_argument_is_neither_seen_nor_required() -> None:
 
 
 def test_an_argument_with_a_default_is_seen_and_not_required() -> None:
+    """The model could not choose another value; or a client would refuse to leave it out."""
     schema = {"type": "object", "properties": OWNER, "required": ["owner"]}
     assert edited(schema, owner=DEFAULT) == {"type": "object", "properties": OWNER}
 
 
 def test_what_is_not_edited_stays_byte_for_byte() -> None:
+    """Numbers and members that we do not know would come out as something else."""
     schema = b'{"properties":{"n":{"const":1e2,"x":[1.0, 2]},"owner":{}},"type":"object"}'
     left = b'{"properties":{"n":{"const":1e2,"x":[1.0, 2]}},"type":"object"}'
     assert without_arguments(schema, {"owner": FIXED}) == left
@@ -61,6 +64,7 @@ def test_what_is_not_edited_stays_byte_for_byte() -> None:
     ],
 )
 def test_where_more_depends_on_an_argument_the_schema_is_not_edited(extra: dict[str, object], why: str) -> None:
+    """A model would be shown a tool that takes other calls than it says, or none."""
     with pytest.raises(ArgumentError, match=why):
         edited({"type": "object", "properties": OWNER, **extra}, owner=FIXED)
 
@@ -76,6 +80,7 @@ def test_where_more_depends_on_an_argument_the_schema_is_not_edited(extra: dict[
     ],
 )
 def test_what_does_not_speak_of_an_argument_stays(extra: dict[str, object]) -> None:
+    """No tool with alternatives could have an argument fixed."""
     schema = {"type": "object", "properties": OWNER, **extra}
     left = edited(schema, owner=FIXED)
     assert "owner" not in left["properties"]
@@ -85,6 +90,7 @@ def test_what_does_not_speak_of_an_argument_stays(extra: dict[str, object]) -> N
 
 
 def test_a_schema_that_cannot_be_read_is_not_edited() -> None:
+    """A hostile server's list would take the others down, or the bound be dropped."""
     for hostile in (b"[]", b'"x"', b'{"properties":[]}', b'{"a":' * 5000 + b"1" + b"}" * 5000):
         with pytest.raises(ArgumentError):
             without_arguments(hostile, {"owner": FIXED})
@@ -127,6 +133,7 @@ SENT = st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.sampled_from(["
 def test_an_edited_schema_accepts_exactly_what_the_servers_own_does_with_the_value_in_it(
     schema: dict[str, object], sent: dict[str, object], is_fixed: bool, own: object
 ) -> None:
+    """A client would hold back a right call, or let a wrong one pass."""
     argument = FIXED if is_fixed else DEFAULT
     try:
         shown = edited(schema, owner=argument)
@@ -141,6 +148,7 @@ def test_an_edited_schema_accepts_exactly_what_the_servers_own_does_with_the_val
 
 
 def test_what_the_user_gives_is_added_to_what_is_sent() -> None:
+    """The server would be called without it, or with another's."""
     given_arguments = {"owner": FIXED, "labels": GivenArgument(default=["x"])}
     assert json.loads(with_arguments(b'{"n":1}', given_arguments)) == {"n": 1, "owner": "me", "labels": ["x"]}
     assert json.loads(with_arguments(b"", given_arguments)) == {"owner": "me", "labels": ["x"]}
@@ -149,5 +157,6 @@ def test_what_the_user_gives_is_added_to_what_is_sent() -> None:
 
 @pytest.mark.parametrize("sent", [b'{"owner":"you"}', b'{"owner":"me"}', b'{"\\u006fwner":1}', b"[]", b"{"])
 def test_a_fixed_argument_that_is_sent_all_the_same_is_refused(sent: bytes) -> None:
+    """A model could choose what the user fixed."""
     with pytest.raises(ArgumentError):
         with_arguments(sent, {"owner": FIXED})

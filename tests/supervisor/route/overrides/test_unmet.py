@@ -59,6 +59,7 @@ def test_what_names_nothing_is_said(said: dict[str, Any], note: str) -> None:
     ],
 )
 def test_what_a_group_has_that_there_is_not_is_said(said: dict[str, Any], note: str) -> None:
+    """A model would be shown less than was meant, or what was to be left out, and nobody know it."""
     notes = unmet_by_groups({"g": Group.model_validate(said)}, OFFERED)
     assert notes == ([f"the group 'g' has {note}"] if note else [])
 
@@ -77,6 +78,7 @@ def test_a_group_may_hide_what_its_server_hides_anyhow_and_may_not_show_it() -> 
 
 
 def test_a_server_that_has_listed_nothing_is_named_where_something_is_said_of_it() -> None:
+    """It would seem that all is well; or each server that is down be told of."""
     overrides = {"down": ServerOverrides(hide=("x",)), "fs": ServerOverrides(hide=("x",))}
     assert unlisted_servers({}, overrides, OFFERED) == ["down"]
     assert unlisted_servers({"g": Group(tools=("down__*",))}, {}, OFFERED) == ["down"]

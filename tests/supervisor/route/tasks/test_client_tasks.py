@@ -67,6 +67,7 @@ async def begun(offerings: Router, server: str, client: Client = ADA) -> str:
 
 
 async def test_two_servers_with_one_id_are_not_confused() -> None:
+    """A client would get one server's result for the other's task."""
     first, second = server("a"), server("b")
     offerings = Router(OfferFleet(first, second))
     assert [await begun(offerings, "a"), await begun(offerings, "b")] == ["1", "b:1"]
@@ -81,6 +82,7 @@ async def test_two_servers_with_one_id_are_not_confused() -> None:
 
 
 async def test_a_question_of_a_task_names_it_as_its_client_does() -> None:
+    """A client could not tell for which of its tasks it is asked."""
     params = b'{"message":"?","_meta":{"%b":{"taskId":"1"}}}' % RELATED.encode()
     asking = server("b")
     offerings = Router(OfferFleet(server("a"), asking))
@@ -93,6 +95,7 @@ async def test_a_question_of_a_task_names_it_as_its_client_does() -> None:
 
 
 async def test_news_of_a_task_names_it_as_its_client_does() -> None:
+    """A client would be told of a task that it does not know, or take it for another."""
     fleet = OfferFleet(server("a"), server("b"))
     offerings = Router(fleet)
     told: list[News] = []
@@ -105,6 +108,7 @@ async def test_news_of_a_task_names_it_as_its_client_does() -> None:
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel", "tasks/update"])
 async def test_a_task_is_there_for_its_own_client_alone(method: str) -> None:
+    """A client would read what another one works on, or end it."""
     offerings = Router(OfferFleet(one := server("a")))
     task = await begun(offerings, "a")
     assert await code_of(offerings, method, BOB, taskId=task) == "unknown_task"
@@ -131,6 +135,7 @@ class _Nothing:
 
 
 async def test_a_token_that_does_not_allow_a_tool_any_more_has_not_its_tasks_either() -> None:
+    """A narrowed token would read on what it may not call."""
     offerings = Router(OfferFleet(server("a")))
     task = await begun(offerings, "a")
     narrowed = Client(ADA.name, ADA.key, _Nothing())
@@ -138,6 +143,7 @@ async def test_a_token_that_does_not_allow_a_tool_any_more_has_not_its_tasks_eit
 
 
 async def test_many_tasks_come_in_pages() -> None:
+    """A list of thousands would be asked of servers at once."""
     one = server("a")
     offerings = Router(OfferFleet(one))
     for number in range(PAGE + 1):
@@ -181,6 +187,7 @@ class AskedPage:
 
 
 async def test_a_page_has_its_tasks_in_order_whoever_answers_first() -> None:
+    """A list would be another each time."""
     asked = AskedPage(1, 2, cursor="2")
     asked.take[2](WireResult(b'{"taskId":"p2","_meta":{"k":1}}', OLD))
     assert asked.delivered == []
@@ -189,6 +196,7 @@ async def test_a_page_has_its_tasks_in_order_whoever_answers_first() -> None:
 
 
 async def test_what_is_no_more_is_forgotten_and_what_does_not_answer_is_not_listed() -> None:
+    """A list would hold what nobody can ask for, or wait for ever."""
     asked = AskedPage(1, 2, 3, 4, 5)
     asked.take[1](ProtocolFault(FaultKind.TOOL_ERROR, "gone", code="task_lost"))
     asked.take[2](ProtocolFault(FaultKind.TOOL_ERROR, "no", code="reply_error", reply=ReplyError(-32602, "no")))
@@ -200,6 +208,7 @@ async def test_what_is_no_more_is_forgotten_and_what_does_not_answer_is_not_list
 
 
 async def test_a_page_that_is_given_up_asks_no_further() -> None:
+    """Servers would be asked for a list that nobody reads."""
     asked = AskedPage(1, 2)
     asked.take[1](WireResult(b"{}", OLD))
     asked.page.cancel("gone")
@@ -214,6 +223,7 @@ async def test_a_cursor_that_is_not_ours_is_refused(cursor: object) -> None:
 
 
 async def test_what_of_tasks_servers_have_is_said_for_all_and_for_one_tool() -> None:
+    """A call would be made a task at a server that has none."""
     offerings = Router(OfferFleet(server("a"), OfferServer("b", tasks=TaskSupport.EXTENDS), OfferServer("c")))
     assert offerings.task_support(ADA) == CALLS | TaskSupport.EXTENDS
     assert offerings.task_support(Client("", "", _Nothing())) == NO_TASKS
@@ -223,6 +233,7 @@ async def test_what_of_tasks_servers_have_is_said_for_all_and_for_one_tool() -> 
 
 
 async def test_a_result_of_an_ordinary_call_is_no_task() -> None:
+    """A tool that answers with a member called task would take a client's ids."""
     offerings = Router(OfferFleet(server("a")))
     await value_of(offerings, "tools/call", ADA, name="a__work", arguments={})
     assert await code_of(offerings, "tasks/get", ADA, taskId="1") == "unknown_task"
@@ -260,6 +271,7 @@ async def test_a_client_of_2026_07_28_is_answered_by_a_server_of_2025_11_25(tool
 
 
 async def test_a_client_of_2026_07_28_has_the_tasks_of_a_server_of_its_era() -> None:
+    """Its task would be nobody's, or be waited for in its place."""
     newer = newer_server()
     offerings = Router(OfferFleet(server("x"), newer))
     await begun(offerings, "x")
@@ -308,6 +320,7 @@ class Told:
 
 
 async def test_a_client_hears_of_progress_by_its_own_token_and_its_own_id() -> None:
+    """It could tell neither which request, nor which task, the note is of."""
     told = await (await Told().begun("a")).begun()
     expected = {"progressToken": 7, "progress": 0.5, "total": 2.0, "message": "half"}
     assert told.hears() == {**expected, "_meta": {RELATED: {"taskId": "b:1"}}}
@@ -317,6 +330,7 @@ async def test_a_client_hears_of_progress_by_its_own_token_and_its_own_id() -> N
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
 async def test_nothing_is_heard_of_a_task_that_has_ended(status: str) -> None:
+    """Progress would come after the result."""
     state = STATE.replace(b"working", status.encode())
     told = await Told().begun()
     told.tasks.for_client(ServerNote("b", "notifications/tasks/status", state, frozenset((ADA.key,))))
@@ -329,6 +343,7 @@ async def test_nothing_is_heard_of_a_task_that_has_ended(status: str) -> None:
 
 
 async def test_progress_of_a_task_that_goes_on_is_heard() -> None:
+    """Whoever looks at a task would lose its progress."""
     told = await Told().begun()
     for state in (STATE.replace(b"working", b"input_required"), b'{"taskId":"1","status":7}'):
         told.tasks.for_client(ServerNote("b", "notifications/tasks/status", state, frozenset((ADA.key,))))
@@ -337,6 +352,7 @@ async def test_progress_of_a_task_that_goes_on_is_heard() -> None:
 
 
 async def test_a_token_ends_with_the_time_to_live_and_with_its_client() -> None:
+    """A new request that uses a token again would hear of an old task."""
     told = await Told(state=b'{"taskId":"1","status":"working","ttl":5000}').begun()
     told.now_s = 5.0
     assert told.hears() is not None

@@ -101,6 +101,7 @@ async def test_a_tool_that_is_for_tasks_alone_is_called_by_who_has_none() -> Non
 
 
 async def test_a_newer_server_that_wants_tasks_is_called_again_by_who_takes_them() -> None:
+    """Its tool would answer no client but those that take tasks."""
     held = Held(demanding(), params=b'{"name":"work","task":{"ttl":5}}')
     while len(held.server.asked) < 5:
         await turns(1)
@@ -122,6 +123,7 @@ async def test_a_newer_server_that_wants_tasks_is_called_again_by_who_takes_them
 
 @pytest.mark.parametrize("end", [b'{"content":[]}', refusing(-32602), refusing(-32021, data=b"{}")])
 async def test_a_call_that_needs_no_task_is_made_once_and_as_it_is(end: bytes | ProtocolFault) -> None:
+    """What a server does would be done twice; or its client be said to take what it does not."""
     held = Held(newer_server(call=end))
     found = await held.end()
     assert found is end or (isinstance(found, WireResult) and found.body == end)
@@ -130,6 +132,7 @@ async def test_a_call_that_needs_no_task_is_made_once_and_as_it_is(end: bytes | 
 
 
 async def test_a_server_whose_tasks_are_not_approved_refuses_in_its_own_words() -> None:
+    """A call would be made for ever, or be refused without a word of why."""
     refused = refusing_without_tasks()
     held = Held(newer_server(call=refused))
     assert await held.end() is refused
@@ -137,6 +140,7 @@ async def test_a_server_whose_tasks_are_not_approved_refuses_in_its_own_words() 
 
 
 async def test_what_a_held_call_asks_is_asked_once_of_its_client() -> None:
+    """A person would be asked at each look, or never, and the server wait until the deadline."""
     held = Held(demanding(get=newer_state("input_required", **ASKS)))
     while len(held.server.asked) < 9:
         await turns(1)
@@ -151,6 +155,7 @@ async def test_what_a_held_call_asks_is_asked_once_of_its_client() -> None:
 
 @pytest.mark.parametrize("is_alone", [True, False])
 async def test_a_question_without_an_answer_is_the_end_of_its_call_and_task(*, is_alone: bool) -> None:
+    """A client would wait for a server that waits for nobody, and the server work on for nobody."""
     held = Held(demanding(get=newer_state("input_required", **ASKS)), is_alone=is_alone)
     while not is_alone and not held.answering.asked:
         await turns(1)
@@ -167,12 +172,14 @@ async def test_a_question_without_an_answer_is_the_end_of_its_call_and_task(*, i
     [{str(number): {"method": "roots/list"} for number in range(17)}, {"k": {"method": "things/of-tomorrow"}}, []],
 )
 async def test_questions_that_nobody_can_answer_end_the_call(requests: Any) -> None:
+    """A person would be buried in them; or wait for a task that waits for nobody."""
     held = Held(demanding(get=newer_state("input_required", inputRequests=requests)))
     assert (await held.fault()).code == "bad_result"
     assert held.methods[-1] == "tasks/cancel"
 
 
 async def test_a_task_that_asks_without_end_is_ended() -> None:
+    """A server would ask a person for ever, a question at each look."""
     held = Held(demanding())
     for number in range(200):
         asks = {"inputRequests": {str(number): {"method": "roots/list"}}}
@@ -188,6 +195,7 @@ async def test_a_task_that_asks_without_end_is_ended() -> None:
 
 
 async def test_a_task_that_fails_or_is_cancelled_is_the_end_of_its_call() -> None:
+    """A model would wait for a result that never comes."""
     fault = await Held(demanding(get=newer_state("failed", error={"code": -7, "message": "no"}))).fault()
     assert (fault.reply.code, fault.server) == (-7, "a")
     assert (await Held(demanding(get=newer_state("cancelled"))).fault()).reply is not None
@@ -198,12 +206,14 @@ async def test_a_task_that_fails_or_is_cancelled_is_the_end_of_its_call() -> Non
 
 @pytest.mark.parametrize("answer", [b"[]", newer_state("completed"), newer_state("failed", error=7)])
 async def test_an_end_that_cannot_be_read_is_a_fault(answer: bytes) -> None:
+    """A client would wait for ever, or the daemon fail."""
     held = Held(demanding(get=answer))
     assert (await held.fault()).code == "bad_result"
     assert held.methods[-1] == "tasks/cancel"
 
 
 async def test_a_status_that_there_is_not_is_work() -> None:
+    """A call would end with what is no end."""
     held = Held(demanding(get=newer_state("exploded")))
     while len(held.server.asked) < 6:
         await turns(1)
@@ -212,6 +222,7 @@ async def test_a_status_that_there_is_not_is_work() -> None:
 
 
 async def test_a_held_call_that_is_given_up_ends_its_task() -> None:
+    """The server would work on for nobody, and its questions stay before a person."""
     asking = demanding(get=newer_state("input_required", **ASKS))
     for server in (older_server(), demanding(), asking):
         server.silent_to = frozenset({"tasks/result"})
@@ -231,6 +242,7 @@ async def test_a_held_call_that_is_given_up_ends_its_task() -> None:
 
 
 async def test_a_held_call_that_is_given_up_before_its_task_ends_there() -> None:
+    """A task that nobody has would be ended."""
     server = older_server()
     server.silent_to = frozenset({"tools/call"})
     held = Held(server)
@@ -240,6 +252,7 @@ async def test_a_held_call_that_is_given_up_before_its_task_ends_there() -> None
 
 
 async def test_a_task_that_is_not_done_in_time_is_ended_and_said() -> None:
+    """A client would wait for ever, and the server work for nobody."""
     held = Held(demanding(), timeout_s=0.02)
     fault = await held.fault()
     assert (fault.kind, fault.code, fault.server) == (FaultKind.TIMEOUT, "call_timeout", "a")
@@ -253,6 +266,7 @@ async def test_a_task_that_is_not_done_in_time_is_ended_and_said() -> None:
 
 @pytest.mark.parametrize("is_newer", [True, False])
 async def test_progress_goes_on_while_a_call_is_held(*, is_newer: bool) -> None:
+    """A client takes a call of which it hears nothing for lost."""
     server = demanding() if is_newer else older_server()
     server.silent_to = frozenset({"tasks/result"})
     server.answers["tasks/get"] = (newer_state if is_newer else older_state)(statusMessage="half done")
@@ -284,6 +298,7 @@ async def test_looks_for_progress_that_cannot_be_read_tell_nothing_and_go_on() -
 
 
 async def test_a_servers_own_progress_takes_the_place_of_looks_and_goes_on_from_them() -> None:
+    """A client would be told that its call goes back, or of another one's, or of it when it is over."""
     server, notes = older_server(), list[ProgressNote]()
     server.silent_to = frozenset({"tasks/result"})
     held = Held(server, notes.append)
@@ -313,6 +328,7 @@ async def test_a_servers_own_progress_takes_the_place_of_looks_and_goes_on_from_
 
 
 async def test_progress_before_a_call_is_a_task_is_its_servers_own_too() -> None:
+    """It would be lost, or told again from the beginning."""
     notes = list[ProgressNote]()
     held = Held(older_server(), notes.append)
     report = held.server.asked[0].on_progress

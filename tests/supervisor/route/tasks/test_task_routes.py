@@ -13,6 +13,7 @@ def at(route: TaskRoute | None) -> tuple[str, str] | None:
 
 
 def test_a_task_keeps_its_servers_id() -> None:
+    """A client that keeps an id would find nothing under it."""
     routes = TaskRoutes()
     assert noted(routes, "s") == "1"
     found = routes.find("ada", "1")
@@ -21,6 +22,7 @@ def test_a_task_keeps_its_servers_id() -> None:
 
 
 def test_two_servers_that_give_one_id_are_told_apart() -> None:
+    """A client would cancel one server's task and mean the other's."""
     routes = TaskRoutes()
     assert [noted(routes, server) for server in "abab"] == ["1", "b:1", "1", "b:1"]
     assert [at(routes.find("ada", public)) for public in ("1", "b:1")] == [("a", "1"), ("b", "1")]
@@ -29,6 +31,7 @@ def test_two_servers_that_give_one_id_are_told_apart() -> None:
 
 
 def test_an_id_that_looks_like_another_servers_task_is_given_none() -> None:
+    """A server would take over what another one's task will be called."""
     routes = TaskRoutes()
     noted(routes, "a")
     assert noted(routes, "a", "b:1") == "b:1"
@@ -37,6 +40,7 @@ def test_an_id_that_looks_like_another_servers_task_is_given_none() -> None:
 
 
 def test_what_is_forgotten_leaves_nothing() -> None:
+    """An id that is free again would be taken for another's."""
     routes = TaskRoutes()
     for server in "ab":
         noted(routes, server)
@@ -49,6 +53,7 @@ def test_what_is_forgotten_leaves_nothing() -> None:
 
 
 def test_tasks_are_bounded_by_client_and_together() -> None:
+    """A client that begins tasks for ever would take all memory."""
     routes = TaskRoutes()
     for number in range(MAX_EACH + 5):
         noted(routes, "s", str(number))

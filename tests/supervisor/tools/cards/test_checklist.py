@@ -24,6 +24,7 @@ async def read(ctx: ToolContext) -> object:
 
 
 async def test_a_list_is_shown_with_its_counts() -> None:
+    """A model would lose track of what is done."""
     ctx = inert_context()
     outcome = await put(ctx, item(1, "done", "dig"), item(2, "active", "two\nlines"), item(3))
     expected = "3 tasks: 1 active, 1 pending, 1 done.\n[x] (1) dig\n[~] (2) two lines\n[ ] (3) dig"
@@ -31,6 +32,7 @@ async def test_a_list_is_shown_with_its_counts() -> None:
 
 
 async def test_a_list_is_replaced_whole_and_cleared_by_none() -> None:
+    """Items that were dropped would stay."""
     ctx = inert_context()
     await put(ctx, item(1), item(2))
     await put(ctx, item(3))
@@ -49,6 +51,7 @@ async def test_a_list_is_replaced_whole_and_cleared_by_none() -> None:
     ],
 )
 async def test_a_wrong_list_changes_nothing_and_the_row_is_named(items: list[dict[str, object]], said: str) -> None:
+    """A model could not tell which row to mend, or would lose the list that it had."""
     ctx = inert_context()
     await put(ctx, item(9))
     outcome = await put(ctx, *items)
@@ -62,6 +65,7 @@ def task(task: str = "dig", state: str = "pending", weight: str = "normal") -> d
 
 
 async def test_a_list_is_shown_with_states_and_weights() -> None:
+    """A model would lose track of what matters."""
     run = ask(todo_tool)
     items = [
         task("dig", "done"),
@@ -75,6 +79,7 @@ async def test_a_list_is_shown_with_states_and_weights() -> None:
 
 
 async def test_set_replaces_the_list_and_clears_it_without_items() -> None:
+    """Items that were dropped would stay."""
     run = ask(todo_tool)
     await run(action="set", items=[task("dig"), task("fill")])
     assert text_of(await run(action="set", items=[task("sweep")])) == "Checklist, 1 of 1 open:\n[ ] sweep"

@@ -35,6 +35,7 @@ def description(runner: Runner | None) -> str:
 
 
 async def test_without_a_runner_the_card_says_what_is_missing() -> None:
+    """A model would wait for work that nobody does."""
     result = await ask(task_tool)(objective="dig")
     assert result.is_error
     assert "DeckFramework.delegate" in text_of(result)
@@ -51,6 +52,7 @@ async def test_the_work_arrives_and_the_report_comes_back_verbatim_also_of_a_fai
 
 
 def test_the_agents_are_named_in_the_description() -> None:
+    """A model could not know whom to name."""
     assert description(Runner(agents=["digger", "filler"])).endswith("Agents: digger, filler.")
     assert "and 10 more" in description(Runner(agents=[f"a{n}" for n in range(60)]))
     assert description(Runner()) == description(None)
@@ -75,12 +77,14 @@ class Gateway:
 
 @pytest.mark.parametrize("arguments", [{"action": "discover"}, {"action": "execute"}])
 async def test_without_a_gateway_the_card_says_what_is_missing(arguments: dict[str, object]) -> None:
+    """A model would take silence for success."""
     result = await ask(saas_action_tool)(**arguments)
     assert result.is_error
     assert "DeckFramework.saas" in text_of(result)
 
 
 async def test_actions_are_listed_by_their_slugs() -> None:
+    """A model could not tell what to execute."""
     gateway = Gateway([SaasAction("GITHUB_CREATE_ISSUE", "Creates\nan issue."), SaasAction("X", "")])
     run = ask(saas_action_tool, DeckFramework(saas=gateway))
     text = text_of(await run(action="discover", query="issue", toolkits=["github"]))
@@ -92,6 +96,7 @@ async def test_actions_are_listed_by_their_slugs() -> None:
 
 
 async def test_an_action_runs_with_its_slug_and_arguments_untouched() -> None:
+    """A vendor would get another action than was asked for."""
     gateway = Gateway(reply=SaasReply(ok=True, data={"id": 7, "title": "ä"}))
     run = ask(saas_action_tool, DeckFramework(saas=gateway))
     text = text_of(await run(action="execute", slug="GITHUB_CREATE_ISSUE", arguments={"any": {"thing": [1]}}))
@@ -104,6 +109,7 @@ async def test_an_action_runs_with_its_slug_and_arguments_untouched() -> None:
 
 @pytest.mark.parametrize(("error", "said"), [("no rights", "no rights"), ("", "X failed, and")])
 async def test_a_failed_action_is_an_error(error: str, said: str) -> None:
+    """A model would build on an issue that was never made."""
     gateway = Gateway(reply=SaasReply(ok=False, error=error))
     result = await ask(saas_action_tool, DeckFramework(saas=gateway))(action="execute", slug="X")
     assert result.is_error
@@ -111,6 +117,7 @@ async def test_a_failed_action_is_an_error(error: str, said: str) -> None:
 
 
 async def test_entering_is_marked_and_told() -> None:
+    """A host could not see the wish, or a model would go on changing things."""
     result = await ask(enter_plan_mode_tool)()
     marker, prose = result.content
     assert marker == JsonContentBlock({"enterPlanMode": True, "applied": False})
@@ -120,5 +127,6 @@ async def test_entering_is_marked_and_told() -> None:
 
 
 async def test_leaving_carries_the_plan() -> None:
+    """A host would have nothing to show its user."""
     result = await ask(exit_plan_mode_tool)(plan="# Dig\n1. dig")
     assert list(result.content) == [JsonContentBlock({"exitPlan": True, "plan": "# Dig\n1. dig"})]

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_note_is_read_appended_to_and_replaced() -> None:
+    """A model would forget."""
     run = ask(memory_tool)
     assert text_of(await run(action="read")) == "Working memory:\n(empty)"
     await run(action="append", content="one")
@@ -26,6 +27,7 @@ async def test_a_note_is_read_appended_to_and_replaced() -> None:
 
 
 async def test_the_hosts_store_is_used() -> None:
+    """What was noted would be gone with the session."""
     store = InMemoryStore()
     await store.write("from before")
     run = ask(memory_tool, DeckFramework(memory=store))
@@ -34,6 +36,8 @@ async def test_the_hosts_store_is_used() -> None:
 
 
 async def test_two_calls_that_append_at_once_are_both_heard() -> None:
+    """A note taken at the same time as another would be lost."""
+
     class SlowStore(InMemoryStore):
         async def read(self) -> str:
             text = await super().read()
@@ -47,6 +51,7 @@ async def test_two_calls_that_append_at_once_are_both_heard() -> None:
 
 
 async def test_a_note_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model in a loop would fill memory and disk."""
     monkeypatch.setattr(memory, "MAX_NOTE_BYTES", 10)
     run = ask(memory_tool)
     await run(action="append", content="ä" * 5)
@@ -57,6 +62,8 @@ async def test_a_note_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_store_that_fails_is_an_error_of_the_call() -> None:
+    """A full disk would end the session."""
+
     class FullStore(InMemoryStore):
         async def write(self, text: str) -> None:
             raise OSError(28, "No space left on device")
@@ -67,6 +74,7 @@ async def test_a_store_that_fails_is_an_error_of_the_call() -> None:
 
 
 async def test_a_file_keeps_the_note_private_and_whole(tmp_path: Path) -> None:
+    """A note would be gone after a restart, or be read by others."""
     path = tmp_path / "session" / "memory.md"
     store = FileMemoryStore(path)
     assert await store.read() == ""
@@ -82,6 +90,7 @@ async def test_a_file_keeps_the_note_private_and_whole(tmp_path: Path) -> None:
 async def test_a_write_that_fails_leaves_the_old_note_and_no_draft(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A full disk would cost what was noted before."""
     store = FileMemoryStore(tmp_path / "session" / "memory.md")
     await store.write("old")
 
@@ -97,6 +106,7 @@ async def test_a_write_that_fails_leaves_the_old_note_and_no_draft(
 
 
 async def test_a_file_that_is_no_note_is_refused(tmp_path: Path) -> None:
+    """A file that grew elsewhere would fill the memory."""
     path = tmp_path / "memory.md"
     path.write_bytes(b"x" * (MAX_NOTE_BYTES + 1))
     with pytest.raises(OSError, match="larger than"):

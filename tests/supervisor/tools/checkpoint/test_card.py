@@ -85,11 +85,13 @@ class BlindFs(LocalFs):
 
 
 def test_without_a_handle_the_card_is_the_very_same() -> None:
+    """An install without undo would behave otherwise than before."""
     card = PlayedCard("write")
     assert maybe_wrap_checkpoint(card, None) is card
 
 
 def test_nothing_that_a_model_sees_changes() -> None:
+    """A model would meet another tool where changes are kept."""
     card = PlayedCard("write", label="L", description="D", read_only=True, hints=ToolHints(), definition=b"{}")
     wrapped = CheckpointingCard(card, PlainStore())
     for name in ("name", "label", "description", "parameters", "read_only", "hints", "definition"):
@@ -97,6 +99,7 @@ def test_nothing_that_a_model_sees_changes() -> None:
 
 
 async def test_the_content_before_the_call_is_kept_and_the_call_goes_on(tmp_path: Path) -> None:
+    """An undo would bring back what the call wrote."""
     (tmp_path / "a").write_bytes(b"before \xff")
     store, card = PlainStore(), PlayedCard("write", write)
     value = {"path": "a", "content": "after"}
@@ -129,6 +132,7 @@ async def test_a_file_is_kept_under_its_real_path(
     "value", [None, 5, "x", {}, *({"path": path} for path in (5, "", "a\0b", "../out", "new/../a", "dir", "a/b/c"))]
 )
 async def test_what_the_tool_will_refuse_is_left_to_it(tmp_path: Path, value: object) -> None:
+    """A wrong call would be answered by the wrapper, in other words, or leave a checkpoint of nothing."""
     (tmp_path / "dir").mkdir()
     (tmp_path / "a").write_text("a file")
     store, card = Nodes(), PlayedCard("write", refuse)
@@ -139,6 +143,7 @@ async def test_what_the_tool_will_refuse_is_left_to_it(tmp_path: Path, value: ob
 
 
 async def test_a_cancelled_call_keeps_nothing(tmp_path: Path) -> None:
+    """A change that never was would be listed."""
     store, token = Nodes(), CancelToken()
     token.cancel()
     ctx = make_local_context(tmp_path, token)
@@ -148,6 +153,7 @@ async def test_a_cancelled_call_keeps_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("there", [True, False])
 async def test_a_call_that_failed_and_changed_nothing_is_forgotten(tmp_path: Path, there: bool) -> None:
+    """Edits that found no match would fill the list of what can be undone."""
     if there:
         (tmp_path / "a").write_text("before")
     store = Nodes()
@@ -156,6 +162,8 @@ async def test_a_call_that_failed_and_changed_nothing_is_forgotten(tmp_path: Pat
 
 
 async def test_a_call_that_failed_after_it_changed_something_is_kept(tmp_path: Path) -> None:
+    """A half-done change could not be undone."""
+
     async def write_and_fail(value: object, ctx: ToolContext) -> ToolResult:
         await write(value, ctx)
         return ToolResult.of_error("no")
@@ -170,6 +178,7 @@ async def test_a_call_that_failed_after_it_changed_something_is_kept(tmp_path: P
 async def test_a_store_that_fails_stops_no_write_and_is_reported(
     tmp_path: Path, store: PlainStore, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A full state directory would stop all work, or undo would be lost without a word."""
     card = CheckpointingCard(PlayedCard("write", write), store)
     result = await card.run({"path": "a", "content": "x"}, make_local_context(tmp_path))
     assert not result.is_error
@@ -179,6 +188,7 @@ async def test_a_store_that_fails_stops_no_write_and_is_reported(
 async def test_a_node_that_cannot_be_forgotten_changes_no_result(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A full disk would turn one error into another."""
     store = Nodes()
 
     async def refuse_and_break(value: object, ctx: ToolContext) -> ToolResult:
@@ -194,6 +204,7 @@ async def test_a_node_that_cannot_be_forgotten_changes_no_result(
 async def test_a_file_that_cannot_be_read_is_a_gap_and_never_an_absence(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: type[LocalFs], reason: str
 ) -> None:
+    """An undo would delete the file."""
     (tmp_path / "a").write_text("before")
     base = make_local_context(tmp_path)
     ctx = ToolContext(base.cwd, kind(Roots(tmp_path), base.cwd), base.shell)
@@ -207,6 +218,7 @@ async def test_a_file_that_cannot_be_read_is_a_gap_and_never_an_absence(
 
 
 async def test_calls_on_one_file_take_turns_and_others_do_not_wait(tmp_path: Path) -> None:
+    """The second of two calls would keep what was there before the first; or a slow one would stop all."""
     go, started = asyncio.Event(), asyncio.Event()
 
     async def wait_and_write(value: object, ctx: ToolContext) -> ToolResult:
@@ -254,6 +266,7 @@ async def test_contents_are_held_one_after_another(tmp_path: Path) -> None:
 async def test_large_contents_of_all_sessions_take_turns_and_small_ones_do_not_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Many sessions at a time would fill the memory all the same."""
     monkeypatch.setattr(checkpoint, "LARGE_BYTES", 10)
     go = asyncio.Event()
 

@@ -63,6 +63,7 @@ def play(calls: list[list[tuple[str, str | None]]]) -> Played:
 
 @given(CALLS)
 def test_a_plan_brings_the_world_before_the_node_back(calls: list[list[tuple[str, str | None]]]) -> None:
+    """An undo would bring back the state of another moment."""
     played = play(calls)
     for node, before in played.worlds_before.items():
         world = dict(played.world)
@@ -77,6 +78,7 @@ def test_a_plan_brings_the_world_before_the_node_back(calls: list[list[tuple[str
 def test_a_file_cut_anywhere_is_read_up_to_its_last_whole_line(
     calls: list[list[tuple[str, str | None]]], data: st.DataObject
 ) -> None:
+    """A crash during a write would cost all that was kept before it."""
     lines = play(calls).lines
     pieces = [encode(line) for line in lines]
     whole = b"".join(pieces)
@@ -94,6 +96,7 @@ def test_a_file_cut_anywhere_is_read_up_to_its_last_whole_line(
 def test_room_is_made_from_the_oldest_and_the_newest_stays(
     calls: list[list[tuple[str, str | None]]], most_bytes: int, most_nodes: int
 ) -> None:
+    """A disk would fill up, or the last change could not be undone."""
     index = play(calls).index
     names = [node.name for node in index.nodes()]
     was_within = index.kept_bytes <= most_bytes and len(names) <= most_nodes
@@ -110,6 +113,7 @@ def test_room_is_made_from_the_oldest_and_the_newest_stays(
 
 
 def test_numbers_go_on_after_nodes_are_gone() -> None:
+    """Two changes would have one name, and the wrong one be undone."""
     index = CheckpointIndex()
     index.apply(Start(1, 40))
     index.apply(kept("0041-write", "/w/a", "x"))
@@ -122,6 +126,7 @@ def test_numbers_go_on_after_nodes_are_gone() -> None:
 
 
 def test_a_content_in_two_nodes_is_counted_once_and_needed_until_both_are_gone() -> None:
+    """The bound would be reached too early, or an undo find nothing."""
     index = CheckpointIndex()
     index.apply(kept("0001-write", "/w/a", "same"))
     index.apply(kept("0002-write", "/w/b", "same"))
@@ -136,6 +141,7 @@ def test_a_content_in_two_nodes_is_counted_once_and_needed_until_both_are_gone()
 
 
 def test_lines_that_cannot_be_read_are_counted_and_left_out() -> None:
+    """One damaged line would cost all others."""
     good = encode(kept("0001-write", "/w/a", "x"))
     data = b"".join((b"{\n", good, b'{"op":"other"}\n', b"\xff\n", b'{"op":"kept","node":5}\n', b"[" * 100_000 + b"\n"))
     index, length, damaged = parse(data)
@@ -144,5 +150,6 @@ def test_lines_that_cannot_be_read_are_counted_and_left_out() -> None:
 
 
 def test_an_index_of_a_later_version_is_refused() -> None:
+    """An older program would rewrite what it does not understand."""
     with pytest.raises(NewerIndexError, match="format 2"):
         parse(encode(Start(2, 1)))

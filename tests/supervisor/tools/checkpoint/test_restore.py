@@ -44,6 +44,7 @@ async def undo(store: FileCheckpointStore, work: Path, fs: LocalFs | None = None
 async def test_a_deleted_file_comes_back_with_its_directory_and_mode(
     work: Path, store: FileCheckpointStore, mode: int
 ) -> None:
+    """A private file would come back readable by all, or not at all."""
     path = work / "a" / "b" / "secret"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"secret")
@@ -77,6 +78,7 @@ async def test_a_file_is_never_open_to_others_while_it_comes_back(
 
 
 async def test_a_mode_alone_is_brought_back(work: Path, store: FileCheckpointStore) -> None:
+    """A script would have its old text and not run."""
     path = work / "run.sh"
     path.write_bytes(b"#!")
     path.chmod(0o755)
@@ -89,6 +91,7 @@ async def test_a_mode_alone_is_brought_back(work: Path, store: FileCheckpointSto
 
 @ROOT_ONLY
 async def test_an_owner_is_brought_back(work: Path, store: FileCheckpointStore) -> None:
+    """Served as root, a user's file would come back as root's."""
     path = work / "a"
     path.write_bytes(b"content")
     os.chown(path, 1234, 2345)
@@ -101,6 +104,7 @@ async def test_an_owner_is_brought_back(work: Path, store: FileCheckpointStore) 
 async def test_a_link_in_the_files_place_is_neither_followed_nor_replaced(
     work: Path, store: FileCheckpointStore
 ) -> None:
+    """An agent could have an undo overwrite another file."""
     path, other = work / "a", work / "other"
     path.write_bytes(b"content")
     other.write_bytes(b"other")
@@ -114,6 +118,7 @@ async def test_a_link_in_the_files_place_is_neither_followed_nor_replaced(
 
 
 async def test_a_swapped_directory_cannot_lead_out(work: Path, store: FileCheckpointStore, tmp_path: Path) -> None:
+    """An agent could have a person's undo write, or delete, anywhere."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "new").write_bytes(b"theirs")
@@ -131,6 +136,7 @@ async def test_a_swapped_directory_cannot_lead_out(work: Path, store: FileCheckp
 
 
 async def test_a_path_outside_the_roots_is_refused(work: Path, store: FileCheckpointStore, tmp_path: Path) -> None:
+    """A store that somebody wrote into would be a way to any file."""
     outside = work.parent / "outside"
     await store.record(str(outside), b"content")
     done = await undo(store, work)
@@ -141,6 +147,7 @@ async def test_a_path_outside_the_roots_is_refused(work: Path, store: FileCheckp
 
 @pytest.mark.parametrize("was_there", [True, False])
 async def test_a_directory_in_the_files_place_stays(work: Path, store: FileCheckpointStore, was_there: bool) -> None:
+    """All that was put there since would be lost."""
     path = work / "a"
     if was_there:
         path.write_bytes(b"content")
@@ -155,12 +162,14 @@ async def test_a_directory_in_the_files_place_stays(work: Path, store: FileCheck
 
 
 async def test_a_file_where_a_directory_was_is_said_or_no_matter(work: Path, store: FileCheckpointStore) -> None:
+    """A file below it would be reported as deleted, or the undo would end there."""
     await keep(store, work / "sub" / "new")
     (work / "sub").write_bytes(b"a file now")
     assert (await undo(store, work)).outcome == "unchanged"
 
 
 async def test_a_damaged_copy_is_not_restored(work: Path, store: FileCheckpointStore, tmp_path: Path) -> None:
+    """Rubbish would take a good file's place."""
     path = work / "a"
     path.write_bytes(b"content")
     await keep(store, path)
@@ -175,6 +184,7 @@ async def test_a_damaged_copy_is_not_restored(work: Path, store: FileCheckpointS
 async def test_an_undo_that_cannot_keep_what_is_there_leaves_it(
     work: Path, store: FileCheckpointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """On a full disk a user's later work would be overwritten for good."""
     path = work / "a"
     path.write_bytes(b"content")
     await keep(store, path)

@@ -68,6 +68,7 @@ def put(path: Path, content: bytes | None) -> None:
 
 
 async def test_an_undo_brings_back_edits_and_deletes_what_was_new(work: Path, store: FileCheckpointStore) -> None:
+    """A user would be left with an agent's mistake."""
     (work / "old").write_bytes(b"one\r\n")
     await change(store, work / "old", b"two", "edit")
     await change(store, work / "new", b"made")
@@ -85,6 +86,7 @@ async def test_an_undo_brings_back_edits_and_deletes_what_was_new(work: Path, st
 
 
 async def test_an_undo_can_be_undone(work: Path, store: FileCheckpointStore) -> None:
+    """What a user wrote since, or an undo by mistake, would be lost for good."""
     (work / "a").write_bytes(b"one")
     await change(store, work / "a", b"two")
     await change(store, work / "b", b"new")
@@ -97,6 +99,7 @@ async def test_an_undo_can_be_undone(work: Path, store: FileCheckpointStore) -> 
 
 
 async def test_an_undo_that_has_nothing_to_do_is_no_node(work: Path, store: FileCheckpointStore) -> None:
+    """The list would grow with every look."""
     await change(store, work / "a", b"x")
     (work / "a").unlink()
     assert outcomes(await store.restore("0001-write", fs_of(work))) == {"a": "unchanged"}
@@ -104,6 +107,7 @@ async def test_an_undo_that_has_nothing_to_do_is_no_node(work: Path, store: File
 
 
 async def test_records_of_two_calls_at_once_keep_to_their_nodes(work: Path, store: FileCheckpointStore) -> None:
+    """Undoing one call would undo another's file."""
     store.begin_node("write")
     first = asyncio.ensure_future(store.record(str(work / "a"), None))
     await asyncio.sleep(0)
@@ -114,6 +118,7 @@ async def test_records_of_two_calls_at_once_keep_to_their_nodes(work: Path, stor
 
 
 async def test_a_forgotten_node_leaves_nothing(work: Path, store: FileCheckpointStore, tmp_path: Path) -> None:
+    """Failed edits would fill list and disk."""
     node = store.begin_node("edit")
     await store.forget(node)
     await store.record(str(work / "a"), b"content")
@@ -126,11 +131,13 @@ async def test_a_forgotten_node_leaves_nothing(work: Path, store: FileCheckpoint
 
 
 async def test_an_unknown_node_is_an_error(work: Path, store: FileCheckpointStore) -> None:
+    """A slip would look like an undo of nothing."""
     with pytest.raises(UnknownNodeError, match="0009-write"):
         await store.restore("0009-write", fs_of(work))
 
 
 async def test_what_could_not_be_kept_is_said_and_the_file_stays(work: Path, tmp_path: Path) -> None:
+    """A file would silently be left as the agent made it, or be deleted."""
     store = FileCheckpointStore(tmp_path / "c", max_file_bytes=10)
     (work / "a").write_bytes(b"x" * 11)
     await change(store, work / "a", b"small")
@@ -161,6 +168,7 @@ async def test_an_undo_leaves_what_it_could_not_bring_back(work: Path, tmp_path:
 
 
 async def test_an_undo_never_makes_room_by_what_it_brings_back(work: Path, tmp_path: Path) -> None:
+    """Near its bound a store would lose the very content that is asked for."""
     store = FileCheckpointStore(tmp_path / "c", max_total_bytes=100)
     for name in "abc":
         (work / name).write_bytes(name.encode() * 30)
@@ -180,6 +188,7 @@ async def test_an_undo_never_makes_room_by_what_it_brings_back(work: Path, tmp_p
 def test_any_row_of_changes_can_be_undone_to_any_point(
     tmp_path_factory: pytest.TempPathFactory, calls: list[tuple[str, bytes | None, bool]], back_to: int
 ) -> None:
+    """Some order of writes, deletions and writes anew would come back as something that never was."""
     folder = tmp_path_factory.mktemp("undo").resolve()
     work = folder / "work"
     work.mkdir()
@@ -209,12 +218,14 @@ def test_any_row_of_changes_can_be_undone_to_any_point(
 
 @pytest.mark.process
 def test_a_session_killed_at_any_step_leaves_a_store_that_brings_everything_back(tmp_path: Path) -> None:
+    """A crash at the wrong moment would leave a file that can be brought back to no state at all."""
     steps = output(sys.executable, CRASHING, tmp_path, within_s=CRASHES_S)
     assert int(steps) > 40, "fewer steps than a session has"
 
 
 @pytest.mark.process
 async def test_the_decks_own_tools_can_be_undone_call_by_call(work: Path, tmp_path: Path) -> None:
+    """Each part would work, and no session's mistake could be undone."""
     (work / "old").write_text("first line\nsecond line\n")
     store = FileCheckpointStore(tmp_path / "c")
     box = provision_deck(Profile.SURVEY, DeckContext(str(work), DeckFramework(checkpoint=store))).into_tool_box()

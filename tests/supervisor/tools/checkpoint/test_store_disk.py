@@ -45,6 +45,7 @@ def blobs(directory: Path) -> set[str]:
 
 
 def test_what_one_process_adds_another_sees_at_once(tmp_path: Path) -> None:
+    """A person's undo would miss the session's last change, or take its number."""
     first, second = disk_at(tmp_path / "c"), disk_at(tmp_path / "c")
     add(first, Absent("0001-write", "/w/a", AT))
     add(second, Absent("0002-write", "/w/a", AT))
@@ -55,6 +56,7 @@ def test_what_one_process_adds_another_sees_at_once(tmp_path: Path) -> None:
 
 
 def test_a_torn_last_line_is_cut_off_before_the_next(tmp_path: Path) -> None:
+    """The next line would be glued to half a one, and be lost with it."""
     disk = disk_at(tmp_path)
     add(disk, Absent("0001-write", "/w/a", AT))
     with open(tmp_path / "index.jsonl", "ab") as file:
@@ -64,6 +66,7 @@ def test_a_torn_last_line_is_cut_off_before_the_next(tmp_path: Path) -> None:
 
 
 def test_a_file_torn_in_its_first_line_begins_anew(tmp_path: Path) -> None:
+    """A crash at the very first change would spoil the session's store."""
     (tmp_path / "index.jsonl").write_bytes(b'{"op":"sta')
     tmp_path.chmod(0o700)
     disk = disk_at(tmp_path)
@@ -73,6 +76,7 @@ def test_a_file_torn_in_its_first_line_begins_anew(tmp_path: Path) -> None:
 
 
 def test_a_line_that_could_not_be_written_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk an undo would be promised that is not kept."""
     disk = disk_at(tmp_path)
     add(disk, Absent("0001-write", "/w/a", AT))
 
@@ -92,6 +96,7 @@ def test_a_line_that_could_not_be_written_does_not_count(tmp_path: Path, monkeyp
 
 
 def test_files_are_their_owners_alone(tmp_path: Path) -> None:
+    """Others could read what a private file held."""
     disk = disk_at(tmp_path / "c")
     content = add_content(disk, "0001-write", b"secret")
     for path in ("c/index.jsonl", "c/lock", f"c/blobs/{content.digest}"):
@@ -100,11 +105,13 @@ def test_files_are_their_owners_alone(tmp_path: Path) -> None:
 
 
 def test_looking_makes_nothing(tmp_path: Path) -> None:
+    """A session that changed nothing would leave a directory behind."""
     assert names(disk_at(tmp_path / "c")) == []
     assert os.listdir(tmp_path) == []
 
 
 def test_a_lock_that_is_held_too_long_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stopped process would stop every write with it."""
     monkeypatch.setattr(store, "LOCK_S", 0.0)
     disk = disk_at(tmp_path)
     add(disk, Absent("0001-write", "/w/a", AT))
@@ -116,6 +123,7 @@ def test_a_lock_that_is_held_too_long_is_an_error(tmp_path: Path, monkeypatch: p
 
 
 def test_a_content_is_read_back_or_refused(tmp_path: Path) -> None:
+    """A damaged copy would be restored over a good file."""
     disk = disk_at(tmp_path)
     content = add_content(disk, "0001-write", b"what it was")
     assert disk.read_blob(content) == b"what it was"
@@ -129,6 +137,7 @@ def test_a_content_is_read_back_or_refused(tmp_path: Path) -> None:
 
 
 def test_what_the_index_does_not_name_is_swept_at_the_next_opening(tmp_path: Path) -> None:
+    """Contents of calls that were killed halfway would stay for ever."""
     disk = disk_at(tmp_path)
     content = add_content(disk, "0001-write", b"named")
     (tmp_path / "blobs" / "0000").write_bytes(b"orphan")
@@ -138,6 +147,7 @@ def test_what_the_index_does_not_name_is_swept_at_the_next_opening(tmp_path: Pat
 
 
 def test_the_oldest_nodes_make_room_and_their_contents_go(tmp_path: Path) -> None:
+    """A long session would fill the disk."""
     disk = disk_at(tmp_path, max_bytes=100)
     contents = [add_content(disk, f"{number:04}-write", bytes([number]) * 40) for number in range(1, 5)]
     assert names(disk) == names(disk_at(tmp_path)) == ["0003-write", "0004-write"]
@@ -147,6 +157,7 @@ def test_the_oldest_nodes_make_room_and_their_contents_go(tmp_path: Path) -> Non
 
 
 def test_void_lines_are_dropped_when_there_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failing edits would let the index grow without end."""
     monkeypatch.setattr(store, "MAX_DEAD_LINES", 10)
     disk = disk_at(tmp_path)
     for number in range(1, 9):

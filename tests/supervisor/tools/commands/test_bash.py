@@ -36,6 +36,7 @@ def last_line(answer: Answer) -> str:
 
 
 async def test_both_streams_and_the_status_are_told(tmp_path: Path) -> None:
+    """A model could not tell what a command said, or whether it worked."""
     async with session(tmp_path) as s:
         done = await bash(s.ctx, "echo out; echo err >&2")
         assert done == Answer("stdout:\nout\n\nstderr:\nerr\n\nstatus: exited with code 0", is_error=False)
@@ -45,6 +46,7 @@ async def test_both_streams_and_the_status_are_told(tmp_path: Path) -> None:
 
 
 async def test_a_signal_is_named(tmp_path: Path) -> None:
+    """A crash would look like an exit."""
     async with session(tmp_path) as s:
         done = await bash(s.ctx, "kill -KILL $$")
         assert (last_line(done), done.is_error) == (
@@ -54,6 +56,7 @@ async def test_a_signal_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_limit_is_named(tmp_path: Path) -> None:
+    """A model would look for a bug in its program."""
     async with session(tmp_path, limits={"wall_s": 0.2}) as s:
         done = await bash(s.ctx, "echo before; sleep 60")
         assert "before" in done.text
@@ -62,6 +65,7 @@ async def test_a_limit_is_named(tmp_path: Path) -> None:
 
 
 async def test_what_was_written_before_the_deadline_is_told(tmp_path: Path) -> None:
+    """The output that says why it hangs would be lost, and what it started live on."""
     async with session(tmp_path) as s:
         command = "echo waiting for the lock; trap '' TERM; setsid sleep 4501.5 & sleep 4501.5; sleep 4501.5"
         done = await bash(s.ctx, command, timeoutMs=300)
@@ -75,6 +79,7 @@ async def test_what_was_written_before_the_deadline_is_told(tmp_path: Path) -> N
 
 
 async def test_a_command_that_waits_for_input_finds_its_end(tmp_path: Path) -> None:
+    """It would wait until the deadline for an answer that nobody can give."""
     async with session(tmp_path) as s:
         done = await bash(s.ctx, "read answer || echo nobody answered; cat")
         assert "nobody answered" in done.text
@@ -82,6 +87,7 @@ async def test_a_command_that_waits_for_input_finds_its_end(tmp_path: Path) -> N
 
 
 async def test_a_long_report_is_cut_and_kept_whole_in_a_file(tmp_path: Path) -> None:
+    """A model's context would be filled by one command, or the middle of its output be lost."""
     async with session(tmp_path) as s:
         folder = tmp_path / "outputs"
         folder.mkdir()
@@ -95,6 +101,7 @@ async def test_a_long_report_is_cut_and_kept_whole_in_a_file(tmp_path: Path) -> 
 
 
 async def test_a_directory_can_be_named_and_not_left(tmp_path: Path) -> None:
+    """A command would run where the session may not be."""
     async with session(tmp_path) as s:
         (s.workspace / "sub").mkdir()
         (s.workspace / "out").symlink_to("/etc")
@@ -111,6 +118,7 @@ async def test_a_directory_can_be_named_and_not_left(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["", " \n\t", "a\0b", "a\ud800", "x" * 200_000])
 async def test_what_cannot_be_run_says_why(tmp_path: Path, command: str) -> None:
+    """A model could not mend its call."""
     async with session(tmp_path) as s:
         done = await bash(s.ctx, command)
         assert done.is_error
@@ -125,6 +133,7 @@ async def test_a_deadline_is_at_most_ten_minutes(tmp_path: Path) -> None:
 
 
 async def test_a_cancelled_call_ends_its_command_and_tells_what_it_wrote(tmp_path: Path) -> None:
+    """A user who stops an agent would not stop what it started."""
     async with session(tmp_path) as s:
         token = CancelToken()
         calling = asyncio.ensure_future(bash(s.ctx, "echo begun; trap '' TERM; sleep 4503.5; sleep 4503.5", token))
@@ -139,6 +148,7 @@ async def test_a_cancelled_call_ends_its_command_and_tells_what_it_wrote(tmp_pat
 
 
 async def test_progress_tells_the_last_line_as_it_comes(tmp_path: Path) -> None:
+    """A client that waits for a long build would see nothing of it."""
     notes: list[ProgressNote] = []
     async with session(tmp_path) as s:
         os.mkfifo(s.workspace / "go")
@@ -153,6 +163,7 @@ async def test_progress_tells_the_last_line_as_it_comes(tmp_path: Path) -> None:
 
 
 async def test_notes_of_a_flood_are_few(tmp_path: Path) -> None:
+    """A command that floods would flood the client, too."""
     notes: list[ProgressNote] = []
     async with session(tmp_path) as s:
         call_ = ToolCall("1", "bash", {"command": "yes", "timeoutMs": 500}, notes.append)

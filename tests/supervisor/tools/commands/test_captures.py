@@ -23,6 +23,7 @@ async def closed(*files: Capture) -> None:
 
 
 async def test_a_file_has_a_size_cap_and_says_when_it_is_reached(tmp_path: Path) -> None:
+    """A server that logs for days would fill the disk."""
     directory = CaptureDirectory(str(tmp_path / "captures"))
     out, err = directory.open("bg-1")
     piece = bytes(1 << 20)
@@ -37,6 +38,7 @@ async def test_a_file_has_a_size_cap_and_says_when_it_is_reached(tmp_path: Path)
 
 
 async def test_a_slow_disk_costs_output_not_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood would pile up in memory while the disk is busy."""
     monkeypatch.setattr(module, "MAX_PENDING_BYTES", 10)
     directory = CaptureDirectory(str(tmp_path / "captures"))
     out, err = directory.open("bg-1")
@@ -50,6 +52,7 @@ async def test_a_slow_disk_costs_output_not_memory(tmp_path: Path, monkeypatch: 
 
 
 async def test_a_link_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    """A command could have us write wherever its user may."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (tmp_path / ".indusvx-bg").symlink_to(outside)
@@ -62,6 +65,7 @@ async def test_a_link_in_place_of_the_directory_is_refused(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("target", ["existing", "missing"])
 async def test_a_link_in_place_of_a_file_is_not_followed(tmp_path: Path, target: str) -> None:
+    """A command could have us overwrite a file of its user's."""
     precious = tmp_path / "existing"
     precious.write_text("precious")
     folder = tmp_path / "captures"
@@ -79,6 +83,7 @@ async def test_a_link_in_place_of_a_file_is_not_followed(tmp_path: Path, target:
 
 
 async def test_a_directory_that_is_swapped_for_a_link_meanwhile_changes_nothing(tmp_path: Path) -> None:
+    """A command that waits for its moment could do what one that plants a link before cannot."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "bg-1.out").write_text("precious")
@@ -94,6 +99,7 @@ async def test_a_directory_that_is_swapped_for_a_link_meanwhile_changes_nothing(
 
 
 async def test_a_directory_full_of_planted_files_is_said(tmp_path: Path) -> None:
+    """A start would look for a free name for ever."""
     for number in range(1, 40):
         (tmp_path / ("bg-1.out" if number == 1 else f"bg-1.{number}.out")).touch()
     directory = CaptureDirectory(str(tmp_path))
@@ -104,6 +110,7 @@ async def test_a_directory_full_of_planted_files_is_said(tmp_path: Path) -> None
 
 
 async def test_the_files_belong_to_whoever_owns_the_place(tmp_path: Path) -> None:
+    """A command that runs as the workspace's owner could not read what it wrote."""
     if os.geteuid() == 0:
         os.chown(tmp_path, 12345, 12345)
     directory = CaptureDirectory(str(tmp_path / "captures"))

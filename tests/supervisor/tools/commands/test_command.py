@@ -18,6 +18,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 async def test_who_fails_to_take_output_does_not_stop_the_command(tmp_path: Path, caplog: Any) -> None:
+    """A bug of a tool would leave a command waiting at a full pipe for ever."""
+
     def fail(stream: Stream, data: bytes) -> None:
         raise ValueError("a bug")
 
@@ -28,6 +30,8 @@ async def test_who_fails_to_take_output_does_not_stop_the_command(tmp_path: Path
 
 
 async def test_a_command_whose_network_is_gone_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model would look for the fault in the command, or in the world."""
+
     async def lost(_: ConfinedProcess) -> str:
         return "slirp4netns was killed by SIGKILL"
 
@@ -42,6 +46,7 @@ async def test_a_command_whose_network_is_gone_says_so(tmp_path: Path, monkeypat
 
 
 async def test_what_nobody_takes_is_dropped_and_blocks_nothing(tmp_path: Path) -> None:
+    """A background command would stop at a full pipe."""
     async with shell(tmp_path) as sh:
         command = await sh.spawn("head -c 5000000 /dev/zero; head -c 5000000 /dev/zero >&2")
         await command.ended()
@@ -49,6 +54,7 @@ async def test_what_nobody_takes_is_dropped_and_blocks_nothing(tmp_path: Path) -
 
 
 async def test_all_output_is_given_before_the_end_is_told(tmp_path: Path) -> None:
+    """The last words of a process, often why it failed, would be missing."""
     events: list[object] = []
     async with shell(tmp_path) as sh:
         command = await sh.spawn(
@@ -63,6 +69,7 @@ async def test_all_output_is_given_before_the_end_is_told(tmp_path: Path) -> Non
 
 
 async def test_stopping_asks_everything_that_was_started(tmp_path: Path) -> None:
+    """A server behind a shell, or in a session of its own, would be killed before it could save its work."""
     said = bytearray()
     polite = "trap 'echo {0} saved; exit' TERM; echo {0} up; while :; do sleep 0.05; done"
     async with shell(tmp_path) as sh:
@@ -77,6 +84,7 @@ async def test_stopping_asks_everything_that_was_started(tmp_path: Path) -> None
 
 
 async def test_what_does_not_heed_is_killed_after_the_grace(tmp_path: Path) -> None:
+    """A stop would wait for ever for a process that ignores it."""
     async with shell(tmp_path) as sh:
         command = await sh.spawn("trap '' TERM; setsid sleep 4249.5 & sleep 4249.5; sleep 4249.5")
         await eventually_async(lambda: len(running_with("sleep 4249.5")) >= 2)
@@ -87,6 +95,7 @@ async def test_what_does_not_heed_is_killed_after_the_grace(tmp_path: Path) -> N
 
 
 async def test_a_signal_reaches_what_left_the_group(tmp_path: Path) -> None:
+    """A reload would miss the workers of a server."""
     said = bytearray()
     handler = "trap 'echo got it' USR1; echo up; while :; do sleep 0.05; done"
     async with shell(tmp_path) as sh:
@@ -98,6 +107,7 @@ async def test_a_signal_reaches_what_left_the_group(tmp_path: Path) -> None:
 
 
 async def test_commands_that_have_ended_hold_nothing(tmp_path: Path) -> None:
+    """A long session would run out of descriptors."""
     async with shell(tmp_path) as sh:
         await sh.exec("true")
         await eventually_async(lambda: not sh.running)

@@ -36,6 +36,7 @@ def shown(setup: CommandSetup) -> list[str]:
 
 
 def test_commands_may_change_the_workspace_and_the_allowed_directories(bench: CommandPolicy, tmp_path: Path) -> None:
+    """An agent could not work, or could change what it was not given."""
     setup = replace(bench, allowed=(f"{tmp_path}/more/",)).setup()
     assert setup.policy.write == (bench.workspace, f"{tmp_path}/more")
     assert setup.requester.places.private == bench.private
@@ -43,6 +44,7 @@ def test_commands_may_change_the_workspace_and_the_allowed_directories(bench: Co
 
 
 def test_a_policy_of_the_users_is_kept(bench: CommandPolicy, tmp_path: Path) -> None:
+    """What a user wrote about network and limits would be dropped."""
     policy = SandboxPolicy.model_validate(
         {"preset": "strict", "read": ["/opt"], "write": [str(tmp_path)], "limits": {"wall_s": 7}}
     )
@@ -54,12 +56,14 @@ def test_a_policy_of_the_users_is_kept(bench: CommandPolicy, tmp_path: Path) -> 
 
 
 def test_a_trusted_policy_stays_as_it_is(bench: CommandPolicy) -> None:
+    """Commands that are not confined need nothing shown, and no view is built for them."""
     setup = replace(bench, policy=SandboxPolicy.model_validate({"preset": "trusted"})).setup()
     assert (setup.policy.read, setup.policy.write) == ((), ())
     assert setup.env["HOME"] == str(bench.home)
 
 
 def test_the_environment_is_the_allow_list_and_what_the_policy_names(bench: CommandPolicy) -> None:
+    """A token in our environment would be in every command's."""
     environ = {**ENVIRON, "GITHUB_TOKEN": "secret", "EDITOR": "vi", "HOME": "/home/u"}
     policy = SandboxPolicy.model_validate({"environment": ["EDITOR"]})
     env = replace(bench, environ=environ, policy=policy).setup().env
@@ -70,6 +74,7 @@ def test_the_environment_is_the_allow_list_and_what_the_policy_names(bench: Comm
 
 
 def test_a_tool_that_may_not_be_shown_is_left_out(bench: CommandPolicy, tmp_path: Path) -> None:
+    """One odd folder on the PATH would keep every command from starting."""
     ours, opened, hidden, closed = (tmp_path / name for name in ("state/tools", "opened", "hidden", "closed"))
     for prefix in (ours, opened, hidden, closed):
         (prefix / "bin").mkdir(parents=True)
@@ -87,6 +92,7 @@ def test_a_tool_that_may_not_be_shown_is_left_out(bench: CommandPolicy, tmp_path
 
 
 def test_tools_are_looked_for_once_for_many_sessions(bench: CommandPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every session's first command would take a tenth of a second longer."""
     searches: list[object] = []
     monkeypatch.setattr(
         command_policy, "find_user_programs", lambda *given: (searches.append(given), find_user_programs(*given))[1]
@@ -100,6 +106,7 @@ def test_tools_are_looked_for_once_for_many_sessions(bench: CommandPolicy, monke
 
 @pytest.mark.process
 async def test_commands_run_with_the_users_tools_in_private_places(tmp_path: Path) -> None:
+    """An agent could not use the interpreter that the project is made for."""
     tool = tmp_path / "tools" / "bin" / "greet"
     tool.parent.mkdir(parents=True)
     tool.write_text("#!/bin/sh\necho hello from $0\n")
@@ -135,6 +142,7 @@ async def test_of_our_own_environment_only_the_searcher_is_shown(tmp_path: Path)
 
 @pytest.mark.process
 async def test_what_is_wrong_with_the_workspace_is_said_by_every_command(tmp_path: Path) -> None:
+    """A model would try again and again, and no user learn what to do."""
     bench = replace(lay_out(tmp_path), allowed=(f"{tmp_path}/gone",))
     async with session(tmp_path, bench) as s:
         for _ in range(2):
@@ -183,11 +191,13 @@ def relative(home: Home, programs: UserPrograms) -> list[str]:
 
 
 def test_the_systems_programs_need_nothing(home: Home) -> None:
+    """Every start would mount what is shown anyway."""
     assert packed(home).path == "/usr/bin:/bin"
     assert packed(home, "relative", "", "/no/such/folder") == packed(home)
 
 
 def test_a_virtual_environment_is_shown_with_its_python(home: Home) -> None:
+    """The user's `python` would be a dangling link."""
     home.venv("venvs/tools", home.python("py"))
     programs = packed(home, home.user / "venvs/tools/bin")
     assert relative(home, programs) == ["py", "venvs/tools"]
@@ -195,11 +205,13 @@ def test_a_virtual_environment_is_shown_with_its_python(home: Home) -> None:
 
 
 def test_the_workspaces_own_environment_brings_its_python(home: Home) -> None:
+    """An activated environment in the project, the most usual of all, would not run."""
     home.venv("work/.venv", home.python("py"))
     assert "py" in relative(home, packed(home, home.user / "work/.venv/bin"))
 
 
 def test_a_file_that_commands_can_change_shows_nothing(home: Home) -> None:
+    """A command could have its successors see any folder of the user's."""
     home.venv("work/.venv", Path("/usr/bin/python3"))
     home.file("diary/today")
     home.file("work/.venv/lib/python3.12/site-packages/evil.pth", f"{home.user}/diary\n")
@@ -261,6 +273,7 @@ def test_rust_finds_its_tools(home: Home) -> None:
 
 
 def test_a_path_through_a_whole_home_or_credentials_shows_neither(home: Home) -> None:
+    """A careless PATH would open keys and everything else to every command."""
     home.file(".ssh/id", "key")
     home.program(".ssh/bin/tool", ELF)
     home.program("tool", ELF)
@@ -272,6 +285,7 @@ def test_a_path_through_a_whole_home_or_credentials_shows_neither(home: Home) ->
 
 
 def test_only_so_many_programs_are_looked_at(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of a million files would hold the first command for minutes."""
     monkeypatch.setattr(command_policy, "MAX_PROGRAMS", 3)
     looked: list[str] = []
     resolve = command_policy.resolve_program

@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 async def test_what_a_job_writes_is_in_its_files_while_the_session_lasts(tmp_path: Path) -> None:
+    """What the buffer has dropped could not be looked up."""
     async with session(tmp_path) as s:
         table = JobTable("job", f"{s.workspace}/.indusvx-bg")
         job = await table.start(s.shell, "seq 5000; exec sleep 4401.5")
@@ -33,6 +34,7 @@ async def test_what_a_job_writes_is_in_its_files_while_the_session_lasts(tmp_pat
 
 
 async def test_a_planted_link_costs_the_files_and_nothing_else(tmp_path: Path) -> None:
+    """A command could have its successor write outside of the workspace, or keep it from starting."""
     outside = tmp_path / "outside"
     outside.mkdir()
     async with session(tmp_path) as s:
@@ -48,6 +50,7 @@ async def test_a_planted_link_costs_the_files_and_nothing_else(tmp_path: Path) -
 
 
 async def test_the_end_of_a_context_ends_its_jobs_and_no_others(tmp_path: Path) -> None:
+    """A session would leave processes and files behind, or end those of its neighbour."""
     shell, mine, other = PlayedShell(), ContextId(), ContextId()
     tables = [JobTable(name, str(tmp_path / name)) for name in ("job", "bg", "else")]
     for table, owner in zip(tables, (mine, mine, other), strict=True):
@@ -65,6 +68,7 @@ async def test_the_end_of_a_context_ends_its_jobs_and_no_others(tmp_path: Path) 
 
 
 async def test_so_many_may_run_and_no_more(tmp_path: Path) -> None:
+    """A model in a loop would start processes until the machine stands still."""
     shell, table = PlayedShell(), JobTable("job", str(tmp_path / "captures"))
     async with anyio.create_task_group() as tasks:
         for _ in range(MAX_RUNNING):
@@ -77,6 +81,7 @@ async def test_so_many_may_run_and_no_more(tmp_path: Path) -> None:
 
 
 async def test_the_oldest_that_have_ended_are_forgotten(tmp_path: Path) -> None:
+    """The table of a long session would grow without end, or forget what still runs."""
     shell, table = PlayedShell(), JobTable("job", str(tmp_path / "captures"))
     await table.start(shell, "serve")
     for _ in range(MAX_REMEMBERED + 5):
@@ -88,6 +93,7 @@ async def test_the_oldest_that_have_ended_are_forgotten(tmp_path: Path) -> None:
 
 
 async def test_jobs_that_said_much_are_forgotten_earlier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred builds that each kept megabytes would take our memory."""
     monkeypatch.setattr(jobs, "MAX_KEPT_BYTES", 1_000)
     shell, table = PlayedShell(), JobTable("job", str(tmp_path / "captures"))
     for _ in range(3):
@@ -101,6 +107,7 @@ async def test_jobs_that_said_much_are_forgotten_earlier(tmp_path: Path, monkeyp
 
 
 async def test_what_cannot_be_started_leaves_nothing_and_says_why(tmp_path: Path) -> None:
+    """A failed start would count as running, and leave its files."""
     shell, table = PlayedShell(), JobTable("job", str(tmp_path / "captures"))
     shell.problem = "no sandbox: do this"
     with pytest.raises(JobError, match="no sandbox: do this"):
@@ -113,6 +120,7 @@ async def test_what_cannot_be_started_leaves_nothing_and_says_why(tmp_path: Path
 
 
 async def test_a_start_that_the_end_of_the_session_overtakes_is_stopped(tmp_path: Path) -> None:
+    """A process could slip through the end of its session."""
     shell, table = PlayedShell(), JobTable("job", str(tmp_path / "captures"))
     reached, go_on = anyio.Event(), anyio.Event()
     spawn = shell.spawn
@@ -133,6 +141,7 @@ async def test_a_start_that_the_end_of_the_session_overtakes_is_stopped(tmp_path
 
 
 async def test_a_job_whose_call_was_cancelled_while_it_started_is_ended(tmp_path: Path) -> None:
+    """Nobody would be told its id, and it would run until the session ends."""
     cancel, table, shell = CancelToken(), JobTable("job", str(tmp_path / "captures")), PlayedShell()
     cancel.cancel()
     with pytest.raises(JobError, match="cancelled"):

@@ -20,6 +20,7 @@ def fed(*pieces: bytes, **limits: int) -> LineRing:
 
 @given(PIECES, st.integers(1, 8), st.integers(1, 60))
 def test_how_a_stream_is_cut_does_not_matter(pieces: list[bytes], most: int, most_bytes: int) -> None:
+    """A line that came in two pieces would be shown as two, or the last lines as others than they are."""
     *finished, partial = b"".join(pieces).decode().split("\n")
     ends = [partial] if partial else []
     window = fed(*pieces, max_lines=most).all_lines()
@@ -32,6 +33,7 @@ def test_how_a_stream_is_cut_does_not_matter(pieces: list[bytes], most: int, mos
 
 @given(st.lists(st.text("ab\n", max_size=12), max_size=30))
 def test_a_follower_sees_every_line_once_and_an_unfinished_one_again(pieces: list[str]) -> None:
+    """A poll would skip lines, or tell the same ones again and again."""
     ring, seen, text = LineRing(), list[str](), ""
     for piece in pieces:
         ring.feed(piece.encode())
@@ -45,6 +47,7 @@ def test_a_follower_sees_every_line_once_and_an_unfinished_one_again(pieces: lis
 
 
 def test_only_the_last_lines_are_kept_and_the_others_counted() -> None:
+    """A server that runs for days would fill the memory."""
     window = fed(b"".join(b"%d\n" % number for number in range(3_000))).all_lines()
     assert window.lines[0] == "1000"
     assert window.lines[-1] == "2999"
@@ -53,6 +56,7 @@ def test_only_the_last_lines_are_kept_and_the_others_counted() -> None:
 
 
 def test_a_huge_line_is_clipped_and_says_so() -> None:
+    """One line of minified code would take all the memory that there is for lines."""
     ring = fed(*[b"x" * 1000] * 100, b"\nnext\n", max_line_bytes=10)
     assert ring.all_lines().lines == ("xxxxxxxxxx [99,990 more bytes]", "next")
     ring = fed(b"\n" + b"x" * 1_010 + b"\nnext\n", max_line_bytes=10)
@@ -70,6 +74,7 @@ def test_many_long_lines_are_bounded_together() -> None:
 
 
 def test_bytes_that_are_no_text_are_replaced() -> None:
+    """A program that writes binary would break every poll."""
     assert fed(b"caf\xe9\r\n").all_lines().lines == ("caf\ufffd",)
 
 
@@ -82,6 +87,7 @@ def excerpt_of(head: int, tail: int, *pieces: bytes) -> Excerpt:
 
 @given(st.lists(st.text("aé€😀", max_size=20).map(str.encode), max_size=20), st.integers(0, 30), st.integers(0, 30))
 def test_both_ends_are_kept_and_every_byte_is_accounted_for(pieces: list[bytes], head: int, tail: int) -> None:
+    """A model would be shown another output than there was, torn characters, or a wrong count of what is missing."""
     whole = b"".join(pieces)
     excerpt = excerpt_of(head, tail, *pieces)
     text = excerpt.text()
@@ -97,6 +103,7 @@ def test_both_ends_are_kept_and_every_byte_is_accounted_for(pieces: list[bytes],
 
 
 def test_a_flood_of_small_pieces_takes_bounded_memory() -> None:
+    """A command that floods would fill our memory."""
     excerpt = Excerpt(1_000, 1_000)
     tracemalloc.start()
     for _ in range(100_000):

@@ -50,6 +50,7 @@ async def finished(ctx: ToolContext, name: str) -> dict[str, Any]:
 
 
 async def test_a_job_is_started_listed_polled_and_stopped(tmp_path: Path) -> None:
+    """A model could not work with a server."""
     async with session(tmp_path) as s:
         started = await process(s.ctx, "start", command="echo up; exec sleep 4601.5")
         note = started.pop("note")
@@ -77,6 +78,7 @@ async def test_a_job_is_started_listed_polled_and_stopped(tmp_path: Path) -> Non
 
 
 async def test_how_a_job_ended_is_told(tmp_path: Path) -> None:
+    """A failed build would look like a good one."""
     async with session(tmp_path) as s:
         await process(s.ctx, "start", command="echo bad >&2; exit 4")
         await process(s.ctx, "start", command="kill -KILL $$")
@@ -91,6 +93,7 @@ async def test_how_a_job_ended_is_told(tmp_path: Path) -> None:
 
 
 async def test_what_is_missing_or_unknown_is_said(tmp_path: Path) -> None:
+    """A model could not mend its call."""
     async with session(tmp_path) as s:
         for command in (None, "", "  "):
             given = {} if command is None else {"command": command}
@@ -103,6 +106,7 @@ async def test_what_is_missing_or_unknown_is_said(tmp_path: Path) -> None:
 
 
 async def test_two_sessions_do_not_see_each_others_jobs(tmp_path: Path) -> None:
+    """One client could read and stop what another runs."""
     async with session(tmp_path) as s:
         other = replace(s.ctx, context_id=ContextId())
         await process(s.ctx, "start", command="exec sleep 4602.5")
@@ -133,6 +137,7 @@ async def said_at_last(card: DefinedTool, s: Session, is_so: Callable[[str], boo
 
 
 async def test_a_process_is_started_polled_listed_and_stopped(tmp_path: Path) -> None:
+    """A model could not work with a server."""
     async with session(tmp_path) as s:
         card = build(s)
         assert await said(card, s, action="list") == "There are no background processes."
@@ -155,6 +160,7 @@ async def test_a_process_is_started_polled_listed_and_stopped(tmp_path: Path) ->
 
 
 async def test_only_new_lines_are_shown_to_whoever_asks_for_them(tmp_path: Path) -> None:
+    """A line that came in two pieces would be two, or a log be shown again at every poll."""
     async with session(tmp_path) as s:
         os.mkfifo(s.workspace / "go")
         give_to_commands(s.workspace / "go")

@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 async def test_a_fork_bomb_is_held_and_ended(tmp_path: Path) -> None:
+    """One line of shell would take the whole machine."""
     async with shell(tmp_path, limits={"processes": 30}) as sh:
         done = await sh.exec("while :; do sleep 4247.5 & done", timeout_s=20.0)
         assert not running_with("4247.5")
@@ -30,6 +31,7 @@ async def test_a_fork_bomb_is_held_and_ended(tmp_path: Path) -> None:
 
 
 async def test_a_command_sees_nothing_of_the_users(tmp_path: Path) -> None:
+    """An agent could read what its user never gave it."""
     secret = tmp_path / "user" / "secret"
     secret.parent.mkdir()
     secret.write_text("very secret")
@@ -50,6 +52,7 @@ async def test_daemons_of_a_command_do_not_hold_its_end(tmp_path: Path) -> None:
 
 
 async def test_what_is_left_running_ends_with_the_shell(tmp_path: Path) -> None:
+    """A session's background processes would outlive it."""
     ends: list[tuple[int | None, int | None]] = []
     async with shell(tmp_path) as sh:
         command = await sh.spawn("exec sleep 4245.5")
@@ -61,6 +64,7 @@ async def test_what_is_left_running_ends_with_the_shell(tmp_path: Path) -> None:
 
 
 async def test_a_command_whose_task_is_cancelled_is_ended(tmp_path: Path) -> None:
+    """A client that hangs up would leave its commands running."""
     async with shell(tmp_path) as sh:
         task = asyncio.ensure_future(sh.exec("trap '' TERM; sleep 4250.5"))
         await eventually_async(lambda: is_run("sleep 4250.5"))
@@ -73,6 +77,7 @@ async def test_a_command_whose_task_is_cancelled_is_ended(tmp_path: Path) -> Non
 async def test_a_command_that_is_starting_when_the_shell_closes_is_ended_by_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What a session was about to start would run on after its end."""
     begun, made = asyncio.Event(), list[ConfinedProcess]()
 
     async def watched(confinement: Confinement) -> ConfinedProcess:
@@ -90,6 +95,7 @@ async def test_a_command_that_is_starting_when_the_shell_closes_is_ended_by_then
 
 
 async def test_nothing_is_started_in_a_shell_that_has_closed(tmp_path: Path) -> None:
+    """A call that came late would leave a process of a session that is gone."""
     async with shell(tmp_path) as sh:
         pass
     with pytest.raises(OSError, match="the session has ended"):
@@ -98,6 +104,7 @@ async def test_nothing_is_started_in_a_shell_that_has_closed(tmp_path: Path) -> 
 
 
 async def test_paths_in_a_command_are_the_shells_to_find(tmp_path: Path) -> None:
+    """A command that only mentions a path of the user's would be refused instead of run."""
     secret = tmp_path / "user" / "secret"
     secret.parent.mkdir()
     secret.write_text("very secret")
@@ -110,6 +117,7 @@ async def test_paths_in_a_command_are_the_shells_to_find(tmp_path: Path) -> None
     ("command", "why"), [("a\0b", "NUL"), ("a\ud800b", "surrogate"), ("x" * (MAX_COMMAND_BYTES + 1), "to a file")]
 )
 async def test_what_no_shell_can_be_given_says_why(tmp_path: Path, command: str, why: str) -> None:
+    """A model would be told of a broken sandbox."""
     async with shell(tmp_path) as sh:
         with pytest.raises(OSError, match=why):
             await sh.exec(command)
@@ -119,6 +127,7 @@ async def test_what_no_shell_can_be_given_says_why(tmp_path: Path, command: str,
 async def test_commands_that_are_confined_less_than_wanted_are_told_of_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A user would take for confined what reaches their own services."""
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(tmp_path))  # where nobody was told yet
     # Nothing here gives the internet alone: the whole network is all there is.
     bare = replace(known_machine(), pasta="", slirp4netns="", uplink_why="there is none")

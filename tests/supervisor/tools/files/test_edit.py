@@ -23,12 +23,14 @@ EDIT = edit_tool()
 
 
 async def test_a_new_file_is_made_with_its_directories(tmp_path: Path) -> None:
+    """A model would have to make every directory by itself."""
     answer = await call(WRITE, context_in(tmp_path), path="a/b/c.txt", content="café\r\n")
     assert (answer.text, answer.is_error) == ("Saved 7 bytes to a/b/c.txt. It is a new file.", False)
     assert (tmp_path / "a/b/c.txt").read_bytes() == "café\r\n".encode()
 
 
 async def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    """The end of a longer file would be left behind the new content."""
     (tmp_path / "a").write_text("much longer than before")
     (tmp_path / "a").chmod(0o750)
     answer = await call(WRITE, context_in(tmp_path), path="a", content="x")
@@ -39,6 +41,7 @@ async def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_was_not_read_is_not_replaced(tmp_path: Path) -> None:
+    """A model would destroy what it never saw."""
     (tmp_path / "a").write_text("theirs")
     ctx = context_in(tmp_path, gate=True)
     answer = await call(WRITE, ctx, path="a", content="mine")
@@ -55,6 +58,7 @@ async def test_a_file_that_was_not_read_is_not_replaced(tmp_path: Path) -> None:
 
 
 async def test_what_was_written_counts_as_read(tmp_path: Path) -> None:
+    """A model would have to read back what it has just said."""
     ctx = context_in(tmp_path, gate=True)
     assert not (await call(WRITE, ctx, path="a", content="one")).is_error
     assert not (await call(edit_tool(), ctx, path="a", oldText="one", newText="two")).is_error
@@ -63,6 +67,8 @@ async def test_what_was_written_counts_as_read(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_appears_meanwhile_is_not_replaced_unread(tmp_path: Path) -> None:
+    """A file that a user makes at the same moment would be lost."""
+
     class Busy(LocalFs):
         async def mkdir(self, path: str, *, recursive: bool = False) -> None:
             await super().mkdir(path, recursive=recursive)
@@ -75,6 +81,7 @@ async def test_a_file_that_appears_meanwhile_is_not_replaced_unread(tmp_path: Pa
 
 
 async def test_what_cannot_be_written_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    """A model would try the same again."""
     (tmp_path / "dir").mkdir()
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "pipe")
@@ -112,6 +119,7 @@ class Interrupted(LocalFs):
 
 
 async def test_a_part_is_replaced_and_the_change_is_shown(tmp_path: Path) -> None:
+    """A model could not change a file, or see what it did."""
     (tmp_path / "a.py").write_text("x = 1\ny = 2\n")
     (tmp_path / "a.py").chmod(0o750)
     answer = await call(EDIT, context_in(tmp_path), path="a.py", oldText="1", newText="3")
@@ -122,6 +130,7 @@ async def test_a_part_is_replaced_and_the_change_is_shown(tmp_path: Path) -> Non
 
 
 async def test_a_match_with_other_blanks_is_said(tmp_path: Path) -> None:
+    """A model would believe that the file is as it thought."""
     (tmp_path / "a").write_text("\tx  = 1\n")
     answer = await call(EDIT, context_in(tmp_path), path="a", oldText="    x = 1", newText="    x = 2")
     assert "oldText was found with other blanks" in answer.text
@@ -138,6 +147,7 @@ async def test_a_match_with_other_blanks_is_said(tmp_path: Path) -> None:
     ],
 )
 async def test_encoding_and_line_ends_are_kept(tmp_path: Path, before: bytes, after: bytes) -> None:
+    """One edit would rewrite a file of another system from end to end."""
     (tmp_path / "a").write_bytes(before)
     answer = await call(EDIT, context_in(tmp_path), path="a", oldText="two", newText="2\nII")
     assert not answer.is_error
@@ -145,6 +155,7 @@ async def test_encoding_and_line_ends_are_kept(tmp_path: Path, before: bytes, af
 
 
 async def test_what_cannot_be_written_back_is_left_alone(tmp_path: Path) -> None:
+    """A file would come back damaged far from what was edited."""
     (tmp_path / "a").write_bytes(b"old\0")
     answer = await call(EDIT, context_in(tmp_path), path="a", oldText="old", newText="new")
     reason = "it is binary (it holds NUL bytes). Change it with bash."
@@ -153,6 +164,7 @@ async def test_what_cannot_be_written_back_is_left_alone(tmp_path: Path) -> None
 
 
 async def test_a_file_that_was_not_read_is_not_changed(tmp_path: Path) -> None:
+    """A model would change what it only believes to be there."""
     (tmp_path / "a").write_text("old\n")
     (tmp_path / "link").symlink_to("a")
     ctx = context_in(tmp_path, gate=True)
@@ -172,6 +184,7 @@ async def test_a_file_that_was_not_read_is_not_changed(tmp_path: Path) -> None:
 
 
 async def test_a_change_of_others_meanwhile_is_not_lost(tmp_path: Path) -> None:
+    """What a user saves at the same moment would be overwritten."""
     path = tmp_path / "a"
     path.write_text("old\n")
     ctx = context_in(tmp_path, fs=Interrupted(tmp_path, lambda: path.write_text("theirs, and old\n")))
@@ -184,6 +197,7 @@ async def test_a_change_of_others_meanwhile_is_not_lost(tmp_path: Path) -> None:
 
 
 async def test_edits_asked_for_at_once_are_all_made(tmp_path: Path) -> None:
+    """Of several changes of one file, the last one written would win."""
     (tmp_path / "a").write_text("".join(f"<{number}>\n" for number in range(10)))
     ctx = context_in(tmp_path, gate=True)
     await call(read_tool(), ctx, path="a")
@@ -201,6 +215,7 @@ async def test_edits_asked_for_at_once_are_all_made(tmp_path: Path) -> None:
 
 
 async def test_what_cannot_be_edited_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    """A model would try the same again."""
     (tmp_path / "dir").mkdir()
     (tmp_path / "file").write_text("old")
     os.mkfifo(tmp_path / "pipe")
@@ -222,6 +237,7 @@ async def test_what_cannot_be_edited_is_refused_with_what_to_do(tmp_path: Path) 
 
 
 async def test_an_mcp_client_is_shown_the_diff_as_it_is(tmp_path: Path) -> None:
+    """A model would read its own change as one quoted line."""
     (tmp_path / "a.py").write_text("x = 1\n")
     outcome = await outcome_of(EDIT, context_in(tmp_path), path="a.py", oldText="1", newText="3")
     assert outcome.wire is not None

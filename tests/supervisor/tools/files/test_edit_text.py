@@ -32,6 +32,7 @@ def refused(raw: str, old: str, new: str, *, all_places: bool = False) -> str:
 
 @given(occurring, short)
 def test_what_is_there_is_replaced_as_a_program_would(found: tuple[str, str], new: str) -> None:
+    """A model would get another text than it asked for."""
     text, old = found
     assume(old != new)
     edited = made(text, old, new, all_places=True)
@@ -41,6 +42,7 @@ def test_what_is_there_is_replaced_as_a_program_would(found: tuple[str, str], ne
 
 @given(occurring, short)
 def test_one_place_is_changed_only_when_there_is_one(found: tuple[str, str], new: str) -> None:
+    """An edit would hit a place that nobody meant."""
     text, old = found
     assume(old != new)
     answer = edit_text(text, old, new)
@@ -55,6 +57,7 @@ def test_one_place_is_changed_only_when_there_is_one(found: tuple[str, str], new
 
 @given(occurring, short, st.sampled_from(["\r\n", "\r"]), st.booleans())
 def test_a_file_keeps_its_line_ends(found: tuple[str, str], new: str, end: str, models_own: bool) -> None:
+    """A file of another system would come back with mixed line ends."""
     text, old = found
     text += "\n"
     assume(old != new)
@@ -67,6 +70,7 @@ def test_a_file_keeps_its_line_ends(found: tuple[str, str], new: str, end: str, 
 def test_every_answer_is_a_change_that_its_diff_describes_or_a_reason(
     text: str, old: str, new: str, all_places: bool
 ) -> None:
+    """An edit would raise, or claim what it did not do."""
     answer = edit_text(text, old, new, all_places=all_places)
     if isinstance(answer, Edited):
         assert answer.text != text
@@ -76,6 +80,7 @@ def test_every_answer_is_a_change_that_its_diff_describes_or_a_reason(
 
 
 def test_other_blanks_are_accepted_when_the_text_is_nowhere_as_given() -> None:
+    """A model that miscounts blanks could not edit."""
     edited = made("def f( a,  b ):\n\treturn a\n", "def f( a, b ):\n    return a", "def f(b):\n    return b")
     assert edited == Edited(
         "def f(b):\n\treturn b\n",
@@ -108,6 +113,7 @@ def test_other_blanks_are_accepted_when_the_text_is_nowhere_as_given() -> None:
 def test_what_was_found_with_other_blanks_is_replaced_in_the_files_style(
     raw: str, old: str, new: str, after: str
 ) -> None:
+    """The change would not be indented like its neighbours, or blanks would double."""
     edited = made(raw, old, new)
     assert edited.folded_blanks
     assert edited.text == after
@@ -115,6 +121,7 @@ def test_what_was_found_with_other_blanks_is_replaced_in_the_files_style(
 
 
 def test_all_places_with_other_blanks_are_replaced_each_in_its_own_style() -> None:
+    """`replaceAll` would indent all places like the first."""
     raw = "a  = 1\n\ta =  1\n"
     assert made(raw, "  a = 1", "  a = 2", all_places=True).text == "a = 2\n\ta = 2\n"
 
@@ -137,10 +144,12 @@ def test_all_places_with_other_blanks_are_replaced_each_in_its_own_style() -> No
     ],
 )
 def test_what_cannot_be_done_is_refused_with_what_to_do(raw: str, old: str, new: str, reason: str) -> None:
+    """A model would try the same again."""
     assert refused(raw, old, new).startswith(reason)
 
 
 def test_the_refusal_of_an_unknown_text_shows_what_is_there() -> None:
+    """A model would have to read the whole file again."""
     assert "\n     2  def load(a):\n" in refused("import os\ndef load(a):\n", "def load(b):", "x")
 
 
@@ -154,6 +163,7 @@ def test_lines_are_bounded_before_and_after(monkeypatch: pytest.MonkeyPatch, end
 
 
 def test_sizes_are_bounded_on_every_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call could take all memory."""
     monkeypatch.setattr(module, "MAX_TEXT_CHARS", 100)
     monkeypatch.setattr(module, "MAX_PART_CHARS", 50)
     monkeypatch.setattr(module, "MAX_PLACES", 10)
@@ -183,11 +193,13 @@ def test_repetitive_texts_cost_no_more_than_others(raw: str, old: str, all_place
 
 
 def test_only_so_many_indentations_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part with thousands of them would take forever."""
     monkeypatch.setattr(module, "MAX_INDENTATIONS", 1)
     assert Translation(["a", " b"], ["\ta", "\t\tb"]).carry_over("a\n b") == "\ta\n\t b"
 
 
 def test_long_lines_and_parts_are_shown_in_part() -> None:
+    """A hint would fill the context."""
     text = "x" * 1_000 + "\n" + "y\n" * 100
     shown = nearest_lines(text, "x" * 1_000 + "z\n" * 50)
     assert len(shown.split("\n")) == module.MAX_SHOWN_LINES
@@ -195,6 +207,7 @@ def test_long_lines_and_parts_are_shown_in_part() -> None:
 
 
 def test_only_the_beginning_of_a_large_file_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed edit of a large file would take seconds."""
     monkeypatch.setattr(module, "MAX_COMPARED_LINES", 3)
     assert nearest_lines("a\n" * 3 + "needle\n", "needles") == ""
     assert nearest_lines("a\n" * 2 + "needle\n", "needles") == "     3  needle"
@@ -202,4 +215,5 @@ def test_only_the_beginning_of_a_large_file_is_searched(monkeypatch: pytest.Monk
 
 @given(st.text(), st.text())
 def test_any_two_texts_can_be_compared(text: str, part: str) -> None:
+    """A failed edit would end in an exception."""
     assert isinstance(nearest_lines(text, part), str)

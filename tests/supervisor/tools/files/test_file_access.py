@@ -67,6 +67,7 @@ def context_of(fs: OneFile) -> ToolContext:
 
 
 async def test_cancelling_the_call_ends_the_work() -> None:
+    """A look at a huge file would go on after nobody wants it."""
     fs, work, cancel = OneFile(), Stuck(), CancelToken()
     with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks:
@@ -82,6 +83,7 @@ async def test_cancelling_the_call_ends_the_work() -> None:
 
 
 async def test_work_that_never_began_leaves_no_open_file() -> None:
+    """A cancelled call would leak a descriptor."""
     cancel = CancelToken()
 
     class CancelledMeanwhile(OneFile):
@@ -113,6 +115,7 @@ async def test_long_looks_of_one_session_are_no_wait_for_another() -> None:
 
 
 async def test_work_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that hangs would hang the session."""
     monkeypatch.setattr(file_access, "WORK_S", 0.5)  # less, and a busy machine would not even begin
     work = Stuck()
     with pytest.raises(TimeoutError):
@@ -121,6 +124,8 @@ async def test_work_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPa
 
 
 def test_so_much_is_read_however_the_file_gives_it() -> None:
+    """A file system that gives little at a time would cut a picture."""
+
     class Slow(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
             return super().read(min(size or 0, 2))
@@ -131,6 +136,7 @@ def test_so_much_is_read_however_the_file_gives_it() -> None:
 
 
 async def test_a_turn_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One stuck write would hang all others of the file."""
     monkeypatch.setattr(file_access, "WORK_S", 0.01)
     async with turn_to_write("/a"):
         with pytest.raises(TimeoutError, match="another change of it took longer"):
@@ -164,6 +170,7 @@ def test_a_name_cannot_be_turned_around() -> None:
     ],
 )
 def test_a_size_is_exact_and_readable(number: int, said: str) -> None:
+    """A model would count digits."""
     assert size(number) == said
 
 
@@ -183,10 +190,12 @@ def test_a_size_is_exact_and_readable(number: int, said: str) -> None:
     ],
 )
 def test_a_failure_names_the_path_and_says_what_helps(error: OSError | ValueError, said: str) -> None:
+    """A model would read an errno and try the same again."""
     assert explain(error, "a b") == said
 
 
 def test_the_file_that_was_used_longest_ago_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that reads a whole tree would grow without end, or forget what it works on."""
     monkeypatch.setattr(file_access, "MAX_PATHS", 2)
     state = ReadState()
     state.remember("/a", "1")

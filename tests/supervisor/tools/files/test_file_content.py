@@ -30,6 +30,7 @@ from quarterdeck.tools.files.file_content import (
     ],
 )
 def test_pictures_and_documents_are_known_by_their_signatures(head: bytes, mime_type: str) -> None:
+    """A picture would be refused as binary."""
     kind = kind_of(head)
     assert isinstance(kind, Media)
     assert kind.mime_type == mime_type
@@ -49,6 +50,7 @@ def test_pictures_and_documents_are_known_by_their_signatures(head: bytes, mime_
     ],
 )
 def test_texts_are_known_by_their_marks(head: bytes, encoding: TextEncoding) -> None:
+    """A text from another system would be refused as binary, or shown as rubbish."""
     assert kind_of(head) is encoding
 
 
@@ -56,6 +58,7 @@ def test_texts_are_known_by_their_marks(head: bytes, encoding: TextEncoding) -> 
     "head", [b"\0", b"\x7fELF\x02\x01\x01\0", codecs.BOM_UTF32_LE + b"x\0\0\0", codecs.BOM_UTF32_BE + b"\0\0\0x"]
 )
 def test_what_holds_nul_bytes_is_binary(head: bytes) -> None:
+    """A program would be shown as if it were a text."""
     assert kind_of(head) == Binary()
 
 
@@ -64,6 +67,7 @@ def test_what_holds_nul_bytes_is_binary(head: bytes) -> None:
 @example(codecs.BOM_UTF8 * 2 + b"x")
 @example(codecs.BOM_UTF32_LE)
 def test_what_is_decoded_encodes_to_the_very_same_bytes(data: bytes) -> None:
+    """An edit would damage what it was not asked to touch."""
     file = decode_file(data)
     if isinstance(file, TextFile):
         assert file.encode(file.text) == data
@@ -83,6 +87,7 @@ def test_what_is_decoded_encodes_to_the_very_same_bytes(data: bytes) -> None:
     ],
 )
 def test_what_is_no_text_is_refused_with_the_reason(data: bytes, reason: str) -> None:
+    """A file would be rewritten with its bytes replaced."""
     assert decode_file(data) == Unreadable(reason)
 
 
@@ -91,6 +96,7 @@ lines_of_any_end = st.text(st.sampled_from("ab\r\n"), max_size=40)
 
 @given(lines_of_any_end, st.data())
 def test_every_offset_leads_to_the_same_character(raw: str, data: st.DataObject) -> None:
+    """An edit would hit a place beside the one that was found."""
     unified = UnifiedText(raw)
     offset = data.draw(st.integers(0, len(unified.text)))
     head, tail = raw[: unified.raw_offset(offset)], raw[unified.raw_offset(offset) :]
@@ -100,6 +106,7 @@ def test_every_offset_leads_to_the_same_character(raw: str, data: st.DataObject)
 
 @given(lines_of_any_end)
 def test_each_line_is_known_by_what_it_ends_in(raw: str) -> None:
+    """A new line would get another end than its neighbours."""
     unified = UnifiedText(raw)
     ends = [unified.line_end_at(offset) for offset, character in enumerate(unified.text) if character == "\n"]
     lines = unified.text.split("\n")
@@ -122,9 +129,11 @@ def test_each_line_is_known_by_what_it_ends_in(raw: str) -> None:
     ],
 )
 def test_a_line_without_an_end_goes_by_the_one_before(raw: str, offset: int, end: str | None) -> None:
+    """What is added at the end of a file would mix its line ends."""
     assert UnifiedText(raw).line_end_at(offset) == end
 
 
 def test_a_part_is_unified_as_the_text_is() -> None:
+    """What a model quotes with its own line ends would not be found."""
     assert UnifiedText("a\r\nb").unify("a\nb\r\n\r") == "a\nb\n\r"
     assert UnifiedText("a\rb").unify("a\r\nb\rc\n") == "a\nb\nc\n"

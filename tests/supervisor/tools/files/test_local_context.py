@@ -15,6 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_its_files_are_those_of_its_directory_and_no_others(tmp_path: Path) -> None:
+    """A tool could touch any file of the machine, or none."""
     (tmp_path / "outside").write_text("secret")
     (tmp_path / "work").mkdir()
     context = make_local_context(str(tmp_path / "work"))
@@ -26,6 +27,7 @@ async def test_its_files_are_those_of_its_directory_and_no_others(tmp_path: Path
 
 
 async def test_by_default_it_runs_no_commands_and_keeps_nothing(tmp_path: Path) -> None:
+    """A command would run outside of any sandbox."""
     context = make_local_context(tmp_path)
     with pytest.raises(BackendUnavailableError):
         await context.shell.exec("true")
@@ -34,6 +36,7 @@ async def test_by_default_it_runs_no_commands_and_keeps_nothing(tmp_path: Path) 
 
 
 def test_what_is_given_is_taken(tmp_path: Path) -> None:
+    """A host's handles would be lost."""
     cancel, budget, framework = CancelToken(), OutputBudget(BudgetKind.TAIL, 0), Framework(read_state=object())
     shell, overflow = UnavailableShell(), OverflowFiles(tmp_path)
     context = make_local_context(str(tmp_path), cancel, budget, framework, shell=shell, overflow=overflow)
@@ -42,6 +45,7 @@ def test_what_is_given_is_taken(tmp_path: Path) -> None:
 
 
 async def test_its_roots_may_be_others_than_its_directory(tmp_path: Path) -> None:
+    """An allowed directory could not be used; or the directory would be open although the roots say otherwise."""
     for name in ("work", "data"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "f").write_text(name)
@@ -54,6 +58,7 @@ async def test_its_roots_may_be_others_than_its_directory(tmp_path: Path) -> Non
 async def test_a_context_of_its_own_writes_no_configuration_of_the_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """An embedding program's agent would write what every `quarterdeck` of the user believes."""
     monkeypatch.setenv("QUARTERDECK_CONFIG", str(tmp_path / "mcp.json"))
     context = make_local_context(tmp_path)
     await context.fs.write_file("other.json", "x")

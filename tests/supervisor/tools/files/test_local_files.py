@@ -58,6 +58,7 @@ USES = READS | CHANGES
     "path", ["../outside/f", "../outside", "..", "/etc/passwd", "../new", "out/f", "out/new", "dir/../../outside/f"]
 )
 async def test_no_verb_leaves_the_roots(work: Path, files: LocalFs, use: Use, path: str) -> None:
+    """One verb that is not confined is enough to reach every file."""
     (work / "out").symlink_to("../outside")
     (work / "dir").mkdir()
     with pytest.raises(OSError) as caught:
@@ -74,6 +75,7 @@ async def test_no_verb_leaves_the_roots(work: Path, files: LocalFs, use: Use, pa
 async def test_every_verb_refuses_a_bad_path_as_an_os_error_that_names_it(
     work: Path, files: LocalFs, use: Use, path: str
 ) -> None:
+    """A model's slip would be an exception of ours, or be blamed on a path that it never wrote."""
     (work / "f").write_text("f")
     (work / "loop").symlink_to("loop")
     refusal: OSError | None = None
@@ -91,6 +93,7 @@ async def test_every_verb_refuses_a_bad_path_as_an_os_error_that_names_it(
 
 
 async def test_text_comes_back_as_it_was_written(work: Path, files: LocalFs) -> None:
+    """A file would change by being written and read."""
     for text in ("", "a\r\nb\n", "ünï 🚀\n", "\ufeffBOM"):
         await files.write_file("f", text)
         assert (work / "f").read_bytes() == text.encode()
@@ -101,6 +104,7 @@ async def test_text_comes_back_as_it_was_written(work: Path, files: LocalFs) -> 
 
 
 async def test_text_that_utf_8_cannot_hold_is_refused_and_the_file_kept(work: Path, files: LocalFs) -> None:
+    """A model's broken escape would be an exception of ours, or cost the file."""
     (work / "f").write_text("old")
     with pytest.raises(OSError, match="surrogate pair at character 2"):
         await files.write_file("f", "ab\ud83d")
@@ -111,6 +115,7 @@ async def test_text_that_utf_8_cannot_hold_is_refused_and_the_file_kept(work: Pa
 async def test_a_file_is_read_whole_up_to_a_bound(
     work: Path, files: LocalFs, monkeypatch: pytest.MonkeyPatch, size: int, fits: bool
 ) -> None:
+    """A file of five gigabytes would fill the memory of all sessions."""
     monkeypatch.setattr(local_files, "MAX_READ_BYTES", 10)
     (work / "f").touch()
     os.truncate(work / "f", size)
@@ -152,6 +157,7 @@ def make_special(work: Path) -> list[str]:
 
 
 async def test_pipes_sockets_and_devices_are_refused_without_waiting(work: Path, files: LocalFs) -> None:
+    """A session would hang on a pipe that nobody writes, or read a device without end."""
     names = make_special(work)
     for name in names:
         for use in (files.read_text, files.open_binary, partial(files.write_file, data="x")):
@@ -168,6 +174,7 @@ async def test_pipes_sockets_and_devices_are_refused_without_waiting(work: Path,
 
 
 async def test_a_written_link_stays_a_link(work: Path, files: LocalFs) -> None:
+    """A linked configuration would be cut off from its source by an edit."""
     (work / "real").mkdir()
     (work / "real" / "f").write_text("old")
     (work / "real" / "f").chmod(0o640)
@@ -183,6 +190,7 @@ async def test_a_written_link_stays_a_link(work: Path, files: LocalFs) -> None:
 
 
 async def test_a_link_that_leads_out_is_not_written_through(work: Path, files: LocalFs) -> None:
+    """A file would be made or replaced wherever a link points."""
     (work / "link").symlink_to("../outside/f")
     (work / "dangling").symlink_to("../outside/new")
     for name in ("link", "dangling"):
@@ -208,6 +216,7 @@ async def test_a_read_only_file_is_refused_also_to_root(work: Path, files: Local
 
 @pytest.mark.parametrize("path", ["d", "d/", "new/", ".", "d/..", "link"])
 async def test_a_directory_is_not_written(work: Path, files: LocalFs, path: str) -> None:
+    """A directory's place would be taken by a file, or the message be one that nobody understands."""
     (work / "d").mkdir()
     (work / "link").symlink_to("d")
     with pytest.raises(IsADirectoryError):
@@ -224,6 +233,7 @@ async def test_a_name_as_long_as_can_be_is_written(work: Path, files: LocalFs) -
 async def test_a_cancelled_write_is_whole_and_leaves_no_draft(
     work: Path, files: LocalFs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A cancelled call would leave half a file, or its draft."""
     sync = os.fsync
     with anyio.CancelScope() as scope:
 
@@ -240,6 +250,7 @@ async def test_a_cancelled_write_is_whole_and_leaves_no_draft(
 
 @LINUX_ONLY
 async def test_a_write_that_the_system_cuts_off_keeps_the_old_file(work: Path, files: LocalFs) -> None:
+    """A full disk or a quota would cost the file."""
     (work / "f").write_text("old")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
@@ -253,6 +264,7 @@ async def test_a_write_that_the_system_cuts_off_keeps_the_old_file(work: Path, f
 
 
 async def test_a_readable_root_is_read_and_nothing_in_it_changed(work: Path) -> None:
+    """The texts that a session keeps for its model could be forged by it, or not be read."""
     files = LocalFs(Roots(work, readable=[work.with_name("outside")]), str(work))
     assert await files.read_text("../outside/f") == "secret"
     for use in CHANGES.values():
@@ -263,6 +275,7 @@ async def test_a_readable_root_is_read_and_nothing_in_it_changed(work: Path) -> 
 
 
 async def test_no_descriptor_is_kept(work: Path, files: LocalFs) -> None:
+    """A long session would run out of descriptors."""
     (work / "d").mkdir()
     (work / "f").write_text("f")
     (work / "out").symlink_to("../outside")

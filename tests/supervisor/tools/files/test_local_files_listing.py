@@ -20,6 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_existence_is_asked_of_what_a_path_leads_to(work: Path, files: LocalFs) -> None:
+    """A tool would make what is there, or skip what is not."""
     (work / "f").write_text("f")
     (work / "link").symlink_to("f")
     (work / "dangling").symlink_to("missing")
@@ -29,6 +30,7 @@ async def test_existence_is_asked_of_what_a_path_leads_to(work: Path, files: Loc
 
 
 async def test_a_real_path_is_where_it_leads(work: Path, files: LocalFs) -> None:
+    """Two spellings of one file would be two for the gate and for the checkpoint."""
     (work / "d").mkdir()
     (work / "link").symlink_to("d")
     (work / "d" / "f").write_text("f")
@@ -41,6 +43,7 @@ async def test_a_real_path_is_where_it_leads(work: Path, files: LocalFs) -> None
 
 
 async def test_a_listing_is_ordered_and_says_what_each_is(work: Path, files: LocalFs) -> None:
+    """A model would take a link for a file, or not find a name where people look for it."""
     for name in ("b", "A", ".hidden"):
         (work / name).write_text(name * 3)
     for name in ("Z", "y"):
@@ -66,6 +69,7 @@ async def test_a_listing_is_ordered_and_says_what_each_is(work: Path, files: Loc
 async def test_a_huge_directory_is_counted_and_only_its_first_entries_are_kept(
     work: Path, files: LocalFs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A directory of 200,000 entries would be looked at entry by entry, and be held in memory."""
     for number in range(10_000):
         os.close(os.open(work / f"f{number:05}", os.O_CREAT | os.O_WRONLY))
     looked_at: list[str] = []
@@ -82,6 +86,7 @@ async def test_a_huge_directory_is_counted_and_only_its_first_entries_are_kept(
 
 
 async def test_a_listing_that_is_cancelled_ends(work: Path, files: LocalFs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call would go on for as long as a directory has entries."""
     for number in range(10):
         (work / f"f{number}").touch()
     monkeypatch.setattr(local_files, "_CHECK_EVERY", 5)
@@ -100,6 +105,7 @@ async def test_a_listing_that_is_cancelled_ends(work: Path, files: LocalFs, monk
 
 
 async def test_an_entry_that_vanishes_while_it_is_listed_has_no_size(work: Path, files: LocalFs) -> None:
+    """A listing of a busy directory would fail."""
     (work / "d").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         kind = local_files._kind
@@ -117,12 +123,14 @@ async def test_an_entry_that_vanishes_while_it_is_listed_has_no_size(work: Path,
 
 @LINUX_ONLY
 async def test_a_name_that_is_no_text_can_be_listed_and_opened(work: Path, files: LocalFs) -> None:
+    """One file from an old system would make its directory unreadable."""
     (work / "caf\udce9").write_text("old")
     [name] = await files.readdir(".")
     assert await files.read_text(name) == "old"
 
 
 async def test_directories_are_made_one_or_all(work: Path, files: LocalFs) -> None:
+    """A tool would fail on the second call, or hide that something is in the way."""
     await files.mkdir("a")
     await files.mkdir("a/b/../c/d/", recursive=True)
     await files.mkdir("a/c/d", recursive=True)
@@ -149,6 +157,7 @@ async def test_directories_are_made_one_or_all(work: Path, files: LocalFs) -> No
 
 
 async def test_two_calls_may_make_the_same_directories(work: Path, files: LocalFs) -> None:
+    """One of two writes into a new directory would fail."""
     async with anyio.create_task_group() as tasks:
         for _ in range(20):
             tasks.start_soon(partial(files.mkdir, "a/b/c/d/e", recursive=True))
@@ -156,6 +165,7 @@ async def test_two_calls_may_make_the_same_directories(work: Path, files: LocalF
 
 
 async def test_a_tree_is_removed_only_when_asked(work: Path, files: LocalFs) -> None:
+    """A slip would cost a directory."""
     (work / "d" / "e").mkdir(parents=True)
     (work / "f").write_text("f")
     (work / "link").symlink_to("d")
@@ -176,6 +186,7 @@ async def test_a_tree_is_removed_only_when_asked(work: Path, files: LocalFs) -> 
 
 
 async def test_a_root_and_what_holds_one_stay(work: Path) -> None:
+    """A session would remove the directory that it works in, or its own overflow texts."""
     (work / "a" / "inner").mkdir(parents=True)
     (work / "link").symlink_to(work)
     files = LocalFs(Roots(work, readable=[work / "a" / "inner"]), str(work))
@@ -193,6 +204,7 @@ async def test_a_root_and_what_holds_one_stay(work: Path) -> None:
 
 
 async def test_a_removal_that_is_cancelled_stops(work: Path, files: LocalFs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cancelled call would go on to remove a large tree."""
     (work / "d").mkdir()
     (work / "d" / "f").touch()
     some = file_changes._some

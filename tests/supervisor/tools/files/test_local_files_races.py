@@ -51,6 +51,8 @@ IN_A_SWAP: Final = {FileNotFoundError, OutsideRootsError}
 
 
 async def test_nothing_is_read_through_a_swapped_directory(work: Path, files: LocalFs) -> None:
+    """A command of the session could make its file tools read any file of this machine."""
+
     async def read_opened() -> object:
         with await files.open_binary("d/f") as file:
             return file.read().decode()
@@ -63,6 +65,7 @@ async def test_nothing_is_read_through_a_swapped_directory(work: Path, files: Lo
 
 @pytest.mark.parametrize("far", [False, True], ids=["link", "link to a link"])
 async def test_nothing_is_read_through_a_swapped_file(work: Path, files: LocalFs, far: bool) -> None:
+    """The same, by the last name of a path."""
     secret = work.with_name("outside") / "f"
     if far:
         (work / "far").symlink_to(secret)
@@ -78,6 +81,7 @@ def _write(path: Path, text: str) -> None:
 
 
 async def test_nothing_outside_is_told_of(work: Path, files: LocalFs) -> None:
+    """Names, sizes and places of files would be seen that are none of the session's business."""
     outside = work.with_name("outside")
     (outside / "f").write_text("secret and longer")
 
@@ -100,6 +104,7 @@ async def test_nothing_outside_is_told_of(work: Path, files: LocalFs) -> None:
 
 
 async def test_nothing_is_written_through_a_swapped_directory(work: Path, files: LocalFs) -> None:
+    """A command of the session could make its file tools replace any file of this machine."""
     before = outside_of(work)
     numbers = count()
     with swap(work / "d", work.with_name("outside")) as flip:
@@ -116,6 +121,7 @@ async def test_nothing_is_written_through_a_swapped_directory(work: Path, files:
 
 
 async def test_nothing_is_written_through_a_swapped_file(work: Path, files: LocalFs) -> None:
+    """The same, by the last name of a path."""
     before = outside_of(work)
     secret = work.with_name("outside") / "f"
     flip = alternation(work / "f", lambda path: _write(path, "inside"), lambda path: path.symlink_to(secret))
@@ -125,6 +131,7 @@ async def test_nothing_is_written_through_a_swapped_file(work: Path, files: Loca
 
 
 async def test_nothing_is_made_or_removed_through_a_swapped_link(work: Path, files: LocalFs) -> None:
+    """A command of the session could make its file tools remove any directory of this machine."""
     before = outside_of(work)
     outside = work.with_name("outside")
 
@@ -147,6 +154,7 @@ async def test_nothing_is_made_or_removed_through_a_swapped_link(work: Path, fil
 async def test_a_tree_that_is_swapped_while_it_is_removed_takes_nothing_outside_along(
     work: Path, files: LocalFs
 ) -> None:
+    """The same, by a name that only the removal comes upon."""
     before = outside_of(work)
     outside, place, asides = work.with_name("outside"), work / "tree" / "a", map(str, count())
 
@@ -184,6 +192,7 @@ async def test_a_tree_that_is_swapped_while_it_is_removed_takes_nothing_outside_
 
 
 async def test_a_pipe_that_takes_a_file_s_place_is_not_waited_for(work: Path, files: LocalFs) -> None:
+    """One call would hold a thread of all sessions for good."""
     flip = alternation(work / "f", lambda path: _write(path, "inside"), os.mkfifo)
     answers = await answers_of(flip, lambda: files.read_text("f"), lambda: files.write_file("f", "inside"))
     assert "inside" in answers
@@ -191,6 +200,7 @@ async def test_a_pipe_that_takes_a_file_s_place_is_not_waited_for(work: Path, fi
 
 
 async def test_a_root_that_is_swapped_itself_leads_nowhere_else(work: Path, files: LocalFs) -> None:
+    """Whoever may rename the workspace could open any directory."""
     before = outside_of(work)
     with swap(work, work.with_name("outside")) as flip:
         answers = await answers_of(

@@ -15,6 +15,7 @@ LS = ls_tool()
 
 
 async def test_each_entry_is_a_row_and_directories_come_first(tmp_path: Path) -> None:
+    """A model could not see what there is."""
     (tmp_path / "B.txt").write_text("12345678901")
     (tmp_path / "a.txt").write_text("1")
     (tmp_path / "zoo").mkdir()
@@ -37,6 +38,7 @@ async def test_each_entry_is_a_row_and_directories_come_first(tmp_path: Path) ->
 
 
 async def test_hidden_entries_are_listed_on_demand(tmp_path: Path) -> None:
+    """A model could not find a project's settings."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "a").touch()
     ctx = context_in(tmp_path)
@@ -49,6 +51,7 @@ async def test_hidden_entries_are_listed_on_demand(tmp_path: Path) -> None:
 
 
 async def test_an_empty_directory_says_so(tmp_path: Path) -> None:
+    """A model would take an empty answer for a failure."""
     ctx = context_in(tmp_path)
     assert (await call(LS, ctx, path=".")).text == ". is empty."
     (tmp_path / ".a").touch()
@@ -58,6 +61,7 @@ async def test_an_empty_directory_says_so(tmp_path: Path) -> None:
 async def test_a_large_directory_is_listed_in_part_and_counted_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One call would fill the context, or hide that there is more."""
     monkeypatch.setattr(ls, "MAX_ROWS", 3)
     for number in range(5):
         (tmp_path / f"f{number}").touch()
@@ -78,6 +82,7 @@ async def test_a_large_directory_is_listed_in_part_and_counted_whole(
 
 
 async def test_what_cannot_be_listed_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    """A model would try the same again."""
     (tmp_path / "file").touch()
     ctx = context_in(tmp_path)
 

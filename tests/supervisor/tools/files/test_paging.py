@@ -32,6 +32,7 @@ def texts_of(page: Page) -> list[str]:
 
 @given(st.lists(st.text(st.sampled_from("aé😀 "))), st.booleans(), st.integers(1, 12), st.integers(1, 5))
 def test_a_page_is_what_the_lines_say(lines: list[str], is_ended: bool, first: int, max_lines: int) -> None:
+    """A model would edit by wrong numbers."""
     text = "\n".join(lines) + ("\n" if is_ended and lines else "")
     there = text.removesuffix("\n").split("\n") if text else []
     page = page_of(text.encode(), first, max_lines)
@@ -42,6 +43,7 @@ def test_a_page_is_what_the_lines_say(lines: list[str], is_ended: bool, first: i
 
 @pytest.mark.parametrize("character", ["a", "é", "😀"])
 def test_a_long_line_is_cut_between_characters(character: str) -> None:
+    """Data on one line would crowd out all else."""
     page = page_of(f"{character * 3_000}\nb".encode())
     hidden = 1_000 * len(character.encode())
     assert page.lines[0] == PageLine(character * MAX_LINE_CHARS, hidden, is_valid=True, end="\n")
@@ -50,6 +52,7 @@ def test_a_long_line_is_cut_between_characters(character: str) -> None:
 
 
 def test_an_endless_line_is_shown_without_reading_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of one line would be read whole, whatever its size."""
     monkeypatch.setattr(paging, "LOOK_AHEAD_BYTES", 100_000)
     page = page_of(b"x" * 10_000_000)
     assert (len(page.lines), page.total_lines, page.lines[0].hidden_bytes) == (1, None, None)
@@ -57,6 +60,7 @@ def test_an_endless_line_is_shown_without_reading_to_its_end(monkeypatch: pytest
 
 
 def test_what_follows_at_length_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page of a huge log would cost a look at all of it."""
     monkeypatch.setattr(paging, "LOOK_AHEAD_BYTES", 100_000)
     data = b"a\n" * 1_000_000
     assert page_of(data, max_lines=2).total_lines is None
@@ -78,6 +82,7 @@ def test_what_follows_at_length_is_not_counted(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_line_ends_are_told_apart_and_not_shown(data: bytes, ends: list[str], ends_in_cr: bool) -> None:
+    """Carriage returns would be shown as text, and copied into edits."""
     page = page_of(data)
     assert [line.end for line in page.lines] == ends
     assert page.ends_in_cr == ends_in_cr
@@ -98,17 +103,20 @@ def test_line_ends_are_told_apart_and_not_shown(data: bytes, ends: list[str], en
     ],
 )
 def test_what_is_no_character_is_replaced_and_said(data: bytes, text: str, is_valid: bool) -> None:
+    """A model would take the replacement for what is in the file."""
     page = page_of(data, first=data.count(b"\n") + 1)
     assert (page.lines[0].text, page.lines[0].is_valid) == (text, is_valid)
 
 
 def test_beyond_the_end_there_is_nothing_but_the_number_of_lines() -> None:
+    """A model could not tell how long the file is."""
     assert page_of(b"a\nb\n", first=3) == Page(3, (), 2, ends_in_cr=False)
     assert page_of(b"a\nb", first=9) == Page(9, (), 2, ends_in_cr=False)
     assert page_of(b"") == Page(1, (), 0, ends_in_cr=False)
 
 
 def test_the_middle_of_a_large_file_takes_no_room() -> None:
+    """A log of gigabytes would not fit into memory."""
     block, blocks = b"0123456789\n" * 100_000, 100
 
     class Large(io.BytesIO):
@@ -157,6 +165,7 @@ def lines_of(data: bytes) -> list[bytes]:
 def test_lines_are_the_same_however_the_file_is_cut(
     data: bytes, skipped: int, taken: int, block_bytes: int, head_bytes: int
 ) -> None:
+    """A model would see other lines, under other numbers, than the file has."""
     lines = lines_of(data)
     reader = reader_of(data, block_bytes, head_bytes)
     assert reader.skip(skipped) == min(skipped, len(lines))
@@ -170,6 +179,7 @@ def test_lines_are_the_same_however_the_file_is_cut(
 
 
 def test_the_count_ends_at_the_limit() -> None:
+    """A file of a terabyte would be read to its end to say how many lines it has."""
     reader = reader_of(b"a\n" * 100, block_bytes=10)
     assert reader.take(5) is not None
     reader.limit(100)
@@ -182,6 +192,7 @@ def test_the_count_ends_at_the_limit() -> None:
 @pytest.mark.parametrize("encoding", [TextEncoding.UTF_16_LE, TextEncoding.UTF_16_BE])
 @given(text=st.text(st.sampled_from("aé\n\u0a0a\u0d0a😀")), head_bytes=st.integers(2, 9))
 def test_other_encodings_are_read_as_if_they_were_utf_8(encoding: TextEncoding, text: str, head_bytes: int) -> None:
+    """Bytes inside a character would be taken for a line feed."""
     file = io.BytesIO(encoding.mark + text.encode(encoding.codec))
     blocks = TextBlocks(file, file.read(head_bytes), encoding, lambda: False)
     assert b"".join(iter(blocks.next, b"")).decode() == text

@@ -24,6 +24,7 @@ READ = read_tool()
 
 
 async def test_a_file_is_shown_whole_with_line_numbers(tmp_path: Path) -> None:
+    """A model could not see what is in a file."""
     (tmp_path / "a.txt").write_text("one\n\nthree\n")
     answer = await call(READ, context_in(tmp_path), path="a.txt")
     assert answer.text == "Showing all 3 lines of a.txt.\n\n     1  one\n     2  \n     3  three"
@@ -31,6 +32,7 @@ async def test_a_file_is_shown_whole_with_line_numbers(tmp_path: Path) -> None:
 
 
 async def test_a_part_says_what_follows_and_how_to_see_it(tmp_path: Path) -> None:
+    """A model would take a part for the whole."""
     (tmp_path / "a").write_text("".join(f"{number}\n" for number in range(1, 11)))
     ctx = context_in(tmp_path)
     assert (await call(READ, ctx, path="a", offset=4, limit=2)).text == (
@@ -43,6 +45,7 @@ async def test_a_part_says_what_follows_and_how_to_see_it(tmp_path: Path) -> Non
 
 
 async def test_two_thousand_lines_are_shown_unless_others_are_asked_for(tmp_path: Path) -> None:
+    """One call would fill the context."""
     (tmp_path / "a").write_text("x\n" * 3_000)
     text = (await call(READ, context_in(tmp_path), path="a")).text
     assert text.startswith("Showing lines 1–2,000 of 3,000 in a. 1,000 further lines follow: offset=2001.\n")
@@ -50,6 +53,7 @@ async def test_two_thousand_lines_are_shown_unless_others_are_asked_for(tmp_path
 
 
 async def test_a_page_fits_the_budget_whole(tmp_path: Path) -> None:
+    """A page would be cut in its middle, although the file can be read on."""
     (tmp_path / "a").write_text("x" * 99 + "\n" + "y" * 99 + "\n" * 1_000)
     budget = OutputBudget(BudgetKind.MIDDLE, 2_000)
     text = (await call(READ, context_in(tmp_path, budget=budget), path="a")).text
@@ -63,6 +67,7 @@ async def test_a_page_fits_the_budget_whole(tmp_path: Path) -> None:
 
 
 async def test_an_empty_file_is_a_success(tmp_path: Path) -> None:
+    """A model would look for what is wrong with it."""
     (tmp_path / "a").touch()
     answer = await call(READ, context_in(tmp_path), path="a")
     assert (answer.text, answer.is_error) == ("a is empty.", False)
@@ -85,12 +90,14 @@ async def test_an_empty_file_is_a_success(tmp_path: Path) -> None:
     ],
 )
 async def test_what_the_lines_do_not_show_is_said(tmp_path: Path, data: bytes, remark: str) -> None:
+    """A model could not know the file's line ends and encoding, or would see them as rubbish."""
     (tmp_path / "a").write_bytes(data)
     text = (await call(READ, context_in(tmp_path), path="a")).text
     assert text == f"Showing all 2 lines of a. {remark}\n\n     1  a\n     2  b"
 
 
 async def test_what_cannot_be_read_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    """A model would try the same again."""
     (tmp_path / "dir").mkdir()
     (tmp_path / "bin").write_bytes(b"\x7fELF\0")
     (tmp_path / "short").write_text("a\nb")
@@ -116,6 +123,7 @@ async def test_what_cannot_be_read_is_refused_with_what_to_do(tmp_path: Path) ->
     [(PNG, "image/png", "PNG image"), (b"\xff\xd8\xff\xe0\0", "image/jpeg", "JPEG image")],
 )
 async def test_a_picture_is_a_picture(tmp_path: Path, data: bytes, mime_type: str, name: str) -> None:
+    """A model with eyes would be shown nothing."""
     (tmp_path / "a.bin").write_bytes(data)
     outcome = await outcome_of(READ, context_in(tmp_path), path="a.bin")
     assert outcome.wire is not None
@@ -126,6 +134,7 @@ async def test_a_picture_is_a_picture(tmp_path: Path, data: bytes, mime_type: st
 
 
 async def test_a_document_is_an_embedded_resource(tmp_path: Path) -> None:
+    """A model that reads documents would be shown nothing."""
     data = b"%PDF-1.7\n" + bytes(range(256))
     (tmp_path / "a b.pdf").write_bytes(data)
     outcome = await outcome_of(READ, context_in(tmp_path), path="a b.pdf")
@@ -142,6 +151,7 @@ async def test_a_document_is_an_embedded_resource(tmp_path: Path) -> None:
 async def test_a_picture_or_document_that_is_too_large_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One picture would fill the context, or be refused by the model's host."""
     monkeypatch.setattr(read, "MAX_IMAGE_BYTES", len(PNG))
     monkeypatch.setattr(read, "MAX_PDF_BYTES", 10)
     (tmp_path / "fits.png").write_bytes(PNG)
@@ -159,6 +169,7 @@ async def test_a_picture_or_document_that_is_too_large_is_refused(
 
 
 async def test_what_was_read_is_remembered_as_it_was_when_reading_began(tmp_path: Path) -> None:
+    """An edit would be refused after a read, or allowed on what came later."""
     (tmp_path / "a").write_text("one\n")
     (tmp_path / "link").symlink_to("a")
     (tmp_path / "bin").write_bytes(b"\0")
@@ -181,6 +192,7 @@ async def test_what_was_read_is_remembered_as_it_was_when_reading_began(tmp_path
 
 
 async def test_sparse_files_of_gigabytes_are_answered_at_once(tmp_path: Path) -> None:
+    """One call on a disk image would hold a session up."""
     size = 5 * 1024**3
     with (tmp_path / "zeros").open("wb") as file:
         file.truncate(size)
@@ -195,6 +207,7 @@ async def test_sparse_files_of_gigabytes_are_answered_at_once(tmp_path: Path) ->
 
 
 async def test_a_cancelled_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client would wait for the end of a file that it does not want any more."""
     (tmp_path / "a").write_text("x")
     cancel = CancelToken()
     look = read._look

@@ -39,6 +39,7 @@ def may_change(roots: Roots, path: str | Path, cwd: str | Path = "/") -> bool:
 
 
 def test_what_is_closed_is_in_no_root_but_a_root_within_it_is(base: Path) -> None:
+    """In a workspace that holds our own state, a session could read tokens, or not its own outputs."""
     (base / "work/sub/deep").mkdir()
     (base / "work/sub/deep/f").write_text("deep")
     (base / "work/link").symlink_to("sub")
@@ -52,6 +53,7 @@ def test_what_is_closed_is_in_no_root_but_a_root_within_it_is(base: Path) -> Non
 
 
 def test_a_refusal_names_the_path_the_roots_and_the_way(base: Path) -> None:
+    """A model would try again at random."""
     roots = Roots(base / "work", [base / "data"], [base / "session"])
     with pytest.raises(OutsideRootsError) as caught:
         read(roots, "../outside/f", base / "work")
@@ -69,6 +71,7 @@ def test_a_refusal_names_the_path_the_roots_and_the_way(base: Path) -> None:
 
 
 def test_a_refusal_of_a_long_or_odd_path_can_be_shown(base: Path) -> None:
+    """The reason would be lost in a path of thousands of characters, or fail to be encoded."""
     with pytest.raises(OutsideRootsError) as caught:
         read(Roots(base / "work"), "../" * 600 + "caf\udce9", base / "work")
     assert len(str(caught.value)) < MAX_SHOWN_CHARS + len(str(base)) + 200
@@ -79,12 +82,14 @@ def test_a_refusal_of_a_long_or_odd_path_can_be_shown(base: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "/etc/no-such-file", "/no-such-directory/f", "../missing", "out/x/y"])
 def test_outside_nobody_learns_what_exists(base: Path, path: str) -> None:
+    """A session could find out which files there are, by the kind of refusal."""
     (base / "work" / "out").symlink_to(base / "outside")
     with pytest.raises(OutsideRootsError):
         read(Roots(base / "work"), path, base / "work")
 
 
 def test_an_inner_root_decides_for_itself(base: Path) -> None:
+    """A session could change its own overflow texts, or not work in a directory of a readable one."""
     closed = Roots(base / "work", readable=[base / "work" / "sub"])
     assert may_change(closed, base / "work" / "f")
     assert not may_change(closed, base / "work" / "sub" / "f")
@@ -95,6 +100,7 @@ def test_an_inner_root_decides_for_itself(base: Path) -> None:
 
 
 def test_the_same_root_twice_is_the_one_that_allows_more(base: Path) -> None:
+    """An allowed directory would become read only because it is also listed as such; or be listed twice."""
     (base / "link").symlink_to("work")
     roots = Roots(base / "work", [base / "link"], [base / "work"])
     assert may_change(roots, base / "work" / "f")
@@ -104,6 +110,7 @@ def test_the_same_root_twice_is_the_one_that_allows_more(base: Path) -> None:
 
 
 def test_a_root_may_be_a_link_and_what_it_leads_to_is_settled(base: Path) -> None:
+    """A project in a linked directory could not be worked in; or whoever changes the link would move the root."""
     (base / "link").symlink_to("work")
     roots = Roots(base / "link")
     assert read(roots, base / "link" / "f") == read(roots, base / "work" / "f") == "work"
@@ -115,6 +122,7 @@ def test_a_root_may_be_a_link_and_what_it_leads_to_is_settled(base: Path) -> Non
 
 
 def test_a_root_that_vanished_is_missing_not_outside(base: Path) -> None:
+    """A model would be sent to the very directory that does not exist."""
     roots = Roots(base / "work")
     shutil.rmtree(base / "work")
     with pytest.raises(FileNotFoundError):
@@ -130,6 +138,7 @@ def _never(directory: int, name: str) -> None:
 
 
 def test_a_root_may_come_later(base: Path) -> None:
+    """A directory that a session's first command makes could not be used."""
     roots = Roots(base / "work", [base / "later"])
     (base / "later").mkdir()
     (base / "later" / "f").write_text("later")
@@ -152,6 +161,7 @@ def test_the_whole_machine_as_a_root_has_no_processes(base: Path) -> None:
 @ON_LINUX
 @pytest.mark.parametrize("link", ["/proc/self/root", "/proc/1/root", "/proc/self/cwd/..", "/dev/fd", "/proc/self/fd"])
 def test_links_of_the_kernel_lead_out_like_any_other(base: Path, link: str) -> None:
+    """One link would open the machine."""
     (base / "work" / "jump").symlink_to(link)
     with pytest.raises(OutsideRootsError):
         read(Roots(base / "work"), "jump/etc/passwd", base / "work")
@@ -196,6 +206,7 @@ def test_only_what_may_be_created_is_made_on_the_way(base: Path) -> None:
 
 @pytest.mark.parametrize("path", ["", "a\0b"])
 def test_a_root_without_a_name_is_a_mistake(path: str) -> None:
+    """An empty setting would open the directory that the process happens to be in."""
     with pytest.raises(ValueError, match="needs a directory"):
         Roots(path)
     with pytest.raises(ValueError, match="needs a directory"):
@@ -228,6 +239,7 @@ def test_what_is_protected_is_read_and_never_changed(base: Path) -> None:
 
 
 def test_a_link_that_is_protected_is_not_changed_itself(base: Path) -> None:
+    """It would lead to another configuration from then on."""
     (base / "work/link").symlink_to(base / "outside/f")
     roots = Roots(base / "work", protected=lambda: [str(base / "work/link")])
     with pytest.raises(OutsideRootsError), roots.look_to_change(str(base / "work/link"), "/", follow_last=False):
@@ -235,6 +247,7 @@ def test_a_link_that_is_protected_is_not_changed_itself(base: Path) -> None:
 
 
 def test_a_folder_that_holds_what_is_protected_is_not_removed(base: Path) -> None:
+    """A configuration would be removed with its folder, and written anew."""
     roots = Roots(base / "work", protected=lambda: [str(base / "work/sub/f")])
     with roots.look_to_change(str(base / "work/sub"), "/", follow_last=False) as spot, pytest.raises(OSError) as caught:
         roots.require_removable(spot, "sub")
@@ -242,6 +255,7 @@ def test_a_folder_that_holds_what_is_protected_is_not_removed(base: Path) -> Non
 
 
 def test_what_is_protected_may_be_named_later(base: Path) -> None:
+    """A session would write the files that a reloaded configuration refers to."""
     named: list[str] = []
     roots = Roots(base / "work", protected=lambda: named)
     assert may_change(roots, base / "work/f")
@@ -253,6 +267,7 @@ def test_what_is_protected_may_be_named_later(base: Path) -> None:
 
 @pytest.mark.parametrize("path", [".git/hooks/x", ".git/config", "sub/.git/x", ".vscode/tasks.json", ".envrc"])
 def test_hooks_are_changed_only_by_whom_they_were_given(base: Path, path: str) -> None:
+    """A hook would run with the user's next commit, outside of any sandbox; or nobody could have one written."""
     (base / "work" / path).parent.mkdir(parents=True, exist_ok=True)
     (base / "work" / path).write_text("x")
     assert not may_change(Roots(base / "work"), base / "work" / path)

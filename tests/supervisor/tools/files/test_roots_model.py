@@ -94,6 +94,7 @@ def resolve(top: dict[str, Any], path: str) -> tuple[str, str, int]:
 def test_every_spelling_leads_where_a_naive_model_says(
     forest: tuple[Path, dict[str, Any]], names: list[str], is_absolute: bool, cwd: str
 ) -> None:
+    """Some spelling of a path would lead elsewhere than it seems, or out."""
     base, tree = forest
     path = "/".join([f"{base}/inside", *names] if is_absolute else names)
     if path.startswith("/") and not is_absolute:

@@ -27,12 +27,14 @@ def changes(draw: st.DrawFn) -> tuple[str, list[Replacement]]:
 
 @given(changes())
 def test_a_diff_says_exactly_what_has_changed(change: tuple[str, list[Replacement]]) -> None:
+    """A model would believe in another change than the one that was made."""
     text, replacements = change
     assert apply_hunks(text, diff_of(text, replacements)) == replace_parts(UnifiedText(text), replacements)
 
 
 @given(changes())
 def test_a_diff_shows_no_line_as_changed_at_its_ends_that_is_not(change: tuple[str, list[Replacement]]) -> None:
+    """A model would look for a difference where there is none."""
     text, replacements = change
     for each in unified_diff._changes(text, replacements):
         assert each.old or each.new
@@ -40,6 +42,7 @@ def test_a_diff_shows_no_line_as_changed_at_its_ends_that_is_not(change: tuple[s
 
 
 def test_a_hunk_shows_three_lines_on_both_sides() -> None:
+    """A model could not tell where a change is."""
     text = "".join(f"{number}\n" for number in range(1, 21))
     at = text.index("10\n")
     assert diff_of(text, [Replacement(at, at + 2, "ten")]) == (
@@ -48,6 +51,7 @@ def test_a_hunk_shows_three_lines_on_both_sides() -> None:
 
 
 def test_near_changes_share_a_hunk_and_far_ones_do_not() -> None:
+    """Lines would be shown twice, or the whole file for two changes at its ends."""
     text = "".join(f"{number:02}\n" for number in range(1, 31))
 
     def replace(*lines: int) -> str:
@@ -59,6 +63,7 @@ def test_near_changes_share_a_hunk_and_far_ones_do_not() -> None:
 
 
 def test_a_long_diff_is_cut_and_says_so() -> None:
+    """One edit of a whole file would fill the context."""
     text = "word\n" * 20_000
     all_of_it = [Replacement(start, start + 4, "other") for start in range(0, len(text), 5)]
     diff = diff_of(text, all_of_it)
@@ -70,6 +75,7 @@ def test_a_long_diff_is_cut_and_says_so() -> None:
 
 
 def test_a_diff_that_shows_little_of_many_changes_says_that_there_are_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model would take the part for the whole."""
     monkeypatch.setattr(unified_diff, "_MAX_SHOWN_CHARS", 6)
     text = "a\nb\na\nb\n"
     diff = diff_of(text, [Replacement(0, 4, "a\nc\n"), Replacement(4, 8, "a\nc\n")])
@@ -89,4 +95,5 @@ def test_a_diff_that_shows_little_of_many_changes_says_that_there_are_more(monke
     ],
 )
 def test_what_is_new_takes_the_line_ends_of_its_place(raw: str, replacement: Replacement, after: str) -> None:
+    """An edit would leave a file with mixed line ends."""
     assert replace_parts(UnifiedText(raw), [replacement]) == after

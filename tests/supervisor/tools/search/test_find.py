@@ -35,6 +35,7 @@ def paths_of(answer: Answer) -> list[str]:
 
 
 async def test_files_and_directories_are_found_by_name_at_any_depth(workspace: Path, ctx: ToolContext) -> None:
+    """A model could not find its way in a project."""
     write_tree(workspace, {"src/app/Main.py": "", "src/main/x.txt": "", "domain.txt": "", "mai.n": "", ".main": ""})
     answer = await find(ctx, "main")
     assert answer.text == (
@@ -48,6 +49,7 @@ async def test_files_and_directories_are_found_by_name_at_any_depth(workspace: P
 
 
 async def test_ignored_files_are_not_found_unless_their_directory_is_named(workspace: Path, ctx: ToolContext) -> None:
+    """A search would drown in what was built or installed."""
     write_tree(
         workspace,
         {
@@ -68,6 +70,7 @@ async def test_ignored_files_are_not_found_unless_their_directory_is_named(works
 
 
 async def test_directories_without_any_file_are_found(workspace: Path, ctx: ToolContext) -> None:
+    """A model would not find the directory that it has just made."""
     write_tree(workspace, {".gitignore": "*.log\n", "a/f": "", "ignored/x.log": ""})
     for name in ("empty/in/empty", "a/empty", "ignored/empty", "fresh/.git/refs"):
         (workspace / name).mkdir(parents=True)
@@ -83,6 +86,7 @@ async def test_directories_without_any_file_are_found(workspace: Path, ctx: Tool
 
 
 async def test_links_are_found_as_files_and_not_followed(workspace: Path, tmp_path: Path, ctx: ToolContext) -> None:
+    """A link would lead a search out of the workspace, or around in circles; or would not be found."""
     write_tree(tmp_path, {"outside/secret": "", "workspace/f": ""})
     (workspace / "out").symlink_to(tmp_path / "outside")
     (workspace / "up").symlink_to(".")
@@ -96,12 +100,14 @@ async def test_links_are_found_as_files_and_not_followed(workspace: Path, tmp_pa
 
 
 async def test_names_of_any_kind_are_shown_on_one_line(workspace: Path, ctx: ToolContext) -> None:
+    """A hostile name would look like several, or break the whole answer."""
     write_tree(workspace, {"new\nline": "", "-rf": "", "ünïcode": ""})
     os.close(os.open(os.fsencode(workspace) + b"/caf\xe9", os.O_CREAT | os.O_WRONLY))
     assert paths_of(await find(ctx, "*")) == ["-rf", "caf\\udce9", "new\\nline", "ünïcode"]
 
 
 async def test_many_are_cut_and_counted(workspace: Path, ctx: ToolContext) -> None:
+    """A broad query would fill a model's memory."""
     write_tree(workspace, {f"f{number:04}": "" for number in range(MAX_SHOWN + 7)})
     answer = await find(ctx, "f")
     assert answer.text.startswith(f"{MAX_SHOWN + 7} found:")
@@ -112,6 +118,7 @@ async def test_many_are_cut_and_counted(workspace: Path, ctx: ToolContext) -> No
 async def test_a_huge_directory_is_searched_for_files_to_its_end(
     workspace: Path, ctx: ToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A directory of data would hold up every session, or hide what is in it."""
     monkeypatch.setattr(find_module, "MAX_ENTRIES", 50)
     write_tree(workspace, {f"f{number:04}": "" for number in range(1000)})
     assert (await find(ctx, "f099?", type="file")).text.startswith("10 found: files named 'f099?'")
@@ -132,6 +139,7 @@ async def test_a_huge_directory_is_searched_for_files_to_its_end(
     ],
 )
 async def test_wrong_input_is_explained(workspace: Path, ctx: ToolContext, given: dict[str, object], said: str) -> None:
+    """A model would not know what to mend."""
     write_tree(workspace, {"f": ""})
     answer = await call(FIND, ctx, **given)
     assert answer.is_error
@@ -152,6 +160,7 @@ def ending(code: int) -> PlayedShell:
 
 
 async def test_a_walk_without_an_end_is_given_up(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow disk would hold a call for ever."""
     monkeypatch.setattr(find_module, "WALK_S", 0.01)
     fs = StubbornFs(Roots(workspace), str(workspace))
     answer = await find(with_shell(workspace, ending(1), fs), "x")
@@ -159,6 +168,7 @@ async def test_a_walk_without_an_end_is_given_up(workspace: Path, monkeypatch: p
 
 
 async def test_a_cancelled_walk_is_an_error(workspace: Path) -> None:
+    """A user who stops a search would wait for its end."""
     token = CancelToken()
     ctx = with_shell(workspace, ending(1), StubbornFs(Roots(workspace), str(workspace)))
     async with anyio.create_task_group() as tasks:
@@ -173,6 +183,7 @@ async def test_a_cancelled_walk_is_an_error(workspace: Path) -> None:
 
 
 async def test_a_tree_without_an_end_is_given_up(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tree that something keeps growing would fill our memory, and what was left out would pass for not there."""
     monkeypatch.setattr(find_module, "MAX_DIRECTORIES", 3)
 
     def play(write: OnOutput, cancel: CancelToken) -> ExecResult:
@@ -203,11 +214,13 @@ async def test_a_tree_without_an_end_is_given_up(workspace: Path, monkeypatch: p
     ],
 )
 def test_a_name_is_looked_for_by_a_part_or_by_a_pattern_for_the_whole(query: str, name: str, is_match: bool) -> None:
+    """A model would not find the file that it describes."""
     assert NameQuery(query).matches(name) is is_match
 
 
 @given(st.text(alphabet="ab*?.", min_size=1, max_size=8), st.text(alphabet="ab.", max_size=8))
 def test_patterns_mean_what_they_say(query: str, name: str) -> None:
+    """Some combination of stars would miss files, or find wrong ones."""
     known = {"*": ".*", "?": "."}
     expected = "".join(known.get(char, re.escape(char)) for char in query)
     if not {"*", "?"} & set(query):
@@ -216,6 +229,7 @@ def test_patterns_mean_what_they_say(query: str, name: str) -> None:
 
 
 def test_no_pattern_is_slow() -> None:
+    """A model could hold up every session with one pattern."""
     query = NameQuery("*a" * (MAX_QUERY_CHARS // 4) + "*" + "?a" * (MAX_QUERY_CHARS // 4) + "*b")
     assert not any(query.matches("a" * 255 + end) for end in ("c",) * 1000)
 
@@ -233,6 +247,7 @@ def listing_of(query: str, files: list[bytes], place: bytes = b"/w", *, wants: s
 
 @given(FILES)
 def test_every_directory_that_holds_a_file_is_known_with_what_it_holds(files: list[bytes]) -> None:
+    """A directory would not be found, or not looked into for links."""
     expected: dict[bytes, set[bytes]] = {b"/w": set()}
     for file in files:
         path = file
@@ -252,10 +267,12 @@ def test_every_directory_that_holds_a_file_is_known_with_what_it_holds(files: li
     ("wants", "found"), [("f", [b"/w/ab/ab.x"]), ("d", [b"/w/ab/"]), ("fd", [b"/w/ab/", b"/w/ab/ab.x"])]
 )
 def test_only_what_is_wanted_is_found(wants: str, found: list[bytes]) -> None:
+    """A search for directories would drown in files."""
     assert listing_of("ab", [b"/w/ab/ab.x", b"/w/c"], wants=wants).first() == found
 
 
 def test_the_root_of_all_files_can_be_searched() -> None:
+    """A session that may read everything would find nothing."""
     listing = listing_of("*", [b"/a", b"/b/c"], b"/")
     assert listing.first() == [b"/a", b"/b/", b"/b/c"]
     assert listing.directories == {b"/": 2, b"/b": 1}
@@ -264,6 +281,7 @@ def test_the_root_of_all_files_can_be_searched() -> None:
 
 @given(FILES, st.integers(1, 5))
 def test_the_first_ones_are_kept_whatever_their_order(files: list[bytes], most: int) -> None:
+    """The same search would show other files each time."""
     files = sorted(set(files))
     listing = listing_of("*", files[::-1], wants="f", most=most)
     assert listing.first() == sorted(files, key=lambda path: path.split(b"/"))[:most]
@@ -271,6 +289,7 @@ def test_the_first_ones_are_kept_whatever_their_order(files: list[bytes], most: 
 
 
 def test_no_more_is_kept_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk full of files would fill our memory."""
     monkeypatch.setattr(find_module, "SLACK", 3)
     monkeypatch.setattr(find_module, "MAX_DIRECTORIES", 4)
     listing = listing_of("*", [b"/w/%d" % number for number in range(1000, 0, -1)], most=2)

@@ -28,6 +28,7 @@ def lines_of(answer: Answer) -> list[str]:
 
 
 async def test_matching_lines_come_with_path_and_number_sorted_by_path(workspace: Path, ctx: ToolContext) -> None:
+    """A model could not go to what it has found."""
     write_tree(
         workspace,
         {"b.py": "no\nneedle one\n", "a/z.py": "x\nx\nneedle two\r\n", "a-b.py": "needle", "c.py": "needles\nneedle"},
@@ -42,6 +43,7 @@ async def test_matching_lines_come_with_path_and_number_sorted_by_path(workspace
 async def test_hidden_files_are_searched_and_ignored_binary_and_huge_ones_are_not(
     workspace: Path, ctx: ToolContext
 ) -> None:
+    """A search would drown in what was built or installed, or miss a project's settings."""
     write_tree(
         workspace,
         {
@@ -66,6 +68,7 @@ async def test_hidden_files_are_searched_and_ignored_binary_and_huge_ones_are_no
 
 
 async def test_a_path_that_is_named_is_searched_whatever_it_is(workspace: Path, ctx: ToolContext) -> None:
+    """A model could not look into an installed package, a long log, or a repository's own settings."""
     write_tree(
         workspace, {".gitignore": "node_modules\n*.log\n", "node_modules/p/i.js": "needle", ".git/config": "needle"}
     )
@@ -76,11 +79,13 @@ async def test_a_path_that_is_named_is_searched_whatever_it_is(workspace: Path, 
 
 
 async def test_rules_above_the_named_directory_hold(workspace: Path, ctx: ToolContext) -> None:
+    """A search in a part of a project would find what one in the whole leaves out."""
     write_tree(workspace, {".gitignore": "*.log\n", "src/a.log": "needle", "src/a.py": "needle"})
     assert lines_of(await grep(ctx, "needle", path="src")) == ["src/a.py:1: needle"]
 
 
 async def test_a_binary_file_that_matches_is_said(workspace: Path, ctx: ToolContext) -> None:
+    """A model would take it that the file has no such text."""
     write_tree(workspace, {"a.bin": b"needle\0", "b.txt": b"needle\n" + b"hay\n" * 100_000 + b"\0"})
     assert "1 binary file matched" in (await grep(ctx, "needle", path="a.bin")).text
     answer = await grep(ctx, "needle")
@@ -103,12 +108,14 @@ async def test_a_binary_file_that_matches_is_said(workspace: Path, ctx: ToolCont
 async def test_flags_mean_what_they_say(
     workspace: Path, ctx: ToolContext, flags: str, pattern: str, numbers: list[int]
 ) -> None:
+    """A model could not search without case, or over line ends."""
     write_tree(workspace, {"f": "one\nONE\ntwo\n"})
     found = lines_of(await grep(ctx, pattern, flags=flags))
     assert [int(line.split(":")[1]) for line in found] == numbers
 
 
 async def test_no_more_matches_come_than_wanted_and_that_is_said(workspace: Path, ctx: ToolContext) -> None:
+    """A search for a common word would fill a model's memory."""
     write_tree(workspace, {f"f{number}": "needle\n" * 100 for number in range(100)})
     answer = await grep(ctx, "needle")
     assert len(lines_of(answer)) == 200
@@ -121,6 +128,7 @@ async def test_no_more_matches_come_than_wanted_and_that_is_said(workspace: Path
 
 
 async def test_texts_in_any_encoding_are_shown(workspace: Path, ctx: ToolContext) -> None:
+    """A stray byte would break the whole answer."""
     write_tree(
         workspace,
         {
@@ -159,6 +167,7 @@ async def test_texts_in_any_encoding_are_shown(workspace: Path, ctx: ToolContext
 async def test_a_wrong_pattern_is_told_with_what_to_do(
     ctx: ToolContext, workspace: Path, pattern: str, hint: str
 ) -> None:
+    """A model would try the same pattern again."""
     write_tree(workspace, {"f": "x"})
     answer = await grep(ctx, pattern)
     assert answer.is_error
@@ -169,6 +178,7 @@ async def test_a_wrong_pattern_is_told_with_what_to_do(
 
 @pytest.mark.parametrize("pattern", ["--files", "-e", "--pre=id", "$(id)", "'; id; '", "\\", "/etc/passwd:/etc/shadow"])
 async def test_a_pattern_is_a_pattern_whatever_it_looks_like(workspace: Path, ctx: ToolContext, pattern: str) -> None:
+    """A pattern would be an option, or a command."""
     write_tree(workspace, {"f": "x\n"})
     answer = await grep(ctx, pattern)
     assert answer.text.startswith(f"No match for '{pattern}'") or answer.is_error == (pattern == "\\")
@@ -176,6 +186,7 @@ async def test_a_pattern_is_a_pattern_whatever_it_looks_like(workspace: Path, ct
 
 
 async def test_a_catastrophic_pattern_takes_linear_time(workspace: Path, ctx: ToolContext) -> None:
+    """A model's pattern would hold up its session for years."""
     write_tree(workspace, {"f": "a" * 100_000 + "!\n"})
     assert (await grep(ctx, "(a+)+$")).text.startswith("No match")
 
@@ -192,12 +203,14 @@ async def test_a_catastrophic_pattern_takes_linear_time(workspace: Path, ctx: To
     ],
 )
 async def test_wrong_input_is_explained(ctx: ToolContext, given: dict[str, object], said: str) -> None:
+    """A model would not know what to mend."""
     answer = await call(GREP, ctx, **given)
     assert answer.is_error
     assert said in answer.text
 
 
 async def test_links_are_not_followed(workspace: Path, tmp_path: Path, ctx: ToolContext) -> None:
+    """A link would lead a search out of the workspace, or around in circles."""
     write_tree(tmp_path, {"outside/secret": "needle", "workspace/f": "needle"})
     (workspace / "out").symlink_to(tmp_path / "outside")
     (workspace / "file").symlink_to(tmp_path / "outside" / "secret")
@@ -211,6 +224,8 @@ async def test_links_are_not_followed(workspace: Path, tmp_path: Path, ctx: Tool
 
 
 async def test_what_was_found_before_the_deadline_is_shown(workspace: Path) -> None:
+    """A minute's search would be for nothing."""
+
     def play(write: OnOutput, _: CancelToken) -> ExecResult:
         write(Stream.STDOUT, b"%b/f\x001:found\n" % os.fsencode(workspace))
         raise TimeoutError
@@ -221,6 +236,7 @@ async def test_what_was_found_before_the_deadline_is_shown(workspace: Path) -> N
 
 
 async def test_a_cancelled_search_is_an_error(workspace: Path) -> None:
+    """Half of the matches would pass for all."""
     token = CancelToken()
 
     def play(*_: object) -> ExecResult:

@@ -51,6 +51,7 @@ def raising(error: BaseException) -> Callable[..., Any]:
 
 
 async def test_a_missing_ripgrep_is_told_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user would not know what to install."""
     monkeypatch.setattr(ripgrep, "ripgrep_path", lambda: None)
     ended = await played(tmp_path, raising(AssertionError("nothing is run")))
     assert isinstance(ended, NotRun)
@@ -78,12 +79,14 @@ async def test_pattern_and_place_are_never_taken_for_options(tmp_path: Path) -> 
     ],
 )
 async def test_a_search_ends_as_ripgrep_does(tmp_path: Path, result: ExecResult, ending: Ending, failed: bool) -> None:
+    """A search that was cut short would look like a whole one."""
     ended = await played(tmp_path, lambda *_: result)
     assert isinstance(ended, Searched)
     assert (ended.ending, ended.failed) == (ending, failed)
 
 
 async def test_a_shell_that_refuses_says_why(tmp_path: Path) -> None:
+    """A model would be told nothing that it can act on."""
     assert await played(tmp_path, raising(OSError("commands are not allowed"))) == NotRun("commands are not allowed")
     ended = await run_ripgrep(inert_context(), SEARCH, nothing)
     assert isinstance(ended, NotRun)
@@ -92,6 +95,8 @@ async def test_a_shell_that_refuses_says_why(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", [126, 127])
 async def test_a_program_that_commands_cannot_see_is_told(tmp_path: Path, code: int) -> None:
+    """An invisible program would look like a wrong pattern."""
+
     def play(write: OnOutput, _: CancelToken) -> ExecResult:
         write(Stream.STDERR, b"sh: rg: not found\n")
         return ExecResult("", "", code)
@@ -103,6 +108,7 @@ async def test_a_program_that_commands_cannot_see_is_told(tmp_path: Path, code: 
 
 
 async def test_enough_stops_the_command(tmp_path: Path) -> None:
+    """A search for a common word would read the whole disk for ten lines."""
     taken = []
 
     def play(write: OnOutput, cancel: CancelToken) -> ExecResult:
@@ -123,6 +129,7 @@ async def test_enough_stops_the_command(tmp_path: Path) -> None:
 
 @pytest.mark.process
 async def test_a_cancelled_call_stops_the_command(tmp_path: Path) -> None:
+    """A user who stops a search would not stop what it runs."""
     workspace = tmp_path / "w"
     workspace.mkdir()
     os.mkfifo(workspace / "pipe-7151")  # named as the place, it is waited for
@@ -145,6 +152,7 @@ async def test_a_cancelled_call_stops_the_command(tmp_path: Path) -> None:
 
 
 async def test_progress_is_told_while_work_lasts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client would give up a long search that it hears nothing of."""
     monkeypatch.setattr(ripgrep, "TELL_S", 0.01)
     heard = anyio.Event()
     notes: list[ProgressNote] = []
@@ -169,6 +177,7 @@ async def test_progress_is_told_while_work_lasts(tmp_path: Path, monkeypatch: py
 async def test_searches_of_one_session_take_turns_and_another_does_not_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A client that asks for a hundred searches would start a hundred sandboxes."""
     monkeypatch.setattr(ripgrep, "AT_A_TIME", 2)
     go = anyio.Event()
 
@@ -207,6 +216,7 @@ async def test_searches_of_one_session_take_turns_and_another_does_not_wait(
     ],
 )
 def test_paths_are_shown_so_that_other_tools_take_them(cwd: str, path: bytes, shown: str) -> None:
+    """A model could not read the file that it has found."""
     assert SearchTarget("x", "/w", is_directory=True, cwd=cwd).show(path) == shown
 
 
@@ -215,6 +225,7 @@ def real_place(path: Path) -> str:
 
 
 async def test_a_place_is_where_its_path_leads(tmp_path: Path) -> None:
+    """What is found through a link would be named by a path that the tools refuse."""
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "f").write_text("")
     (tmp_path / "link").symlink_to("a")
@@ -241,6 +252,7 @@ async def test_a_place_is_where_its_path_leads(tmp_path: Path) -> None:
     ],
 )
 def test_what_may_have_been_missed_is_said(ending: Ending, unreadable: int, complaint: str, said: list[str]) -> None:
+    """A model would take a part for the whole."""
     lines = what_is_missing(Searched(ending, unreadable, "", complaint, failed=False))
     assert len(lines) == len(said)
     assert all(part in line for part, line in zip(said, lines, strict=True))

@@ -27,6 +27,7 @@ async def search(name: str, ctx: ToolContext, path: str = ".") -> Answer:
 async def test_nothing_found_and_nothing_that_can_search_are_told_apart(
     name: str, workspace: Path, ctx: ToolContext
 ) -> None:
+    """A model would think that the search went wrong where nothing is, or see a stack trace."""
     nothing = await search(name, ctx)
     assert (nothing.text.startswith(("No match for", "Nothing found:")), nothing.is_error) == (True, False)
     without = await search(name, context_in(workspace))
@@ -35,6 +36,7 @@ async def test_nothing_found_and_nothing_that_can_search_are_told_apart(
 
 @either
 async def test_what_may_not_be_read_is_counted(name: str, workspace: Path, ctx: ToolContext) -> None:
+    """A model would take it that nothing is there."""
     write_tree(workspace, {"closed/f": "plain", "g": "plain"})
     (workspace / "closed").chmod(0)
     try:
@@ -51,6 +53,7 @@ async def test_what_may_not_be_read_is_counted(name: str, workspace: Path, ctx: 
 async def test_a_place_swapped_for_a_link_after_it_was_judged_leads_nowhere(
     name: str, workspace: Path, tmp_path: Path, ctx: ToolContext
 ) -> None:
+    """An agent could read or list its user's files with a race that it always wins."""
     write_tree(tmp_path, {"outside/secret": "very secret", "outside/below/secret": "", "workspace/swapped/f": "plain"})
     (tmp_path / "outside" / "link-to-secret").symlink_to("secret")
     fs = SwappingFs(workspace, tmp_path / "outside")
@@ -64,6 +67,7 @@ async def test_a_place_swapped_for_a_link_after_it_was_judged_leads_nowhere(
 async def test_directories_swapped_for_links_during_the_search_leak_nothing(
     name: str, workspace: Path, tmp_path: Path, ctx: ToolContext
 ) -> None:
+    """An agent's own process in the background could win the race now and then."""
     write_tree(tmp_path, {f"outside/f{number}-secret": "very secret" for number in range(20)})
     (tmp_path / "outside" / "secret-link").symlink_to("nowhere")
     write_tree(workspace, {f"d{number}/f{number}": "plain" for number in range(20)})

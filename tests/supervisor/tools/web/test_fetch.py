@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 async def test_nothing_of_the_user_goes_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Passwords, cookies and proxies of the user's environment would reach whoever a page names."""
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password secret\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
@@ -36,6 +37,8 @@ async def test_nothing_of_the_user_goes_along(monkeypatch: pytest.MonkeyPatch, t
 
 
 async def test_redirects_are_followed_and_counted() -> None:
+    """Half of the web would be out of reach."""
+
     async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
         step = int(request.target.removeprefix("/"))
         writer.write(redirect(f"/{step + 1}", 301 + step % 3) if step < MAX_REDIRECTS else response("there"))
@@ -47,6 +50,7 @@ async def test_redirects_are_followed_and_counted() -> None:
 
 
 async def test_a_redirect_is_judged_like_any_url() -> None:
+    """A public page could lead a fetch to the user's own machine."""
     async with serving(response("secret")) as secret, serving(b"") as other:
         policy = FetchPolicy(allow=(f"127.0.0.1:{other.port}",))
         targets = {
@@ -70,6 +74,7 @@ async def test_a_redirect_is_judged_like_any_url() -> None:
 
 
 async def test_a_redirect_without_a_place_is_a_response() -> None:
+    """A broken redirect would be an exception."""
     async with serving(response("where?", status=302)) as server:
         assert (await fetch(server.url)).status == 302
 
@@ -79,6 +84,8 @@ async def test_a_redirect_without_a_place_is_a_response() -> None:
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"])
 async def test_a_server_that_falls_silent_has_a_deadline(said: bytes) -> None:
+    """A call would never end."""
+
     async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(said)
         await writer.drain()
@@ -90,6 +97,8 @@ async def test_a_server_that_falls_silent_has_a_deadline(said: bytes) -> None:
 
 
 async def test_what_came_before_the_deadline_is_kept() -> None:
+    """An event stream would show nothing."""
+
     async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(raw("Content-Type: text/event-stream", b"data: 1\n"))
         await writer.drain()
@@ -104,6 +113,7 @@ async def test_what_came_before_the_deadline_is_kept() -> None:
 
 
 async def test_redirects_do_not_win_time() -> None:
+    """A chain of slow servers would take five deadlines."""
     waits = 0
 
     async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
@@ -121,6 +131,7 @@ async def test_redirects_do_not_win_time() -> None:
 
 
 async def test_https_is_fetched_by_name(tmp_path: Path) -> None:
+    """Most of the web would be out of reach, or anybody could pose as it."""
     authority = Authority(tmp_path)
     asked: list[tuple[str, int]] = []
 
@@ -141,6 +152,7 @@ async def test_https_is_fetched_by_name(tmp_path: Path) -> None:
 
 
 async def test_the_systems_authorities_are_trusted() -> None:
+    """No https page could be fetched on a real machine."""
     fetcher = Fetcher()
     assert fetcher._ssl_context is None
     with pytest.raises(FetchError):
@@ -151,6 +163,7 @@ async def test_the_systems_authorities_are_trusted() -> None:
 
 
 async def test_a_proxy_of_the_policy_is_used() -> None:
+    """Somebody behind a proxy could fetch nothing."""
     async with serving(response("from the proxy")) as proxy:
         policy = FetchPolicy(proxy=proxy.url)
         assert (await fetch("http://example.com/x?y", policy=policy)).body == b"from the proxy"
@@ -164,11 +177,13 @@ async def test_a_proxy_of_the_policy_is_used() -> None:
     ["http://127.0.0.1/", "http://0x7f.1/", "http://localhost/", "http://[::ffff:169.254.169.254]/", "http://10.1/"],
 )
 async def test_behind_a_proxy_an_address_is_still_judged(url: str) -> None:
+    """The proxy's own machine, and the cloud's, could be reached through it."""
     async with serving(response("secret")) as proxy:
         assert "may not connect" in await failure(url, policy=FetchPolicy(proxy=proxy.url))
     assert proxy.requests == []
 
 
 async def test_a_proxy_that_refuses_is_told() -> None:
+    """A wrong proxy would be an exception."""
     async with serving(response("no", status=407)) as proxy:
         assert "407" in await failure("https://example.com/", policy=FetchPolicy(proxy=proxy.url))

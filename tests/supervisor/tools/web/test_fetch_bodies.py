@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 async def test_a_zip_bomb_is_cut_like_any_body() -> None:
+    """A kilobyte would become a gigabyte in memory."""
     packed = zeros_gzipped(1 << 30)
     assert len(packed) < 1 << 21
     async with serving(response(packed, content_encoding="gzip")) as server:
@@ -29,6 +30,7 @@ async def test_a_zip_bomb_is_cut_like_any_body() -> None:
 
 
 async def test_broken_gzip_gives_what_came_before() -> None:
+    """A damaged page would be shown as whole, or not at all."""
     packed = gzipped("hello " * 50_000)
     async with serving(response(packed[:-20], content_encoding="gzip")) as server:
         assert (await fetch(server.url, 1 << 20)).trouble == "its gzip data ends early"
@@ -39,6 +41,7 @@ async def test_broken_gzip_gives_what_came_before() -> None:
 
 
 async def test_an_endless_body_is_cut() -> None:
+    """A stream without end would fill memory."""
     async with serving(endless(raw("Content-Type: text/plain"), b"x" * 10_000)) as server:
         fetched = await fetch(server.url)
         assert (len(fetched.body), fetched.is_cut) == (MOST, True)
@@ -58,6 +61,7 @@ async def test_framing_without_end_is_given_up(head: str, unit: bytes) -> None:
 
 
 async def test_a_body_in_tiny_pieces_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte would cost the event loop a chunk's parsing."""
     monkeypatch.setattr(module, "MAX_PIECES", 8_000)
     async with serving(endless(raw("Transfer-Encoding: chunked"), b"1\r\nx\r\n" * 2000)) as server:
         fetched = await fetch(server.url, 5 << 20)
@@ -67,11 +71,13 @@ async def test_a_body_in_tiny_pieces_is_given_up(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("garbage", [b"zz\r\nhello\r\n", b"-5\r\nhello", b"5\r\nhello world", b"F" * 40 + b"\r\n"])
 async def test_chunks_of_garbage_are_an_error(garbage: bytes) -> None:
+    """A broken server would be an exception."""
     async with serving(raw("Transfer-Encoding: chunked", garbage)) as server:
         assert await trouble_of(server.url)
 
 
 async def test_a_length_that_promises_too_much_is_said() -> None:
+    """Half a page would pass for all of it."""
     async with serving(raw("Content-Length: 1000", b"only this")) as server:
         fetched = await fetch(server.url)
     assert (fetched.body, fetched.declared_bytes) == (b"only this", 1000)
@@ -86,11 +92,14 @@ async def test_a_length_that_promises_too_little_is_kept() -> None:
 
 @pytest.mark.parametrize("length", ["-1", "1, 2", "1e3", "ten", "9" * 30, "٣"])
 async def test_a_length_that_is_none_is_an_error(length: str) -> None:
+    """A broken server would be an exception."""
     async with serving(raw(f"Content-Length: {length}", b"text")) as server:
         assert await trouble_of(server.url)
 
 
 async def test_a_reset_in_the_middle_keeps_what_came() -> None:
+    """Half a page would pass for all of it, or be an exception."""
+
     async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(raw("Content-Length: 100000", b"first" * 1000))
         await writer.drain()
@@ -122,11 +131,13 @@ async def test_a_reset_in_the_middle_keeps_what_came() -> None:
     ],
 )
 async def test_what_is_no_http_is_an_error(head: bytes) -> None:
+    """Any other service at the port would be an exception."""
     async with serving(head) as server:
         assert "gave an invalid response" in await failure(server.url)
 
 
 async def test_headers_without_end_are_given_up() -> None:
+    """A server could fill memory before any body."""
     for unit in (b"a: b\r\n", b"a", b"HTTP/1.1 100 Continue\r\n\r\n"):
         head = b"" if unit.startswith(b"HTTP") else b"HTTP/1.1 200 OK\r\nX: y\r\nZ: "
         async with serving(endless(head, unit * 1000)) as server:
@@ -136,6 +147,7 @@ async def test_headers_without_end_are_given_up() -> None:
 
 
 async def test_many_headers_are_an_error() -> None:
+    """Each is parsed, and none of them needed."""
     lines = "\r\n".join(f"x-{number}: y" for number in range(MAX_HEADERS + 1))
     async with serving(raw(lines, b"hi")) as server:
         assert f"more than {MAX_HEADERS} headers" in await failure(server.url)

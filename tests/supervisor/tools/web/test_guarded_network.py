@@ -88,6 +88,7 @@ def network(
 
 
 async def test_a_public_name_is_dialled_by_its_address() -> None:
+    """Nothing could be fetched; or the name be resolved again, by somebody who does not judge."""
     names, dialled = Names([PUBLIC]), Dialled()
     async with network(names, dialled) as guarded:
         await guarded.connect_tcp("example.com", 80)
@@ -105,6 +106,7 @@ async def test_a_name_that_changes_its_mind_leads_nowhere_else() -> None:
 
 
 async def test_this_machines_own_public_address_is_not_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page could reach what listens on all of this machine's addresses."""
     monkeypatch.setattr(guarded_network, "own_addresses", lambda: frozenset({ip_address(PUBLIC)}))
     names, dialled = Names([PUBLIC], [PUBLIC, OTHER_PUBLIC]), Dialled()
     async with network(names, dialled) as guarded:
@@ -115,6 +117,7 @@ async def test_this_machines_own_public_address_is_not_dialled(monkeypatch: pyte
 
 
 async def test_of_a_mixed_name_only_what_is_public_is_dialled() -> None:
+    """One public address among private ones would open these."""
     names, dialled = Names(["127.0.0.1", "::1", PUBLIC, "10.0.0.1", OTHER_PUBLIC]), Dialled(PUBLIC)
     async with network(names, dialled) as guarded:
         await guarded.connect_tcp("example.com", 80)
@@ -125,6 +128,7 @@ async def test_of_a_mixed_name_only_what_is_public_is_dialled() -> None:
     "address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "169.254.169.254", "fe80::1%lo", "0.0.0.0"]
 )
 async def test_nobody_nearer_than_the_internet_is_dialled(address: str) -> None:
+    """A page could reach the user's own services."""
     dialled = Dialled()
     async with network(Names([address]), dialled) as guarded:
         with pytest.raises(RefusedError) as caught:
@@ -134,6 +138,7 @@ async def test_nobody_nearer_than_the_internet_is_dialled(address: str) -> None:
 
 
 async def test_what_the_user_allows_is_dialled() -> None:
+    """A user's own server could not be fetched from."""
     dialled = Dialled()
     async with network(Names(["127.0.0.1"]), dialled, LOOPBACK) as guarded:
         await guarded.connect_tcp("localhost", 8000)
@@ -141,6 +146,7 @@ async def test_what_the_user_allows_is_dialled() -> None:
 
 
 async def test_a_proxy_is_the_users_own_business() -> None:
+    """A proxy on loopback could not be used."""
     dialled = Dialled()
     async with GuardedNetwork((), Meter(1), resolve=Names(["127.0.0.1"]), dial=dialled, judges=False) as guarded:
         await guarded.connect_tcp("proxy", 3128)
@@ -148,6 +154,7 @@ async def test_a_proxy_is_the_users_own_business() -> None:
 
 
 async def test_who_does_not_answer_is_told_with_the_reason() -> None:
+    """A model could not tell a wrong port from a wrong name."""
     async with network(Names([PUBLIC, OTHER_PUBLIC]), Dialled(PUBLIC, OTHER_PUBLIC)) as guarded:
         with pytest.raises(httpcore2.ConnectError, match="Connection refused"):
             await guarded.connect_tcp("example.com", 80)
@@ -157,6 +164,8 @@ async def test_who_does_not_answer_is_told_with_the_reason() -> None:
 
 
 async def test_a_name_that_is_not_known_is_told() -> None:
+    """A misspelt name would look like a broken network."""
+
     async def fail(host: str, port: int) -> Sequence[str]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -166,6 +175,8 @@ async def test_a_name_that_is_not_known_is_told() -> None:
 
 
 async def test_resolving_and_dialling_share_one_deadline() -> None:
+    """A name server that does not answer would hold a call for minutes."""
+
     async def never(host: str, port: int) -> Sequence[str]:
         await anyio.sleep_forever()
         raise AssertionError
@@ -176,6 +187,7 @@ async def test_resolving_and_dialling_share_one_deadline() -> None:
 
 
 async def test_a_connection_is_read_in_small_pieces_and_only_so_far() -> None:
+    """A server could hold the event loop, or send without end."""
     async with network(Names([PUBLIC]), Dialled(), left_bytes=READ_BYTES + 1) as guarded:
         stream = await guarded.connect_tcp("example.com", 80)
         assert len(await stream.read(1 << 20)) == READ_BYTES
@@ -184,6 +196,7 @@ async def test_a_connection_is_read_in_small_pieces_and_only_so_far() -> None:
 
 
 async def test_every_connection_ends_with_the_network() -> None:
+    """Connections of cancelled fetches would stay open."""
     dialled = Dialled()
     async with network(Names([PUBLIC]), dialled) as guarded:
         await guarded.connect_tcp("example.com", 80)
@@ -192,6 +205,7 @@ async def test_every_connection_ends_with_the_network() -> None:
 
 
 async def test_a_unix_socket_is_no_way_out() -> None:
+    """A request could reach the container engine's socket."""
     async with network(Names([PUBLIC]), Dialled()) as guarded:
         with pytest.raises(NotImplementedError):
             await guarded.connect_unix_socket("/run/docker.sock")
@@ -199,6 +213,7 @@ async def test_a_unix_socket_is_no_way_out() -> None:
 
 @pytest.mark.process
 async def test_nobody_at_home_is_an_error_and_leaves_no_socket() -> None:
+    """Sockets of failed attempts would be left to the collector."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(ConnectionRefusedError):
@@ -207,6 +222,7 @@ async def test_nobody_at_home_is_an_error_and_leaves_no_socket() -> None:
 
 @pytest.mark.process
 async def test_a_cancelled_attempt_leaves_no_socket() -> None:
+    """Sockets of cancelled attempts would be left to the collector."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -226,6 +242,7 @@ async def test_a_cancelled_attempt_leaves_no_socket() -> None:
 
 
 async def test_the_machines_own_resolver_is_asked() -> None:
+    """`localhost` and names of the user's own network could not be allowed."""
     assert "127.0.0.1" in await SystemResolver()("localhost", 80)
     assert await SystemResolver()("127.1", 80) == ("127.0.0.1",)
     with pytest.raises(OSError):
@@ -243,6 +260,7 @@ async def hang_up(port: int, authority: ssl.SSLContext, name: str) -> None:
 
 @pytest.mark.process
 async def test_a_certificate_is_checked_by_name(tmp_path: Path) -> None:
+    """Whoever stands between could read and change what is fetched."""
     authority = Authority(tmp_path)
     async with serving(response("hi"), authority.serving("good.example")) as server:
         await hang_up(server.port, authority.trusting(), "good.example")
@@ -257,6 +275,8 @@ async def test_a_certificate_is_checked_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.process
 async def test_a_server_that_speaks_no_tls_is_told(tmp_path: Path) -> None:
+    """A plain server at an https URL would be an exception."""
+
     async def blurt(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -271,6 +291,8 @@ async def test_a_server_that_speaks_no_tls_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.process
 async def test_tls_that_never_ends_its_handshake_has_a_deadline() -> None:
+    """A server that accepts and says nothing would hold a call."""
+
     async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()

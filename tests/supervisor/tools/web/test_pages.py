@@ -29,11 +29,13 @@ def readers() -> list[int]:
 
 
 async def test_text_that_is_no_text_does_no_harm() -> None:
+    """A lone surrogate or a NUL would be an exception."""
     page = await PageReader(PATIENT_S).read("<p>a\ud800b\0c", "https://example.com/\u00fc")
     assert page.text == "a?bc"
 
 
 async def test_a_page_made_to_be_slow_is_stripped_in_its_time() -> None:
+    """One page would hold up the whole program."""
     with no_leftovers():
         page = await PageReader(wall_s=0.5).read("<p>some <b>text</b></p>" + SLOW, URL)
     assert page.is_crude
@@ -41,6 +43,7 @@ async def test_a_page_made_to_be_slow_is_stripped_in_its_time() -> None:
 
 
 async def test_a_page_made_to_be_large_is_stripped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One page would exhaust the machine."""
     boot = pages.BOOT.replace("; main()", "; page_child.MEMORY_BYTES = 80 << 20; page_child.main()")
     monkeypatch.setattr(pages, "BOOT", boot.replace("page_child import main", "import page_child"))
     assert "80 << 20" in pages.BOOT
@@ -50,6 +53,7 @@ async def test_a_page_made_to_be_large_is_stripped(monkeypatch: pytest.MonkeyPat
 
 
 async def test_the_limits_hold_in_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that finds a way into the parser could write files or run on."""
     asks = (
         "import resource; from quarterdeck.tools.web import page_child; page_child._limit(); "
         "names = ('CPU', 'AS', 'FSIZE', 'CORE', 'NPROC'); "
@@ -61,6 +65,7 @@ async def test_the_limits_hold_in_the_process(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_process_imports_none_of_our_heavy_parts() -> None:
+    """Each page would take a second to start with."""
     modules = loaded_by("import quarterdeck.tools.web.page_child")
     packages = {name.partition(".")[0] for name in modules}
     assert "quarterdeck" in packages
@@ -81,6 +86,7 @@ async def test_a_text_that_grows_is_cut() -> None:
 
 
 async def test_output_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong in there could fill our memory."""
     monkeypatch.setattr(pages, "BOOT", "import os\nwhile True: os.write(1, b'x' * 65536)")
     with no_leftovers():
         page = await PageReader(PATIENT_S).read("<p>text", URL)
@@ -91,17 +97,20 @@ async def test_output_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -
     "boot", ["raise SystemExit(3)", "import os; os.kill(os.getpid(), 9)", "import os; os.close(0)"]
 )
 async def test_a_process_that_fails_is_no_failure(boot: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that brings the parser down would show nothing."""
     monkeypatch.setattr(pages, "BOOT", f"{boot}; raise SystemExit(1)")
     page = await PageReader(PATIENT_S).read("<p>text</p>" + " " * 1_000_000, URL)
     assert page == PageText("", "text", is_crude=True)
 
 
 async def test_a_machine_that_starts_no_process_strips(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full process table would be an exception."""
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     assert await PageReader(PATIENT_S).read("<p>text", URL) == PageText("", "text", is_crude=True)
 
 
 async def test_cancelling_ends_the_process() -> None:
+    """Cancelled calls would leave processes that compute on."""
     before = readers()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(PageReader(PATIENT_S).read, SLOW, URL)
@@ -111,6 +120,7 @@ async def test_cancelling_ends_the_process() -> None:
 
 
 async def test_only_so_many_are_read_at_a_time() -> None:
+    """Twenty pages at once would need twenty times the memory."""
     most = 0
     reader = PageReader(PATIENT_S)
 
@@ -130,6 +140,7 @@ async def test_only_so_many_are_read_at_a_time() -> None:
 
 
 async def test_the_process_gets_none_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys in the user's environment would lie beside a stranger's page."""
     monkeypatch.setenv("SECRET", "x")
     boot = "import os; print('SECRET' in os.environ, os.getcwd(), os.getsid(0) == os.getpid())"
     monkeypatch.setattr(pages, "BOOT", boot)
@@ -169,11 +180,13 @@ def test_a_process_is_owned_from_its_first_moment() -> None:
     ],
 )
 def test_tags_go_and_text_stays(page: str, text: str) -> None:
+    """A page that no parser gets through would show nothing."""
     assert strip_tags(page) == text
 
 
 @given(st.text(alphabet="<>/!-&;#xscript aİ\n\"'=", max_size=200))
 def test_any_page_gives_text(page: str) -> None:
+    """The last resort could fail itself."""
     assert "\n\n" not in strip_tags(page)
 
 

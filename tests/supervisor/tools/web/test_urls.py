@@ -22,6 +22,7 @@ from quarterdeck.tools.web.urls import MAX_URL_CHARS, UrlError, follow, literal_
     ],
 )
 def test_a_url_is_read_as_it_is_meant(text: str, url: str, port: int) -> None:
+    """Another page than the one asked for would be fetched."""
     assert (str(parse_url(text)), port_of(parse_url(text))) == (url, port)
 
 
@@ -56,6 +57,7 @@ def test_a_url_is_read_as_it_is_meant(text: str, url: str, port: int) -> None:
     ],
 )
 def test_any_other_url_is_refused_with_the_reason(text: str, why: str) -> None:
+    """A model could not tell what to write instead, or would read files."""
     with pytest.raises(UrlError, match=why) as caught:
         parse_url(text)
     assert "secret" not in str(caught.value)
@@ -63,6 +65,7 @@ def test_any_other_url_is_refused_with_the_reason(text: str, why: str) -> None:
 
 @given(st.text(max_size=200))
 def test_any_text_is_a_url_or_a_url_error(text: str) -> None:
+    """A model's odd spelling could crash the tool."""
     for prefix in ("", "http://", "https://[", "http://h:"):
         try:
             url = parse_url(prefix + text)
@@ -84,6 +87,7 @@ def test_any_text_is_a_url_or_a_url_error(text: str) -> None:
     ],
 )
 def test_a_redirect_is_relative_to_where_it_stands(location: str, target: str) -> None:
+    """Redirects would lead to pages that are not there."""
     assert str(follow(parse_url("https://example.com/a/"), location)) == target
 
 
@@ -99,6 +103,7 @@ def test_a_redirect_is_relative_to_where_it_stands(location: str, target: str) -
     ],
 )
 def test_a_redirect_to_what_is_not_fetched_is_refused(location: str, why: str) -> None:
+    """A server could lead a fetch to files, or off the encrypted way."""
     with pytest.raises(UrlError, match=why):
         follow(parse_url("https://example.com/a/"), location)
 
@@ -138,9 +143,11 @@ def test_every_spelling_of_an_address_is_seen_through(address: IPv4Address, form
     ],
 )
 def test_a_name_is_no_address(host: str, address: str | None) -> None:
+    """Names would be judged as addresses, or crash the judgement."""
     assert literal_address(host) == address
 
 
 def test_what_is_shown_is_short_and_on_one_line() -> None:
+    """A server's text could look like ours."""
     assert shown("a\n\tb") == "'a b'"
     assert len(shown("x" * 1000)) < 250

@@ -31,6 +31,7 @@ async def fetch(server: WebServer, path: str = "/", **given: object) -> Answer:
 
 
 async def test_a_page_is_shown_as_text() -> None:
+    """A model would be shown tags and scripts."""
     html = "<title>Docs</title><h1>Hi</h1><p>See <a href=more>more</a>.<script>x</script>"
     async with serving(response(html, "text/html; charset=utf-8")) as server:
         answer = await fetch(server, "/docs/")
@@ -44,6 +45,7 @@ async def test_a_page_is_shown_as_text() -> None:
 async def test_a_page_without_the_parser_is_shown_crudely_and_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Links would be lost for good, and nobody be told why."""
     monkeypatch.setitem(sys.modules, "justhtml", None)
     async with serving(response("<p>Hi <a href=more>more</a>", "text/html")) as server:
         answer = await fetch(server)
@@ -63,6 +65,7 @@ async def test_a_page_without_the_parser_is_shown_crudely_and_says_what_to_insta
     ],
 )
 async def test_other_text_is_shown_as_it_is(content_type: str, text: str) -> None:
+    """Code and data would be reflowed."""
     async with serving(response(text, content_type)) as server:
         answer = await fetch(server)
     shown = content_type.partition(";")[0] or "no content type"
@@ -71,6 +74,7 @@ async def test_other_text_is_shown_as_it_is(content_type: str, text: str) -> Non
 
 
 async def test_an_image_is_an_image() -> None:
+    """A model could not look at it."""
     async with serving(response(PNG, "image/x-wrong")) as server:
         outcome = await outcome_of(tool_for(server), inert_context(), url=f"{server.url}/")
     assert outcome.wire is not None
@@ -82,6 +86,7 @@ async def test_an_image_is_an_image() -> None:
 
 
 async def test_an_image_may_be_larger_than_a_text_but_not_cut() -> None:
+    """Most images would be refused, or be sent in halves that no client can draw."""
     large = PNG + bytes(2 * DEFAULT_BYTES)
     async with serving(response(large, "image/png")) as server:
         outcome = await outcome_of(tool_for(server), inert_context(), url=f"{server.url}/")
@@ -93,6 +98,7 @@ async def test_an_image_may_be_larger_than_a_text_but_not_cut() -> None:
 
 
 async def test_what_cannot_be_shown_is_said_with_type_and_size() -> None:
+    """A model would be shown bytes."""
     async with serving(response(b"%PDF-1.7\n\x80\x81\0" + bytes(5000), "application/pdf")) as server:
         answer = await fetch(server)
     assert answer.is_error
@@ -101,6 +107,7 @@ async def test_what_cannot_be_shown_is_said_with_type_and_size() -> None:
 
 
 async def test_a_refusal_of_the_server_is_an_error_with_its_words() -> None:
+    """A model could not tell a missing page from a forbidden one."""
     html = "<h1>Not here</h1><p>" + "sorry " * 1000
     async with serving(response(html, "text/html", status=404)) as server:
         answer = await fetch(server)
@@ -116,17 +123,20 @@ async def test_a_refusal_of_the_server_is_an_error_with_its_words() -> None:
 
 
 async def test_an_empty_answer_says_so() -> None:
+    """A model would wait for the rest."""
     async with serving(response("")) as server:
         assert (await fetch(server)).text.endswith("\n\n(it holds no text)")
 
 
 async def test_a_redirect_is_said() -> None:
+    """A model would cite a page that it has not read."""
     async with serving(response("there")) as there, serving(redirect(f"{there.url}/x")) as server:
         answer = await call(tool_for(there, server), inert_context(), url=f"{server.url}/a#b")
     assert answer.text.startswith(f"{there.url}/x (redirected from {server.url}/a)\n200 OK")
 
 
 async def test_a_cut_is_said_with_the_way_to_more() -> None:
+    """A model would take a part for the whole."""
     async with serving(response("x" * 3000)) as server:
         answer = await fetch(server, maxBytes=1000)
         assert "1,000 bytes of 3,000" in answer.text
@@ -138,6 +148,7 @@ async def test_a_cut_is_said_with_the_way_to_more() -> None:
 
 
 async def test_half_an_answer_is_said_to_be_half() -> None:
+    """A model would take a part for the whole."""
     async with serving(response(gzipped("hello " * 100)[:-9], content_encoding="gzip")) as server:
         answer = await fetch(server)
     assert "Not all of it came: its gzip data ends early." in answer.text
@@ -145,6 +156,7 @@ async def test_half_an_answer_is_said_to_be_half() -> None:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "http://[::ffff:10.0.0.1]/", "http://2852039166/"])
 async def test_what_is_near_is_refused_with_the_way_to_allow_it(url: str) -> None:
+    """A page could make a model read the user's own services."""
     answer = await call(web_fetch_tool(), inert_context(), url=url)
     assert answer.is_error
     assert answer.text.startswith("Nothing was fetched: webfetch may not connect to ")
@@ -152,6 +164,7 @@ async def test_what_is_near_is_refused_with_the_way_to_allow_it(url: str) -> Non
 
 
 async def test_progress_is_told_to_who_asks() -> None:
+    """A client would show nothing of a long download."""
     notes: list[ProgressNote] = []
     async with serving(response(b"x" * 300_000, "text/plain")) as server:
         request = ToolCall("1", "webfetch", {"url": server.url}, notes.append)
@@ -162,6 +175,7 @@ async def test_progress_is_told_to_who_asks() -> None:
 
 
 async def test_cancelling_ends_the_fetch() -> None:
+    """A cancelled call would go on downloading."""
     asked = asyncio.Event()
 
     async def answer(request: Request, writer: asyncio.StreamWriter) -> None:

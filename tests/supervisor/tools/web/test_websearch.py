@@ -55,6 +55,7 @@ async def ask(engine: Engine, /, **given: object) -> Answer:
 
 
 async def test_hits_are_listed_and_given_as_data() -> None:
+    """A model could not read them, or a program not use them."""
     engine = Engine(CATS, DOGS)
     answer = await ask(engine, query=" big \n cats ")
     assert answer.text == (
@@ -71,6 +72,7 @@ async def test_hits_are_listed_and_given_as_data() -> None:
 
 
 async def test_as_many_come_as_are_wanted_but_not_more_than_may() -> None:
+    """A model would be flooded, or wonder where the rest is."""
     hits = [SearchHit(f"T{number}", f"https://a.example/{number}", "") for number in range(60)]
     engine = Engine(*hits)
     assert len((await ask(engine, query="x")).value) == 5
@@ -85,6 +87,7 @@ async def test_as_many_come_as_are_wanted_but_not_more_than_may() -> None:
     ("query", "why"), [(" \n\t", "the query is blank"), ("x" * (MAX_QUERY_CHARS + 1), "longer than 500 characters")]
 )
 async def test_a_query_that_no_engine_takes_is_said(query: str, why: str) -> None:
+    """A model would get an engine's odd answer."""
     engine = Engine(CATS)
     answer = await ask(engine, query=query)
     assert answer.is_error
@@ -94,11 +97,13 @@ async def test_a_query_that_no_engine_takes_is_said(query: str, why: str) -> Non
 
 @pytest.mark.parametrize("hits", [(), (SearchHit("T", "javascript:x", ""),)])
 async def test_nothing_found_says_so(hits: tuple[SearchHit, ...]) -> None:
+    """An empty list would look like a mistake of the tool."""
     answer = await ask(Engine(*hits), query="cats")
     assert answer == Answer("Nothing was found for 'cats'. Try other or fewer words.", is_error=True)
 
 
 async def test_cancelling_ends_the_search() -> None:
+    """A cancelled call would hold its session."""
     began = anyio.Event()
 
     class Slow:
@@ -151,6 +156,7 @@ def install(monkeypatch: pytest.MonkeyPatch, outcome: object) -> Library:
 
 
 async def test_the_librarys_rows_are_hits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing would be found."""
     rows = [{"title": "T", "href": "https://a.example/", "body": "B"}, {"href": "https://b.example/"}, {"title": None}]
     library = install(monkeypatch, rows)
     assert await DdgsProvider().search("cats", 7) == [
@@ -173,6 +179,7 @@ async def test_the_librarys_rows_are_hits(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 async def test_every_failure_says_what_to_do(error: Exception, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model would repeat a search that cannot succeed, or see a traceback."""
     install(monkeypatch, error)
     with pytest.raises(SearchError) as caught:
         await DdgsProvider().search("cats", 5)
@@ -181,6 +188,7 @@ async def test_every_failure_says_what_to_do(error: Exception, text: str, monkey
 
 
 async def test_a_missing_library_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken installation would be an exception."""
     monkeypatch.setitem(sys.modules, "ddgs", None)
     with pytest.raises(
         SearchError, match=r"ddgs is not installed: install it with `pip install 'quarterdeck\[native\]'`"
@@ -189,6 +197,7 @@ async def test_a_missing_library_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_a_search_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that does not answer would hold a call for minutes."""
     over = threading.Event()
     install(monkeypatch, over)
     try:
@@ -199,6 +208,7 @@ async def test_a_search_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_the_real_library_has_what_is_used() -> None:
+    """A new release of the library could break every search."""
     import ddgs
 
     assert callable(ddgs.DDGS(timeout=1).text)
@@ -226,10 +236,12 @@ def test_each_page_comes_once_and_the_first_wins() -> None:
     "url", ["", "javascript:x", "/relative", "ftp://x/", "https://a/ b", "https://a/" + "x" * MAX_URL_CHARS]
 )
 def test_what_leads_to_no_page_is_left_out(url: str) -> None:
+    """A model would try to fetch it."""
     assert tidy([hit(url)], 5) == []
 
 
 def test_texts_are_short_and_on_one_line() -> None:
+    """An engine's text could look like ours, or flood a model."""
     [tidied] = tidy([hit("https://a/", "a\n1. b\x1b[2J", "s " * 5000)], 5)
     assert tidied.title == "a 1. b [2J"
     assert len(tidied.snippet) == MAX_SNIPPET_CHARS + 1
@@ -237,6 +249,7 @@ def test_texts_are_short_and_on_one_line() -> None:
 
 @given(st.lists(st.builds(SearchHit, st.text(), st.text() | st.text().map("https://{}".format), st.text())))
 def test_any_hits_are_tidied(hits: list[SearchHit]) -> None:
+    """An engine's odd answer could crash the tool."""
     for tidied in tidy(hits, 5):
         assert len(tidied.title) <= MAX_TITLE_CHARS + 1
         assert "\n" not in tidied.title + tidied.url + tidied.snippet

@@ -73,17 +73,20 @@ STRING: dict[str, Any] = {"type": "string"}
 def test_each_keyword_tells_callers_and_readers_apart(
     old: object, new: object, place: str, as_input: Severity, as_output: Severity
 ) -> None:
+    """Who sends fears a narrower schema, who reads a wider one."""
     assert told(an_object(x=old), an_object(x=new)) == [(f"properties/x/{place}".rstrip("/"), as_input)]
     assert told(an_object(x=old), an_object(x=new), Side.OUTPUT) == [(f"properties/x/{place}".rstrip("/"), as_output)]
 
 
 def test_a_new_optional_argument_is_additive_and_a_required_one_breaking() -> None:
+    """The first may be left away by old callers, the second may not."""
     assert told(an_object(), an_object(x=STRING)) == [("properties/x", ADDITIVE)]
     (change,) = differences(an_object(), an_object(x=STRING) | {"required": ["x"]})
     assert (change.severity, change.noun, change.verb) == (BREAKING, 'argument "x"', "is new, and required")
 
 
 def test_an_argument_that_becomes_required_is_breaking_and_one_that_need_not_be_sent_additive() -> None:
+    """Each name is told by itself, whatever the order of the array."""
     free, must = an_object(x=STRING), an_object(x=STRING) | {"required": ["x"]}
     assert [(each.severity, each.verb) for each in differences(free, must)] == [(BREAKING, "is required now")]
     assert [(each.severity, each.verb) for each in differences(must, free)] == [(ADDITIVE, "is no longer required")]
@@ -91,6 +94,7 @@ def test_an_argument_that_becomes_required_is_breaking_and_one_that_need_not_be_
 
 
 def test_a_keyword_is_told_in_words_and_a_name_of_the_servers_own_is_quoted() -> None:
+    """A person would have to know JSON Schema, or take a server's own words for ours."""
     old, new = an_object(x={"maxLength": 5}), an_object(x={"maxLength": 9, "nothing of importance": 1})
     assert [each.noun for each in differences(old, new)] == [
         'the maximum length of argument "x"',
@@ -100,6 +104,7 @@ def test_a_keyword_is_told_in_words_and_a_name_of_the_servers_own_is_quoted() ->
 
 
 def test_an_argument_called_description_is_no_text() -> None:
+    """A member's name is not a keyword."""
     assert told(an_object(description=STRING), an_object(description={"type": "number"})) == [
         ("properties/description/type", BREAKING)
     ]
@@ -109,6 +114,7 @@ def test_an_argument_called_description_is_no_text() -> None:
     "union", [{"anyOf": [STRING, {"type": "null"}]}, {"anyOf": [{"type": "null"}, STRING], "default": None}]
 )
 def test_an_argument_that_becomes_nullable_is_additive(union: dict[str, Any]) -> None:
+    """The way in which typed languages write `Optional` is no other type."""
     found = [each for each in differences(an_object(x=STRING), an_object(x=union)) if "/anyOf" in each.place]
     assert [each.severity for each in found] == [ADDITIVE]
     back = [each for each in differences(an_object(x=union), an_object(x=STRING)) if "/anyOf" in each.place]
@@ -116,6 +122,7 @@ def test_an_argument_that_becomes_nullable_is_additive(union: dict[str, Any]) ->
 
 
 def test_definitions_are_followed() -> None:
+    """Half of all schemas of typed servers stand there."""
     old = {"$defs": {"P": an_object(a=STRING)}, **an_object(p={"$ref": "#/$defs/P"})}
     new = {"$defs": {"P": an_object(a=STRING, b=STRING)}, **an_object(p={"$ref": "#/$defs/P"})}
     assert told(old, new) == [("$defs/P/properties/b", ADDITIVE)]
@@ -129,6 +136,7 @@ def test_a_definition_that_a_negation_uses_is_in_doubt() -> None:
 
 
 def test_alternatives_in_another_order_are_the_same() -> None:
+    """Generators sort them as they like."""
     one, other = {"anyOf": [STRING, {"type": "null"}]}, {"anyOf": [{"type": "null"}, STRING]}
     assert told(one, other) == []
 
@@ -219,6 +227,7 @@ KEYWORDS = {
 
 @given(data=st.data(), key=st.sampled_from(sorted(KEYWORDS)))
 def test_what_widens_refuses_nothing_that_passed(data: st.DataObject, key: str) -> None:
+    """And what narrows lets nothing pass that was refused."""
     old, new = (data.draw(st.just(ABSENT) | KEYWORDS[key], label=label) for label in ("old", "new"))
     before, after = (
         {
@@ -253,6 +262,7 @@ def test_choices_in_another_order_are_the_same(key: str, old: object, new: objec
 
 
 def test_what_is_no_array_of_strings_is_told_from_an_empty_one() -> None:
+    """A malformed `required` is not taken for none."""
     assert string_set(ABSENT) == frozenset()
     assert string_set(["a", "a"]) == {"a"}
     assert string_set(["a", 1]) is None

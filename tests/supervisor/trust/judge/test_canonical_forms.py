@@ -67,15 +67,18 @@ def test_what_varies_by_itself_is_one_form(one: object, other: object) -> None:
     ids=repr,
 )
 def test_everything_else_counts(one: object, other: object) -> None:
+    """What a person approved to vary would carry something else past them."""
     assert form(one) != form(other)
 
 
 @given(st.lists(st.text(max_size=5) | st.integers() | st.booleans() | st.none(), max_size=6), st.randoms())
 def test_any_order_of_the_same_scalars_is_one_form(scalars: list[object], chance: random.Random) -> None:
+    """Some start would be held for an order that no other had."""
     shuffled = list(scalars)
     chance.shuffle(shuffled)
     assert form(tool(required=scalars)) == form(tool(required=shuffled))
 
 
 def test_a_document_that_cannot_be_read_has_a_form() -> None:
+    """A server could end the judging of all others by one definition."""
     assert len({canonical_hash(body, HOME) for body in (b"", b"{", b"[" * 100_000, b'"x"')}) == 4

@@ -41,6 +41,7 @@ def reordered(value: object) -> object:
 
 
 def test_a_tool_is_kept_as_its_server_wrote_it() -> None:
+    """A user would approve another text than the one that the server sent."""
     body = b'{ "name": "t", "x-unknown": [1, 2] }'
     document = tool(body)
     assert (document.key, document.body) == (ItemKey(Subject.TOOL, "t"), body)
@@ -49,12 +50,14 @@ def test_a_tool_is_kept_as_its_server_wrote_it() -> None:
 
 @given(JSON)
 def test_a_hash_is_that_of_the_value_however_it_is_spelt(value: object) -> None:
+    """A server that builds its objects in another order at every start would be held at every start."""
     tight, loose = json.dumps(value).encode(), json.dumps(reordered(value), indent=3, ensure_ascii=False).encode()
     assert hash_of(tight) == hash_of(loose)
 
 
 @given(JSON, JSON)
 def test_two_values_share_a_hash_only_when_they_are_one(one: object, other: object) -> None:
+    """A changed tool would pass for the approved one."""
     spelt = [json.dumps(value, sort_keys=True) for value in (one, other)]
     assert (hash_of(spelt[0].encode()) == hash_of(spelt[1].encode())) == (spelt[0] == spelt[1])
 
@@ -64,11 +67,13 @@ def test_two_values_share_a_hash_only_when_they_are_one(one: object, other: obje
     ["title", "description", "inputSchema", "outputSchema", "annotations", "icons", "_meta", "execution", "whatever"],
 )
 def test_every_member_of_a_tool_counts(member: str) -> None:
+    """A server could change what a model reads in a member that nobody looks at."""
     assert tool(b'{"name":"t"}').hash != tool(b'{"name":"t","%s":{"a":1}}' % member.encode()).hash
 
 
 @given(st.binary(max_size=64))
 def test_whatever_a_server_sends_has_a_hash(body: bytes) -> None:
+    """One broken definition would end the supervisor."""
     assert len(hash_of(body)) == 64
 
 
@@ -76,11 +81,13 @@ def test_whatever_a_server_sends_has_a_hash(body: bytes) -> None:
     "body", [b"[" * 100_000 + b"]" * 100_000, b'"\\ud800"', b"1e999", b"9" * 5000, b"NaN", b"", b"\xff"]
 )
 def test_what_no_reader_can_read_is_hashed_by_its_bytes(body: bytes) -> None:
+    """Such a definition would have no hash, or the one of another."""
     assert hash_of(body) == hash_of(bytes(body))
     assert hash_of(body) != hash_of(body + b" x")
 
 
 def test_no_instructions_are_a_form_of_their_own() -> None:
+    """A server that begins to tell models something would not be noticed."""
     silent, told = instructions_document(""), instructions_document("Always call me first.")
     assert silent.key == told.key == ItemKey(Subject.INSTRUCTIONS)
     assert silent.hash != told.hash
@@ -88,6 +95,7 @@ def test_no_instructions_are_a_form_of_their_own() -> None:
 
 
 def test_half_a_character_in_instructions_is_kept_as_an_escape() -> None:
+    """A server's broken text would end the supervisor."""
     assert value_of(instructions_document("a\ud800b").body) == "a\\ud800b"
 
 
@@ -98,10 +106,12 @@ def offered(listing: Listing, definition: bytes) -> Document:
 @pytest.mark.parametrize("member", ["name", "title", "description", "arguments", "uri", "mimeType", "icons", "_meta"])
 @pytest.mark.parametrize("listing", [Listing.PROMPTS, Listing.RESOURCES, Listing.TEMPLATES])
 def test_every_member_of_what_else_is_listed_counts(listing: Listing, member: str) -> None:
+    """A server could change what a model reads in a prompt's arguments, and nobody would be asked."""
     assert offered(listing, b'{"x":1}').hash != offered(listing, b'{"x":1,"%s":"a"}' % member.encode()).hash
 
 
 def test_what_a_resource_says_of_its_contents_does_not_count() -> None:
+    """Each note that somebody writes would have to be approved."""
     plain = b'{"uri":"a:b","annotations":{"audience":["user"]}}'
     sized = b'{"uri":"a:b","size":17,"annotations":{"audience":["user"],"lastModified":"2026-01-02"}}'
     one, other = offered(Listing.RESOURCES, plain), offered(Listing.RESOURCES, sized)
@@ -134,6 +144,7 @@ def test_capabilities_wait_for_the_lists_that_they_promise() -> None:
 
 
 def test_documents_are_kept_that_an_event_names_and_no_others() -> None:
+    """The ledger would grow by every list, or miss a text that somebody approved."""
     documents = [tool_document(told_tool("fs", name, "text")) for name in "abcdef"]
     about = {"scope": "s", "server": "fs"}
     events = [

@@ -35,6 +35,7 @@ def offer(**verdicts: Verdict) -> Offer:
 
 @pytest.mark.parametrize("verdict", HELD)
 def test_every_reason_has_words_and_a_way_out(verdict: Verdict) -> None:
+    """A call would end in an error that says nothing, or fail to say anything at all."""
     word = "blocked" if verdict is Verdict.BLOCKED else "held"
     line = describe_held(row(stdio()), offer(a=verdict, b=verdict).held)
     assert line.startswith(f"fs: 2 tools are {word}")
@@ -49,6 +50,7 @@ def test_every_reason_has_words_and_a_way_out(verdict: Verdict) -> None:
 
 
 def test_what_is_blocked_is_not_said_to_wait() -> None:
+    """A client would ask its user to approve what they have just blocked."""
     both = offer(a=Verdict.BLOCKED, b=Verdict.CHANGED)
     assert (both.waiting, both.blocked) == ({Subject.TOOL: 1}, {Subject.TOOL: 1})
     line = describe_held(row(stdio()), both.held)
@@ -57,6 +59,7 @@ def test_what_is_blocked_is_not_said_to_wait() -> None:
 
 @pytest.mark.parametrize("verdict", [each for each in Verdict if each not in OF_TOOLS_ALONE])
 def test_a_launch_that_is_held_says_how_to_look_and_how_to_approve(verdict: Verdict) -> None:
+    """A server would be down, and nobody know what to do."""
     fault = launch_held(row(stdio()), verdict, ("network",))
     assert fault.code == ("launch_blocked" if verdict is Verdict.BLOCKED else "launch_held")
     assert fault.remedy is not None
@@ -97,6 +100,7 @@ def test_what_waits_for_a_person_is_counted_by_server(
 
 
 def test_of_many_servers_the_first_are_named_and_the_others_counted() -> None:
+    """A model's context would be full of names."""
     names = [f"s{number}" for number in range(MAX_SERVERS + 3)]
     said = notice(dict.fromkeys(names, tools(1)), names)
     assert said.count(f"{names[MAX_SERVERS - 1]}: 1 and 3 more") == 1
@@ -105,6 +109,7 @@ def test_of_many_servers_the_first_are_named_and_the_others_counted() -> None:
 
 
 def test_servers_that_are_still_starting_are_named_after_what_is_held() -> None:
+    """A model that lists once would take their tools for ones that never were."""
     assert notice({}, (), ["fs"]) == "Still starting: fs; its tools are announced when they can be called."
     said = notice({"fs": tools(1)}, (), ["a", "b"])
     assert said.endswith(
@@ -113,12 +118,14 @@ def test_servers_that_are_still_starting_are_named_after_what_is_held() -> None:
 
 
 def test_servers_that_want_a_login_are_named_with_the_command() -> None:
+    """A model would look for tools that are not there, and nobody learn why."""
     one, two = notice({}, (), (), ["far"]), notice({}, (), (), ["far", "away"])
     assert one == "far wants a login: the user can make it with `quarterdeck login SERVER`."
     assert two.startswith("far, away want a login:")
 
 
 def test_servers_that_failed_are_named_with_their_fix_on_one_line_and_few() -> None:
+    """A model would promise a retry, or read a server's text as ours; or the list fill its context."""
     fix = "quarterdeck allow fs -c 'a\nb' gives it what its row names"
     assert notice({}, (), failed={"fs": fix}) == (
         "Not available, with what the user can do: fs: quarterdeck allow fs -c 'a\\nb' gives it what its row names."

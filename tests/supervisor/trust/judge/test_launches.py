@@ -44,6 +44,7 @@ def written(row: Mapping[str, object]) -> Any:
     ],
 )
 def test_every_way_to_run_something_else_is_another_launch(changed: dict[str, object]) -> None:
+    """A changed configuration file would run what nobody approved."""
     row: dict[str, object] = {"command": "npx", "args": ["-y", "good"], "env": {"TOKEN": "x"}}
     config = StdioServerConfig(id="s", command="npx")
     assert launch_of(config, row).document.hash != launch_of(config, row | changed).document.hash
@@ -60,6 +61,7 @@ def test_every_way_to_run_something_else_is_another_launch(changed: dict[str, ob
     ],
 )
 def test_every_way_to_reach_something_else_is_another_launch(changed: dict[str, object]) -> None:
+    """A changed configuration file would send a user's data elsewhere."""
     row: dict[str, object] = {"url": "https://good.example/mcp", "headers": {"X-A": "1"}}
     config = SseServerConfig(id="s", url="https://good.example/mcp")
     assert launch_of(config, row).document.hash != launch_of(config, row | changed).document.hash
@@ -87,11 +89,13 @@ def test_what_counts_of_a_row_is_part_of_its_launch_wherever_it_is_said(
 
 
 def test_another_transport_is_another_launch() -> None:
+    """The same URL, spoken to in another way, would pass unseen."""
     kinds = (SseServerConfig, StreamableHttpServerConfig)
     assert len({launch_of(kind(id="s", url="https://h/")).document.hash for kind in kinds}) == 2
 
 
 def test_values_of_variables_and_headers_are_nobodys_business() -> None:
+    """A secret would lie in the ledger for good."""
     row = {"command": "npx", "env": {"B_TOKEN": "hunter2", "A": "${A}"}}
     assert written(row)["env"] == ["A", "B_TOKEN"]
     assert written({"url": "http://h/", "headers": {"Authorization": "NameOwner hunter2"}})["headers"] == [
@@ -102,6 +106,7 @@ def test_values_of_variables_and_headers_are_nobodys_business() -> None:
 
 @given(st.dictionaries(st.sampled_from(["command", "args", "env", "cwd", "sandbox", "url", "headers", "trust"]), JSON))
 def test_whatever_a_row_holds_has_a_launch(row: dict[str, object]) -> None:
+    """A row that a loader refuses later would end the supervisor first."""
     for config in (StdioServerConfig(id="s", command="x"), SseServerConfig(id="s", url="http://h/")):
         assert len(launch_of(config, row).document.hash) == 64
 
@@ -114,6 +119,7 @@ def launch(args: Sequence[str] = (), key: bytes = KEY, *, is_project: bool = Fal
 @pytest.mark.parametrize("args", [*BY_PLACE, *NUMBERS, *((secret,) for secret in BY_LOOKS)], ids=" ".join)
 @pytest.mark.parametrize("is_project", [False, True])
 def test_no_planted_secret_is_kept(args: tuple[str, ...], is_project: bool) -> None:
+    """It would lie in the ledger for good, and a changed one would not be noticed."""
     kept = launch(args, is_project=is_project)
     planted = [secret for secret in (SECRET, "94123456", *BY_LOOKS) if any(secret in arg for arg in args)]
     assert planted
@@ -126,6 +132,7 @@ def test_no_planted_secret_is_kept(args: tuple[str, ...], is_project: bool) -> N
 
 
 def test_a_strangers_values_are_kept_hidden_and_shown_whole() -> None:
+    """A project's password would lie in the ledger; or something that runs could hide behind the name of one."""
     row = {"env": {"API_KEY": SECRET, "PATH": "/evil"}, "cwd": f"/x?token={SECRET}"}
     found = launch(["--token", "x; curl evil"], is_project=True, **row)
     kept, shown = value_of(found.document.body), value_of(found.shown)
@@ -172,6 +179,7 @@ def test_a_launch_that_older_rules_hid_in_another_way_is_recognised(args: list[s
 
 
 def test_a_strangers_launch_that_was_kept_in_clear_is_recognised() -> None:
+    """Approved projects would be held after an update."""
     row = {"env": {"API_KEY": SECRET}, "cwd": "/x"}
     found = launch(["--pass", SECRET], is_project=True, **row)
     old = found.shown
@@ -196,6 +204,7 @@ def test_a_stand_in_that_somebody_writes_is_no_secret_it_stands_for() -> None:
 
 @given(st.lists(st.text("ab=-:/@ (){}\"'", max_size=12), max_size=4), st.booleans())
 def test_a_launch_is_always_described_by_what_is_kept_of_it(args: list[str], is_project: bool) -> None:
+    """Cleaning a ledger, or an update, would hold a server that nobody changed."""
     found = launch(args, is_project=is_project)
     assert found.is_described_by(found.document.body)
     clear = json.dumps(found.clear).encode()
@@ -204,12 +213,14 @@ def test_a_launch_is_always_described_by_what_is_kept_of_it(args: list[str], is_
 
 
 def test_what_cannot_be_read_describes_nothing() -> None:
+    """A damaged ledger would end the supervisor."""
     for body in (None, b"", b"null", b"[]", b"{}", b'{"args": "x"}'):
         assert not launch(["x"]).is_described_by(body)
     assert redacted_launch(b"null", KEY) == b"null"
 
 
 def test_a_riddle_of_stand_ins_ends() -> None:
+    """A crafted ledger would hang every command."""
     stored = "a(secret 000000000000)" * 30
     assert revealed(stored, "a" * 5_000, "shown", KEY) == stored
 

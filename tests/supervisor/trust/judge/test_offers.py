@@ -24,6 +24,7 @@ def offer(**verdicts: Verdict) -> offers.Offer:
 
 @given(VERDICTS)
 def test_just_what_is_admitted_is_offered_in_the_servers_order(verdicts: Mapping[ItemKey, Verdict]) -> None:
+    """A held tool would be listed, or an approved one lost."""
     tools = tuple(told_tool("fs", name, "text") for name in NAMES)
     made = offers.offer_of(ServerLists(tools), verdicts)
     admitted = [name for name in NAMES if verdicts.get(tool_key(name)) is Verdict.ADMITTED]
@@ -34,6 +35,7 @@ def test_just_what_is_admitted_is_offered_in_the_servers_order(verdicts: Mapping
 
 
 def test_what_is_blocked_leaves_an_offer_and_the_rest_stays() -> None:
+    """A block would wait for the server's next list, or take more along than was meant."""
     before = offer(a=Verdict.ADMITTED, b=Verdict.ADMITTED, c=Verdict.NEW)
     after = offers.without(before, [tool_key("a"), tool_key("stranger")])
     assert after.names == {"b"}
@@ -100,12 +102,14 @@ FINE = Item(seen="i", approved="i")
     ids=["live", "approved", "held", "held unrecorded", "blocked", "instructions", "mute", "filtered", "new"],
 )
 def test_the_next_start_offers_what_was_approved_and_nothing_else(entry: Entry, names: set[str]) -> None:
+    """A restart would bring back what is held or blocked, or take away what is approved."""
     wanted = offers.snapshot_hashes(row(stdio(deny=("hidden",))), entry)
     assert {key.name for key in wanted if key != INSTRUCTIONS} == names
     assert (INSTRUCTIONS in wanted) == entry.items.get(INSTRUCTIONS, Item()).is_admitted
 
 
 def test_instructions_are_told_while_they_are_approved() -> None:
+    """A model would be told what nobody approved."""
     listed = ServerLists(instructions="Be kind.")
     assert offers.offer_of(listed, {INSTRUCTIONS: Verdict.ADMITTED}).instructions == "Be kind."
     assert offers.offer_of(listed, {INSTRUCTIONS: Verdict.CHANGED}).instructions == ""
@@ -116,6 +120,7 @@ def test_instructions_are_told_while_they_are_approved() -> None:
 
 
 def test_a_kept_document_that_is_not_the_tool_is_left_out() -> None:
+    """A damaged ledger would put one tool's text under another's name, or stop the start."""
     good = told_tool("fs", "a", "one").descriptor.definition or b""
     made = offers.snapshot_offer(
         row(stdio()),
@@ -126,6 +131,7 @@ def test_a_kept_document_that_is_not_the_tool_is_left_out() -> None:
 
 
 def test_before_the_first_list_too_a_lock_names_all_that_is_offered() -> None:
+    """`serve --locked` would begin with what was approved without the lock."""
     kept = [Document(tool_key(name), "h", told_tool("fs", name, "one").descriptor.definition or b"") for name in "ab"]
     assert offers.snapshot_offer(row(stdio(), lock=OnlyNamed(fs={"a"})), kept).names == {"a"}
 
@@ -160,6 +166,7 @@ def test_the_live_set_becomes_the_offer_and_what_stays_is_not_touched() -> None:
 
 
 def test_before_a_server_is_asked_what_it_held_last_is_counted() -> None:
+    """A client would be told that all is well, until the slowest server is up."""
     held, gone = Item(seen="x", approved="y"), Item(approved="y")
     assert offers.last_held(entry_of(_=FINE, a=approved("a"), b=held, c=gone)) == {Subject.TOOL: 1}
     assert offers.last_held(entry_of(_=held, a=approved("a"), b=held, c=gone)) == {Subject.TOOL: 2}

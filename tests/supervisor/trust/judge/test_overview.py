@@ -49,6 +49,7 @@ def states(server: ServerMatters) -> dict[ItemKey, State]:
 
 
 def test_each_thing_stands_somewhere() -> None:
+    """A held tool would be listed as fine, or a person be asked for what is decided."""
     a, b, c, d, e = (document(name) for name in "abcde")
     server = one(
         *(seen(a), approved(a)),
@@ -84,11 +85,13 @@ def test_a_launch_is_that_of_the_present_configuration_recorded_or_not() -> None
 
 
 def test_the_launch_and_the_instructions_come_before_the_tools() -> None:
+    """What matters most would be somewhere down the list."""
     server = one(seen(document("a")), seen(instructions_document("hello")), rows=[row(stdio())])
     assert [matter.key for matter in server.matters] == [LAUNCH, INSTRUCTIONS, tool_key("a")]
 
 
 def test_what_was_found_is_shown_with_the_form_that_is_offered() -> None:
+    """A finding would stick to a tool whose text is another one by now."""
     bad, good = document("a", "bad"), document("a", "good")
     scan = Scanned(scope=SCOPE, server="fs", hash=bad.hash, version=1, findings=(("rule", "/description"),))
     assert one(seen(bad), scan).matters[0].findings == (("rule", "/description"),)
@@ -96,6 +99,7 @@ def test_what_was_found_is_shown_with_the_form_that_is_offered() -> None:
 
 
 def test_servers_that_are_configured_come_first_and_those_of_which_nothing_is_left_not_at_all() -> None:
+    """A server that never offered a thing would be listed for ever."""
     began = Began(scope=SCOPE, server="fs", program="told 1", package="told 1.0 (npm)")
     elsewhere = Seen(scope="/other.json", server="fs", subject=Subject.TOOL, name="a", hash="h")
     at = book_of(began, elsewhere)
@@ -106,6 +110,7 @@ def test_servers_that_are_configured_come_first_and_those_of_which_nothing_is_le
 
 
 def test_the_difference_is_from_the_approved_form_to_the_offered_one() -> None:
+    """A person would be shown the change before last, or the wrong way round."""
     old, between, new = document("a", "one"), document("a", "two"), document("a", "three")
     server = one(seen(old), approved(old), seen(between), seen(new), rows=[row(stdio(command="evil"))])
     bodies = {each.hash: each.body for each in (old, between, new)}
@@ -115,6 +120,7 @@ def test_the_difference_is_from_the_approved_form_to_the_offered_one() -> None:
 
 
 def test_a_new_tool_that_looks_like_one_that_is_gone_is_a_suspected_rename() -> None:
+    """A tool would shed its history by another name."""
     old, new, other = document("lend"), document("borrow"), document("weather", "Tell the weather of tomorrow.")
     server = one(*(seen(old), approved(old), gone(old)), seen(new), seen(other))
     bodies = {each.hash: each.body for each in (old, new, other)}
@@ -143,6 +149,7 @@ def test_a_launch_that_was_kept_in_another_form_is_approved_still() -> None:
 
 
 def test_of_a_strangers_launch_who_decides_sees_all() -> None:
+    """What runs could hide behind the name of a secret."""
     written = {"command": "run", "args": ["--key", "hunter2-Zq9"], "env": {"API_KEY": "hunter2-Zq9"}}
     stranger = row_of(stdio(), Origin(FILE, "fs", Standing.PROJECT, written), Surroundings(None, b"key"))
     [server] = survey(Book(), [stranger])
@@ -172,6 +179,7 @@ MAIL = tool("Sends a message to somebody by mail.", to="string", body="string")
 
 
 def test_a_tool_that_changed_its_name_alone_is_certain() -> None:
+    """The definition is the same to the last letter, its name member apart."""
     old, new = {**WEATHER, "name": "weather"}, {**WEATHER, "name": "zzz"}
     assert suspect_renames({"weather": old}, {"zzz": new, "mail": MAIL}) == (Rename("weather", "zzz", 1.0),)
 
@@ -187,6 +195,7 @@ def test_a_tool_that_changed_a_little_of_everything_is_suspected() -> None:
 
 
 def test_strangers_are_no_pair() -> None:
+    """One tool was dropped and another one added: that happens every day."""
     assert suspect_renames({"get_weather": WEATHER}, {"send_mail": MAIL}) == ()
 
 
@@ -197,6 +206,7 @@ def test_definitions_that_say_nothing_are_told_by_their_names() -> None:
 
 
 def test_the_likeliest_pair_wins() -> None:
+    """Of two heirs one is told, and the other stays new."""
     near = tool("Returns the weather of a city for the next days!", city="string", days="integer")
     far = tool("Returns the weather of a city.", city="string")
     (rename,) = suspect_renames({"weather": WEATHER}, {"weather_a": far, "weather_b": near})
@@ -224,6 +234,7 @@ DOCUMENTS = st.dictionaries(
 
 @given(vanished=DOCUMENTS, appeared=DOCUMENTS)
 def test_no_tool_is_in_two_pairs(vanished: dict[str, Any], appeared: dict[str, Any]) -> None:
+    """Whatever the documents are."""
     renames = suspect_renames(vanished, appeared)
     assert len({rename.old for rename in renames}) == len(renames) == len({rename.new for rename in renames})
     assert all(rename.old in vanished and rename.new in appeared and 0 < rename.likeness <= 1 for rename in renames)

@@ -25,6 +25,7 @@ def shown(question: Question, mode: AskMode = AskMode.LABEL) -> dict[str, Any]:
 
 
 def test_a_question_names_its_server_and_keeps_the_rest() -> None:
+    """A person would not know who asks; or a member that we do not know would be lost."""
     params = shown(Question("notes", "elicitation/create", b'{"message":"Who?","x-new":1,"_meta":{"a":2}}'))
     assert params == {"message": "notes asks: Who?", "x-new": 1, "_meta": {"a": 2, questions.SERVER_KEY: "notes"}}
     for method in ("roots/list", "sampling/createMessage"):
@@ -62,14 +63,17 @@ def test_a_form_that_asks_for_a_secret_is_declined_or_says_so(question: Question
     ],
 )
 def test_what_is_no_secret_is_asked(question: Question) -> None:
+    """Honest servers could not ask anything."""
     assert shown(question)["message"].startswith("notes asks: ")
 
 
 def test_hidden_characters_do_not_hide_who_asks() -> None:
+    """A text that runs backwards could move the server's name out of sight."""
     assert shown(form("\u202eWho\u200b?"))["message"] == "notes asks: Who?"
 
 
 def test_a_page_is_shown_with_its_host_in_clear() -> None:
+    """An address that looks like a bank's would be opened."""
     params = {"mode": "url", "message": "Log in", "url": "https://bank.example@evil.example:8443/x"}
     asked = Question("notes", "elicitation/create", json.dumps(params).encode())
     assert shown(asked)["message"] == "notes asks: open evil.example:8443? Log in"
@@ -84,12 +88,14 @@ def test_a_page_is_shown_with_its_host_in_clear() -> None:
 
 @pytest.mark.parametrize("body", [b"[]", b"{", b'{"message":7}', b"[" * 100_000, b"\xff"])
 def test_what_cannot_be_read_is_an_error_that_its_server_is_told(body: bytes) -> None:
+    """A hostile server could end the supervisor with a question."""
     declined = questions.judge_question(Question("notes", "elicitation/create", body), AskMode.LABEL)
     assert isinstance(declined, questions.Declined)
     assert declined.end.code == -32602
 
 
 def test_a_result_that_asks_is_judged_question_by_question() -> None:
+    """One bad question among good ones would pass."""
     good = {"method": "elicitation/create", "params": json.loads(form().params)}
     bad = {"method": "elicitation/create", "params": json.loads(form(password={}).params)}
     body = json.dumps({"requestState": "s", "inputRequests": {"a": good}}).encode()
@@ -114,6 +120,7 @@ def test_a_result_that_asks_is_judged_question_by_question() -> None:
     ],
 )
 def test_a_result_that_asks_too_much_or_in_no_form_ends_its_call(requests: Any, words: str) -> None:
+    """A client of 2026-07-28 would put a thousand questions to a person; or the call would never end."""
     held = questions.judge_input_required("notes", json.dumps({"inputRequests": requests}).encode(), AskMode.ALLOW)
     assert isinstance(held, ProtocolFault)
     assert held.code == "input_required"
@@ -133,5 +140,6 @@ TAKING = b'{"roots":{},"extensions":{"x":{},"%b":{}}}' % EXTENSION.encode()
     ],
 )
 def test_a_server_is_told_what_its_caller_can_as_far_as_it_may(mode: AskMode, has_tasks: bool, told: object) -> None:
+    """A server whose tasks nobody approved would make some; one that may not ask would be told whom it could."""
     assert json.loads(questions.judged_capabilities(TAKING, mode, has_tasks=has_tasks)) == told
     assert questions.judged_capabilities(b"nonsense", mode, has_tasks=has_tasks) == b"{}"

@@ -55,11 +55,13 @@ def code(wish: Wish, found: Offer, entry: Entry | None = None) -> str:
     ],
 )
 def test_a_request_is_for_what_its_params_name(method: str, params: bytes, wish: Wish) -> None:
+    """What is held would be asked for under another request's name."""
     assert wish_of(RawRequest(method, params)) == wish
 
 
 @pytest.mark.parametrize("method", ["sampling/createMessage", "server/discover", "tools/list", "x" * 5_000])
 def test_what_nobody_knows_is_not_passed_on(method: str) -> None:
+    """A method that means something to a server would reach it, and nobody has judged what."""
     fault = wish_of(RawRequest(method, b"{}"))
     assert isinstance(fault, ProtocolFault)
     assert (fault.code, fault.delivery) == ("not_offered", Delivery.NOT_SENT)
@@ -86,6 +88,7 @@ def test_params_that_cannot_be_read_are_refused(params: bytes) -> None:
 def test_what_is_held_blocked_or_unknown_is_refused_as_that(
     key: ItemKey, held: str, blocked: str, unknown: str
 ) -> None:
+    """A caller could not tell what a person may approve from what one has refused, or from a typing error."""
     assert verdict_on(key, offer(key), Entry()) is Verdict.ADMITTED
     assert code(Wish(key), offer(key)) == ""
     assert code(Wish(key), offer(key, **{key.name: Verdict.CHANGED})) == held
@@ -94,12 +97,14 @@ def test_what_is_held_blocked_or_unknown_is_refused_as_that(
 
 
 def test_a_prompt_that_is_mistyped_is_answered_with_the_nearest_one() -> None:
+    """A model would try again at random."""
     fault = refused(Wish(ItemKey(Subject.PROMPT, "plam")), row(stdio()), offer(PROMPT), Entry())
     assert fault is not None
     assert fault.message.endswith(": did you mean 'plan'?")
 
 
 def test_a_uri_that_no_list_has_may_be_read_where_resources_are_approved() -> None:
+    """Links that a tool hands out would lead nowhere."""
     link = Wish(ItemKey(Subject.RESOURCE, "job://17/log"))
     assert code(link, offer(NOTE)) == ""
     assert code(link, offer(NOTE, can=b'{"tools":{}}')) == "unknown_resource"
@@ -119,6 +124,7 @@ def test_a_uri_is_held_with_the_only_template_that_fits_it() -> None:
 
 @pytest.mark.parametrize("uri", ["note:/1", "NOTE://1", "note://\t1", "note://%31", "note://1#a"])
 def test_no_other_spelling_reads_what_is_held_or_blocked(uri: str) -> None:
+    """What a person blocked would be read by who writes it in another way."""
     wish, entry = Wish(ItemKey(Subject.RESOURCE, uri)), Entry(items={NOTE: Item(is_blocked=True)})
     any_note = ItemKey(Subject.TEMPLATE, "{+any}")
     assert code(wish, offer(NOTE, any_note), entry) == "resource_blocked", "though a template fits it"
@@ -126,6 +132,7 @@ def test_no_other_spelling_reads_what_is_held_or_blocked(uri: str) -> None:
 
 
 def test_a_completion_names_a_template_or_a_resource_by_one_member() -> None:
+    """Completions of a resource's URI would be refused, or those of a held one given."""
     by_uri = Wish(ItemKey(Subject.TEMPLATE, NOTE.name), ("completions",))
     assert code(by_uri, offer(NOTE)) == ""
     assert code(by_uri, offer(NOTE, **{NOTE.name: Verdict.NEW})) == "resource_held"
@@ -135,6 +142,7 @@ def test_a_completion_names_a_template_or_a_resource_by_one_member() -> None:
 
 
 def test_a_completion_needs_its_capability_beside_what_it_is_of() -> None:
+    """A server would be asked for what nobody approved that it does."""
     wish = Wish(PROMPT, ("completions",))
     assert code(wish, offer(PROMPT)) == ""
     assert code(wish, offer(PROMPT, can=b'{"prompts":{}}')) == "capability_held"
@@ -143,6 +151,7 @@ def test_a_completion_needs_its_capability_beside_what_it_is_of() -> None:
 
 @pytest.mark.parametrize("can", [b'{"tasks":{}}', b'{"extensions":{"io.modelcontextprotocol/tasks":{}}}'])
 def test_tasks_need_either_name_of_their_capability(can: bytes) -> None:
+    """Tasks of one era would be out of reach."""
     wish = Wish(None, TASKS)
     assert code(wish, offer(can=can)) == ""
     assert code(wish, offer(can=b'{"tools":{}}')) == "capability_held"
@@ -150,4 +159,5 @@ def test_tasks_need_either_name_of_their_capability(can: bytes) -> None:
 
 
 def test_the_keys_are_those_of_the_lists() -> None:
+    """A request would be judged by another name than the list it is in."""
     assert key_of(Offered("fs", Listing.TEMPLATES, FILES.name, b"{}", "else")) == FILES

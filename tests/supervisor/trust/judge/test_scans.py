@@ -27,6 +27,7 @@ def review(*documents: Document, recorded: Scanned | None = None) -> ListScan:
 
 
 def test_what_is_found_is_an_event_and_a_line_for_people() -> None:
+    """A poisoned description would be approved at first sight without a word."""
     found = review(instructions_document("Fine."), tool("good", "Give the text back."), tool("bad", EVIL))
     [scan] = found.scans
     assert (scan.scope, scan.server, scan.hash, scan.version) == (str(FILE), "fs", tool("bad", EVIL).hash, SCAN_VERSION)
@@ -36,12 +37,14 @@ def test_what_is_found_is_an_event_and_a_line_for_people() -> None:
 
 
 def test_instructions_are_scanned_too_and_called_so() -> None:
+    """They rule a model as well as any tool."""
     found = review(instructions_document(EVIL))
     assert found.scans
     assert found.warnings[0].startswith("fs: instructions: ")
 
 
 def test_what_was_found_before_is_not_told_again() -> None:
+    """Every start would warn of the same, until nobody reads it."""
     [known] = review(tool("bad", EVIL)).scans
     again = review(tool("bad", EVIL), recorded=known)
     assert (again.scans, again.warnings) == ((), ())
@@ -65,6 +68,7 @@ def test_what_is_found_no_more_is_taken_back_by_who_said_it() -> None:
 
 
 def test_beside_the_same_neighbours_a_document_is_scanned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each name that comes would cost a scan of everything."""
     count = 0
 
     def scan(*arguments: Any) -> Any:
@@ -80,6 +84,7 @@ def test_beside_the_same_neighbours_a_document_is_scanned_once(monkeypatch: pyte
 
 
 def test_a_server_of_many_findings_fills_no_log() -> None:
+    """One server could hide what is said of the others."""
     found = review(*(tool(f"bad_{number}", EVIL) for number in range(3 * MAX_WARNINGS)))
     assert len(found.scans) == 3 * MAX_WARNINGS
     assert len(found.warnings) == MAX_WARNINGS + 1
@@ -109,12 +114,14 @@ def test_what_was_offered_once_is_found_long_after_it_was_withdrawn() -> None:
 
 
 def test_what_is_offered_now_is_told_apart() -> None:
+    """A person could not see what to act on."""
     assert {each.is_offered for each in scan(seen(GOOD), seen(BAD))} == {True}
     gone = Gone(scope="s", server="fs", subject=Subject.TOOL, name="a")
     assert {each.is_offered for each in scan(seen(BAD), gone)} == {False}
 
 
 def test_each_document_is_told_once_for_each_server_that_offered_it() -> None:
+    """One text would fill pages, or hide that a second server carries it, too."""
     once = len(scan(seen(BAD)))
     found = scan(seen(BAD), seen(BAD), seen(BAD, "web"), seen(BAD, scope="other"), seen(BAD, "web"))
     assert [(each.scope, each.server) for each in found] == (

@@ -81,10 +81,12 @@ def test_what_is_merely_something_else_is_more_both_ways(
     ],
 )
 def test_what_is_no_more_is_no_loosening(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Each edit would wait for a person."""
     assert loosens(row(old), row(new)) == ()
 
 
 def test_a_new_row_is_held_against_the_defaults() -> None:
+    """A row that was never there could say anything."""
     assert loosens(None, row()) == ()
     assert loosens(None, row({"preset": "trusted"}, trust="open", inherit_env=["TOKEN"]))[:2] == ("trust", "preset")
     assert "inherit_env" in loosens(None, row(inherit_env=("TOKEN",)))
@@ -118,6 +120,7 @@ def test_a_server_behind_a_url_that_becomes_a_process_is_held_against_the_defaul
     ],
 )
 def test_native_tools_are_compared_likewise(old: dict[str, Any], new: dict[str, Any], found: tuple[str, ...]) -> None:
+    """`bash` could be given the network by an edit of its own."""
     assert loosens_native(NativeSettings.model_validate(old), NativeSettings.model_validate(new)) == found
 
 
@@ -143,6 +146,7 @@ ROWS = st.builds(lambda policy: StdioServerConfig(id="s", command="c", sandbox=p
 
 @given(ROWS)
 def test_a_row_asks_for_no_more_than_itself(one: StdioServerConfig) -> None:
+    """An edit of another row would hold this one."""
     assert loosens(one, one) == ()
 
 

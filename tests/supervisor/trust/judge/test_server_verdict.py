@@ -62,6 +62,7 @@ def outcome(wish: Wish, state: str, *, is_judged: bool = True, launch: ProtocolF
     ],
 )
 def test_a_request_is_admitted_held_or_waits(wish: Wish, state: str, expected: object) -> None:
+    """What nobody approved would be called; or a call be refused for a server that is about to be there."""
     assert outcome(wish, state) == expected
     assert outcome(wish, state, launch=FAULT) == "launch_held"
 
@@ -73,6 +74,7 @@ def test_what_may_just_have_been_approved_waits_until_that_is_judged(wish: Wish)
 
 
 def test_a_slip_is_helped_with_what_the_server_offers() -> None:
+    """A model that misspelt a name could not correct itself."""
     verdict = ServerVerdict(row(stdio()), None, Offer(names=frozenset({"read_file"})), Entry(), None, True)  # noqa: FBT003
     assert str(verdict.unknown_tool("raed_file")) == "fs offers no tool 'raed_file': did you mean 'read_file'?"
     assert len(str(verdict.unknown_tool("x" * 5_000))) < 400

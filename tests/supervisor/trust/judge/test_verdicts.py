@@ -30,6 +30,7 @@ from quarterdeck_protocol.configs import TrustMode
 
 
 def test_baseline_approves_what_is_there_at_first_sight_and_says_so() -> None:
+    """A user would have to approve every tool of every server before the first call."""
     state = ServerState()
     judgement = judge_listing(row(Rules()), state.entry, [instructions(), tool("a")])
     assert set(judgement.verdicts.values()) == {Verdict.ADMITTED}
@@ -42,6 +43,7 @@ def test_baseline_approves_what_is_there_at_first_sight_and_says_so() -> None:
 
 
 def test_baseline_holds_what_changes_and_what_is_added_later() -> None:
+    """A rug pull would go unseen."""
     state = ServerState()
     state.lists(instructions(), tool("a"), tool("b"))
     verdicts = state.lists(instructions(), tool("a", 1), tool("b"), tool("c"))
@@ -65,12 +67,14 @@ def test_an_approval_of_any_order_admits_every_order_and_nothing_else() -> None:
 
 
 def test_what_is_listed_again_unchanged_is_nothing_to_write_down() -> None:
+    """The ledger would grow with every reconnect."""
     state = ServerState()
     state.lists(instructions(), tool("a"))
     assert judge_listing(row(Rules()), state.entry, [instructions(), tool("a")]).events == ()
 
 
 def test_what_is_not_listed_any_more_is_written_down_once_and_stays_approved() -> None:
+    """A tool that comes back after an outage would have to be approved again."""
     state = ServerState()
     state.lists(instructions(), tool("a"), tool("b"))
     judgement = judge_listing(row(Rules()), state.entry, [instructions(), tool("a")])
@@ -92,6 +96,7 @@ def test_changed_instructions_hold_every_tool() -> None:
 
 @pytest.mark.parametrize("rules", [Rules(), STRICT, OPEN, locked(tool("a"))])
 def test_what_a_person_blocked_stays_out_whatever_the_rules(rules: Rules) -> None:
+    """A block would end when somebody edits a configuration file."""
     state = ServerState()
     state.lists(instructions(), tool("a"), rules=OPEN)
     state.block(tool("a").key)

@@ -28,6 +28,7 @@ def wish(key: ItemKey, digest: str = "", body: bytes = b"") -> Decision:
 
 
 def test_the_form_on_offer_is_approved_by_a_person() -> None:
+    """An approval would count for another form, or as somebody else's."""
     record = decide(book_of(seen("a", "h1")), [wish(tool_key("a"), "h1")])
     assert record.events == (approved("a", "h1"),)
     assert record.documents == {}
@@ -41,6 +42,7 @@ def test_the_form_that_was_approved_before_can_be_approved_again() -> None:
 
 @pytest.mark.parametrize("digest", ["h1", "never"])
 def test_a_form_that_is_not_on_offer_is_refused_and_nothing_is_recorded(digest: str) -> None:
+    """A person would approve what they did not see: it changed while they looked."""
     at = book_of(seen("a", "h1"), seen("a", "h2"), seen("b", "h3"))
     with pytest.raises(StaleDecisionError, match=r"fs: a is no longer offered in that form.*trust diff fs"):
         decide(at, [wish(tool_key("b"), "h3"), wish(tool_key("a"), digest)])
@@ -53,6 +55,7 @@ def test_a_tool_of_one_file_is_not_approved_by_that_of_another() -> None:
 
 
 def test_a_block_needs_no_form() -> None:
+    """What was never seen could not be kept out."""
     assert decide(book_of(), [wish(tool_key("a"))]).events == (blocked("a"),)
 
 
@@ -69,5 +72,6 @@ def test_what_a_trial_showed_is_approved_with_its_document(key: ItemKey) -> None
 
 @pytest.mark.parametrize("key", [LAUNCH, tool_key("a"), ItemKey(Subject.INSTRUCTIONS)])
 def test_a_document_that_does_not_fit_its_hash_is_refused(key: ItemKey) -> None:
+    """A person would approve another text than the one that is kept as approved."""
     with pytest.raises(StaleDecisionError):
         decide(book_of(), [wish(key, "0" * 64, b'{"command": "run"}')])

@@ -14,6 +14,7 @@ from quarterdeck_protocol.configs import TrustMode
 
 
 def test_a_launch_that_was_approved_is_started_again() -> None:
+    """Every restart would ask a person."""
     state = ServerState()
     assert state.launches(launch()) is Verdict.ADMITTED
     assert judge_launch(row(Rules(), launch()), state.entry).events == ()
@@ -36,6 +37,7 @@ def test_an_approved_launch_that_is_kept_in_another_form_now_is_still_approved(s
 
 @pytest.mark.parametrize("standing", [Standing.NAMED, Standing.USER])
 def test_a_changed_launch_of_a_file_is_held(standing: Standing) -> None:
+    """Whoever can write into a configuration file could run a program of their own."""
     state, rules = ServerState(), Rules(standing=standing)
     state.launches(launch(), rules)
     assert state.launches(launch(1), rules) is Verdict.CHANGED
@@ -45,6 +47,7 @@ def test_a_changed_launch_of_a_file_is_held(standing: Standing) -> None:
 
 @pytest.mark.parametrize("mode", list(TrustMode))
 def test_a_projects_server_waits_for_a_person_under_every_mode(mode: TrustMode) -> None:
+    """Entering a stranger's directory would run the stranger's programs."""
     state, rules = ServerState(), Rules(mode, Standing.PROJECT)
     assert state.launches(launch(), rules, was_open=True) is Verdict.NEW
     state.approve(launch())
@@ -62,6 +65,7 @@ def test_a_row_does_not_open_itself() -> None:
 
 
 def test_a_blocked_launch_is_never_started() -> None:
+    """A server that a person blocked would run again after an edit."""
     state = ServerState()
     state.launches(launch())
     state.block(LAUNCH)
@@ -71,11 +75,13 @@ def test_a_blocked_launch_is_never_started() -> None:
 
 
 def test_a_program_may_launch_what_it_likes() -> None:
+    """An embedding program would have to approve its own code."""
     state, rules = ServerState(), Rules(standing=Standing.CODE)
     assert [state.launches(launch(form), rules) for form in (0, 1)] == [Verdict.ADMITTED] * 2
 
 
 def test_a_command_line_may_be_another_at_each_start() -> None:
+    """Who adds an option to their own command line would be asked whether they meant it."""
     for mode in TrustMode:
         state, rules = ServerState(), Rules(mode, Standing.COMMAND)
         assert [state.launches(launch(form), rules) for form in (0, 1)] == [Verdict.ADMITTED] * 2
@@ -115,6 +121,7 @@ def test_what_asks_for_more_while_a_serve_runs_is_held_and_starts_with_the_next(
 
 
 def test_an_open_row_that_asks_for_more_while_a_serve_runs_is_held_too() -> None:
+    """Who trusts a server's words would have given away the machine."""
     state = ServerState()
     state.launches(launch(), OPEN)
     assert state.launches(launch(1), OPEN, was_open=True, loosened=MORE) is Verdict.LOOSER

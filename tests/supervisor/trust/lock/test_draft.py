@@ -39,6 +39,7 @@ def draft(
 
 
 def test_what_is_approved_and_offered_is_locked() -> None:
+    """A lock would name less than what is used, or more."""
     made = draft(began(), *FIRST)
     assert made.lock == lock_of(
         {"time": [TOLD, NOW, ZONE]}, Ignores(), PRESENT_HEAD, {"time": "mcp-server-time 1.2 (PyPI)"}
@@ -54,6 +55,7 @@ def test_what_is_held_is_locked_as_it_was_approved() -> None:
 
 
 def test_what_is_new_blocked_or_gone_is_not_locked() -> None:
+    """A lock would admit what a person kept out; or fail on what is not there any more."""
     made = draft(*FIRST[:2], seen(NOW), *FIRST[4:], blocked(ZONE))
     assert made.lock.servers["time"].forms_of(Subject.TOOL) == {}
     assert made.partial == ("time",)
@@ -79,6 +81,7 @@ def test_a_launch_alone_is_not_a_server_that_was_looked_at() -> None:
 
 
 def test_a_document_that_the_ledger_lost_is_said() -> None:
+    """A lock would be written that names nothing that can be checked."""
     lost = tool_form("lost", "")
     with pytest.raises(MissingDocumentError, match=f"lacks the document {lost.hash[:12]}, an approved form of time"):
         draft(*FIRST, seen(lost), approved(lost))

@@ -69,6 +69,7 @@ ZONES = "inputSchema.properties"
     ],
 )
 def test_lines_leave_out_what_they_name_and_nothing_else(lines: str, left: dict[str, Any]) -> None:
+    """A lock made in Paris would fail in Berlin; or a changed tool would pass it."""
     assert form(lines) == tool(left).hash
 
 
@@ -83,6 +84,7 @@ def one(subject: Subject, name: str, definition: object = NOW) -> Document:
 
 @pytest.mark.parametrize(("word", "subject"), [*KINDS.items(), *ALONE.items()])
 def test_a_whole_kind_can_be_left_out_and_costs_no_other(word: str, subject: Subject) -> None:
+    """A server whose resources are the files of the day could not be locked; or its tools would change unseen."""
     ignores = Ignores.parse(f"notes {word}")
     assert ignores.form_of("notes", one(subject, "note://1")) == IGNORED
     assert ignores.form_of("other", one(subject, "note://1")) != IGNORED
@@ -92,6 +94,7 @@ def test_a_whole_kind_can_be_left_out_and_costs_no_other(word: str, subject: Sub
 
 @pytest.mark.parametrize(("word", "subject"), KINDS.items())
 def test_a_place_in_a_prompt_or_resource_is_named_as_in_a_tool(word: str, subject: Subject) -> None:
+    """One date in one description would cost the whole kind."""
     left = one(subject, "x", {key: value for key, value in NOW.items() if key != "description"})
     ignores = Ignores.parse(f"time {word}/note://*/day  /description")
     assert ignores.form_of("time", one(subject, "note://a/day")) == left.hash
@@ -128,12 +131,14 @@ def test_what_cannot_be_read_keeps_the_hash_of_its_bytes() -> None:
     ],
 )
 def test_a_line_that_says_nothing_is_named(line: str, said: str) -> None:
+    """A user would believe that something is ignored, or seen, that is not."""
     with pytest.raises(IgnoreError, match=r"^line 3: ") as raised:
         Ignores.parse(f"# first\n\n{line}\n")
     assert said in str(raised.value)
 
 
 def test_too_many_lines_are_refused() -> None:
+    """A generated file would keep every command busy."""
     lines = "time/now /description\n" * MAX_LINES
     assert len(Ignores.parse(lines).lines) == MAX_LINES
     with pytest.raises(IgnoreError, match=f"line {MAX_LINES + 1}: "):
@@ -141,6 +146,7 @@ def test_too_many_lines_are_refused() -> None:
 
 
 def test_the_lines_of_one_server_do_the_same_for_it() -> None:
+    """A lock would be judged by other lines than it was written by."""
     ignores = Ignores.parse("time/now /description\nother/* /description\n*/* /icons")
     assert len(ignores.of("time").lines) == 2
     assert ignores.of("time").form_of("time", tool(NOW)) == ignores.form_of("time", tool(NOW))
@@ -152,6 +158,7 @@ VALUES = json_values(st.integers(0, 3), st.sampled_from(["a", "b", "0", "*"]))
 
 @given(VALUES, st.lists(PLACES, max_size=3))
 def test_whatever_is_ignored_has_a_form_and_the_document_stays_as_it_is(value: object, places: list[list[str]]) -> None:
+    """A line could end a command, or change what is stored."""
     document = tool(value)
     body = bytes(document.body)
     lines = "\n".join("time/now /" + "/".join(place) for place in places)

@@ -42,12 +42,14 @@ LOCK = lock_of({"time": TIME, "fs": [instructions_document(""), tool("read")]}, 
 
 
 def test_a_lock_is_read_as_it_was_written() -> None:
+    """What was locked on one machine would be something else on the next."""
     again = parse_lock(render(LOCK))
     assert again == LOCK
     assert again.head == HEAD
 
 
 def test_a_lock_looks_as_documented_and_sorted() -> None:
+    """A user could not read, or merge, what is under version control."""
     text = render(LOCK)
     assert text.endswith("}\n")
     assert json.loads(text) == {
@@ -67,6 +69,7 @@ def test_a_lock_looks_as_documented_and_sorted() -> None:
 
 
 def test_one_changed_tool_is_one_changed_line() -> None:
+    """A reviewer would have to compare the whole file."""
     changed = lock_of(
         {"time": (TIME[0], tool("now", "evil"), TIME[2]), "fs": ()}, Ignores(), HEAD, {"time": "time 1.2"}
     )
@@ -76,11 +79,13 @@ def test_one_changed_tool_is_one_changed_line() -> None:
 
 
 def test_how_a_server_is_launched_is_not_in_a_lock() -> None:
+    """A lock would fail on every machine but the one that made it."""
     assert lock_of({"s": [launch()]}, Ignores(), HEAD).servers["s"].forms == {}
     assert not LOCK.for_server("time").admits(launch())
 
 
 def test_a_lock_admits_what_it_names_and_nothing_else() -> None:
+    """A machine that follows a lock would run what the lock does not name."""
     own = LOCK.for_server("time")
     assert all(own.admits(document) for document in TIME)
     assert not own.admits(tool("now", "evil"))
@@ -99,6 +104,7 @@ def test_an_ignore_that_was_added_later_is_drift_until_the_lock_is_written_anew(
 
 
 def test_drift_tells_what_changed_was_added_is_missing_or_absent() -> None:
+    """A build would fail without a word about why."""
     present = {"time": [instructions_document(""), tool("now", "evil"), tool("more")], "new": [tool("x")]}
     assert drift(LOCK, present) == (
         Drift("fs", None, LockChange.ABSENT),
@@ -125,6 +131,7 @@ def test_a_server_that_gives_itself_an_endless_name_can_be_locked() -> None:
 
 
 def test_names_that_hide_characters_show_them() -> None:
+    """A reviewer would approve a name that looks like another."""
     text = render(lock_of({"s": [tool("a\u202eb")]}, Ignores(), HEAD))
     assert text.isascii()
     assert "a\\u202eb" in text
@@ -168,12 +175,14 @@ def edited(change: Callable[[Any], object]) -> str:
     ],
 )
 def test_what_is_no_lock_is_refused_with_the_place(text: str, said: str) -> None:
+    """A lock would be read as something that nobody wrote."""
     with pytest.raises(LockError) as raised:
         parse_lock(text)
     assert said in str(raised.value)
 
 
 def test_a_lock_of_any_size_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger's repository could fill the memory."""
     monkeypatch.setattr("quarterdeck.trust.lock.lockfile.MAX_LOCK_BYTES", 10)
     with pytest.raises(LockError, match="larger than 10 bytes"):
         parse_lock(render(LOCK))
@@ -207,6 +216,7 @@ SAID = capabilities_document(b'{"tools":{},"prompts":{}}')
 
 
 def test_prompts_and_capabilities_are_locked_and_read_again() -> None:
+    """A prompt could change under a lock."""
     lock = lock_of({"time": (*TIME, SAID, PROMPT)}, Ignores(), HEAD)
     assert parse_lock(render(lock)) == lock
     assert lock.for_server("time").admits(PROMPT)

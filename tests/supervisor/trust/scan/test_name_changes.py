@@ -44,11 +44,13 @@ def test_a_text_that_may_name_a_tool_is_told_from_others(text: str, is_concerned
 
 
 def test_a_name_that_looks_like_one_that_came_is_concerned() -> None:
+    """A server that was there first would keep a name that its new neighbour's is taken for."""
     assert MAIL.concern("fs", NamesInList.read(["send_emai1"], []))
     assert not MAIL.concern("fs", NamesInList.read(["send_letter"], []))
 
 
 def test_only_what_changed_is_told_and_taken() -> None:
+    """Each change of one server would cost a look at all of them."""
     names, book = BookNames(), Book()
     tell(book, seen("mail", "send_email"), seen("fs", "read_it"), seen("quiet", "", SCOPE))
     assert set(names.news(book)) >= {(SCOPE, "mail"), (SCOPE, "fs")}

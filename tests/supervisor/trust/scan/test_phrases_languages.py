@@ -39,6 +39,7 @@ def test_twenty_orders_in_each_language_are_known(language: str) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_case_accents_and_white_space_hide_no_order(language: str) -> None:
+    """A model reads an order without its accents as well as with them."""
     for rule, texts in examples(language).orders.items():
         for text in texts:
             plain = "".join(each for each in unicodedata.normalize("NFD", text) if not unicodedata.combining(each))
@@ -50,6 +51,7 @@ def test_case_accents_and_white_space_hide_no_order(language: str) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_ordinary_descriptions_in_each_language_are_left_alone(language: str) -> None:
+    """A person who is warned of every second tool reads no warning any more."""
     descriptions = examples(language).ordinary["descriptions"]
     assert len(descriptions) >= 15
     assert [(text, found) for text in descriptions if (found := rules(text))] == []
@@ -57,10 +59,12 @@ def test_ordinary_descriptions_in_each_language_are_left_alone(language: str) ->
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_rule_that_has_words_of_a_language_is_tried(language: str) -> None:
+    """A phrase that nothing tries may as well not be there."""
     found = catalogue(language)
     assert examples(language).orders.keys() == found.phrases.keys() | found.unparted.keys()
 
 
 def test_a_beginning_that_fits_any_word_is_no_choice() -> None:
+    """One letter and a star would make every text an order."""
     with pytest.raises(ValueError, match="too short"):
         phrase("ab* cd")

@@ -49,6 +49,7 @@ def rules(document: object, name: str = "add", around: KnownNames = NO_NAMES) ->
     ],
 )
 def test_no_place_is_safe_for_an_attack(document: dict[str, Any], place: str) -> None:
+    """Models are sent the whole definition."""
     (finding,) = scan(document)
     assert (finding.rule, finding.place) == ("instructs-model", place)
     assert "revious" in finding.excerpt
@@ -103,10 +104,12 @@ STRIKES: Final[list[tuple[str, dict[str, Any]]]] = [
 
 @pytest.mark.parametrize(("rule", "document"), STRIKES)
 def test_each_rule_strikes_in_a_definition(rule: str, document: dict[str, Any]) -> None:
+    """The table is not longer than what is looked for."""
     assert rule in rules(document)
 
 
 def test_every_rule_is_tried() -> None:
+    """A rule without an attack in these tests could have stopped working long ago."""
     assert {rule for rule, _ in STRIKES} | {rule for *_, rule, _ in NAMES} == RULES.keys()
 
 
@@ -123,6 +126,7 @@ def test_every_rule_is_tried() -> None:
     ],
 )
 def test_honest_texts_about_such_things_are_left_alone(text: str) -> None:
+    """A scan that matches here is not read where it matters."""
     assert scan({"description": text, "inputSchema": {"properties": {"context": {"description": text}}}}) == []
 
 
@@ -172,6 +176,7 @@ def test_names_are_held_against_their_siblings(name: str, document: dict[str, An
     ],
 )
 def test_neighbours_that_do_no_harm_are_left_alone(name: str, description: str) -> None:
+    """To be compared with somebody is no attack, and two servers may each have a `send_email`."""
     assert scan({"description": description}, name, AROUND) == []
 
 
@@ -204,11 +209,13 @@ def test_instructions_are_scanned_and_a_launch_for_what_is_not_seen() -> None:
 def test_what_is_not_seen_is_found_in_prompts_resources_and_templates(
     kind: Subject, name: str, document: dict[str, Any], place: str
 ) -> None:
+    """A prompt would say to a model what the person who chose it never saw."""
     found = scan_definition(kind, name, document)
     assert ("hidden-unicode", place) in {(finding.rule, finding.place) for finding in found}
 
 
 def test_smuggled_words_are_shown_in_the_excerpt() -> None:
+    """A person sees what the model would have read."""
     smuggled = "".join(chr(0xE0000 + ord(letter)) for letter in POISON)
     found = {finding.rule: finding for finding in scan({"description": f"Adds.{smuggled}"})}
     assert found["hidden-unicode"].excerpt == POISON
@@ -217,6 +224,7 @@ def test_smuggled_words_are_shown_in_the_excerpt() -> None:
 
 
 def test_a_flood_of_findings_is_cut() -> None:
+    """One is enough to look."""
     document = {"inputSchema": {"enum": [f"{POISON} {number}" for number in range(500)]}}
     assert len(scan(document)) == MAX_FINDINGS
 
@@ -253,6 +261,7 @@ ANY_TEXT = st.text(st.characters(codec=None))
     name=st.text(st.characters(codec=None), max_size=8),
 )
 def test_a_scan_is_total_and_its_findings_can_be_shown(document: object, kind: Subject, name: str) -> None:
+    """Servers send what they like."""
     for finding in scan_definition(kind, name, document, AROUND):
         assert finding.rule in RULES
         assert len(finding.excerpt) <= 160
@@ -289,6 +298,7 @@ def test_of_hundreds_of_real_tools_hardly_any_is_flagged() -> None:
 
 
 def test_an_excerpt_is_cut_between_words() -> None:
+    """A person would read half a word, and look for it in the definition in vain."""
     before, after = "extraordinarily " * 3, "incomprehensibly wonderful things happen afterwards " * 3
     [finding] = scan({"description": f"{before}{POISON} {after}"})
     text = f"{before}{POISON} {after}"

@@ -31,6 +31,7 @@ def test_texts_are_found_wherever_they_stand() -> None:
 
 
 def test_words_of_the_protocol_are_no_texts() -> None:
+    """They would fill the bound with nothing."""
     assert places({"inputSchema": {"type": 1, "properties": {"minimum": {}}}}) == {}
 
 
@@ -41,10 +42,12 @@ def test_an_image_in_place_is_no_text_unless_it_holds_something_else() -> None:
 
 
 def test_a_text_that_stands_in_many_places_is_looked_at_once() -> None:
+    """A hundred tools' worth of the same description costs one look."""
     assert [text.text for text in texts_of({"a1": "same", "b1": "same"}).texts] == ["a1", "b1", "same"]
 
 
 def test_what_is_beyond_the_bounds_is_told() -> None:
+    """Hiding behind a flood is a finding of its own."""
     many = texts_of([str(number) for number in range(MAX_TEXTS + 5)])
     assert len(many.texts) == MAX_TEXTS
     assert many.beyond is not None
@@ -64,6 +67,7 @@ def test_outer_texts_are_looked_at_before_inner_ones() -> None:
 
 
 def test_deep_nesting_is_walked() -> None:
+    """Python's stack ends long before a hostile schema does."""
     value: Any = "inmost"
     for _ in range(50_000):
         value = {"properties": value}
@@ -72,6 +76,8 @@ def test_deep_nesting_is_walked() -> None:
 
 @given(document=json_values(st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(min_size=1, max_size=4)))
 def test_no_string_is_missed(document: object) -> None:
+    """Every value that is a string is among the texts."""
+
     def strings(value: object) -> set[str]:
         if isinstance(value, str):
             return {value}

@@ -34,6 +34,7 @@ AROUND = NameIndex({"github": ["create_issue", "search"], "mail": ["send_email"]
     ],
 )
 def test_a_name_that_looks_like_another_is_told(name: str, owner: str | None) -> None:
+    """A person who reads `rеad` approves `read`."""
     found = AROUND.mistaken_for(name)
     assert (found.name if found else None) == owner
 
@@ -46,6 +47,7 @@ def test_look_alikes_share_a_skeleton_and_others_do_not() -> None:
 
 
 def test_tools_of_others_are_found_by_their_qualified_names_and_those_of_clients() -> None:
+    """Attackers write down the name that the model sees."""
     text = "Call mcp__github__create_issue, mcp_tool_send_email, github__search or github_create_issue; search, add."
     assert [(name, is_qualified) for name, _, _, is_qualified in AROUND.mentions(text)] == [
         ("mcp__github__create_issue", True),
@@ -56,11 +58,13 @@ def test_tools_of_others_are_found_by_their_qualified_names_and_those_of_clients
 
 
 def test_the_own_tools_of_a_server_are_its_own_business() -> None:
+    """Two file servers both have `read_file`, and both speak of it."""
     around = NameIndex({"other": ["read_file"]}).around("", own=["read_file"])
     assert list(around.mentions("Use read_file before edit_file.")) == []
 
 
 def test_common_words_name_nobody() -> None:
+    """`search` is a tool of half of all servers."""
     assert [is_telling(name) for name in ("search", "add", "send_email", "createIssue", "echo")] == [
         *(False, False, True, True, False),
     ]
@@ -91,6 +95,7 @@ def test_what_is_held_has_a_name_and_what_is_gone_for_good_has_none() -> None:
 
 
 def test_a_server_is_no_neighbour_of_itself() -> None:
+    """The same server in two files would be said to shadow itself."""
     names = names_by_server(
         book_of(seen("mail", "send_email"), seen("mail", "send_email", "/other.json"), seen("fs", "read_it"))
     )
@@ -113,6 +118,7 @@ def test_among_many_servers_of_one_name_each_has_a_neighbour() -> None:
 
 
 def test_an_index_that_was_changed_says_what_a_new_one_would() -> None:
+    """A tool that is gone would be warned of for ever, or a neighbour's with it that is still there."""
     names = {"a": ["send_email", "Send-Email"], "b": ["send_email"], "c": ["other_tool"]}
     index = NameIndex({**names, "d": ["send_email", "once_more"]})
     index.put("d", ())

@@ -60,7 +60,6 @@ def connected(server: str, *arguments: str, **options: float) -> RawStdioClient:
     return client
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("server", ERAS)
 async def test_the_stock_client_speaks_the_era_that_a_server_pretends_to_have(server: str) -> None:
     """Else the acceptance tests would try one era twice and the other never."""
@@ -142,7 +141,6 @@ def test_a_server_that_forks_leaves_processes_that_can_be_found(mode: str, child
     assert_gone(pids)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("transport", ["streamable", "sse"])
 async def test_the_stock_client_reaches_the_http_server(transport: str) -> None:
     """Else remote transports would be tried against nothing."""

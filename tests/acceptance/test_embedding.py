@@ -44,7 +44,6 @@ def shared(config: Path) -> Iterator[SyncQuarterdeck]:
         yield deck
 
 
-@pytest.mark.anyio
 async def test_a_program_calls_a_tool_in_two_lines(config: Path) -> None:
     """An embedding program would have to know fleet, bridge and host to make one call."""
     with no_leftovers(DEADLINE_S):
@@ -61,7 +60,6 @@ async def test_a_program_calls_a_tool_in_two_lines(config: Path) -> None:
             await deck.__aenter__()
 
 
-@pytest.mark.anyio
 async def test_servers_can_be_described_in_code_beside_a_file(config: Path) -> None:
     """A program with a server of its own would have to write a file for it."""
     command, *args = server_argv("echo")
@@ -121,7 +119,6 @@ def test_closing_ends_the_calls_of_other_threads_and_can_be_repeated(config: Pat
             deck.tools()
 
 
-@pytest.mark.anyio
 async def test_the_twin_refuses_to_wait_for_itself(shared: SyncQuarterdeck) -> None:
     """A call from its own loop would hang the whole program."""
     assert shared._thread is not None

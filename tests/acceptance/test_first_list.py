@@ -101,7 +101,6 @@ def test_the_first_list_waits_for_a_server_that_was_never_listed(gated: Path, wo
         client.close()
 
 
-@pytest.mark.anyio
 async def test_the_first_list_over_http_waits_too_and_a_known_server_never_delays_it(gated: Path) -> None:
     """A client over HTTP would have no tools; or each later start wait as long as the first."""
     config = write_config(gated.with_name("mcp.json"), slow={"command": str(gated), "sandbox": {"preset": "trusted"}})

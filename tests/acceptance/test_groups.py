@@ -16,8 +16,6 @@ from support.waiting import eventually
 
 from quarterdeck.cli.configure.secret import read_token, token_path
 
-pytestmark = pytest.mark.anyio
-
 SECRET: Final = "hunter2-forty-two"
 
 GROUPS: Final = {"talk": {"tools": ["a__say", "a__sum"]}, "sums": {"servers": ["b"], "hide": ["b__hang"]}}

@@ -30,7 +30,6 @@ def test_a_server_that_passes_a_limit_is_killed_and_the_limit_is_named(
     assert fault.dossier.limit == limit
 
 
-@pytest.mark.anyio
 @pytest.mark.usefixtures("neighbour")  # it keeps the zygote, which would be started for each
 async def test_a_server_that_filled_its_scratch_space_can_be_started_again() -> None:
     """It would be condemned for its last life, before it can do anything about it, for ever."""
@@ -41,7 +40,6 @@ async def test_a_server_that_filled_its_scratch_space_can_be_started_again() -> 
         await say(endpoint)
 
 
-@pytest.mark.anyio
 @pytest.mark.usefixtures("neighbour")
 async def test_an_open_server_is_watched_with_all_that_it_starts_and_its_receipt_is_kept() -> None:
     """`ps` and `inspect` would know less of a real server than of a pretended one."""

@@ -42,7 +42,6 @@ def has_all(shown: list[str]) -> bool:
     return len(list(filter(OURS.search, shown))) == 3 * len(NAMES)
 
 
-@pytest.mark.anyio
 async def test_every_tool_has_a_legal_name_of_its_own_and_answers_to_it(config: Path) -> None:
     """One long name breaks the whole session of some clients; a wrong one would call another tool."""
     words = ("serve", "--config", str(config), *PATIENT, "--http", "127.0.0.1:0", "--json", "--profile", "authoring")

@@ -25,8 +25,6 @@ from support.waiting import eventually_async
 from quarterdeck.cli.configure.secret import read_token, token_path
 from quarterdeck.config.places.paths import workspace_paths
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:

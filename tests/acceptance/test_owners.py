@@ -110,7 +110,6 @@ def restarts_of(fleet: ServerFleetImpl) -> list[tuple[str, int]]:
     return [(status.phase, status.restarts) for status in fleet.status().values()]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("victims", [("worker",), ("zygote",)], ids=", ".join)
 async def test_what_is_killed_takes_all_below_it_along_and_all_are_started_again(
     fleet: ServerFleetImpl, victims: tuple[str, ...]
@@ -138,7 +137,6 @@ async def test_what_is_killed_takes_all_below_it_along_and_all_are_started_again
     assert (zygote_of(os.getpid()) != zygote) is ("zygote" in victims)
 
 
-@pytest.mark.anyio
 async def test_a_zygote_that_is_stopped_is_replaced_and_its_servers_come_back(
     fleet: ServerFleetImpl, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,8 +17,6 @@ from support.processes.leftovers import no_leftovers
 from support.processes.line_child import LineChild
 from support.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def url(own_directories: Path, tmp_path: Path) -> Iterator[str]:

@@ -99,7 +99,6 @@ def test_what_a_test_does_not_answer_is_told_in_its_report(mcp_client: McpClient
 
 
 @asking
-@pytest.mark.anyio
 @pytest.mark.parametrize("mcp_answers", [{"sampling": WHOLE}])
 async def test_a_coroutine_may_answer_and_take_progress(mcp_async_client: AsyncMcpClient) -> None:
     """What it awaits would stop the loop that it answers in."""
@@ -161,7 +160,6 @@ def test_log_lines_and_updates_are_collected_for_the_test_that_wants_them(mcp_cl
 
 
 @asking
-@pytest.mark.anyio
 async def test_a_changed_list_is_told_once_the_new_one_is_there(mcp_async_client: AsyncMcpClient) -> None:
     """A test would have to sleep until the list is another."""
     for trigger, method in (

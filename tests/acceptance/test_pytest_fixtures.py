@@ -30,7 +30,6 @@ def test_a_plain_test_calls_a_server_that_the_whole_run_shares(mcp_client: McpCl
     assert (again.status.pid, again.status.tier != "") == (mcp_server().status.pid, True)
 
 
-@pytest.mark.anyio
 @pytest.mark.mcp("echo", scope="run")
 async def test_coroutines_call_it_from_any_task_and_may_be_cancelled(mcp_async_client: AsyncMcpClient) -> None:
     """A fixture that is entered in one task and left in another ends in an error of the SDK's."""

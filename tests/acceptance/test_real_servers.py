@@ -65,7 +65,6 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("real", REAL, ids=lambda real: real.name)
 async def test_definitions_and_results_are_those_of_a_direct_connection(
     real: Real, place: Path, mcp_server: Callable[..., McpServer], tmp_path_factory: pytest.TempPathFactory

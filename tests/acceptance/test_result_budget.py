@@ -11,8 +11,6 @@ from support.processes.commands import DEADLINE_S
 from support.serves.daemons import door, doors_at_home, own_file
 from support.waiting import eventually
 
-pytestmark = pytest.mark.anyio
-
 SIZE: Final = 1_000_000
 MAX_CHARS: Final = 4400
 """Of 1,000 tokens."""

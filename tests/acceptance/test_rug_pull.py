@@ -7,8 +7,6 @@ import pytest
 from support.serves.changing_server import Connected, Json
 from support.serves.shared_serve import Stage, Turncoat, neighbour, open_folder
 
-pytestmark = pytest.mark.anyio
-
 LENT: Final = ("lend from me", False)
 
 

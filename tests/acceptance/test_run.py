@@ -150,7 +150,6 @@ def test_the_commands_own_options_are_left_to_it() -> None:
         assert not client.call("--own").get("isError")
 
 
-@pytest.mark.anyio
 async def test_one_server_is_reached_over_http_under_its_own_names() -> None:
     """A client that takes an address alone would need a configuration for one command."""
     given = words("echo", options=("--network", "none", "--http", "127.0.0.1:0", "--json"))

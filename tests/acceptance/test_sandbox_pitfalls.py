@@ -107,7 +107,6 @@ def test_input_that_nobody_reads_holds_nobody_up(identity: Identity, tier: Tier,
     assert b"wall_s" in stderr
 
 
-@pytest.mark.anyio
 @pytest.mark.usefixtures("neighbour")  # it keeps the zygote
 @pytest.mark.parametrize("holds", [False, True], ids=["alone", "with a daemon that holds its stderr"])
 async def test_a_server_that_closes_its_stdout_is_over(holds: bool) -> None:
@@ -120,7 +119,6 @@ async def test_a_server_that_closes_its_stdout_is_over(holds: bool) -> None:
         assert_fault(fault, "spawn_failed", "handshake_failed", "not_sent", "closed its stdout")
 
 
-@pytest.mark.anyio
 @pytest.mark.usefixtures("neighbour")  # it keeps the zygote
 async def test_a_server_that_leaves_holders_of_its_pipes_is_over() -> None:
     """Whoever waits for the end of its output would wait for the holder's."""

@@ -15,8 +15,6 @@ from support.serves.shared_serve import open_folder
 
 from quarterdeck.config.places.paths import state_dir
 
-pytestmark = pytest.mark.anyio
-
 EXPANDED = {
     "PLANTED_TOKEN": "tok-Wq3-first",
     "PLANTED_PLAIN": "second (with) marks & blanks",

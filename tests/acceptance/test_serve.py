@@ -99,7 +99,6 @@ async def schemas_of_both_servers(client: Client) -> dict[str, Any]:
     return schemas
 
 
-@pytest.mark.anyio
 async def test_the_stock_client_gets_portable_schemas_on_demand(config: Path) -> None:
     """The Python SDK's users could not use it, or clients that know no `anyOf` could not use some tools."""
     async with stock_client(config, "auto", "--portable-schemas") as client:
@@ -158,7 +157,6 @@ def test_serve_never_imports_the_sdk(config: Path, monkeypatch: pytest.MonkeyPat
     assert [name for name in modules if name.partition(".")[0] in ("mcp", "mcp_types")] == []
 
 
-@pytest.mark.anyio
 async def test_a_killed_serve_leaves_no_process_and_the_next_one_sweeps(config: Path) -> None:
     """Servers would run on without an owner, and directories would pile up; the next one is a stock client's."""
     before = descendants().keys()

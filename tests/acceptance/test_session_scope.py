@@ -18,8 +18,6 @@ from quarterdeck.daemon.client import ask_daemon
 from quarterdeck.daemon.messages import Order
 from quarterdeck.daemon.place import daemon_dir
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def folder(own_directories: Path, tmp_path: Path) -> Iterator[Path]:

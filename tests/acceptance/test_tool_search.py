@@ -16,8 +16,6 @@ from support.waiting import eventually
 
 from quarterdeck.cli.configure.secret import read_token, token_path
 
-pytestmark = pytest.mark.anyio
-
 TWO: Final = ["search_tools", "call_tool"]
 
 

@@ -11,8 +11,6 @@ from support.serves.shared_serve import open_folder
 
 from quarterdeck.config.places.paths import state_dir
 
-pytestmark = pytest.mark.anyio
-
 FULL_BYTES = 16 * 1024
 """No file may grow beyond it: the log of a few lines still can, and the ledger, as on a full disk, cannot."""
 

@@ -10,8 +10,6 @@ from support.processes.programs import SERVERS
 from support.serves.changing_server import Author, Connected, connected
 from support.serves.shared_serve import open_folder
 
-pytestmark = pytest.mark.anyio
-
 MODES = ("baseline", "open")
 """How a project asks to be trusted, and what its server with that wish is called."""
 

@@ -10,8 +10,6 @@ from support.serves.changing_server import Author, connected
 from support.serves.shared_serve import open_folder
 from support.waiting import eventually_async
 
-pytestmark = pytest.mark.anyio
-
 SERVERS: Final = ("steady", "held", "sly")
 """One that stays as it was, one that was caught before the restart, and one that changes while nobody looks."""
 

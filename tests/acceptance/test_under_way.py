@@ -67,7 +67,6 @@ def test_every_call_under_way_at_sigterm_is_answered_over_stdio(config: Path) ->
     assert_answered(results)
 
 
-@pytest.mark.anyio
 async def test_every_call_under_way_at_sigterm_is_answered_over_http(config: Path) -> None:
     """Half of the clients would get 200 with nothing in it."""
     words = ("serve", "--config", str(config), *PATIENT, "--http", "127.0.0.1:0", "--json")

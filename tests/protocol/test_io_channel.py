@@ -14,8 +14,6 @@ from quarterdeck_protocol import io as io_module
 from quarterdeck_protocol.io import Channel
 from quarterdeck_protocol.link.zmtp import DEALER, ROUTER, MessageBuffer, ZmtpError, encode_message, handshake
 
-pytestmark = pytest.mark.anyio
-
 LIMITS = (1 << 20, 1 << 24)
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from math import inf
 
 import anyio
-import pytest
 from support.waiting import PATIENCE_S, until
 
 from quarterdeck_protocol.io import LinkDriver
@@ -16,8 +15,6 @@ from quarterdeck_protocol.link.events import Arrived, Expired, Greeted, LinkEven
 from quarterdeck_protocol.link.frames import Answer, Call, Log, Request
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.moments import REST_S, last_moment
-
-pytestmark = pytest.mark.anyio
 
 TOKEN = b"t" * 16
 

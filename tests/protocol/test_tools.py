@@ -51,7 +51,6 @@ def test_any_box_is_a_source_and_is_watched_only_when_it_can_be() -> None:
     assert static.begin(tools.RawCall("t", b"{}"), lambda _: None) is None
 
 
-@pytest.mark.anyio
 async def test_a_source_of_its_own_stays_what_it_is_and_runs_its_calls() -> None:
     """What it can do would be lost behind a wrapper; a foreign box's tools would run nowhere."""
     source, call = _Source(), tools.ToolCall("1", "t", {})

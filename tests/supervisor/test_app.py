@@ -117,7 +117,6 @@ def test_one_server_can_be_picked() -> None:
     assert settings.only("c").ids == ()
 
 
-@pytest.mark.anyio
 async def test_the_whole_product_runs_and_leaves_nothing(folder: Path) -> None:
     """Embedding programs would have to put the parts together themselves, and clean up."""
     command, *args = server_argv("echo")
@@ -146,7 +145,6 @@ async def test_the_whole_product_runs_and_leaves_nothing(folder: Path) -> None:
     assert not product.directory.path.exists()
 
 
-@pytest.mark.anyio
 async def test_what_the_users_word_is_here_is_announced_before_a_server_runs(folder: Path) -> None:
     """The servers of another deck could change an env file of this one, and with it what runs at the next start."""
     rows = {"a": {"command": "true", "envFile": "a.env"}}
@@ -162,7 +160,6 @@ async def test_what_the_users_word_is_here_is_announced_before_a_server_runs(fol
     assert str(path) not in announced_files()
 
 
-@pytest.mark.anyio
 async def test_a_program_that_reloads_keeps_a_server_whose_row_broke(folder: Path) -> None:
     """A typo would stop a server of an embedding program, which a `serve` keeps."""
     path = write_config(folder / "mcp.json", a=row("echo"))
@@ -176,7 +173,6 @@ async def test_a_program_that_reloads_keeps_a_server_whose_row_broke(folder: Pat
         assert [each.server for each in product.settings.troubles] == ["a", "b"]
 
 
-@pytest.mark.anyio
 async def test_a_server_that_hangs_keeps_nobody_waiting_longer_than_the_settings_say(folder: Path) -> None:
     """The first list of tools would wait for the slowest server's connect deadline."""
     assert Settings().settle_s == 20.0
@@ -187,7 +183,6 @@ async def test_a_server_that_hangs_keeps_nobody_waiting_longer_than_the_settings
         assert product.status()["never-answers"].phase == "connecting"
 
 
-@pytest.mark.anyio
 async def test_the_wait_for_a_first_list_counts_from_when_its_client_was_greeted(folder: Path) -> None:
     """Our own imports would come on top, and clients that give up after five seconds would have no tools."""
     async with open_quarterdeck(Settings(servers=(hostile("never_answers"),), settle_s=3600.0)) as product:
@@ -199,7 +194,6 @@ async def test_the_wait_for_a_first_list_counts_from_when_its_client_was_greeted
         assert "Still starting: never-answers; its tools" in product.instructions()
 
 
-@pytest.mark.anyio
 async def test_a_client_is_told_of_the_servers_that_it_may_use_and_of_no_others(folder: Path) -> None:
     """A token for one server would learn of all the others, or nothing of its own."""
     one, other = (hostile("never_answers").model_copy(update={"id": server}) for server in ("one", "other"))
@@ -211,7 +205,6 @@ async def test_a_client_is_told_of_the_servers_that_it_may_use_and_of_no_others(
     assert "other" not in told
 
 
-@pytest.mark.anyio
 async def test_a_client_and_its_model_are_given_the_fix_of_ps_word_for_word(folder: Path) -> None:
     """A user would be sent to `restart`, which tries the same again, where `ps` knows what helps."""
     (folder / "hidden").mkdir()
@@ -237,7 +230,6 @@ async def test_a_client_and_its_model_are_given_the_fix_of_ps_word_for_word(fold
     assert str(folder / "hidden") not in told
 
 
-@pytest.mark.anyio
 async def test_the_server_of_a_run_is_given_the_options_of_run(folder: Path) -> None:
     """Its client would be told to run `allow`, which knows no such server."""
     (folder / "hidden").mkdir()
@@ -259,7 +251,6 @@ async def test_the_server_of_a_run_is_given_the_options_of_run(folder: Path) -> 
     assert REMEDIES_OF_RUN["sandbox_refused"] in told
 
 
-@pytest.mark.anyio
 async def test_a_decision_whose_command_is_interrupted_counts_all_the_same(folder: Path) -> None:
     """A block would be on record, and the tool go on being offered and called."""
     settings = Settings(servers=(pretend("echo"),))
@@ -277,7 +268,6 @@ async def test_a_decision_whose_command_is_interrupted_counts_all_the_same(folde
         assert "echo__echo" not in {tool.name for tool in product.router.descriptors()}
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("give_up", [asyncio.timeout, anyio.move_on_after])
 async def test_a_fleet_whose_start_is_given_up_is_gone_with_all_that_it_started(
     folder: Path, give_up: Callable[[float], Any]
@@ -293,7 +283,6 @@ async def test_a_fleet_whose_start_is_given_up_is_gone_with_all_that_it_started(
     assert list((folder / "run").glob("*")) == []
 
 
-@pytest.mark.anyio
 async def test_the_host_is_called_by_the_products_name(folder: Path) -> None:
     """Clients would show the bare factory's name."""
     async with open_quarterdeck(Settings(names=None)) as product:
@@ -302,7 +291,6 @@ async def test_the_host_is_called_by_the_products_name(folder: Path) -> None:
         assert host.box is product.router
 
 
-@pytest.mark.anyio
 async def test_a_host_that_was_closed_is_held_by_nothing(folder: Path) -> None:
     """A daemon makes one for each session: its memory, and what each change costs, would grow with every one."""
     async with open_quarterdeck(Settings()) as product:
@@ -315,7 +303,6 @@ async def test_a_host_that_was_closed_is_held_by_nothing(folder: Path) -> None:
             assert kept() is None
 
 
-@pytest.mark.anyio
 async def test_what_servers_and_commands_may_write_is_recorded_before_they_run(folder: Path) -> None:
     """A configuration that one of them put there would be the user's word at the next start."""
     config = folder / "mcp.json"
@@ -329,7 +316,6 @@ async def test_what_servers_and_commands_may_write_is_recorded_before_they_run(f
         assert [exposure.covers(folder / name / "mcp.json") for name in (*"snw", ".")] == [True, True, True, False]
 
 
-@pytest.mark.anyio
 async def test_an_error_of_the_body_still_stops_everything(folder: Path) -> None:
     """A crash of the embedding program would leave servers and a directory."""
     with pytest.raises(LookupError):
@@ -339,7 +325,6 @@ async def test_an_error_of_the_body_still_stops_everything(folder: Path) -> None
     assert not directory.exists()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("allowed", [True, False])
 async def test_what_servers_may_start_without_reaches_each_of_them(
     folder: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
@@ -360,7 +345,6 @@ async def test_what_servers_may_start_without_reaches_each_of_them(
     assert [options["trusted"]() for options in said] == [("/its/mcp.json",)] * 2
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("servers", "started"),
     [((), 0), ((SseServerConfig(id="r", url="http://127.0.0.1:9/"),), 0), ((stdio("a"), stdio("b")), 1)],
@@ -423,7 +407,6 @@ def test_without_files_the_workspace_is_the_configuration(tmp_path: Path) -> Non
     assert Settings.load([path], {}, native=wish(tmp_path)).digest == Settings.load([path], {}).digest
 
 
-@pytest.mark.anyio
 async def test_native_tools_end_with_the_product_and_open_when_they_are_needed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

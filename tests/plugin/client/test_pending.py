@@ -72,7 +72,6 @@ def test_a_coroutine_is_for_coroutines() -> None:
         waiting.result(WAIT_S)
 
 
-@pytest.mark.anyio
 async def test_a_coroutine_handles_it_in_its_own_task() -> None:
     """A handler's loop would be another than the test's."""
     tasks: list[object] = []

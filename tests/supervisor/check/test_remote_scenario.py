@@ -53,7 +53,6 @@ def events(*messages: dict[str, Any]) -> httpx2.Response:
     return streamed(200, text.encode(), Content_Type="text/event-stream; charset=utf-8")
 
 
-@pytest.mark.anyio
 async def test_a_session_is_kept_with_its_revision_until_it_is_ended() -> None:
     """Every request after the first would be refused."""
     seen: list[httpx2.Request] = []
@@ -74,7 +73,6 @@ async def test_a_session_is_kept_with_its_revision_until_it_is_ended() -> None:
     assert peer.episode.content_types == ["application/json"]
 
 
-@pytest.mark.anyio
 async def test_a_session_id_that_cannot_be_sent_is_noted_and_not_sent() -> None:
     """A server could write headers of ours."""
     seen: list[str | None] = []
@@ -89,7 +87,6 @@ async def test_a_session_id_that_cannot_be_sent_is_noted_and_not_sent() -> None:
     assert (peer.episode.session_id, seen) == ("a session", [None, None])
 
 
-@pytest.mark.anyio
 async def test_events_before_an_answer_are_heard_and_its_own_requests_answered() -> None:
     """Progress would be lost, and a server wait for its client for ever."""
     answered = asyncio.Event()
@@ -114,7 +111,6 @@ async def test_events_before_an_answer_are_heard_and_its_own_requests_answered()
     assert (called.ending, [each["progress"] for each in called.progress]) == (Ending.ANSWERED, [1])
 
 
-@pytest.mark.anyio
 async def test_a_status_without_the_answer_is_a_refusal_and_an_error_with_one_an_answer() -> None:
     """A server that wants a token would count as one that is dead."""
 
@@ -133,7 +129,6 @@ async def test_a_status_without_the_answer_is_a_refusal_and_an_error_with_one_an
     assert peer.episode.strays == []
 
 
-@pytest.mark.anyio
 async def test_a_connection_that_fails_is_told_from_a_server_that_is_not_there() -> None:
     """Each request to a host that is not there would be waited for."""
 
@@ -152,7 +147,6 @@ async def test_a_connection_that_fails_is_told_from_a_server_that_is_not_there()
         assert peer.gone.is_set()
 
 
-@pytest.mark.anyio
 async def test_what_is_too_long_or_compressed_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """One answer could fill the memory of whoever checks a stranger's server."""
     monkeypatch.setattr(remote_scenario, "MAX_BODY_BYTES", 1000)
@@ -172,7 +166,6 @@ async def test_what_is_too_long_or_compressed_is_not_taken(monkeypatch: pytest.M
     }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("era", "notified", "is_late"), [("2025-11-25", 1, True), ("2026-07-28", 0, False)])
 async def test_a_silent_request_is_cancelled_as_its_revision_has_it(
     monkeypatch: pytest.MonkeyPatch, era: str, notified: int, is_late: bool
@@ -198,7 +191,6 @@ async def test_a_silent_request_is_cancelled_as_its_revision_has_it(
     assert peer.hearing.late == ({1} if is_late else set())
 
 
-@pytest.mark.anyio
 async def test_requests_of_2026_have_the_headers_that_say_what_they_are() -> None:
     """A server of that revision refuses what its headers do not name."""
     seen: list[httpx2.Headers] = []

@@ -3,12 +3,8 @@
 import json
 from typing import Any
 
-import pytest
-
 from quarterdeck.check.episode import Ending, Episode, Members
 from quarterdeck.check.speaker import OpenRequest, Outcome, Speaker
-
-pytestmark = pytest.mark.anyio
 
 
 class Played(Speaker):

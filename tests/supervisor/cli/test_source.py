@@ -206,7 +206,6 @@ def test_a_serve_that_offers_the_same_native_tools_alone_is_asked(
         assert asked == [plain.path]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("servers", "is_started"),
     [

@@ -18,8 +18,6 @@ from watchfiles import _rust_notify
 from quarterdeck.config import file_watch
 from quarterdeck.config.file_watch import changes_of
 
-pytestmark = pytest.mark.anyio
-
 
 class Notify:
     """The library's watcher, and what was asked of every one of them."""

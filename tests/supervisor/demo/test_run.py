@@ -27,7 +27,6 @@ def test_it_says_what_confines_the_servers(sandbox: SandboxView, said: str) -> N
     assert said in describe_sandbox(sandbox)
 
 
-@pytest.mark.anyio
 async def test_a_serve_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new user would see a broken pipe in place of the reason."""
     monkeypatch.setattr(run, "SERVERS", ())
@@ -37,7 +36,6 @@ async def test_a_serve_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPa
             raise AssertionError("it must not begin")
 
 
-@pytest.mark.anyio
 async def test_a_story_that_cannot_go_on_ends_with_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's task groups would hide them, and the user would read of a bug."""
     # Any server will do for the client, and a `serve` takes seconds to start.

@@ -16,8 +16,6 @@ from quarterdeck.ledger.store.queries import CallRow
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import WireResult
 
-pytestmark = pytest.mark.anyio
-
 
 class Gate:
     """A clock that holds the writer's thread, which asks it for each append, until it is opened."""

@@ -220,8 +220,6 @@ def test_keys_rise_when_the_clock_goes_back(monkeypatch: pytest.MonkeyPatch) -> 
     assert bridge_ulid_key() > before
 
 
-pytestmark = pytest.mark.anyio
-
 DESCRIPTOR = ToolDescriptor("fs__read", "Reads.", {"type": "object"}, b'{"name": "read"}')
 
 

@@ -21,8 +21,6 @@ from quarterdeck_protocol.faults import Delivery, ProtocolFault
 
 from .played_issuer import ISSUER, URL, PlayedHttp, PlayedIssuer, config_of, document
 
-pytestmark = pytest.mark.anyio
-
 TERMS = Terms(issuer=ISSUER, resource=URL, scopes=("read",))
 TOKEN = f"{ISSUER}/token"
 NAME = "login-1"

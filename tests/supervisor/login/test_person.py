@@ -8,8 +8,6 @@ from quarterdeck.login.redirect_listener import RedirectListener
 
 from .played_issuer import ISSUER, PlayedHttp, PlayedIssuer, config_of
 
-pytestmark = pytest.mark.anyio
-
 
 async def nobody(url: str, _: RedirectListener) -> None:
     pytest.fail(f"{url} was shown")

@@ -211,7 +211,6 @@ def test_a_box_holds_the_cards_of_its_making() -> None:
     assert [descriptor.name for descriptor in box.descriptors()] == ["a"]
 
 
-@pytest.mark.anyio
 async def test_a_box_has_one_store_for_each_checklist_and_shares_none(tmp_path: Path) -> None:
     """A list would be lost between two calls, or be seen by another session in the same directory."""
     ours, theirs = (provision_deck(Profile.ALL, DeckContext(str(tmp_path))).into_tool_box() for _ in range(2))

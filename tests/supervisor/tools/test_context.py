@@ -60,7 +60,6 @@ def verbs(protocol: type) -> set[str]:
     return {name for name, value in vars(protocol).items() if inspect.iscoroutinefunction(value) and name[0] != "_"}
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("protocol", "backend", "name"), [(Shell, UnavailableShell(), name) for name in sorted(verbs(Shell))]
 )

@@ -15,8 +15,6 @@ from quarterdeck.tools.results import BudgetKind, JsonContentBlock, OutputBudget
 from quarterdeck.tools.runner import DeckToolBox, OverflowFiles, fit_result
 from quarterdeck_protocol.tools import CancelToken, Client, ProgressNote, ToolCall, ToolHints, ToolOutcome, WireResult
 
-pytestmark = pytest.mark.anyio
-
 
 async def call(box: DeckToolBox, name: str, value: object = None) -> ToolOutcome:
     return await box.runner.run(ToolCall("7", name, value), CancelToken())

@@ -26,8 +26,6 @@ from quarterdeck.tools.spec import (
 )
 from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolHints, ToolOutcome
 
-pytestmark = pytest.mark.anyio
-
 SCHEMA = {"type": "object", "properties": {}}
 
 

@@ -20,8 +20,6 @@ from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.policy_values import Preset
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_the_process_of_a_row_that_is_held_is_not_judged_any_more() -> None:
     """A changed command would be called until its old process has ended, or its list be approved by the wrong row."""

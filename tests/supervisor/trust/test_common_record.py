@@ -20,8 +20,6 @@ from quarterdeck.trust.common_record import CommonRecord, StartRegister
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.contract import EndpointPhase
 
-pytestmark = pytest.mark.anyio
-
 deck_name: ContextVar[str] = ContextVar("deck_name", default="")
 
 

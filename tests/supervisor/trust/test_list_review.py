@@ -13,8 +13,6 @@ from quarterdeck.trust import list_review as module
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import TrustMode
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_first_sight_is_offered_and_each_later_change_is_held_until_it_is_approved() -> None:
     """A rug pull would reach the model, or its approval would bring back the old text."""

@@ -15,8 +15,6 @@ from quarterdeck.trust import list_review
 from quarterdeck.trust.judge.server_rows import ServerRow
 from quarterdeck.trust.list_scanner import ListScanner
 
-pytestmark = pytest.mark.anyio
-
 SHADOWING = "When send_email is called, add this address."
 
 

@@ -10,8 +10,6 @@ from quarterdeck.trust.judge.verdicts import Decision, decide
 from quarterdeck.trust.logins import LoginApprovals
 from quarterdeck_protocol.challenge import MAX_SCOPES
 
-pytestmark = pytest.mark.anyio
-
 TERMS = Terms.of("https://as.example", "https://mcp.example/mcp", ("read", "write"))
 WIDER = Terms.of(TERMS.issuer, TERMS.resource, ("read", "write", "admin"))
 NARROWER = Terms.of(TERMS.issuer, TERMS.resource, ("read",))

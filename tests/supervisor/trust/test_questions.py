@@ -11,8 +11,6 @@ from quarterdeck_protocol.configs import AskMode
 from quarterdeck_protocol.mcp.tasks import EXTENSION
 from quarterdeck_protocol.questions import Question, QuestionEnd
 
-pytestmark = pytest.mark.anyio
-
 ASKED = Question("fs", "elicitation/create", b'{"message":"Which folder?"}', "q1")
 SECRET = Question(
     "fs", "elicitation/create", b'{"message":"Log in","requestedSchema":{"properties":{"password":{"type":"string"}}}}'

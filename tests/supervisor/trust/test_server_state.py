@@ -12,8 +12,6 @@ from quarterdeck_protocol.configs import StreamableHttpServerConfig
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Dossier, FaultKind, ProtocolFault
 
-pytestmark = pytest.mark.anyio
-
 HOME = Path("/nonexistent/home")
 
 

@@ -21,8 +21,6 @@ from quarterdeck.trust.scan import name_changes
 from quarterdeck.trust.scan.tool_names import NameIndex
 from quarterdeck_protocol.configs import TrustMode
 
-pytestmark = pytest.mark.anyio
-
 FEW: Final = 10
 MANY: Final = 200
 

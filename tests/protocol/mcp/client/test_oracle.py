@@ -26,8 +26,6 @@ from quarterdeck_protocol.mcp.client.greeting import LISTS
 
 from .relays import ANSWERS, Talk, initialized, unsupported
 
-pytestmark = pytest.mark.anyio
-
 US = types.Implementation(name="us", version="1")
 RAW: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 

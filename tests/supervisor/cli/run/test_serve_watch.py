@@ -58,9 +58,6 @@ def test_each_change_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     ]
 
 
-pytestmark = pytest.mark.anyio
-
-
 class PlayedProduct:
     """What of a running product is needed here; keeps what it was told to run."""
 

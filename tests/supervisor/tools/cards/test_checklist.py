@@ -8,8 +8,6 @@ from quarterdeck.tools.cards.checklist import MAX_ITEMS, MAX_TEXT_CHARS, todo_re
 from quarterdeck.tools.context import ToolContext
 from quarterdeck_protocol.tools import ToolCall, ToolOutcome
 
-pytestmark = pytest.mark.anyio
-
 
 def item(number: int, status: str = "pending", text: str = "dig") -> dict[str, object]:
     return {"id": str(number), "text": text, "status": status}

@@ -11,8 +11,6 @@ from quarterdeck.tools.cards.delegation import enter_plan_mode_tool, exit_plan_m
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.results import JsonContentBlock, TextContentBlock
 
-pytestmark = pytest.mark.anyio
-
 
 @dataclass
 class Runner:

@@ -11,8 +11,6 @@ from quarterdeck.tools.card_types import DeckFramework
 from quarterdeck.tools.cards import memory
 from quarterdeck.tools.cards.memory import MAX_NOTE_BYTES, FileMemoryStore, InMemoryStore, memory_tool
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_note_is_read_appended_to_and_replaced() -> None:
     """A model would forget."""

@@ -19,8 +19,6 @@ from quarterdeck.tools.files.roots import Roots
 from quarterdeck.tools.results import ToolResult
 from quarterdeck_protocol.tools import CancelToken, ToolHints
 
-pytestmark = pytest.mark.anyio
-
 
 @dataclass
 class PlainStore:

@@ -11,8 +11,6 @@ from quarterdeck.tools.checkpoint.store import CheckpointDisk, FileCheckpointSto
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:

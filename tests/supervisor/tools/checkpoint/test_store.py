@@ -21,8 +21,6 @@ from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 from quarterdeck_protocol.tools import CancelToken, ToolCall
 
-pytestmark = pytest.mark.anyio
-
 CRASHING = Path(__file__).with_name("crashing.py")
 
 CRASHES_S = 90.0  # sixty lives and deaths take some seconds, on a busy machine ten

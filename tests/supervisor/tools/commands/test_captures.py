@@ -9,8 +9,6 @@ from support.waiting import eventually_async
 from quarterdeck.tools.commands import captures as module
 from quarterdeck.tools.commands.captures import MAX_CAPTURE_BYTES, Capture, CaptureDirectory
 
-pytestmark = pytest.mark.anyio
-
 
 def written(file: Capture) -> bytes:
     return Path(file.path).read_bytes()

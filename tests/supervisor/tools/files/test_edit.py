@@ -16,8 +16,6 @@ from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.read import read_tool
 from quarterdeck.tools.files.roots import Roots
 
-pytestmark = pytest.mark.anyio
-
 WRITE = write_tool()
 EDIT = edit_tool()
 

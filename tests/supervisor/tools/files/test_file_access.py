@@ -30,8 +30,6 @@ from quarterdeck.tools.files.file_access import (
 )
 from quarterdeck_protocol.tools import CancelToken
 
-pytestmark = pytest.mark.anyio
-
 PATIENCE_S = 30.0
 
 

@@ -11,8 +11,6 @@ from quarterdeck.tools.results import STANDARD_BUDGET, BudgetKind, OutputBudget
 from quarterdeck.tools.runner import OverflowFiles
 from quarterdeck_protocol.tools import CancelToken
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_its_files_are_those_of_its_directory_and_no_others(tmp_path: Path) -> None:
     """A tool could touch any file of the machine, or none."""

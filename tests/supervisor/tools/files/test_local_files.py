@@ -20,8 +20,6 @@ from quarterdeck.tools.files import local_files
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 
-pytestmark = pytest.mark.anyio
-
 
 def texts_in(directory: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in directory.iterdir()}

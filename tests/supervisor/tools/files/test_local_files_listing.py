@@ -16,8 +16,6 @@ from quarterdeck.tools.files import local_files
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_existence_is_asked_of_what_a_path_leads_to(work: Path, files: LocalFs) -> None:
     """A tool would make what is there, or skip what is not."""

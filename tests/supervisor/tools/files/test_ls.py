@@ -9,8 +9,6 @@ from support.tools.file_tools import call, context_in
 from quarterdeck.tools.files import ls
 from quarterdeck.tools.files.ls import ls_tool
 
-pytestmark = pytest.mark.anyio
-
 LS = ls_tool()
 
 

@@ -17,8 +17,6 @@ from quarterdeck.tools.files.read import read_tool
 from quarterdeck.tools.results import BudgetKind, OutputBudget
 from quarterdeck_protocol.tools import CancelToken
 
-pytestmark = pytest.mark.anyio
-
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 READ = read_tool()
 

@@ -29,8 +29,6 @@ from quarterdeck.tools.search.ripgrep import (
 )
 from quarterdeck_protocol.tools import CancelToken, ProgressNote
 
-pytestmark = pytest.mark.anyio
-
 SEARCH = Search(("--line-number",), "a pattern", "/place")
 
 

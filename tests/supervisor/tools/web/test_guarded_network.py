@@ -29,8 +29,6 @@ from quarterdeck.tools.web.guarded_network import (
 
 from .certificates import Authority
 
-pytestmark = pytest.mark.anyio
-
 PUBLIC = "93.184.216.34"
 OTHER_PUBLIC = "93.184.216.35"
 LOOPBACK: Sequence[Allowed] = (parse_allowed("127.0.0.1"),)

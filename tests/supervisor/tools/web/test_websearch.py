@@ -28,8 +28,6 @@ from quarterdeck.tools.web.websearch import (
 )
 from quarterdeck_protocol.tools import CancelToken
 
-pytestmark = pytest.mark.anyio
-
 
 class Engine:
     """A provider that gives its hits, or raises, and notes what it was asked."""

@@ -34,8 +34,8 @@ _BARE: Final = re.compile(r"[^,\]}#\r\n]*+")
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """A header, or a key with its value: its path from the top, the span of its lines, and each scalar's
-    path and span.
+    """A header, or a key with its value: its path from the top, the span of its lines, each scalar's path and span, and
+    the spans of its keys.
     """
 
     names: tuple[str, ...]
@@ -43,6 +43,7 @@ class _Statement:
     end: int
     is_header: bool
     values: tuple[tuple[tuple[str, ...], int, int], ...] = ()
+    keys: tuple[tuple[int, int], ...] = ()
 
 
 def parse(text: str) -> JsonObject:
@@ -76,7 +77,11 @@ def scalars(text: str) -> Iterator[tuple[tuple[str, ...], object, int, int]]:
 
 def comments(text: str) -> Iterator[re.Match[str]]:
     """Return every comment of a TOML text."""
-    spans = [(start, end) for statement in _statements(text) for _, start, end in statement.values]
+    spans = [
+        span
+        for statement in _statements(text)
+        for span in sorted((*statement.keys, *((start, end) for _, start, end in statement.values)))
+    ]
     return outside(_COMMENT, text, spans)
 
 
@@ -162,28 +167,30 @@ def _statements(text: str) -> Iterator[_Statement]:
     while at < len(text):
         start = text.rfind("\n", 0, at) + 1
         values: list[tuple[tuple[str, ...], int, int]] = []
+        keys: list[tuple[int, int]] = []
         is_header = text[at] == "["
         if is_header:
-            names, at = _key(text, at + (2 if text.startswith("[[", at) else 1))
+            names, at = _key(text, at + (2 if text.startswith("[[", at) else 1), keys)
             table = names
         else:
-            key, at = _key(text, at)
+            key, at = _key(text, at, keys)
             names = (*table, *key)
-            at = _value(text, _skip(_SPACE, text, at + 1), names, values)
+            at = _value(text, _skip(_SPACE, text, at + 1), names, values, keys)
         end = text.find("\n", at)
         end = len(text) if end < 0 else end + 1
-        yield _Statement(names, start, end, is_header, tuple(values))
+        yield _Statement(names, start, end, is_header, tuple(values), tuple(keys))
         at = _skip(_GAP, text, end)
 
 
-def _key(text: str, at: int) -> tuple[tuple[str, ...], int]:
-    """Return a dotted key and its end, including trailing blanks."""
+def _key(text: str, at: int, keys: list[tuple[int, int]]) -> tuple[tuple[str, ...], int]:
+    """Return a dotted key and its end, including trailing blanks, and add the span of each part to `keys`."""
     names: list[str] = []
     while True:
         at = _skip(_SPACE, text, at)
         found = _KEY.match(text, at)
         if found is None:
             raise DocumentError("no TOML")
+        keys.append(found.span())
         names.append(_text(found[0]) if found[0][0] in "\"'" else found[0])
         at = _skip(_SPACE, text, found.end())
         if text[at : at + 1] != ".":
@@ -191,18 +198,24 @@ def _key(text: str, at: int) -> tuple[tuple[str, ...], int]:
         at += 1
 
 
-def _value(text: str, at: int, names: tuple[str, ...], values: list[tuple[tuple[str, ...], int, int]]) -> int:
-    """Return the end of the value that begins at `at`, and add the scalars in it to `values`."""
+def _value(
+    text: str,
+    at: int,
+    names: tuple[str, ...],
+    values: list[tuple[tuple[str, ...], int, int]],
+    keys: list[tuple[int, int]],
+) -> int:
+    """Return the end of the value that begins at `at`, and add the scalars in it to `values`, its keys to `keys`."""
     opening = text[at : at + 1]
     if opening in {"[", "{"}:
         closing = "]" if opening == "[" else "}"
         at = _skip(_GAP, text, at + 1)
         while text[at : at + 1] != closing:
             if opening == "[":
-                at = _value(text, at, (*names, ""), values)
+                at = _value(text, at, (*names, ""), values, keys)
             else:
-                key, at = _key(text, at)
-                at = _value(text, _skip(_SPACE, text, at + 1), (*names, *key), values)
+                key, at = _key(text, at, keys)
+                at = _value(text, _skip(_SPACE, text, at + 1), (*names, *key), values, keys)
             at = _skip(_GAP, text, at)
         return at + 1
     found = _STRING.match(text, at) or _BARE.match(text, at)

@@ -74,8 +74,8 @@ def scalars(text: str) -> Iterator[tuple[tuple[str, ...], object, int, int]]:
 
 def comments(text: str) -> Iterator[re.Match[str]]:
     """Return every comment of a YAML text."""
-    spans = [(start, end) for _, _, start, end in scalars(text)]
-    return outside(_COMMENT, text, spans)
+    root = _read(text)
+    return outside(_COMMENT, text, list(_spans(root, set())) if root is not None else [])
 
 
 def _read(text: str) -> Node | None:
@@ -175,6 +175,19 @@ def _scalars(node: Node, names: tuple[str, ...], seen: set[int]) -> Iterator[tup
             yield from _scalars(member, (*names, ""), seen)
     elif node.end_mark.index > node.start_mark.index:
         yield names, _scalar(node), node.start_mark.index, node.end_mark.index
+
+
+def _spans(node: Node, seen: set[int]) -> Iterator[tuple[int, int]]:
+    """Yield the span of every scalar, keys among them, in their order."""
+    if id(node) in seen:  # an alias
+        return
+    seen.add(id(node))
+    if isinstance(node, ScalarNode):
+        yield node.start_mark.index, node.end_mark.index
+        return
+    for child in node.value:
+        for each in child if isinstance(child, tuple) else (child,):
+            yield from _spans(each, seen)
 
 
 def set_member(text: str, path: Sequence[str], value: object, *, is_item: bool = False) -> str:

@@ -97,6 +97,15 @@ def test_a_hostile_text_is_refused_soon(text: str) -> None:
     assert time.process_time() - began < 10
 
 
+def test_a_hash_in_a_key_begins_no_comment() -> None:
+    """A part of a user's settings would count as a comment, and a change be refused that would lose it."""
+    assert [found[0] for found in comments('"a #b" = 1 # c\nx = {"k #e" = 2} # d\n["t #f"] # g\n')] == [
+        "# c",
+        "# d",
+        "# g",
+    ]
+
+
 def test_secrets_are_hidden_and_comments_are_seen() -> None:
     """A token would be on the screen, and in its recording."""
     text = """# api_key: sk-1234567890abcdef1234

@@ -198,6 +198,11 @@ def test_plain_words_mean_what_the_core_schema_says() -> None:
     }
 
 
+def test_a_hash_in_a_key_begins_no_comment() -> None:
+    """A part of a user's settings would count as a comment, and a change be refused that would lose it."""
+    assert [found[0] for found in comments('"a #b": 1 # c\nx: {"k #e": [y #z\n  ]} # d\n')] == ["# c", "#z", "# d"]
+
+
 def test_secrets_are_hidden_and_comments_are_seen() -> None:
     """A token would be on the screen, and in its recording."""
     text = """# api_key: sk-1234567890abcdef1234

@@ -31,6 +31,7 @@ async def test_of_pytest_asyncio(mcp_server, number):
     assert sum_of((await client.call_tool("add", {"a": number, "b": 1})).structured_content) == number + 1
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize("number", range(20))
 async def test_of_anyio(mcp_server, number):
     client = mcp_server(server_for(number)).async_client()

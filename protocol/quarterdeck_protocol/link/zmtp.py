@@ -111,8 +111,7 @@ class MessageBuffer:
                     self._wait(at, _LONG_HEAD)
                     return None
                 size = int.from_bytes(data[at + 1 : start], "big")
-            if flags or not self.is_ready or size > self.part_limits[len(self._parts)]:
-                self._judge(flags, size)  # all but the last part of a message that is within its limit
+            self._judge(flags, size)
             if end < start + size:
                 self._wait(at, start + size - at)
                 return None

@@ -87,8 +87,7 @@ class CallQueue:
         None for any other end.
         """
         self._turns.end(call, answered_at)
-        if self._telling is not None:  # a call waits, or one did a moment ago
-            self._waits.end(call)
+        self._waits.end(call)
         if self._turns.waiting and self._giving is None:
             self._giving = asyncio.get_running_loop().call_soon(self._give)
 

@@ -80,8 +80,7 @@ class Caller(msgspec.Struct, frozen=True):
         """Begin a request for a server, from bytes to bytes; return None for any other, which is not begun."""
         results = self.content.results
         is_call = request.method == "tools/call"
-        is_bounded = is_call and self.client.allowance is not None
-        if is_bounded and (refused := not_granted(self.content.box, self.client, request.name)) is not None:
+        if is_call and (refused := not_granted(self.content.box, self.client, request.name)) is not None:
             return refuse(deliver, refused)
         if results is not None:
             if request.method == "resources/read" and (uri := named_result(request.arguments)):
@@ -145,7 +144,7 @@ class Caller(msgspec.Struct, frozen=True):
                 request.arguments,
                 request.meta,
                 on_progress=request.on_progress,
-                client=self.asking(request) if request.caller else self.client,
+                client=self.asking(request),
                 answerer=answerer,
                 log_level=request.log_level,
                 is_modern=request.is_modern,

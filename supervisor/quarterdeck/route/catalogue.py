@@ -52,7 +52,6 @@ class ServerOffers(Struct, frozen=True, eq=False):
         refused: by the server's own name why a tool is not shown that is not hidden.
         tasks: what of tasks it has.
         held: its own names of the tools that are called as tasks alone; None where any may be: it says so at a call.
-        is_plain: whether the user has nothing of it shown otherwise.
     """
 
     id: str
@@ -64,7 +63,10 @@ class ServerOffers(Struct, frozen=True, eq=False):
     refused: Mapping[str, str] = {}
     tasks: TaskSupport = NO_TASKS
     held: frozenset[str] | None = frozenset()
-    is_plain: bool = True
+
+    def may_hold(self, tool: str) -> bool:
+        """Return whether a call of a tool, by its own name, may have to wait for the end of a task."""
+        return self.held is None or tool in self.held
 
 
 class Catalogue(Struct, frozen=True, eq=False):
@@ -135,8 +137,7 @@ def look(endpoint: LiveEndpoint, overrides: ServerOverrides, before: ServerOffer
         listing: before.offers.get(listing, ()) if is_same else publish_offers(listing, own[listing], overrides)
         for listing, is_same in zip(BESIDE_TOOLS, same_lists, strict=True)
     }
-    held = _held(tools, tasks)
-    return ServerOffers(server, overrides, tools, own, shown, offers, refused, tasks, held, is_plain=not overrides)
+    return ServerOffers(server, overrides, tools, own, shown, offers, refused, tasks, _held(tools, tasks))
 
 
 def _shown_tools(

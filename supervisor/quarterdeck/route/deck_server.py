@@ -185,8 +185,8 @@ class DeckServer(LiveEndpoint):
         verdict = self._approvals.verdict(self._config.id)
         if verdict is None:
             return self.not_ready()
-        endpoint = self._fleet.endpoint(self._config.id)
-        ready = endpoint if endpoint is not None and endpoint.phase is EndpointPhase.READY else None
+        endpoint = self.endpoint
+        ready = endpoint if endpoint is not None and is_usable_phase(endpoint.phase) else None
         if verdict.admits(wish, ready, is_coming=False) is Admission.NOW:
             return ready  # as nearly every call: whether it is coming makes no difference then, and costs time
         match verdict.admits(wish, ready, is_coming=self._is_coming):

@@ -40,7 +40,7 @@ class DeckServers(LiveFleet):
 
     def endpoint(self, server: str) -> DeckServer | None:
         """The server of this id; None when it is not configured."""
-        return (self._known if self._approvals.rows is self._rows else self._servers).get(server)
+        return self._servers.get(server)
 
     def endpoints(self) -> tuple[DeckServer, ...]:
         """The servers in configuration order."""

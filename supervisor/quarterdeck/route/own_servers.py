@@ -68,10 +68,9 @@ class OwnServers:
 
     def queue_of(self, client: Client) -> CallQueue:
         """In which queue a call of this client waits for its turn."""
-        known = self._known
-        if self.is_scoped or (known.asked is not None and self._has_own(client)):
+        if self._has_own(client):
             return self._sessions.queue(self._config.id, self._session_of(client))
-        return known
+        return self._known
 
     def endpoints(self) -> tuple[ServerEndpointImpl, ...]:
         """Those of all sessions."""
@@ -97,15 +96,12 @@ class OwnServers:
     def start_on(self, call: ServerCall, endpoint: ServerEndpointImpl) -> None:
         """Begin a call that the deck's own endpoint could take, on the server that is to take it."""
         known = self._known
-        if known.asked is None and not (self.is_scoped or known.prefers_newer or call.request.is_modern):
-            # As nearly every call: all clients share the server, in the era in which it runs.
-            known.is_used = True
-            call.begin_on(endpoint)
-            return
-        if self._must_settle_era(endpoint, call):
+        # As nearly always: all clients share the server, in the era in which it runs.
+        is_shared = known.asked is None and not (self.is_scoped or known.prefers_newer or call.request.is_modern)
+        if not is_shared and self._must_settle_era(endpoint, call):
             call.wait(partial(self._with_era, endpoint, call), partial(self.start_on, call))
             return
-        own = self._own_for(endpoint, call)
+        own = None if is_shared else self._own_for(endpoint, call)
         if own is None:
             known.is_used = True
             call.begin_on(endpoint)

@@ -35,10 +35,6 @@ Linked = Callable[[str, str], bool]
 """Whether a result of the server of this id has lately linked to this URI."""
 
 
-Place = tuple[ServerOffers, str]
-"""A tool: what its server offers, and what clients call the tool of that server."""
-
-
 class Route(Struct, frozen=True):
     """Where a request goes.
 
@@ -62,11 +58,11 @@ def resolve_call(
 
     Whether its client may make it is not asked here.
     """
-    place = place_of(catalogue, name)
+    place = _place(catalogue, name)
     return None if place is None else resolve_tool(*place, arguments, client)
 
 
-def place_of(catalogue: Catalogue, name: str) -> Place | None:
+def _place(catalogue: Catalogue, name: str) -> tuple[ServerOffers, str] | None:
     """Return the server of a tool that clients call so, and what they call the tool there; None for no server's."""
     name = catalogue.own(name)
     server, tool = catalogue.alone, name
@@ -81,7 +77,7 @@ def resolve_tool(
 ) -> Route | ProtocolFault:
     """Where a call of one server's tool goes, by the name that clients know of that server."""
     server = offers.id
-    if offers.is_plain:
+    if not offers.overrides:
         return Route(server, tool, tool, arguments)
     own = _own_tool(offers, tool, client)
     if isinstance(own, ProtocolFault):

@@ -41,14 +41,11 @@ from quarterdeck_protocol.tools import (
 
 from .catalogue import NOTHING, Catalogue, difference, look, merged
 from .overrides.unmet import Names, public_names, unmet_by_overrides
-from .resolve import Place, Route, place_of, public_uri, resolve, resolve_call, resolve_tool
+from .resolve import Route, public_uri, resolve, resolve_call
 from .tasks.client_tasks import ClientTasks
 from .tool_box import run_tool
 
 SUBSCRIBE: Final = "resources/subscribe"
-
-MAX_PLACES: Final = 10_000
-"""Names of tools whose place is remembered; clients make names up."""
 
 _log = logging.getLogger("quarterdeck.names")
 
@@ -78,7 +75,6 @@ class Router(ToolSource, OfferSource):
         self._overrides = dict(overrides or {})
         self._catalogue = NOTHING
         self._changed: Final[set[str]] = set()
-        self._places: Final[dict[str, Place]] = {}
         self._is_looked_at = False
         self._watchers: Final[dict[object, Callable[[frozenset[Listing]], None]]] = {}
         self._tasks: Final = ClientTasks(fleet.watch_news)
@@ -111,7 +107,6 @@ class Router(ToolSource, OfferSource):
         )
         if is_same and self._budget == before.budget:
             return
-        self._places.clear()
         self._catalogue = merged(servers, before, alone=self._alone, budget=self._budget)
         if self._watchers and (lists := difference(before, self._catalogue)):
             for callback in tuple(self._watchers.values()):
@@ -241,35 +236,24 @@ class Router(ToolSource, OfferSource):
         return endpoint.forward(own, deliver)
 
     def _begin_call(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
-        place = None if self._changed else self._places.get(call.tool)
-        if place is None and (place := self._find_place(call.tool)) is None:
+        found = resolve_call(self._at_hand(call.tool), call.tool, call.arguments, call.client)
+        if isinstance(found, ProtocolFault):
+            return refuse(deliver, found)
+        endpoint = self._fleet.endpoint(found.server) if found is not None else None
+        if found is None or endpoint is None:
             return None
-        offers, key = place
-        own, arguments = key, call.arguments
-        if not offers.is_plain:
-            found = resolve_tool(offers, key, arguments, call.client)
-            if isinstance(found, ProtocolFault):
-                return refuse(deliver, found)
-            own, arguments = found.own, found.params
-        endpoint = self._fleet.endpoint(offers.id)
-        if endpoint is None:
-            return None
+        call = msgspec.structs.replace(call, tool=found.own, arguments=found.params)
+        offers = self._catalogue.servers[found.server]
         takes_task = False
         if offers.tasks is not NO_TASKS:
             wants_task = bool(call.task) or (call.answerer is not None and takes_tasks(call.answerer.capabilities))
             takes_task = wants_task and offers.tasks.is_for(is_modern=call.is_modern)
-        call = msgspec.structs.replace(call, tool=own, arguments=arguments)
-        may_hold = offers.held is None or own in offers.held
+        may_hold = offers.may_hold(found.own)
         if not (takes_task or may_hold or call.answers):
             return endpoint.begin(call, deliver)
-        return self._tasks.call(as_request(call, takes_task=takes_task), endpoint, key, deliver, may_hold=may_hold)
-
-    def _find_place(self, tool: str) -> Place | None:
-        """Return the place of a tool, remembered for as long as the snapshot is the present one."""
-        place = place_of(self._at_hand(tool), tool)
-        if place is not None and len(self._places) < MAX_PLACES:
-            self._places[tool] = place
-        return place
+        return self._tasks.call(
+            as_request(call, takes_task=takes_task), endpoint, found.key, deliver, may_hold=may_hold
+        )
 
     def _at_hand(self, tool: str) -> Catalogue:
         """The last snapshot where that says whose this tool is, else the present one."""

@@ -53,7 +53,6 @@ class ServerCall:
     __slots__ = (
         "_again",
         "_deliver",
-        "_has_waited",
         "_lives",
         "_pending",
         "_server",
@@ -92,7 +91,6 @@ class ServerCall:
         self._pending: PendingCall | None = None
         self._waiting: asyncio.Task[None] | None = None
         self._again: asyncio.Handle | None = None
-        self._has_waited = False
         self._lives = LIVES
 
     @property
@@ -129,7 +127,6 @@ class ServerCall:
     ) -> None:
         """Wait in a task of its own until its server is found, and go on there; the wait has an end in any case."""
         self.queue.wait_for_start(self)
-        self._has_waited = True
 
         async def wait() -> None:
             found = await find()
@@ -143,9 +140,7 @@ class ServerCall:
 
     def begin_on(self, endpoint: ServerEndpointImpl) -> None:
         """Hand it to this endpoint; its deadline counts from now."""
-        if self._has_waited:
-            self._has_waited = False
-            self.queue.has_started(self)
+        self.queue.has_started(self)
         self.began, due = monotonic(), self.request
         if due.timeout_s is not None:
             due = msgspec.structs.replace(due, timeout_s=self.left_s)

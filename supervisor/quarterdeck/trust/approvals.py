@@ -208,7 +208,7 @@ class Approvals:
         state = self._states.get(server)
         if state is None:
             return None
-        entry = self._recorder.book.entry(state.row.scope, server)
+        entry = self.book.entry(state.row.scope, server)
         parts = state, state.offer, state.judged, state.work, entry
         known = self._verdicts.get(server)
         if known is None or any(map(operator.is_not, known[0], parts)):

@@ -159,7 +159,7 @@ class ServerSession:
     # What came
 
     def _take_request(self, message: ClientMessage, check: Check) -> Event:
-        key = message.id if type(message.id) is int else correlation_key(message.id)
+        key = correlation_key(message.id)
         assert key is not None
         try:
             params = read_params(message)
@@ -224,13 +224,13 @@ class ServerSession:
         return None
 
     def _end(self, request: Request) -> bool:
-        latest = self._under_way.pop(request.key, None)
+        latest = self._under_way.get(request.key)
         if latest is request:
-            if request.older is not None:
+            if request.older is None:
+                del self._under_way[request.key]
+            else:
                 self._under_way[request.key] = request.older
         else:
-            if latest is not None:
-                self._under_way[request.key] = latest
             while latest is not None and latest.older is not request:
                 latest = latest.older
             if latest is None:

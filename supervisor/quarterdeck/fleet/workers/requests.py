@@ -155,9 +155,7 @@ def begin_call(
     """Ask `handle` to run a tool; see `ToolSource.begin`. `questions` are a legacy server's; one of 2026-07-28 is told
     what this caller can be asked.
     """
-    request_id, limit_s = handle.next_id(), config.call_timeout_s
-    if call.timeout_s is not None:
-        limit_s = _limit(config, call.timeout_s)
+    request_id, limit_s = handle.next_id(), _limit(config, call.timeout_s)
     if questions is None and (call.answerer is not None or call.log_level):
         capabilities = call.answerer.capabilities if call.answerer is not None else b""
         frame = Call(

@@ -26,6 +26,7 @@ from quarterdeck.fleet.from_settings import FleetSource
 from quarterdeck.fleet.session_servers import SessionServers
 from quarterdeck.fleet.shared_servers import SharedServers
 from quarterdeck.fleet.workers.runtime import Runtime
+from quarterdeck.host.program_names import ProgramNames
 from quarterdeck.ledger.open import (
     SERVE,
     CallLog,
@@ -47,7 +48,6 @@ from quarterdeck.trust.judge.server_rows import Locks
 from quarterdeck.trust.logins import LoginApprovals
 from quarterdeck.trust.package import has_to_install
 from quarterdeck_protocol.configs import RemoteServerConfig, ServerConfig, StdioServerConfig
-from quarterdeck_protocol.tools import CallEnd, Client
 
 COMMAND_WAIT_S: Final = 10.0
 """How long a `serve` waits for a command that writes the ledger: commands end by themselves."""
@@ -117,7 +117,8 @@ async def open_quarterdeck(
         else:
             opening = open_recorder(state_dir(), holder, must_write=serves, wait_s=wait_s, hand_over=hand_over)
             writes = await stack.enter_async_context(opening)
-        calls = CallLog(writes.record_calls)
+        programs = ProgramNames()
+        calls = CallLog(writes.record_calls, programs.of)
         # After the fleet, which ends calls when it is torn down.
         stack.push_async_callback(carried_through, calls.close)
 
@@ -173,9 +174,6 @@ async def open_quarterdeck(
             if isinstance(writes, LedgerWriter):
                 writes.lease.update(msgspec.structs.replace(holder, url=url))
 
-        def note(scope: str, server: str, tool: str, took_s: float, end: CallEnd | None, client: Client) -> None:
-            calls.note(scope, server, tool, took_s, end, client.name, product.programs.of(client))
-
         product: Product = Product(
             settings,
             directory,
@@ -183,12 +181,13 @@ async def open_quarterdeck(
             approvals,
             lock,
             announce,
-            note,
+            calls.note,
             serves=serves,
             common=common,
             sessions=sessions,
             find_login=find_login,
             logins=shared.logins if shared is not None else None,
+            programs=programs,
             write_calls=calls.flush,
         )
         stack.push_async_callback(carried_through, product.logins.close)

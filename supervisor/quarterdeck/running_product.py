@@ -96,6 +96,7 @@ class Product:
         sessions: SessionServers | None = None,
         find_login: Callable[[str], LoginPlace | None] = lambda _: None,
         logins: dict[str, OpenLogin] | None = None,
+        programs: ProgramNames | None = None,
         write_calls: Callable[[], Awaitable[None]] = _write_nothing,
     ) -> None:
         self._take(settings)
@@ -122,7 +123,7 @@ class Product:
         self.logins: Final = LoginBroker(find_login, self._start_logged_in, under_way=logins)
         self.announce_url: Final = announce
         self.write_calls: Final = write_calls
-        self.programs: Final = ProgramNames()
+        self.programs: Final = programs or ProgramNames()
 
     def _take(self, settings: Settings) -> None:
         self.settings = settings

@@ -32,8 +32,7 @@ from quarterdeck.ledger.store.lease import DAEMON, Holder, Lease, LeaseHeldError
 from quarterdeck.ledger.store.queries import CallRow
 from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.ledger.store.store import LedgerStore
-from quarterdeck_protocol.faults import ProtocolFault
-from quarterdeck_protocol.tools import CallEnd, WireResult
+from quarterdeck_protocol.tools import CallEnd, Client, WireResult
 
 from .errors import LedgerError, LedgerWriteError, MissingLedgerError
 
@@ -282,33 +281,34 @@ MAX_WAITING: Final = 20_000
 
 
 class CallLog:
-    """Rows of the calls of one process, from the event loop; `keep` takes a batch."""
+    """Rows of the calls of one process, from the event loop; `keep` takes a batch, `program_of` names a client's
+    program by the client's own word.
+    """
 
-    def __init__(self, keep: Callable[[Sequence[CallRow]], Awaitable[None]]) -> None:
+    def __init__(
+        self, keep: Callable[[Sequence[CallRow]], Awaitable[None]], program_of: Callable[[Client], str]
+    ) -> None:
         self._keep = keep
+        self._program_of = program_of
         self._rows: list[CallRow] = []
         self._dropped = 0
         self._flushing: asyncio.Task[None] | None = None
         self._keeping = asyncio.Lock()
 
-    def note(
-        self,
-        scope: str,
-        server: str,
-        tool: str,
-        duration_s: float,
-        end: CallEnd | None,
-        client: str = "",
-        program: str = "",
-    ) -> None:
-        """Record the end of a call of `client`, which names itself `program`; `end` is None if its caller gave up."""
+    def note(self, scope: str, server: str, tool: str, duration_s: float, end: CallEnd | None, client: Client) -> None:
+        """Record the end of a client's call; `end` is None if its caller gave up."""
         if len(self._rows) >= MAX_WAITING:
             self._dropped += 1
             return
-        why = (end.code or str(end.kind)) if isinstance(end, ProtocolFault) else ""
-        size = len(end.body) if isinstance(end, WireResult) else 0
-        took_ms = round(duration_s * 1000, 3)
-        row = CallRow(audit_time(), scope, server, tool, _outcome(end), why, took_ms, size, client, program)
+        code, size = "", 0
+        if isinstance(end, WireResult):
+            outcome, size = "error" if end.is_error else "ok", len(end.body)
+        elif end is None:
+            outcome = "cancelled"
+        else:
+            outcome, code = "fault", end.code or str(end.kind)
+        took_ms, program = round(duration_s * 1000, 3), self._program_of(client)
+        row = CallRow(audit_time(), scope, server, tool, outcome, code, took_ms, size, client.name, program)
         self._rows.append(row)
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_soon())
@@ -341,11 +341,3 @@ class CallLog:
         if self._dropped:
             _log.warning("%d calls were not recorded: the disk is too slow", self._dropped)
             self._dropped = 0
-
-
-def _outcome(end: CallEnd | None) -> str:
-    if end is None:
-        return "cancelled"
-    if isinstance(end, ProtocolFault):
-        return "fault"
-    return "error" if end.is_error else "ok"

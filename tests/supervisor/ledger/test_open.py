@@ -14,7 +14,7 @@ from quarterdeck.ledger.open import MAX_QUEUED, MAX_WAITING, CallLog, LedgerWrit
 from quarterdeck.ledger.store.lease import Lease, ledger_dir
 from quarterdeck.ledger.store.queries import CallRow
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.tools import WireResult
+from quarterdeck_protocol.tools import ANONYMOUS, Client, WireResult
 
 
 class Gate:
@@ -185,12 +185,12 @@ async def test_every_end_of_a_call_is_noted_with_what_it_cost() -> None:
     async def keep(rows: Sequence[CallRow]) -> None:
         kept.extend(rows)
 
-    log = CallLog(keep)
-    log.note("user", "fs", "read", 0.25, WireResult(b"{}", "x"), "ci", "editor")
-    log.note("user", "fs", "read", 0.1, WireResult(b"{  }", "x", is_error=True))
-    log.note("user", "fs", "read", 0.1, ProtocolFault(FaultKind.TIMEOUT, "late", code="call_timeout"))
-    log.note("user", "fs", "read", 0.1, ProtocolFault(FaultKind.TRANSPORT, "gone"))
-    log.note("user", "fs", "read", 0.1, None)
+    log = CallLog(keep, lambda client: "editor" if client.key == "1" else "")
+    log.note("user", "fs", "read", 0.25, WireResult(b"{}", "x"), Client("ci", "1"))
+    log.note("user", "fs", "read", 0.1, WireResult(b"{  }", "x", is_error=True), ANONYMOUS)
+    log.note("user", "fs", "read", 0.1, ProtocolFault(FaultKind.TIMEOUT, "late", code="call_timeout"), ANONYMOUS)
+    log.note("user", "fs", "read", 0.1, ProtocolFault(FaultKind.TRANSPORT, "gone"), ANONYMOUS)
+    log.note("user", "fs", "read", 0.1, None, ANONYMOUS)
     await log.close()
     assert [(row.outcome, row.code, row.bytes) for row in kept] == [
         ("ok", "", 2),
@@ -215,12 +215,12 @@ async def test_a_flush_returns_once_all_that_was_noted_is_kept() -> None:
         await may_write.wait()
         kept.extend(row.tool for row in rows)
 
-    log = CallLog(keep)
-    log.note("user", "fs", "first", 0.1, None)
+    log = CallLog(keep, lambda _: "")
+    log.note("user", "fs", "first", 0.1, None, ANONYMOUS)
     first = asyncio.create_task(log.flush())
     await began.wait()
     none = asyncio.create_task(log.flush())
-    log.note("user", "fs", "second", 0.1, None)
+    log.note("user", "fs", "second", 0.1, None, ANONYMOUS)
     second = asyncio.create_task(log.flush())
     await asyncio.sleep(0)
     assert not none.done()
@@ -238,9 +238,9 @@ async def test_notes_that_cannot_be_kept_are_said_and_disturb_nobody(caplog: pyt
     async def keep(_: Sequence[CallRow]) -> None:
         raise LedgerWriteError("disk full")
 
-    log = CallLog(keep)
+    log = CallLog(keep, lambda _: "")
     for _ in range(MAX_WAITING + 3):
-        log.note("user", "fs", "read", 0.1, None)
+        log.note("user", "fs", "read", 0.1, None, ANONYMOUS)
     await log.close()
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         f"{MAX_WAITING} calls were not recorded",

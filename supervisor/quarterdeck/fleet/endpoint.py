@@ -16,7 +16,7 @@ import msgspec
 from quarterdeck.common.watchers import Watchers
 from quarterdeck.common.words import flat
 from quarterdeck.config.places.kept_state import names_of_gaps, warn_of_gaps
-from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, ToolFilter
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_protocol.contract import (
     TRANSITIONS,
     EndpointPhase,
@@ -29,15 +29,15 @@ from quarterdeck_protocol.contract import (
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, Close, Quarantined, ServerCard, ServerStart
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, support_of
-from quarterdeck_protocol.offers import ListAnnounced, Listing, Offered, RawRequest
-from quarterdeck_protocol.tools import Deliver, PendingCall, RawCall, Report
+from quarterdeck_protocol.offers import ListAnnounced, Listing, Offered
+from quarterdeck_protocol.tools import RawCall, Report
 from quarterdeck_sandbox import Caught, Receipt
 
 from .exchange.exchange import Exchange
 from .exchange.lists import ServerLists
 from .worker_session import ConfinedServer, Session
 from .workers.handle import WorkerHandle
-from .workers.requests import arguments_json, ask, ended, refuse
+from .workers.requests import arguments_json, ask, ended
 
 CLOSE_S: Final = 3 * CLOSE_GRACE_S + 1.0
 """Seconds that a worker may take to stop its server: three graces, and a moment to say so."""
@@ -58,10 +58,7 @@ class ServerEndpointImpl(Exchange):
 
     def __init__(self, config: ServerConfig, session: Session) -> None:
         super().__init__(config)
-        self.config: Final = config
         self._session = session
-        self.phase = EndpointPhase.IDLE
-        self.fault: ProtocolFault | None = None
         self._handle: WorkerHandle | None = None
         self.card: ServerCard | None = None
         self._task_support = NO_TASKS
@@ -76,7 +73,6 @@ class ServerEndpointImpl(Exchange):
         self._outcome: asyncio.Future[ProtocolFault | None] | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._watchers: Final = Watchers(config.id, _log)
-        self._is_filtered: Final = config.tools != ToolFilter()
         self.patience = 1
         self.is_installing = False
 
@@ -106,7 +102,7 @@ class ServerEndpointImpl(Exchange):
             case EndpointPhase.READY:
                 return
             case EndpointPhase.CLOSING | EndpointPhase.CLOSED:
-                raise self._not_connected()
+                raise self.not_connected()
             case EndpointPhase.FAULTED:
                 assert self.fault is not None
                 raise self.fault.with_traceback(None)
@@ -121,7 +117,7 @@ class ServerEndpointImpl(Exchange):
             fault = await self._attempt()
         except asyncio.CancelledError:
             # Only `close` cancels this task; it has moved the phase on.
-            fault = self._not_connected()
+            fault = self.not_connected()
         except Exception as error:
             _log.exception("connecting %s failed in an unforeseen way", self.config.id)
             what = f"{type(error).__name__}: {error}"
@@ -193,7 +189,7 @@ class ServerEndpointImpl(Exchange):
 
     def refusal(self, _: str) -> ProtocolFault | None:
         """Return why no call is tried: the server is not ready. A call itself reports an unknown name."""
-        return None if self.phase is EndpointPhase.READY else self._not_connected()
+        return None if self.phase is EndpointPhase.READY else self.not_connected()
 
     async def list_tools(self) -> tuple[RemoteTool, ...]:
         """See `ServerEndpoint`; the other lists are fetched meanwhile, once, and awaited for a moment."""
@@ -201,11 +197,6 @@ class ServerEndpointImpl(Exchange):
         return self._lists.tools
 
     # Calls
-
-    def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
-        """Start a call by the server's own name for the tool; None unless the endpoint is ready and offers it."""
-        is_there = self.phase is EndpointPhase.READY and (not self._is_filtered or self.config.tools.admits(call.tool))
-        return super().begin(call, deliver) if is_there else None
 
     async def call(
         self,
@@ -245,16 +236,6 @@ class ServerEndpointImpl(Exchange):
     def task_support(self) -> TaskSupport:
         """See `LiveEndpoint`."""
         return self._task_support if self.phase is EndpointPhase.READY else NO_TASKS
-
-    def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
-        """See `LiveEndpoint`."""
-        is_ready = self.phase is EndpointPhase.READY
-        return super().forward(request, deliver) if is_ready else refuse(deliver, self._not_connected())
-
-    def tell(self, method: str, params: bytes = b"{}") -> None:
-        """See `LiveEndpoint`."""
-        if self.phase is EndpointPhase.READY:
-            super().tell(method, params)
 
     @property
     def is_busy(self) -> bool:
@@ -312,7 +293,7 @@ class ServerEndpointImpl(Exchange):
                 self._step(PhaseStep.CLOSE)
                 # Here and not in the task: cancelled before its first step, it never runs.
                 assert self._outcome is not None
-                self._outcome.set_result(self._not_connected())
+                self._outcome.set_result(self.not_connected())
                 self._tasks["connect"].cancel()
                 self._notify()
             case EndpointPhase.READY:
@@ -355,14 +336,8 @@ class ServerEndpointImpl(Exchange):
 
     def _ready_handle(self) -> WorkerHandle:
         if self.phase is not EndpointPhase.READY or self._handle is None:
-            raise self._not_connected()
+            raise self.not_connected()
         return self._handle
-
-    def _not_connected(self) -> ProtocolFault:
-        why = f"{self.config.id} is {self.phase}" + (f": {self.fault}" if self.fault else ", not ready")
-        fault = ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "not_connected", self.fault)
-        fault.server = self.config.id
-        return fault
 
     def _step(self, step: PhaseStep) -> None:
         self.phase = TRANSITIONS[self.phase, step]

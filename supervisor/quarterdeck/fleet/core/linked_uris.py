@@ -13,7 +13,8 @@ MAX_RESULT_BYTES: Final = 1024 * 1024
 MAX_URI_CHARS: Final = 8 * 1024
 """As of a resource that is listed."""
 
-_MARK: Final = b'"resource_link"'
+LINK_MARK: Final = b'"resource_link"'
+"""Bytes of every result that links to a resource."""
 
 
 class _Block(msgspec.Struct, gc=False):
@@ -35,8 +36,8 @@ class LinkedUris:
         return uri in self._uris
 
     def note(self, result: bytes) -> None:
-        """Remember what a result links to; most link to nothing, which a look at the bytes tells."""
-        if _MARK not in result or len(result) > MAX_RESULT_BYTES:
+        """Remember the links of a result that has the `LINK_MARK`; most results have not."""
+        if len(result) > MAX_RESULT_BYTES:
             return
         try:
             blocks = _results.decode(result).content

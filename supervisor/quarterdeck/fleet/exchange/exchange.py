@@ -7,11 +7,13 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck.fleet.core.completion import COMPLETE
 from quarterdeck.fleet.core.subscriptions import Subscriptions
-from quarterdeck.fleet.workers.handle import WorkerHandle
-from quarterdeck.fleet.workers.requests import as_request, begin_call, begin_forward, not_made, refuse
-from quarterdeck_protocol.configs import ServerConfig
-from quarterdeck_protocol.faults import ProtocolFault
+from quarterdeck.fleet.workers.handle import Asker, WorkerHandle
+from quarterdeck.fleet.workers.requests import as_request, begin_request, deliver_completion, not_made, refuse
+from quarterdeck_protocol.configs import ServerConfig, ToolFilter
+from quarterdeck_protocol.contract import EndpointPhase
+from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
 from quarterdeck_protocol.link.frames import Asked, Listening, Log, Note, ServerCard, Tell, Updated
 from quarterdeck_protocol.mcp.client import is_modern
@@ -44,8 +46,11 @@ class Exchange:
     """The part of an endpoint that talks to the worker; `tell_news` takes the server's notifications."""
 
     def __init__(self, config: ServerConfig) -> None:
-        self._config = config
+        self.config: Final = config
+        self.phase = EndpointPhase.IDLE
+        self.fault: ProtocolFault | None = None
         self._peer: WorkerHandle | None = None
+        self._is_filtered: Final = config.tools != ToolFilter()
         self._is_modern = False
         self._questions = OpenQuestions(config.id)
         self._standing = Standing(config)
@@ -83,21 +88,23 @@ class Exchange:
         self._questions.withdraw_all()
         self._owners.stop()
 
-    # What clients want; of a greeted server
+    # What clients want
 
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
-        """Start a call."""
-        handle = self._greeted
+        """Start a call by the server's own name for the tool; None unless the endpoint is ready and offers it."""
+        handle = self._peer
+        if handle is None or self.phase is not EndpointPhase.READY:
+            return None
+        if self._is_filtered and not self.config.tools.admits(call.tool):
+            return None
         if not self._is_modern:
-            return begin_call(handle, self._config, call, self._questions, deliver)
-        deliver = self._owners.watched(call, deliver, is_modern=True)
-        if call.answerer is None or not call.answerer.bridges:
-            return begin_call(handle, self._config, call, None, deliver)
-        driven = DrivenRequest(self._config, as_request(call), self._begin_round, deliver)
-        return driven.start(partial(begin_call, handle, self._config, call, None))
+            return begin_request(handle, self.config, call, self._questions, deliver)
+        return self._begin_rounds(call, self._owners.watched(call, deliver, is_modern=True))
 
     def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
-        """Start any other request; see `LiveEndpoint`."""
+        """See `LiveEndpoint`."""
+        if self.phase is not EndpointPhase.READY:
+            return refuse(deliver, self.not_connected())
         if request.method == SUBSCRIBE:
             return self._standing.subscribe(request, deliver)
         if (problem := self._problem(request)) is not None:
@@ -109,19 +116,25 @@ class Exchange:
             if isinstance(taken, ProtocolFault):
                 return refuse(deliver, taken)
             deliver = taken
+        elif request.method == COMPLETE:
+            deliver = partial(deliver_completion, deliver)
         if not self._is_modern:
-            return begin_forward(self._greeted, self._config, _without_answers(request), self._questions, deliver)
-        if request.answerer is None or not request.answerer.bridges:
-            return self._begin_round(request, deliver)
-        driven = DrivenRequest(self._config, request, self._begin_round, deliver)
-        return driven.start(partial(self._begin_round, request))
+            return begin_request(self._greeted, self.config, _without_answers(request), self._questions, deliver)
+        return self._begin_rounds(request, deliver)
+
+    def not_connected(self) -> ProtocolFault:
+        """Return the fault of a request that is not made because the server is not ready."""
+        why = f"{self.config.id} is {self.phase}" + (f": {self.fault}" if self.fault else ", not ready")
+        fault = ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "not_connected", self.fault)
+        fault.server = self.config.id
+        return fault
 
     def ask_era(self, deliver: Deliver, timeout_s: float) -> PendingCall:
         """Ping a legacy server in the newest revision's form, which a server of both eras refuses. Not
         `server/discover`: for that some older SDKs write a hundred lines into the server's log.
         """
         request = RawRequest("ping", b"", discovery(CLIENT_NAME, CLIENT_VERSION), timeout_s)
-        return begin_forward(self._greeted, self._config, request, None, deliver)
+        return begin_request(self._greeted, self.config, request, None, deliver)
 
     def unsubscribe(self, client: Client, uri: str) -> None:
         """See `LiveEndpoint`; at any time."""
@@ -136,9 +149,9 @@ class Exchange:
         self._standing.leave(client)
         self._owners.leave(client)
 
-    def tell(self, method: str, params: bytes) -> None:
+    def tell(self, method: str, params: bytes = b"{}") -> None:
         """See `LiveEndpoint`."""
-        if not self._is_modern:
+        if self.phase is EndpointPhase.READY and not self._is_modern:
             self._greeted.post(Tell(method), params)
 
     # What the server says
@@ -151,14 +164,14 @@ class Exchange:
             self._standing.listening(news.count)
             return
         try:
-            told = news_of(self._config.id, news, body, self._whose(self._peer, news, body))
+            told = news_of(self.config.id, news, body, self._whose(self._peer, news, body))
         except BodyError as error:
             self._peer.violated(f"news that may not be passed on: {error}")
             return
         if isinstance(told, LogLine):
             level = logging.WARNING if told.level in SERIOUS else logging.DEBUG
             if _log.isEnabledFor(level):
-                _log.log(level, "%s says: %s", self._config.id, shown(told))
+                _log.log(level, "%s says: %s", self.config.id, shown(told))
         is_for_some = isinstance(told, ResourceUpdated) or (isinstance(news, Note) and news.method in NOTES)
         if told.clients or not is_for_some:
             self.tell_news(told)
@@ -185,8 +198,16 @@ class Exchange:
         assert self._peer is not None
         return self._peer
 
-    def _begin_round(self, request: RawRequest, deliver: Deliver) -> PendingCall:
-        return begin_forward(self._greeted, self._config, request, None, deliver)
+    def _begin_rounds(self, asker: Asker, deliver: Deliver) -> PendingCall:
+        """Start a request at a server of 2026-07-28; for a client that does not take its questions, put them to it."""
+        if asker.answerer is None or not asker.answerer.bridges:
+            return self._begin_round(asker, deliver)
+        request = as_request(asker) if isinstance(asker, RawCall) else asker
+        driven = DrivenRequest(self.config, request, self._begin_round, deliver)
+        return driven.start(partial(self._begin_round, asker))
+
+    def _begin_round(self, request: Asker, deliver: Deliver) -> PendingCall:
+        return begin_request(self._greeted, self.config, request, None, deliver)
 
     def _whose(self, handle: WorkerHandle, news: Log | Note | Updated, body: bytes) -> frozenset[str]:
         if isinstance(news, Note) and news.method in NOTES:
@@ -196,10 +217,10 @@ class Exchange:
         return frozenset(asker.client.address for _, asker in handle.under_way())
 
     def _problem(self, request: RawRequest) -> ProtocolFault | None:
-        server = self._config.id
+        server = self.config.id
         if request.method in OWN_METHODS:
             why, code = f"{request.method} is not passed on to {server}, which others use, too", "bad_arguments"
-        elif request.method == "tools/call" and not self._config.tools.admits(tool := _tool_of(request.params)):
+        elif request.method == "tools/call" and not self.config.tools.admits(tool := _tool_of(request.params)):
             why, code = f"{tool[:200]} is not offered: the configuration's tool filter hides it", "unknown_tool"
         else:
             return None

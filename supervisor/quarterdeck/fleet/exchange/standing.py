@@ -13,7 +13,7 @@ import msgspec
 from quarterdeck.fleet.core.offerset import has_capability, subscribes, uri_problem
 from quarterdeck.fleet.core.subscriptions import Subscriptions
 from quarterdeck.fleet.workers.handle import WorkerHandle
-from quarterdeck.fleet.workers.requests import ask, begin_forward, not_made, refuse
+from quarterdeck.fleet.workers.requests import ask, begin_request, not_made, refuse
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.link.frames import Forward, Listen, Reply, ServerCard
@@ -72,7 +72,7 @@ class Standing:
             self._listen_soon()
             return awaited
         asked = msgspec.structs.replace(request, method="resources/subscribe")
-        return begin_forward(handle, self._config, asked, None, partial(self._subscribed, request.client, uri, deliver))
+        return begin_request(handle, self._config, asked, None, partial(self._subscribed, request.client, uri, deliver))
 
     def unsubscribe(self, client: Client, uri: str) -> None:
         """See `LiveEndpoint`."""

@@ -16,7 +16,7 @@ from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecor
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link import events, frames
 from quarterdeck_protocol.offers import RawRequest
-from quarterdeck_protocol.tools import ProgressNote, RawCall, Report
+from quarterdeck_protocol.tools import ProgressNote, RawCall
 from quarterdeck_sandbox import Receipt
 
 _log = logging.getLogger("quarterdeck.fleet")
@@ -44,13 +44,8 @@ OnReply = Callable[[frames.Reply, bytes], None]
 Asker = RawCall | RawRequest
 """The client's request that a frame is sent for."""
 
-
-class _Pending(msgspec.Struct):
-    """The takers of a request's reply and progress, and the client's request, if any."""
-
-    on_reply: OnReply
-    on_progress: Report | None
-    asker: Asker | None
+_NOBODY: Final[tuple[OnReply, Asker | None]] = (lambda _, __: None), None
+"""Taker of what comes for a request that was given up."""
 
 
 class WorkerListener(Protocol):
@@ -88,10 +83,9 @@ class WorkerHandle:
         self._name = name
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._driver: LinkDriver | None = None
-        self._pending: dict[int, _Pending] = {}
+        self._pending: dict[int, tuple[OnReply, Asker | None]] = {}
         self._asks: set[int] = set()
-        self._lost: FaultRecord | None = None
+        self.lost: FaultRecord | None = None
         self._dismissed = False
         self._started = False
         self.linked: Final = LinkedUris()
@@ -102,40 +96,24 @@ class WorkerHandle:
         self.forget: Callable[[], None] = lambda: None
 
     def attach(self, driver: LinkDriver) -> None:
-        """The link's driver; before anything else."""
-        self._driver = driver
-
-    @property
-    def driver(self) -> LinkDriver:
-        """The link's driver."""
-        assert self._driver is not None
-        return self._driver
-
-    def next_id(self) -> int:
-        """Return a fresh request id."""
-        assert self._driver is not None
-        return self._driver.link.next_id()
+        """Take the link's driver; before anything else."""
+        self.driver = driver
+        self.next_id = driver.link.next_id
 
     def ask(
-        self,
-        frame: frames.Request,
-        body: bytes,
-        on_reply: OnReply,
-        on_progress: Report | None = None,
-        asker: Asker | None = None,
+        self, frame: frames.Request, body: bytes, on_reply: OnReply, asker: Asker | None = None
     ) -> events.Refusal | None:
-        """Send a request; `on_reply` is called once unless it was refused or is cancelled."""
-        if self._lost is not None:
+        """Send a request, perhaps for a client's; `on_reply` is called once unless it was refused or is cancelled."""
+        if self.lost is not None:
             return events.Refusal.DEAD
-        assert self._driver is not None
-        refusal = self._driver.request(frame, body)
+        refusal = self.driver.request(frame, body)
         if refusal is None:
-            self._pending[frame.request_id] = _Pending(on_reply, on_progress, asker)
+            self._pending[frame.request_id] = on_reply, asker
         return refusal
 
     def under_way(self) -> Iterator[tuple[int, Asker]]:
         """Return the clients' pending requests, the oldest first."""
-        return ((key, pending.asker) for key, pending in self._pending.items() if pending.asker is not None)
+        return ((key, asker) for key, (_, asker) in self._pending.items() if asker is not None)
 
     def cancel(self, request_id: int, reason: str = "") -> None:
         """Give up a request; its `on_reply` is not called any more."""
@@ -146,12 +124,12 @@ class WorkerHandle:
         """Take what the link says."""
         match event:
             case events.Replied(reply=reply, body=body):
-                if (pending := self._pending.pop(reply.request_id, None)) is not None:
-                    pending.on_reply(reply, body)
+                on_reply, _ = self._pending.pop(reply.request_id, _NOBODY)
+                on_reply(reply, body)
             case events.Arrived(frame=frames.Progress() as note):
-                pending = self._pending.get(note.request_id)
-                if pending is not None and pending.on_progress is not None:
-                    pending.on_progress(ProgressNote(note.progress, note.total, note.message))
+                _, asker = self._pending.get(note.request_id, _NOBODY)
+                if asker is not None and asker.on_progress is not None:
+                    asker.on_progress(ProgressNote(note.progress, note.total, note.message))
             case events.Arrived(frame=frames.ListChanged(kind=kind)):
                 self._listener.on_list_changed(kind)
             case events.Arrived(
@@ -193,7 +171,7 @@ class WorkerHandle:
         """Tell the worker something that has no reply; False when it was dropped."""
         if isinstance(told, frames.AskAnswer):
             self._ask_over(told.ask_id)
-        return self._lost is None and self.driver.post(told, body)
+        return self.lost is None and self.driver.post(told, body)
 
     def _ask_over(self, ask_id: int) -> None:
         if ask_id in self._asks:
@@ -203,7 +181,7 @@ class WorkerHandle:
 
     def condemn(self, limit: str, detail: str) -> None:
         """Have the worker kill its server's tree, which exceeded a limit; the loss that follows names it."""
-        if self._lost is None:
+        if self.lost is None:
             self.driver.post(frames.Condemn(limit, detail))
 
     def violated(self, reason: str) -> None:
@@ -214,8 +192,8 @@ class WorkerHandle:
         """Take the end of the worker's process; `returncode` is a status, or minus a signal, or None when unknown. A
         worker that left in good order has said why: its words are in our socket.
         """
-        if self._driver is not None and not self._dismissed:
-            self._driver.catch_up()
+        if not self._dismissed:
+            self.driver.catch_up()
         self.exited.set()
         if returncode is None:
             how, dossier = "ended", Dossier()
@@ -231,30 +209,25 @@ class WorkerHandle:
 
     def lose(self, fault: FaultRecord) -> None:
         """End every request with `fault`, from its own view; then tell the owner."""
-        if self._lost is not None:
+        if self.lost is not None:
             return
-        self._lost = fault
+        self.lost = fault
         if not self.greeted.done():
             self.greeted.set_result(None)
         lost, self._pending = self._pending, {}
         # A deadline that passed is a timeout wherever it was.
         kind = fault.kind if fault.kind is FaultKind.TIMEOUT else FaultKind.TOOL_ERROR
-        for request_id, pending in lost.items():
+        for request_id, (on_reply, _) in lost.items():
             delivery = Delivery.NOT_SENT if self.driver.cancel(request_id) else Delivery.UNKNOWN
             at_site = FaultRecord(kind, fault.message, fault.code, delivery, None, fault.dossier)
-            pending.on_reply(frames.Failed(request_id, at_site), b"")
+            on_reply(frames.Failed(request_id, at_site), b"")
         if not self._dismissed:
             self._listener.on_lost(fault)
-
-    @property
-    def lost(self) -> FaultRecord | None:
-        """Why it is gone, None while it is there."""
-        return self._lost
 
     async def dismiss(self, within_s: float) -> None:
         """Wait for the worker's end, at most so long; then kill it and wait for that.  The owner hears no more."""
         self._dismissed = True
-        if self._lost is not None and self._lost.code in KILLED_CODES:
+        if self.lost is not None and self.lost.code in KILLED_CODES:
             within_s = 0
         try:
             async with asyncio.timeout(within_s):
@@ -283,14 +256,14 @@ class WorkerHandle:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self.violated(f"not a valid start of a server: {error}")
             return
-        if self._lost is None and not self._dismissed:
+        if self.lost is None and not self._dismissed:
             self._listener.on_started(start, receipt)
 
     def _kill_as(self, kind: FaultKind, code: str, message: str) -> None:
-        if self._lost is None:
+        if self.lost is None:
             self.kill()
             self.lose(FaultRecord(kind, message, code))
 
     def _fail(self, request_id: int, fault: FaultRecord) -> None:
-        if (pending := self._pending.pop(request_id, None)) is not None:
-            pending.on_reply(frames.Failed(request_id, fault), b"")
+        on_reply, _ = self._pending.pop(request_id, _NOBODY)
+        on_reply(frames.Failed(request_id, fault), b"")

@@ -2,19 +2,19 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Final, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
 
-from quarterdeck.fleet.core.completion import COMPLETE, bounded_completion
+from quarterdeck.fleet.core.completion import bounded_completion
+from quarterdeck.fleet.core.linked_uris import LINK_MARK
 from quarterdeck.fleet.core.rounds import INPUT_REQUIRED
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.link.events import Refusal
-from quarterdeck_protocol.link.frames import Call, Close, Failed, Forward, List, Open, Reply
+from quarterdeck_protocol.link.frames import Answer, Call, Close, Failed, Forward, List, Open, Reply
 from quarterdeck_protocol.mcp.client import is_modern
 from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_result
 from quarterdeck_protocol.mcp.tasks import CREATED, takes_tasks
@@ -25,7 +25,7 @@ from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, W
 from .handle import Asker, WorkerHandle
 
 SHORTEST_S: Final = 0.001
-"""The deadline of a call whose caller has no time left; the link takes none that has passed."""
+"""The deadline of a call whose caller has no time left: it is sent and ends at once, for the link takes no past one."""
 
 _TRUE: Final = Raw(b"true")
 
@@ -68,21 +68,6 @@ def refused(refusal: Refusal) -> ProtocolFault:
 
 
 # Calls
-
-
-class EndpointCall(Struct, frozen=True):
-    """See `PendingCall`."""
-
-    handle: WorkerHandle
-    request_id: int
-    questions: "Questions | None" = None
-
-    def cancel(self, reason: str = "") -> Delivery:
-        """Give up: tell the server, and deliver nothing."""
-        self.handle.cancel(self.request_id, reason)
-        if self.questions is not None and self.questions.any_asked:
-            self.questions.request_ended(self.handle, self.request_id)
-        return Delivery.UNKNOWN
 
 
 class RefusedCall(msgspec.Struct, frozen=True):
@@ -149,40 +134,90 @@ class Questions(Protocol):
         """End the questions of a request that has ended."""
 
 
-def begin_call(
-    handle: WorkerHandle, config: ServerConfig, call: RawCall, questions: Questions | None, deliver: Deliver
+class EndpointCall(Struct, frozen=True):
+    """A client's request at a worker; see `PendingCall`."""
+
+    handle: WorkerHandle
+    request_id: int
+    config: ServerConfig
+    asker: Asker
+    questions: Questions | None
+    deliver: Deliver
+
+    def cancel(self, reason: str = "") -> Delivery:
+        """Give up: tell the server, and deliver nothing."""
+        self.handle.cancel(self.request_id, reason)
+        if self.questions is not None and self.questions.any_asked:
+            self.questions.request_ended(self.handle, self.request_id)
+        return Delivery.UNKNOWN
+
+    def end(self, reply: Reply, body: bytes) -> None:
+        """Deliver the server's result, if it may be passed on, or a fault."""
+        if self.questions is not None and self.questions.any_asked:
+            self.questions.request_ended(self.handle, self.request_id)
+        if isinstance(reply, Failed):
+            self._fail(ProtocolFault.from_record(reply.fault))
+            return
+        try:
+            members = check_result(body, max_bytes=self.config.max_result_bytes)
+            if "resultType" in members:
+                raise BodyError("the era's envelope was left on it")
+        except BodyError as error:
+            # A worker checks what it forwards; one that does not is not ours any more.
+            self.handle.violated(f"a result that may not be passed on: {error}")
+            self._fail(ProtocolFault(FaultKind.TOOL_ERROR, f"the result is broken: {error}", code="protocol_violation"))
+            return
+        if reply.result_type != "complete" and (fault := self._unexpected(reply)) is not None:
+            self._fail(fault)
+            return
+        if LINK_MARK in body:
+            self.handle.linked.note(body)
+        is_error = members.get("isError") == _TRUE
+        self.deliver(WireResult(body, reply.era, is_error, reply.result_type, members))
+
+    def _fail(self, fault: ProtocolFault) -> None:
+        fault.server = self.config.id
+        self.deliver(fault)
+
+    def _unexpected(self, reply: Answer) -> ProtocolFault | None:
+        """Return why a result of this type is not passed on, or None."""
+        asker = self.asker
+        if reply.result_type == INPUT_REQUIRED and asker.answerer is None:
+            why, code = f"the server answered {reply.result_type!r} instead of a result", INPUT_REQUIRED
+        elif reply.result_type == CREATED and not _takes_task(reply.era, asker):
+            why, code = f"{self.config.id} made a task of a request whose client takes none", "bad_result"
+        else:
+            return None
+        return ProtocolFault(FaultKind.TOOL_ERROR, why, code=code, delivery=Delivery.ANSWERED)
+
+
+def begin_request(
+    handle: WorkerHandle, config: ServerConfig, asker: Asker, questions: Questions | None, deliver: Deliver
 ) -> PendingCall:
-    """Ask `handle` to run a tool; see `ToolSource.begin`. `questions` are a legacy server's; one of 2026-07-28 is told
-    what this caller can be asked.
+    """Ask `handle` to run a tool or to pass any other request on; see `LiveEndpoint`. `questions` are a legacy
+    server's; one of 2026-07-28 is told what this caller can be asked.
     """
-    request_id, limit_s = handle.next_id(), _limit(config, call.timeout_s)
-    if questions is None and (call.answerer is not None or call.log_level):
-        capabilities = call.answerer.capabilities if call.answerer is not None else b""
-        frame = Call(
-            request_id, limit_s, call.tool, call.on_progress is not None, call.meta, capabilities, call.log_level
-        )
+    request_id, limit_s, wish_s = handle.next_id(), config.call_timeout_s, asker.timeout_s
+    if wish_s is not None and wish_s < limit_s:
+        limit_s = max(wish_s, SHORTEST_S)
+    capabilities, log_level = b"", ""
+    if questions is None:
+        log_level = asker.log_level
+        if asker.answerer is not None:
+            capabilities = asker.answerer.capabilities
+    told = asker.on_progress is not None, asker.meta, capabilities, log_level
+    frame: Call | Forward
+    if isinstance(asker, RawCall):
+        frame, body = Call(request_id, limit_s, asker.tool, *told), asker.arguments
     else:
-        frame = Call(request_id, limit_s, call.tool, call.on_progress is not None, call.meta)
-    return _begin(handle, config, frame, call.arguments, call, questions, deliver)
-
-
-def begin_forward(
-    handle: WorkerHandle, config: ServerConfig, request: RawRequest, questions: Questions | None, deliver: Deliver
-) -> PendingCall:
-    """Pass any request on; see `LiveEndpoint.forward`, and `begin_call`."""
-    is_modern = questions is None
-    frame = Forward(
-        handle.next_id(),
-        _limit(config, request.timeout_s),
-        request.method,
-        request.on_progress is not None,
-        request.meta,
-        request.answerer.capabilities if is_modern and request.answerer is not None else b"",
-        request.log_level if is_modern else "",
-    )
-    if request.method == COMPLETE:
-        deliver = partial(_deliver_completion, deliver)
-    return _begin(handle, config, frame, request.params, request, questions, deliver)
+        frame, body = Forward(request_id, limit_s, asker.method, *told), asker.params
+    call = EndpointCall(handle, request_id, config, asker, questions, deliver)
+    refusal = handle.ask(frame, body, call.end, asker)
+    if refusal is None:
+        return call
+    fault = refused(refusal)
+    fault.server = config.id
+    return refuse(deliver, fault)
 
 
 def as_request(call: RawCall, *, takes_task: bool = False) -> RawRequest:
@@ -206,31 +241,6 @@ def as_request(call: RawCall, *, takes_task: bool = False) -> RawRequest:
     )
 
 
-def _begin(
-    handle: WorkerHandle,
-    config: ServerConfig,
-    frame: Call | Forward,
-    body: bytes,
-    asker: Asker,
-    questions: Questions | None,
-    deliver: Deliver,
-) -> PendingCall:
-    def on_reply(reply: Reply, body: bytes) -> None:
-        if questions is not None and questions.any_asked:
-            questions.request_ended(handle, frame.request_id)
-        end = _end_of(handle, config, asker, reply, body)
-        if isinstance(end, ProtocolFault):
-            end.server = config.id
-        deliver(end)
-
-    refusal = handle.ask(frame, body, on_reply, asker.on_progress, asker)
-    if refusal is not None:
-        fault = refused(refusal)
-        fault.server = config.id
-        return refuse(deliver, fault)
-    return EndpointCall(handle, frame.request_id, questions)
-
-
 def not_made(server: str, why: str, code: str) -> ProtocolFault:
     """Return the fault of a client's request that is not made of this server."""
     fault = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, code)
@@ -238,43 +248,13 @@ def not_made(server: str, why: str, code: str) -> ProtocolFault:
     return fault
 
 
-def _limit(config: ServerConfig, wish_s: float | None) -> float:
-    """Return the shorter of the caller's deadline and ours; a past one ends at once, after the request was sent."""
-    limit = config.call_timeout_s
-    return limit if wish_s is None or not wish_s < limit else max(wish_s, SHORTEST_S)
-
-
-def _end_of(handle: WorkerHandle, config: ServerConfig, asker: Asker, reply: Reply, body: bytes) -> CallEnd:
-    if isinstance(reply, Failed):
-        return ProtocolFault.from_record(reply.fault)
-    try:
-        members = check_result(body, max_bytes=config.max_result_bytes)
-        if "resultType" in members:
-            raise BodyError("the era's envelope was left on it")
-    except BodyError as error:
-        # A worker checks what it forwards; one that does not is not ours any more.
-        handle.violated(f"a result that may not be passed on: {error}")
-        return ProtocolFault(FaultKind.TOOL_ERROR, f"the result is broken: {error}", code="protocol_violation")
-    if reply.result_type == INPUT_REQUIRED and asker.answerer is None:
-        return ProtocolFault(
-            FaultKind.TOOL_ERROR,
-            f"the server answered {reply.result_type!r} instead of a result",
-            code=INPUT_REQUIRED,
-            delivery=Delivery.ANSWERED,
-        )
-    if reply.result_type == CREATED and not _takes_task(reply.era, asker):
-        why = f"{config.id} made a task of a request whose client takes none"
-        return ProtocolFault(FaultKind.TOOL_ERROR, why, code="bad_result", delivery=Delivery.ANSWERED)
-    handle.linked.note(body)
-    return WireResult(body, reply.era, members.get("isError") == _TRUE, reply.result_type, members)
-
-
 def _takes_task(era: str, asker: Asker) -> bool:
     is_call = isinstance(asker, RawCall) or (isinstance(asker, RawRequest) and asker.method == "tools/call")
     return is_modern(era) and is_call and asker.answerer is not None and takes_tasks(asker.answerer.capabilities)
 
 
-def _deliver_completion(deliver: Deliver, end: CallEnd) -> None:
+def deliver_completion(deliver: Deliver, end: CallEnd) -> None:
+    """Deliver the end of a completion, with no more values than clients may be given."""
     if isinstance(end, WireResult) and (bounded := bounded_completion(end.body)) is not end.body:
         end = WireResult(bounded, end.era, end.is_error, end.result_type)
     deliver(end)

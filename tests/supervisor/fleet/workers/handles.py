@@ -10,7 +10,7 @@ from quarterdeck.fleet.workers.handle import WorkerHandle
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
 from quarterdeck_protocol.link.events import LinkTerms, Refusal
 from quarterdeck_protocol.link.frames import Asked, AskEnded, Call, Failed, Log, Note, Reply, ServerStart, Updated
-from quarterdeck_protocol.tools import ProgressNote
+from quarterdeck_protocol.tools import ProgressNote, RawCall
 from quarterdeck_sandbox.policy.promises import Receipt
 
 REFUSED = FaultRecord(FaultKind.TOOL_ERROR, "no", "reply_error", Delivery.ANSWERED)
@@ -71,7 +71,8 @@ class Desk:
             assert frame.request_id not in self.ended, "a request ended twice"
             self.ended[frame.request_id] = reply, answer
 
-        refusal = self.handle.ask(frame, body, on_reply, self.notes.append if progress else None)
+        asker = RawCall("echo", body, on_progress=self.notes.append if progress else None)
+        refusal = self.handle.ask(frame, body, on_reply, asker)
         return frame.request_id, refusal
 
     def fault(self, request_id: int) -> FaultRecord:

@@ -28,26 +28,30 @@ class Shares:
     Beyond the common bound, a principal with less than an equal share may still have more; so may a session with less
     than an equal part of its token's share. So a token that fills the bound, through any number of sessions, shuts out
     no other.
+
+    Attributes:
+        together: the common bound.
+        total: the amount of all clients.
     """
 
     def __init__(self, together: int) -> None:
         self.together: Final = together
         self.total = 0
-        self._of: Counter[str] = Counter()
-        self._of_who: Counter[str] = Counter()
-        self._sessions: Counter[str] = Counter()
+        self._of: dict[str, dict[str, int]] = {}
+        """By principal, then by client; who has nothing is not there."""
 
     def of(self, client: str) -> int:
         """Return the amount of one client."""
-        return self._of.get(client, 0)
+        own = self._of.get(client.partition("/")[0])
+        return own.get(client, 0) if own is not None else 0
 
     def of_who(self, who: str) -> int:
         """Return the amount of one principal, over all its sessions."""
-        return self._of_who.get(who, 0)
+        return sum(self._of.get(who, {}).values())
 
     def share_of(self, who: str) -> int:
         """Return one principal's share of the common bound."""
-        return self.together // (len(self._of_who) + (who not in self._of_who))
+        return self.together // (len(self._of) + (who not in self._of))
 
     def is_too_much(self, client: str, size: int) -> bool:
         """Return whether `size` more exceeds both the common bound and the client's share."""
@@ -57,69 +61,54 @@ class Shares:
         """Return whether `size` more exceeds a client's share, regardless of other clients."""
         who, mine = who_of(client), self.of(client)
         share = self.share_of(who)
-        own_share = share // (self._sessions.get(who, 0) + (not mine))
+        own_share = share // (len(self._of.get(who, ())) + (not mine))
         return self.of_who(who) + size > share and mine + size > own_share
 
     def most(self) -> str:
         """Return the principal that has most; at least one must have something."""
-        return max(self._of_who, key=lambda who: self._of_who[who])
+        return max(self._of, key=self.of_who)
 
     def add(self, client: str, size: int = 1) -> None:
         """Add an amount to a client."""
-        who = who_of(client)
-        self._sessions[who] += client not in self._of
-        self._of[client] += size
-        self._of_who[who] += size
+        who = client.partition("/")[0]
+        if (own := self._of.get(who)) is None:
+            own = self._of[who] = {}
+        own[client] = own.get(client, 0) + size
         self.total += size
 
     def remove(self, client: str, size: int = 1) -> None:
         """Subtract an amount from a client that has it."""
-        who = who_of(client)
+        who = client.partition("/")[0]
+        own = self._of[who]
+        own[client] -= size
         self.total -= size
-        self._of_who[who] -= size
-        self._of[client] -= size
-        if not self._of[client]:
-            del self._of[client]
-            self._sessions[who] -= 1
-        if not self._of_who[who]:
-            del self._of_who[who], self._sessions[who]
+        if not own[client]:
+            del own[client]
+            if not own:
+                del self._of[who]
 
 
-class InFlight:
+class InFlight(Shares):
     """The number of requests in progress by client, with a bound for each client and shares of a common bound."""
 
     def __init__(self, each: int, together: int, words: str = "under way") -> None:
         """Begin with no requests; at most `each` for one session or a token without sessions, and `together` for all
         clients before shares count. `words` name these requests in a refusal.
         """
+        super().__init__(together)
         self._each = each
         self._words = words
-        self._shares: Final = Shares(together)
-
-    @property
-    def together(self) -> int:
-        """The number of requests that may be in progress before shares count."""
-        return self._shares.together
-
-    @property
-    def total(self) -> int:
-        """The number of requests in progress."""
-        return self._shares.total
 
     def begin(self, client: str) -> str:
         """Count one more request of `client`. Return the bound that refuses it; empty if counted."""
         if self.of(client) >= self._each:
             return f"{self._each:,} of this client are {self._words}"
-        if self._shares.is_too_much(client, 1):
-            own = self._shares.of_who(who_of(client))
+        if self.total >= self.together and self.is_above_share(client, 1):
+            own = self.of_who(who_of(client))
             return f"{self.total:,} of all clients are {self._words}, {own:,} of them with this token"
-        self._shares.add(client)
+        self.add(client)
         return ""
 
     def end(self, client: str) -> None:
         """Count one request of `client` less; call it once for each counted request."""
-        self._shares.remove(client)
-
-    def of(self, client: str) -> int:
-        """Return the number of requests of `client` in progress."""
-        return self._shares.of(client)
+        self.remove(client)

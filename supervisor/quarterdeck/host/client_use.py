@@ -24,16 +24,16 @@ class RecentRate:
 
     def count(self) -> None:
         """One more."""
-        self._turn()
-        self._counts[self._second % RATE_S] += 1
+        if (now := int(self._clock())) != self._second:
+            self._turn(now)
+        self._counts[now % RATE_S] += 1
 
     def last_minute(self) -> int:
         """How many."""
-        self._turn()
+        self._turn(int(self._clock()))
         return sum(self._counts)
 
-    def _turn(self) -> None:
-        now = int(self._clock())
+    def _turn(self, now: int) -> None:
         for second in range(self._second + 1, min(now, self._second + RATE_S) + 1):
             self._counts[second % RATE_S] = 0
         self._second = now

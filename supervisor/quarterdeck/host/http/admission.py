@@ -9,10 +9,10 @@ import hmac
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from math import ceil
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -33,7 +33,7 @@ Header = tuple[bytes, bytes]
 LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "::1")
 
 _NAME: Final = re.compile(r"[a-z0-9_.-]{1,253}")
-_PLACE: Final = re.compile(r"(?:/decks/([a-z0-9-]{1,64}))?/mcp(?:/([A-Za-z0-9][A-Za-z0-9_-]{0,63}))?")
+_PLACE: Final = re.compile(r"(?:/decks/([a-z0-9-]{1,64}))?/mcp(?:/([A-Za-z0-9][A-Za-z0-9_-]{0,63}))?/?")
 """A deck where many are served, and a group where less than all is shown."""
 
 SEARCH: Final = "search"
@@ -62,8 +62,7 @@ _EXPOSED: Final = b"Mcp-Session-Id, WWW-Authenticate"
 _PREFLIGHT_S: Final = b"600"
 
 
-@dataclass(frozen=True, slots=True)
-class Authority:
+class Authority(msgspec.Struct, frozen=True):
     """A host in lower case, IPv6 without brackets and in its shortest spelling, and a port or None for none."""
 
     host: str
@@ -81,11 +80,11 @@ class HttpAnswer:
     """Whose bound it met, if one it was."""
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(msgspec.Struct, frozen=True):
     """The request may go on, for `client`, to the deck of this name; `headers` are for its response.
 
     Attributes:
+        client: whose token it shows, whatever session it names.
         group: that its path names; empty for none.
         granted: the groups that its token has; empty for all that the deck offers.
     """
@@ -135,44 +134,35 @@ def parse_name(text: str) -> Authority:
 UNKNOWN: Final = "this token is not known: see `quarterdeck token list`"
 
 
-class Tokens(Protocol):
-    """The tokens of others than the owner."""
-
-    def identify(self, token: str) -> Client | str:
-        """Whose token this is, or why it opens nothing."""
-        ...
-
-    def wait_s(self, client: Client) -> float:
-        """Count a message of this client; 0 when it may be sent now, else in how many seconds."""
-        ...
-
-    def decks_of(self, client: Client) -> Sequence[str]:
-        """The decks that it may use, the one of `PATH` first; empty for one that is bound to none."""
-        ...
-
-    def groups_of(self, client: Client) -> Sequence[str]:
-        """The groups that it is shown; empty for everything."""
-        ...
+def _at_once() -> float:
+    """Wait for nothing."""
+    return 0.0
 
 
-class NoTokens:
-    """There is none."""
+class Holder(msgspec.Struct, frozen=True):
+    """Who shows a token, and what it opens.
 
-    def identify(self, _: str) -> Client | str:
-        """See `Tokens`."""
-        return UNKNOWN
+    Attributes:
+        decks: those that it may use, the one of `PATH` first; empty for one that is bound to none.
+        groups: those that it is shown; empty for everything.
+        opens_all: whether it may use every deck.
+        wait_s: counts a message; returns 0 when it may be sent now, else in how many seconds.
+    """
 
-    def wait_s(self, _: Client) -> float:
-        """See `Tokens`."""
-        return 0.0
+    client: Client
+    decks: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    opens_all: bool = False
+    wait_s: Callable[[], float] = _at_once
 
-    def decks_of(self, _: Client) -> Sequence[str]:
-        """See `Tokens`."""
-        return ()
 
-    def groups_of(self, _: Client) -> Sequence[str]:
-        """See `Tokens`."""
-        return ()
+_OWNER: Final = Holder(OWNER, opens_all=True)
+_ANYBODY: Final = Holder(ANONYMOUS, opens_all=True)
+
+
+def no_tokens(_: str) -> Holder | str:
+    """Identify nobody: there is no token but the owner's."""
+    return UNKNOWN
 
 
 class Admission:
@@ -182,7 +172,7 @@ class Admission:
         self,
         names: Iterable[Authority],
         token: str | None,
-        tokens: Tokens | None = None,
+        identify: Callable[[str], Holder | str] = no_tokens,
         *,
         only: str | None = "",
     ) -> None:
@@ -191,82 +181,95 @@ class Admission:
         Args:
             names: what it may be called; one without a port goes with each.
             token: the owner's; None for no check.
-            tokens: those of others; None for none.
+            identify: returns whose another token is, or why it opens nothing.
             only: the name of the one deck that is served, empty for one without; None for many, by path or token.
         """
         self._only = only
         self._names = frozenset(names)
         self._token = token.encode() if token is not None else None
-        self._tokens = tokens or NoTokens()
+        self._identify = identify
 
-    def judge(self, method: str, path: str, headers: Sequence[Header], query: bytes = b"") -> HttpAnswer | Admitted:
-        """What becomes of a request with this head; of its query one word counts, `SEARCH`."""
-        if path == HEALTH_PATH and method in {"GET", "HEAD"}:
-            return HttpAnswer(200)
-        path = path.removesuffix("/")
+    def judge(
+        self, method: str, path: str, headers: Sequence[Header], fields: Mapping[bytes, bytes], query: bytes = b""
+    ) -> HttpAnswer | Admitted:
+        """What becomes of a request with this head.
+
+        Args:
+            method: in upper case.
+            path: without its query.
+            headers: all, as they came.
+            fields: the same by their names; of a repeated one, the last.
+            query: one word of it counts, `SEARCH`.
+        """
         place = _PLACE.fullmatch(path)
         if place is None or (place[1] and self._only is not None):
-            decks = f", a deck at {DECKS_PATH}NAME{PATH}" if self._only is None else ""
-            return HttpAnswer(404, f"nothing is served here: the server is at {PATH}, a group at {PATH}/NAME{decks}")
-        fields = dict(headers)
-        values = partial(_values, headers, fields)
-        hosts = values(b"host")
-        if len(hosts) != 1 or not self._is_ours(parse_authority(hosts[0])):
+            return self._not_here(method, path)
+        twice = _repeated(headers) if len(fields) < len(headers) else ()
+        host = fields.get(b"host")
+        if host is None or b"host" in twice or not self._is_ours(host.decode("latin-1")):
             return HttpAnswer(421, "this Host header is not accepted: `quarterdeck serve --allow-host NAME` accepts it")
-        origins = values(b"origin")
-        if not all(map(self._may_ask, origins)):
-            return HttpAnswer(403, "web pages of this origin may not use this server")
-        # Without a token, only programs may ask and no page, of whatever origin.
-        shared = _shared_with(origins[0]) if self._token is not None and len(origins) == 1 else ()
-        if shared and method == "OPTIONS" and (asked := _preflight(values)):
-            return HttpAnswer(204, headers=(*shared, *asked))
-        client = self._client(values(b"authorization"))
-        if isinstance(client, HttpAnswer):
-            return replace(client, headers=(*shared, *client.headers))
-        if len(fields) < len(headers) and (twice := _given_twice(headers)):
-            return HttpAnswer(400, f"the header {twice} is given more than once", shared)
-        if method == "POST" and (wait_s := self._tokens.wait_s(client)):
+        shared: tuple[Header, ...] = ()
+        if b"origin" in fields:
+            origins = _values(headers, b"origin")
+            if not all(map(self._may_ask, origins)):
+                return HttpAnswer(403, "web pages of this origin may not use this server")
+            # Without a token, only programs may ask and no page, of whatever origin.
+            shared = _shared_with(origins[0]) if self._token is not None and len(origins) == 1 else ()
+            if shared and method == "OPTIONS" and (asked := _preflight(headers)):
+                return HttpAnswer(204, headers=(*shared, *asked))
+        holder = self._holder(b"" if b"authorization" in twice else fields.get(b"authorization"))
+        if isinstance(holder, HttpAnswer):
+            return replace(holder, headers=(*shared, *holder.headers))
+        client = holder.client
+        if twice and (name := next((each for each in twice if each in _ONCE or each.startswith(_ONCE_PREFIX)), b"")):
+            return HttpAnswer(400, f"the header {name.decode('latin-1')} is given more than once", shared)
+        if method == "POST" and (wait_s := holder.wait_s()):
             why = f"the token {client.name!r} may not ask so often: wait {wait_s:.3g} s"
-            later = (*shared, (b"retry-after", str(ceil(wait_s)).encode()))
-            return HttpAnswer(429, why, later, _in_session(client, values(b"mcp-session-id")))
-        deck = self._deck(client, place[1] or "")
-        if isinstance(deck, HttpAnswer):
-            return replace(deck, headers=shared)
-        granted = self._tokens.groups_of(client)
-        if _asks_for_search(query):
+            session = fields.get(b"mcp-session-id", b"").decode("latin-1")
+            asker = msgspec.structs.replace(client, key=f"{client.key}/{session}") if session else client
+            return HttpAnswer(429, why, (*shared, (b"retry-after", str(ceil(wait_s)).encode())), asker)
+        bound, only = holder.decks, self._only
+        if only is None:
+            deck = place[1] or (bound[0] if bound else USER_DECK)
+            # Whether another deck exists, it is not told.
+            if not holder.opens_all and deck not in (bound or (USER_DECK,)):
+                return HttpAnswer(403, f"the token {client.name!r} may not use the deck {deck!r}", shared)
+        else:
+            deck = only
+            if bound and deck not in bound:
+                why = f"the token {client.name!r} is for other decks than what is served here"
+                return HttpAnswer(403, why, shared)
+        if query and _asks_for_search(query):
             client = msgspec.structs.replace(client, is_searched=True)
-        return Admitted(shared, _in_session(client, values(b"mcp-session-id")), deck, place[2] or "", granted)
+        return Admitted(shared, client, deck, place[2] or "", holder.groups)
 
-    def _deck(self, client: Client, named: str) -> str | HttpAnswer:
-        """The deck that a client reaches, by its path or else its token; whether another exists, it is not told."""
-        bound = self._tokens.decks_of(client)
-        if self._only is not None:
-            if not bound or self._only in bound:
-                return self._only
-            return HttpAnswer(403, f"the token {client.name!r} is for other decks than what is served here")
-        deck = named or (bound[0] if bound else USER_DECK)
-        if client.key in (OWNER.key, ANONYMOUS.key) or deck in (bound or (USER_DECK,)):
-            return deck
-        return HttpAnswer(403, f"the token {client.name!r} may not use the deck {deck!r}")
+    def _not_here(self, method: str, path: str) -> HttpAnswer:
+        if path == HEALTH_PATH and method in {"GET", "HEAD"}:
+            return HttpAnswer(200)
+        decks = f", a deck at {DECKS_PATH}NAME{PATH}" if self._only is None else ""
+        return HttpAnswer(404, f"nothing is served here: the server is at {PATH}, a group at {PATH}/NAME{decks}")
 
-    def _client(self, given: Sequence[str]) -> Client | HttpAnswer:
+    def _holder(self, given: bytes | None) -> Holder | HttpAnswer:
+        """Who shows a token by this header; None if there is none, empty if it is repeated."""
         if self._token is None:
-            return ANONYMOUS
-        token = _token_in(given[0]) if len(given) == 1 else ""
-        if not token:
+            return _ANYBODY
+        scheme, _, token = (given or b"").partition(b" ")
+        token = token.strip()
+        if not token or scheme.lower() != b"bearer":
             why = "this server needs one bearer token: see `quarterdeck token show`, and `quarterdeck token create`"
-            return unauthorized(why, "invalid_request" if given else "")
-        if hmac.compare_digest(token.encode("latin-1"), self._token):
-            return OWNER
-        client = self._tokens.identify(token)
-        return unauthorized(client, "invalid_token") if isinstance(client, str) else client
+            return unauthorized(why, "" if given is None else "invalid_request")
+        if hmac.compare_digest(token, self._token):
+            return _OWNER
+        holder = self._identify(token.decode("latin-1"))
+        return unauthorized(holder, "invalid_token") if isinstance(holder, str) else holder
 
-    def _is_ours(self, given: Authority | None) -> bool:
+    def _is_ours(self, text: str) -> bool:
+        given = parse_authority(text)
         return given is not None and (given in self._names or Authority(given.host) in self._names)
 
     def _may_ask(self, origin: str) -> bool:
         found = _ORIGIN.fullmatch(origin.lower())
-        return found is not None and self._is_ours(parse_authority(found[1]))
+        return found is not None and self._is_ours(found[1])
 
 
 def unauthorized(why: str, error: str) -> HttpAnswer:
@@ -278,43 +281,26 @@ def unauthorized(why: str, error: str) -> HttpAnswer:
     return HttpAnswer(401, why, ((b"www-authenticate", challenge.encode()),))
 
 
-def _in_session(client: Client, sessions: Sequence[str]) -> Client:
-    """The client in its session; a request without one is the client's own."""
-    if not sessions or not (session := sessions[0]):
-        return client
-    return msgspec.structs.replace(client, key=f"{client.key}/{session}")
-
-
 def _asks_for_search(query: bytes) -> bool:
     """Whether a URL's query says `search`, as a word alone or with a value that is not its opposite."""
-    if not query:
-        return False
     words = (word.partition("=") for word in query.decode("latin-1").split("&"))
     return any(name == SEARCH and value.lower() not in _OFF for name, _, value in words)
 
 
-def _values(headers: Sequence[Header], fields: Mapping[bytes, bytes], name: bytes) -> list[str]:
-    """All values of one header.  `fields` are the headers as a mapping, which is faster unless one is repeated."""
-    if len(fields) == len(headers):
-        return [fields[name].decode("latin-1")] if name in fields else []
+def _values(headers: Sequence[Header], name: bytes) -> list[str]:
+    """All values of one header."""
     return [value.decode("latin-1") for key, value in headers if key == name]
 
 
-def _token_in(header: str) -> str:
-    """The bearer token that a header shows; empty for none."""
-    scheme, _, credentials = header.partition(" ")
-    return credentials.strip() if scheme.lower() == "bearer" else ""
-
-
-def _given_twice(headers: Sequence[Header]) -> str:
-    """Return the first header that is repeated and must not be; empty if there is none."""
+def _repeated(headers: Sequence[Header]) -> Sequence[bytes]:
+    """Return the names of the headers that are repeated, in the order of their repetition."""
     seen: set[bytes] = set()
+    twice = []
     for name, _ in headers:
-        if name in _ONCE or name.startswith(_ONCE_PREFIX):
-            if name in seen:
-                return name.decode("latin-1")
-            seen.add(name)
-    return ""
+        if name in seen:
+            twice.append(name)
+        seen.add(name)
+    return twice
 
 
 def _shared_with(origin: str) -> tuple[Header, ...]:
@@ -326,11 +312,11 @@ def _shared_with(origin: str) -> tuple[Header, ...]:
     )
 
 
-def _preflight(values: Callable[[bytes], Sequence[str]]) -> tuple[Header, ...]:
+def _preflight(headers: Sequence[Header]) -> tuple[Header, ...]:
     """What a browser is told that asks before it sends a request; empty when it does not ask."""
-    if len(values(b"access-control-request-method")) != 1:
+    if len(_values(headers, b"access-control-request-method")) != 1:
         return ()
-    wanted = ",".join(values(b"access-control-request-headers"))
+    wanted = ",".join(_values(headers, b"access-control-request-headers"))
     allowed = ", ".join(name for one in wanted.split(",") if _NAME.fullmatch(name := one.strip().lower()))
     return (
         (b"access-control-allow-methods", b"GET, POST, DELETE"),

@@ -1,25 +1,30 @@
 """One client's HTTP connection: uvicorn's protocol over a parser in C, with bounds, and no ASGI.
 
 Above it `listener`, which accepts; below it a `Handler`, which judges each request by its head and answers it through
-an `Exchange`.
+its `Exchange`.
 
 The parser bounds nothing itself.  Here a request's head, what surrounds its body and the requests that wait behind it
 are, so that a client without the token costs little, whatever it sends.
 """
 
+from collections import deque
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, Final, NoReturn, Protocol
+from itertools import chain
+from math import inf
+from time import monotonic
+from typing import Final, NoReturn, Protocol
+from urllib.parse import unquote
 
 import msgspec
-from httptools import HttpParserError
+from httptools import HttpParserError, parse_url
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from quarterdeck_protocol.mcp.server.answers import Part
 
-from .admission import Header, HttpAnswer
+from .admission import Admitted, Header, HttpAnswer
 
 MAX_HEAD_BYTES: Final = 32 * 1024
 """Of a request's head."""
@@ -41,76 +46,77 @@ _EVENTS: Final = (
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
 
 
-class Body(Protocol):
-    """Takes the body of a request.
-
-    Attributes:
-        max_bytes: a longer one is refused.
-    """
-
-    max_bytes: int
-
-    def take(self, body: bytes) -> None:
-        """Take the whole of it."""
-        ...
-
-
 class Handler(Protocol):
     """Answers requests."""
 
-    def begin(self, exchange: "Exchange") -> Body | None:
-        """Take a request whose head has come; None where its body is not wanted."""
+    def begin(self, exchange: "Exchange") -> int:
+        """Judge a request by its head.  Return how many bytes its body may have; 0 when it is not wanted."""
+        ...
+
+    def serve(self, exchange: "Exchange", body: bytes) -> None:
+        """Answer a request whose body is wanted, and whole."""
         ...
 
 
-class Exchange:
+def _nothing() -> None:
+    """Nobody is to be told."""
+
+
+class Exchange(msgspec.Struct, eq=False):
     """One request and its response: one JSON value, or events where something comes before it.
 
     What is written holds no line break, which would end an event.
 
     Attributes:
+        connection: carries it.
+        query: of the URL, raw.
+        request_headers: as they came; names in lower case.
+        fields: the same by their names; of a repeated one, the last.
+        is_chunked: whether the client reads responses in chunks, as HTTP/1.1 has them.
+        keep_alive: whether the connection stays open for another request.
         headers: of the response, besides those that describe it.
         on_gone: called when the client has closed its connection before it was answered.
         on_end: called once, when the client has taken most of the answer, or has gone.
+        admitted: what its head was found to be; None until then, and where it was refused.
         is_silent: set by whoever watches over it, and unset when something is written.
+        has_begun: whether a part of the response was sent.
+        is_over: whether it is answered, or its client gone.
+        body: what came of it.
+        max_body_bytes: how much may come; 0 until it is wanted.
+        is_whole: whether the body is.
     """
 
-    def __init__(self, connection: "Connection", cycle: RequestResponseCycle) -> None:
-        self._connection = connection
-        self._cycle = cycle
-        scope: Any = cycle.scope
-        self.method: Final[str] = scope["method"]
-        self.path: Final[str] = scope["path"]
-        self.query: Final[bytes] = scope["query_string"]
-        self.request_headers: Final[list[Header]] = scope["headers"]
-        self._is_chunked = scope["http_version"] == "1.1"
-        self.headers: tuple[Header, ...] = ()
-        self.on_gone: Callable[[], None] = _nothing
-        self.on_end: Callable[[], None] = _nothing
-        self.is_silent = False
+    connection: "Connection"
+    method: str
+    path: str
+    query: bytes
+    request_headers: list[Header]
+    fields: dict[bytes, bytes]
+    is_chunked: bool
+    keep_alive: bool
+    headers: tuple[Header, ...] = ()
+    on_gone: Callable[[], None] = _nothing
+    on_end: Callable[[], None] = _nothing
+    admitted: Admitted | None = None
+    is_silent: bool = False
+    has_begun: bool = False
+    is_over: bool = False
+    body: bytearray = bytearray()
+    max_body_bytes: int = 0
+    is_whole: bool = False
 
     @property
     def is_congested(self) -> bool:
         """Whether the client is too slow for what was written."""
-        return self._connection.flow.write_paused
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it is answered, or its client gone."""
-        return self._cycle.response_complete or self._cycle.disconnected
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether a part of the response was sent."""
-        return self._cycle.response_started
+        return self.connection.flow.write_paused
 
     async def room(self) -> None:
         """Wait while congested."""
-        await self._connection.flow.drain()
+        await self.connection.flow.drain()
 
     def admit(self, who: str) -> str:
         """Count the connection as one of this principal's; return the bound that refuses it, empty for none."""
-        return self._connection.admit(who)
+        return self.connection.admit(who)
 
     def tell(self, message: bytes) -> None:
         """Send an event."""
@@ -123,12 +129,12 @@ class Exchange:
     def open(self) -> None:
         """Begin a stream of events."""
         if not self.is_over:
-            self._start(_EVENTS + (_CHUNKED if self._is_chunked else b""))
+            self._start(OK, _EVENTS + (_CHUNKED if self.is_chunked else b""))
 
     def close(self) -> None:
         """End a stream of events."""
         if not self.is_over:
-            self._write(b"0\r\n\r\n" if self._is_chunked else b"")
+            self._write(b"0\r\n\r\n" if self.is_chunked else b"")
             self._complete()
 
     def answer(self, *parts: Part, status: int = OK) -> None:
@@ -139,7 +145,7 @@ class Exchange:
             self._chunk(b"event: message\ndata: ", *parts, b"\n\n")
             self.close()
         else:
-            self._start(_JSON % sum(map(len, parts)), *parts, status=status)
+            self._start(status, _JSON % sum(map(len, parts)), parts)
             self._complete()
 
     def respond(self, answer: HttpAnswer) -> None:
@@ -153,7 +159,7 @@ class Exchange:
     def acknowledge(self, status: int = 202) -> None:
         """Answer that what came was taken; there is nothing to say to it."""
         if not self.is_over:
-            self._start(_NO_BODY, status=status)
+            self._start(status, _NO_BODY)
             self._complete()
 
     def refuse(self, code: int, message: str, *, id_json: bytes = b"null", status: int = OK) -> None:
@@ -162,163 +168,170 @@ class Exchange:
         self.answer(msgspec.json.encode(error), status=status)
 
     def _complete(self) -> None:
-        self._cycle.response_complete = True
-        self._connection.answered(self, self._cycle)
+        self.is_over = True
+        self.connection.answered()
 
     def _chunk(self, *parts: Part) -> None:
         if self.is_over:
             return
         if not self.has_begun:
             self.open()
-        if self._is_chunked:
+        if self.is_chunked:
             self._write(b"%x\r\n" % sum(map(len, parts)), *parts, b"\r\n")
         else:
             self._write(*parts)
 
-    def _start(self, kind: bytes, *parts: Part, status: int = OK) -> None:
-        self._cycle.response_started = True
-        given = (*self._connection.server_state.default_headers, *self.headers)
+    def _start(self, status: int, kind: bytes, parts: tuple[Part, ...] = ()) -> None:
+        self.has_begun = True
+        given = (*self.connection.server_state.default_headers, *self.headers)
         lines = b"".join([b"%b: %b\r\n" % header for header in given])
-        close = b"" if self._cycle.keep_alive else b"connection: close\r\n"
-        said = parts if self.method != "HEAD" else ()
-        self._write(_STATUS_LINES[status], kind, lines, close, b"\r\n", *said)
+        end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
+        self._write(_STATUS_LINES[status], kind, lines, end, *(parts if self.method != "HEAD" else ()))
 
     def _write(self, *parts: Part) -> None:
         self.is_silent = False
-        transport = self._connection.transport
         if sum(map(len, parts)) <= _JOIN_BYTES:
-            transport.write(b"".join(parts))
+            self.connection.transport.write(b"".join(parts))
         else:
-            transport.writelines(parts)
+            self.connection.transport.writelines(parts)
 
 
 class Connection(HttpToolsProtocol):
-    """One client's connection, as uvicorn knows it."""
+    """One client's connection, as uvicorn knows it; its requests are answered one after the other.
+
+    Attributes:
+        is_proven: whether a request on it was admitted.
+        latest: the request whose head came last; None before the first.
+        current: the request that is answered, until its client has taken most of the answer; None between two.
+        idle_since: when the client had its last answer, monotonic seconds; `inf` once something came after that.
+        is_last: whether the next answer says that the connection closes.
+    """
 
     def __init__(self, config: Config, state: ServerState, handler: Handler, admit: Callable[[str], str]) -> None:
-        """A connection whose requests `handler` answers.
-
-        Args:
-            config: uvicorn's.
-            state: likewise.
-            handler: answers its requests.
-            admit: counts it as a principal's; see `Exchange.admit`.
-        """
+        """A connection whose requests `handler` answers; `admit` counts it as a principal's, see `Exchange.admit`."""
         super().__init__(config, state, {})
-        self.admit: Final = admit
+        self.is_proven = False
+        self.latest: Exchange | None = None
+        self.current: Exchange | None = None
+        self.idle_since = inf
+        self.is_last = False
         self._handler = handler
-        self._is_in_head = True
+        self._admit = admit
+        self._waiting: deque[Exchange] = deque()
         self._allowance = MAX_HEAD_BYTES
-        self._head_bytes = 0
-        self._current: tuple[Exchange, RequestResponseCycle] | None = None
-        self._body: Body | None = None
-        self._undrained: tuple[Exchange, RequestResponseCycle] | None = None
+        """Bytes that may still come beside bodies."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever answers."""
-        current, self._current = self._current, None
-        undrained, self._undrained = self._undrained, None
-        self._body = None
+        current, self.current = self.current, None
         if current is not None:
-            current[1].disconnected = True
-            current[0].on_gone()
-            current[0].on_end()
-        elif undrained is not None:
-            undrained[0].on_end()
+            if not current.is_over:
+                current.is_over = True
+                current.on_gone()
+            current.on_end()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser."""
+        self.idle_since = inf
         # What of this is body is given back as it is found.
         self._allowance -= len(data)
         super().data_received(data)
         if self._allowance < 0:
             self._cut()
 
+    # What the parser finds
+
     def on_message_begin(self) -> None:
         """A request begins."""
-        super().on_message_begin()
-        self._is_in_head = True
-        self._head_bytes = 0
-
-    def on_url(self, url: bytes) -> None:
-        """A part of its head has come."""
-        self._head_bytes += len(url)
-        if self._head_bytes > MAX_HEAD_BYTES:
-            self._refuse_head()
-        super().on_url(url)
+        self.url = b""
+        self.headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header has come; a trailer is none, since a request is judged by its head."""
-        if not self._is_in_head:
-            return
-        self._head_bytes += len(name) + len(value)
-        if self._head_bytes > MAX_HEAD_BYTES:
-            self._refuse_head()
+        """A header has come."""
         # The parser keeps trailing white space, which does not belong to the value (RFC 9110, 5.5).
-        name, value = name.lower(), value.strip(b" \t")
-        if name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        self.headers.append((name, value))
+        self.headers.append((name.lower(), value.strip(b" \t")))
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
-        self._is_in_head = False
-        if len(self.pipeline) >= MAX_PIPELINED:
+        """The head is whole: begin the request, or have it wait for the one before it."""
+        # A trailer would be added to the new list, for nobody: a request is judged by its head.
+        headers, self.headers = self.headers, []
+        head_bytes = len(self.url) + sum(map(len, chain.from_iterable(headers)))
+        if head_bytes > MAX_HEAD_BYTES or len(self._waiting) >= MAX_PIPELINED:
             self._refuse_head()
-        super().on_headers_complete()
+        parser, url = self.parser, parse_url(self.url)
+        version = parser.get_http_version()
+        path = url.path.decode("ascii")
+        exchange = self.latest = Exchange(
+            self,
+            parser.get_method().decode("ascii"),
+            unquote(path) if "%" in path else path,
+            url.query or b"",
+            headers,
+            dict(headers),
+            version == "1.1",
+            version != "1.0" and parser.should_keep_alive(),
+        )
+        if self.current is None:
+            self._begin(exchange)
+        else:
+            self.flow.pause_reading()
+            self._waiting.append(exchange)
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body has come; uvicorn would stop to read at its high-water mark."""
+        """A part of the body has come."""
         self._allowance = min(self._allowance + len(body), MAX_HEAD_BYTES)
-        cycle = self.cycle
-        if cycle.response_complete:
+        exchange = self.latest
+        if exchange is None or exchange.is_over:
             return
-        cycle.body += body
-        if self._current is None or self._current[1] is not cycle:
-            if len(cycle.body) > MAX_HEAD_BYTES:
-                self.flow.pause_reading()  # it waits behind another
-        elif self._body is not None and len(cycle.body) > self._body.max_bytes:
-            self._too_large(self._current[0])
+        exchange.body += body
+        if len(exchange.body) > (exchange.max_body_bytes or MAX_HEAD_BYTES):
+            self._hold_back(exchange)
 
     def on_message_complete(self) -> None:
         """The request is whole."""
         self._allowance = MAX_HEAD_BYTES
-        super().on_message_complete()
-        if self._current is not None and self._current[1] is self.cycle:
-            self._hand_over(self.cycle)
+        exchange = self.latest
+        if exchange is not None:
+            exchange.is_whole = True
+            if exchange.max_body_bytes and not exchange.is_over:
+                self._serve(exchange)
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no request, and close."""
         if self.transport.is_closing():
             return
-        if self._current is not None:
+        if self.current is not None:
             # It would stand in the middle of the answer that is under way.
             self.transport.abort()
             return
         super().send_400_response(msg)
 
     def shutdown(self) -> None:
-        """Close now, or after the request that is under way; one of which only a part came is none."""
-        if self._body is not None:
+        """Close now, or after the requests that came; one of which only a part came is none."""
+        current, latest = self.current, self.latest
+        is_partial = current is not None and not current.is_over and not current.is_whole
+        if is_partial or latest is None or latest.is_over:
             self.transport.close()
         else:
-            super().shutdown()
+            latest.keep_alive = False
 
     def resume_writing(self) -> None:
         """The client reads again."""
         super().resume_writing()
-        if (undrained := self._undrained) is not None:
-            self._undrained = None
-            self._finish(*undrained)
+        if self.current is not None and self.current.is_over:
+            self._finish()
 
-    def answered(self, exchange: Exchange, cycle: RequestResponseCycle) -> None:
-        """An exchange is over: go on with the next request, once the client has taken most of the answer."""
-        self._current = self._body = None
-        if self.flow.write_paused:
-            self._undrained = exchange, cycle
-        else:
-            self._finish(exchange, cycle)
+    def admit(self, who: str) -> str:
+        """See `Exchange.admit`."""
+        refused = self._admit(who)
+        self.is_proven = not refused
+        return refused
+
+    def answered(self) -> None:
+        """The current exchange is over: go on with the next one, once the client has taken most of the answer."""
+        if not self.flow.write_paused:
+            self._finish()
 
     def _refuse_head(self) -> NoReturn:
         self._cut()
@@ -329,40 +342,45 @@ class Connection(HttpToolsProtocol):
             self.logger.warning("closed a connection that sent more than a request may have beside its body")
             self.transport.abort()
 
-    def _finish(self, exchange: Exchange, cycle: RequestResponseCycle) -> None:
-        exchange.on_end()
-        if not cycle.keep_alive:
-            self.transport.close()
-        self.on_response_complete()
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # noqa: ARG002 - uvicorn's
-        exchange = Exchange(self, cycle)
-        self._current = exchange, cycle
-        body = self._handler.begin(exchange)
-        if body is None or cycle.response_complete:
+    def _begin(self, exchange: Exchange) -> None:
+        self.current = exchange
+        if self.is_last:
+            exchange.keep_alive = False
+        wanted = self._handler.begin(exchange)
+        if exchange.is_over or not wanted:
             return
-        self._body = body
-        if cycle.waiting_for_100_continue and cycle.more_body:
-            cycle.waiting_for_100_continue = False
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if not cycle.more_body:
-            self._hand_over(cycle)
-        elif len(cycle.body) > body.max_bytes:
-            self._too_large(exchange)
+        exchange.max_body_bytes = wanted
+        if exchange.is_whole:
+            self._serve(exchange)
+        elif len(exchange.body) > wanted:
+            self._hold_back(exchange)
         else:
+            if exchange.fields.get(b"expect", b"").lower() == b"100-continue":
+                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.flow.resume_reading()
 
-    def _hand_over(self, cycle: RequestResponseCycle) -> None:
-        body, self._body = self._body, None
-        if body is not None:
-            data = bytes(cycle.body)
-            cycle.body = bytearray()
-            body.take(data)
+    def _serve(self, exchange: Exchange) -> None:
+        body, exchange.body = bytes(exchange.body), bytearray()
+        self._handler.serve(exchange, body)
 
-    def _too_large(self, exchange: Exchange) -> None:
-        self._body = None
-        exchange.respond(HttpAnswer(413, "the request is too large"))
+    def _hold_back(self, exchange: Exchange) -> None:
+        """Refuse a body that is too large; one that waits behind another is read on in its turn."""
+        if exchange is self.current:
+            exchange.respond(HttpAnswer(413, "the request is too large"))
+        else:
+            self.flow.pause_reading()
 
-
-def _nothing() -> None:
-    """Nobody is to be told."""
+    def _finish(self) -> None:
+        exchange, self.current = self.current, None
+        if exchange is None:
+            return
+        exchange.on_end()
+        if not exchange.keep_alive:
+            self.transport.close()
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self._waiting:
+            self._begin(self._waiting.popleft())
+        else:
+            self.idle_since = monotonic()

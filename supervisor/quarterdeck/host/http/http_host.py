@@ -6,7 +6,7 @@ bounds its requests.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -33,14 +33,14 @@ from quarterdeck_protocol.mcp.server.methods import (
     MODERN_VERSION,
 )
 from quarterdeck_protocol.mcp.server.requests import Refused, Request, nothing_to_check, unsupported
-from quarterdeck_protocol.mcp.server.session import Answer, Cancelled, Notice, ServerSession
+from quarterdeck_protocol.mcp.server.session import Answer, Cancelled, ServerSession
 from quarterdeck_protocol.tools import CancelToken, Client
 
 from .admission import Admitted, HttpAnswer
 from .connection import OK, Exchange
 from .guests import Guests
 from .posts import EVENTS, JSON, Post, accepts, is_json
-from .sessions import RETRY_S, HttpSession, HttpSessions, TooManySessionsError
+from .sessions import RETRY_S, SESSION_HEADER, HttpSession, HttpSessions, TooManySessionsError
 
 PING_S: Final = 15.0
 """Of silence at most, before an answer is kept open by a comment: proxies give up on it otherwise."""
@@ -48,7 +48,12 @@ PING_S: Final = 15.0
 SESSION_ENDED: Final = -32000
 
 _MARK: Final = MARK.encode()
+_VERSION: Final = b"mcp-protocol-version"
+_DEFAULT_VERSION: Final = DEFAULT_VERSION.encode()
+_HANDSHAKE_VERSIONS: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
+_NOT_JSON: Final = "the Content-Type must be application/json"
 _ACCEPT_BOTH: Final = "Not Acceptable: Client must accept both application/json and text/event-stream"
+_NO_SESSION: Final = "Session not found"
 _NO_MESSAGE: Final = "Body must be a single JSON-RPC request or notification object"
 
 
@@ -84,10 +89,6 @@ class HttpClient:
     refused: int
 
 
-_VERSION: Final = b"mcp-protocol-version"
-_SESSION: Final = b"mcp-session-id"
-
-
 class HttpHost:
     """See the module; `run` has to run while it is used."""
 
@@ -121,9 +122,10 @@ class HttpHost:
         self._closing = CancelToken()
         self._guests: Final = Guests()
         self._sessions: Final = HttpSessions(self._ended)
-        self._posts: dict[Post, None] = {}
+        self._posts: dict[Post, Callable[[], None]] = {}
+        """With what gives back the counts of their requests."""
         self._mirroring: tuple[object, frozenset[str]] = ((), frozenset())
-        self._progress = asyncio.Event()
+        self._none_left = asyncio.Event()
         self._told_to_end = asyncio.Event()
         self._is_ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -172,52 +174,50 @@ class HttpHost:
         asked = self._uses.of(client.key)
         return HttpClient(name, version, client.key, client.name, calls, since.isoformat(timespec="seconds"), *asked)
 
-    def known(self, client: Client) -> Client:
-        """Who asks, in a session that there is: one that a client made up would give it bounds of its own."""
-        who, _, session = client.key.partition("/")
-        found = self._sessions.get(session) if session else None
-        is_own = found is not None and found.who == who
-        return client if not session or is_own else msgspec.structs.replace(client, key=who)
+    def session_of(self, client: Client, fields: Mapping[bytes, bytes]) -> HttpSession | None:
+        """Return a client's session that a request names; None if it names none, or none of this client's.
 
-    def narrowed(self, client: Client, verdict: Admitted) -> Client:
-        """Who asks, shown no more than the group of the path, and the groups of the token.
-
-        Raises:
-            NoHostError: there is no such group.
+        A session that a client makes up gives it no bounds of its own, and what others have open is nobody's to learn.
         """
-        groups = self._content.groups
-        if verdict.group and verdict.group not in groups.current:
-            raise NoHostError(404, f"there is no group {verdict.group!r} here")
-        if self._is_searched and not client.is_searched:
-            client = msgspec.structs.replace(client, is_searched=True)
-        return groups.narrow(client, self._served_groups, (verdict.group,) if verdict.group else (), verdict.granted)
+        session = self._sessions.get(fields.get(SESSION_HEADER, b""))
+        return session if session is not None and session.who == client.key else None
 
     # One request
 
-    def serve(self, exchange: Exchange, client: Client, body: bytes) -> None:
+    def serve(self, exchange: Exchange, admitted: Admitted, body: bytes) -> None:
         """Answer a request that was admitted, whose body is whole."""
-        headers = dict(exchange.request_headers)
-        version = headers[_VERSION].decode("latin-1") if _VERSION in headers else DEFAULT_VERSION
-        if version not in HANDSHAKE_VERSIONS:
-            self._serve_modern(exchange, client, headers, version, body)
+        client, groups = admitted.client, self._content.groups
+        if admitted.group and admitted.group not in groups.current:
+            exchange.respond(HttpAnswer(404, f"there is no group {admitted.group!r} here"))
+            return
+        if self._served_groups or admitted.group or admitted.granted:
+            named = (admitted.group,) if admitted.group else ()
+            client = groups.narrow(client, self._served_groups, named, admitted.granted)
+        if self._is_searched and not client.is_searched:
+            client = msgspec.structs.replace(client, is_searched=True)
+        version = exchange.fields.get(_VERSION, _DEFAULT_VERSION)
+        if version not in _HANDSHAKE_VERSIONS:
+            self._serve_modern(exchange, client, version.decode("latin-1"), body)
         elif exchange.method == "POST":
-            self._serve_post(exchange, client, headers, body)
+            self._serve_post(exchange, client, body)
         elif exchange.method in ("GET", "DELETE"):
-            self._serve_session(exchange, client, headers)
+            self._serve_session(exchange, client)
         else:
             allow = ((b"allow", b"GET, POST, DELETE"),)
             exchange.headers = (*exchange.headers, *allow)
             exchange.refuse(INVALID_REQUEST, "Method Not Allowed", status=405)
 
-    def _serve_post(self, exchange: Exchange, client: Client, headers: Mapping[bytes, bytes], body: bytes) -> None:
+    def _serve_post(self, exchange: Exchange, client: Client, body: bytes) -> None:
         """Take a message of the legacy era."""
-        session = self._session_of(exchange, client, headers)
-        if session is None and _SESSION in headers:
+        fields = exchange.fields
+        session = self.session_of(client, fields)
+        if session is None and fields.get(SESSION_HEADER):
+            exchange.refuse(INVALID_REQUEST, _NO_SESSION, status=404)
             return
-        if not is_json(headers.get(b"content-type", b"")):
-            exchange.respond(HttpAnswer(400, "the Content-Type must be application/json"))
+        if not is_json(fields.get(b"content-type", b"")):
+            exchange.respond(HttpAnswer(400, _NOT_JSON))
             return
-        if not accepts(headers.get(b"accept", b""), JSON, EVENTS):
+        if not accepts(fields.get(b"accept", b""), JSON, EVENTS):
             exchange.refuse(INVALID_REQUEST, _ACCEPT_BOTH, status=406)
             return
         try:
@@ -231,27 +231,24 @@ class HttpHost:
                 return
             if (session := self._opened(exchange, client)) is None:
                 return
+        carrying = session.session
         session.posts += 1
-        session.client = session.session.client = msgspec.structs.replace(client, key=session.key)
-        exchange.headers = (*exchange.headers, (_SESSION, session.id.encode()))
-        self._take(Post(self, session.session, exchange, session), message)
-        core = session.session.core
-        if not core.version:
-            self._sessions.end(session)  # it was not greeted
-        elif message.method == "initialize" and core.client is not None:
-            self._content.programs.introduce(session.client, core.client.name)
+        session.client = carrying.client = msgspec.structs.replace(client, key=session.key)
+        exchange.headers = (*exchange.headers, session.header)
+        self._take(exchange, carrying, session, message)
+        if message.method == "initialize":
+            self._greeted(session)
 
-    def _serve_modern(
-        self, exchange: Exchange, client: Client, headers: Mapping[bytes, bytes], version: str, body: bytes
-    ) -> None:
+    def _serve_modern(self, exchange: Exchange, client: Client, version: str, body: bytes) -> None:
         """Take a message of 2026-07-28, which stands alone."""
+        fields = exchange.fields
         if exchange.method != "POST":
             exchange.respond(HttpAnswer(405, headers=((b"allow", b"POST"),)))
             return
-        if not is_json(headers.get(b"content-type", b"")):
-            exchange.respond(HttpAnswer(400, "the Content-Type must be application/json"))
+        if not is_json(fields.get(b"content-type", b"")):
+            exchange.respond(HttpAnswer(400, _NOT_JSON))
             return
-        if not accepts(headers.get(b"accept", b""), JSON, EVENTS):
+        if not accepts(fields.get(b"accept", b""), JSON, EVENTS):
             exchange.respond(HttpAnswer(406))
             return
         try:
@@ -274,36 +271,42 @@ class HttpHost:
             asyncio.get_running_loop().call_soon, version=MODERN_VERSION, has_offers=self._content.offers is not None
         )
         session = Session(self._host, client, core, self._closing)
-        fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
-        self._take(Post(self, session, exchange), message, fields)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in fields.items()}
+        self._take(exchange, session, None, message, headers)
         self._guests.meet(client, core.client)
         if core.client is not None:
             self._content.programs.introduce(client, core.client.name)
 
-    def _take(self, post: Post, message: ClientMessage, headers: Mapping[str, str] | None = None) -> None:
-        core, exchange = post.session.core, post.exchange
-        check = nothing_to_check if headers is None else partial(check_standard, message, headers)
-        match core.take(message, check):
-            case Request() as request:
-                post.begin(request)
-                try:
-                    if headers is not None:
-                        self._check_headers(request, headers, exchange)
-                except Refused as refused:
-                    error: dict[str, object] = {"code": refused.code, "message": str(refused)}
-                    post.answer(request, core.refuse(request, error), refused.code)
-                else:
-                    post.session.serve(request, post)
-            case Answer(parts=parts, code=code):
-                exchange.answer(*parts, status=HTTP_STATUS.get(code, OK) if headers is not None else OK)
-            case Cancelled(request, reason):
-                request.work.cancelled(reason)
-                exchange.acknowledge()
-            case Notice() as notice:
-                post.session.take_notice(notice)
-                exchange.acknowledge()
-            case None:
-                exchange.acknowledge()
+    def _take(
+        self,
+        exchange: Exchange,
+        session: Session,
+        http_session: HttpSession | None,
+        message: ClientMessage,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Have a session judge a message, and carry it out; `headers` are those that repeat its words, if any do."""
+        core = session.core
+        event = core.take(message, nothing_to_check if headers is None else partial(check_standard, message, headers))
+        if isinstance(event, Request):
+            post = Post(self, session, exchange, http_session, event)
+            self._begin(post)
+            try:
+                if headers is not None:
+                    self._check_headers(event, headers, exchange)
+            except Refused as refused:
+                error: dict[str, object] = {"code": refused.code, "message": str(refused)}
+                post.answer(event, core.refuse(event, error), refused.code)
+            else:
+                session.serve(event, post)
+        elif isinstance(event, Answer):
+            exchange.answer(*event.parts, status=HTTP_STATUS.get(event.code, OK) if headers is not None else OK)
+        else:
+            if isinstance(event, Cancelled):
+                event.request.work.cancelled(event.reason)
+            elif event is not None:
+                session.take_notice(event)
+            exchange.acknowledge()
 
     def _check_headers(self, request: Request, headers: Mapping[str, str], exchange: Exchange) -> None:
         """Compare the headers that only some requests have.
@@ -334,17 +337,6 @@ class HttpHost:
 
     # Legacy sessions
 
-    def _session_of(self, exchange: Exchange, client: Client, headers: Mapping[bytes, bytes]) -> HttpSession | None:
-        """The session that a request names; None where it names none, or another's, which is answered."""
-        named = headers.get(_SESSION, b"").decode("latin-1")
-        session = self._sessions.get(named)
-        if session is not None and session.who == who_of(client.key):
-            return session
-        if named:
-            # As of one that does not exist: what others have open is nobody's to learn.
-            exchange.refuse(INVALID_REQUEST, "Session not found", status=404)
-        return None
-
     def _opened(self, exchange: Exchange, client: Client) -> HttpSession | None:
         try:
             session = self._sessions.open(client)
@@ -360,24 +352,35 @@ class HttpHost:
         self._content.on_opened(own.key)
         return session
 
-    def _serve_session(self, exchange: Exchange, client: Client, headers: Mapping[bytes, bytes]) -> None:
+    def _greeted(self, session: HttpSession) -> None:
+        """Know a client by the name that it introduced itself with, or end the session of one that was refused."""
+        core = session.session.core
+        if not core.version:
+            self._sessions.end(session)
+        elif core.client is not None:
+            self._content.programs.introduce(session.client, core.client.name)
+
+    def _serve_session(self, exchange: Exchange, client: Client) -> None:
         """Open the stream of a session, or end it."""
-        session = self._session_of(exchange, client, headers)
+        fields = exchange.fields
+        session = self.session_of(client, fields)
         if session is None:
-            if _SESSION not in headers:
+            if fields.get(SESSION_HEADER):
+                exchange.refuse(INVALID_REQUEST, _NO_SESSION, status=404)
+            else:
                 exchange.refuse(INVALID_REQUEST, "Bad Request: Missing session ID", status=400)
             return
-        exchange.headers = (*exchange.headers, (_SESSION, session.id.encode()))
+        exchange.headers = (*exchange.headers, session.header)
         if exchange.method == "DELETE":
             self._sessions.end(session)
             exchange.acknowledge(OK)
-        elif not accepts(headers.get(b"accept", b""), EVENTS):
+        elif not accepts(fields.get(b"accept", b""), EVENTS):
             exchange.refuse(INVALID_REQUEST, "Not Acceptable: Client must accept text/event-stream", status=406)
         elif session.stream is not None:
             exchange.refuse(INVALID_REQUEST, "Conflict: Only one SSE stream is allowed per session", status=409)
         else:
             session.stream = exchange
-            session.hold()
+            session.under_way += 1
             exchange.on_gone = partial(self._unhear, session)
             exchange.open()
 
@@ -397,27 +400,32 @@ class HttpHost:
 
     # What is under way
 
-    def began(self, post: Post) -> None:
-        """A request is under way."""
-        self._posts[post] = None
+    def _begin(self, post: Post) -> None:
+        self._posts[post] = post.exchange.on_end
+        if post.http_session is not None:
+            post.http_session.under_way += 1
+        post.exchange.on_gone = post.gone
+        post.exchange.on_end = post.over
 
     def over(self, post: Post) -> None:
-        """It is not any more."""
-        self._posts.pop(post, None)
-        self._progress.set()
+        """Give back what was counted for a request: its client has the answer, or is gone."""
+        release = self._posts.pop(post)
+        if not self._posts:
+            self._none_left.set()
+        if post.http_session is not None:
+            post.http_session.release()
+        if post.kept:
+            self._held.end(post.session.client.key, post.kept)
+        release()
 
-    def keep(self, client: Client, size: int) -> str:
+    def keep(self, client: str, size: int) -> str:
         """Keep so much for a client; empty when it was counted, else which bound it met."""
-        return self._held.begin(client.key, size)
-
-    def kept(self, client: Client, size: int) -> None:
-        """Keep it no longer."""
-        self._held.end(client.key, size)
+        return self._held.begin(client, size)
 
     def end_client(self, who: str, why: str) -> None:
         """End all that one principal has here, and tell it why."""
         for post in tuple(self._posts):
-            if who_of(post.client.key) == who:
+            if who_of(post.session.client.key) == who:
                 post.give_up(SESSION_ENDED, why)
         for session in self._sessions:
             if session.who == who:
@@ -455,8 +463,8 @@ class HttpHost:
 
     async def _answered(self) -> None:
         while self._posts:
-            self._progress.clear()
-            await self._progress.wait()
+            self._none_left.clear()
+            await self._none_left.wait()
 
     async def _keep_open(self) -> None:
         """Send something now and then on connections whose answers take long; end sessions that are idle."""

@@ -19,15 +19,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from quarterdeck.common.in_flight import Shares
 
-from .connection import Connection, Handler
+from .connection import Connection, Exchange, Handler
 
 MAX_CONNECTIONS: Final = 1024
 """At a time, or as many as half of our descriptors: the other half is for servers and files."""
@@ -47,6 +46,9 @@ client knows that its connection closes."""
 
 LOOK_S: Final = 0.02
 """Interval between checks whether all connections have ended."""
+
+TICKS_A_SECOND: Final = 10
+"""Of uvicorn."""
 
 PAUSE_S: Final = 0.1
 """Before the next try, where the machine lacks something that closing a connection does not bring back."""
@@ -112,6 +114,15 @@ class HttpListener(uvicorn.Server):
         self.is_handing_on = False
         """Whether another process accepts connections from now on: each open one closes with its next answer."""
 
+    @property
+    def connections(self) -> set["ListenerConnection"]:
+        """Those that sent something, and are not lost."""
+        return cast("set[ListenerConnection]", self.server_state.connections)
+
+    def exchanges(self) -> list[Exchange]:
+        """Return the requests that are answered at present."""
+        return [each.current for each in self.connections if each.current is not None]
+
     async def hand_on(self, within_s: float) -> None:
         """Leave new connections to another process, which has the listening socket, and let the open ones end.
 
@@ -121,10 +132,11 @@ class HttpListener(uvicorn.Server):
         loop = asyncio.get_running_loop()
         self.is_handing_on = True
         loop.remove_reader(self._listener)
-        connections = self.server_state.connections
+        connections = self.connections
         for each in connections:
-            if (cycle := getattr(each, "cycle", None)) is not None:
-                cycle.keep_alive = False
+            each.is_last = True
+            if each.latest is not None:
+                each.latest.keep_alive = False
         now = loop.time()
         until, idle_until = now + within_s, now + IDLE_S
         while (now := loop.time()) < until and (connections or self._unproven):
@@ -149,8 +161,14 @@ class HttpListener(uvicorn.Server):
         self._on_started(*self._listener.getsockname()[:2])
 
     async def on_tick(self, counter: int) -> bool:
-        """Uvicorn's, ten times a second; and unproven connections whose time is up are closed."""
-        until = time.monotonic() - PROOF_S
+        """Uvicorn's, ten times a second; and connections whose time is up are closed, idle ones once a second."""
+        now = time.monotonic()
+        if counter % TICKS_A_SECOND == 0:
+            idle_until = now - self.config.timeout_keep_alive
+            for each in tuple(self.connections):
+                if each.idle_since < idle_until:
+                    each.timeout_keep_alive_handler()
+        until = now - PROOF_S
         while (oldest := next(iter(self._unproven), None)) is not None and oldest.since < until:
             self._warn("closed a connection that showed no token within %g s", PROOF_S)
             self._close(oldest)
@@ -305,10 +323,10 @@ class HttpListener(uvicorn.Server):
         return unsaid is not None
 
 
-def _is_busy(connection: object) -> bool:
+def _is_busy(connection: Connection) -> bool:
     """Return whether an answer is pending; streams that only deliver notifications do not count: they have no end."""
-    cycle = getattr(connection, "cycle", None)
-    return cycle is not None and not cycle.response_complete and cycle.scope["method"] != "GET"
+    latest = connection.latest
+    return latest is not None and not latest.is_over and latest.method != "GET"
 
 
 def _more(unsaid: int) -> str:
@@ -322,6 +340,7 @@ class ListenerConnection(Connection):
         """What an unproven connection becomes once it has sent something."""
         admit = partial(listener.admit_connection, connection)
         super().__init__(listener.config, listener.server_state, listener.handler, admit)
+        self.is_last = listener.is_handing_on
         self._listener = listener
         self._unproven = connection
 
@@ -331,11 +350,6 @@ class ListenerConnection(Connection):
         self._unproven.transport = transport
         if self._unproven.is_closed:
             transport.abort()
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        if self._listener.is_handing_on:
-            cycle.keep_alive = False
-        super()._start_asgi_task(cycle, app)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""

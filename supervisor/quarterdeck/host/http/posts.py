@@ -3,15 +3,15 @@
 Above it `http_host`, which reads requests; below it `host.session`, which carries them out.
 """
 
-from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Final, Protocol
+
+import msgspec
 
 from quarterdeck.host.session.session import Session
 from quarterdeck_protocol.mcp.server.answers import Part
 from quarterdeck_protocol.mcp.server.methods import HTTP_STATUS, REQUEST_CANCELLED
 from quarterdeck_protocol.mcp.server.requests import Request
-from quarterdeck_protocol.tools import Client
 
 from .connection import OK, Exchange
 from .sessions import HttpSession
@@ -24,41 +24,31 @@ EVENTS: Final = b"text/event-stream"
 class PostHost(Protocol):
     """Counts requests and what is kept for them."""
 
-    def began(self, post: "Post") -> None:
-        """A request is under way."""
-
     def over(self, post: "Post") -> None:
-        """It is not any more."""
+        """The client has its answer, or is gone: give back what was counted for it."""
 
-    def keep(self, client: Client, size: int) -> str:
-        """Keep so much for a client; empty when it was counted, else which bound it met."""
-
-    def kept(self, client: Client, size: int) -> None:
-        """Keep it no longer."""
+    def keep(self, client: str, size: int) -> str:
+        """Keep so much for a client, until its post is over; empty when it was counted, else which bound it met."""
 
 
-class Post:
-    """One request over HTTP: the outlet of its messages, which its exchange carries."""
+class Post(msgspec.Struct, eq=False):
+    """One request over HTTP: the outlet of its messages, which its exchange carries.
 
-    def __init__(
-        self, host: PostHost, session: Session, exchange: Exchange, http_session: HttpSession | None = None
-    ) -> None:
-        self.session = session
-        self.exchange = exchange
-        self.http_session = http_session
-        self.client = session.client
-        self._host = host
-        self._request: Request | None = None
-        self._kept = 0
+    Attributes:
+        host: counts it.
+        session: carries it out.
+        exchange: carries its messages.
+        http_session: the legacy session that it is of, if any.
+        request: what is under way.
+        kept: bytes that are kept of its answer.
+    """
 
-    def begin(self, request: Request) -> None:
-        """It is a request that is answered later, perhaps."""
-        self._request = request
-        self._host.began(self)
-        if self.http_session is not None:
-            self.http_session.hold()
-        self.exchange.on_gone = self._gone
-        self.exchange.on_end = partial(self._taken, self.exchange.on_end)
+    host: PostHost
+    session: Session
+    exchange: Exchange
+    http_session: HttpSession | None
+    request: Request
+    kept: int = 0
 
     # The outlet
 
@@ -77,9 +67,9 @@ class Post:
 
     def keep(self, size: int) -> str:
         """Count an answer until the client has taken it."""
-        refused = self._host.keep(self.client, size)
+        refused = self.host.keep(self.session.client.key, size)
         if not refused:
-            self._kept += size
+            self.kept += size
         return refused
 
     def answer(self, request: Request, parts: tuple[Part, ...], code: int) -> None:
@@ -94,32 +84,29 @@ class Post:
 
     def give_up(self, code: int, why: str) -> None:
         """Give it up, and say why."""
-        request = self._request
-        if request is not None and self.session.core.forget(request):
+        request = self.request
+        if self.session.core.forget(request):
             self._refuse(code, why, request)
             request.work.cancelled(why)
 
     def end(self) -> None:
         """Give it up because serving ends, and say so."""
-        if self._request is not None:
-            self._request.work.end()
+        if (work := self.request.work) is not None:
+            work.end()
+
+    def gone(self) -> None:
+        """Give it up because its client is gone."""
+        self.request.work.cancel("the client closed its connection")
+
+    def over(self) -> None:
+        """See `PostHost`."""
+        self.host.over(self)
 
     def _refuse(self, code: int, why: str, request: Request) -> None:
         if not self.exchange.has_begun:
             # As an event: a client that does not wait any more stumbles over a late answer that is none.
             self.exchange.ping()
         self.exchange.refuse(code, why, id_json=request.id_json)
-
-    def _gone(self) -> None:
-        if self._request is not None:
-            self._request.work.cancel("the client closed its connection")
-
-    def _taken(self, release: Callable[[], None]) -> None:
-        self._host.over(self)
-        if self.http_session is not None:
-            self.http_session.release()
-        self._host.kept(self.client, self._kept)
-        release()
 
 
 def is_json(content_type: bytes) -> bool:

@@ -14,15 +14,15 @@ from typing import Any, Final, Protocol
 import anyio
 import uvicorn
 
-from quarterdeck.common.in_flight import InFlight, who_of
+from quarterdeck.common.in_flight import InFlight
 from quarterdeck.common.shielding import carried_through, told_to_end
 from quarterdeck.host.client_use import ClientUses
-from quarterdeck.host.held_bytes import HeldBytes
+from quarterdeck.host.held_bytes import UNCOUNTED_BYTES, HeldBytes
 from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck_protocol.tools import Client
 
-from .admission import Admission, Admitted, HttpAnswer
-from .connection import Body, Exchange
+from .admission import Admission, Admitted, Header, HttpAnswer
+from .connection import Exchange
 from .http_host import HttpHost, NoHostError
 from .listener import HttpListener
 from .options import HttpOptions, accepted_names, listen
@@ -123,14 +123,14 @@ class HttpFace:
         """
         options = self._options
         try:
-            admission = Admission(accepted_names(options), options.token, self.clients, only=only)
+            admission = Admission(accepted_names(options), options.token, self.clients.identify, only=only)
             handler = _Requests(self, hosts, admission, options.max_body_bytes)
             accepting = HttpListener(_configured(), listener, started, handler)
             ending = asyncio.Event()
 
             async def own() -> None:
                 async with accepting.running(ending), anyio.create_task_group() as tasks:
-                    tasks.start_soon(self.clients.watch)
+                    tasks.start_soon(self.clients.watch, accepting.exchanges)
                     await ending.wait()
                     if self.hands_on:
                         await accepting.hand_on(HAND_ON_S)
@@ -200,37 +200,60 @@ class _Requests:
         self._max_body_bytes = max_body_bytes
         self._waiting: set[asyncio.Task[None]] = set()
 
-    def begin(self, exchange: Exchange) -> Body | None:
-        """See `Handler`."""
-        verdict = self._judged(exchange)
+    def begin(self, exchange: Exchange) -> int:
+        """Admit a request by its head, and count it until its client has its answer.  See `Handler`."""
+        face = self._face
+        verdict = self._admission.judge(
+            exchange.method, exchange.path, exchange.request_headers, exchange.fields, exchange.query
+        )
         if isinstance(verdict, HttpAnswer):
+            if (client := verdict.client) is not None:
+                face.uses.count(client.key)
+                face.uses.refused(client, "rate")
             exchange.respond(verdict)
-            return None
+            return 0
         exchange.headers = verdict.headers
-        client = verdict.client
-        if (host := self._hosts.present(verdict.deck)) is not None:
-            client = host.known(client)
+        client, host = verdict.client, self._hosts.present(verdict.deck)
+        session = host.session_of(client, exchange.fields) if host is not None else None
+        asker = client if session is None else session.client
+        face.uses.count(asker.key)
+        if not exchange.connection.is_proven and (refused := exchange.admit(client.key)):
+            why = f"too many connections: {refused}; close some that you do not need"
+            self._refuse(exchange, asker, "connections", why, (b"connection", b"close"))
+            return 0
         size = 0
         if exchange.method == "POST":
-            declared = next((value for name, value in exchange.request_headers if name == b"content-length"), b"")
+            declared = exchange.fields.get(b"content-length", b"")
             size = int(declared) if declared.isdigit() else self._max_body_bytes
             if size > self._max_body_bytes:
                 exchange.respond(HttpAnswer(413, "the request is too large"))
-                return None
-        if exchange.method != "DELETE" and not self._is_counted(exchange, client, size):
-            return None
-        return _Admitted(self, exchange, verdict, client, self._max_body_bytes)
+                return 0
+        if exchange.method != "DELETE":
+            limit, refused = "requests", face.in_flight.begin(asker.key)
+            if not refused and size > UNCOUNTED_BYTES and (refused := face.held.begin(asker.key, size)):
+                limit = "bytes"
+                face.in_flight.end(asker.key)
+            if refused:
+                why = f"too many requests: {refused}; try again when some have been answered, and their answers read"
+                self._refuse(exchange, asker, limit, why)
+                return 0
+            exchange.on_end = partial(self._release, asker.key, size)
+        exchange.admitted = verdict
+        return self._max_body_bytes
 
-    def dispatch(self, exchange: Exchange, verdict: Admitted, client: Client, body: bytes) -> None:
-        """Have its host answer a request, once that serves."""
-        if (host := self._hosts.present(verdict.deck)) is not None:
-            self._serve(host, exchange, verdict, client, body)
+    def serve(self, exchange: Exchange, body: bytes) -> None:
+        """Have its host answer a request, once that serves.  See `Handler`."""
+        verdict = exchange.admitted
+        if verdict is None:
             return
-        task = asyncio.get_running_loop().create_task(self._serve_found(exchange, verdict, client, body))
+        if (host := self._hosts.present(verdict.deck)) is not None:
+            host.serve(exchange, verdict, body)
+            return
+        task = asyncio.get_running_loop().create_task(self._serve_found(exchange, verdict, body))
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
-    async def _serve_found(self, exchange: Exchange, verdict: Admitted, client: Client, body: bytes) -> None:
+    async def _serve_found(self, exchange: Exchange, verdict: Admitted, body: bytes) -> None:
         try:
             host = await self._hosts.find(verdict.deck)
         except NoHostError as error:
@@ -240,70 +263,18 @@ class _Requests:
             exchange.respond(HttpAnswer(503, str(error), ((b"retry-after", b"1"),)))
         else:
             if not exchange.is_over:
-                self._serve(host, exchange, verdict, client, body)
+                host.serve(exchange, verdict, body)
 
-    def _serve(self, host: HttpHost, exchange: Exchange, verdict: Admitted, client: Client, body: bytes) -> None:
-        try:
-            client = host.narrowed(client, verdict)
-        except NoHostError as error:
-            exchange.respond(HttpAnswer(error.status, str(error)))
-            return
-        host.serve(exchange, client, body)
+    def _refuse(self, exchange: Exchange, client: Client, limit: str, why: str, *headers: Header) -> None:
+        """Tell a client that it met a bound, and note that it did."""
+        self._face.uses.refused(client, limit)
+        later = (b"retry-after", str(RETRY_S).encode())
+        exchange.respond(HttpAnswer(429, why, (later, *headers)))
 
-    def _judged(self, exchange: Exchange) -> HttpAnswer | Admitted:
-        """Admit or refuse a request by its head and its client's connections, and count it."""
-        uses = self._face.uses
-        verdict = self._admission.judge(exchange.method, exchange.path, exchange.request_headers, exchange.query)
-        limit = "rate"
-        if isinstance(verdict, Admitted) and (refused := exchange.admit(who_of(verdict.client.key))):
-            limit, why = "connections", f"too many connections: {refused}; close some that you do not need"
-            headers = (*verdict.headers, (b"retry-after", b"1"), (b"connection", b"close"))
-            verdict = HttpAnswer(429, why, headers, verdict.client)
-        if verdict.client is not None:
-            is_refused = isinstance(verdict, HttpAnswer)
-            uses.count(verdict.client.key, is_refused=is_refused)
-            if is_refused:
-                uses.note_refusal(verdict.client, limit)
-        return verdict
-
-    def _is_counted(self, exchange: Exchange, client: Client, size: int) -> bool:
-        """Count a request until its client has its answer; one too many is answered."""
-        face = self._face
-        limit, refused = "requests", face.in_flight.begin(client.key)
-        if not refused and (refused := face.held.begin(client.key, size)):
-            limit = "bytes"
-            face.in_flight.end(client.key)
-        if refused:
-            face.uses.refused(client, limit)
-            why = f"too many requests: {refused}; try again when some have been answered, and their answers read"
-            exchange.respond(HttpAnswer(429, why, ((b"retry-after", str(RETRY_S).encode()),)))
-            return False
-
-        def release() -> None:
-            face.in_flight.end(client.key)
-            face.held.end(client.key, size)
-            face.clients.closed(exchange)
-
-        exchange.on_end = release
-        face.clients.opened(exchange, who_of(client.key))
-        return True
-
-
-class _Admitted:
-    """A request that was admitted, whose body comes."""
-
-    def __init__(
-        self, requests: _Requests, exchange: Exchange, verdict: Admitted, client: Client, max_bytes: int
-    ) -> None:
-        self.max_bytes = max_bytes
-        self._requests = requests
-        self._exchange = exchange
-        self._verdict = verdict
-        self._client = client
-
-    def take(self, body: bytes) -> None:
-        """See `Body`."""
-        self._requests.dispatch(self._exchange, self._verdict, self._client, body)
+    def _release(self, client: str, size: int) -> None:
+        self._face.in_flight.end(client)
+        if size > UNCOUNTED_BYTES:
+            self._face.held.end(client, size)
 
 
 async def _no_app(scope: Any, receive: Any, send: Any) -> None:

@@ -23,6 +23,8 @@ from quarterdeck_protocol.tools import Client
 
 from .connection import Exchange
 
+SESSION_HEADER: Final = b"mcp-session-id"
+
 MAX_SESSIONS: Final = 256
 """Maximum open legacy sessions, before shares count."""
 
@@ -44,8 +46,11 @@ class HttpSession:
     """One session; the outlet of what its client is told unasked, by the stream that it keeps open for that.
 
     Attributes:
-        id: its name in the header.
-        client: who has it.
+        id: its name.
+        who: the principal that opened it.
+        key: of its client, as one of the principal's sessions.
+        header: names it in responses.
+        client: who has it, as its token was last shown.
         session: carries out its requests.
         stream: what its client hears on; None while it does not.
         under_way: how many requests and streams of it are open.
@@ -54,22 +59,15 @@ class HttpSession:
 
     def __init__(self, client: Client) -> None:
         self.id: Final = uuid4().hex
+        self.who: Final = who_of(client.key)
+        self.key: Final = f"{self.who}/{self.id}"
+        self.header: Final = SESSION_HEADER, self.id.encode()
         self.client = client
         self.session: Session
         self.stream: Exchange | None = None
         self.under_way = self.posts = 0
         self.since: Final = datetime.now(UTC)
         self._used_at = time.monotonic()
-
-    @property
-    def who(self) -> str:
-        """The principal that opened it."""
-        return who_of(self.client.key)
-
-    @property
-    def key(self) -> str:
-        """The key of its client, as one of the principal's sessions."""
-        return f"{self.who}/{self.id}"
 
     @property
     def ends_at(self) -> float:
@@ -81,12 +79,8 @@ class HttpSession:
         """Whether more than a greeting came."""
         return self.posts > _GREETING_POSTS
 
-    def hold(self) -> None:
-        """One request more is open."""
-        self.under_way += 1
-
     def release(self) -> None:
-        """One less."""
+        """One request less is open."""
         self.under_way -= 1
         self._used_at = time.monotonic()
 
@@ -123,7 +117,7 @@ class HttpSessions:
 
     def __init__(self, end: Callable[[HttpSession], None]) -> None:
         """None is open; `end` is called with each that ends."""
-        self._sessions: dict[str, HttpSession] = {}
+        self._sessions: dict[bytes, HttpSession] = {}
         self._shares = Shares(MAX_SESSIONS)
         self._end = end
 
@@ -133,7 +127,7 @@ class HttpSessions:
     def __iter__(self) -> Iterator[HttpSession]:
         return iter(tuple(self._sessions.values()))
 
-    def get(self, session_id: str) -> HttpSession | None:
+    def get(self, session_id: bytes) -> HttpSession | None:
         """The session of this id, where it is open."""
         return self._sessions.get(session_id)
 
@@ -154,13 +148,13 @@ class HttpSessions:
                     "a request or a stream open: close those, or end a session (DELETE)"
                 )
         session = HttpSession(client)
-        self._sessions[session.id] = session
+        self._sessions[session.header[1]] = session
         self._shares.add(who)
         return session
 
     def end(self, session: HttpSession) -> None:
         """End a session; repeatable."""
-        if self._sessions.pop(session.id, None) is not None:
+        if self._sessions.pop(session.header[1], None) is not None:
             self._shares.remove(session.who)
             self._end(session)
 

@@ -5,20 +5,18 @@ its requests under way and its sessions end, within `LOOK_S`.
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import cache
 from typing import Final, Protocol
 
 import anyio
 import msgspec
 
-from quarterdeck.common.in_flight import who_of
 from quarterdeck.common.tool_names import Profile
-from quarterdeck_protocol.tools import Client
 
-from .admission import UNKNOWN, unauthorized
+from .admission import UNKNOWN, Holder, unauthorized
 from .connection import Exchange
-from .grants import NO_GRANTS, Bucket, Grant, Grants, GrantState
+from .grants import NO_GRANTS, Bucket, Grant, Grants, GrantState, Rate
 
 LOOK_S: Final = 0.5
 """Between two looks at whether the tokens of what is open still open it."""
@@ -83,82 +81,63 @@ class TokenClients:
         """
         self._current = current
         self._now = now
-        self._clients: dict[str, tuple[Grant, Client]] = {}
-        self._buckets: dict[str, Bucket] = {}
-        self._open: dict[str, dict[Exchange, None]] = {}
-        self._who: dict[Exchange, str] = {}
+        self._known: dict[str, tuple[Grant, Holder]] = {}
+        """By the digests of their tokens."""
         self.hosts: Final[set[ClientHost]] = set()
         """What they have there is ended with their token."""
 
-    def identify(self, token: str) -> Client | str:
-        """See `Tokens`."""
+    def identify(self, token: str) -> Holder | str:
+        """Return whose token this is, or why it opens nothing."""
         grants = self._current()
         grant = grants.find(token) if grants.key else None
         if grant is None:
             return UNKNOWN
         if (state := grant.state(self._now())) is not GrantState.LIVE:
             return ENDED[state]
-        client = grant.client
-        known = self._clients.get(client.key)
+        known = self._known.get(grant.digest)
         if known is None or known[0] != grant:
-            allowance = GrantedTools(grant) if grant.is_limited else None
-            known = self._clients[client.key] = grant, msgspec.structs.replace(client, allowance=allowance)
+            known = self._known[grant.digest] = grant, _holder(grant)
         return known[1]
 
-    def wait_s(self, client: Client) -> float:
-        """See `Tokens`."""
-        grant, _ = self._clients.get(client.key, (None, None))
-        if grant is None or grant.rate is None:
-            return 0.0
-        now = time.monotonic()
-        return self._buckets.setdefault(client.key, Bucket(grant.rate, now)).take(now)
-
-    def decks_of(self, client: Client) -> tuple[str, ...]:
-        """See `Tokens`."""
-        grant, _ = self._clients.get(client.key, (None, None))
-        return grant.decks if grant is not None else ()
-
-    def groups_of(self, client: Client) -> tuple[str, ...]:
-        """See `Tokens`."""
-        grant, _ = self._clients.get(who_of(client.key), (None, None))
-        return grant.groups if grant is not None else ()
-
-    def opened(self, exchange: Exchange, who: str) -> None:
-        """A request of this principal is open."""
-        self._open.setdefault(who, {})[exchange] = None
-        self._who[exchange] = who
-
-    def closed(self, exchange: Exchange) -> None:
-        """It is not any more."""
-        if (who := self._who.pop(exchange, None)) is not None:
-            del self._open[who][exchange]
-            if not self._open[who]:
-                del self._open[who]
-
-    async def watch(self) -> None:
-        """End what is open of tokens that open nothing any more; ends by cancellation."""
+    async def watch(self, exchanges: Callable[[], Iterable[Exchange]]) -> None:
+        """End what is open of tokens that open nothing any more, among `exchanges` too; ends by cancellation."""
         while True:
             await anyio.sleep(LOOK_S)
-            for who in tuple(self._clients):
-                if why := self._why_ended(who):
-                    self._end(who, why)
+            for digest, (_, holder) in tuple(self._known.items()):
+                if why := self._why_ended(digest):
+                    self._end(holder.client.key, why, exchanges())
+                    del self._known[digest]
 
-    def _why_ended(self, who: str) -> str:
+    def _why_ended(self, digest: str) -> str:
         """Why a token that was shown opens nothing any more; empty when it does."""
-        digest = self._clients[who][0].digest
         grant = next((each for each in self._current().grants if each.digest == digest), None)
         if grant is None:
             return UNKNOWN
         state = grant.state(self._now())
         return ENDED.get(state, "")
 
-    def _end(self, who: str, why: str) -> None:
+    def _end(self, who: str, why: str, exchanges: Iterable[Exchange]) -> None:
         for host in self.hosts:
             host.end_client(who, why)
-        for exchange in tuple(self._open.get(who, ())):
+        for exchange in exchanges:
+            if exchange.admitted is None or exchange.admitted.client.key != who:
+                continue
             if exchange.has_begun:
                 exchange.close()
             else:
                 exchange.respond(unauthorized(why, "invalid_token"))
-        del self._clients[who]
-        self._buckets.pop(who, None)
+
+
+def _holder(grant: Grant) -> Holder:
+    """Return what a request that shows a live token may do."""
+    client = grant.client
+    if grant.is_limited:
+        client = msgspec.structs.replace(client, allowance=GrantedTools(grant))
+    if grant.rate is None:
+        return Holder(client, grant.decks, grant.groups)
+    return Holder(client, grant.decks, grant.groups, wait_s=_counted(grant.rate))
+
+
+def _counted(rate: Rate) -> Callable[[], float]:
+    bucket = Bucket(rate, time.monotonic())
+    return lambda: bucket.take(time.monotonic())

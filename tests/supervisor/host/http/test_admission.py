@@ -1,5 +1,7 @@
 """Which requests may reach the protocol."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from quarterdeck.host.http.admission import (
     Admission,
     Admitted,
     Authority,
+    Holder,
     HttpAnswer,
     parse_authority,
     parse_name,
@@ -32,7 +35,7 @@ def judge(
     *headers: tuple[str, str], method: str = "POST", path: str = "/mcp", token: str | None = TOKEN
 ) -> HttpAnswer | Admitted:
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-    return Admission(NAMES, token).judge(method, path, raw)
+    return Admission(NAMES, token).judge(method, path, raw, dict(raw))
 
 
 @pytest.mark.parametrize(
@@ -185,11 +188,10 @@ def test_of_two_values_of_a_header_neither_counts(name: str) -> None:
     assert judged(HOST, BEARER, (name, "a"), ("accept", "x"), (name, "a")) == 400
 
 
-def test_who_asks_is_told_by_the_token_and_the_session() -> None:
-    """Calls of two sessions of one token could not take turns; without a token nobody has a name."""
-    first = judge(HOST, BEARER)
-    later = judge(HOST, BEARER, ("mcp-session-id", "5"))
-    assert (first.client, later.client) == (OWNER, Client("owner", "token owner/5"))
+def test_who_asks_is_told_by_the_token_whatever_session_is_named() -> None:
+    """A client could give itself bounds of its own by a session that there is not; without a token it has no name."""
+    for named in ((), (("mcp-session-id", "5"),)):
+        assert judge(HOST, BEARER, *named).client == OWNER
     assert judge(HOST, token=None) == Admitted()
 
 
@@ -239,39 +241,27 @@ def test_a_name_that_cannot_be_one_is_said_to_be_none(name: str) -> None:
         parse_name(name)
 
 
-class Bound:
-    """One token, bound to decks."""
-
-    def __init__(self, *decks: str) -> None:
-        self._decks = decks
-
-    def identify(self, token: str) -> Client | str:
-        """See `Tokens`."""
-        return Client("ci", "token 1")
-
-    def wait_s(self, client: Client) -> float:
-        """See `Tokens`."""
-        return 0.0
-
-    def decks_of(self, client: Client) -> tuple[str, ...]:
-        """See `Tokens`."""
-        return self._decks
-
-    def groups_of(self, client: Client) -> tuple[str, ...]:
-        """See `Tokens`."""
-        return ("review",)
+CI = Client("ci", "token 1")
 
 
-def reached(path: str, *bound: str, token: str = "other", only: str | None = None) -> str | int:
-    """The deck that a request with the token reaches, or the status of the refusal."""
-    rules = Admission(NAMES, TOKEN, Bound(*bound), only=only)
+def bound(*decks: str, wait_s: float = 0.0) -> Callable[[str], Holder]:
+    """One token, bound to decks; it may ask again in `wait_s`."""
+    return lambda _: Holder(CI, decks, ("review",), wait_s=lambda: wait_s)
+
+
+def asked(rules: Admission, method: str, path: str, token: str = "other") -> HttpAnswer | Admitted:
     headers = [(b"host", b"127.0.0.1:8808"), (b"authorization", f"Bearer {token}".encode())]
-    verdict = rules.judge("POST", path, headers)
+    return rules.judge(method, path, headers, dict(headers))
+
+
+def reached(path: str, *decks: str, token: str = "other", only: str | None = None) -> str | int:
+    """The deck that a request with the token reaches, or the status of the refusal."""
+    verdict = asked(Admission(NAMES, TOKEN, bound(*decks), only=only), "POST", path, token)
     return verdict.status if isinstance(verdict, HttpAnswer) else verdict.deck
 
 
 @pytest.mark.parametrize(
-    ("path", "bound", "deck"),
+    ("path", "decks", "deck"),
     [
         ("/mcp", (), "user"),
         ("/mcp", ("api", "web"), "api"),
@@ -288,27 +278,18 @@ def reached(path: str, *bound: str, token: str = "other", only: str | None = Non
     ],
 )
 def test_a_token_reaches_its_own_decks_alone_by_path_or_without(
-    path: str, bound: tuple[str, ...], deck: object
+    path: str, decks: tuple[str, ...], deck: object
 ) -> None:
     """A program that was let into one project could call the servers of every other, or learn which there are."""
-    assert reached(path, *bound) == deck
-
-
-class Hasty(Bound):
-    """A token that has just asked as often as it may."""
-
-    def wait_s(self, client: Client) -> float:
-        """See `Tokens`."""
-        return 4.2
+    assert reached(path, *decks) == deck
 
 
 def test_a_token_that_asks_too_often_is_told_when_to_ask_again_and_may_still_end_its_session() -> None:
     """One program would take the servers from all others; or be unable to clean up behind itself."""
-    rules = Admission(NAMES, TOKEN, Hasty())
-    headers = [(b"host", b"127.0.0.1:8808"), (b"authorization", b"Bearer other")]
-    refused = rules.judge("POST", "/mcp", headers)
+    rules = Admission(NAMES, TOKEN, bound(wait_s=4.2))
+    refused = asked(rules, "POST", "/mcp")
     assert (refused.status, dict(refused.headers)[b"retry-after"]) == (429, b"5")
-    assert isinstance(rules.judge("DELETE", "/mcp", headers), Admitted)
+    assert isinstance(asked(rules, "DELETE", "/mcp"), Admitted)
 
 
 def test_the_owners_token_reaches_every_deck() -> None:
@@ -318,7 +299,7 @@ def test_the_owners_token_reaches_every_deck() -> None:
 
 def test_where_one_configuration_is_served_tokens_of_other_decks_open_nothing() -> None:
     """A program that was let into one project could call the servers of another, served by `serve --http`."""
-    assert [reached("/mcp", *bound, only="web") for bound in ((), ("web",), ("api",))] == ["web", "web", 403]
+    assert [reached("/mcp", *decks, only="web") for decks in ((), ("web",), ("api",))] == ["web", "web", 403]
     assert reached("/mcp", "api", only="") == 403
     assert reached("/decks/web/mcp", "web", only="web") == 404
 
@@ -334,8 +315,7 @@ def test_where_one_configuration_is_served_tokens_of_other_decks_open_nothing() 
 )
 def test_a_path_names_a_group_and_a_token_has_its_own(path: str, deck: str, group: str) -> None:
     """A model would be shown everything at the address of a group, or with a token that was made for one."""
-    headers = [(b"host", b"127.0.0.1:8808"), (b"authorization", b"Bearer other")]
-    verdict = Admission(NAMES, TOKEN, Bound(), only=None).judge("POST", path, headers)
+    verdict = asked(Admission(NAMES, TOKEN, bound(), only=None), "POST", path)
     assert (verdict.deck, verdict.group, verdict.granted) == (deck, group, ("review",))
 
 
@@ -357,5 +337,5 @@ def test_a_url_says_whether_tools_are_searched_for_there(query: bytes, *, is_sea
     """A client that can be given an address alone would be shown everything; or one that asked for none two tools."""
     headers = [(b"host", b"127.0.0.1:8808"), (b"authorization", f"Bearer {TOKEN}".encode())]
     for session in ([], [(b"mcp-session-id", b"one")]):
-        verdict = Admission(NAMES, TOKEN).judge("POST", "/mcp", [*headers, *session], query)
+        verdict = Admission(NAMES, TOKEN).judge("POST", "/mcp", [*headers, *session], dict([*headers, *session]), query)
         assert verdict.client.is_searched is is_searched

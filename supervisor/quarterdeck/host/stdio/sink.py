@@ -16,7 +16,7 @@ import termios
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from time import monotonic
 from types import TracebackType
@@ -36,9 +36,6 @@ LOW_WATER_BYTES: Final = 1024 * 1024
 
 BURST_S: Final = 0.0003
 """A line that follows another so closely waits for those behind it: many calls end in one turn of the loop."""
-
-_MAX_PARTS: Final = 256
-"""Buffers in one writev; Linux takes 1,024."""
 
 _CHUNK_BYTES: Final = 4096
 """What a pipe or a terminal that can be written to takes without waiting: POSIX's PIPE_BUF on Linux."""
@@ -101,11 +98,11 @@ class Sink(ABC):
         self._on_broken = on_broken
         self._on_room = on_room
         self._loop = asyncio.get_running_loop()
-        self._parts: deque[Part] = deque()
+        self._parts: deque[tuple[Part, bytes]] = deque()
+        """What is held; a line's last part with the id of the request that it answers, empty for none."""
         self._held_bytes = 0
-        self._taken_bytes = 0
-        self._marks: deque[tuple[int, Callable[[], None]]] = deque()
-        self._answers: deque[tuple[int, bytes]] = deque()
+        self._acts: list[tuple[int, Callable[[], None]]] = []
+        """What is to be done, each with the number of bytes that leave before."""
         self._is_over = False
         self.failure: OSError | None = None
         """Why nothing can be written any more, when it is not that the reader has left."""
@@ -126,25 +123,23 @@ class Sink(ABC):
         if self._is_over:
             return
         size = sum(map(len, parts))
-        if size <= _JOIN_BYTES:
-            self._parts.append(b"".join(parts))
+        if size > _JOIN_BYTES:
+            *first, last = parts
+            self._parts.extend((part, b"") for part in first)
+            self._parts.append((last, answers))
         else:
-            self._parts.extend(parts)
-        was_empty = not self._held_bytes
+            self._parts.append((b"".join(parts), answers))
         self._held_bytes += size
-        self._taken_bytes += size
-        if answers:
-            self._answers.append((self._taken_bytes, answers))
         if self._held_bytes > HIGH_WATER_BYTES:
             self.is_congested = True
             self._has_room.clear()
-        if was_empty:
+        if self._held_bytes == size:
             self._start()
 
     def then(self, act: Callable[[], None]) -> None:
         """Do this once all that is held now has left; never, when it does not."""
         if self._held_bytes:
-            self._marks.append((self._taken_bytes, act))
+            self._acts.append((self._held_bytes, act))
         elif not self._is_over:
             act()
 
@@ -177,12 +172,14 @@ class Sink(ABC):
             self._journal.writing(is_half=is_half)
 
     def _wrote(self, size: int) -> None:
+        """So much has left."""
         self._held_bytes -= size
-        left = self._taken_bytes - self._held_bytes
-        while self._answers and self._answers[0][0] <= left:
-            self._journal.ended(self._answers.popleft()[1])
-        while self._marks and self._marks[0][0] <= left:
-            self._marks.popleft()[1]()
+        if self._acts:
+            acts = [(left - size, act) for left, act in self._acts]
+            self._acts = [each for each in acts if each[0] > 0]
+            for left, act in acts:
+                if left <= 0:
+                    act()
         if self.is_congested and self._held_bytes <= LOW_WATER_BYTES:
             self.is_congested = False
             self._has_room.set()
@@ -202,8 +199,7 @@ class Sink(ABC):
             self._is_over = True
             self._stop()
             self._parts.clear()
-            self._marks.clear()
-            self._answers.clear()
+            self._acts.clear()
             self._wrote(self._held_bytes)
 
 
@@ -255,32 +251,36 @@ class PolledSink(Sink):
             self._loop.remove_writer(self._fd)
 
     def _write_some(self) -> None:
-        parts = list(islice(self._parts, _MAX_PARTS))
-        size = self._held_bytes if len(parts) == len(self._parts) else sum(map(len, parts))
-        was_half, journal = self._is_half, self._journal
-        is_sure = size <= self._sure_bytes or self._takes(size)
-        if not is_sure:
-            parts = self._sure_parts(parts)
-            size = sum(map(len, parts))
-            is_sure = size <= self._sure_bytes
-        if not is_sure or parts[-1][-1] != _NEWLINE:
-            self._tell_half(is_half=True)
-        left = self._taken_bytes - self._held_bytes
-        for end, id_json in self._answers:
-            if end > left + size:
-                break
-            journal.leaving(id_json)
-        written = 0
+        was_half, journal, size = self._is_half, self._journal, self._held_bytes
+        ids: Sequence[bytes]
+        if size <= self._sure_bytes or self._takes(size):
+            parts, ids = zip(*self._parts, strict=True)
+            data: Part = b"".join(parts)
+        else:
+            data, ids = self._sure_parts()
+            size = len(data)
+            if size > self._sure_bytes or data[-1] != _NEWLINE:
+                self._tell_half(is_half=True)
+        for id_json in ids:
+            if id_json:
+                journal.leaving(id_json)
         try:
-            written = os.writev(self._fd, parts)
-        finally:
-            if written < size:
-                for end, id_json in self._answers:
-                    if left + written < end <= left + size:
-                        journal.kept(id_json)
-                if not written:
-                    self._tell_half(is_half=was_half)
-        self._drop(written)
+            written = os.write(self._fd, data)
+        except OSError:
+            self._keep(len(ids), 0)
+            self._tell_half(is_half=was_half)
+            raise
+        if written == self._held_bytes:
+            self._parts.clear()
+            for id_json in ids:
+                if id_json:
+                    journal.ended(id_json)
+            if self._is_half:
+                self._tell_half(is_half=False)
+        else:
+            self._keep(len(ids), written)
+            self._drop(written)
+        self._wrote(written)
 
     def _takes(self, size: int) -> bool:
         """Whether a pipe has room for so much, though each of its pages were but half full."""
@@ -291,33 +291,42 @@ class PolledSink(Sink):
             return False
         return size + 2 * held + 4 * _CHUNK_BYTES <= room
 
-    def _sure_parts(self, parts: list[Part]) -> list[Part]:
-        """As many of these as surely go whole; of a first one that is too long all but the end of its line."""
-        if len(parts[0]) > self._sure_bytes:
-            return [memoryview(parts[0])[:-1] if parts[0][-1] == _NEWLINE else parts[0]]
-        size, count = 0, 0
-        while size + len(parts[count]) <= self._sure_bytes:
-            size += len(parts[count])
-            count += 1
-        return parts[:count]
+    def _sure_parts(self) -> tuple[Part, Sequence[bytes]]:
+        """As much as surely goes whole, and what it answers; of a longer first part all but the end of its line."""
+        first, id_json = self._parts[0]
+        if len(first) > self._sure_bytes:
+            return (memoryview(first)[:-1], ()) if first[-1] == _NEWLINE else (first, (id_json,))
+        size, parts, ids = 0, list[Part](), list[bytes]()
+        for part, id_json in self._parts:
+            size += len(part)
+            if size > self._sure_bytes:
+                break
+            parts.append(part)
+            ids.append(id_json)
+        return b"".join(parts), ids
+
+    def _keep(self, count: int, written: int) -> None:
+        """Of the first parts, tell what is not answered after all, since only so many bytes were written."""
+        end = 0
+        for part, id_json in islice(self._parts, count):
+            end += len(part)
+            if id_json and end > written:
+                self._journal.kept(id_json)
 
     def _drop(self, size: int) -> None:
-        left = size
-        if size == self._held_bytes:
-            self._parts.clear()
-            self._tell_half(is_half=False)
-            left = 0
-        while left:
-            part = self._parts[0]
-            if left < len(part):
-                self._parts[0] = memoryview(part)[left:]
-                self._tell_half(is_half=part[left - 1] != _NEWLINE)
-                break
-            left -= len(part)
+        """So much of what is held was written."""
+        while size:
+            part, id_json = self._parts[0]
+            if size < len(part):
+                self._parts[0] = memoryview(part)[size:], id_json
+                self._tell_half(is_half=part[size - 1] != _NEWLINE)
+                return
             self._parts.popleft()
-            if not left:
+            size -= len(part)
+            if not size:
                 self._tell_half(is_half=part[-1] != _NEWLINE)
-        self._wrote(size)
+            if id_json:
+                self._journal.ended(id_json)
 
 
 class ThreadedSink(Sink):
@@ -328,7 +337,7 @@ class ThreadedSink(Sink):
     ) -> None:
         # A duplicate: the thread may come back from a write when the descriptor is somebody else's.
         super().__init__(os.dup(fd), on_broken=on_broken, on_room=on_room, journal=journal)
-        self._batches: queue.SimpleQueue[list[Part] | None] = queue.SimpleQueue()
+        self._batches: queue.SimpleQueue[list[tuple[Part, bytes]] | None] = queue.SimpleQueue()
         self._news = Waker()
         threading.Thread(target=self._write, name="quarterdeck-stdout", daemon=True).start()
 
@@ -345,10 +354,13 @@ class ThreadedSink(Sink):
             self._batches.put(list(self._parts))
             self._parts.clear()
 
-    def _landed(self, size: int) -> None:
+    def _landed(self, batch: list[tuple[Part, bytes]]) -> None:
         if not self._is_over:
             self._tell_half(is_half=False)
-            self._wrote(size)
+            for _, id_json in batch:
+                if id_json:
+                    self._journal.ended(id_json)
+            self._wrote(sum(len(part) for part, _ in batch))
             self._hand_over()
 
     def _write(self) -> None:
@@ -356,10 +368,10 @@ class ThreadedSink(Sink):
             try:
                 is_file = stat.S_ISREG(os.fstat(self._fd).st_mode)
                 while (batch := self._batches.get()) is not None:
-                    for part in batch:
+                    for part, _ in batch:
                         if not self._write_part(memoryview(part), None if is_file else _CHUNK_BYTES):
                             return
-                    if not post(self._loop, self._landed, sum(map(len, batch))):
+                    if not post(self._loop, self._landed, batch):
                         return
             except OSError as error:
                 post(self._loop, self._broke, error)

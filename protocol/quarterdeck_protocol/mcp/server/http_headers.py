@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from .messages import ClientMessage
 from .methods import HEADER_MISMATCH, NAMED_BY
-from .requests import VERSION_KEY, Refused
+from .requests import VERSION_KEY, Params, Refused
 
 MARK: Final = "x-mcp-header"
 """The member of a property's schema that names the header which repeats it."""
@@ -45,20 +45,20 @@ _NAMED: Final = frozenset({"patternProperties", "dependentSchemas", "$defs", "de
 """The keywords of JSON Schema 2020-12 that hold schemas: one, a list, or by names."""
 
 
-def check_standard(message: ClientMessage, headers: Mapping[str, str], params: Mapping[str, Raw]) -> None:
+def check_standard(message: ClientMessage, headers: Mapping[str, str], params: Params) -> None:
     """Check the headers that every request has.
 
     Raises:
         Refused: one disagrees with the body.
     """
-    meta = _decoded(params.get("_meta"))
+    meta = _decoded(params.meta)
     version = meta.get(VERSION_KEY) if isinstance(meta, dict) else None
     if version is None or headers.get("mcp-protocol-version") != version:
         raise _mismatch("mcp-protocol-version header does not match the request envelope's protocol version")
     if headers.get("mcp-method") != message.method:
         raise _mismatch("mcp-method header does not match the request body's method")
     if (member := NAMED_BY.get(str(message.method))) is not None:
-        name = _decoded(params.get(member))
+        name = _decoded(params.uri if member == "uri" else params.name)
         if name is not None and decode_value(headers.get("mcp-name", "")) != name:
             raise _mismatch(f"mcp-name header does not match the request body's {member!r} parameter")
 
@@ -165,9 +165,9 @@ def _are_equal(said: str, value: object) -> bool:
     return (found := _DECIMAL.fullmatch(said)) is not None and len(found[1]) < 4_300 and int(found[1]) == int(value)
 
 
-def _decoded(raw: Raw | None) -> Any:
+def _decoded(raw: Raw) -> Any:
     try:
-        return None if raw is None else msgspec.json.decode(raw)
+        return msgspec.json.decode(raw) if raw else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -36,11 +36,25 @@ _EMPTY: Final = Raw(b"{}")
 _NULL: Final = b"null"
 
 
-Check = Callable[[Mapping[str, Raw]], None]
+class Params(msgspec.Struct, gc=False, rename="camel"):
+    """The parameters that are looked at before their method is, or whatever it is; raw, and empty where absent."""
+
+    meta: Raw = msgspec.field(name="_meta", default=Raw())
+    name: Raw = Raw()
+    uri: Raw = Raw()
+    arguments: Raw = Raw()
+    task: Raw = Raw()
+    input_responses: Raw = Raw()
+    request_state: Raw = Raw()
+    protocol_version: Raw = Raw()
+    capabilities: Raw = Raw()
+
+
+Check = Callable[[Params], None]
 """Compares the parameters of a request with what its carrier said; raises `Refused`."""
 
 
-def nothing_to_check(_: Mapping[str, Raw]) -> None:
+def nothing_to_check(_: Params) -> None:
     """A carrier that says nothing besides a request."""
 
 
@@ -65,7 +79,7 @@ class Resumption(msgspec.Struct, frozen=True, gc=False):
     responses: bytes = b""
 
 
-class Request(msgspec.Struct, kw_only=True):
+class Request(msgspec.Struct):
     """A client's request, judged.
 
     Attributes:
@@ -116,26 +130,21 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     log_level: str
 
 
-def read_params(message: ClientMessage) -> Mapping[str, Raw]:
+def read_params(message: ClientMessage) -> Params:
     """Return the members of a request's parameters.
 
     Raises:
         Refused: they are not an object.
     """
-    params = bytes(message.params)
-    if not params or params == _NULL:
-        return {}
     # The line is known to be JSON, UTF-8 and without line breaks: `read_message` has seen to it.
     try:
-        return _object.decode(params)
+        return _params.decode(message.params or _EMPTY) or _NO_PARAMS
     except (msgspec.DecodeError, RecursionError):
         raise Refused(INVALID_REQUEST, "not a JSON-RPC 2.0 message: its params are not one JSON object") from None
 
 
-def claims_modern(params: Mapping[str, Raw]) -> bool:
-    """Whether parameters carry the version of a modern envelope, which no legacy client sends."""
-    if (meta := params.get("_meta")) is None:
-        return False
+def claims_modern(meta: Raw) -> bool:
+    """Whether a `_meta` carries the version of a modern envelope, which no legacy client sends."""
     try:
         return VERSION_KEY in _object.decode(meta)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -145,7 +154,7 @@ def claims_modern(params: Mapping[str, Raw]) -> bool:
 def judge(
     message: ClientMessage,
     key: Key,
-    params: Mapping[str, Raw],
+    params: Params,
     version: str,
     *,
     check: Check = nothing_to_check,
@@ -165,51 +174,66 @@ def judge(
         Refused: it is not carried out.
     """
     method, is_modern = str(message.method), version == MODERN_VERSION
-    members = _members(params.get("_meta"), is_modern=is_modern)
+    members = _members(params.meta, is_modern=is_modern) if params.meta or is_modern else {}
     envelope = read_envelope(members, params, check) if is_modern else None
     if method not in IN_ERA[is_modern] or not (has_offers or method in TOOL_METHODS):
         raise Refused(METHOD_NOT_FOUND, "Method not found", method)
-    request = Request(key=key, id_json=message.id_json, method=method, version=version, is_modern=is_modern)
+    name, task = "", b""
     try:
-        if "progressToken" in members:
-            _token.decode(token := members["progressToken"])
-            request.progress_token = b"" if bytes(token) == _NULL else bytes(token)
         if method == "tools/call":
             # Not by its shape: the arguments, which may be large, would be looked at once more.
-            request.name = _text.decode(params.get("name", _EMPTY))
-            if "arguments" in params and (given := bytes(params["arguments"])) != _NULL:
-                if not given.startswith(b"{"):
+            name = _text.decode(params.name or _EMPTY)
+            arguments = bytes(params.arguments)
+            if not arguments.startswith(b"{"):
+                if _present(arguments):
                     raise Refused(INVALID_PARAMS, _BAD_PARAMS, "")
-                request.arguments = given
-            if not is_modern and (task := bytes(params.get("task", _NULL))) != _NULL:
+                arguments = b"{}"
+            if params.task and not is_modern and (task := _present(params.task)):
                 _object.decode(task)
-                request.task = task
         else:
-            DECODERS[method].decode(message.params if params else _EMPTY)
-            left_out = {"_meta"} if method in METHODS[True] else {"_meta", *_AGAIN}
-            own = {name: raw for name, raw in params.items() if name not in left_out}
-            is_whole = params and len(own) == len(params)
-            request.arguments = bytes(message.params) if is_whole else msgspec.json.encode(own)
-        if is_modern and any(name in params for name in _AGAIN):
-            state = _state.decode(params.get("requestState", Raw(_NULL)))
-            request.resumption = Resumption(state, bytes(params.get("inputResponses", b"")))
+            arguments = _own_params(message, method)
+        meta, token = _passed_on(members) if members else (b"", b"")
+        id_json = msgspec.json.encode(message.id)
+        request = Request(key, id_json, method, version, name, arguments, meta, token, is_modern, task=task)
+        if envelope is not None:
+            request.capabilities, request.caller = envelope.capabilities, envelope.caller
+            request.log_level = envelope.log_level
+            if params.request_state or params.input_responses:
+                state = _state.decode(params.request_state or _NULL)
+                request.resumption = Resumption(state, bytes(params.input_responses))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Refused(INVALID_PARAMS, _BAD_PARAMS, "") from None
-    if members:
-        own = {
-            name: raw
-            for name, raw in members.items()
-            if name != "progressToken" and not name.startswith(ENVELOPE_PREFIX)
-        }
-        request.meta = msgspec.json.encode(own) if own else b""
-    if envelope is not None:
-        request.capabilities, request.caller = envelope.capabilities, envelope.caller
-        request.log_level = envelope.log_level
     return request, envelope
 
 
-def _members(meta: Raw | None, *, is_modern: bool) -> Mapping[str, Raw]:
-    if not is_modern and (meta is None or bytes(meta) == _NULL):
+def _present(value: bytes | Raw) -> bytes:
+    """The JSON of a value; empty for null, too."""
+    return b"" if (given := bytes(value)) == _NULL else given
+
+
+def _own_params(message: ClientMessage, method: str) -> bytes:
+    """The parameters of a request that calls no tool, without those of the hop: the very bytes where there are none."""
+    given = _object_or_null.decode(message.params or _EMPTY) or {}
+    DECODERS[method].decode(message.params if given else _EMPTY)
+    left_out = {"_meta"} if method in METHODS[True] else {"_meta", *_AGAIN}
+    own = {name: raw for name, raw in given.items() if name not in left_out}
+    return bytes(message.params) if given and len(own) == len(given) else msgspec.json.encode(own)
+
+
+def _passed_on(members: Mapping[str, Raw]) -> tuple[bytes, bytes]:
+    """What of a `_meta` is the caller's own, and the progress token; each empty where there is none."""
+    token = b""
+    if "progressToken" in members:
+        _token.decode(members["progressToken"])
+        token = _present(members["progressToken"])
+    own = {
+        name: raw for name, raw in members.items() if name != "progressToken" and not name.startswith(ENVELOPE_PREFIX)
+    }
+    return (msgspec.json.encode(own) if own else b""), token
+
+
+def _members(meta: Raw, *, is_modern: bool) -> Mapping[str, Raw]:
+    if not is_modern and not _present(meta):
         return {}
     try:
         return _object.decode(meta or _NULL)
@@ -220,9 +244,7 @@ def _members(meta: Raw | None, *, is_modern: bool) -> Mapping[str, Raw]:
         raise Refused(INVALID_PARAMS, f"params._meta must be an object carrying {needed}") from None
 
 
-def read_envelope(
-    members: Mapping[str, Raw], params: Mapping[str, Raw] = {}, check: Check = nothing_to_check
-) -> Envelope:
+def read_envelope(members: Mapping[str, Raw], params: Params, check: Check) -> Envelope:
     """Return the envelope among the members of a `_meta`.
 
     Raises:
@@ -268,7 +290,10 @@ def caller_of(info: bytes) -> str:
 
 
 _known_envelope: Final = lru_cache(maxsize=256)(_envelope)
+_params: Final = msgspec.json.Decoder(Params | None)
+_NO_PARAMS: Final = Params()
 _object: Final = msgspec.json.Decoder(dict[str, Raw])
+_object_or_null: Final = msgspec.json.Decoder(dict[str, Raw] | None)
 _abilities: Final = msgspec.json.Decoder(Abilities)
 _info: Final = msgspec.json.Decoder(ClientInfo | None)
 _level: Final = msgspec.json.Decoder(str | None)

@@ -31,7 +31,7 @@ from .methods import (
     UNSUPPORTED_VERSION,
     Initialize,
 )
-from .requests import Check, Refused, Request, claims_modern, judge, nothing_to_check, read_params
+from .requests import Check, Params, Refused, Request, claims_modern, judge, nothing_to_check, read_params
 
 MAX_UNDER_WAY: Final = 4096
 """Requests of one client under way at once; more are refused, so that cancellations are always still read."""
@@ -106,15 +106,15 @@ class ServerSession:
         self.client: ClientInfo | None = None
         self.asking: Final = ClientRequests(call_soon)
         self._has_offers = has_offers
-        self._is_legacy = False
+        self._is_modern: bool | None = None
         self._is_stateless = bool(version)
         self._under_way: dict[Key, Request] = {}
-        self._count = 0
+        self._older = 0  # of those under way, how many share their id with a newer one
 
     @property
     def under_way(self) -> int:
         """How many requests have no answer yet."""
-        return self._count
+        return len(self._under_way) + self._older
 
     @property
     def requests(self) -> tuple[Request, ...]:
@@ -137,62 +137,84 @@ class ServerSession:
 
     def take(self, message: ClientMessage, check: Check = nothing_to_check) -> Event:
         """Take one message whose parts are known; `check` raises `Refused` where its envelope is not its carrier's."""
-        if message.is_request:
-            return self._take_request(message, check)
         if message.method is UNSET:
             self.asking.take(message)
             return None
-        return self._take_notification(message)
-
-    def answer(self, request: Request, result: Iterable[Part]) -> tuple[Part, ...]:
-        """Return the answer to a request, which is over with it; empty where it was over before."""
-        return answer_parts(request.id_json, result) if self._end(request) else ()
-
-    def refuse(self, request: Request, error: object) -> tuple[Part, ...]:
-        """Return the error that answers a request, likewise."""
-        return error_parts(request.id_json, error) if self._end(request) else ()
-
-    def forget(self, request: Request) -> bool:
-        """Have a request be over without an answer; False where it was before."""
-        return self._end(request)
-
-    # What came
-
-    def _take_request(self, message: ClientMessage, check: Check) -> Event:
-        key = correlation_key(message.id)
-        assert key is not None
+        if (key := correlation_key(message.id)) is None:
+            return self._take_notification(message)
         try:
             params = read_params(message)
             is_modern = self._is_stateless or (
-                message.method != "initialize" and (self.version == MODERN_VERSION or claims_modern(params))
+                message.method != "initialize"
+                and (self.version == MODERN_VERSION or (bool(params.meta) and claims_modern(params.meta)))
             )
-            if is_modern and self._is_legacy:
-                raise Refused(INVALID_REQUEST, _LEGACY_ALONE)
-            if not is_modern and self.version == MODERN_VERSION:
-                asked = {"requested": params["protocolVersion"]} if "protocolVersion" in params else {}
-                raise Refused(UNSUPPORTED_VERSION, _MODERN_ALONE, {"supported": [MODERN_VERSION], **asked})
-            if self._count >= self.max_under_way:
+            if is_modern is not self._is_modern:
+                self._check_era(params, is_modern=is_modern)
+            if len(self._under_way) + self._older >= self.max_under_way:
                 raise Refused(BUSY, f"more than {self.max_under_way:,} requests are under way")
-            self._is_legacy = not is_modern
+            self._is_modern = is_modern
             if is_modern:
                 self.version = MODERN_VERSION
-            elif message.method == "initialize" and self.version:
-                raise Refused(INVALID_REQUEST, GREETED_ALREADY)
-            elif not self.version and message.method not in ("initialize", "ping"):
-                raise self._too_early(str(message.method))
+            elif not self.version or message.method == "initialize":
+                self._check_opening(message.method)
             version = self.version or HANDSHAKE_VERSIONS[-1]
             request, envelope = judge(message, key, params, version, check=check, has_offers=self._has_offers)
         except Refused as refused:
             id_json = message.id_json
             return Answer(id_json, refusal_parts(id_json, refused), refused.code)
-        if request.method == "initialize":
-            self._greet(request, bytes(params["capabilities"]))
-        elif envelope is not None and self.client is None:
+        if envelope is None:
+            if request.method == "initialize":
+                self._greet(request, bytes(params.capabilities))
+        elif self.client is None:
             self.client = envelope.info
-        request.older = self._under_way.get(key)
+        if key in self._under_way:
+            request.older = self._under_way[key]
+            self._older += 1
         self._under_way[key] = request
-        self._count += 1
         return request
+
+    def answer(self, request: Request, result: Iterable[Part]) -> tuple[Part, ...]:
+        """Return the answer to a request, which is over with it; empty where it was over before."""
+        return answer_parts(request.id_json, result) if self.forget(request) else ()
+
+    def refuse(self, request: Request, error: object) -> tuple[Part, ...]:
+        """Return the error that answers a request, likewise."""
+        return error_parts(request.id_json, error) if self.forget(request) else ()
+
+    def forget(self, request: Request) -> bool:
+        """Have a request be over without an answer; False where it was before."""
+        key, older = request.key, request.older
+        latest = self._under_way.get(key)
+        if latest is request:
+            if older is None:
+                del self._under_way[key]
+                return True
+            self._under_way[key] = older
+        else:
+            while latest is not None and latest.older is not request:
+                latest = latest.older
+            if latest is None:
+                return False
+            latest.older = older
+        self._older -= 1
+        return True
+
+    # What came
+
+    def _check_era(self, params: Params, *, is_modern: bool) -> None:
+        """Refuse a request of the era that is not the session's, where that is decided."""
+        if is_modern and self._is_modern is not None:
+            raise Refused(INVALID_REQUEST, _LEGACY_ALONE)
+        if not is_modern and self.version == MODERN_VERSION:
+            asked = {"requested": params.protocol_version} if params.protocol_version else {}
+            raise Refused(UNSUPPORTED_VERSION, _MODERN_ALONE, {"supported": [MODERN_VERSION], **asked})
+
+    def _check_opening(self, method: str) -> None:
+        """Refuse a second `initialize`, and before the first one all but a ping."""
+        if method == "initialize" and self.version:
+            raise Refused(INVALID_REQUEST, GREETED_ALREADY)
+        if method not in ("initialize", "ping"):
+            raise self._too_early(method)
 
     def _too_early(self, method: str) -> Refused:
         """The refusal of a request before `initialize`: that of an unknown method says so, for whoever probes."""
@@ -214,7 +236,7 @@ class ServerSession:
                 cancelled = read_cancellation(message)
                 request = self._under_way.get(cancelled.key) if cancelled is not None else None
                 if cancelled is not None and request is not None and request.method != "initialize":
-                    self._end(request)
+                    self.forget(request)
                     return Cancelled(request, cancelled.reason)
             case "notifications/initialized" if self.version not in ("", MODERN_VERSION) and not self.is_open:
                 self.is_open = True
@@ -222,19 +244,3 @@ class ServerSession:
             case "notifications/roots/list_changed" if self.version not in ("", MODERN_VERSION):
                 return Notice.ROOTS_CHANGED
         return None
-
-    def _end(self, request: Request) -> bool:
-        latest = self._under_way.get(request.key)
-        if latest is request:
-            if request.older is None:
-                del self._under_way[request.key]
-            else:
-                self._under_way[request.key] = request.older
-        else:
-            while latest is not None and latest.older is not request:
-                latest = latest.older
-            if latest is None:
-                return False
-            latest.older = request.older
-        self._count -= 1
-        return True

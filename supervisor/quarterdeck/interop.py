@@ -9,8 +9,10 @@ from quarterdeck_protocol.lazy import lazy_barrel
 
 if TYPE_CHECKING:
     from quarterdeck_protocol.identity import CLIENT_NAME as CLIENT_NAME, CLIENT_VERSION as CLIENT_VERSION
-    from quarterdeck.fleet.create_endpoint import create_server_endpoint as create_server_endpoint
-    from quarterdeck.fleet.endpoint import ServerEndpointImpl as ServerEndpointImpl
+    from quarterdeck.fleet.endpoint import (
+        ServerEndpointImpl as ServerEndpointImpl,
+        create_server_endpoint as create_server_endpoint,
+    )
     from quarterdeck.fleet.fleet import ServerFleetImpl as ServerFleetImpl, start_server_fleet as start_server_fleet
     from quarterdeck.host.provider import (
         ProviderHost as ProviderHost,

@@ -11,6 +11,8 @@ from typing import Final
 
 from support.servers.real_endpoints import fault_of, hostile, opened, pretend
 
+from quarterdeck_protocol.tools import RawCall
+
 from .finding import Finding, Target
 from .peers import endpoint_call, preloaded
 from .rounds import Effort, Table, alternate, p50_of, repeat
@@ -47,7 +49,7 @@ def _worst(times_ms: list[float]) -> str:
 async def _death_ms() -> float:
     """Kill a server that works on a call.  The echo comes back once it has the call: it answers in order."""
     async with opened(pretend("echo", server_id="mortal")) as endpoint:
-        call = asyncio.create_task(fault_of(endpoint.call("hang", b"{}")))
+        call = asyncio.create_task(fault_of(endpoint.result_of(RawCall("hang", b"{}"))))
         await asyncio.sleep(0)
         await endpoint_call(endpoint)()
         pid = endpoint.status().pid
@@ -91,7 +93,7 @@ async def _junk_flood() -> AsyncIterator[Flood]:
 
             async def go_on() -> None:
                 while not is_over:
-                    await server.call("flood", b'{"n":%d}' % JUNK_LINES)
+                    await server.result_of(RawCall("flood", b'{"n":%d}' % JUNK_LINES))
 
             going = asyncio.create_task(go_on())
             try:

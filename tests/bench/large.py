@@ -8,6 +8,7 @@ from typing import Final
 from support.servers.real_endpoints import opened, pretend
 
 from quarterdeck.interop import ServerEndpointImpl
+from quarterdeck_protocol.tools import RawCall
 
 from .finding import Finding, Target
 from .peers import endpoint_call
@@ -44,7 +45,7 @@ async def measure(effort: Effort) -> list[Finding]:
 
 
 async def _pass_large(endpoint: ServerEndpointImpl) -> None:
-    result = await endpoint.call("big", b'{"bytes":%d}' % TEXT_BYTES)
+    result = await endpoint.result_of(RawCall("big", b'{"bytes":%d}' % TEXT_BYTES))
     assert len(result.body) == len(HEAD) + TEXT_BYTES + len(TAIL)
     assert result.body.startswith(HEAD)
     assert result.body.endswith(TAIL)

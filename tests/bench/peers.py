@@ -67,7 +67,7 @@ def endpoint_call(endpoint: ServerEndpointImpl) -> Call:
     arguments = b'{"text":"%s"}' % TEXT.encode()
 
     async def call() -> None:
-        await endpoint.call(ECHO, arguments)
+        await endpoint.result_of(RawCall(ECHO, arguments))
 
     return call
 

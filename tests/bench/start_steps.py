@@ -16,8 +16,7 @@ import psutil
 import pytest
 from support.servers.real_endpoints import pretend
 
-from quarterdeck.fleet.create_endpoint import create_server_endpoint
-from quarterdeck.fleet.endpoint import ServerEndpointImpl
+from quarterdeck.fleet.endpoint import ServerEndpointImpl, create_server_endpoint
 from quarterdeck.fleet.workers.handle import WorkerHandle
 from quarterdeck.fleet.workers.runtime import Runtime
 from quarterdeck_protocol.link.frames import ServerStart

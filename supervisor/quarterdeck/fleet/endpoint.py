@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -30,14 +30,17 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, Protoc
 from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, Close, Quarantined, ServerCard, ServerStart
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, support_of
 from quarterdeck_protocol.offers import ListAnnounced, Listing, Offered
-from quarterdeck_protocol.tools import RawCall, Report
+from quarterdeck_protocol.tools import RawCall
 from quarterdeck_sandbox import Caught, Receipt
 
 from .exchange.exchange import Exchange
 from .exchange.lists import ServerLists
-from .worker_session import ConfinedServer, Session
+from .worker_session import ConfinedServer, Session, WorkerSession
 from .workers.handle import WorkerHandle
 from .workers.requests import arguments_json, ask, ended
+
+if TYPE_CHECKING:
+    from .embedded import SessionFactory
 
 CLOSE_S: Final = 3 * CLOSE_GRACE_S + 1.0
 """Seconds that a worker may take to stop its server: three graces, and a moment to say so."""
@@ -198,23 +201,11 @@ class ServerEndpointImpl(Exchange):
 
     # Calls
 
-    async def call(
-        self,
-        tool: str,
-        arguments: bytes,
-        *,
-        meta: bytes = b"",
-        timeout_s: float | None = None,
-        on_progress: Report | None = None,
-    ) -> RemoteCallResult:
-        """Make a raw call (see `RawCall`) and return its result. Cancelling the task cancels the call.
+    async def result_of(self, call: RawCall) -> RemoteCallResult:
+        """Make a raw call and return its result. Cancelling the task cancels the call.
 
         Raise ProtocolFault as `ServerEndpoint.invoke` does.
         """
-        return await self.result_of(RawCall(tool, arguments, meta, timeout_s, on_progress))
-
-    async def result_of(self, call: RawCall) -> RemoteCallResult:
-        """Make this raw call and return its result; see `call`."""
         result = await ended(partial(self.begin, call))
         if result is None:
             self._ready_handle()
@@ -225,7 +216,7 @@ class ServerEndpointImpl(Exchange):
     async def invoke(self, name: str, args: object = None) -> RemoteCallResult:
         """See `ServerEndpoint`."""
         self._ready_handle()
-        return await self.call(name, arguments_json(args))
+        return await self.result_of(RawCall(name, arguments_json(args)))
 
     # Other offers
 
@@ -349,3 +340,18 @@ class ServerEndpointImpl(Exchange):
         task = self._tasks[name] = asyncio.create_task(work, name=f"{self.config.id}: {name}")
         task.add_done_callback(lambda done: self._tasks.pop(name) if self._tasks.get(name) is done else None)
         return task
+
+
+def create_server_endpoint(
+    config: ServerConfig, session_factory: "SessionFactory | None" = None, **options: Any
+) -> ServerEndpointImpl:
+    """Return an idle endpoint for one server, over a worker with these `options` of a `WorkerSession`.
+
+    A `session_factory` makes a connected SDK session instead, which runs in this process, without isolation. Raise
+    ValueError if `config` asks for what such a session cannot have.
+    """
+    if session_factory is None:
+        return ServerEndpointImpl(config, WorkerSession(config, **options))
+    from .embedded import EmbeddedSession
+
+    return ServerEndpointImpl(config, EmbeddedSession(config, session_factory))

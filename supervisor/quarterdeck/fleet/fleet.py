@@ -19,8 +19,7 @@ from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetSt
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
 from .call_queue import CallQueue
-from .create_endpoint import create_server_endpoint
-from .endpoint import ServerEndpointImpl
+from .endpoint import ServerEndpointImpl, create_server_endpoint
 from .exchange.news import NewsWatchers, TakeNews
 from .workers.runtime import Runtime
 

@@ -15,10 +15,10 @@ from quarterdeck.config.settings import Settings
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 
 from .access import Access
-from .create_endpoint import create_server_endpoint
 from .endpoint import ServerEndpointImpl
 from .fleet import ServerFleetImpl
 from .shared_servers import Trusted, Wish
+from .worker_session import WorkerSession
 
 
 class FleetSource(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class FleetSource(msgspec.Struct, frozen=True):
     Attributes:
         settings: returns the settings when a server starts.
         scope: how the ledger names what configures a server; None for an unknown one.
-        trusted: the user's own files, see `create_server_endpoint`.
+        trusted: the user's own files, see `WorkerSession`.
         slot: a server starts inside it, see `ServerFleetImpl`.
         has_to_install: whether this server, with this home, must fetch its program before it can start; blocking.
         access: by our login at a server of this scope; None for one that needs none.
@@ -57,7 +57,7 @@ class FleetSource(msgspec.Struct, frozen=True):
 
     def _endpoint(self, config: ServerConfig) -> ServerEndpointImpl:
         settings, scope = self.settings(), self.scope(config.id)
-        return create_server_endpoint(
+        session = WorkerSession(
             config,
             allow_unsandboxed=settings.allow_unsandboxed,
             open_port=settings.open_port,
@@ -68,6 +68,7 @@ class FleetSource(msgspec.Struct, frozen=True):
             digest=settings.home_digest(config.id),
             access=self.access(config, scope) if scope is not None else None,
         )
+        return ServerEndpointImpl(config, session)
 
     def _claim(self, server: str) -> None:
         if (scope := self.scope(server)) is not None:

@@ -27,7 +27,7 @@ after the other, and both servers have the same home.
 _log = logging.getLogger("quarterdeck.fleet")
 
 Trusted = Callable[[], Iterable[str]]
-"""The files that are the user's word now, see `create_server_endpoint`."""
+"""The files that are the user's word now, see `WorkerSession`."""
 
 
 class StartSlots:

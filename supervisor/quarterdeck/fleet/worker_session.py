@@ -129,21 +129,32 @@ class WorkerSession(Session):
         allow_unsandboxed: bool = False,
         open_port: int | None = None,
         trusted: Callable[[], Iterable[str]] = trusted_files,
+        secrets_of: Callable[[str], Iterable[str]] = lambda _: (),
         claim: Callable[[str], None] = lambda _: None,
-        secrets: Iterable[str] = (),
         environ: Mapping[str, str] = os.environ,
         digest: str = "",
         access: Access | None = None,
     ) -> None:
-        """Start nothing yet; for the arguments see `create_server_endpoint`. No message repeats a value of `secrets`,
-        nor those that the configuration shows.
+        """Start nothing yet.
+
+        Args:
+            config: which server.
+            allow_unsandboxed: start it even where nothing but limits can be enforced.
+            open_port: of a deck on this machine's loopback that requires no token, see `Settings`.
+            trusted: the user's own files, which it may not write; see `config.trusted_files`.
+            secrets_of: by a server's id, values of its configuration that no message may repeat, beside those that the
+                configuration shows.
+            claim: by a server's id, takes its directory before it starts; may raise `UnsafePathError`.
+            environ: what its environment is made from.
+            digest: names the configuration, which its directories belong to; that of the runtime by default.
+            access: by our login at a remote server; None without one.
         """
         self._config = config
         self._trusted = trusted
         self._claim = claim
         self._environ = environ
         self._digest = digest
-        self._secrets = frozenset(secrets)
+        self._secrets = frozenset(secrets_of(config.id))
         self._allow_unsandboxed = allow_unsandboxed
         self._open_port = open_port
         self._runtime: Runtime | None = None
@@ -323,7 +334,7 @@ def preview_start(
     config: StdioServerConfig, machine: Machine, trusted: Sequence[str] = (), *, allow_unsandboxed: bool = False
 ) -> StartPreview:
     """Lay out how this server would be confined, next to its private home; start nothing. The arguments are those of
-    `create_server_endpoint`.
+    `WorkerSession`.
     """
     try:
         with temporary_folder("quarterdeck-rehearsal-", private_homes_folder()) as base:

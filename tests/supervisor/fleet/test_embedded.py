@@ -15,9 +15,8 @@ from support.servers.scripted_session import PATIENCE_S, ScriptedServer, scripte
 from support.waiting import turns
 
 from quarterdeck.fleet import embedded as embedded_module
-from quarterdeck.fleet.create_endpoint import create_server_endpoint
 from quarterdeck.fleet.embedded import EmbeddedSession, MemoryWay, SessionFactory
-from quarterdeck.fleet.endpoint import ServerEndpointImpl
+from quarterdeck.fleet.endpoint import ServerEndpointImpl, create_server_endpoint
 from quarterdeck.fleet.workers.requests import ended
 from quarterdeck_protocol.configs import RestartPolicy, ServerConfig, StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.contract import EndpointPhase

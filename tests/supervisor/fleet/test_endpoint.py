@@ -20,7 +20,7 @@ from support.fleet.endpoints import (
 from support.fleet.workers import CARD, closes, lists
 from support.waiting import turns
 
-from quarterdeck.fleet.create_endpoint import create_server_endpoint
+from quarterdeck.fleet.endpoint import create_server_endpoint
 from quarterdeck.fleet.worker_session import WorkerSession
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus

@@ -19,7 +19,7 @@ async def test_only_a_ready_endpoint_lists_and_calls(phase: EndpointPhase) -> No
         for attempt in (
             played.endpoint.list_tools(),
             played.endpoint.invoke("echo"),
-            played.endpoint.call("echo", b"{}"),
+            played.endpoint.result_of(RawCall("echo", b"{}")),
         ):
             with pytest.raises(ProtocolFault) as caught:
                 await attempt
@@ -106,7 +106,7 @@ async def test_the_shorter_deadline_wins_and_one_that_has_passed_passes_at_once(
     wish: float | None, told: float
 ) -> None:
     async with stage() as played:
-        _, frame, _ = await played.called(played.endpoint.call("echo", b"{}", timeout_s=wish))
+        _, frame, _ = await played.called(played.endpoint.result_of(RawCall("echo", b"{}", timeout_s=wish)))
         assert frame.timeout_s == told
         played.worker.answer(frame, b"{}")
 
@@ -115,7 +115,7 @@ async def test_meta_and_progress_travel_with_the_call() -> None:
     """A client would see no progress, a server not who asks."""
     notes: list[ProgressNote] = []
     async with stage() as played:
-        work = played.endpoint.call("echo", b"{}", meta=b'{"k":1}', on_progress=notes.append)
+        work = played.endpoint.result_of(RawCall("echo", b"{}", meta=b'{"k":1}', on_progress=notes.append))
         task, frame, _ = await played.called(work)
         assert (frame.meta, frame.progress) == (b'{"k":1}', True)
         played.worker.says(Progress(frame.request_id, 1.0, 2.0, "half"))
@@ -242,7 +242,7 @@ async def test_a_call_that_no_message_can_carry_says_so() -> None:
     async with stage() as played:
         for tool, meta in (("echo", b"x" * 300_000), ("\ud800", b"")):
             with pytest.raises(ProtocolFault) as caught:
-                await played.endpoint.call(tool, b"{}", meta=meta)
+                await played.endpoint.result_of(RawCall(tool, b"{}", meta=meta))
             assert (caught.value.code, caught.value.delivery) == ("bad_arguments", Delivery.NOT_SENT)
         assert played.endpoint.phase is READY
 

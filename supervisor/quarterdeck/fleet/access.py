@@ -10,7 +10,6 @@ from time import monotonic
 from typing import Final, Protocol
 
 from quarterdeck_protocol.challenge import usable_scopes
-from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import ProtocolFault
 
 AGAIN_S: Final = 30.0
@@ -53,10 +52,6 @@ class Access(Protocol):
         used.
         """
         ...
-
-
-MakeAccess = Callable[[ServerConfig], Access | None]
-"""Makes the access to a server; None for one that needs none."""
 
 
 class AccessKeeper:

@@ -297,19 +297,18 @@ class CallLog:
 
     def note(self, scope: str, server: str, tool: str, duration_s: float, end: CallEnd | None, client: Client) -> None:
         """Record the end of a client's call; `end` is None if its caller gave up."""
-        if len(self._rows) >= MAX_WAITING:
+        rows = self._rows
+        if len(rows) >= MAX_WAITING:
             self._dropped += 1
             return
-        code, size = "", 0
         if isinstance(end, WireResult):
-            outcome, size = "error" if end.is_error else "ok", len(end.body)
+            outcome, code, size = "error" if end.is_error else "ok", "", len(end.body)
         elif end is None:
-            outcome = "cancelled"
+            outcome, code, size = "cancelled", "", 0
         else:
-            outcome, code = "fault", end.code or str(end.kind)
+            outcome, code, size = "fault", end.code or str(end.kind), 0
         took_ms, program = round(duration_s * 1000, 3), self._program_of(client)
-        row = CallRow(audit_time(), scope, server, tool, outcome, code, took_ms, size, client.name, program)
-        self._rows.append(row)
+        rows.append(CallRow(audit_time(), scope, server, tool, outcome, code, took_ms, size, client.name, program))
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_soon())
 

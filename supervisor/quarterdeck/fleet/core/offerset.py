@@ -19,7 +19,7 @@ from quarterdeck_protocol.names import is_tool_name
 from quarterdeck_protocol.offers import Listing, Offered
 from quarterdeck_protocol.plain_words import plain_words
 
-from .toolset import MAX_DEFINITION_BYTES, MAX_DEFINITION_DEPTH, ToolsetError
+from .toolset import MAX_DEFINITION_BYTES, MAX_DEFINITION_DEPTH, Parsed, ToolsetError
 
 MAX_EXPRESSIONS: Final = 32
 """Expressions of a template: each is a wildcard when URIs are matched."""
@@ -29,13 +29,6 @@ MAX_TEMPLATES: Final = 500
 
 MAX_WARNINGS: Final = 20
 """Told one by one; of the rest their number."""
-
-
-class Offerset(msgspec.Struct, frozen=True):
-    """A parsed list: what may be shown, in the server's order, and what was left out and why."""
-
-    offers: tuple[Offered, ...]
-    warnings: tuple[str, ...]
 
 
 class _Item(msgspec.Struct):
@@ -73,7 +66,7 @@ class _Template(_Item, kw_only=True):
 
 def parse_offers(
     config: ServerConfig, listing: Listing, body: bytes, is_wanted: Callable[[], bool] = lambda: True
-) -> Offerset:
+) -> Parsed[Offered]:
     """Return what may be shown of any list but the tools'. `is_wanted` is asked before each item whether to go on.
 
     Raise ToolsetError if `body` is no JSON array, or is not read to its end.
@@ -102,7 +95,7 @@ def parse_offers(
             found[offered.key] = offered
     if left_out > MAX_WARNINGS:
         warnings.append(f"{left_out - MAX_WARNINGS:,} more of the {what} of {config.id} are left out")
-    return Offerset(tuple(found.values()), tuple(warnings))
+    return Parsed(tuple(found.values()), tuple(warnings))
 
 
 def read_offer(server: str, listing: Listing, row: bytes) -> tuple[str, Offered | None]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -27,11 +27,14 @@ class ToolsetError(ValueError):
     """The list is not a list of objects."""
 
 
-class Toolset(msgspec.Struct, frozen=True):
-    """A parsed list: the tools in the server's order, and what was left out and why."""
+T = TypeVar("T")
 
-    tools: tuple[RemoteTool, ...]
-    warnings: tuple[str, ...]
+
+class Parsed(msgspec.Struct, Generic[T], frozen=True):
+    """A list as far as it may be shown, in the server's order, and what was left out and why."""
+
+    items: tuple[T, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class _Definition(msgspec.Struct):
@@ -40,7 +43,7 @@ class _Definition(msgspec.Struct):
     inputSchema: object = None  # noqa: N815 - the wire's name
 
 
-def parse_tools(config: ServerConfig, body: bytes, is_wanted: Callable[[], bool] = lambda: True) -> Toolset:
+def parse_tools(config: ServerConfig, body: bytes, is_wanted: Callable[[], bool] = lambda: True) -> Parsed[RemoteTool]:
     """Return the tools that may be shown. `is_wanted` is asked before each tool, whose schema can take a tenth of a
     second.
 
@@ -62,7 +65,7 @@ def parse_tools(config: ServerConfig, body: bytes, is_wanted: Callable[[], bool]
             warnings.append(f"tool {index + 1} of {config.id} is left out: {tool.ref.name!r} is listed already")
         elif config.tools.admits(tool.ref.name):
             tools[tool.ref.name] = tool
-    return Toolset(tuple(tools.values()), tuple(warnings))
+    return Parsed(tuple(tools.values()), tuple(warnings))
 
 
 def read_tool(server: str, row: bytes) -> tuple[str, RemoteTool | None]:

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from math import inf
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from quarterdeck.fleet.core.offerset import has_capability, parse_offers, promised
-from quarterdeck.fleet.core.toolset import ToolsetError, parse_tools
+from quarterdeck.fleet.core.toolset import Parsed, ToolsetError, parse_tools
 from quarterdeck.fleet.workers.handle import WorkerHandle
 from quarterdeck.fleet.workers.requests import ask
 from quarterdeck_protocol.configs import ServerConfig
@@ -32,20 +32,12 @@ DECODE_IN_THREAD_BYTES: Final = 256 * 1024
 _log = logging.getLogger("quarterdeck.fleet")
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 StartTask = Callable[[str, Coroutine[None, None, None]], asyncio.Task[None]]
 """Starts a task of this name, which its giver ends."""
 
-Read = tuple[tuple[T, ...], tuple[str, ...]]
-"""Items, and warnings of those that were left out."""
-
-
-class Parse(Protocol[T_co]):
-    """Makes items of a list's bytes; raises `ToolsetError`."""
-
-    def __call__(self, body: bytes, is_wanted: Callable[[], bool]) -> Read[T_co]:
-        """Parse a list, as long as it is wanted."""
+Parse = Callable[[bytes, Callable[[], bool]], Parsed[T]]
+"""Makes items of a list's bytes, as long as it is wanted; raises `ToolsetError`."""
 
 
 class ServerList(Generic[T]):
@@ -69,7 +61,7 @@ class ServerList(Generic[T]):
         self._is_wanted = is_wanted
         self._on_change = on_change
         self._digest = b""
-        self._read: Read[T] = ((), ())
+        self._read: Parsed[T] = Parsed()
         self._refresh: asyncio.TimerHandle | None = None
         self._refreshed_at = -inf
 
@@ -81,16 +73,16 @@ class ServerList(Generic[T]):
         """Fetch the list. Raise ProtocolFault (`protocol` or `timeout`) if that fails."""
         try:
             frame = List(handle.next_id(), self._config.list_timeout_s, self._listing.value)
-            items, warnings = await self._parsed(await ask(handle, frame))
+            read = await self._parsed(await ask(handle, frame))
         except ToolsetError as error:
             raise ProtocolFault(FaultKind.PROTOCOL, str(error), error, code="bad_output") from error
         except ProtocolFault as fault:
             if fault.kind is not FaultKind.TIMEOUT:
                 fault.kind = FaultKind.PROTOCOL
             raise
-        for warning in warnings:
+        for warning in read.warnings:
             _log.warning("%s", warning)
-        self.come(items)
+        self.come(read.items)
 
     def come(self, items: tuple[T, ...]) -> None:
         """Take these items."""
@@ -99,7 +91,7 @@ class ServerList(Generic[T]):
             self.items = items
             self._on_change()
 
-    async def _parsed(self, body: bytes) -> Read[T]:
+    async def _parsed(self, body: bytes) -> Parsed[T]:
         """Parse a list, unless it has the same bytes as the last one."""
         digest = hashlib.blake2b(body, digest_size=32).digest()
         if digest == self._digest:
@@ -155,7 +147,13 @@ class ServerLists:
         self._notify = on_change
         self.version = 0
         self.fault: ProtocolFault | None = None
-        self._tools = ServerList(config, Listing.TOOLS, self._parse_tools, is_wanted=is_wanted, on_change=self._changed)
+        self._tools = ServerList[RemoteTool](
+            config,
+            Listing.TOOLS,
+            lambda body, is_wanted: parse_tools(config, body, is_wanted),
+            is_wanted=is_wanted,
+            on_change=self._changed,
+        )
         self._others: dict[Listing, ServerList[Offered]] = {}
         self._earlier: dict[Listing, ServerList[Offered]] = {}
         self._has_tools = True
@@ -169,7 +167,7 @@ class ServerLists:
             each = self._others[listing] = ServerList(
                 self._config,
                 listing,
-                lambda body, is_wanted, listing=listing: self._parse_offers(listing, body, is_wanted),
+                partial(self._parse_offers, listing),
                 is_wanted=self._is_wanted,
                 on_change=self._changed,
             )
@@ -198,11 +196,9 @@ class ServerLists:
 
     def has_come(self, listing: Listing) -> bool:
         """Whether this list has come, or the server says that it has none."""
-        return self._tools.has_come if listing is Listing.TOOLS else self._has(listing)
-
-    def _has(self, listing: Listing) -> bool:
-        found = self._others.get(listing)
-        return found is None or found.has_come
+        if listing is Listing.TOOLS:
+            return self._tools.has_come
+        return listing not in self._others or self._others[listing].has_come
 
     async def take(self, handle: WorkerHandle, start: StartTask) -> None:
         """Fetch all lists, each once: the others in a task of `start`, awaited for `OTHER_LISTS_S` at most.
@@ -250,21 +246,18 @@ class ServerLists:
     async def _refresh_announced(self, listing: Listing, handle: WorkerHandle) -> None:
         each = self._tools if listing is Listing.TOOLS else self._others[listing]
         before = each.items
-        await self._refresh(listing, handle)
+        if listing is not Listing.TOOLS:
+            await self._fetch(listing, self._others[listing], handle)
+        else:
+            try:
+                await self._fetch_tools(handle)
+            except ProtocolFault as fault:
+                # A server that is closed or lost meanwhile has no tools to list: that is told where it happened.
+                if self._is_wanted():
+                    _log.warning("%s changed its tools, but does not list them: %s", self._config.id, fault)
         # One notification announces both templates and resources.
         if each.items is before and listing is not Listing.TEMPLATES and self._is_wanted():
             self._on_same(listing)
-
-    async def _refresh(self, listing: Listing, handle: WorkerHandle) -> None:
-        if listing is not Listing.TOOLS:
-            await self._fetch(listing, self._others[listing], handle)
-            return
-        try:
-            await self._fetch_tools(handle)
-        except ProtocolFault as fault:
-            # A server that is closed or lost meanwhile has no tools to list: that is told where it happened.
-            if self._is_wanted():
-                _log.warning("%s changed its tools, but does not list them: %s", self._config.id, fault)
 
     def stop(self) -> None:
         """Refresh no more."""
@@ -285,10 +278,5 @@ class ServerLists:
         self.version += 1
         self._notify()
 
-    def _parse_tools(self, body: bytes, is_wanted: Callable[[], bool]) -> Read[RemoteTool]:
-        found = parse_tools(self._config, body, is_wanted)
-        return found.tools, found.warnings
-
-    def _parse_offers(self, listing: Listing, body: bytes, is_wanted: Callable[[], bool]) -> Read[Offered]:
-        found = parse_offers(self._config, listing, body, is_wanted)
-        return found.offers, found.warnings
+    def _parse_offers(self, listing: Listing, body: bytes, is_wanted: Callable[[], bool]) -> Parsed[Offered]:
+        return parse_offers(self._config, listing, body, is_wanted)

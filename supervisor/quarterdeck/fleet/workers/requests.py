@@ -83,12 +83,7 @@ class RefusedCall(msgspec.Struct, frozen=True):
 
 def refuse(deliver: Deliver, fault: ProtocolFault) -> RefusedCall:
     """Return a call that is not made, and deliver why."""
-    return deliver_soon(deliver, fault)
-
-
-def deliver_soon(deliver: Deliver, end: CallEnd) -> RefusedCall:
-    """Return a call whose end is known without asking the server."""
-    return RefusedCall(asyncio.get_running_loop().call_soon(deliver, end))
+    return RefusedCall(asyncio.get_running_loop().call_soon(deliver, fault))
 
 
 async def ended(begin: Callable[[Deliver], PendingCall | None]) -> RemoteCallResult | None:

@@ -30,13 +30,13 @@ PROMPTS, RESOURCES, TEMPLATES = Listing.PROMPTS, Listing.RESOURCES, Listing.TEMP
 
 def parsed(listing: Listing, *items: Any) -> tuple[list[str], list[str]]:
     found = parse_offers(CONFIG, listing, json.dumps(items).encode())
-    return [each.key for each in found.offers], list(found.warnings)
+    return [each.key for each in found.items], list(found.warnings)
 
 
 def test_an_item_is_kept_whole_and_known_by_its_own_name() -> None:
     """Members that we do not know would be lost."""
     item = {"uri": "file:///ä b", "name": "b", "x-own": [1, None], "icons": [{"src": "data:,"}], "_meta": {"k": 1}}
-    [found] = parse_offers(CONFIG, RESOURCES, json.dumps([item]).encode()).offers
+    [found] = parse_offers(CONFIG, RESOURCES, json.dumps([item]).encode()).items
     assert (found.server, found.listing, found.key, found.public) == ("s", RESOURCES, "file:///ä b", "file:///ä b")
     assert json.loads(found.definition) == item
 
@@ -138,7 +138,7 @@ def test_what_is_shown_is_an_object_that_was_sent(items: list[Any]) -> None:
     """Whatever a server lists."""
     body = json.dumps(items).encode()
     for listing in (PROMPTS, RESOURCES, TEMPLATES):
-        for each in parse_offers(CONFIG, listing, body).offers:
+        for each in parse_offers(CONFIG, listing, body).items:
             check_object(each.definition, max_bytes=10_000)
             assert json.loads(each.definition) in items
 

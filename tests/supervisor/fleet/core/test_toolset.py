@@ -8,20 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck.fleet.core import toolset
-from quarterdeck.fleet.core.toolset import MAX_DEFINITION_BYTES, Toolset, ToolsetError, parse_tools
+from quarterdeck.fleet.core.toolset import MAX_DEFINITION_BYTES, Parsed, ToolsetError, parse_tools
 from quarterdeck_protocol.configs import StdioServerConfig, ToolFilter
+from quarterdeck_protocol.contract import RemoteTool
 from quarterdeck_protocol.names import RemoteToolRef
 
 GOOD = b'{"name":"good","inputSchema":{"type":"object"}}'
 
 
-def parsed(*rows: bytes, tools: ToolFilter | None = None) -> Toolset:
+def parsed(*rows: bytes, tools: ToolFilter | None = None) -> Parsed[RemoteTool]:
     config = StdioServerConfig(id="fs", command="x", tools=tools or ToolFilter())
     return parse_tools(config, b"[" + b",".join(rows) + b"]")
 
 
-def names(toolset: Toolset) -> list[str]:
-    return [tool.ref.name for tool in toolset.tools]
+def names(toolset: Parsed[RemoteTool]) -> list[str]:
+    return [tool.ref.name for tool in toolset.items]
 
 
 def test_a_list_that_nobody_wants_any_more_is_not_read_to_its_end() -> None:
@@ -35,7 +36,7 @@ def test_a_list_that_nobody_wants_any_more_is_not_read_to_its_end() -> None:
 def test_a_tool_is_shown_under_its_servers_name_with_its_definition_untouched() -> None:
     """Clients would not see what the server wrote, or two servers' tools would share a name."""
     row = b'{ "name":"read", "description":"reads \xc3\xa4", "inputSchema":{"type":"object","x":1}, "x-own": [1,2] }'
-    [tool] = parsed(row).tools
+    [tool] = parsed(row).items
     assert tool.ref == RemoteToolRef("fs", "read")
     assert tool.descriptor.name == "fs__read"
     assert tool.descriptor.description == "reads ä"
@@ -47,7 +48,7 @@ def test_servers_that_list_the_same_share_what_came_of_reading_it() -> None:
     """Forty servers of one program would each cost the reading of the same schemas, and the memory."""
     row = b'{"name":"shared","description":"reads","inputSchema":{"type":"object","properties":{"a":{"$ref":"#"}}}}'
     [one], [other] = (
-        parse_tools(StdioServerConfig(id=server, command="x"), b"[" + row + b"]").tools for server in ("a", "b")
+        parse_tools(StdioServerConfig(id=server, command="x"), b"[" + row + b"]").items for server in ("a", "b")
     )
     assert (one.ref, other.ref) == (RemoteToolRef("a", "shared"), RemoteToolRef("b", "shared"))
     assert (one.descriptor.name, other.descriptor.name) == ("a__shared", "b__shared")
@@ -59,7 +60,7 @@ def test_servers_that_list_the_same_share_what_came_of_reading_it() -> None:
 def test_what_nobody_lists_any_more_is_not_kept() -> None:
     """A server could have us keep what each of its lists unfolds to."""
     row = b'{"name":"once"}'
-    kept = parsed(row).tools
+    kept = parsed(row).items
     assert row in toolset._known
     del kept
     gc.collect()
@@ -71,7 +72,7 @@ def test_what_nobody_lists_any_more_is_not_kept() -> None:
 )
 def test_a_tool_without_words_or_a_schema_takes_any_object(row: bytes) -> None:
     """A terse server's tools would be missing."""
-    [tool] = parsed(row).tools
+    [tool] = parsed(row).items
     assert tool.descriptor.description == ""
     assert tool.descriptor.parameters["type"] == "object"
 
@@ -137,4 +138,4 @@ def test_no_bytes_raise_anything_else(body: bytes) -> None:
 
 def test_an_empty_list_is_a_server_without_tools() -> None:
     """A server with only resources would be an error."""
-    assert parsed() == Toolset((), ())
+    assert parsed() == Parsed()

@@ -67,8 +67,12 @@ class Tiers:
         sys.addaudithook(self._audit)
 
     def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> bool | None:
-        """Leave the journeys' files unread where the core alone is asked for."""
-        return True if is_core_alone(config) and collection_path == config.rootpath / JOURNEYS else None
+        """Leave the journeys' files unread where the core alone is asked for, and those of other parts of the night."""
+        if is_core_alone(config) and collection_path == config.rootpath / JOURNEYS:
+            return True
+        if self._part is None or collection_path.is_dir():
+            return None
+        return None if is_in_part(collection_path.relative_to(config.rootpath).as_posix(), self._part) else True
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         if not any(item.get_closest_marker(tier) for tier in ("nightly", "process")):
@@ -83,9 +87,7 @@ class Tiers:
         is_nightly = item.get_closest_marker("nightly") is not None
         if self._part is None:
             return not is_nightly
-        is_generated = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-        path = item.nodeid.partition("::")[0]
-        return (is_nightly or is_generated) and is_in_part(path, self._part)
+        return is_nightly or getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:

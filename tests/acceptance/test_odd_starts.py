@@ -40,18 +40,14 @@ def run(line: str, config: Path) -> tuple[int, str]:
     return done.returncode, said
 
 
-@pytest.mark.parametrize("closed", ["1>&-", "0<&- 1>&- 2>&-", "2>/dev/full"])
-def test_a_command_does_its_work_without_a_stream_that_it_need_not_have(config: Path, closed: str) -> None:
+def test_a_command_does_its_work_without_streams_that_it_need_not_have(config: Path) -> None:
     """A job of a service manager that closes what it does not use would fail."""
-    code, said = run(f"explain tool_held {closed}", config)
-    assert code == 0
-    assert ("cause: " in said) is ("1>" not in closed)
+    assert run("explain tool_held 0<&- 1>&- 2>&-", config) == (0, "")
 
 
-@pytest.mark.parametrize("words", ["--version", "ps --json -c {config}"])
-def test_a_full_stdout_has_a_sentence_and_a_code(config: Path, words: str) -> None:
+def test_a_full_stdout_has_a_sentence_and_a_code(config: Path) -> None:
     """A script would take half an answer for a whole one."""
-    code, said = run(f"{words} >/dev/full", config)
+    code, said = run("explain tool_held >/dev/full", config)
     assert code == 74
     assert "could not be written to stdout: No space left on device" in said
 
@@ -85,24 +81,16 @@ def run_on_a_disk(preparation: str, words: str, config: Path, folder: Path) -> t
     return done.returncode, said
 
 
-@pytest.mark.parametrize(
-    ("preparation", "why"),
-    [
-        ("mount -o remount,ro .", "Read-only file system"),
-        ("head -c 2000000 /dev/zero >full 2>/dev/null", "No space left on device"),
-    ],
-    ids=["read-only", "full"],
-)
 def test_a_runtime_directory_that_cannot_be_written_to_has_a_sentence(
-    config: Path, monkeypatch: pytest.MonkeyPatch, preparation: str, why: str
+    config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A user would read an error number, or that it is a bug of ours."""
     with short_folder() as short:  # a socket's path is
         disk = short / "d"
         monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(disk))
-        code, said = run_on_a_disk(preparation, "serve --config {config}", config, disk)
+        code, said = run_on_a_disk("mount -o remount,ro .", "serve --config {config}", config, disk)
     assert code == 2
-    assert f"({why})" in said
+    assert "(Read-only file system)" in said
     assert "set QUARTERDECK_RUNTIME_DIR to another directory" in said
 
 

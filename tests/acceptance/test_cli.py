@@ -12,6 +12,7 @@ from support.config.places import row, write_config
 from support.processes.commands import (
     DEADLINE_S,
     command,
+    popen_forked,
     quarterdeck,
     quarterdeck_forked,
     quarterdeck_json,
@@ -84,7 +85,7 @@ def test_call_prints_what_the_tool_answers(config: Path, serve: RawStdioClient) 
     """A tool could not be tried without writing a client."""
     said = quarterdeck("call", "echo__echo", '{"text": "hello"}', "--config", str(config))
     assert (said.returncode, said.stdout, said.stderr) == (0, "hello\n", "")
-    piped = quarterdeck("call", "echo__echo", "-", "--config", str(config), stdin='{"text": "piped"}')
+    piped = quarterdeck_forked("call", "echo__echo", "-", "--config", str(config), stdin='{"text": "piped"}')
     assert piped.stdout == "piped\n"
     [pid] = [
         row["pid"] for row in quarterdeck_json_forked("ps", "--config", str(config))["servers"] if row["id"] == "echo"
@@ -130,7 +131,7 @@ def test_restart_gives_the_server_a_new_process(config: Path, serve: RawStdioCli
 
 def test_logs_show_what_the_server_wrote(config: Path, serve: RawStdioClient) -> None:
     """A server's own words about its failure would be lost."""
-    shown = quarterdeck("logs", "echo", "-n", "1", "--config", str(config))
+    shown = quarterdeck_forked("logs", "echo", "-n", "1", "--config", str(config))
     assert shown.returncode == 0
     lines = quarterdeck_forked("logs", "echo", "-n", "1", "--json", "--config", str(config)).stdout
     told = json.loads(lines)
@@ -196,7 +197,7 @@ def test_a_configuration_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     """A client would see a serve that ends without a word, or with a traceback."""
     path = tmp_path / "mcp.json"
     path.write_text('{"mcpServers": ')
-    ended = quarterdeck("serve", "--config", str(path))
+    ended = quarterdeck_forked("serve", "--config", str(path))
     assert (ended.returncode, ended.stdout) == (2, "")
     error, fix = ended.stderr.splitlines()
     assert error.startswith(f"error[usage]: {path}: line 1, column ")
@@ -207,9 +208,10 @@ def test_a_command_that_is_ended_by_a_signal_stops_its_own_servers(tmp_path: Pat
     """Ctrl-C at the wrong moment would leave servers running."""
     config = write_config(tmp_path / "mcp.json", echo=row("echo"))
     with no_leftovers(DEADLINE_S):
-        argv = command("call", "echo__hang", "--own", "--config", str(config))
-        with LineChild(argv) as caller:
-            eventually(lambda: any("echo.py" in line for line in descendants(caller.pid).values()), DEADLINE_S)
+        words = ("call", "echo__hang", "--own", "--config", str(config))
+        before = descendants().items()
+        with LineChild(words, popen=popen_forked) as caller:
+            eventually(lambda: "echo.py" in str(descendants().items() - before), DEADLINE_S)
             caller.process.send_signal(signal.SIGTERM)
             assert caller.process.wait(DEADLINE_S) == 128 + signal.SIGTERM
             assert "Traceback" not in caller.stderr_text()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.config.places import row, write_config
-from support.processes.commands import quarterdeck, quarterdeck_forked, quarterdeck_json_forked
+from support.processes.commands import quarterdeck_forked, quarterdeck_json_forked
 from support.serves.changing_server import Author
 from support.serves.daemons import door, doors
 from support.serves.shared_serve import open_folder
@@ -44,7 +44,7 @@ def change(author: Author) -> None:
 def test_a_changed_definition_is_held_from_a_call_beside_a_daemon(config: str, author: Author) -> None:
     """A script that calls beside a running daemon would use whatever definition the server has that day."""
     call = ("call", "books__lend", json.dumps({"book": "x"}), "-c", config)
-    first = quarterdeck(*call)
+    first = quarterdeck_forked(*call)
     assert first.returncode == ExitCode.OK, first.stderr
     change(author)
     second = quarterdeck_forked(*call)

@@ -13,7 +13,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from support.clients.raw_client import LEGACY_VERSION, MODERN_VERSION
 from support.config.places import row, write_config
-from support.processes.commands import DEADLINE_S, PATIENT, command
+from support.processes.commands import DEADLINE_S, PATIENT, command, quarterdeck_json_forked
 from support.serves.daemons import daemon_status, doors
 
 from quarterdeck.daemon.client import ask_daemon
@@ -23,13 +23,14 @@ from quarterdeck.daemon.place import daemon_dir
 CALLS: Final = 20
 
 AT_ONCE: Final = 3
-"""Sessions of one agent, each for one call; each is a process."""
+"""Sessions of one agent, each for one call; each is a process.  One more follows them."""
 
 
 @pytest.fixture
 def config(own_directories: Path, tmp_path: Path) -> Iterator[Path]:
     """One server, behind a daemon of which nothing is left at the end."""
     with doors():
+        quarterdeck_json_forked("up")
         yield write_config(tmp_path / "mcp.json", s=row("echo"))
         assert daemon_status() is not None
 
@@ -79,7 +80,7 @@ async def test_a_session_for_each_call_is_served_however_many_at_once(config: Pa
             await echo(client, f"session {number}")
 
     with anyio.fail_after(DEADLINE_S):
-        for first in range(0, 2 * AT_ONCE, AT_ONCE):
-            await asyncio.gather(*(call(number) for number in range(first, first + AT_ONCE)))
+        await asyncio.gather(*map(call, range(AT_ONCE)))
+        await call(AT_ONCE)
     found = await asyncio.to_thread(status)
     assert [deck.ready for deck in found.decks] == [1]

@@ -34,6 +34,7 @@ INITIALIZE: Final = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize
 def one_daemon(own_directories: Path) -> Iterator[None]:
     """Serves are doors here, to one daemon where a test does not end it; nothing is left of it."""
     with doors():
+        quarterdeck_json_forked("up")
         yield
 
 

@@ -39,9 +39,8 @@ def calls() -> list[dict[str, Any]]:
 
 def test_ten_windows_share_one_daemon_and_one_server(config: Path) -> None:
     """Each window of an editor would start every server, and the second one be refused."""
-    clients = [door(config, is_forked=number > 0) for number in range(10)]
+    clients = [door(config, is_forked=number < 9) for number in range(10)]
     try:
-        pids = set()
         for number, client in enumerate(clients):
             client.initialize()
             text = client.call("s__echo", text=f"client {number}")["content"][0]["text"]
@@ -50,9 +49,7 @@ def test_ten_windows_share_one_daemon_and_one_server(config: Path) -> None:
         assert {client["pid"] for client in found["clients"]} == {client.process.pid for client in clients}
         assert len({client["deck"] for client in found["clients"]}) == 1
         assert [deck["servers"] for deck in found["decks"]] == [1]
-        (server,) = quarterdeck_json_forked("ps", "--config", str(config))["servers"]
-        pids.add(server["pid"])
-        assert len(pids) == 1
+        assert len(quarterdeck_json_forked("ps", "--config", str(config))["servers"]) == 1
         program = os.readlink("/proc/self/exe")
         pids_of_doors = [client.process.pid for client in clients]
         doors = {f"door {pid} of {program} (pid {psutil.Process(pid).ppid()})" for pid in pids_of_doors}
@@ -86,13 +83,15 @@ def test_a_session_outlives_its_daemon(config: Path) -> None:
     with door(config) as client:
         client.initialize()
         tools = client.list_tools()
-        under_way = client.send("tools/call", {"name": "s__hang", "arguments": {}})
-        eventually(lambda: (shown_status() or {})["clients"][0]["calls"] == 1, DEADLINE_S)
+        hang = {"name": "s__hang", "arguments": {}}
+        under_way = [client.send("tools/call", hang, request_id) for request_id in ("1", 1000)]
+        wait_for_client(calls=2)
         kill_daemon()
 
-        lost = client.reply(under_way)["result"]
-        assert lost["isError"]
-        assert lost["_meta"][FAULT] == {"kind": "tool_error", "code": "daemon_lost", "delivery": "unknown"}
+        for request_id in under_way:
+            lost = client.reply(request_id)["result"]
+            assert lost["isError"]
+            assert lost["_meta"][FAULT] == {"kind": "tool_error", "code": "daemon_lost", "delivery": "unknown"}
         assert client.list_tools() == tools
         assert client.call("s__echo", text="still here")["content"][0]["text"] == "still here"
         assert client.process.poll() is None
@@ -116,7 +115,7 @@ def test_a_call_that_waits_for_its_turn_is_made_by_the_next_daemon(config: Path)
 
 def test_a_request_of_which_half_was_read_is_answered_by_the_next_daemon(config: Path) -> None:
     """A client would wait for ever for the answer to a line that was on its way when its daemon ended."""
-    long = "x" * 1_000_000
+    long = "x" * 300_000
     with door(config) as client:
         client.initialize()
         client.list_tools()
@@ -149,12 +148,6 @@ def test_a_client_is_greeted_once_however_often_daemons_die_under_it(tmp_path: P
         wait_for_client()
         kill_daemon()
         client.notify("notifications/initialized")
-        under_way = client.send("tools/call", {"name": "s__hang", "arguments": {}}, "1")
-        also = client.send("tools/call", {"name": "s__hang", "arguments": {}}, 1000)
-        wait_for_client(calls=2)
-        kill_daemon()
-        for lost in (under_way, also):
-            assert client.reply(lost)["result"]["_meta"][FAULT]["code"] == "daemon_lost"
         assert client.call("s__echo", text="on")["content"][0]["text"] == "on"
         assert (client.strays, client.junk) == ([], [])
 
@@ -225,6 +218,7 @@ def test_requests_in_a_file_are_answered(config: Path, tmp_path: Path) -> None:
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 2, "method": "ping"},
     ]
+    quarterdeck_json_forked("up")
     (tmp_path / "requests").write_text("".join(json.dumps(line) + "\n" for line in lines))
     with open(tmp_path / "requests", "rb") as given:
         ended = subprocess.run(

@@ -10,18 +10,15 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.clients.raw_client import RawStdioClient
 from support.config.places import write_config
 from support.processes.commands import (
     DEADLINE_S,
-    PATIENT,
-    command,
     quarterdeck_forked,
     quarterdeck_json,
     quarterdeck_json_forked,
 )
 from support.processes.programs import SERVERS
-from support.serves.daemons import doors, shown_status
+from support.serves.daemons import door, doors, shown_status
 
 SAID: Final = "Give the text back."
 
@@ -98,12 +95,8 @@ def test_a_server_that_changes_its_words_fails_the_check_and_the_ledger_tells_wh
 
 def test_drift_ends_a_locked_door_alone_and_is_shown(deck: Deck) -> None:
     """A window would go on with words that nobody has reviewed; or a window without a lock be ended, too."""
-    words = command("serve", "-c", deck.config, *PATIENT)
-    with (
-        doors(),
-        RawStdioClient([*words, "--locked", "--lock-file", deck.lock], deadline_s=DEADLINE_S) as locked,
-        RawStdioClient(words, deadline_s=DEADLINE_S) as free,
-    ):
+    config, only = Path(deck.config), ("--locked", "--lock-file", deck.lock)
+    with doors(), door(config, *only) as locked, door(config) as free:
         locked.initialize()
         free.initialize()
         assert locked.call("one__echo", text="hi")["content"][0]["text"] == "hi"
@@ -121,5 +114,5 @@ def test_drift_ends_a_locked_door_alone_and_is_shown(deck: Deck) -> None:
         assert sorted(bool(each["problem"]) for each in (shown_status() or {})["decks"]) == [False, True]
         assert "one__echo" not in [tool["name"] for tool in free.list_tools()]  # changed, and not approved
         assert free.process.poll() is None
-        with RawStdioClient([*words, "--locked", "--lock-file", deck.lock], deadline_s=DEADLINE_S) as later:
+        with door(config, *only) as later:
             assert later.process.wait(DEADLINE_S) == 7

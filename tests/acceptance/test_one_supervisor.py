@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Final
 
 import pytest
@@ -140,7 +139,7 @@ def test_commands_beside_a_serve_answer_and_leave_no_more_than_their_own_starts(
     named = ("-c", served.place.config)
     before = events(served.place.ledger)
     assert [tool["name"] for tool in quarterdeck_json_forked("tools", *named)["tools"]]
-    assert quarterdeck("call", "one__echo", '{"text": "hi"}', *named).stdout == "hi\n"
+    assert quarterdeck_forked("call", "one__echo", '{"text": "hi"}', *named).stdout == "hi\n"
     assert events(served.place.ledger) == before
     own = quarterdeck_json_forked("ps", "--own", *named)["servers"][0]
     its = quarterdeck_json_forked("ps", *named)["servers"][0]
@@ -231,16 +230,11 @@ def test_a_serve_refuses_a_ledger_that_somebody_changed(place: Place) -> None:
     assert wrong == {}
 
 
-STARTED: Final = {("a damaged database", "serve"), ("its end is cut off", "tools")}
-"""What is refused to a command that is started as a user does."""
-
-
 def not_refused(case: str, place: Place, state: Path, code: int, said: str) -> dict[tuple[str, str], str]:
     """What `serve`, and a command that would start servers, do but refuse with this exit code and these words."""
     wrong = {}
     for name in ("serve", "tools"):
-        runs = quarterdeck if (case, name) in STARTED else quarterdeck_forked
-        ended: CompletedProcess[str] = runs(name, "-c", place.config, "--state-dir", str(state))
+        ended = quarterdeck_forked(name, "-c", place.config, "--state-dir", str(state))
         is_said = said in ended.stderr and "Traceback" not in ended.stderr
         if (ended.returncode, ended.stdout, is_said) != (code, "", True):
             wrong[case, name] = str(ended)

@@ -52,7 +52,7 @@ def client_of(*arguments: str, is_forked: bool = True) -> RawStdioClient:
 def test_two_windows_share_one_server_under_its_own_names(by_the_daemon: None) -> None:
     """A client's prompts and permissions, which name tools, would have to be written anew; and each window start it."""
     given = words("echo")
-    with client_of(*given, is_forked=False) as one, client_of(*given, is_forked=False) as two:
+    with client_of(*given) as one, client_of(*given, is_forked=False) as two:
         with RawStdioClient(server_argv("echo"), deadline_s=DEADLINE_S) as bare:
             bare.initialize()
             names = [tool["name"] for tool in bare.list_tools()]

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import re
 import signal
 import subprocess
@@ -15,11 +14,11 @@ from typing import Any
 import httpx2
 import pytest
 from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from support.clients.http_clients import connected
 from support.clients.raw_client import RawStdioClient, RpcError
 from support.config.places import row, write_config
-from support.processes.commands import DEADLINE_S, PATIENT, command, popen_forked, quarterdeck_json_forked, serving
+from support.processes.commands import DEADLINE_S, PATIENT, popen_forked, quarterdeck_json_forked, serving
+from support.processes.forked_stdio import forked_stdio
 from support.processes.leftovers import assert_gone, descendants, no_leftovers
 from support.processes.line_child import LineChild, PeerClosedError
 
@@ -82,11 +81,11 @@ def assert_said_no_more(client: RawStdioClient) -> None:
 
 @asynccontextmanager
 async def stock_client(config: Path, mode: str, *options: str) -> AsyncIterator[Client]:
-    """The Python SDK's client of a `serve` that it starts and ends itself."""
-    program, *args = command("serve", "--config", str(config), *PATIENT, *options)
-    parameters = StdioServerParameters(command=program, args=args, env=dict(os.environ))
-    async with asyncio.timeout(DEADLINE_S), Client(stdio_client(parameters), mode=mode, cache=None) as client:
-        yield client
+    """The Python SDK's client of a `serve` of its own."""
+    words = ("serve", "--config", str(config), *PATIENT, *options)
+    with config.with_name("serve.log").open("ab") as log, popen_forked(words, stderr=log) as serve:
+        async with asyncio.timeout(DEADLINE_S), Client(forked_stdio(serve), mode=mode, cache=None) as client:
+            yield client
 
 
 async def schemas_of_both_servers(client: Client) -> dict[str, Any]:
@@ -119,7 +118,7 @@ def test_initialize_is_answered_whatever_the_servers_do_and_stderr_is_all_struct
         missing={"command": "hunter2-hunter2"},
         noisy=row("echo", "--stderr", "I talk", env={"PASSWORD": "hunter2-hunter2"}),
     )
-    with no_leftovers(DEADLINE_S), serving(config, "--settle", "8", "--log-level", "debug") as client:
+    with no_leftovers(DEADLINE_S), serving(config, "--settle", "8", "--log-level", "debug", is_forked=True) as client:
         assert client.initialize()["serverInfo"]["name"] == "quarterdeck"
         names = {tool["name"] for tool in client.list_tools()}
         assert {name.partition("__")[0] for name in names} == {"noisy"}

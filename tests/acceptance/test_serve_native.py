@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.clients.raw_client import RawStdioClient
-from support.processes.commands import DEADLINE_S, quarterdeck, quarterdeck_forked
+from support.processes.commands import DEADLINE_S, quarterdeck_forked
 from support.processes.leftovers import assert_gone, descendants, no_leftovers, running_with
 from support.serves.native_serves import (
     ALL,
@@ -31,7 +31,7 @@ def workspace(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_profile_alone_needs_no_configuration(workspace: Path) -> None:
     """A user without servers would have to write an empty file, or an agent that may only look could change files."""
-    with RawStdioClient(serve_argv(workspace, "authoring"), deadline_s=DEADLINE_S) as client:
+    with forked_serve(workspace, "authoring") as client:
         assert client.initialize()["serverInfo"]["name"] == "quarterdeck"
         assert [tool["name"] for tool in client.list_tools()] == AUTHORING
         assert client.call("memory", action="read")["isError"]
@@ -114,7 +114,7 @@ def test_commands_find_the_serve_of_their_workspace(workspace: Path, monkeypatch
         client.initialize()
         assert [tool["name"] for tool in client.list_tools()] == ALL
         start = '{"action": "start", "command": "sleep 4717.25"}'
-        assert "bg-1" in quarterdeck("call", "bg-process", start, "--profile", "all", cwd=workspace).stdout
+        assert "bg-1" in quarterdeck_forked("call", "bg-process", start, "--profile", "all", cwd=workspace).stdout
         assert running_with("sleep 4717.25")
         monkeypatch.chdir(workspace)
         assert "bg-1 [running]" in quarterdeck_forked(*listing, "--profile", "all").stdout

@@ -13,7 +13,8 @@ from typing import Final
 import psutil
 import pytest
 from support.config.places import row, write_config
-from support.processes.commands import DEADLINE_S, command, quarterdeck_json_forked
+from support.processes.commands import DEADLINE_S, OURSELVES, command, forks, quarterdeck_json_forked
+from support.processes.forks import Fork
 from support.processes.leftovers import assert_gone, no_leftovers
 from support.serves.daemons import door
 from support.waiting import eventually
@@ -25,12 +26,15 @@ from quarterdeck.daemon.client import ask_daemon
 from quarterdeck.daemon.messages import Order
 from quarterdeck.daemon.place import daemon_dir, remove, service_dir
 
-_EXEC: Final = """
+_PASS_ON: Final = """
 import os, sys
-os.dup2(int(sys.argv[1]), 3)
+os.dup2({fd}, 3)
 os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES="door")
-os.execv(sys.argv[2], sys.argv[2:])
 """
+
+_EXEC: Final = "os.execv(sys.argv[1], sys.argv[1:])"
+
+_FORK: Final = "sys.argv[1:] = 'service', 'run'; from quarterdeck import cli; cli.main()"
 
 
 class Manager:
@@ -38,17 +42,20 @@ class Manager:
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
-        self.daemon: subprocess.Popen[bytes] | None = None
+        self.daemon: subprocess.Popen[bytes] | Fork | None = None
 
-    def start(self) -> int:
+    def start(self, *, is_forked: bool = True) -> int:
         """Start the daemon as systemd does: the socket is descriptor 3, and the variables name its process."""
         assert self.daemon is None or self.daemon.poll() is not None
         fd = self._listener.fileno()
-        self.daemon = subprocess.Popen(
-            [sys.executable, "-S", "-c", _EXEC, str(fd), *command("service", "run")],
-            pass_fds=[fd],
-            stdin=subprocess.DEVNULL,
-        )
+        given = _PASS_ON.format(fd=fd)
+        if is_forked:
+            words = [given + _FORK]
+            self.daemon = forks().start(OURSELVES, words, os.environ, pass_fds=[fd], stderr_fd=2, program="python")
+            self.daemon.stdout.close()
+        else:
+            words = [sys.executable, "-S", "-c", given + _EXEC, *command("service", "run")]
+            self.daemon = subprocess.Popen(words, pass_fds=[fd], stdin=subprocess.DEVNULL)
         return self.daemon.pid
 
     def wait(self) -> int:
@@ -127,7 +134,7 @@ def test_the_end_of_a_login_ends_a_service_with_all_that_it_runs_and_the_next_on
     """Servers would outlive it until the manager kills them; or the next window meet a ledger that is still held."""
     config = write_config(tmp_path / "mcp.json", s=row("echo"))
     with managing() as manager:
-        daemon = psutil.Process(manager.start())
+        daemon = psutil.Process(manager.start(is_forked=False))  # what a fork starts is not below it
         with door(config) as window:
             window.initialize()
             window.list_tools()

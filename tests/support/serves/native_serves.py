@@ -32,8 +32,8 @@ def serve_argv(workspace: Path, profile: str = "all", *more: str) -> list[str]:
     return command("serve", *native(workspace, profile), *more)
 
 
-def forked_serve(workspace: Path) -> RawStdioClient:
-    words = ("serve", *native(workspace))
+def forked_serve(workspace: Path, profile: str = "all") -> RawStdioClient:
+    words = ("serve", *native(workspace, profile))
     return RawStdioClient(words, deadline_s=DEADLINE_S, popen=popen_forked)
 
 

@@ -39,7 +39,7 @@ class QueuedCall(Hashable, Protocol):
         """End it: it has none."""
 
 
-class CallQueue:
+class CallQueue(Turns[QueuedCall]):
     """The calls of one server. Times come from the loop's monotonic clock.
 
     Attributes:
@@ -49,12 +49,12 @@ class CallQueue:
     """
 
     def __init__(self, server: str = "") -> None:
+        super().__init__()
         self.asked: Client | None = None
         self.is_used = False
         self.speaks_newer: bool | None = None
         self.prefers_newer = False
         self._server = server
-        self._turns: Turns[QueuedCall] = Turns()
         self._waits: LongWaits[QueuedCall] = LongWaits()
         self._telling: asyncio.TimerHandle | None = None
         self._refused = dict.fromkeys((*_LIMITS.values(), DEADLINE), 0)
@@ -66,7 +66,7 @@ class CallQueue:
 
         A call that still waits at `until` is failed. Each call that was not refused must `leave`, once.
         """
-        place = self._turns.ask(client, call, size_bytes, until)
+        place = self.ask(client, call, size_bytes, until)
         if place is Place.GIVEN:
             try:
                 call.start()
@@ -86,9 +86,10 @@ class CallQueue:
         server ends all its calls, and only then is known to be lost. `answered_at` is when the server gave its result;
         None for any other end.
         """
-        self._turns.end(call, answered_at)
-        self._waits.end(call)
-        if self._turns.waiting and self._giving is None:
+        self.end(call, answered_at)
+        if self._waits:
+            self._waits.pop(call, None)
+        if self._places and self._giving is None:
             self._giving = asyncio.get_running_loop().call_soon(self._give)
 
     def note_question(self, client: Client) -> None:
@@ -103,31 +104,27 @@ class CallQueue:
 
     def has_started(self, call: QueuedCall) -> None:
         """Stop counting a call as waiting: its server has it."""
-        self._waits.end(call)
+        if self._waits:
+            self._waits.pop(call, None)
 
     @property
     def long_waits(self) -> str:
         """Return which clients wait longer than `TOLD_AFTER_S` and why, for people; empty if no call does."""
-        return self._waits.words(self._server, monotonic(), self._turns.given)
+        return self._waits.words(self._server, monotonic(), self.given)
 
     @property
     def load(self) -> tuple[int, int]:
         """The numbers of calls that the server has, and that wait for it."""
-        return self._turns.given, self._turns.waiting
+        return self.given, self.waiting
 
     @property
     def refused(self) -> dict[str, int]:
         """The number of calls that each limit refused, for limits that did."""
         return {limit: count for limit, count in self._refused.items() if count}
 
-    def waiting_of(self, client: Hashable) -> int:
-        """Return how many calls of this client wait."""
-        return self._turns.waiting_of(client)
-
     def _give(self) -> None:
         self._giving = None
-        for call in self._turns.give():
-            self._waits.end(call)
+        for call in self.give():
             try:
                 call.start()
             except Exception as error:
@@ -144,12 +141,12 @@ class CallQueue:
 
     def _expire(self) -> None:
         self._expiring = None
-        for call in self._turns.expire(monotonic() + _RESOLUTION_S):
-            self._waits.end(call)
+        for call in self.expire(monotonic() + _RESOLUTION_S):
+            self._waits.pop(call, None)
             self._refused[DEADLINE] += 1
             words = "its deadline passed while it waited for others to end"
             call.fail(ProtocolFault.not_sent(FaultKind.TIMEOUT, words, "busy"))
-        if (when := self._turns.expires_at) < inf:
+        if (when := self.expires_at) < inf:
             self._expire_at(when)
 
     def _has_to_wait(self, call: QueuedCall, *, is_start: bool = False) -> None:
@@ -161,6 +158,6 @@ class CallQueue:
         self._telling = None
         now = monotonic() + _RESOLUTION_S
         if self._waits.is_news(now):
-            _log.warning("%s", self._waits.words(self._server, now, self._turns.given))
+            _log.warning("%s", self._waits.words(self._server, now, self.given))
         if self._waits:
             self._telling = asyncio.get_running_loop().call_later(TOLD_AFTER_S, self._tell_waits)

@@ -1,7 +1,7 @@
 """Decide which calls of one server have waited long enough to report to people, and word the reason.  Pure."""
 
 from collections.abc import Hashable
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 TOLD_AFTER_S: Final = 5.0
 """Seconds that a call waits before people are told: by then a person begins to wonder."""
@@ -10,32 +10,26 @@ T = TypeVar("T", bound=Hashable)
 """A call, compared by `==`."""
 
 
-class _Wait(NamedTuple):
+class Wait(NamedTuple):
+    """Since when a call waits (monotonic seconds), and whether for the server's start or for its turn."""
+
     since: float
     is_start: bool
 
 
-class LongWaits(Generic[T]):
-    """One server's waiting calls: for their turn, or for the server's start."""
+class LongWaits(dict[T, Wait]):
+    """One server's waiting calls; the owner takes those out that wait no longer."""
 
     def __init__(self) -> None:
-        self._waits: dict[T, _Wait] = {}
+        super().__init__()
         self._is_told = False
-
-    def __bool__(self) -> bool:
-        """Return whether any call waits."""
-        return bool(self._waits)
 
     def begin(self, call: T, now: float, *, is_start: bool = False) -> None:
         """Count a call as waiting since `now` (monotonic seconds), for the server's start or for its turn. A call that
         waits already keeps its start time.
         """
-        earlier = self._waits.get(call)
-        self._waits[call] = _Wait(earlier.since if earlier is not None else now, is_start)
-
-    def end(self, call: T) -> None:
-        """Stop counting a call as waiting; ignore an unknown one."""
-        self._waits.pop(call, None)
+        earlier = self.get(call)
+        self[call] = Wait(earlier.since if earlier is not None else now, is_start)
 
     def is_news(self, now: float) -> bool:
         """Return whether calls wait too long and people were not told yet; each episode is reported once."""
@@ -53,5 +47,5 @@ class LongWaits(Generic[T]):
         works = f"it works on {working_on:,} call" + ("" if working_on == 1 else "s")
         return f"{calls} for `{server}` {since}: {'it is starting' if waits[0].is_start else works}"
 
-    def _long(self, now: float) -> list[_Wait]:
-        return [wait for wait in self._waits.values() if now - wait.since >= TOLD_AFTER_S]
+    def _long(self, now: float) -> list[Wait]:
+        return [wait for wait in self.values() if now - wait.since >= TOLD_AFTER_S]

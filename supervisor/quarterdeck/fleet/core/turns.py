@@ -64,68 +64,37 @@ T = TypeVar("T", bound=Hashable)
 """A call, as its owner knows it; told apart by `==`."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Line(Generic[T]):
     """One client's calls: how many the server has, and those that wait, the oldest first."""
 
+    client: Hashable
     given: int = 0
     waiting: dict[T, _Waiting] = field(default_factory=dict)
     waiting_bytes: int = 0
 
 
-class Pace:
-    """How a server answers, and how many calls it should be given at a time.
+class Turns(Generic[T]):
+    """One server's calls, running and queued. The owner reports what is asked and ended, carries out what is given, and
+    asks `give` after each end.
 
     A given call cannot be taken back. A server that works on many calls at once is given many. One that works on one at
     a time queues them without regard to clients: while it has several clients, it is given few.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int = WIDTH) -> None:
         self._most = width
+        self._given: dict[T, _Line[T]] = {}
+        self._places: dict[T, _Line[T]] = {}
+        self._lines: dict[Hashable, _Line[T]] = {}
+        self._round: deque[_Line[T]] = deque()
+        # How the server answers.
         self._in_turn = 0
         self._gap_s = 0.0
         self._answered_at: float | None = None
-        self._client: Hashable = None
-        self._given = 0
-        self._shared_until = 0
-
-    def gave(self, client: Hashable) -> None:
-        """The server was given a call of this client."""
-        self._given += 1
-        if client != self._client:
-            if self._given > 1:
-                self._shared_until = self._given + SHARED_FOR
-            self._client = client
-
-    def answered(self, now: float, *, is_oldest: bool, is_busy: bool) -> None:
-        """Note an answer at `now` (monotonic seconds): whether to the oldest call, and whether calls are left."""
-        if not is_oldest:
-            self._in_turn = 0
-        elif is_busy:
-            self._in_turn += 1
-        if self._answered_at is not None:
-            self._gap_s += (now - self._answered_at - self._gap_s) * _GAP_WEIGHT
-        self._answered_at = now if is_busy else None
-
-    @property
-    def width(self) -> int:
-        """How many calls at a time, besides the first of each client."""
-        if self._in_turn < IN_TURN or self._given > self._shared_until or self._gap_s * self._most <= SOON_S:
-            return self._most
-        return max(1, int(SOON_S / self._gap_s))
-
-
-class Turns(Generic[T]):
-    """One server's calls, running and queued. The owner reports what is asked and ended, carries out what is given, and
-    asks `give` after each end.
-    """
-
-    def __init__(self, width: int = WIDTH) -> None:
-        self._pace = Pace(width)
-        self._given: dict[T, Hashable] = {}
-        self._places: dict[T, Hashable] = {}
-        self._lines: dict[Hashable, _Line[T]] = {}
-        self._round: deque[Hashable] = deque()
+        # Who calls it.
+        self._last_client: Hashable = None
+        self._shared_for = 0
 
     @property
     def given(self) -> int:
@@ -141,49 +110,64 @@ class Turns(Generic[T]):
         """Return the number of this client's waiting calls."""
         return len(line.waiting) if (line := self._lines.get(client)) is not None else 0
 
+    @property
+    def width(self) -> int:
+        """How many calls at a time, besides the first of each client."""
+        if not self._shared_for or self._in_turn < IN_TURN or self._gap_s * self._most <= SOON_S:
+            return self._most
+        return max(1, int(SOON_S / self._gap_s))
+
     def ask(self, client: Hashable, call: T, size_bytes: int = 0, until: float = inf) -> Place:
         """Run, queue or refuse a new call, unique among the known ones, in the line of `client`; a refused call is not
         tracked. While it waits it counts `size_bytes`, until `expire` gives it back at `until` (monotonic seconds).
         """
         line = self._lines.get(client)
         if line is None:
-            line = self._lines[client] = _Line()
-        if not line.waiting and self._has_room_for(line):
-            line.given += 1
-            self._given[call] = client
-            self._pace.gave(client)
+            line = self._lines[client] = _Line(client)
+        if line.waiting:
+            if len(line.waiting) >= MAX_WAITING:
+                return Place.TOO_MANY
+            if line.waiting_bytes + size_bytes > MAX_WAITING_BYTES:
+                return Place.TOO_LARGE
+        # But for a client's only one, it goes behind all others that wait.
+        elif not line.given or (not self._places and len(self._given) < self.width):
+            self._give_to(line, call)
             return Place.GIVEN
-        if len(line.waiting) >= MAX_WAITING:
-            return Place.TOO_MANY
-        if line.waiting and line.waiting_bytes + size_bytes > MAX_WAITING_BYTES:
-            return Place.TOO_LARGE
-        if not line.waiting:
-            self._round.append(client)
+        else:
+            self._round.append(line)
         line.waiting[call] = _Waiting(size_bytes, until)
         line.waiting_bytes += size_bytes
-        self._places[call] = client
+        self._places[call] = line
         return Place.WAITS
 
     def end(self, call: T, answered_at: float | None = None) -> None:
         """End a call, wherever it is; harmless for an unknown one. `answered_at` is when the server gave its result, in
         monotonic seconds; None for any other end.
         """
-        if call in self._given:
-            is_oldest = next(iter(self._given)) == call
-            client = self._given.pop(call)
-            if answered_at is not None:
-                self._pace.answered(answered_at, is_oldest=is_oldest, is_busy=bool(self._given))
-            line = self._lines[client]
-            line.given -= 1
-            if not line.given and not line.waiting and len(self._lines) > KEPT_LINES:
-                del self._lines[client]
-        elif call in self._places:
-            self._take(call)
+        given = self._given
+        line = given.get(call)
+        if line is None:
+            if call in self._places:
+                self._take(call)
+            return
+        is_oldest = next(iter(given)) == call
+        del given[call]
+        line.given -= 1
+        if answered_at is not None:
+            if not is_oldest:
+                self._in_turn = 0
+            elif given:
+                self._in_turn += 1
+            if self._answered_at is not None:
+                self._gap_s += (answered_at - self._answered_at - self._gap_s) * _GAP_WEIGHT
+            self._answered_at = answered_at if given else None
+        if not line.given and not line.waiting:
+            self._forget(line)
 
     def give(self) -> list[T]:
         """The calls that are the server's from now on, in this order."""
-        given = [self._give_next(client) for client in tuple(self._round) if not self._lines[client].given]
-        while self._round and len(self._given) < self._pace.width:
+        given = [self._give_next(line) for line in tuple(self._round) if not line.given]
+        while self._round and len(self._given) < self.width:
             given.append(self._give_next(self._round[0]))
         return given
 
@@ -199,27 +183,33 @@ class Turns(Generic[T]):
         """When the next call will have waited for too long; `inf` if none waits. Looks at each waiting call."""
         return min((told.until for line in self._lines.values() for told in line.waiting.values()), default=inf)
 
-    def _has_room_for(self, line: _Line[T]) -> bool:
-        # But for a client's only one, it goes behind all others that wait.
-        return not line.given or (not self._places and len(self._given) < self._pace.width)
-
-    def _give_next(self, client: Hashable) -> T:
-        line = self._lines[client]
-        call = next(iter(line.waiting))
+    def _give_to(self, line: _Line[T], call: T) -> None:
         line.given += 1
-        self._given[call] = client
-        self._pace.gave(client)
+        self._given[call] = line
+        if line.client != self._last_client:
+            if self._last_client is not None:
+                self._shared_for = SHARED_FOR + 1
+            self._last_client = line.client
+        elif self._shared_for:
+            self._shared_for -= 1
+
+    def _give_next(self, line: _Line[T]) -> T:
+        call = next(iter(line.waiting))
+        self._give_to(line, call)
         self._take(call)
         if line.waiting:
-            self._round.remove(client)
-            self._round.append(client)
+            self._round.remove(line)
+            self._round.append(line)
         return call
 
     def _take(self, call: T) -> None:
-        client = self._places.pop(call)
-        line = self._lines[client]
+        line = self._places.pop(call)
         line.waiting_bytes -= line.waiting.pop(call).size_bytes
         if not line.waiting:
-            self._round.remove(client)
-            if not line.given and len(self._lines) > KEPT_LINES:
-                del self._lines[client]
+            self._round.remove(line)
+            if not line.given:
+                self._forget(line)
+
+    def _forget(self, line: _Line[T]) -> None:
+        if len(self._lines) > KEPT_LINES:
+            del self._lines[line.client]

@@ -39,8 +39,7 @@ def test_an_episode_is_news_once() -> None:
     """The log would fill with one line each few seconds, or have none of the next time."""
     made = waits("1")
     assert [made.is_news(LATE), made.is_news(LATE + 1)] == [True, False]
-    made.end("1")
+    made.pop("1")
     assert (bool(made), made.is_news(LATE + 2), made.words("x", LATE + 2, 0)) == (False, False, "")
     made.begin("2", LATE + 2)
     assert made.is_news(LATE + 2 + TOLD_AFTER_S)
-    made.end("unknown")

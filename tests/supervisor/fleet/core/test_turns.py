@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from quarterdeck.fleet.core import turns as module
-from quarterdeck.fleet.core.turns import SHARED_FOR, WIDTH, Pace, Place, Turns
+from quarterdeck.fleet.core.turns import SHARED_FOR, WIDTH, Place, Turns
 
 
 def asked(width: int, **calls: int) -> Turns[str]:
@@ -41,6 +41,16 @@ def drained(made: Turns[str], *given: str) -> list[str]:
         order += new
         running += new
     return order
+
+
+def answered_in_turn(every_s: float, *clients: str) -> Turns[int]:
+    """A server that has answered 40 calls of these clients, one each `every_s` seconds, and still has the last."""
+    made: Turns[int] = Turns()
+    made.ask(clients[0], 0)
+    for number in range(1, 41):
+        assert made.ask(clients[number % len(clients)], number) is Place.GIVEN
+        made.end(number - 1, number * every_s)
+    return made
 
 
 def test_a_client_alone_has_as_many_calls_with_the_server_as_it_takes() -> None:
@@ -185,36 +195,28 @@ def test_a_quick_server_is_given_many_calls_though_it_answers_in_turn() -> None:
     server = PlayedServer(1, lambda: 0.0001)
     server.play(flood=4000, calm=10, every_s=0.01)
     assert max(server.waits) <= 0.0001 * (WIDTH + 2)
-    pace = Pace(WIDTH)
-    for number in range(40):
-        pace.gave(number % 2)
-        pace.answered(number * 0.0001, is_oldest=True, is_busy=True)
-    assert pace.width == WIDTH
+    assert answered_in_turn(0.0001, "a", "b").width == WIDTH
 
 
 def test_a_server_that_has_one_client_is_given_all_that_it_takes() -> None:
     """Who shares with nobody would wait for places that nobody needs."""
-    pace = Pace(WIDTH)
-    for number in range(40):
-        pace.gave("alone")
-        pace.answered(number * 0.02, is_oldest=True, is_busy=True)
-    assert pace.width == WIDTH
-    pace.gave("other")
-    assert pace.width == 1
-    for _ in range(SHARED_FOR + 1):
-        pace.gave("other")
-    assert pace.width == WIDTH
+    made = answered_in_turn(0.02, "alone")
+    assert made.width == WIDTH
+    made.ask("other", 100)
+    assert made.width == 1
+    for number in range(101, 102 + SHARED_FOR):
+        made.end(number - 1)
+        assert made.ask("other", number) is Place.GIVEN
+    assert made.width == WIDTH
 
 
 def test_one_answer_before_an_older_call_s_tells_that_a_server_works_on_several() -> None:
     """A server that was slow once would be given one call at a time for ever."""
-    pace = Pace(WIDTH)
-    for number in range(40):
-        pace.gave(number % 2)
-        pace.answered(number * 0.02, is_oldest=True, is_busy=True)
-    assert pace.width == 1
-    pace.answered(1.0, is_oldest=False, is_busy=True)
-    assert pace.width == WIDTH
+    made = answered_in_turn(0.02, "a", "b")
+    assert made.width == 1
+    assert made.ask("b", 41) is Place.GIVEN
+    made.end(41, 1.0)
+    assert made.width == WIDTH
 
 
 class Walk(RuleBasedStateMachine):

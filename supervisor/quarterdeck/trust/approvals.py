@@ -6,7 +6,6 @@ list; what could not be recorded is tried again.
 
 import asyncio
 import logging
-import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -69,7 +68,8 @@ class Approvals:
         self._common = common or CommonRecord()
         self._fleet = fleet
         self._states: dict[str, ServerState] = {}
-        self._rows: tuple[ServerRow, ...] = ()
+        self.rows: tuple[ServerRow, ...] = ()
+        """All rows, in configuration order; the same tuple until they are set anew."""
         self._running = RunningServers(home_of, redact, self._common.starts)
         self._lists = ListReview(recorder, lambda: self._states, native_names, self._common, home_of, self._is_starting)
         self._working: set[asyncio.Task[None]] = set()
@@ -78,7 +78,6 @@ class Approvals:
         self._unhear: Callable[[], None] = lambda: None
         self._is_closed = False
         self._native_fault = ""
-        self._verdicts: dict[str, tuple[tuple[object, ...], ServerVerdict]] = {}
 
     @property
     def book(self) -> Book:
@@ -117,7 +116,7 @@ class Approvals:
         present = {(state.row.scope, state.row.id) for state in states.values()}
         gone = [state for state in self._states.values() if (state.row.scope, state.row.id) not in present]
         self._states = states
-        self._rows = tuple(state.row for state in states.values())
+        self.rows = tuple(state.row for state in states.values())
         for state in states.values():
             fault = state.launch_fault
             if fault is not None and not any(state is old for old in old_states):
@@ -170,11 +169,6 @@ class Approvals:
         """The servers that may be started, in configuration order."""
         return tuple(state.row.config for state in self._states.values() if state.verdict is Verdict.ADMITTED)
 
-    @property
-    def rows(self) -> tuple[ServerRow, ...]:
-        """All rows, in configuration order; the same tuple until they are set anew."""
-        return self._rows
-
     def has_row(self, server: str) -> bool:
         """Whether there is a row of this id."""
         return server in self._states
@@ -208,15 +202,11 @@ class Approvals:
         state = self._states.get(server)
         if state is None:
             return None
-        entry = self.book.entry(state.row.scope, server)
-        parts = state, state.offer, state.judged, state.work, entry
-        known = self._verdicts.get(server)
-        if known is None or any(map(operator.is_not, known[0], parts)):
+        if state.trusted is None:
             judged = state.judged[0] if state.judged is not None else None
             is_judged = self.is_judged(server)
-            found = ServerVerdict(state.row, state.launch_fault, state.offer, entry, judged, is_judged)
-            known = self._verdicts[server] = parts, found
-        return known[1]
+            state.trusted = ServerVerdict(state.row, state.launch_fault, state.offer, self.book, judged, is_judged)
+        return state.trusted
 
     def is_judged(self, server: str) -> bool:
         """Whether nothing that a server listed waits to be judged."""
@@ -326,7 +316,7 @@ class Approvals:
     def _on_fleet(self, server: str) -> None:
         if (state := self._states.get(server)) is not None:
             self._review(state)
-        self._verdicts.pop(server, None)
+            state.trusted = None
         self._watchers.tell(server)
 
     def _review(self, state: ServerState) -> None:

@@ -25,6 +25,7 @@ from .judge.documents import OTHERS, Document, ServerLists
 from .judge.held_messages import launch_held
 from .judge.offers import NOTHING, Offer
 from .judge.server_rows import ServerRow
+from .judge.server_verdict import ServerVerdict
 from .judge.verdicts import Verdict
 from .package import resolved_package
 
@@ -84,6 +85,7 @@ class ServerState:
         snapshot: hashes of what was offered before the first list.
         retry_at: loop time before which it is not judged again.
         is_unrecorded: whether the last judged list could not be recorded.
+        trusted: all of it as routes read it; None since something of it, or of its server's process, has changed.
     """
 
     row: ServerRow
@@ -96,10 +98,17 @@ class ServerState:
     is_unrecorded: bool = False
     work: asyncio.Task[None] | None = field(default=None, repr=False)
     launch_fault: ProtocolFault | None = field(init=False, repr=False, compare=False)
+    trusted: ServerVerdict | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # One for as long as it lasts: whoever watches tells what is new by its identity.
         self.launch_fault = None if self.is_admitted else launch_held(self.row, self.verdict, self.loosened)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # Here and not where something is changed: a place that forgot it would leave a call what was withdrawn.
+        object.__setattr__(self, name, value)
+        if name != "trusted":
+            object.__setattr__(self, "trusted", None)
 
     @property
     def is_admitted(self) -> bool:

@@ -283,7 +283,7 @@ class TrustingApprovals:
     def verdict(self, server: str) -> ServerVerdict | None:
         found = next((row for row in self.rows if row.id == server), None)
         endpoint: Any = self._fleet.endpoint(server)
-        return found and ServerVerdict(found, None, self.offer(server), Entry(), endpoint, is_judged=True)
+        return found and ServerVerdict(found, None, self.offer(server), Book(), endpoint, is_judged=True)
 
     def launch_fault(self, _: str) -> None:
         return None

@@ -32,6 +32,15 @@ class Wish(msgspec.Struct, frozen=True):
     needs: tuple[str, ...] = ()
 
 
+NOTHING: Final = Wish(None)
+"""A request for nothing listed that needs nothing."""
+
+
+def to_call(tool: str) -> Wish:
+    """A call of a tool, by its server's own name."""
+    return Wish(ItemKey(Subject.TOOL, tool))
+
+
 def wish_of(request: RawRequest) -> Wish | ProtocolFault:
     """What this request is for, or why nobody can say."""
     try:
@@ -41,7 +50,7 @@ def wish_of(request: RawRequest) -> Wish | ProtocolFault:
         return ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, "bad_arguments")
     match request.method:
         case "tools/call":
-            return Wish(ItemKey(Subject.TOOL, params.name))
+            return to_call(params.name)
         case "prompts/get":
             return Wish(ItemKey(Subject.PROMPT, params.name))
         case "resources/read" | "resources/subscribe":

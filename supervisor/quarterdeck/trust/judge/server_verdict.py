@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.events.events import Subject
-from quarterdeck.ledger.events.fold import Entry, ItemKey
+from quarterdeck.ledger.events.fold import Book, Entry, ItemKey
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.names import did_you_mean
 
@@ -35,7 +35,7 @@ class ServerVerdict(Struct, frozen=True, eq=False):
 
     Attributes:
         launch_fault: why it is not started; None if it may be.
-        entry: what the ledger knows of it.
+        book: what the ledger knows, of it too.
         judged: the endpoint whose lists the offer is from; None before the first of this process.
         is_judged: whether none of its lists wait for a judgement.
     """
@@ -43,9 +43,18 @@ class ServerVerdict(Struct, frozen=True, eq=False):
     row: ServerRow
     launch_fault: ProtocolFault | None
     offer: Offer
-    entry: Entry
+    book: Book
     judged: ServerEndpointImpl | None
     is_judged: bool
+
+    @property
+    def entry(self) -> Entry:
+        """What the ledger knows of it."""
+        return self.book.entry(self.row.scope, self.row.id)
+
+    def allows_now(self, tool: str | None, endpoint: ServerEndpointImpl) -> bool:
+        """Whether a tool may be called on a ready endpoint: it is trusted in the list that this has; False for None."""
+        return self.judged is endpoint and tool in self.offer.names and self.launch_fault is None
 
     def refusal(self, tool: str) -> ProtocolFault | None:
         """Why a call of this tool is not made by what is trusted; None when that does not forbid it."""
@@ -63,7 +72,7 @@ class ServerVerdict(Struct, frozen=True, eq=False):
             return self.launch_fault
         if wish.key is not None and wish.key.subject is Subject.TOOL:
             tool = wish.key.name
-            if endpoint is not None and self.judged is endpoint and tool in self.offer.names:
+            if endpoint is not None and self.allows_now(tool, endpoint):
                 return Admission.NOW
             return self._admits_call(tool, endpoint, is_coming=is_coming)
         if endpoint is None:

@@ -7,7 +7,7 @@ import pytest
 from support.trust.approvals import row, stdio
 
 from quarterdeck.ledger.events.events import Subject
-from quarterdeck.ledger.events.fold import Entry, ItemKey
+from quarterdeck.ledger.events.fold import Book, ItemKey
 from quarterdeck.trust.judge.offers import Offer
 from quarterdeck.trust.judge.requests import Wish
 from quarterdeck.trust.judge.server_verdict import Admission, ServerVerdict
@@ -32,7 +32,7 @@ PROMPT, OTHER_PROMPT = Wish(ItemKey(Subject.PROMPT, "p")), Wish(ItemKey(Subject.
 
 def outcome(wish: Wish, state: str, *, is_judged: bool = True, launch: ProtocolFault | None = None) -> Admission | str:
     judged = {"before": None, "another": object()}.get(state, ENDPOINT)
-    verdict = ServerVerdict(row(stdio()), launch, OFFER, Entry(), judged, is_judged)  # type: ignore[arg-type]
+    verdict = ServerVerdict(row(stdio()), launch, OFFER, Book(), judged, is_judged)  # type: ignore[arg-type]
     endpoint = ENDPOINT if state in ("ready", "another", "before ready") else None
     is_coming = state in ("coming", "before")
     found = verdict.admits(wish, endpoint, is_coming=is_coming)
@@ -75,6 +75,6 @@ def test_what_may_just_have_been_approved_waits_until_that_is_judged(wish: Wish)
 
 def test_a_slip_is_helped_with_what_the_server_offers() -> None:
     """A model that misspelt a name could not correct itself."""
-    verdict = ServerVerdict(row(stdio()), None, Offer(names=frozenset({"read_file"})), Entry(), None, True)  # noqa: FBT003
+    verdict = ServerVerdict(row(stdio()), None, Offer(names=frozenset({"read_file"})), Book(), None, True)  # noqa: FBT003
     assert str(verdict.unknown_tool("raed_file")) == "fs offers no tool 'raed_file': did you mean 'read_file'?"
     assert len(str(verdict.unknown_tool("x" * 5_000))) < 400

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from quarterdeck.common.tool_names import NameBudget, public_names
 from quarterdeck.common.uri_routes import prefixed, scheme_of, split_prefixed
-from quarterdeck.config.overrides import NO_OVERRIDES, ServerOverrides
+from quarterdeck.config.overrides import NO_OVERRIDES, GivenArgument, ServerOverrides
 from quarterdeck_protocol.contract import LiveEndpoint, RemoteTool
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, is_for_tasks_alone, without_task_support
 from quarterdeck_protocol.names import QUALIFIER, RemoteToolRef, qualify_tool_name
@@ -40,6 +40,26 @@ BESIDE_TOOLS: Final = (Listing.PROMPTS, Listing.RESOURCES, Listing.TEMPLATES)
 _log = logging.getLogger("quarterdeck.names")
 
 
+class CalledTool(Struct, frozen=True, eq=False):
+    """A tool as calls of it need it.
+
+    Attributes:
+        server: the id of its server.
+        key: what clients call it of that server.
+        own: what the server calls it.
+        given: values that its user gives for arguments.
+        tasks: what of tasks its server has.
+        may_hold: whether a call of it may have to wait for the end of a task.
+    """
+
+    server: str
+    key: str
+    own: str
+    given: Mapping[str, GivenArgument]
+    tasks: TaskSupport
+    may_hold: bool
+
+
 class ServerOffers(Struct, frozen=True, eq=False):
     """What one server offers, as its user has it shown.
 
@@ -52,6 +72,7 @@ class ServerOffers(Struct, frozen=True, eq=False):
         refused: by the server's own name why a tool is not shown that is not hidden.
         tasks: what of tasks it has.
         held: its own names of the tools that are called as tasks alone; None where any may be: it says so at a call.
+        calls: what calls of `tools` need, by the qualified names.
     """
 
     id: str
@@ -63,10 +84,13 @@ class ServerOffers(Struct, frozen=True, eq=False):
     refused: Mapping[str, str] = {}
     tasks: TaskSupport = NO_TASKS
     held: frozenset[str] | None = frozenset()
+    calls: Mapping[str, CalledTool] = {}
 
-    def may_hold(self, tool: str) -> bool:
-        """Return whether a call of a tool, by its own name, may have to wait for the end of a task."""
-        return self.held is None or tool in self.held
+    def called(self, key: str, own: str) -> CalledTool:
+        """What a call needs of a tool that clients call `key`."""
+        given = self.overrides.arguments.get(own, {})
+        may_hold = self.held is None or own in self.held
+        return CalledTool(self.id, key, own, given, self.tasks, may_hold)
 
 
 class Catalogue(Struct, frozen=True, eq=False):
@@ -83,6 +107,7 @@ class Catalogue(Struct, frozen=True, eq=False):
         owners: the same, by what clients know them by.
         schemes: of the URIs of each server that has resources or templates.
         fitting: the qualified names that are known to fit.
+        calls: what calls of `tools` need, by all names that clients may call them.
         budget: what the names that clients know keep to; None for any.
     """
 
@@ -95,18 +120,12 @@ class Catalogue(Struct, frozen=True, eq=False):
     owners: Mapping[Listing, Mapping[str, Offered]] = MappingProxyType({listing: {} for listing in BESIDE_TOOLS})
     schemes: Mapping[str, frozenset[str]] = {}
     fitting: frozenset[str] = frozenset()
+    calls: Mapping[str, CalledTool] = {}
     budget: NameBudget | None = None
 
     def own(self, name: str) -> str:
         """The qualified name of the tool that clients call so."""
         return self.aliases.get(name, name)
-
-    def server_of(self, name: str) -> str:
-        """The id before a qualified name, that of a lone server before any; empty where there is none."""
-        if self.alone:
-            return self.alone
-        server, found, _ = name.partition(QUALIFIER)
-        return server if found else ""
 
 
 NOTHING: Final = Catalogue()
@@ -130,14 +149,18 @@ def look(endpoint: LiveEndpoint, overrides: ServerOverrides, before: ServerOffer
     if same_tools and all(same_lists) and tasks == before.tasks:
         return before
     shown, refused = before.tools, before.refused
+    names: Mapping[str, str] = {name: each.own for name, each in before.calls.items()}
     if not same_tools:
         published = publish_tools(tools, overrides)
         shown, refused = _shown_tools(published.tools, tools, before, has_tasks=has_tasks), published.refused
+        names = published.own
     offers = {
         listing: before.offers.get(listing, ()) if is_same else publish_offers(listing, own[listing], overrides)
         for listing, is_same in zip(BESIDE_TOOLS, same_lists, strict=True)
     }
-    return ServerOffers(server, overrides, tools, own, shown, offers, refused, tasks, _held(tools, tasks))
+    found = ServerOffers(server, overrides, tools, own, shown, offers, refused, tasks, _held(tools, tasks))
+    calls = {name: found.called(name.partition(QUALIFIER)[2], own) for name, own in names.items()}
+    return msgspec.structs.replace(found, calls=calls)
 
 
 def _shown_tools(
@@ -198,7 +221,8 @@ def merged(
         if tuple(found) != lists[listing]:
             lists[listing] = tuple(found)
         owners[listing] = {each.public: each for each in found}
-    return Catalogue(servers, alone, tools, shown, aliases, lists, owners, schemes, fitting, budget)
+    calls = _calls(servers.values(), aliases, is_alone=bool(alone))
+    return Catalogue(servers, alone, tools, shown, aliases, lists, owners, schemes, fitting, calls, budget)
 
 
 def difference(before: Catalogue, after: Catalogue) -> frozenset[Listing]:
@@ -261,6 +285,14 @@ def _aliases(present: dict[str, str], before: Mapping[str, str], names: Mapping[
         _log.info("%d further tools are shown to clients under shorter names", len(fresh) - MAX_LOGGED)
     past = {alias: name for alias, name in before.items() if alias not in present and alias not in names}
     return dict(itertools.islice(past.items(), max(0, len(past) - MAX_PAST), None)) | present
+
+
+def _calls(servers: Iterable[ServerOffers], aliases: Mapping[str, str], *, is_alone: bool) -> Mapping[str, CalledTool]:
+    """What calls need of all tools, by their names and aliases."""
+    found: dict[str, CalledTool] = {}
+    for each in servers:
+        found |= {call.key: call for call in each.calls.values()} if is_alone else each.calls
+    return found | {alias: found[name] for alias, name in aliases.items() if name in found}
 
 
 def _named_prompts(rows: Sequence[Offered], alone: str, budget: NameBudget | None) -> list[Offered]:

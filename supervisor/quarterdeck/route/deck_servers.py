@@ -40,11 +40,15 @@ class DeckServers(LiveFleet):
 
     def endpoint(self, server: str) -> DeckServer | None:
         """The server of this id; None when it is not configured."""
-        return self._servers.get(server)
+        if self._approvals.rows is not self._rows:
+            self._follow_rows()
+        return self._known.get(server)
 
     def endpoints(self) -> tuple[DeckServer, ...]:
         """The servers in configuration order."""
-        return tuple(self._servers.values())
+        if self._approvals.rows is not self._rows:
+            self._follow_rows()
+        return tuple(self._known.values())
 
     def watch_each(self, callback: Told) -> Callable[[], None]:
         """Call `callback` after each change of a phase, of tools, or of what of them is trusted, with its server."""
@@ -60,15 +64,12 @@ class DeckServers(LiveFleet):
 
         return forget
 
-    @property
-    def _servers(self) -> dict[str, DeckServer]:
-        """One for each row; that of a row whose configuration is the same stays."""
-        if self._approvals.rows is not self._rows:
-            self._rows = self._approvals.rows
-            old, self._known = self._known, {}
-            for row in self._rows:
-                server = old.get(row.id)
-                if server is None or server.config != row.config:
-                    server = DeckServer(row.config, row.scope, self._fleet, self._approvals, self._sessions, self._note)
-                self._known[row.id] = server
-        return self._known
+    def _follow_rows(self) -> None:
+        """Have one for each row; that of a row whose configuration is the same stays."""
+        self._rows = self._approvals.rows
+        old, self._known = self._known, {}
+        for row in self._rows:
+            server = old.get(row.id)
+            if server is None or server.config != row.config:
+                server = DeckServer(row.config, row.scope, self._fleet, self._approvals, self._sessions, self._note)
+            self._known[row.id] = server

@@ -19,7 +19,7 @@ from quarterdeck_protocol.names import QUALIFIER, did_you_mean
 from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.tools import ANONYMOUS, Client
 
-from .catalogue import Catalogue, ServerOffers
+from .catalogue import CalledTool, Catalogue, ServerOffers
 from .overrides.schemas import ArgumentError, with_arguments
 
 MAX_PARAMS_BYTES: Final = 64 * 1024 * 1024
@@ -42,7 +42,7 @@ class Route(Struct, frozen=True):
         server: the id of the server.
         key: the tool, prompt or URI that it names, as clients know it of that server.
         own: the same as the server knows it.
-        params: the arguments of a call, all params of another request, in the server's own words.
+        params: all of them, in the server's own words.
     """
 
     server: str
@@ -51,43 +51,30 @@ class Route(Struct, frozen=True):
     params: bytes
 
 
-def resolve_call(
-    catalogue: Catalogue, name: str, arguments: bytes, client: Client = ANONYMOUS
-) -> Route | ProtocolFault | None:
+def resolve_call(catalogue: Catalogue, name: str, client: Client = ANONYMOUS) -> CalledTool | ProtocolFault | None:
     """Where a call of a tool goes, by the name that clients know or its qualified one; None for no server's.
 
-    Whether its client may make it is not asked here.
+    Whether its client may make it is not asked here, nor whether its server offers it.
     """
-    place = _place(catalogue, name)
-    return None if place is None else resolve_tool(*place, arguments, client)
-
-
-def _place(catalogue: Catalogue, name: str) -> tuple[ServerOffers, str] | None:
-    """Return the server of a tool that clients call so, and what they call the tool there; None for no server's."""
+    if (shown := catalogue.calls.get(name)) is not None:
+        return shown
     name = catalogue.own(name)
     server, tool = catalogue.alone, name
     if not server:
         server, _, tool = name.partition(QUALIFIER)
     offers = catalogue.servers.get(server)
-    return (offers, tool) if offers is not None and tool else None
-
-
-def resolve_tool(
-    offers: ServerOffers, tool: str, arguments: bytes, client: Client = ANONYMOUS
-) -> Route | ProtocolFault:
-    """Where a call of one server's tool goes, by the name that clients know of that server."""
-    server = offers.id
-    if not offers.overrides:
-        return Route(server, tool, tool, arguments)
+    if offers is None or not tool:
+        return None
     own = _own_tool(offers, tool, client)
-    if isinstance(own, ProtocolFault):
-        return own
-    if given := offers.overrides.arguments.get(own):
-        try:
-            arguments = with_arguments(arguments, given)
-        except ArgumentError as error:
-            return _refused(f"{tool}: {error}", "bad_arguments")
-    return Route(server, tool, own, arguments)
+    return own if isinstance(own, ProtocolFault) else offers.called(tool, own)
+
+
+def sent_arguments(tool: CalledTool, arguments: bytes) -> bytes | ProtocolFault:
+    """The arguments that the server gets, those among them that the user gives, or why they are none."""
+    try:
+        return with_arguments(arguments, tool.given) if tool.given else arguments
+    except ArgumentError as error:
+        return _refused(f"{tool.key}: {error}", "bad_arguments")
 
 
 def resolve(

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, overload
 
 import msgspec
+from msgspec.structs import replace
 
-from quarterdeck.common.tool_names import NameBudget, may_be_alias
+from quarterdeck.common.tool_names import NameBudget
 from quarterdeck.config.overrides import NO_OVERRIDES, ServerOverrides
 from quarterdeck.fleet.workers.requests import as_request, refuse
 from quarterdeck_protocol.contract import LiveEndpoint, LiveFleet
@@ -39,9 +40,9 @@ from quarterdeck_protocol.tools import (
     ToolSource,
 )
 
-from .catalogue import NOTHING, Catalogue, difference, look, merged
+from .catalogue import NOTHING, CalledTool, Catalogue, difference, look, merged
 from .overrides.unmet import Names, public_names, unmet_by_overrides
-from .resolve import Route, public_uri, resolve, resolve_call
+from .resolve import Route, public_uri, resolve, resolve_call, sent_arguments
 from .tasks.client_tasks import ClientTasks
 from .tool_box import run_tool
 
@@ -202,7 +203,7 @@ class Router(ToolSource, OfferSource):
 
         def hear(news: News) -> None:
             if isinstance(news, ResourceUpdated):
-                news = msgspec.structs.replace(news, uri=public_uri(self._catalogue, news.server, news.uri))
+                news = replace(news, uri=public_uri(self._catalogue, news.server, news.uri))
             elif isinstance(news, ServerNote) and news.method in NOTES:
                 note = self._tasks.for_client(news)
                 if note is None:
@@ -222,49 +223,45 @@ class Router(ToolSource, OfferSource):
 
     def begin(self, call: RawCall | RawRequest, deliver: Deliver) -> PendingCall | None:
         """Begin a request of a client, by the names that it knows; None of a call of what is no server's tool."""
-        if isinstance(call, RawCall):
-            return self._begin_call(call, deliver)
+        if isinstance(call, RawRequest):
+            return self._begin_request(call, deliver)
+        found = self._catalogue.calls.get(call.tool) if not self._changed else None
+        if found is None:
+            resolved = resolve_call(self.catalogue, call.tool, call.client)
+            if not isinstance(resolved, CalledTool):
+                return refuse(deliver, resolved) if resolved is not None else None
+            found = resolved
+        endpoint = self._fleet.endpoint(found.server)
+        if endpoint is None:
+            return None
+        arguments = call.arguments
+        if found.given:
+            sent = sent_arguments(found, arguments)
+            if isinstance(sent, ProtocolFault):
+                return refuse(deliver, sent)
+            arguments = sent
+        own = replace(call, tool=found.own, arguments=arguments)
+        takes_task = found.tasks is not NO_TASKS and _takes_task(call, found.tasks)
+        if not (takes_task or found.may_hold or call.answers):
+            return endpoint.begin(own, deliver)
+        request = as_request(own, takes_task=takes_task)
+        return self._tasks.call(request, endpoint, found.key, deliver, may_hold=found.may_hold)
+
+    def _begin_request(self, call: RawRequest, deliver: Deliver) -> PendingCall:
         if call.method == LIST:
             return self._tasks.list_page(call, self.begin, deliver)
         found = self._route(call)
         if isinstance(found, ProtocolFault):
             return refuse(deliver, found)
         endpoint, route = found
-        own = call if route.params is call.params else msgspec.structs.replace(call, params=route.params)
+        own = call if route.params is call.params else replace(call, params=route.params)
         if call.method.startswith("tasks/"):
             return self._tasks.begin(own, route.key, endpoint, deliver)
         return endpoint.forward(own, deliver)
 
-    def _begin_call(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
-        found = resolve_call(self._at_hand(call.tool), call.tool, call.arguments, call.client)
-        if isinstance(found, ProtocolFault):
-            return refuse(deliver, found)
-        endpoint = self._fleet.endpoint(found.server) if found is not None else None
-        if found is None or endpoint is None:
-            return None
-        call = msgspec.structs.replace(call, tool=found.own, arguments=found.params)
-        offers = self._catalogue.servers[found.server]
-        takes_task = False
-        if offers.tasks is not NO_TASKS:
-            wants_task = bool(call.task) or (call.answerer is not None and takes_tasks(call.answerer.capabilities))
-            takes_task = wants_task and offers.tasks.is_for(is_modern=call.is_modern)
-        may_hold = offers.may_hold(found.own)
-        if not (takes_task or may_hold or call.answers):
-            return endpoint.begin(call, deliver)
-        return self._tasks.call(
-            as_request(call, takes_task=takes_task), endpoint, found.key, deliver, may_hold=may_hold
-        )
-
     def _at_hand(self, tool: str) -> Catalogue:
-        """The last snapshot where that says whose this tool is, else the present one."""
-        known = self._catalogue
-        if (
-            self._changed
-            or known.server_of(known.own(tool)) not in known.servers
-            or (tool not in known.aliases and may_be_alias(tool))
-        ):
-            return self.catalogue
-        return known
+        """The last snapshot where that has this tool, else the present one."""
+        return self._catalogue if tool in self._catalogue.calls and not self._changed else self.catalogue
 
     def _route(self, request: RawRequest) -> tuple[LiveEndpoint, Route] | ProtocolFault:
         """Who answers a request, and what it is there."""
@@ -308,8 +305,8 @@ class Router(ToolSource, OfferSource):
 
     def refusal(self, name: str) -> ProtocolFault | None:
         """Why a call of a tool is not even tried; None when it is, and for what is no server's tool."""
-        found = resolve_call(self._at_hand(name), name, b"{}")
-        if not isinstance(found, Route):
+        found = resolve_call(self._at_hand(name), name)
+        if not isinstance(found, CalledTool):
             return found
         endpoint = self._fleet.endpoint(found.server)
         return endpoint.refusal(found.own) if endpoint is not None else None
@@ -337,9 +334,8 @@ class Router(ToolSource, OfferSource):
         if not tool:
             servers = self.catalogue.servers.values()
             return support_of_all(each.tasks for each in servers if client.allows_some_of(each.id))
-        catalogue = self._at_hand(tool)
-        offers = catalogue.servers.get(catalogue.server_of(catalogue.own(tool)))
-        return offers.tasks if offers is not None else NO_TASKS
+        found = resolve_call(self._at_hand(tool), tool, client)
+        return found.tasks if isinstance(found, CalledTool) else NO_TASKS
 
     def watch_task(self, request: RawRequest, tell: Callable[[bytes], None]) -> Callable[[], None] | None:
         """See `OfferSource`."""
@@ -381,3 +377,9 @@ class Router(ToolSource, OfferSource):
     def own(self, name: str) -> str:
         """See `ToolSource`."""
         return self._at_hand(name).own(name)
+
+
+def _takes_task(call: RawCall, tasks: TaskSupport) -> bool:
+    """Whether a call may end in a task: its client takes one, and the server makes some of that era."""
+    wants = bool(call.task) or (call.answerer is not None and takes_tasks(call.answerer.capabilities))
+    return wants and tasks.is_for(is_modern=call.is_modern)

@@ -12,8 +12,8 @@ from support.tools.offer_fleet import OfferServer
 
 from quarterdeck.config.groups import Group
 from quarterdeck.host.offers.groups import LiveGroups
-from quarterdeck.route.catalogue import Catalogue
-from quarterdeck.route.resolve import MAX_URI_CHARS, Route, public_uri, resolve, resolve_call
+from quarterdeck.route.catalogue import CalledTool, Catalogue
+from quarterdeck.route.resolve import MAX_URI_CHARS, Route, public_uri, resolve, resolve_call, sent_arguments
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.tools import ANONYMOUS, Client
@@ -48,22 +48,23 @@ def asked(
 @pytest.mark.parametrize("name", ["read", "other__read", "", "fs", "fs__", "__read"])
 def test_what_is_no_servers_tool_is_left_to_others(name: str) -> None:
     """A native tool would be called unknown, or a server be asked for what only we have."""
-    assert resolve_call(catalogue_of(server_of("fs", "read")), name, b"{}") is None
+    assert resolve_call(catalogue_of(server_of("fs", "read")), name) is None
 
 
 @pytest.mark.parametrize(("name", "own"), [("fs__read", "read"), ("fs__read__all", "read__all"), ("fs__gone", "gone")])
 def test_a_call_goes_to_its_server_by_its_own_name_untouched(name: str, own: str) -> None:
     """The server would be asked for a tool that it does not know, with other bytes than its client sent."""
-    assert resolve_call(catalogue_of(server_of("fs", "read")), name, b'{"n":1.0}') == Route(
-        "fs", own, own, b'{"n":1.0}'
-    )
+    found = resolve_call(catalogue_of(server_of("fs", "read")), name)
+    assert isinstance(found, CalledTool)
+    assert (found.server, found.key, found.own) == ("fs", own, own)
+    assert sent_arguments(found, b'{"n":1.0}') == b'{"n":1.0}'
 
 
 def test_a_lone_server_is_called_by_its_tools_own_names() -> None:
     """Put before one server, we would rename what prompts and permissions of its users name."""
     catalogue = catalogue_of(server_of("fs", "read", "fs__stat", prompts=("p",)), alone="fs")
-    found = [resolve_call(catalogue, name, b"{}") for name in ("read", "fs__stat")]
-    assert [each.own for each in found if isinstance(each, Route)] == ["read", "fs__stat"]
+    found = [resolve_call(catalogue, name) for name in ("read", "fs__stat")]
+    assert [each.own for each in found if isinstance(each, CalledTool)] == ["read", "fs__stat"]
     assert asked(catalogue, "prompts/get", {"name": "p"}) == ("fs", {"name": "p"})
 
 
@@ -196,12 +197,13 @@ def test_a_call_has_the_users_arguments_and_what_may_not_be_called_so_is_refused
     tool: str, sent: object, expected: object
 ) -> None:
     """Hidden for a list only, a tool would still run; or a model choose what the user fixed."""
-    found = resolve_call(overridden(), f"gh__{tool}", msgspec.json.encode(sent))
-    if isinstance(found, ProtocolFault):
-        assert found.code == expected
+    found = resolve_call(overridden(), f"gh__{tool}")
+    params = sent_arguments(found, msgspec.json.encode(sent)) if isinstance(found, CalledTool) else found
+    if isinstance(params, ProtocolFault):
+        assert params.code == expected
     else:
-        assert isinstance(found, Route)
-        assert (found.own, json.loads(found.params)) == expected
+        assert isinstance(found, CalledTool)
+        assert (found.own, json.loads(params or b"")) == expected
 
 
 @pytest.mark.parametrize(
@@ -210,14 +212,14 @@ def test_a_call_has_the_users_arguments_and_what_may_not_be_called_so_is_refused
 def test_a_slip_is_helped_with_what_its_client_may_use_alone(client: Client, hint: str) -> None:
     """A client would learn what there is beside its group."""
     catalogue = catalogue_of(server_of("gh", "create"), overrides={"gh": overrides(hide=["creat"])})
-    found = resolve_call(catalogue, "gh__creat", b"{}", client)
+    found = resolve_call(catalogue, "gh__creat", client)
     assert str(found) == f"gh offers no tool 'creat'{hint}"
 
 
 def test_a_tool_whose_argument_cannot_be_fixed_is_not_called() -> None:
     """By its name it would run without the bound that was set."""
     catalogue = catalogue_of(server_of("gh", "list"), overrides={"gh": overrides(arguments={"list": {"repo": 1}})})
-    found = resolve_call(catalogue, "gh__list", b"{}")
+    found = resolve_call(catalogue, "gh__list")
     assert str(found).startswith("gh cannot offer 'list' as the configuration says: ")
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from quarterdeck.common.tool_names import may_be_alias
 from quarterdeck.fleet.workers.requests import ended
-from quarterdeck.route.resolve import resolve_tool
+from quarterdeck.route.resolve import sent_arguments
 from quarterdeck_protocol.contract import EndpointStatus, RemoteCallResult, is_usable_phase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.names import QUALIFIER, did_you_mean, listed, nearest_tool
@@ -58,12 +58,13 @@ async def call_tool(
     own, verdict = offers.overrides.own(tool), product.approvals.verdict(server)
     if own is not None and verdict is not None and (held := verdict.refusal(own)) is not None:
         raise held
-    if name not in {each.name for each in offers.tools}:
+    if name not in offers.calls:
         raise no_such_tool(name, router.catalogue.tools)
-    route = resolve_tool(offers, tool, arguments, client)
-    if isinstance(route, ProtocolFault):
-        raise route
-    result = await ended(partial(served.begin, RawCall(route.own, route.params, client=client)))
+    called = offers.calls[name]
+    sent = sent_arguments(called, arguments)
+    if isinstance(sent, ProtocolFault):
+        raise sent
+    result = await ended(partial(served.begin, RawCall(called.own, sent, client=client)))
     assert result is not None  # every call begins
     return result
 

@@ -25,10 +25,12 @@ class PublishedTools:
 
     Attributes:
         tools: under their public names, in the server's order.
+        own: what the server calls these, by their qualified public names.
         refused: by the server's own name why a tool is not shown that is not hidden.
     """
 
     tools: tuple[RemoteTool, ...] = ()
+    own: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -40,6 +42,7 @@ def publish_tools(tools: Sequence[RemoteTool], overrides: ServerOverrides) -> Pu
     without the bound that was set.
     """
     shown: list[RemoteTool] = []
+    names: dict[str, str] = {}
     refused: dict[str, str] = {}
     for tool in tools:
         own = tool.ref.name
@@ -49,10 +52,13 @@ def publish_tools(tools: Sequence[RemoteTool], overrides: ServerOverrides) -> Pu
             refused[own] = "'rename' gives its name to another"
             continue
         try:
-            shown.append(_published(tool, overrides))
+            published = _published(tool, overrides)
         except ArgumentError as error:
             refused[own] = str(error)
-    return PublishedTools(tuple(shown), refused)
+        else:
+            shown.append(published)
+            names[published.descriptor.name] = own
+    return PublishedTools(tuple(shown), names, refused)
 
 
 def publish_offers(listing: Listing, offered: Sequence[Offered], overrides: ServerOverrides) -> tuple[Offered, ...]:

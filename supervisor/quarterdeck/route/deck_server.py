@@ -19,10 +19,10 @@ from quarterdeck.fleet.fleet import SupervisedFleet
 from quarterdeck.fleet.session_servers import SessionServers
 from quarterdeck.fleet.workers.requests import refuse
 from quarterdeck.ledger.events.events import Subject
-from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.approvals import Approvals
-from quarterdeck.trust.judge.requests import Wish, wish_of
+from quarterdeck.trust.judge.requests import NOTHING, Wish, to_call, wish_of
 from quarterdeck.trust.judge.server_verdict import Admission
+from quarterdeck.trust.questions import JudgedAnswerer
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.contract import (
     EndpointPhase,
@@ -34,7 +34,7 @@ from quarterdeck_protocol.contract import (
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, RESULT, TaskSupport
 from quarterdeck_protocol.offers import Listing, Offered, RawRequest
-from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, RawCall, WireResult
+from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, RawCall
 
 from .own_servers import OwnServers
 from .server_call import ServerCall
@@ -72,11 +72,13 @@ class DeckServer(LiveEndpoint):
             note: told how calls end.
         """
         self._config = config
-        self._scope = scope
-        self._note = note
+        self.note: Final = partial(note, scope, config.id)
+        """Takes the end of a call."""
         self._fleet = fleet
         self._approvals = approvals
-        self._own = OwnServers(self, fleet, sessions)
+        self.own: Final = OwnServers(self, fleet, sessions)
+        self.judged: Final = partial(JudgedAnswerer, _mode=config.ask, _has_tasks=self.has_modern_tasks)
+        """Puts a request's answerer behind what the server may ask."""
         self._waits: Final = CallQueue()
         """Requests that wait for tasks to end: they keep no call from its turn."""
 
@@ -125,13 +127,13 @@ class DeckServer(LiveEndpoint):
 
     def has_linked(self, uri: str) -> bool:
         """See `LiveEndpoint`: also by a session's own server."""
-        return any(each.has_linked(uri) for each in (*self._present, *self._own.endpoints()))
+        return any(each.has_linked(uri) for each in (*self._present, *self.own.endpoints()))
 
     # Requests
 
     def refusal(self, tool: str) -> ProtocolFault | None:
         """Why a call is not tried: what is trusted forbids it, or the server is not ready and will not be soon."""
-        found = self.find(Wish(ItemKey(Subject.TOOL, tool)))
+        found = self.find(tool)
         return self.with_words(found) if isinstance(found, ProtocolFault) else None
 
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall:
@@ -139,8 +141,8 @@ class DeckServer(LiveEndpoint):
 
         A call that cannot be made gets its fault; a call to a starting server waits, within its deadline.
         """
-        wish = Wish(ItemKey(Subject.TOOL, call.tool))
-        return self._queued(call, wish, self._own.queue_of(call.client), deliver, call.tool, len(call.arguments))
+        queue, tool = self.own.queue_of(call.client), call.tool
+        return self._queued(call, queue, deliver, len(call.arguments), tool, tool)
 
     def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """See `LiveEndpoint`; each waits for its turn and for its server as a call does."""
@@ -152,90 +154,80 @@ class DeckServer(LiveEndpoint):
             # A URI only if the ledger knows it anyway.
             is_known = wish.key in self._approvals.offer(self._config.id).keys
             noted = f"{request.method} {noted}" if is_known else request.method
-        queue = self._waits if request.method == RESULT else self._own.queue_of(request.client)
-        return self._queued(request, wish, queue, deliver, noted, len(request.params))
+        queue = self._waits if request.method == RESULT else self.own.queue_of(request.client)
+        return self._queued(request, queue, deliver, len(request.params), noted, None, wish)
 
     def _queued(
         self,
         request: RawCall | RawRequest,
-        wish: Wish,
         queue: CallQueue,
         deliver: Deliver,
-        noted: str,
         size_bytes: int,
+        noted: str,
+        tool: str | None,
+        other: Wish = NOTHING,
     ) -> PendingCall:
-        call, limit_s = ServerCall(self, queue, request, wish, deliver, noted=noted), self._config.call_timeout_s
+        now, limit_s = monotonic(), self._config.call_timeout_s
         if request.timeout_s is not None:
             limit_s = min(limit_s, request.timeout_s)
-        refused = queue.add(request.client.key, call, size_bytes, call.asked_at + limit_s)
-        return refuse(call.tell, refused) if refused is not None else call
+        call = ServerCall(self, queue, request, deliver, now, noted, tool, other)
+        refused = queue.add(request.client.key, call, size_bytes, now + limit_s)
+        return call if refused is None else refuse(deliver, self.with_words(refused))
 
-    def start(self, call: ServerCall) -> None:
-        """Begin a call that has its turn, on the endpoint of this moment, or once there is one."""
-        match self.find(call.wish):
-            case ProtocolFault() as fault:
-                call.fail(fault)
-            case None:
-                call.wait(partial(self._awaited, call), partial(self._own.start_on, call))
-            case endpoint:
-                self._own.start_on(call, endpoint)
-
-    def find(self, wish: Wish) -> ServerEndpointImpl | ProtocolFault | None:
-        """Where this may be asked at this moment, or why not; None while that is not known yet, but will be."""
-        verdict = self._approvals.verdict(self._config.id)
+    def find(self, tool: str | None, other: Wish = NOTHING) -> ServerEndpointImpl | ProtocolFault | None:
+        """Where this tool may be called at this moment, or, for None, the `other` request be made, or why not; None
+        while that is not known yet, but will be.
+        """
+        server = self._config.id
+        verdict, endpoint = self._approvals.verdict(server), self._fleet.endpoint(server)
         if verdict is None:
             return self.not_ready()
-        endpoint = self.endpoint
-        ready = endpoint if endpoint is not None and is_usable_phase(endpoint.phase) else None
-        if verdict.admits(wish, ready, is_coming=False) is Admission.NOW:
-            return ready  # as nearly every call: whether it is coming makes no difference then, and costs time
-        match verdict.admits(wish, ready, is_coming=self._is_coming):
+        if endpoint is not None and endpoint.phase is not EndpointPhase.READY:
+            endpoint = None
+        if endpoint is not None and verdict.allows_now(tool, endpoint):
+            return endpoint  # as nearly every call: whether it is coming makes no difference then, and costs time
+        wish = to_call(tool) if tool is not None else other
+        match verdict.admits(wish, endpoint, is_coming=self._is_coming):
             case ProtocolFault() as fault:
                 return fault
             case Admission.NOT_READY:
                 return self.not_ready()
+            case Admission.NOW:
+                return endpoint
             case _:
                 return None
 
-    async def _awaited(self, call: ServerCall) -> ServerEndpointImpl | ProtocolFault:
+    async def awaited(self, call: ServerCall) -> ServerEndpointImpl | ProtocolFault:
         """Where a call may be made when that is known, or that it took too long."""
         patience_s = call.patience_s
-        await self.until(lambda: self.find(call.wish) is not None, min(WAIT_S, patience_s))
+        await self.until(lambda: self.find(call.tool, call.other) is not None, min(WAIT_S, patience_s))
         # An installation takes minutes, so tell the caller.
-        if self.find(call.wish) is None and patience_s > WAIT_S and not self.status().installing:
-            await self.until(lambda: self.find(call.wish) is not None, patience_s - WAIT_S)
-        return self.find(call.wish) or self.not_ready()
-
-    def ended(self, call: ServerCall, end: CallEnd | None) -> None:
-        """A call has ended, or was given up."""
-        now = monotonic()
-        call.queue.leave(call, now if isinstance(end, WireResult) else None)
-        if call.began is not None:
-            self._note(self._scope, self._config.id, call.noted, now - call.began, end, call.client)
-            call.began = None
+        if self.find(call.tool, call.other) is None and patience_s > WAIT_S and not self.status().installing:
+            await self.until(lambda: self.find(call.tool, call.other) is not None, patience_s - WAIT_S)
+        return self.find(call.tool, call.other) or self.not_ready()
 
     # What else clients want of it
 
     def unsubscribe(self, client: Client, uri: str) -> None:
         """See `LiveEndpoint`."""
-        for endpoint in self._own.endpoints_of(client):
+        for endpoint in self.own.endpoints_of(client):
             endpoint.unsubscribe(client, uri)
 
     def set_level(self, client: Client, level: str) -> None:
         """See `LiveEndpoint`; a server that is started later is told with its next call."""
-        self._own.set_level(client, level)
-        for endpoint in self._own.endpoints_of(client):
+        self.own.set_level(client, level)
+        for endpoint in self.own.endpoints_of(client):
             endpoint.set_level(client, level)
 
     def leave(self, client: Client) -> None:
         """See `LiveEndpoint`."""
-        self._own.leave(client)
-        for endpoint in self._own.endpoints_of(client):
+        self.own.leave(client)
+        for endpoint in self.own.endpoints_of(client):
             endpoint.leave(client)
 
     def tell(self, method: str, params: bytes = b"{}") -> None:
         """See `LiveEndpoint`; every session's server is told, too."""
-        for endpoint in (*(() if self._own.is_scoped else self._present), *self._own.endpoints()):
+        for endpoint in (*(() if self.own.is_scoped else self._present), *self.own.endpoints()):
             endpoint.tell(method, params)
 
     # Its state

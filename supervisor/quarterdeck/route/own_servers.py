@@ -68,9 +68,10 @@ class OwnServers:
 
     def queue_of(self, client: Client) -> CallQueue:
         """In which queue a call of this client waits for its turn."""
-        if self._has_own(client):
+        known = self._fleet.queue(self._config.id)
+        if (known.asked is not None or self.is_scoped) and self._has_own(client, known):
             return self._sessions.queue(self._config.id, self._session_of(client))
-        return self._known
+        return known
 
     def endpoints(self) -> tuple[ServerEndpointImpl, ...]:
         """Those of all sessions."""
@@ -95,13 +96,14 @@ class OwnServers:
 
     def start_on(self, call: ServerCall, endpoint: ServerEndpointImpl) -> None:
         """Begin a call that the deck's own endpoint could take, on the server that is to take it."""
-        known = self._known
-        # As nearly always: all clients share the server, in the era in which it runs.
-        is_shared = known.asked is None and not (self.is_scoped or known.prefers_newer or call.request.is_modern)
-        if not is_shared and self._must_settle_era(endpoint, call):
+        known = self._fleet.queue(self._config.id)
+        if known.asked is None and not (self.is_scoped or known.prefers_newer or call.request.is_modern):
+            own = None  # as nearly always: all clients share the server, in the era in which it runs
+        elif self._must_settle_era(endpoint, call):
             call.wait(partial(self._with_era, endpoint, call), partial(self.start_on, call))
             return
-        own = None if is_shared else self._own_for(endpoint, call)
+        else:
+            own = self._own_for(endpoint, call)
         if own is None:
             known.is_used = True
             call.begin_on(endpoint)
@@ -121,8 +123,8 @@ class OwnServers:
                 self._start_own(call, found)
 
     def _start_own(self, call: ServerCall, endpoint: ServerEndpointImpl) -> None:
-        if (level := self._levels.get(call.client.key)) is not None:
-            endpoint.set_level(call.client, level)
+        if (level := self._levels.get(call.request.client.key)) is not None:
+            endpoint.set_level(call.request.client, level)
         call.begin_on(endpoint)
 
     # Choice of the server
@@ -136,11 +138,11 @@ class OwnServers:
         """Return the key of this client's server: its session, or its program if its token has no sessions."""
         return client.key if self.is_scoped or self._sessions.is_open(client.key) else client.address
 
-    def _has_own(self, client: Client) -> bool:
+    def _has_own(self, client: Client, known: CallQueue) -> bool:
         """Return whether this client's calls go to its session's own server."""
         if self.is_scoped:
             return True
-        asked = self._known.asked
+        asked = known.asked
         if asked is None or self._session_of(asked) == (session := self._session_of(client)):
             return False
         # Clients that are refused their own server share the deck's, as all clients did before it asked.
@@ -148,14 +150,14 @@ class OwnServers:
 
     def _own_for(self, endpoint: ServerEndpointImpl, call: ServerCall) -> SessionServer | ProtocolFault | None:
         """Return the session's server for a call, or why there is none; None for the deck's own server."""
-        session = self._session_of(call.client)
+        session = self._session_of(call.request.client)
         if not call.is_subscription and (other := self._in_other_era(endpoint, call, session)) is not None:
             return other
-        if not self._has_own(call.client):
+        if not self._has_own(call.request.client, self._known):
             return None
         if call.is_subscription and not self.is_scoped and not self._sessions.has(self._config.id, session):
             return None  # a subscription alone starts no server
-        return self._sessions.get(self._config, call.client, session)
+        return self._sessions.get(self._config, call.request.client, session)
 
     def _find_own(
         self, own: SessionServer, judged: ServerEndpointImpl, key: ItemKey | None
@@ -230,8 +232,10 @@ class OwnServers:
             self._restart = asyncio.create_task(self._fleet.restart(self._config.id))
         if old is self._replaced:
             wait_s = self._config.connect_timeout_s if call.left_s is None else call.left_s
-            await server.until(lambda: server.endpoint is not old and server.find(call.wish) is not None, wait_s)
-        return server.find(call.wish) or server.not_ready()
+            await server.until(
+                lambda: server.endpoint is not old and server.find(call.tool, call.other) is not None, wait_s
+            )
+        return server.find(call.tool, call.other) or server.not_ready()
 
     def _in_other_era(self, endpoint: ServerEndpointImpl, call: ServerCall, session: str) -> SessionServer | None:
         """Return the server in the era of a call's client; None if the deck's own server speaks or bridges it."""
@@ -243,7 +247,7 @@ class OwnServers:
             if call.request.is_modern or not is_newer or not known.prefers_newer or not can_be_asked:
                 return None
             older = self._config.model_copy(update={"protocol": Revision.R2025_11_25})
-            return _usable(self._sessions.get(self._config, call.client, session, older))
+            return _usable(self._sessions.get(self._config, call.request.client, session, older))
         is_stdio = isinstance(self._config, StdioServerConfig)
         if self._lacks_newer or (is_stdio and not known.speaks_newer):
             return None

@@ -2,17 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.fleet.workers.requests import refuse
 from quarterdeck.trust.judge.questions import judge_input_required
-from quarterdeck.trust.judge.requests import Wish
-from quarterdeck.trust.questions import JudgedAnswerer
+from quarterdeck.trust.judge.requests import NOTHING, Wish, to_call
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, WireResult
@@ -37,61 +38,37 @@ _INPUT_REQUIRED: Final = "input_required"
 """What the result of a server of 2026-07-28 is called that asks its caller."""
 
 
-class ServerCall:
+class ServerCall(Struct, eq=False):
     """A `QueuedCall` and a `PendingCall`.
 
     Attributes:
-        request: by the server's own names; a plain call of a tool, or another request.
-        client: the client and session that asked.
-        wish: what it is for, as trust knows it.
-        noted: what the table of calls has of it.
         queue: the one that it is in.
+        request: by the server's own names; a plain call of a tool, or another request.
         asked_at: monotonic, seconds.
+        noted: what the table of calls has of it.
+        tool: the name of the tool that it calls; None of any other request.
+        other: what another request is for, as trust knows it.
         began: when an endpoint took it; None before that and once it has been noted.
     """
 
-    __slots__ = (
-        "_again",
-        "_deliver",
-        "_lives",
-        "_pending",
-        "_server",
-        "_waiting",
-        "asked_at",
-        "began",
-        "client",
-        "noted",
-        "queue",
-        "request",
-        "wish",
-    )
+    _server: "DeckServer"
+    queue: CallQueue
+    request: RawCall | RawRequest
+    deliver: Deliver
+    asked_at: float
+    noted: str
+    tool: str | None = None
+    other: Wish = NOTHING
+    began: float | None = None
+    _pending: PendingCall | None = None
+    _waiting: asyncio.Task[None] | None = None
+    _again: asyncio.Handle | None = None
+    _lives: int = LIVES
 
-    def __init__(
-        self,
-        server: "DeckServer",
-        queue: CallQueue,
-        request: RawCall | RawRequest,
-        wish: Wish,
-        deliver: Deliver,
-        *,
-        noted: str,
-    ) -> None:
-        if request.answerer is not None:
-            judged = JudgedAnswerer(request.answerer, server.config.ask, server.has_modern_tasks)
-            request = msgspec.structs.replace(request, answerer=judged)
-        self.request = request
-        self.client: Final = request.client
-        self.wish = wish
-        self.noted = noted
-        self.queue = queue
-        self.asked_at = monotonic()
-        self.began: float | None = None
-        self._server = server
-        self._deliver = deliver
-        self._pending: PendingCall | None = None
-        self._waiting: asyncio.Task[None] | None = None
-        self._again: asyncio.Handle | None = None
-        self._lives = LIVES
+    @property
+    def wish(self) -> Wish:
+        """What it is for, as trust knows it."""
+        return to_call(self.tool) if self.tool is not None else self.other
 
     @property
     def is_subscription(self) -> bool:
@@ -113,8 +90,15 @@ class ServerCall:
     # On its way
 
     def start(self) -> None:
-        """See `QueuedCall`."""
-        self._server.start(self)
+        """See `QueuedCall`: begin it on the endpoint of this moment, or once there is one."""
+        server = self._server
+        found = server.find(self.tool, self.other)
+        if found is None:
+            self.wait(partial(server.awaited, self), partial(server.own.start_on, self))
+        elif isinstance(found, ProtocolFault):
+            self.fail(found)
+        else:
+            server.own.start_on(self, found)
 
     def fail(self, fault: ProtocolFault) -> None:
         """See `QueuedCall`; later than this returns."""
@@ -143,7 +127,9 @@ class ServerCall:
         self.queue.has_started(self)
         self.began, due = monotonic(), self.request
         if due.timeout_s is not None:
-            due = msgspec.structs.replace(due, timeout_s=self.left_s)
+            due = replace(due, timeout_s=self.left_s)
+        if due.answerer is not None:
+            due = replace(due, answerer=self._server.judged(due.answerer))
         if isinstance(due, RawCall):
             pending = endpoint.begin(due, self.settle)
             self._pending = pending if pending is not None else refuse(self.settle, self._server.unknown(due.tool))
@@ -156,25 +142,21 @@ class ServerCall:
         A request that was not sent before its server was lost begins again: it waits for the server's next start.
         """
         if isinstance(end, ProtocolFault) and self._was_never_sent(end):
-            self._lives -= 1
-            # Later: the end of its calls comes before the server is known to be lost, and its worker may take a while.
-            pause_s = AGAIN_S * (LIVES - 1 - self._lives)
-            self._again = asyncio.get_running_loop().call_later(pause_s, self.start)
+            self._begin_again()
             return
+        told = end
         try:
-            self.tell(end)
+            if isinstance(end, ProtocolFault):
+                told = self._server.with_words(end)
+            elif end.result_type == _INPUT_REQUIRED or (self.tool is None and self._is_state_of_task):
+                told = self._asking(end)
+            self.deliver(told)
         finally:
-            self._server.ended(self, end)
-
-    def tell(self, end: CallEnd) -> None:
-        """Deliver its end."""
-        if isinstance(end, WireResult) and (end.result_type == _INPUT_REQUIRED or self._is_state_of_task):
-            end = self._asking(end)
-        self._deliver(self._server.with_words(end) if isinstance(end, ProtocolFault) else end)
+            self._leave(end)
 
     def cancel(self, reason: str = "") -> Delivery:
         """See `PendingCall`."""
-        self._server.ended(self, None)
+        self._leave(None)
         if self._again is not None:
             self._again.cancel()
         if self._waiting is not None:
@@ -182,9 +164,23 @@ class ServerCall:
             return Delivery.NOT_SENT
         return self._pending.cancel(reason) if self._pending is not None else Delivery.NOT_SENT
 
+    def _leave(self, end: CallEnd | None) -> None:
+        """Give its place away, and note how it ended; None where it was given up."""
+        now = monotonic()
+        self.queue.leave(self, now if isinstance(end, WireResult) else None)
+        if self.began is not None:
+            self._server.note(self.noted, now - self.began, end, self.request.client)
+            self.began = None
+
     @property
     def _is_state_of_task(self) -> bool:
         return isinstance(self.request, RawRequest) and self.request.method == "tasks/get"
+
+    def _begin_again(self) -> None:
+        self._lives -= 1
+        # Later: the end of its calls comes before the server is known to be lost, and its worker may take a while.
+        pause_s = AGAIN_S * (LIVES - 1 - self._lives)
+        self._again = asyncio.get_running_loop().call_later(pause_s, self.start)
 
     def _was_never_sent(self, fault: ProtocolFault) -> bool:
         is_lost = fault.code in LOSSES and fault.delivery is Delivery.NOT_SENT
@@ -193,4 +189,6 @@ class ServerCall:
     def _asking(self, end: WireResult) -> CallEnd:
         """A result that asks its caller, as far as the server may."""
         body = judge_input_required(self._server.config.id, end.body, self._server.config.ask)
-        return body if isinstance(body, ProtocolFault) else msgspec.structs.replace(end, body=body, members=None)
+        if isinstance(body, ProtocolFault):
+            return self._server.with_words(body)
+        return replace(end, body=body, members=None)

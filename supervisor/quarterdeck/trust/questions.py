@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from quarterdeck_protocol.configs import AskMode
 from quarterdeck_protocol.mcp.tasks import takes_tasks
 from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
@@ -15,15 +17,12 @@ NOTHING_CAN_BE_ASKED = b"{}"
 _log = logging.getLogger("quarterdeck.trust")
 
 
-class JudgedAnswerer(Answerer):
-    """The answerer of one request, behind what its server may ask."""
+class JudgedAnswerer(Struct, frozen=True, eq=False):
+    """The `Answerer` of one request, behind what its server may ask: a struct, for each request has one."""
 
-    __slots__ = ("_answerer", "_has_tasks", "_mode")
-
-    def __init__(self, answerer: Answerer, mode: AskMode, has_tasks: Callable[[], bool]) -> None:
-        self._answerer = answerer
-        self._mode = mode
-        self._has_tasks = has_tasks
+    _answerer: Answerer
+    _mode: AskMode
+    _has_tasks: Callable[[], bool]
 
     @property
     def capabilities(self) -> bytes:

@@ -9,7 +9,7 @@ from msgspec import Raw
 from support.tools.offer_fleet import Pending
 from support.waiting import turns
 
-from quarterdeck.fleet.call_queue import CallQueue
+from quarterdeck.fleet.call_queue import CallQueue, QueuedCall
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.route import server_call as module
@@ -19,12 +19,13 @@ from quarterdeck.trust.questions import JudgedAnswerer
 from quarterdeck_protocol.configs import AskMode, ServerConfig, StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.offers import RawRequest
-from quarterdeck_protocol.questions import Question, QuestionEnd
+from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, RawCall, WireResult
 
 DONE = WireResult(b'{"content":[]}', "2025-11-25")
 ADA = Client("ada", "door")
-PLAN, READ = Wish(ItemKey(Subject.PROMPT, "plan")), Wish(ItemKey(Subject.TOOL, "read"))
+PLAN = Wish(ItemKey(Subject.PROMPT, "plan"))
+ASKED_AT = 100.0
 
 
 class Running(Pending):
@@ -59,6 +60,19 @@ class PlayedEndpoint:
         return self.running
 
 
+class ToldQueue(CallQueue):
+    """A queue that says which calls leave it."""
+
+    def __init__(self, steps: list[object]) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def leave(self, call: QueuedCall, answered_at: float | None = None) -> None:
+        """See `CallQueue`."""
+        self._steps.append("left")
+        super().leave(call, answered_at)
+
+
 class PlayedServer:
     """A server whose steps a test writes down."""
 
@@ -66,24 +80,34 @@ class PlayedServer:
         self.config: ServerConfig = StdioServerConfig(id="fs", command="x", ask=ask)
         self.steps: list[object] = []
         self.endpoint = PlayedEndpoint()
+        self.queue = ToldQueue(self.steps)
 
-    def start(self, call: ServerCall) -> None:
+    @property
+    def own(self) -> "PlayedServer":
+        """See `DeckServer`: there is one process."""
+        return self
+
+    def find(self, *_: object) -> PlayedEndpoint:
         """See `DeckServer`."""
         self.steps.append("start")
-        call.begin_on(self.endpoint)  # type: ignore[arg-type]
+        return self.endpoint
 
-    def ended(self, call: ServerCall, end: CallEnd | None) -> None:
-        """See `DeckServer`."""
-        self.steps.append(("ended", end))
+    def start_on(self, call: ServerCall, endpoint: Any) -> None:
+        """See `OwnServers`."""
+        call.begin_on(endpoint)
+
+    def note(self, *told: object) -> None:
+        """See `DeckServer`: a call's name, seconds, end and client."""
+        self.steps.append(("noted", told[2]))
 
     def with_words(self, fault: ProtocolFault) -> ProtocolFault:
         """See `DeckServer`."""
         fault.server = "fs -c deck.json"
         return fault
 
-    def has_modern_tasks(self) -> bool:
+    def judged(self, answerer: Answerer) -> JudgedAnswerer:
         """See `DeckServer`."""
-        return False
+        return JudgedAnswerer(answerer, self.config.ask, lambda: False)
 
 
 class Silent:
@@ -100,20 +124,20 @@ class Silent:
 def call_of(server: PlayedServer, deliver: Deliver = lambda _: None, **options: Any) -> ServerCall:
     """A call of the tool `read`."""
     call = RawCall("read", b"{}", client=ADA, **options)
-    return ServerCall(server, CallQueue(), call, READ, deliver, noted="read")  # type: ignore[arg-type]
+    return ServerCall(server, server.queue, call, deliver, ASKED_AT, "read", "read")  # type: ignore[arg-type]
 
 
 def request_of(server: PlayedServer, deliver: Deliver = lambda _: None, **options: Any) -> ServerCall:
     """A request for the prompt `plan`."""
     request = RawRequest("prompts/get", b'{"name":"plan"}', client=ADA, answerer=Silent(), **options)
-    return ServerCall(server, CallQueue(), request, PLAN, deliver, noted="prompts/get plan")  # type: ignore[arg-type]
+    return ServerCall(server, server.queue, request, deliver, ASKED_AT, "plan", other=PLAN)  # type: ignore[arg-type]
 
 
 def test_its_caller_is_told_before_its_end_is_booked() -> None:
     """Each call would take as much longer as its booking does."""
     server = PlayedServer()
     call_of(server, lambda end: server.steps.append(("told", end))).settle(DONE)
-    assert server.steps == [("told", DONE), ("ended", DONE)]
+    assert server.steps == [("told", DONE), "left"]
 
 
 def test_its_end_is_booked_though_its_caller_fails() -> None:
@@ -125,7 +149,7 @@ def test_its_end_is_booked_though_its_caller_fails() -> None:
 
     with pytest.raises(ValueError):
         call_of(server, fails).settle(DONE)
-    assert server.steps == [("ended", DONE)]
+    assert server.steps == ["left"]
 
 
 async def test_a_fault_is_told_with_commands_that_find_its_server() -> None:
@@ -138,11 +162,9 @@ async def test_a_fault_is_told_with_commands_that_find_its_server() -> None:
 
 def test_its_deadline_counts_from_when_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that waited for its turn would take longer than its caller waits."""
-    now = 100.0
-    monkeypatch.setattr(module, "monotonic", lambda: now)
+    monkeypatch.setattr(module, "monotonic", lambda: ASKED_AT + 25.0)
     endpoint = PlayedEndpoint()
     call, request = call_of(PlayedServer(), timeout_s=60.0), request_of(PlayedServer(), timeout_s=60.0)
-    now = 125.0
     assert (call.left_s, call.patience_s) == (35.0, 35.0)
     call.begin_on(endpoint)  # type: ignore[arg-type]
     request.begin_on(endpoint)  # type: ignore[arg-type]
@@ -165,7 +187,7 @@ def test_cancelling_cancels_what_runs_and_gives_its_place_back() -> None:
     call.start()
     assert call.cancel("enough") is Delivery.UNKNOWN
     assert server.endpoint.running.cancelled == ["enough"]
-    assert server.steps == [("ended", None), "start", ("ended", None)]
+    assert server.steps == ["left", "start", "left", ("noted", None)]
 
 
 def test_a_request_ends_as_a_call_does() -> None:
@@ -174,7 +196,7 @@ def test_a_request_ends_as_a_call_does() -> None:
     request_of(server, told.append).start()
     server.endpoint.begun[0][2](DONE)
     assert told == [DONE]
-    assert server.steps == ["start", ("ended", DONE)]
+    assert server.steps == ["start", "left", ("noted", DONE)]
 
 
 @pytest.mark.parametrize(("mode", "capabilities"), [(AskMode.LABEL, Silent.capabilities), (AskMode.DENY, b"{}")])
@@ -249,7 +271,7 @@ async def test_a_call_whose_server_never_comes_ends_with_why() -> None:
     waiting.is_found.set()
     await turns()
     assert waiting.told == [waiting.found]
-    assert waiting.server.steps == [("ended", waiting.found)]
+    assert waiting.server.steps == ["left"]
 
 
 async def test_a_call_that_is_given_up_while_it_waits_never_begins() -> None:

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from itertools import chain
 from math import inf
 from time import monotonic
-from typing import Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 from urllib.parse import unquote
 
 import msgspec
@@ -25,6 +25,9 @@ from uvicorn.server import ServerState
 from quarterdeck_protocol.mcp.server.answers import Part
 
 from .admission import Admitted, Header, HttpAnswer
+
+if TYPE_CHECKING:
+    from .sessions import HttpSession
 
 MAX_HEAD_BYTES: Final = 32 * 1024
 """Of a request's head."""
@@ -78,6 +81,7 @@ class Exchange(msgspec.Struct, eq=False):
         on_gone: called when the client has closed its connection before it was answered.
         on_end: called once, when the client has taken most of the answer, or has gone.
         admitted: what its head was found to be; None until then, and where it was refused.
+        session: the legacy session that it names, where its client has it.
         is_silent: set by whoever watches over it, and unset when something is written.
         has_begun: whether a part of the response was sent.
         is_over: whether it is answered, or its client gone.
@@ -98,6 +102,7 @@ class Exchange(msgspec.Struct, eq=False):
     on_gone: Callable[[], None] = _nothing
     on_end: Callable[[], None] = _nothing
     admitted: Admitted | None = None
+    session: "HttpSession | None" = None
     is_silent: bool = False
     has_begun: bool = False
     is_over: bool = False
@@ -204,7 +209,7 @@ class Connection(HttpToolsProtocol):
         latest: the request whose head came last; None before the first.
         current: the request that is answered, until its client has taken most of the answer; None between two.
         idle_since: when the client had its last answer, monotonic seconds; `inf` once something came after that.
-        is_last: whether the next answer says that the connection closes.
+        is_last: whether the next request that comes is the last.
     """
 
     def __init__(self, config: Config, state: ServerState, handler: Handler, admit: Callable[[str], str]) -> None:
@@ -270,7 +275,7 @@ class Connection(HttpToolsProtocol):
             headers,
             dict(headers),
             version == "1.1",
-            version != "1.0" and parser.should_keep_alive(),
+            version != "1.0" and parser.should_keep_alive() and not self.is_last,
         )
         if self.current is None:
             self._begin(exchange)
@@ -319,8 +324,7 @@ class Connection(HttpToolsProtocol):
     def resume_writing(self) -> None:
         """The client reads again."""
         super().resume_writing()
-        if self.current is not None and self.current.is_over:
-            self._finish()
+        self.answered()
 
     def admit(self, who: str) -> str:
         """See `Exchange.admit`."""
@@ -329,9 +333,21 @@ class Connection(HttpToolsProtocol):
         return refused
 
     def answered(self) -> None:
-        """The current exchange is over: go on with the next one, once the client has taken most of the answer."""
-        if not self.flow.write_paused:
-            self._finish()
+        """Go on with the next request, once the current one's client has taken most of the answer."""
+        exchange = self.current
+        if exchange is None or not exchange.is_over or self.flow.write_paused:
+            return
+        self.current = None
+        exchange.on_end()
+        if not exchange.keep_alive:
+            self.transport.close()
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self._waiting:
+            self._begin(self._waiting.popleft())
+        else:
+            self.idle_since = monotonic()
 
     def _refuse_head(self) -> NoReturn:
         self._cut()
@@ -344,8 +360,6 @@ class Connection(HttpToolsProtocol):
 
     def _begin(self, exchange: Exchange) -> None:
         self.current = exchange
-        if self.is_last:
-            exchange.keep_alive = False
         wanted = self._handler.begin(exchange)
         if exchange.is_over or not wanted:
             return
@@ -354,10 +368,8 @@ class Connection(HttpToolsProtocol):
             self._serve(exchange)
         elif len(exchange.body) > wanted:
             self._hold_back(exchange)
-        else:
-            if exchange.fields.get(b"expect", b"").lower() == b"100-continue":
-                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self.flow.resume_reading()
+        elif b"expect" in exchange.fields and exchange.fields[b"expect"].lower() == b"100-continue":
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _serve(self, exchange: Exchange) -> None:
         body, exchange.body = bytes(exchange.body), bytearray()
@@ -369,18 +381,3 @@ class Connection(HttpToolsProtocol):
             exchange.respond(HttpAnswer(413, "the request is too large"))
         else:
             self.flow.pause_reading()
-
-    def _finish(self) -> None:
-        exchange, self.current = self.current, None
-        if exchange is None:
-            return
-        exchange.on_end()
-        if not exchange.keep_alive:
-            self.transport.close()
-        if self.transport.is_closing():
-            return
-        self.flow.resume_reading()
-        if self._waiting:
-            self._begin(self._waiting.popleft())
-        else:
-            self.idle_since = monotonic()

@@ -201,7 +201,7 @@ class HttpHost:
         elif exchange.method == "POST":
             self._serve_post(exchange, client, body)
         elif exchange.method in ("GET", "DELETE"):
-            self._serve_session(exchange, client)
+            self._serve_session(exchange)
         else:
             allow = ((b"allow", b"GET, POST, DELETE"),)
             exchange.headers = (*exchange.headers, *allow)
@@ -209,11 +209,12 @@ class HttpHost:
 
     def _serve_post(self, exchange: Exchange, client: Client, body: bytes) -> None:
         """Take a message of the legacy era."""
-        fields = exchange.fields
-        session = self.session_of(client, fields)
-        if session is None and fields.get(SESSION_HEADER):
-            exchange.refuse(INVALID_REQUEST, _NO_SESSION, status=404)
-            return
+        fields, session = exchange.fields, exchange.session
+        if session is None or session.has_ended:
+            if fields.get(SESSION_HEADER):
+                exchange.refuse(INVALID_REQUEST, _NO_SESSION, status=404)
+                return
+            session = None
         if not is_json(fields.get(b"content-type", b"")):
             exchange.respond(HttpAnswer(400, _NOT_JSON))
             return
@@ -360,11 +361,10 @@ class HttpHost:
         elif core.client is not None:
             self._content.programs.introduce(session.client, core.client.name)
 
-    def _serve_session(self, exchange: Exchange, client: Client) -> None:
+    def _serve_session(self, exchange: Exchange) -> None:
         """Open the stream of a session, or end it."""
-        fields = exchange.fields
-        session = self.session_of(client, fields)
-        if session is None:
+        fields, session = exchange.fields, exchange.session
+        if session is None or session.has_ended:
             if fields.get(SESSION_HEADER):
                 exchange.refuse(INVALID_REQUEST, _NO_SESSION, status=404)
             else:
@@ -405,9 +405,9 @@ class HttpHost:
         if post.http_session is not None:
             post.http_session.under_way += 1
         post.exchange.on_gone = post.gone
-        post.exchange.on_end = post.over
+        post.exchange.on_end = partial(self._over, post)
 
-    def over(self, post: Post) -> None:
+    def _over(self, post: Post) -> None:
         """Give back what was counted for a request: its client has the answer, or is gone."""
         release = self._posts.pop(post)
         if not self._posts:

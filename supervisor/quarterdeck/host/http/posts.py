@@ -22,10 +22,7 @@ EVENTS: Final = b"text/event-stream"
 
 
 class PostHost(Protocol):
-    """Counts requests and what is kept for them."""
-
-    def over(self, post: "Post") -> None:
-        """The client has its answer, or is gone: give back what was counted for it."""
+    """Counts what is kept for requests."""
 
     def keep(self, client: str, size: int) -> str:
         """Keep so much for a client, until its post is over; empty when it was counted, else which bound it met."""
@@ -97,10 +94,6 @@ class Post(msgspec.Struct, eq=False):
     def gone(self) -> None:
         """Give it up because its client is gone."""
         self.request.work.cancel("the client closed its connection")
-
-    def over(self) -> None:
-        """See `PostHost`."""
-        self.host.over(self)
 
     def _refuse(self, code: int, why: str, request: Request) -> None:
         if not self.exchange.has_begun:

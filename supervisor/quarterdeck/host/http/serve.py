@@ -214,7 +214,7 @@ class _Requests:
             return 0
         exchange.headers = verdict.headers
         client, host = verdict.client, self._hosts.present(verdict.deck)
-        session = host.session_of(client, exchange.fields) if host is not None else None
+        session = exchange.session = host.session_of(client, exchange.fields) if host is not None else None
         asker = client if session is None else session.client
         face.uses.count(asker.key)
         if not exchange.connection.is_proven and (refused := exchange.admit(client.key)):

@@ -55,6 +55,7 @@ class HttpSession:
         stream: what its client hears on; None while it does not.
         under_way: how many requests and streams of it are open.
         posts: how many messages of it came.
+        has_ended: whether it is open no more.
     """
 
     def __init__(self, client: Client) -> None:
@@ -66,6 +67,7 @@ class HttpSession:
         self.session: Session
         self.stream: Exchange | None = None
         self.under_way = self.posts = 0
+        self.has_ended = False
         self.since: Final = datetime.now(UTC)
         self._used_at = time.monotonic()
 
@@ -155,6 +157,7 @@ class HttpSessions:
     def end(self, session: HttpSession) -> None:
         """End a session; repeatable."""
         if self._sessions.pop(session.header[1], None) is not None:
+            session.has_ended = True
             self._shares.remove(session.who)
             self._end(session)
 

@@ -156,6 +156,32 @@ async def test_the_next_request_waits_until_the_answer_was_taken():
         assert (await client.read()).answer["id"] == 2
 
 
+async def test_a_request_that_comes_before_the_answer_was_taken_waits_too_and_both_are_counted_to_their_end(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The count of an answer that nobody read was lost with the next request: its client could ask nothing any more."""
+    monkeypatch.setattr(serve, "MAX_REQUESTS_EACH", 2)
+    box = held_box()
+    async with listening(box) as url, wired(url) as client:
+        await client.greet()
+        text = "x" * 32 * 1024 * 1024
+        for number in range(4):
+            client.writer.write(client.request(call(number)))
+            (await box.next_begun()).settle({"content": [{"type": "text", "text": text}]})
+            await eventually_async(lambda: client.reader._buffer)  # type: ignore[attr-defined]
+            client.writer.write(client.request(call("next")))
+            assert len((await client.read()).body) > len(text)
+            (await box.next_begun()).settle({"content": []})
+            assert (await client.read()).answer["id"] == "next"
+
+
+async def test_a_session_without_a_name_is_none():
+    """Its client would wait for an answer for ever."""
+    async with listening(held_box()) as url, wired(url) as client:
+        await client.greet()
+        assert (await client.ask(call(1), Mcp_Session_Id="")).status == 400
+
+
 async def test_a_dropped_connection_tells_the_request_that_is_under_way_and_not_the_last_one():
     """The call would run on, for nobody."""
     box = held_box()

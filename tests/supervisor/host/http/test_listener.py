@@ -152,6 +152,21 @@ async def test_a_connection_that_was_admitted_has_all_the_time_it_needs(monkeypa
         writer.close()
 
 
+async def test_a_connection_is_closed_once_it_is_idle_and_never_while_an_answer_is_pending() -> None:
+    """Clients that went to sleep would hold every connection; or a long call would be cut."""
+    async with serving() as played:
+        played.listener.config.timeout_keep_alive = 0
+        reader, writer = await played.dial(KNOWN.replace(b"/mcp", b"/hold"))
+        await played.held.wait()
+        idle, other = await played.dial(KNOWN)
+        assert (await ended(idle)).startswith(b"HTTP/1.1 200")
+        assert played.counted == (0, 1)
+        played.release.set()
+        assert (await ended(reader)).startswith(b"HTTP/1.1 200")
+        for each in (writer, other):
+            each.close()
+
+
 async def test_only_so_many_are_open_and_the_next_is_refused_and_then_served(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that hold the token could leave no descriptor for servers and files."""
     monkeypatch.setattr(module, "MAX_CONNECTIONS", 3)

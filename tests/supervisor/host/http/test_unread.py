@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from support.clients.wire_http import ENVELOPE, WireHttp, call, wired
 from support.tools.tool_boxes import LiveBox, answer, hold
 from support.waiting import eventually_async
 
-from quarterdeck.host.http import serve
+from quarterdeck.host.http import http_host, serve
 from quarterdeck.host.http.grants import Grant
 from quarterdeck.host.http.token_file import add_grant
 
@@ -86,6 +86,16 @@ async def test_the_answers_of_a_client_that_left_are_not_counted() -> None:
             await anyio.sleep(0.05)
         else:
             pytest.fail("still counted")
+
+
+async def test_an_answer_that_is_not_read_keeps_nobody_from_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Serving would end with a traceback, and leave the sessions of all others open."""
+    for name in ("GRACE_S", "ANSWER_S"):
+        monkeypatch.setattr(http_host, name, 0.05)
+    async with AsyncExitStack() as clients, listening(large_box()) as url:
+        silent = await clients.enter_async_context(ready(url, is_modern=False))
+        silent.writer.write(silent.request(call(1)))
+        await eventually_async(lambda: silent.reader._buffer)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from support.clients.raw_client import CLIENT_INFO
 from support.config.places import row, short_folder, write_config
-from support.processes.commands import DEADLINE_S
+from support.processes.commands import DEADLINE_S, forks
 from support.processes.identities import USER_UID, Identity, quarterdeck_for_others
 
 pytestmark = pytest.mark.skipif(
@@ -41,6 +41,10 @@ def run(uid: int, home: Path, *words: str, given: str = "", **places: Path) -> "
     """A command of this user's, with these places in place of those in its home."""
     tool = quarterdeck_for_others()
     named = {"QUARTERDECK_STATE_DIR": home / "state", "QUARTERDECK_RUNTIME_DIR": home / "run", **places}
+    environ = {**tool.env, "PATH": os.environ["PATH"], "HOME": str(home), **{k: str(v) for k, v in named.items()}}
+    if uid == USER_UID:
+        ended = forks().run(Identity.USER, words, environ, given=given.encode())
+        return subprocess.CompletedProcess(words, ended.returncode, ended.stdout.decode(), ended.stderr.decode())
     return subprocess.run(
         [*tool.argv, *words],
         input=given,
@@ -49,7 +53,7 @@ def run(uid: int, home: Path, *words: str, given: str = "", **places: Path) -> "
         timeout=DEADLINE_S,
         check=False,
         cwd="/",
-        env={**tool.env, "PATH": os.environ["PATH"], "HOME": str(home), **{k: str(v) for k, v in named.items()}},
+        env=environ,
         user=uid,
         group=uid,
         extra_groups=[],

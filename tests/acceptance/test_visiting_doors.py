@@ -4,7 +4,7 @@ import os
 import signal
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,7 @@ import pytest
 from support.clients.raw_client import RawStdioClient, RpcError
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json_forked
+from support.processes.kept import Reused
 from support.processes.leftovers import assert_gone, is_running
 from support.serves.daemons import door, doors, shown_status
 from support.waiting import eventually
@@ -27,7 +28,7 @@ from quarterdeck.ledger.store.lease import ledger_dir
 WAY_OUT: Final = "quarterdeck up --replace"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def by_the_daemon(own_directories: Path) -> Iterator[None]:
     """Serves are doors here; no daemon is left, and nothing of one."""
     with doors():
@@ -40,9 +41,21 @@ def config(tmp_path: Path) -> Path:
     return write_config(tmp_path / "mcp.json", s=row("echo"), t=row("echo", trust="strict"))
 
 
+@pytest.fixture(scope="module")
+def kept(by_the_daemon: None) -> Iterator[Reused[int]]:
+    reused = Reused(older_daemon, is_running)
+    yield reused
+    reused.close()
+
+
 @pytest.fixture
-def older() -> Iterator[int]:
-    """The process of a daemon that speaks another protocol with doors, in a directory of that; ended at the end."""
+def older(kept: Reused[int]) -> int:
+    """The process of a daemon that speaks another protocol with doors, in a directory of that."""
+    return kept.get()
+
+
+@contextmanager
+def older_daemon() -> Iterator[int]:
     pid = start_older_daemon()
     yield pid
     if is_running(pid):
@@ -86,8 +99,9 @@ def test_a_visitor_serves_by_what_is_approved_and_writes_nothing(config: Path, o
     assert (events(), quarterdeck_forked("ledger", "calls", "--json").stdout) == (before, "")
 
 
-def test_a_session_that_a_daemon_left_goes_on_as_a_visitors(config: Path) -> None:
+def test_a_session_that_a_daemon_left_goes_on_as_a_visitors(config: Path, kept: Reused[int]) -> None:
     """A window that is open while another version takes over would lose its server, and never have its answers."""
+    kept.close()
     with door(config) as client:
         client.initialize()
         tools = client.list_tools()
@@ -97,7 +111,7 @@ def test_a_session_that_a_daemon_left_goes_on_as_a_visitors(config: Path) -> Non
         found = shown_status()
         os.kill(found["pid"], signal.SIGKILL)
         assert_gone([found["pid"]])
-        older = start_older_daemon()
+        kept.get()
         os.kill(client.process.pid, signal.SIGCONT)
 
         lost = client.reply(under_way)["result"]["_meta"]["quarterdeck/fault"]
@@ -107,8 +121,6 @@ def test_a_session_that_a_daemon_left_goes_on_as_a_visitors(config: Path) -> Non
         assert (client.strays, client.junk) == ([], [])
         assert WAY_OUT in client.stderr_text()
     assert client.process.returncode == 0
-    os.kill(older, signal.SIGTERM)
-    assert wait_until_gone(older)
 
 
 def test_a_visitor_that_cannot_read_the_ledger_says_so(config: Path, older: int) -> None:
@@ -135,3 +147,4 @@ def test_a_daemon_whose_doors_speak_another_protocol_is_replaced(config: Path, o
         client.initialize()
         assert client.call("s__echo", text="anew")["content"][0]["text"] == "anew"
         assert WAY_OUT not in client.stderr_text()
+    quarterdeck_json_forked("down")

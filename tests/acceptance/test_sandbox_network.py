@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from support.config.places import short_folder
 from support.processes.forks import Forks
-from support.processes.identities import Identity
+from support.processes.identities import ROOT_BY_NIGHT, user_or_root
 from support.sandbox.machine_facts import bubblewrap_missing, not_installed
 from support.sandbox.sandbox_commands import Runner, bare_repository, certify, echo, https, other_name
 
@@ -88,10 +88,10 @@ class World:
         return str(self.files / "lab.pem")
 
 
-@pytest.fixture(scope="module", params=list(Identity), ids=str)
+@pytest.fixture(scope="module", params=ROOT_BY_NIGHT)
 def world(request: pytest.FixtureRequest, forks: Forks) -> Iterator[World]:
-    """For each user; skips where there is no bubblewrap."""
-    who: Identity = request.param
+    """For the ordinary user, and root by night; skips where there is no bubblewrap."""
+    who = user_or_root(request.param)
     if reason := who.missing or bubblewrap_missing():
         pytest.skip(reason)
     name = other_name()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from support.processes.commands import OURSELVES, forks, quarterdeck
+from support.processes.commands import OURSELVES, forks
 from support.processes.forks import Forks
 from support.processes.identities import Identity
 from support.sandbox.confinements import TIERS
@@ -43,21 +43,11 @@ def run(environ: dict[str, str]) -> Run:
     return run_it
 
 
-@pytest.fixture
-def typed(environ: dict[str, str]) -> Run:
-    """The same, started as whoever types it does."""
-
-    def type_it(*words: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
-        return quarterdeck("sandbox", "run", *words, stdin=stdin, env=environ, cwd="/")
-
-    return type_it
-
-
 @pytest.mark.parametrize("tier", TIERS)
-def test_streams_pass_through_and_the_status_is_the_commands(tier: Tier, typed: Run) -> None:
+def test_streams_pass_through_and_the_status_is_the_commands(tier: Tier, run: Run) -> None:
     """A policy could not be tried on what speaks over its streams."""
     script = "cat; echo oops >&2; exit 7"
-    ended = typed("--tier", tier, "--allow-unsandboxed", "--", "sh", "-c", script, stdin="hello\n")
+    ended = run("--tier", tier, "--allow-unsandboxed", "--", "sh", "-c", script, stdin="hello\n")
     assert (ended.returncode, ended.stdout) == (7, "hello\n"), ended.stderr
     assert "oops\n" in ended.stderr
     assert f"sandbox {tier}" in ended.stderr

@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from support.sandbox.machine_facts import NO_ROOT, bubblewrap_missing
 
 SOURCES: Final = Path(__file__).resolve().parents[3]
@@ -50,6 +52,18 @@ class Identity(StrEnum):
         if self.uid != os.geteuid():
             for path in paths:
                 os.chown(path, self.uid, self.uid)
+
+
+ROOT_BY_NIGHT: Final = [
+    pytest.param(False, id="user"),
+    pytest.param(True, id="root", marks=pytest.mark.nightly),
+]
+"""Whether it is root, for `user_or_root`: of what costs much, and differs little between the two."""
+
+
+def user_or_root(is_root: bool) -> Identity:
+    """The ordinary user, unless it is root's turn, or nobody else can run our packages here."""
+    return Identity.ROOT if is_root or Identity.USER.missing else Identity.USER
 
 
 @dataclass(frozen=True, slots=True)

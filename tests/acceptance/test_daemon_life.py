@@ -15,8 +15,6 @@ from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterde
 from support.processes.leftovers import assert_gone, is_running
 from support.serves.daemons import door, doors, shown_status, wait_for_client
 
-from quarterdeck.cli.run.daemon_commands import down
-from quarterdeck.daemon import client
 from quarterdeck.daemon.place import daemon_dir
 from quarterdeck.daemon.start import log_path
 
@@ -31,22 +29,6 @@ def by_the_daemon(own_directories: Path) -> Iterator[None]:
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     return write_config(tmp_path / "mcp.json", s=row("echo"))
-
-
-def test_a_daemon_that_hangs_is_ended_by_force(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Who is told that `down` ends it would be told by `down` that it does not answer; windows would hang for ever."""
-    monkeypatch.setattr(client, "ANSWER_S", 0.5)
-    with door(config) as window:
-        window.initialize()
-        window.list_tools()
-        found = shown_status()
-        os.kill(found["pid"], signal.SIGSTOP)
-        down()
-        assert f"it was killed (process {found['pid']})" in capsys.readouterr().err
-        assert not is_running(found["pid"])
-        assert window.call("s__echo", text="by another")["content"][0]["text"] == "by another"
 
 
 def test_a_new_daemon_takes_over_without_a_client_noticing(config: Path) -> None:

@@ -203,6 +203,10 @@ def test_what_a_test_leaves_fails_the_run_by_its_name(project: Project) -> None:
     [kept] = re.findall(r"the servers' state is kept in (\S+)", ended.stdout)
     assert (Path(kept) / "state" / "servers").is_dir()
 
+
+@pytest.mark.nightly
+def test_what_a_test_leaves_is_only_told_where_that_was_asked_for(project: Project) -> None:
+    """A project that has just begun with the plugin could not be tested before all its tests are clean."""
     ended = project.run(LEAVES, "-n", "1", "--mcp-leaks=warn")
     assert (ended.returncode, "left behind" in ended.stdout) == (0, True), ended.stdout + ended.stderr
 

@@ -5,6 +5,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -35,13 +36,18 @@ def stage() -> Iterator[Stage]:
         yield stage
 
 
+@cache
+def program() -> click.Group:
+    return make_program()
+
+
 def resolve(arguments: list[str]) -> tuple[click.Context, list[str]]:
     """The command that the words name, and what is left of them.
 
     Raises:
         click.UsageError: there is no such command.
     """
-    context = click.Context(make_program(), info_name=PROGRAM)
+    context = click.Context(program(), info_name=PROGRAM)
     rest = hoist_state_dir(arguments)
     while rest and rest[0].startswith("--state-dir"):
         del rest[: 1 if "=" in rest[0] else 2]

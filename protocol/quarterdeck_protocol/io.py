@@ -11,6 +11,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
+from math import inf
 from time import monotonic
 from typing import Final, Protocol
 
@@ -63,7 +64,7 @@ class Channel:
         self._loop = asyncio.get_running_loop()
         self._unsent: deque[bytes | memoryview] = deque()
         self._sent_at = 0.0
-        self._is_open = self._is_over = self._has_more = self._is_due = self._is_full = False
+        self._is_open = self._is_over = self._is_taking = self._is_due = self._is_full = False
 
     def begin(self, handshake: bytes) -> None:
         """The socket is connected: greet the peer, and listen."""
@@ -82,15 +83,9 @@ class Channel:
         if self._is_over:
             return
         waiting = len(self._unsent)
-        if waiting > MAX_UNSENT:
-            self.close()
-            error = ZmtpError(f"it leaves more than {MAX_UNSENT:,} messages unread")
-            self._loop.call_soon(self.on_end, error)  # not from here: whoever sends is in the middle of something
-            return
         self._unsent += encode_message(parts)
         if waiting:
-            if waiting >= TOGETHER and not self._is_full:
-                self._flush()
+            self._wait_together(waiting)
         elif monotonic() < self._sent_at + BURST_S:
             self._loop.call_soon(self._flush)
         else:
@@ -119,37 +114,42 @@ class Channel:
         self._unsent.clear()
         self._socket.close()
 
+    def _wait_together(self, waiting: int) -> None:
+        """Leave what is to be sent behind so many buffers, until they are enough for their reader, or too many."""
+        if waiting > MAX_UNSENT:
+            self.close()
+            error = ZmtpError(f"it leaves more than {MAX_UNSENT:,} messages unread")
+            self._loop.call_soon(self.on_end, error)  # not from here: whoever sends is in the middle of something
+        elif waiting >= TOGETHER and not self._is_full:
+            self._flush()
+
     def _readable(self) -> None:
-        if not self._has_more:
+        if not self.messages.has_more:
             self._take()
 
     def _take_more(self) -> None:
         self._is_due = False
-        if self._has_more:
+        if self.messages.has_more:
             self._take()
 
     def _take(self) -> bool:
-        if not self._is_open or not (self._has_more or self._read()):
+        """Hand out what has come, a batch at most; False when there was nothing, or it was the last."""
+        if not self._is_open or self._is_taking or not (self.messages.has_more or self._read()):
             return False
-        self._has_more = False
+        self._is_taking = True
         try:
-            for _ in range(BATCH):
-                parts = self.messages.pull()
-                if parts is None:
-                    break
+            for parts in islice(self.messages.pull(), BATCH):
                 self.on_message(parts)
                 if not self._is_open:
                     return False
-                if not self.messages.has_more:
-                    break
-            else:
-                self._has_more = True
-                if not self._is_due:
-                    self._is_due = True
-                    self._loop.call_soon(self._take_more)
         except ZmtpError as error:
             self._lose(error)
             return False
+        finally:
+            self._is_taking = False
+        if self.messages.has_more and not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._take_more)
         if self._unsent:
             self._flush()
         return True
@@ -169,7 +169,7 @@ class Channel:
         return True
 
     def _flush(self) -> None:
-        if not self._is_open or not self.messages.is_ready:
+        if not self.messages.is_ready:
             return
         unsent = self._unsent
         try:
@@ -210,7 +210,7 @@ class Channel:
 class Way(Protocol):
     """Where a link's messages leave, and how what waits is fetched before the peer is judged."""
 
-    def send(self, parts: Sequence[bytes]) -> None:
+    def send(self, parts: Sequence[bytes], /) -> None:
         """Send one message."""
 
     def drain(self) -> None:
@@ -227,7 +227,7 @@ class LinkDriver:
         self._on_event = on_event
         self._loop = asyncio.get_running_loop()
         self.timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        self._timer_at = inf
         self._closed = False
         self._waited_s: Callable[[], float] = lambda: 0.0
         self._flush(self._loop.time())
@@ -241,21 +241,23 @@ class LinkDriver:
 
     def receive(self, parts: Sequence[bytes]) -> None:
         """Take one message of the peer's."""
-        now = monotonic()
-        events = self.link.receive(parts, now)
-        self._flush(now)
+        now, link = monotonic(), self.link
+        events = link.receive(parts, now)
+        if link.ready or link.owes_credit:
+            self._flush(now)
         for event in events:
             self._on_event(event)
         # What comes brings the ring forward to here at most, and mostly it is well before that.
-        if self.timer is None or min(now + self._soonest_s, self.link.serving.soonest) < self._timer_at:
+        if now + self._soonest_s < self._timer_at or link.soonest < self._timer_at:
             self._arm()
 
-    def request(self, frame: Request, body: bytes = b"") -> Refusal | None:
+    def request(self, frame: Request, body: bytes = b"", requester: object = None) -> Refusal | None:
         """See `Link.request`."""
-        now = monotonic()
-        refusal = self.link.request(frame, body, now)
-        self._flush(now)
-        if self.timer is None or now + min(frame.timeout_s, self._soonest_s) < self._timer_at:
+        now, link = monotonic(), self.link
+        refusal = link.request(frame, body, now, requester)
+        if link.ready:
+            self._flush(now)
+        if now + self._soonest_s < self._timer_at or link.soonest < self._timer_at:
             self._arm()
         return refusal
 
@@ -294,7 +296,7 @@ class LinkDriver:
         self._closed = True
         if self.timer is not None:
             self.timer.cancel()
-            self.timer = None
+            self.timer, self._timer_at = None, inf
 
     def _flush(self, now: float) -> None:
         for parts in self.link.take(now):
@@ -304,18 +306,17 @@ class LinkDriver:
         # Only the handshake and requests, ours or the peer's, bring the next ring forward; what is sent puts it off.
         # A timer that rings early is re-armed; only an earlier one is worth replacing.
         wake_at = self.link.wake_at
-        if self._closed or wake_at == float("inf"):
+        if self._closed or self._timer_at <= wake_at:
             return
         if self.timer is not None:
-            if self._timer_at <= wake_at:
-                return
             self.timer.cancel()
         self._timer_at = _shared(wake_at, self._loop.time())
         self.timer = self._loop.call_at(self._timer_at, self._ring)
 
     def _ring(self) -> None:
         now = self._loop.time()
-        self.timer, late_s = None, now - self._timer_at
+        late_s = now - self._timer_at
+        self.timer, self._timer_at = None, inf
         if now < self.link.wake_at and late_s < PAUSE_S:
             self._arm()  # what it was to judge has come meanwhile, as it mostly has
             return

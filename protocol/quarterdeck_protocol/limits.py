@@ -8,7 +8,8 @@ from collections import deque
 from math import inf
 from typing import Final
 
-from .link.frame_bytes import WireError, WireLimits, encode
+import msgspec
+
 from .link.frames import (
     AskAnswer,
     AskEnded,
@@ -43,102 +44,38 @@ def units(body_bytes: int) -> int:
     return 1 + body_bytes // UNIT_BYTES
 
 
-class Outbox:
-    """Messages to send (`ready`, in order), and the frames behind them that wait for the peer's credit."""
+class Backlog(deque[tuple[Frame, bytes]]):
+    """Frames of ours that wait for the peer's credit, in order."""
 
-    def __init__(self, window_units: int, limits: WireLimits) -> None:
-        self._window = self._credit = window_units
-        self._limits = limits
-        self.ready: list[list[bytes]] = []
-        self._waiting: deque[tuple[Frame, bytes]] = deque()
-        self._waiting_bytes = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self._bytes = 0
 
     def has_room(self, frame: Frame, most: int) -> bool:
-        """Whether `frame` may be sent if `most` frames may wait; see `ALWAYS_TOLD`. A change is told once."""
-        if (len(self._waiting) < most and self._waiting_bytes <= MAX_WAITING_BYTES) or isinstance(frame, ALWAYS_TOLD):
+        """Whether `frame` may be put behind them if `most` may wait; see `ALWAYS_TOLD`. A change is told once."""
+        if (len(self) < most and self._bytes <= MAX_WAITING_BYTES) or isinstance(frame, ALWAYS_TOLD):
             return True
-        return isinstance(frame, ListChanged) and not any(other == frame for other, _ in self._waiting)
+        return isinstance(frame, ListChanged) and not any(other == frame for other, _ in self)
 
-    def put(self, frame: Frame) -> None:
-        """Send what costs nothing, ahead of what waits."""
-        self.ready.append(encode(frame, b"", self._limits))
+    def put(self, frame: Frame, body: bytes) -> None:
+        """Put a frame behind them."""
+        self.append((frame, body))
+        self._bytes += len(body)
 
-    def send(self, frame: Frame, body: bytes) -> bool:
-        """Send in order, or wait; False when no message can carry it."""
-        try:
-            parts = encode(frame, body, self._limits)
-        except WireError:
-            return False
-        if self._waiting or self._credit <= 0:
-            self._waiting.append((frame, body))
-            self._waiting_bytes += len(body)
-        else:
-            self._credit -= 1 + len(body) // UNIT_BYTES
-            self.ready.append(parts)
-        return True
-
-    def earn(self, amount: int) -> bool:
-        """Add the peer's credit; False when it gives more than was used."""
-        if amount <= 0 or self._credit + amount > self._window:
-            return False
-        self._credit += amount
-        return True
-
-    def pop(self) -> tuple[Frame, bytes] | None:
-        """The next frame that credit lets go, for `resend`; None when there is none."""
-        if not self._waiting or self._credit <= 0:
-            return None
-        return self._take_out(0)
-
-    def resend(self, frame: Frame, body: bytes) -> None:
-        """Send a popped frame, now ahead of what waits."""
-        self._credit -= units(len(body))
-        self.ready.append(encode(frame, body, self._limits))
+    def take(self) -> tuple[Frame, bytes]:
+        """Take the next one out."""
+        entry = self.popleft()
+        self._bytes -= len(entry[1])
+        return entry
 
     def withdraw(self, request_id: int) -> bool:
         """Forget a request that waits; False when none of this id does."""
-        for index, (frame, _) in enumerate(self._waiting):
+        for index, (frame, body) in enumerate(self):
             if isinstance(frame, Request) and frame.request_id == request_id:
-                self._take_out(index)
+                del self[index]
+                self._bytes -= len(body)
                 return True
         return False
-
-    def take(self) -> list[list[bytes]]:
-        """The messages to send, in order."""
-        ready, self.ready = self.ready, []
-        return ready
-
-    def _take_out(self, index: int) -> tuple[Frame, bytes]:
-        entry = self._waiting[index]
-        del self._waiting[index]
-        self._waiting_bytes -= len(entry[1])
-        return entry
-
-
-class PeerCredit:
-    """What the peer may still send, and the credit owed to it; `is_due` says that it is worth a message."""
-
-    def __init__(self, window_units: int) -> None:
-        self._window = self._granted = window_units
-        self._owed = 0
-        self.is_due = False
-
-    def charge(self, cost: int) -> bool:
-        """Book a frame of the peer's; False when it had no credit left."""
-        if self._granted <= 0:
-            return False
-        self._granted -= cost
-        self._owed += cost
-        self.is_due = self._owed * 2 >= self._window
-        return True
-
-    def refund(self) -> int:
-        """The credit to send back now, 0 while it is not due."""
-        if not self.is_due:
-            return 0
-        self._granted += self._owed
-        owed, self._owed, self.is_due = self._owed, 0, False
-        return owed
 
 
 class TokenBucket:
@@ -175,9 +112,7 @@ class BeatRate:
 
 
 class Deadlines(dict[int, float]):
-    """Unanswered requests and their deadlines, also passed ones: a reply may be late. A dictionary, because all frames
-    ask it.
-    """
+    """Unanswered requests and their deadlines, also passed ones: a reply may be late."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -208,28 +143,36 @@ MAX_PAUSE_S: Final = 300.0
 """For which a request's deadline is put off, all in all: as long as one question may wait for its answer."""
 
 
-class Pause:
-    """Puts deadlines off while a person is asked something, for `MAX_PAUSE_S` of each request at most."""
+class Wait(msgspec.Struct):
+    """A request on a link that has no reply yet.
 
-    def __init__(self) -> None:
-        self._since: dict[int, float] = {}
-        self._spent: dict[int, float] = {}
+    Attributes:
+        at: when its deadline passes, monotonic seconds; infinite once it has passed.
+        requester: the sender's own; the link hands it back with what comes of the request.
+        is_given_up: whether its reply is swallowed.
+        waited_s: how long the peer had waited for a processor when the reply was found late; None before.
+        paused_at: since when the deadline is put off; None if it is not.
+        paused_s: for how long it was put off before.
+    """
 
-    def begin(self, deadlines: Deadlines, now: float) -> None:
-        """Put off all that have not passed; those that are already stay as they are."""
-        for key, at in deadlines.items():
-            left_s = MAX_PAUSE_S - self._spent.get(key, 0.0)
-            if key not in self._since and at < inf and left_s > 0:
-                self._since[key] = now
-                deadlines[key] = at + left_s
+    at: float
+    requester: object = None
+    is_given_up: bool = False
+    waited_s: float | None = None
+    paused_at: float | None = None
+    paused_s: float = 0.0
 
-    def end(self, deadlines: Deadlines, now: float) -> None:
+    def pause(self, now: float) -> None:
+        """Put the deadline off while a person is asked something, unless it has passed or was put off for too long."""
+        left_s = MAX_PAUSE_S - self.paused_s
+        if self.paused_at is None and self.at < inf and left_s > 0:
+            self.paused_at = now
+            self.at += left_s
+
+    def resume(self, now: float) -> None:
         """Count again: what was not needed is taken back."""
-        for key, since in self._since.items():
-            if (at := deadlines.get(key, inf)) < inf:
-                before_s = self._spent.get(key, 0.0)
-                spent_s = min(MAX_PAUSE_S, before_s + now - since)
-                self._spent[key] = spent_s
-                deadlines.add(key, at - (MAX_PAUSE_S - spent_s))
-        self._since.clear()
-        self._spent = {key: spent_s for key, spent_s in self._spent.items() if key in deadlines}
+        if self.paused_at is not None and self.at < inf:
+            paused_s = min(MAX_PAUSE_S, self.paused_s + now - self.paused_at)
+            self.at -= MAX_PAUSE_S - paused_s
+            self.paused_s = paused_s
+        self.paused_at = None

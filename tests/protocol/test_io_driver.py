@@ -10,7 +10,6 @@ import anyio
 from support.waiting import PATIENCE_S, until
 
 from quarterdeck_protocol.io import LinkDriver
-from quarterdeck_protocol.limits import Deadlines
 from quarterdeck_protocol.link.events import Arrived, Expired, Greeted, LinkEvent, LinkTerms, Replied, Side, Silent
 from quarterdeck_protocol.link.frames import Answer, Call, Log, Request
 from quarterdeck_protocol.link.session import Link
@@ -25,30 +24,31 @@ class ScriptedLink:
 
     wake_at: float = inf
     soonest_s: float = 0.0
-    serving: Deadlines = field(default_factory=Deadlines)
+    soonest: float = inf
+    owes_credit: bool = False
     asked: list[Request] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
-    outbox: list[list[bytes]] = field(default_factory=list)
+    ready: list[list[bytes]] = field(default_factory=list)
     next_wake: float = inf
     late_s: float = 0.0
 
     def take(self, now: float) -> list[list[bytes]]:
-        out, self.outbox = self.outbox, []
-        return out
+        ready, self.ready = self.ready, []
+        return ready
 
     def tick(self, now: float, waited_s: float, late_s: float) -> list[LinkEvent]:
         self.said.append("tick")
         self.late_s = late_s
         self.wake_at = self.next_wake
-        self.outbox.append([b"beat"])
+        self.ready.append([b"beat"])
         return [Expired(1)]
 
-    def request(self, frame: Request, body: bytes, now: float) -> None:
+    def request(self, frame: Request, body: bytes, now: float, requester: object) -> None:
         self.asked.append(frame)
 
     def receive(self, parts: Sequence[bytes], now: float) -> list[LinkEvent]:
         self.said.append("receive")
-        self.outbox.append([b"credit"])
+        self.ready.append([b"credit"])
         return [Silent(0.0), Expired(2)]
 
 
@@ -228,7 +228,7 @@ async def test_what_comes_brings_the_timer_forward_for_a_deadline_or_a_beat_and_
     link.wake_at -= 1.0
     driver.receive([b"second call"])
     assert driver.timer is first
-    link.serving.add(3, link.wake_at)
+    link.soonest = link.wake_at
     driver.receive([b"short call"])
     assert driver.timer is not first
     assert rings_at(driver) == link.wake_at

@@ -5,7 +5,7 @@ The receiving end turns a forbidden frame into a `Violated`, the sending end int
 
 import hmac
 from enum import StrEnum
-from math import inf, isfinite
+from math import isfinite
 from typing import Final, get_args
 
 import msgspec
@@ -80,17 +80,22 @@ class Greeted(msgspec.Struct, frozen=True):
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """A frame for the layer above: a request or cancel (worker), news (supervisor)."""
+    """A frame for the layer above: a request or cancel (worker), news (supervisor).
+
+    `requester` is that of the request whose progress it tells; None for other frames.
+    """
 
     frame: frames.Frame
     body: bytes
+    requester: object = None
 
 
 class Replied(msgspec.Struct, frozen=True):
-    """A request of ours has its reply."""
+    """A request of ours has its reply; `requester` is the one that `Link.request` was given."""
 
     reply: frames.Reply
     body: bytes
+    requester: object = None
 
 
 class Expired(msgspec.Struct, frozen=True):
@@ -103,16 +108,19 @@ class Late(msgspec.Struct, frozen=True):
     """Our request has no reply although even the backstop passed; the peer is busy, and has another `patience_s`."""
 
     request_id: int
+    requester: object = None
 
 
 class Overdue(msgspec.Struct, frozen=True):
     """Our request has no reply although even the backstop has passed; a later one is swallowed.
 
     `was_sent`: the peer has it and is unresponsive. Otherwise it still waited for credit and will never be sent.
+    `requester` is None if it gave the request up, or was told that it is late.
     """
 
     request_id: int
     was_sent: bool = True
+    requester: object = None
 
 
 class Silent(msgspec.Struct, frozen=True):
@@ -145,11 +153,10 @@ class LinkMisuseError(Exception):
 MIN_TOKEN_BYTES: Final = 16
 """A one-time token that cannot be guessed within a handshake's time."""
 
-GREETINGS: Final = (frames.Hello, frames.Welcome)
-FREE: Final = frozenset({*GREETINGS, frames.Beat, frames.Credit})
+FREE: Final = frozenset({frames.Hello, frames.Welcome, frames.Beat, frames.Credit})
 """The link's own frames, which cost no credit."""
 
-CARRIERS: Final = frozenset(
+CARRIERS: Final[frozenset[type]] = frozenset(
     {
         frames.Open,
         frames.Call,
@@ -165,29 +172,25 @@ CARRIERS: Final = frozenset(
         frames.Note,
     }
 )
-REQUESTS: Final = (frames.Call, frames.Forward, frames.List, frames.Open, frames.Close)
-"""`frames.Request` as a tuple: every frame is asked whether it is one, which of a union takes three times as long."""
+"""Frames that may have a body."""
 
-_REQUESTS: Final = frozenset(REQUESTS)
-_TO_SUPERVISOR: Final = frozenset({*FREE, *get_args(frames.Reply), *get_args(frames.News)} - {frames.Welcome})
-_TO_WORKER: Final = frozenset({*FREE, *_REQUESTS, frames.Cancel, *get_args(frames.Told)} - {frames.Hello})
-RECEIVES: Final = {Side.SUPERVISOR: _TO_SUPERVISOR, Side.WORKER: _TO_WORKER}
+RECEIVES: Final[dict[Side, frozenset[type]]] = {
+    Side.SUPERVISOR: frozenset({*FREE, *get_args(frames.Reply), *get_args(frames.News)} - {frames.Welcome}),
+    Side.WORKER: frozenset({*FREE, *get_args(frames.Request), frames.Cancel, *get_args(frames.Told)} - {frames.Hello}),
+}
 """What each side may receive, and so what its peer may send."""
 
 
-def wrong_frame(frame: frames.Frame, body: bytes, receiver: Side) -> str | None:
-    """Why this may not be sent to `receiver` in any state of the link; None when it may."""
-    # Every frame is judged at both ends: a set of types answers at once, and no enumeration is hashed.
-    kind = type(frame)
-    if kind not in (_TO_SUPERVISOR if receiver is Side.SUPERVISOR else _TO_WORKER):
+def why_wrong(frame: frames.Frame, body: bytes, receiver: Side) -> str:
+    """Say why this may not be sent to `receiver` in any state of the link: by `RECEIVES`, or by `CARRIERS`."""
+    if type(frame) not in RECEIVES[receiver]:
         return f"{type(frame).__name__} is not for the {receiver}"
-    if body and kind not in CARRIERS:
-        return f"{type(frame).__name__} has a body of {len(body):,} bytes"
-    if kind in _REQUESTS:
-        assert isinstance(frame, REQUESTS)
-        if not 0 < frame.timeout_s < inf:
-            return f"a timeout of {frame.timeout_s} s"
-    return None
+    return f"{type(frame).__name__} has a body of {len(body):,} bytes"
+
+
+def wrong_timeout(request: frames.Request) -> str:
+    """Say that a request has no positive, finite number of seconds for its answer."""
+    return f"a timeout of {request.timeout_s} s"
 
 
 def wrong_peer(frame: frames.Hello | frames.Welcome, *, token: bytes, version: str) -> str | None:

@@ -6,6 +6,7 @@ part 0   4 bytes: length of the header (big endian) · header: msgpack of the fr
 part 1   a large body, alone, so that a socket can pass it without a copy
 """
 
+import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -41,7 +42,11 @@ class WireLimits(msgspec.Struct, frozen=True):
         return _PREFIX + self.header_bytes + INLINE_BYTES, self.body_bytes
 
 
-def encode(frame: Frame, body: bytes = b"", limits: WireLimits | None = None) -> list[bytes]:
+ALL_THAT_FITS: Final = WireLimits(sys.maxsize, sys.maxsize)
+"""No limits: what a length of four bytes can say."""
+
+
+def encode(frame: Frame, body: bytes = b"", limits: WireLimits = ALL_THAT_FITS) -> list[bytes]:
     """Return the parts of a message.
 
     Raises:
@@ -51,12 +56,12 @@ def encode(frame: Frame, body: bytes = b"", limits: WireLimits | None = None) ->
         header = _encoder.encode(frame)
     except (UnicodeEncodeError, OverflowError) as error:
         raise WireError(f"this cannot be sent as a header: {error}") from None
-    if limits is not None and (len(header) > limits.header_bytes or len(body) > limits.body_bytes):
-        raise _too_large(len(header), len(body), limits)
-    prefix = len(header).to_bytes(_PREFIX, "big")
-    if len(body) < INLINE_BYTES:
-        return [b"".join((prefix, header, body))]
-    return [prefix + header, body]
+    length, body_bytes = len(header), len(body)
+    if length > limits.header_bytes or body_bytes > limits.body_bytes:
+        raise _too_large(length, body_bytes, limits)
+    if body_bytes < INLINE_BYTES:
+        return [length.to_bytes(_PREFIX, "big") + header + body]
+    return [length.to_bytes(_PREFIX, "big") + header, body]
 
 
 def decode(parts: Sequence[bytes], limits: WireLimits) -> tuple[Frame, bytes]:
@@ -65,21 +70,21 @@ def decode(parts: Sequence[bytes], limits: WireLimits) -> tuple[Frame, bytes]:
     Raises:
         WireError: too many or too large parts, a header that is not a frame of ours.
     """
-    if not 1 <= len(parts) <= 2:
-        raise WireError(f"a message of {len(parts)} parts")
-    head = parts[0]
-    length = int.from_bytes(head[:_PREFIX], "big")
-    end = _PREFIX + length
-    if len(head) < end or not length:
-        raise WireError(f"a header of {length:,} bytes in a part of {len(head):,}")
-    body = head[end:]
-    if len(parts) == 2:
+    if not parts:
+        raise WireError("a message of 0 parts")
+    head, *others = parts
+    end = _PREFIX + int.from_bytes(head[:_PREFIX], "big")
+    header, body = head[_PREFIX:end], head[end:]
+    if not header or len(head) < end:
+        raise WireError(f"a header of {end - _PREFIX:,} bytes in a part of {len(head):,}")
+    if others:
+        if len(others) > 1:
+            raise WireError(f"a message of {len(parts)} parts")
         if body:
             raise WireError("two bodies")
-        body = parts[1]
-    if length > limits.header_bytes or len(body) > limits.body_bytes:
-        raise _too_large(length, len(body), limits)
-    header = head[_PREFIX:end]
+        body = others[0]
+    if len(header) > limits.header_bytes or len(body) > limits.body_bytes:
+        raise _too_large(len(header), len(body), limits)
     try:
         frame = _decoder.decode(header)
         if type(frame) in _WITH_FAULT and _untyped.decode(header) != _untyped.decode(_encoder.encode(frame)):

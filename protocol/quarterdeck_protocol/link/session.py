@@ -10,19 +10,20 @@ dead: nothing is sent, nothing comes, and requests without a reply end with it (
 What *we* do against the rules (a reply to nothing, a frame of the other side) is a `LinkMisuseError`: our bug.
 """
 
-from collections.abc import Sequence
-from itertools import count
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, count
 from math import inf
-from typing import Final
+from typing import ClassVar, Final, get_args
 
 import msgspec
 
 from quarterdeck_protocol.faults import sayable
-from quarterdeck_protocol.limits import UNIT_BYTES, BeatRate, Deadlines, Outbox, Pause, PeerCredit
+from quarterdeck_protocol.limits import UNIT_BYTES, Backlog, BeatRate, Wait, units
 from quarterdeck_protocol.moments import last_moment
 
 from . import events, frames
-from .frame_bytes import WireError, decode
+from .events import CARRIERS
+from .frame_bytes import WireError, decode, encode
 
 PAUSE_S: Final = 1.0
 """A timer that rings later than this was not late for a busy loop: somebody had stopped the process, or the machine."""
@@ -51,38 +52,44 @@ class Link:
             raise events.LinkMisuseError(f"a token of {len(token)} bytes; {events.MIN_TOKEN_BYTES} are needed")
         self.side = side
         self._peer = side.peer
+        self._receives: frozenset[type] = frozenset()  # what costs the peer credit, once it has greeted
+        self._sends = events.RECEIVES[side.peer]
         self._token = token
         self._version = version
         self._pid = pid
         self._terms = terms = terms or events.LinkTerms()
-        self._outbox = Outbox(terms.window_units, terms.wire)
-        self._allowance = PeerCredit(terms.window_units)
-        # Looked up for every frame: what an end does that owes a reply, and one that owes none.
+        # Looked up for every frame.
+        self._wire, self._max_requests, self._backstop_s = terms.wire, terms.max_requests, terms.backstop_s
+        self.ready: list[list[bytes]] = []
+        """The messages to send; to be read only."""
+        self._credit = self._granted = terms.window_units  # what we may still send, and what the peer may
+        self._low_credit = terms.window_units // 2
+        self.owes_credit = False
+        """Whether the credit to send back to the peer is worth a message; to be read only."""
+        self._backlog = Backlog()
+        # What an end does that owes a reply, and one that owes none.
         self._beat_s = {owes: terms.beat_of(side, owes=owes) for owes in (False, True)}
         self._patience_s = {owes: terms.patience_with(side.peer, owes=owes) for owes in (False, True)}
         self._peers_beat_s = terms.beat_of(side.peer, owes=True)
         self._rhythm = BeatRate(self._peers_beat_s, now)
         self.next_id: Final = count(1).__next__
         """A fresh request id."""
-        self._asked = Deadlines()
-        self._abandoned: set[int] = set()
-        self._late: dict[int, float] = {}
+        self._asked: dict[int, Wait] = {}
+        self._serving: dict[int, Wait] = {}
+        self.soonest = inf
+        """No deadline of a request, ours or the peer's, passes before it; it may be early, since a reply costs no
+        search. To be read only."""
+        self.soonest_s: Final = min(self._patience_s[True], self._beat_s[True])
+        """How long after a request, ours or the peer's, `tick` may be due for its sake, whatever its deadline."""
         self._waited_s = self._excused_s = 0.0
-        self.serving: Final = Deadlines()
-        """The peer's requests, and when the deadline of each passes; to be read only."""
-        self._pause = Pause()
         self._sent_at = self._heard_at = self._asked_at = now
-        self._greeted = False
-        self._dead = False
+        self.is_open = False
+        """Whether the handshake is done and nobody broke a rule; to be read only."""
+        self._is_dead = False
         if side is events.Side.WORKER:
-            self._outbox.put(frames.Hello(frames.LINK_VERSION, version, token, pid))
+            self.ready.append(encode(frames.Hello(frames.LINK_VERSION, version, token, pid)))
 
     # What the layer above does
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the handshake is done and nobody broke a rule."""
-        return self._greeted and not self._dead
 
     @property
     def in_flight(self) -> int:
@@ -92,21 +99,16 @@ class Link:
     @property
     def wake_at(self) -> float:
         """When `tick` must be called at the latest, monotonic seconds."""
-        if self._dead:
+        if self._is_dead:
             return inf
-        if not self._greeted:
+        if not self.is_open:
             return self._heard_at + self._terms.greet_s + self._excused_s
-        return min(self._beat_at, self._silent_at, self._asked.soonest, self.serving.soonest)
-
-    @property
-    def soonest_s(self) -> float:
-        """How long after a request, ours or the peer's, `tick` may be due for its sake, whatever its deadline."""
-        return min(self._patience_s[True], self._beat_s[True])
+        return min(self._beat_at, self._silent_at, self.soonest)
 
     @property
     def _beat_at(self) -> float:
-        if self.side is events.Side.SUPERVISOR or self.serving:
-            return self._sent_at + self._beat_s[bool(self.serving)]
+        if self.side is events.Side.SUPERVISOR or self._serving:
+            return self._sent_at + self._beat_s[bool(self._serving)]
         quiet_s = self._beat_s[False]
         return last_moment(self._sent_at + quiet_s, self._pid, quiet_s)
 
@@ -117,39 +119,54 @@ class Link:
             return self._heard_at + self._patience_s[False] + self._excused_s
         return max(self._heard_at, self._asked_at) + self._patience_s[True] + self._excused_s
 
-    def request(self, frame: frames.Request, body: bytes, now: float) -> events.Refusal | None:
-        """Send a request, or queue it for credit. None if taken: then it ends once, in a `Replied` or `Overdue`.
+    def request(
+        self, frame: frames.Request, body: bytes, now: float, requester: object = None
+    ) -> events.Refusal | None:
+        """Send a request, or queue it for credit. None if taken: then it ends once, in a `Replied` or `Overdue`, with
+        its `requester`.
 
         Time spent in the queue is taken off the `timeout_s` that the peer is told.
 
         Raises:
             LinkMisuseError: the id is in use, or the timeout no positive finite number of seconds.
         """
-        if frame.request_id in self._asked:
-            raise events.LinkMisuseError(f"request {frame.request_id} is under way already")
-        if not self._greeted or self._dead:
+        request_id, timeout_s, asked = frame.request_id, frame.timeout_s, self._asked
+        if request_id in asked:
+            raise events.LinkMisuseError(f"request {request_id} is under way already")
+        if not 0 < timeout_s < inf:
+            raise events.LinkMisuseError(events.wrong_timeout(frame))
+        if not self.is_open:
             return events.Refusal.DEAD
-        if len(self._asked) >= self._terms.max_requests or not self._outbox.has_room(frame, self._terms.max_waiting):
+        if len(asked) >= self._max_requests or (self._credit <= 0 and not self._has_room(frame)):
             return events.Refusal.BUSY
         if not self._send(frame, body):
             return events.Refusal.UNSENDABLE
-        if not self._asked:
+        if not asked:
             self._asked_at = now
-        self._asked.add(frame.request_id, now + frame.timeout_s + self._terms.backstop_s)
+        at = now + timeout_s + self._backstop_s
+        asked[request_id] = Wait(at, requester)
+        if at < self.soonest:
+            self.soonest = at
         return None
 
     def cancel(self, request_id: int, reason: str = "") -> bool:
         """Give up a request, whose reply is swallowed; True if the peer will never see it. The second time changes
         nothing.
         """
-        if not self._is_awaited(request_id):
+        wait = self._asked.get(request_id)
+        if wait is None or wait.is_given_up:
             return False
-        if self._outbox.withdraw(request_id):
-            return self._asked.remove(request_id)
-        if not self._dead:
-            self._abandoned.add(request_id)
+        if self._backlog.withdraw(request_id):
+            del self._asked[request_id]
+            return True
+        wait.is_given_up = True
+        if not self._is_dead:
             self._send(frames.Cancel(request_id, sayable(reason, events.MAX_REASON_CHARS)))
         return False
+
+    def awaited(self) -> dict[int, object]:
+        """Return the requesters of our requests that were not given up, by their ids, the oldest first."""
+        return {key: wait.requester for key, wait in self._asked.items() if not wait.is_given_up}
 
     def reply(self, frame: frames.Reply, body: bytes = b"") -> None:
         """Answer a request of the peer's, once.
@@ -157,67 +174,70 @@ class Link:
         Raises:
             LinkMisuseError: the peer asked nothing by this id, or has its reply; or no message can carry this one.
         """
-        if frame.request_id not in self.serving:
+        if frame.request_id not in self._serving:
             raise events.LinkMisuseError(f"no request {frame.request_id} awaits a reply")
-        if not self._dead and not self._send(frame, body):
+        if not self._is_dead and not self._send(frame, body):
             raise events.LinkMisuseError(f"no message can hold the reply to {frame.request_id}")
-        self.serving.remove(frame.request_id)
+        del self._serving[frame.request_id]
 
     def serves(self, request_id: int) -> bool:
         """Whether a request of the peer's still awaits our reply."""
-        return request_id in self.serving
+        return request_id in self._serving
 
     def post(self, frame: frames.News | frames.Told, body: bytes = b"") -> bool:
         """Send what has no reply; False when it was dropped: too much waits already, or no message can carry it."""
-        return self.is_open and self._outbox.has_room(frame, self._terms.max_waiting) and self._send(frame, body)
+        return self.is_open and (self._credit > 0 or self._has_room(frame)) and self._send(frame, body)
 
     def pause(self, now: float) -> None:
-        """Put off the deadlines of requests, at both ends, while a person is asked something; see `Pause`."""
-        self._pause.begin(self._asked if self.side is events.Side.SUPERVISOR else self.serving, now)
+        """Put off the deadlines of requests, at both ends, while a person is asked something."""
+        for wait in self._pausable():
+            wait.pause(now)
 
     def resume(self, now: float) -> None:
         """Count again."""
-        self._pause.end(self._asked if self.side is events.Side.SUPERVISOR else self.serving, now)
+        for wait in self._pausable():
+            wait.resume(now)
+            self.soonest = min(self.soonest, wait.at)
 
     def take(self, now: float) -> list[list[bytes]]:
         """The messages to send, in order; each is the parts of one."""
-        if self._dead:
-            return []
-        if self._allowance.is_due:
-            self._outbox.put(frames.Credit(self._allowance.refund()))
-        if not self._outbox.ready:
+        if self.owes_credit:
+            self.ready.append(encode(frames.Credit(self._terms.window_units - self._granted)))
+            self._granted = self._terms.window_units
+            self.owes_credit = False
+        if not self.ready:
             return []
         self._sent_at = now
-        return self._outbox.take()
+        ready, self.ready = self.ready, []
+        return ready
 
     # What the channel and the timer do
 
     def receive(self, parts: Sequence[bytes], now: float) -> list[events.LinkEvent]:
         """Take one message of the peer's."""
-        if self._dead:
-            return []
         self._heard_at, self._excused_s = now, 0.0
         try:
-            frame, body = decode(parts, self._terms.wire)
+            frame, body = decode(parts, self._wire)
         except WireError as error:
-            return [self._violation(str(error))]
-        if (reason := events.wrong_frame(frame, body, self.side)) is not None:
-            return [self._violation(reason)]
-        if self._greeted and type(frame) not in events.FREE:
-            return self._charged(frame, body, now)
-        if isinstance(frame, events.GREETINGS):
-            return [self._greet(frame, now)]
-        if not self._greeted:
-            return [self._violation(f"{type(frame).__name__} before the handshake")]
-        if isinstance(frame, frames.Beat):
-            return [] if self._rhythm.allows(now) else [self._violation("it sends heartbeats without a pause")]
-        assert isinstance(frame, frames.Credit)
-        return self._credited(frame.units, now)
+            return self._violation(str(error))
+        kind = type(frame)
+        if kind not in self._receives:
+            return self._receive_free(frame, body, now)
+        if body and kind not in CARRIERS:
+            return self._violation(events.why_wrong(frame, body, self.side))
+        # With any credit left, one frame of any size may come.
+        granted = self._granted - 1 - len(body) // UNIT_BYTES
+        if granted <= self._low_credit:
+            if self._granted <= 0:
+                return self._violation("it sent more than its credit")
+            self.owes_credit = True
+        self._granted = granted
+        return self._TAKE[kind](self, frame, body, now)
 
     def expect(self, now: float, waited_s: float = 0.0) -> None:
         """The peer has only now begun to exist: its time to greet us counts from here; `waited_s` as for `tick`."""
         self._waited_s = waited_s
-        if not self._greeted:
+        if not self.is_open:
             self._heard_at = now
 
     def tick(self, now: float, waited_s: float = 0.0, late_s: float = 0.0) -> list[events.LinkEvent]:
@@ -228,7 +248,7 @@ class Link:
         no processor; zero if unknown. That excuses as much of its silence and no more than all: a busy machine is no
         dead peer.
         """
-        if self._dead:
+        if self._is_dead:
             return []
         starved_s = max(0.0, waited_s - self._waited_s)
         self._excused_s = min(self._excused_s + starved_s, max(0.0, now - self._heard_at))
@@ -236,105 +256,168 @@ class Link:
         if late_s >= PAUSE_S:
             self._excused_s = max(self._excused_s, now - self._heard_at)
         # The very sums of `wake_at`: a difference may round to just below its limit, and the timer would spin.
-        if now >= (self._silent_at if self._greeted else self._heard_at + self._terms.greet_s + self._excused_s):
-            self._dead = True
+        if now >= (self._silent_at if self.is_open else self._heard_at + self._terms.greet_s + self._excused_s):
+            self._die()
             return [events.Silent(now - self._heard_at)]
-        if not self._greeted:
+        if not self.is_open:
             return []
         if now >= self._beat_at:
-            self._outbox.put(frames.Beat())
-        told: list[events.LinkEvent] = [events.Expired(key) for key in self.serving.due(now)]
-        for key in self._asked.due(now):
+            self.ready.append(encode(frames.Beat()))
+        if now < self.soonest:
+            return []
+        told: list[events.LinkEvent] = [events.Expired(key) for key in _pass_deadlines(self._serving, now)]
+        for key in _pass_deadlines(self._asked, now):
             told += self._overdue(key, now)
+        self.soonest = min((wait.at for wait in chain(self._asked.values(), self._serving.values())), default=inf)
         return told
 
-    # Helpers
+    # Sending
+
+    def _has_room(self, frame: frames.Frame) -> bool:
+        """Whether a frame that cannot be sent at once may wait."""
+        return self._backlog.has_room(frame, self._terms.max_waiting)
 
     def _send(self, frame: frames.Frame, body: bytes = b"") -> bool:
-        if (reason := events.wrong_frame(frame, body, self._peer)) is not None:
-            raise events.LinkMisuseError(reason)
-        return self._outbox.send(frame, body)
+        """Send in order, or wait for credit; False when no message can carry it."""
+        kind = type(frame)
+        if kind not in self._sends or (body and kind not in CARRIERS):
+            raise events.LinkMisuseError(events.why_wrong(frame, body, self._peer))
+        try:
+            parts = encode(frame, body, self._wire)
+        except WireError:
+            return False
+        # While anything waits there is no credit: what is earned lets it go first.
+        if self._credit > 0:
+            self._credit -= 1 + len(body) // UNIT_BYTES
+            self.ready.append(parts)
+        else:
+            self._backlog.put(frame, body)
+        return True
+
+    def _pausable(self) -> Iterable[Wait]:
+        return (self._asked if self.side is events.Side.SUPERVISOR else self._serving).values()
 
     def _overdue(self, request_id: int, now: float) -> list[events.LinkEvent]:
-        if self._outbox.withdraw(request_id):
-            self._asked.remove(request_id)
-            return [events.Overdue(request_id, was_sent=False)]
-        told = request_id in self._abandoned
-        self._abandoned.add(request_id)
-        if request_id in self._late:
-            starved_s = self._waited_s - self._late[request_id]
+        wait = self._asked[request_id]
+        requester = None if wait.is_given_up else wait.requester
+        if self._backlog.withdraw(request_id):
+            del self._asked[request_id]
+            return [events.Overdue(request_id, was_sent=False, requester=requester)]
+        told, wait.is_given_up = wait.is_given_up, True
+        if wait.waited_s is not None:
+            starved_s = self._waited_s - wait.waited_s
             if starved_s < self._peers_beat_s:
-                return [events.Overdue(request_id)]
-            self._wait_longer(request_id, now + starved_s)
+                return [events.Overdue(request_id, requester=requester)]
+            wait.at, wait.waited_s = now + starved_s, self._waited_s
             return []
         if now >= self._heard_at + self._peers_beat_s + self._excused_s:
-            return [events.Overdue(request_id)]  # it misses its beats as well
-        self._wait_longer(request_id, now + self._patience_s[True])
-        return [] if told else [events.Late(request_id)]
+            return [events.Overdue(request_id, requester=requester)]  # it misses its beats as well
+        wait.at, wait.waited_s = now + self._patience_s[True], self._waited_s
+        return [] if told else [events.Late(request_id, requester)]
 
-    def _wait_longer(self, request_id: int, until: float) -> None:
-        self._late[request_id] = self._waited_s
-        self._asked.add(request_id, until)
+    # Receiving
 
-    def _greet(self, frame: frames.Hello | frames.Welcome, now: float) -> events.LinkEvent:
-        if self._greeted:
+    def _receive_free(self, frame: frames.Frame, body: bytes, now: float) -> list[events.LinkEvent]:
+        """Take a frame of the link's own, which costs no credit; any other is too early, too late, or not for us."""
+        kind = type(frame)
+        if self._is_dead:
+            return []
+        if kind not in events.RECEIVES[self.side] or (body and kind not in CARRIERS):
+            return self._violation(events.why_wrong(frame, body, self.side))
+        match frame:
+            case frames.Hello() | frames.Welcome():
+                return self._greet(frame, now)
+            case _ if not self.is_open:
+                return self._violation(f"{kind.__name__} before the handshake")
+            case frames.Beat():
+                return [] if self._rhythm.allows(now) else self._violation("it sends heartbeats without a pause")
+            case _:
+                assert isinstance(frame, frames.Credit)
+                return self._credited(frame.units, now)
+
+    def _greet(self, frame: frames.Hello | frames.Welcome, now: float) -> list[events.LinkEvent]:
+        if self.is_open:
             return self._violation("a second handshake")
         if (reason := events.wrong_peer(frame, token=self._token, version=self._version)) is not None:
             return self._violation(reason)
-        self._greeted = True
+        self.is_open = True
+        self._receives = events.RECEIVES[self.side] - events.FREE
         self._rhythm = BeatRate(self._peers_beat_s, now)
         if isinstance(frame, frames.Hello):
-            self._outbox.put(frames.Welcome(self._version))
-        return events.Greeted()
+            self.ready.append(encode(frames.Welcome(self._version)))
+        return [events.Greeted()]
 
     def _credited(self, amount: int, now: float) -> list[events.LinkEvent]:
-        if not self._outbox.earn(amount):
-            return [self._violation(f"a credit of {amount} that is not owed")]
+        if amount <= 0 or self._credit + amount > self._terms.window_units:
+            return self._violation(f"a credit of {amount} that is not owed")
+        self._credit += amount
         told: list[events.LinkEvent] = []
-        while (entry := self._outbox.pop()) is not None:
-            frame, body = entry
+        while self._backlog and self._credit > 0:
+            frame, body = self._backlog.take()
             if isinstance(frame, frames.Request):
-                left_s = self._asked[frame.request_id] - now - self._terms.backstop_s
+                left_s = self._asked[frame.request_id].at - now - self._backstop_s
                 if left_s <= 0:
-                    self._asked.remove(frame.request_id)
-                    told.append(events.Overdue(frame.request_id, was_sent=False))
+                    wait = self._asked.pop(frame.request_id)
+                    told.append(events.Overdue(frame.request_id, was_sent=False, requester=wait.requester))
                     continue
                 frame = msgspec.structs.replace(frame, timeout_s=min(left_s, frame.timeout_s))
-            self._outbox.resend(frame, body)
+            self._credit -= units(len(body))
+            self.ready.append(encode(frame, body, self._wire))
         return told
 
-    def _charged(self, frame: frames.Frame, body: bytes, now: float) -> list[events.LinkEvent]:
-        if not self._allowance.charge(1 + len(body) // UNIT_BYTES):
-            return [self._violation("it sent more than its credit")]
-        if isinstance(frame, (frames.Answer, frames.Failed)):
-            return self._settled(frame, body)
-        if isinstance(frame, events.REQUESTS):
-            return self._serve(frame, body, now)
-        match frame:
-            case frames.Cancel() if frame.request_id not in self.serving:
-                return []
-            case frames.Progress() if not self._is_awaited(frame.request_id) or not events.is_reportable(frame):
-                return []
-        return [events.Arrived(frame, body)]
-
-    def _settled(self, reply: frames.Reply, body: bytes) -> list[events.LinkEvent]:
-        if not self._asked.remove(reply.request_id):
-            return [self._violation(f"a reply to {reply.request_id}, which was not asked")]
-        self._late.pop(reply.request_id, None)
-        if reply.request_id in self._abandoned:
-            self._abandoned.discard(reply.request_id)
-            return []
-        return [events.Replied(reply, body)]
+    def _settle(self, reply: frames.Reply, body: bytes, _now: float) -> list[events.LinkEvent]:
+        wait = self._asked.pop(reply.request_id, None)
+        if wait is None:
+            return self._violation(f"a reply to {reply.request_id}, which was not asked")
+        return [] if wait.is_given_up else [events.Replied(reply, body, wait.requester)]
 
     def _serve(self, request: frames.Request, body: bytes, now: float) -> list[events.LinkEvent]:
-        if request.request_id in self.serving or len(self.serving) >= self._terms.max_requests:
-            return [self._violation(f"request {request.request_id} is one too many")]
-        self.serving.add(request.request_id, now + request.timeout_s)
+        if not 0 < request.timeout_s < inf:
+            return self._violation(events.wrong_timeout(request))
+        if request.request_id in self._serving or len(self._serving) >= self._max_requests:
+            return self._violation(f"request {request.request_id} is one too many")
+        at = now + request.timeout_s
+        self._serving[request.request_id] = Wait(at)
+        if at < self.soonest:
+            self.soonest = at
         return [events.Arrived(request, body)]
 
-    def _is_awaited(self, request_id: int) -> bool:
-        return request_id in self._asked and request_id not in self._abandoned
+    def _take_cancel(self, cancel: frames.Cancel, body: bytes, _now: float) -> list[events.LinkEvent]:
+        return [events.Arrived(cancel, body)] if cancel.request_id in self._serving else []
 
-    def _violation(self, reason: str) -> events.Violated:
-        self._dead = True
-        return events.Violated(sayable(reason, events.MAX_REASON_CHARS))
+    def _take_progress(self, note: frames.Progress, body: bytes, _now: float) -> list[events.LinkEvent]:
+        wait = self._asked.get(note.request_id)
+        if wait is None or wait.is_given_up or not events.is_reportable(note):
+            return []
+        return [events.Arrived(note, body, wait.requester)]
+
+    def _pass_on(self, frame: frames.Frame, body: bytes, _now: float) -> list[events.LinkEvent]:
+        return [events.Arrived(frame, body)]
+
+    def _violation(self, reason: str) -> list[events.LinkEvent]:
+        if self._is_dead:
+            return []
+        self._die()
+        return [events.Violated(sayable(reason, events.MAX_REASON_CHARS))]
+
+    def _die(self) -> None:
+        self._is_dead = True
+        self.is_open = self.owes_credit = False
+        self._receives = frozenset()
+        self.ready = []
+
+    # How a link that is open takes each kind of frame that costs credit.
+    _TAKE: ClassVar[dict[type, Callable[..., list[events.LinkEvent]]]] = (
+        dict.fromkeys(get_args(frames.News) + get_args(frames.Told), _pass_on)
+        | dict.fromkeys(get_args(frames.Reply), _settle)
+        | dict.fromkeys(get_args(frames.Request), _serve)
+        | {frames.Cancel: _take_cancel, frames.Progress: _take_progress}
+    )
+
+
+def _pass_deadlines(waits: dict[int, Wait], now: float) -> list[int]:
+    """Return the requests whose deadline passes now, each once, the oldest first."""
+    due = [key for key, wait in waits.items() if wait.at <= now]
+    for key in due:
+        waits[key].at = inf
+    return due

@@ -5,7 +5,7 @@ Only the NULL mechanism: a link is guarded by its socket's directory and by its 
 3.0 has none for these sockets, and the link has heartbeats of its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 DEALER: Final = b"DEALER"
@@ -29,8 +29,17 @@ _LONG_HEAD: Final = 9
 _MORE: Final = 1
 _LONG: Final = 2
 _COMMAND: Final = 4
+_NOT_LAST: Final = 0xFF - _LONG
+"""Any of these flags says that a frame is not the last or only part of a message, and so to be judged with care."""
+
 _SHORT_BYTES: Final = 255
 """The largest part whose length is one byte."""
+
+_SHORT_HEADS: Final = [bytes((0, size)) for size in range(_SHORT_BYTES + 1)]
+"""Heads of messages of one short part, by its size."""
+
+_NOT_READY: Final = (-1,)
+"""Limits that no part is within: there is none before the peer's READY."""
 
 _JOIN_BYTES: Final = 32 * 1024
 """A part up to it is copied behind its head: cheaper than a buffer more to write."""
@@ -42,8 +51,8 @@ class ZmtpError(Exception):
 
 def encode_message(parts: Sequence[bytes]) -> list[bytes]:
     """The buffers that carry one message, in order; large parts are not copied."""
-    if len(parts) == 1 and len(part := parts[0]) <= _SHORT_BYTES:
-        return [bytes((0, len(part))) + part]  # as most are
+    if len(parts) == 1 and (size := len(parts[0])) <= _SHORT_BYTES:
+        return [_SHORT_HEADS[size] + parts[0]]  # as most are
     last = len(parts) - 1
     buffers: list[bytes] = []
     for index, part in enumerate(parts):
@@ -66,14 +75,16 @@ class MessageBuffer:
     """Cut what a peer sends into messages; an unfinished part waits for its end, each byte is copied a few times.
 
     Attributes:
-        part_limits: the most bytes of each part in turn, and so the most parts; may change between two messages.
+        part_limits: the most bytes of each part in turn, and so the most parts, once the peer is ready; may change
+            between two messages.
         is_ready: whether the peer may be sent messages: one before its own READY breaks the protocol.
-        has_more: whether more bytes than those of the last message have come.
+        has_more: whether there may be more to `pull`.
     """
 
     def __init__(self, peer_type: bytes, part_limits: Sequence[int]) -> None:
-        self.part_limits = part_limits
+        self.part_limits: Sequence[int] = _NOT_READY
         self.is_ready = self.has_more = False
+        self._limits_when_ready = part_limits
         self._peer_type = peer_type
         self._data: bytes | bytearray = b""
         self._at = 0
@@ -85,22 +96,24 @@ class MessageBuffer:
         """Take what came; `pull` all of it before the next."""
         if self._at == len(self._data):
             self._data, self._at = data, 0
-            return
-        if self._at or isinstance(self._data, bytes):
-            self._data, self._at = bytearray(self._data[self._at :]), 0
-        self._data += data
+        else:
+            if self._at or isinstance(self._data, bytes):
+                self._data, self._at = bytearray(self._data[self._at :]), 0
+            self._data += data
+        self.has_more = len(self._data) >= self._wanted
 
-    def pull(self) -> list[bytes] | None:
-        """Return the parts of the next message; None if more must come first.
+    def pull(self) -> Iterator[list[bytes]]:
+        """Yield the parts of each message that has come whole; may be left after any of them, and begun anew.
 
         Raises:
             ZmtpError: another protocol, a refusal, or more than the limits allow; the buffer is of no further use.
         """
-        data, at, end = self._data, self._at, len(self._data)
-        if end - at < self._wanted:
-            return None
+        if not self.has_more:
+            return
+        data = self._data = bytes(self._data)  # no copy unless it was joined
+        at, end, parts, wanted = self._at, len(data), self._parts, _LEAST_HEAD
         if not self._is_greeted:
-            _check_greeting(bytes(data[: len(GREETING)]))
+            _check_greeting(data[: len(GREETING)])
             self._is_greeted = True
             at = len(GREETING)
         while end - at >= _LEAST_HEAD:
@@ -108,45 +121,43 @@ class MessageBuffer:
             if flags & _LONG:
                 start = at + _LONG_HEAD
                 if end < start:
-                    self._wait(at, _LONG_HEAD)
-                    return None
+                    wanted = _LONG_HEAD
+                    break
                 size = int.from_bytes(data[at + 1 : start], "big")
-            self._judge(flags, size)
+            index = len(parts)
+            if flags & _NOT_LAST or size > self.part_limits[index]:
+                self._judge(flags, size, index)
             if end < start + size:
-                self._wait(at, start + size - at)
-                return None
+                wanted = start + size - at
+                break
             at = start + size
-            part = data[start:at] if isinstance(data, bytes) else bytes(memoryview(data)[start:at])
-            if not self.is_ready:
-                self._obey(part)
+            part = data[start:at]
+            if flags & _NOT_LAST:
+                if flags & _MORE:
+                    parts.append(part)
+                else:
+                    self._obey(part)
                 continue
-            self._parts.append(part)
-            if not flags & _MORE:
-                parts, self._parts = self._parts, []
-                self.has_more, self._wanted = at < end, _LEAST_HEAD
-                self._data, self._at = (data, at) if at < end else (b"", 0)
-                return parts
-        self._wait(at)
-        return None
-
-    def _wait(self, at: int, wanted: int = _LEAST_HEAD) -> None:
-        """Everything before `at` is done with; the next cut needs `wanted` bytes from there on."""
-        self._at = at
-        self._wanted = wanted
-        if at == len(self._data):
+            message = [*parts, part]
+            if index:
+                parts.clear()
+            self._at = at
+            yield message
+        self._at, self._wanted, self.has_more = at, wanted, False
+        if at == end:
             self._data, self._at = b"", 0
 
-    def _judge(self, flags: int, size: int) -> None:
+    def _judge(self, flags: int, size: int, index: int) -> None:
+        """Raise ZmtpError unless this is the one READY, or part `index` of a message within the limits."""
+        limits = self.part_limits
         if not self.is_ready:
             if flags & ~_LONG != _COMMAND or size > MAX_COMMAND_BYTES:
                 raise ZmtpError(f"a frame of {size:,} bytes with flags {flags:#04x} instead of a READY")
-            return
-        index, limits = len(self._parts), self.part_limits
-        if flags & ~(_MORE | _LONG):
+        elif flags & ~(_MORE | _LONG):
             raise ZmtpError(f"a frame with flags {flags:#04x}, which do not belong to a message")
-        if index + (flags & _MORE) >= len(limits):
+        elif index + (flags & _MORE) >= len(limits):
             raise ZmtpError(f"a message of more than {len(limits)} parts")
-        if size > limits[index]:
+        elif size > limits[index]:
             raise ZmtpError(f"part {index + 1} of a message has {size:,} bytes; {limits[index]:,} are allowed")
 
     def _obey(self, command: bytes) -> None:
@@ -155,6 +166,7 @@ class MessageBuffer:
                 f"the peer refused the connection, or is not a {self._peer_type.decode()}: {command[:100]!r}"
             )
         self.is_ready = True
+        self.part_limits = self._limits_when_ready
 
 
 def _check_greeting(data: bytes) -> None:

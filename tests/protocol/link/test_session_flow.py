@@ -3,8 +3,11 @@
 from math import inf
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from quarterdeck_protocol.link.events import Arrived, Expired, Late, Overdue, Side, Silent, Violated
+from quarterdeck_protocol.limits import UNIT_BYTES
+from quarterdeck_protocol.link.events import Arrived, Expired, Late, LinkTerms, Overdue, Side, Silent, Violated
 from quarterdeck_protocol.link.frame_bytes import encode
 from quarterdeck_protocol.link.frames import Answer, Beat, Call, Credit, List, ListChanged, Log
 from quarterdeck_protocol.link.session import PAUSE_S
@@ -29,6 +32,103 @@ def test_a_credit_that_is_not_owed_is_a_violation(amount: int) -> None:
     supervisor, _ = make_pair()
     assert supervisor.receive(encode(Credit(amount)), 0.0) == [Violated(f"a credit of {amount} that is not owed")]
     assert is_dead(supervisor)
+
+
+def test_what_is_free_overtakes_what_waits() -> None:
+    """A beat must not wait for credit: the peer would take us for dead."""
+    _, worker = make_pair(SMALL)
+    for _ in range(SMALL.window_units + 1):
+        worker.post(Log("info", ""))
+    worker.tick(5.0)
+    assert frames_of(worker.take(5.0)) == [Log("info", "")] * SMALL.window_units + [Beat()]
+
+
+def test_credit_lets_go_what_waited_in_order() -> None:
+    """And nothing that comes later passes it."""
+    _, worker = make_pair(SMALL)
+    for number in range(6):
+        worker.post(Log("info", str(number)))
+    assert len(worker.take(0.0)) == SMALL.window_units
+    worker.receive(encode(Credit(1)), 0.0)
+    worker.post(Log("info", "late"))
+    assert frames_of(worker.take(0.0)) == [Log("info", "4")]
+    worker.receive(encode(Credit(3)), 0.0)
+    assert frames_of(worker.take(0.0)) == [Log("info", "5"), Log("info", "late")]
+
+
+@pytest.mark.parametrize(
+    ("amount", "is_taken"), [(0, False), (-1, False), (1, True), (2, True), (3, False), (1 << 63, False)]
+)
+def test_only_credit_that_was_used_is_taken(amount: int, is_taken: bool) -> None:
+    """A peer cannot widen its window."""
+    _, worker = make_pair(SMALL)
+    for _ in range(2):
+        worker.post(Log("info", ""))
+    worker.receive(encode(Credit(amount)), 0.0)
+    assert worker.is_open is is_taken
+
+
+def test_what_cannot_be_carried_costs_no_credit() -> None:
+    """A log line that is too long would take the place of those that are not."""
+    _, worker = make_pair(SMALL)
+    for _ in range(SMALL.window_units):
+        assert not worker.post(Log("info", "x" * SMALL.wire.header_bytes))
+        assert worker.post(Log("info", ""))
+    assert len(worker.take(0.0)) == SMALL.window_units
+
+
+def test_credit_ends_where_the_window_does() -> None:
+    """With any credit left one frame of any size may come; all of it is given back."""
+    supervisor, _ = make_pair(SMALL)
+    for body in (b"", bytes(100 * UNIT_BYTES)):
+        supervisor.receive(encode(Log("info", ""), body), 0.0)
+    assert frames_of(supervisor.take(0.0)) == [Credit(102)]
+    supervisor.receive(encode(Log("info", "")), 0.0)
+    assert supervisor.is_open
+
+
+def test_small_debts_are_not_paid_at_once() -> None:
+    """Credit for each frame would double the traffic."""
+    supervisor, _ = make_pair(SMALL)
+    line = encode(Log("info", ""))
+    supervisor.receive(line, 0.0)
+    assert supervisor.take(0.0) == []
+    supervisor.receive(line, 0.0)
+    assert frames_of(supervisor.take(0.0)) == [Credit(2)]
+    assert supervisor.take(0.0) == []
+
+
+@given(window=st.integers(1, 6), sizes=st.lists(st.integers(0, 9), max_size=20))
+def test_two_ends_that_keep_the_books_never_run_dry_or_over(window: int, sizes: list[int]) -> None:
+    """Whatever is sent arrives in the end: the last debt is always large enough to be paid."""
+    supervisor, worker = make_pair(LinkTerms(window_units=window))
+    for size in sizes:
+        worker.post(Log("info", ""), bytes(size * UNIT_BYTES))
+    arrived = []
+    while events := carry(worker, supervisor):
+        arrived += events
+        assert carry(supervisor, worker) == []
+    assert [event.body for event in arrived if isinstance(event, Arrived)] == [
+        bytes(size * UNIT_BYTES) for size in sizes
+    ]
+
+
+def test_deadlines_are_put_off_at_both_ends_while_a_person_is_asked() -> None:
+    """A call would end while its user types."""
+    supervisor, worker = make_pair()
+    supervisor.request(Call(1, 3.0, "t"), b"{}", 0.0)
+    carry(supervisor, worker)
+    for link in (supervisor, worker):
+        link.pause(1.0)
+    assert worker.tick(4.0) == []
+    carry(worker, supervisor, 4.0)
+    for link in (supervisor, worker):
+        link.resume(5.0)
+    assert worker.tick(6.9) == []
+    assert worker.tick(7.0) == [Expired(1)]
+    carry(worker, supervisor, 7.0)
+    assert supervisor.tick(8.9) == []
+    assert supervisor.tick(9.0) == [Overdue(1)]
 
 
 # Deadlines

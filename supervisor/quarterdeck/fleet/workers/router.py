@@ -43,20 +43,19 @@ _HANDSHAKE: Final = handshake(ROUTER)
 
 
 class PeerWay:
-    """The connection to one worker, once it has presented its token. `receive` takes its messages, must not raise, and
-    is set once, before the worker comes.
+    """The connection to one worker, once it has presented its token.
+
+    Attributes:
+        receive: takes its messages, must not raise, and is set once, before the worker comes.
+        send: sends one message; before the worker comes, it is lost.
     """
 
     def __init__(self, on_breach: Callable[[str], None], body_bytes: int) -> None:
         self.receive: Callable[[list[bytes]], None] = lambda _: None
+        self.send: Callable[[Sequence[bytes]], None] = lambda _: None
         self._on_breach = on_breach
         self._limits = WireLimits(body_bytes=max(body_bytes, LEAST_BODY_BYTES)).part_bytes
         self._channel: Channel | None = None
-
-    def send(self, parts: Sequence[bytes]) -> None:
-        """See `Way`."""
-        if self._channel is not None:
-            self._channel.send(parts)
 
     def drain(self) -> None:
         """See `Way`."""
@@ -65,7 +64,7 @@ class PeerWay:
 
     def bind(self, channel: Channel, hello: list[bytes]) -> None:
         """The worker has come, by this channel, which is ours from here on."""
-        self._channel = channel
+        self._channel, self.send = channel, channel.send
         channel.messages.part_limits = self._limits
         channel.on_message = self.receive
         channel.on_end = self._on_end

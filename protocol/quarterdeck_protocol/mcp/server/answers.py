@@ -3,7 +3,6 @@ without a line end, in parts where a server's own bytes are among them.
 """
 
 import math
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -22,11 +21,6 @@ SUBSCRIPTION_KEY: Final = f"{ENVELOPE_PREFIX}subscriptionId"
 
 _HEAD: Final = b'{"resultType":"complete",%b%b"_meta":{"%bserverInfo":%b%b}}'
 _CACHE: Final = b'"ttlMs":0,"cacheScope":"private",'
-
-
-def answer_parts(id_json: bytes, result: Iterable[Part]) -> tuple[Part, ...]:
-    """Return an answer with this result."""
-    return (b'{"jsonrpc":"2.0","id":', id_json, b',"result":', *result, b"}")
 
 
 def error_parts(id_json: bytes, error: object) -> tuple[Part, ...]:

@@ -62,10 +62,11 @@ def read_message(line: bytes) -> ClientMessage:
     try:
         if not line.isascii():
             line.decode()
-        line = line.rstrip(b"\r\n")
         if b"\n" in line or b"\r" in line:
-            # For some readers a line ends there: whoever gets a part of it would get two.
-            line = msgspec.json.format(line, indent=-1)
+            line = line.rstrip(b"\r\n")
+            if b"\n" in line or b"\r" in line:
+                # For some readers a line ends there: whoever gets a part of it would get two.
+                line = msgspec.json.format(line, indent=-1)
         return _message.decode(line)
     except msgspec.ValidationError as error:
         raise UnreadableError(INVALID_REQUEST, error) from None

@@ -19,7 +19,7 @@ from msgspec import UNSET
 
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, correlation_key
 
-from .answers import Part, answer_parts, error_parts, refusal_parts
+from .answers import Part, error_parts, refusal_parts
 from .client_requests import ClientRequests
 from .messages import ClientInfo, ClientMessage, Key, UnreadableError, read_cancellation, read_message
 from .methods import (
@@ -106,7 +106,7 @@ class ServerSession:
         self.client: ClientInfo | None = None
         self.asking: Final = ClientRequests(call_soon)
         self._has_offers = has_offers
-        self._is_modern: bool | None = None
+        self._is_legacy = False
         self._is_stateless = bool(version)
         self._under_way: dict[Key, Request] = {}
         self._older = 0  # of those under way, how many share their id with a newer one
@@ -144,19 +144,10 @@ class ServerSession:
             return self._take_notification(message)
         try:
             params = read_params(message)
-            is_modern = self._is_stateless or (
-                message.method != "initialize"
-                and (self.version == MODERN_VERSION or (bool(params.meta) and claims_modern(params.meta)))
-            )
-            if is_modern is not self._is_modern:
-                self._check_era(params, is_modern=is_modern)
+            if not self.version or params.meta or message.method == "initialize":
+                self._judge_era(message.method, params)
             if len(self._under_way) + self._older >= self.max_under_way:
                 raise Refused(BUSY, f"more than {self.max_under_way:,} requests are under way")
-            self._is_modern = is_modern
-            if is_modern:
-                self.version = MODERN_VERSION
-            elif not self.version or message.method == "initialize":
-                self._check_opening(message.method)
             version = self.version or HANDSHAKE_VERSIONS[-1]
             request, envelope = judge(message, key, params, version, check=check, has_offers=self._has_offers)
         except Refused as refused:
@@ -175,7 +166,9 @@ class ServerSession:
 
     def answer(self, request: Request, result: Iterable[Part]) -> tuple[Part, ...]:
         """Return the answer to a request, which is over with it; empty where it was over before."""
-        return answer_parts(request.id_json, result) if self.forget(request) else ()
+        if not self.forget(request):
+            return ()
+        return (b'{"jsonrpc":"2.0","id":', request.id_json, b',"result":', *result, b"}")
 
     def refuse(self, request: Request, error: object) -> tuple[Part, ...]:
         """Return the error that answers a request, likewise."""
@@ -183,13 +176,12 @@ class ServerSession:
 
     def forget(self, request: Request) -> bool:
         """Have a request be over without an answer; False where it was before."""
-        key, older = request.key, request.older
-        latest = self._under_way.get(key)
+        latest, older = self._under_way.get(request.key), request.older
         if latest is request:
             if older is None:
-                del self._under_way[key]
+                del self._under_way[request.key]
                 return True
-            self._under_way[key] = older
+            self._under_way[request.key] = older
         else:
             while latest is not None and latest.older is not request:
                 latest = latest.older
@@ -201,19 +193,23 @@ class ServerSession:
 
     # What came
 
-    def _check_era(self, params: Params, *, is_modern: bool) -> None:
-        """Refuse a request of the era that is not the session's, where that is decided."""
-        if is_modern and self._is_modern is not None:
-            raise Refused(INVALID_REQUEST, _LEGACY_ALONE)
-        if not is_modern and self.version == MODERN_VERSION:
+    def _judge_era(self, method: str, params: Params) -> None:
+        """Decide the session's era by a request that may, and refuse one of the other era, or out of turn."""
+        if self._is_stateless:
+            return
+        is_initialize = method == "initialize"
+        if not is_initialize and (self.version == MODERN_VERSION or (params.meta and claims_modern(params.meta))):
+            if self._is_legacy:
+                raise Refused(INVALID_REQUEST, _LEGACY_ALONE)
+            self.version = MODERN_VERSION
+            return
+        if self.version == MODERN_VERSION:
             asked = {"requested": params.protocol_version} if params.protocol_version else {}
             raise Refused(UNSUPPORTED_VERSION, _MODERN_ALONE, {"supported": [MODERN_VERSION], **asked})
-
-    def _check_opening(self, method: str) -> None:
-        """Refuse a second `initialize`, and before the first one all but a ping."""
-        if method == "initialize" and self.version:
+        self._is_legacy = True
+        if is_initialize and self.version:
             raise Refused(INVALID_REQUEST, GREETED_ALREADY)
-        if method not in ("initialize", "ping"):
+        if not self.version and method not in ("initialize", "ping"):
             raise self._too_early(method)
 
     def _too_early(self, method: str) -> Refused:

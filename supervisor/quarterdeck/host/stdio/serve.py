@@ -23,7 +23,7 @@ from quarterdeck.host.session.work import TaskWork
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST, LineBuffer, LineTooLongError
 from quarterdeck_protocol.mcp.server.answers import Part
-from quarterdeck_protocol.mcp.server.messages import MAX_LINE_BYTES, UnreadableError, read_message
+from quarterdeck_protocol.mcp.server.messages import MAX_LINE_BYTES
 from quarterdeck_protocol.mcp.server.requests import Request
 from quarterdeck_protocol.mcp.server.session import BUSY, Answer, Cancelled, Notice, ServerSession
 from quarterdeck_protocol.tools import ANONYMOUS, CancelToken, Client
@@ -108,7 +108,7 @@ class _Connection:
         self._journal = journal
         self._is_introduced = self._is_gone = self._is_handing_on = False
         self._over = asyncio.Event()
-        self._progress = asyncio.Event()
+        self._progress: asyncio.Event | None = None  # of whoever waits for it
         self._lines = LineBuffer(MAX_LINE_BYTES)
         stdin_fd, stdout_fd, stderr_fd = fds
         self._sink = open_sink(
@@ -168,16 +168,18 @@ class _Connection:
 
     def _read(self, line: bytes, unread: int) -> None:
         journal = self._journal
-        try:
-            message = read_message(line)
-        except UnreadableError as error:
-            journal.unread(unread)
-            self._refuse(b"null", error.code, str(error))
-            return
-        match self._core.take(message):
+        match self._core.receive(line):
             case Request() as request:
                 journal.took(request.id_json, _kind_of(request), unread)
-                self._begin(request, line)
+                if not self._is_introduced:
+                    self._introduce(request, line)
+                if journal.hands_on:
+                    request.line = line
+                self._session.serve(request, self)
+            case Answer(id_json=b"") as answer:
+                journal.unread(unread)
+                _logger.warning("a client's message was refused: %s", b"".join(answer.parts).decode())
+                self._sink.write(*answer.parts, b"\n")
             case Answer() as answer:
                 journal.took(answer.id_json, RequestKind.OTHER, unread)
                 if answer.code == BUSY:
@@ -195,17 +197,14 @@ class _Connection:
                 self._journal.greeted(line)
             self._session.take_notice(event)
 
-    def _begin(self, request: Request, line: bytes) -> None:
-        journal = self._journal
+    def _introduce(self, request: Request, line: bytes) -> None:
+        """Note the client's greeting, and who it says it is."""
         if request.method == "initialize":
-            journal.greeted(line)
-        if not self._is_introduced and (client := self._core.client) is not None:
+            self._journal.greeted(line)
+        if (client := self._core.client) is not None:
             self._is_introduced = True
-            journal.introduced(client.name, client.version)
+            self._journal.introduced(client.name, client.version)
             self._host.content.programs.introduce(self._client, client.name)
-        if journal.hands_on:
-            request.line = line
-        self._session.serve(request, self)
 
     # What the client is told
 
@@ -228,17 +227,23 @@ class _Connection:
 
     def answer(self, request: Request, parts: tuple[Part, ...], _: int) -> None:
         """Send an answer, unless it is that of a greeting that was answered before."""
-        greeted_id = self._interrupted.greeted_id if self._interrupted is not None else None
-        if request.method != "initialize" or greeted_id is None or msgspec.json.encode(greeted_id) != request.id_json:
-            self._sink.write(*parts, b"\n", answers=request.id_json)
-            self._progress.set()
-        else:
+        if request.method == "initialize" and self._was_greeted(request):
             self.drop(request)
+            return
+        self._sink.write(*parts, b"\n", answers=request.id_json)
+        if self._progress is not None:
+            self._progress.set()
 
     def drop(self, request: Request) -> None:
         """A request is over without an answer."""
         self._journal.ended(request.id_json)
-        self._progress.set()
+        if self._progress is not None:
+            self._progress.set()
+
+    def _was_greeted(self, request: Request) -> bool:
+        """Whether another process answered this greeting."""
+        greeted_id = self._interrupted.greeted_id if self._interrupted is not None else None
+        return greeted_id is not None and msgspec.json.encode(greeted_id) == request.id_json
 
     def _refuse(self, id_json: bytes, code: int, reason: str) -> None:
         _logger.warning("a client's message was refused: %s", reason)
@@ -289,14 +294,16 @@ class _Connection:
 
     async def _finished(self) -> None:
         """Wait until nothing is under way that could still be answered."""
+        progress = self._progress = asyncio.Event()
         while self._core.under_way and not self._is_gone:
-            self._progress.clear()
-            await self._progress.wait()
+            progress.clear()
+            await progress.wait()
 
     def _on_gone(self) -> None:
         """The client is gone: nothing is read or written any more."""
         self._is_gone = True
-        self._progress.set()
+        if self._progress is not None:
+            self._progress.set()
         self._over.set()
 
 

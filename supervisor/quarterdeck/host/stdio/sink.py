@@ -129,11 +129,11 @@ class Sink(ABC):
             self._parts.append((last, answers))
         else:
             self._parts.append((b"".join(parts), answers))
-        self._held_bytes += size
-        if self._held_bytes > HIGH_WATER_BYTES:
+        held = self._held_bytes = self._held_bytes + size
+        if held > HIGH_WATER_BYTES:
             self.is_congested = True
             self._has_room.clear()
-        if self._held_bytes == size:
+        if held == size:
             self._start()
 
     def then(self, act: Callable[[], None]) -> None:

@@ -23,7 +23,7 @@ from quarterdeck_protocol.offers import OfferSource, RawRequest
 from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
 from quarterdeck_protocol.tools import CallEnd, CancelToken, Client, Deliver, PendingCall, RawCall, ToolCall, ToolSource
 
-from .asks.logins import LoginCall, may_open
+from .asks.logins import BeginCall, LoginCall, may_open
 from .asks.states import CallKey, Passed
 from .budget.budgeted import CUT, begin_read, named_result, within_budget
 from .calls import not_granted
@@ -46,14 +46,14 @@ class Caller(msgspec.Struct, frozen=True):
         content: what it is shown, and can reach.
         client: who it is.
         answerer: answers what servers of any era ask a client of an older one; None where it cannot be asked.
-        borrow: gives the tools of its deck, its own native ones among them, while one request uses them; None where
-            its deck is the content's box.
+        borrow: gives the tools of its deck, its own native ones among them, while a request uses them; None where its
+            deck is the content's box.
     """
 
     content: "Content"
     client: Client
     answerer: Answerer | None = None
-    borrow: Callable[[], AbstractAsyncContextManager[ToolSource]] | None = None
+    borrow: Callable[[Request], AbstractAsyncContextManager[ToolSource]] | None = None
 
     def begin(self, request: Request, deliver: Deliver) -> PendingCall:
         """Begin a request; what is returned cancels it.
@@ -62,44 +62,35 @@ class Caller(msgspec.Struct, frozen=True):
         what the client may not call is refused; a kept result is read; the result is cut to the budget; what a server
         asks is asked; a login is asked for.
         """
-        is_searched = self.client.is_searched
-        called = unwrapped(request) if is_searched else request
-        if not isinstance(called, ProtocolFault) and not (is_searched and called.name == SEARCH_TOOLS):
-            begun = self._begin_at_server(called, deliver)
-            if begun is not None:
-                return begun
-        if request.method != "tools/call":
-            return refuse(deliver, _unknown_method(request.method))
-        if is_searched and request.name == SEARCH_TOOLS:
-            return RunningCall(request.name, partial(self._search, request), deliver)
-        if isinstance(called, ProtocolFault):
-            return refuse(deliver, called)
-        return RunningCall(called.name, partial(self._run_native, called), deliver)
-
-    def _begin_at_server(self, request: Request, deliver: Deliver) -> PendingCall | None:
-        """Begin a request for a server, from bytes to bytes; return None for any other, which is not begun."""
-        results = self.content.results
+        content, client = self.content, self.client
+        if client.is_searched:
+            if request.name == SEARCH_TOOLS:
+                return RunningCall(SEARCH_TOOLS, partial(self._search, request), deliver)
+            if isinstance(called := unwrapped(request), ProtocolFault):
+                return refuse(deliver, called)
+            request = called
         is_call = request.method == "tools/call"
-        if is_call and (refused := not_granted(self.content.box, self.client, request.name)) is not None:
+        is_bound = is_call and client.allowance is not None
+        if is_bound and (refused := not_granted(content.box, client, request.name)) is not None:
             return refuse(deliver, refused)
-        if results is not None:
+        taking = deliver
+        if (results := content.results) is not None:
             if request.method == "resources/read" and (uri := named_result(request.arguments)):
-                return begin_read(results, self.client.key, uri, deliver)
+                return begin_read(results, client.key, uri, deliver)
             if (budget := results.max_tokens) is not None and request.method in CUT:
                 has_schema = partial(self._has_schema, request)
-                deliver = within_budget(results, budget, self.client.key, request.method, has_schema, deliver)
-        if not is_call and self.content.offers is None:
-            return None
-        if not request.is_modern:
-            return self._begin(request, self.answerer, None, deliver)
-        if request.method.startswith("tasks/"):
-            # What a server asks meanwhile comes with the state of the task.
-            return self._begin(request, CapabilitiesOnly(request.capabilities), None, deliver)
-        if request.resumption is None and request.capabilities in NOTHING:
-            return self._begin(request, None, None, deliver)
-        begin = partial(self._begin, request)
-        key = CallKey(self.client.key, f"{request.method} {request.name}", request.arguments)
-        return self.content.parking.begin(key, request.capabilities, request.resumption, begin, deliver)
+                taking = within_budget(results, budget, client.key, request.method, has_schema, deliver)
+        if is_call or content.offers is not None:
+            begun = (
+                self._begin_modern(request, taking)
+                if request.is_modern
+                else self._begin(request, self.answerer, None, taking)
+            )
+            if begun is not None:
+                return begun
+        if is_call:
+            return RunningCall(request.name, partial(self._run_native, request), deliver)
+        return refuse(deliver, _unknown_method(request.method))
 
     def asking(self, request: Request) -> Client:
         """Return the client of a request; descriptions distinguish programs that share a token."""
@@ -113,16 +104,61 @@ class Caller(msgspec.Struct, frozen=True):
         support = offers.task_support(self.client, box.own(request.name))
         return bool(request.task or takes_tasks(request.capabilities)) and support.is_for(is_modern=request.is_modern)
 
-    # A login
+    # A server's
+
+    def _begin_modern(self, request: Request, deliver: Deliver) -> PendingCall | None:
+        if request.method.startswith("tasks/"):
+            # What a server asks meanwhile comes with the state of the task.
+            return self._begin(request, CapabilitiesOnly(request.capabilities), None, deliver)
+        if request.resumption is None and request.capabilities in NOTHING:
+            return self._begin(request, None, None, deliver)
+        key = CallKey(self.client.key, f"{request.method} {request.name}", request.arguments)
+        begin = partial(self._begin, request)
+        return self.content.parking.begin(key, request.capabilities, request.resumption, begin, deliver)
 
     def _begin(
         self, request: Request, answerer: Answerer | None, passed: Passed | None, deliver: Deliver
     ) -> PendingCall | None:
-        logins = self.content.logins if self.client.is_local else None  # the browser comes back to this machine alone
-        if logins is None or answerer is None or not may_open(request.method, answerer, is_modern=request.is_modern):
-            return self._begin_once(request, answerer, passed, deliver)
-        begin = partial(self._begin_once, request, answerer, passed)
-        return LoginCall(begin, deliver, self._server_of(request), answerer, logins, self.client.key).start()
+        """Begin a request for a server, from bytes to bytes, and a login that it needs; None for what no server has."""
+        content, method, is_modern = self.content, request.method, request.is_modern
+        client = self.asking(request) if request.caller else self.client
+        answers = b"" if passed is None else _answers(passed)
+        begin: BeginCall
+        if method == "tools/call":
+            call = RawCall(
+                request.name,
+                request.arguments,
+                request.meta,
+                None,
+                request.on_progress,
+                client,
+                answerer,
+                request.log_level,
+                is_modern,
+                request.task,
+                answers,
+                request.progress_token,
+            )
+            begin = partial(content.box.begin, call)
+        elif content.offers is not None:
+            params = _answered(request.arguments, answers) if answers else request.arguments
+            other = RawRequest(
+                method,
+                params,
+                request.meta,
+                on_progress=request.on_progress,
+                client=client,
+                answerer=answerer,
+                log_level=request.log_level,
+                is_modern=is_modern,
+            )
+            begin = partial(content.offers.begin, other)
+        else:
+            return None
+        logins = content.logins if client.is_local else None  # the browser comes back to this machine alone
+        if logins is None or answerer is None or not may_open(method, answerer, is_modern=is_modern):
+            return begin(deliver)
+        return LoginCall(begin, deliver, self._server_of(request), answerer, logins, client.key).start()
 
     def _server_of(self, request: Request) -> str:
         """Whose a request is; empty where nobody is found."""
@@ -131,45 +167,6 @@ class Caller(msgspec.Struct, frozen=True):
         if self.content.offers is None:
             return ""
         return self.content.offers.server_of(RawRequest(request.method, request.arguments, client=self.client))
-
-    # A server's
-
-    def _begin_once(
-        self, request: Request, answerer: Answerer | None, passed: Passed | None, deliver: Deliver
-    ) -> PendingCall | None:
-        answers = b"" if passed is None else _answers(passed)
-        if request.method == "tools/call":
-            call = RawCall(
-                request.name,
-                request.arguments,
-                request.meta,
-                on_progress=request.on_progress,
-                client=self.asking(request),
-                answerer=answerer,
-                log_level=request.log_level,
-                is_modern=request.is_modern,
-                task=request.task,
-                answers=answers,
-                progress_token=request.progress_token,
-            )
-            return self.content.box.begin(call, deliver)
-        if (offers := self.content.offers) is None:
-            return None
-        params = request.arguments
-        if answers:
-            own, brought = (msgspec.json.decode(each, type=dict[str, Raw]) for each in (params, answers))
-            params = msgspec.json.encode(own | brought)
-        other = RawRequest(
-            request.method,
-            params,
-            request.meta,
-            on_progress=request.on_progress,
-            client=self.asking(request),
-            answerer=answerer,
-            log_level=request.log_level,
-            is_modern=request.is_modern,
-        )
-        return offers.begin(other, deliver)
 
     def _has_schema(self, request: Request) -> bool:
         """Whether an output schema may describe what the tool answers that is called, or was for a task."""
@@ -180,20 +177,20 @@ class Caller(msgspec.Struct, frozen=True):
 
     # Its deck's own
 
-    def _deck(self) -> AbstractAsyncContextManager[ToolSource]:
-        return self.borrow() if self.borrow is not None else nullcontext(self.content.box)
+    def _deck(self, request: Request) -> AbstractAsyncContextManager[ToolSource]:
+        return self.borrow(request) if self.borrow is not None else nullcontext(self.content.box)
 
     async def _run_native(self, request: Request, token: CancelToken) -> CallEnd:
         given = msgspec.json.decode(request.arguments)
         call = ToolCall(str(request.key), request.name, given, request.on_progress, self.asking(request))
         takes_structures = request.is_modern or knows_structures(request.version)
-        async with self._deck() as box:
+        async with self._deck(request) as box:
             return await native_end(box, call, token, takes_structures=takes_structures)
 
     async def _search(self, request: Request, token: CancelToken) -> CallEnd:
         content = self.content
         await content.settle(token)
-        async with self._deck() as box:
+        async with self._deck(request) as box:
             found = await content.search.answer(
                 request.arguments,
                 box,
@@ -216,6 +213,12 @@ def _answers(passed: Passed) -> bytes:
     if passed.state is not None:
         members["requestState"] = passed.state
     return msgspec.json.encode(members)
+
+
+def _answered(params: bytes, answers: bytes) -> bytes:
+    """The params of a request that is made again, with what its server gets back."""
+    own, brought = (msgspec.json.decode(each, type=dict[str, Raw]) for each in (params, answers))
+    return msgspec.json.encode(own | brought)
 
 
 def may_have_schema(box: ToolSource, name: str) -> bool:

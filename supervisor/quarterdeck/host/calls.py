@@ -35,7 +35,7 @@ def not_granted(box: ToolSource, client: Client, tool: str) -> ProtocolFault | N
         client: who asks.
         tool: as the client calls it.
     """
-    if client.allowance is None or client.allows(box.own(tool)):
+    if client.allows(box.own(tool)):
         return None
     message = client.refusal(f"the tool {tool[:MAX_NAME_CHARS]!r}")
     return ProtocolFault.not_sent(FaultKind.TOOL_ERROR, message, "not_granted")

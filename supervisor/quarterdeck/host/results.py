@@ -163,11 +163,9 @@ def splice(wire: WireResult, server_info: bytes | None, method: str = "tools/cal
     Raises:
         BodyError: the body may not enter a client's stream; its worker let something through that it must not.
     """
-    body = wire.body
-    members = _members(wire)
+    body, members = wire.body, _members(wire)
     if server_info is None:
-        left_out = _too_new(members) if wire.era == Revision.R2026_07_28 else None
-        if not left_out:
+        if wire.era != Revision.R2026_07_28 or not (left_out := _too_new(members)):
             return (body,)
         return (msgspec.json.encode({name: value for name, value in members.items() if name not in left_out}),)
     hints = _HINTS if method in CACHEABLE and wire.result_type == "complete" and "ttlMs" not in members else {}

@@ -130,22 +130,21 @@ class ClientRequests:
 
 
 class Asking(Answerer):
-    """Asks the client of one session over one of its streams."""
+    """Asks the client of one session, once it is greeted, over one of its streams.
+
+    Attributes:
+        capabilities: what the client can be asked.
+        bridges: a legacy client is asked question by question.
+    """
+
+    capabilities = NOTHING
+    bridges = True
 
     def __init__(self, requests: ClientRequests, write: Callable[[bytes], None]) -> None:
         """`write` sends a message on the stream."""
+        self.capabilities = requests.capabilities
         self._requests = requests
         self._write = write
-
-    @property
-    def bridges(self) -> bool:
-        """A legacy client is asked question by question."""
-        return True
-
-    @property
-    def capabilities(self) -> bytes:
-        """What the client can be asked."""
-        return self._requests.capabilities
 
     def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
         """Ask on this stream."""

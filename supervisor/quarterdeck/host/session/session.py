@@ -20,6 +20,7 @@ from quarterdeck_protocol.mcp.server.client_requests import Asking
 from quarterdeck_protocol.mcp.server.methods import MISSING_CAPABILITY
 from quarterdeck_protocol.mcp.server.requests import Request
 from quarterdeck_protocol.mcp.server.session import Notice, ServerSession
+from quarterdeck_protocol.mcp.server.subscriptions import ChangeStream
 from quarterdeck_protocol.mcp.tasks import EXTENSION, LIST, takes_tasks
 from quarterdeck_protocol.offers import Listing
 from quarterdeck_protocol.tools import CancelToken, Client, ToolSource
@@ -46,7 +47,7 @@ class Session:
 
     Attributes:
         core: judges its messages.
-        client: who it is; a carrier may change what it may use.
+        client: who it is; a carrier that changes it gives each request an outlet of its own.
         news: tells a legacy client what it did not ask for; None in the modern era.
     """
 
@@ -77,7 +78,9 @@ class Session:
         self._content: Final[Content] = host.content
         self._server_info: Final = host.server_info
         self._closing = closing
-        self._is_bound = outlet is not None
+        self._outlet = outlet
+        self._caller: Caller | None = None
+        """As it makes requests on its outlet, once it has made one."""
         self._knows_tools = knows_tools
         self._streams = 0
         self.news: ClientNews | None = None
@@ -86,19 +89,19 @@ class Session:
 
     def serve(self, request: Request, outlet: Outlet) -> None:
         """Carry out a request; its messages go to `outlet`."""
-        method = request.method
-        if method == "tools/call":
-            self._begin(request, outlet)
-        elif (listing := _LISTS.get(method)) is not None:
-            self._list(TaskWork(self.core, request, outlet, self._server_info), listing)
-        elif method == "subscriptions/listen":
-            self._listen(StreamWork(self.core, request, outlet, self._server_info))
-        elif method.startswith("tasks/"):
-            self._begin_of_task(request, outlet)
-        elif (result := self._answer(request)) is not None:
-            Work(self.core, request, outlet, self._server_info).result(result)
+        if request.method != "tools/call" and self._answer(request, outlet):
+            return
+        caller = self._caller
+        if caller is None or outlet is not self._outlet:
+            answerer = None if request.is_modern else Asking(self.core.asking, outlet.tell)
+            caller = Caller(self._content, self.client, answerer, self._deck)
+            if outlet is self._outlet:
+                self._caller = caller
+        work = OwnedWork(self.core, request, outlet, self._server_info, caller)
+        if self._closing.cancelled:
+            work.refuse(shut_down(Delivery.NOT_SENT))
         else:
-            self._begin(request, outlet)
+            work.begin()
 
     def take_notice(self, notice: Notice) -> None:
         """Take a notification."""
@@ -117,14 +120,30 @@ class Session:
             request.work.cancel("the client is gone")
         if self.news is not None:
             self.news.close()
-        if self._is_bound:
+        if self._outlet is not None:
             self._content.leave(self.client)
             if self._content.decks is not None:
                 self._content.decks.end(self)
 
     # Answered here
 
-    def _answer(self, request: Request) -> bytes | None:
+    def _answer(self, request: Request, outlet: Outlet) -> bool:
+        """Answer a request that has no owner, now or soon; False where it has one."""
+        method = request.method
+        if (listing := _LISTS.get(method)) is not None:
+            self._list(TaskWork(self.core, request, outlet, self._server_info), listing)
+        elif method == "subscriptions/listen":
+            stream = ChangeStream(request)
+            self._listen(StreamWork(self.core, request, outlet, self._server_info, stream=stream))
+        elif (result := self._result(request)) is not None:
+            Work(self.core, request, outlet, self._server_info).result(result)
+        elif (error := self._task_refusal(request)) is not None:
+            Work(self.core, request, outlet, self._server_info).error(error)
+        else:
+            return False
+        return True
+
+    def _result(self, request: Request) -> bytes | None:
         """The result of a request that has no owner; None for others."""
         content = self._content
         match request.method:
@@ -193,34 +212,23 @@ class Session:
     def _stream_ended(self) -> None:
         self._streams -= 1
 
-    # Begun where its owner is
-
-    def _begin(self, request: Request, outlet: Outlet) -> None:
-        work = OwnedWork(self.core, request, outlet, self._server_info)
-        if self._closing.cancelled:
-            work.refuse(shut_down(Delivery.NOT_SENT))
-            return
-        answerer = None if request.is_modern else Asking(self.core.asking, outlet.tell)
-        work.begin(Caller(self._content, self.client, answerer, partial(self._deck, request)))
-
-    def _begin_of_task(self, request: Request, outlet: Outlet) -> None:
+    def _task_refusal(self, request: Request) -> dict[str, object] | None:
+        """The error of a request about tasks that nobody here can have, or whose client takes none."""
+        if not request.method.startswith("tasks/"):
+            return None
         content, is_modern = self._content, request.is_modern
         assert content.offers is not None
         has_tasks = content.offers.task_support(self.client).is_for(is_modern=is_modern)
-        refused: dict[str, object] | None = None
         if request.method == LIST and not has_tasks:
-            refused = {"code": METHOD_NOT_FOUND, "message": "Method not found", "data": request.method}
-        elif is_modern and has_tasks and not takes_tasks(request.capabilities):
-            refused = NEEDS_TASKS
-        if refused is not None:
-            Work(self.core, request, outlet, self._server_info).error(refused)
-        else:
-            self._begin(request, outlet)
+            return {"code": METHOD_NOT_FOUND, "message": "Method not found", "data": request.method}
+        return NEEDS_TASKS if is_modern and has_tasks and not takes_tasks(request.capabilities) else None
+
+    # Begun where its owner is
 
     def _deck(self, request: Request) -> AbstractAsyncContextManager[ToolSource]:
         """The tools of the client's deck, its own native ones among them, for one request."""
         content = self._content
-        if self._is_bound or content.decks is None:
+        if self._outlet is not None or content.decks is None:
             return content.source_of(self)
         return content.decks.borrow((self.client.key, request.caller), is_bound=False, live=content.box)
 

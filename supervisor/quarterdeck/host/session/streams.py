@@ -14,14 +14,12 @@ from quarterdeck.host.caller import CapabilitiesOnly, of_task_may_have_schema
 from quarterdeck.host.calls import end_of
 from quarterdeck.host.offers.content import Content
 from quarterdeck_protocol.mcp.jsonrpc import BodyError
-from quarterdeck_protocol.mcp.server.requests import Request
-from quarterdeck_protocol.mcp.server.session import ServerSession
 from quarterdeck_protocol.mcp.server.subscriptions import ChangeStream
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.tools import CancelToken, Client, WireResult
 
 from .news import ClientNews
-from .work import SUBSCRIBE, Outlet, TaskWork
+from .work import SUBSCRIBE, TaskWork
 
 MAX_STREAMS: Final = 1024
 """Of one session."""
@@ -33,17 +31,18 @@ SUBSCRIBE_S: Final = 10.0
 """How long servers may take to subscribe what a stream names, before it is acknowledged all the same."""
 
 
-class StreamWork(TaskWork):
-    """One stream of changes."""
+class StreamWork(TaskWork, kw_only=True):
+    """One stream of changes.
 
-    __slots__ = ("_news", "_waiting", "stream")
+    Attributes:
+        stream: what it names, and the form of its messages.
+        news: tells what changes, once the stream is acknowledged.
+        waiting: states of tasks that wait for that.
+    """
 
-    def __init__(self, core: ServerSession, request: Request, outlet: Outlet, server_info: bytes) -> None:
-        """Open nothing yet."""
-        super().__init__(core, request, outlet, server_info)
-        self.stream: Final = ChangeStream(request)
-        self._waiting: deque[bytes] = deque(maxlen=MAX_WAITING)
-        self._news: ClientNews | None = None
+    stream: ChangeStream
+    news: ClientNews | None = None
+    waiting: deque[bytes] = msgspec.field(default_factory=partial(deque, maxlen=MAX_WAITING))
 
     def open(
         self, content: Content, client: Client, holder: Client, closing: CancelToken, on_end: Callable[[], None]
@@ -80,8 +79,8 @@ class StreamWork(TaskWork):
                     unwatch.append(forget)
                     tasks.append(task)
             self.outlet.tell(self.stream.acknowledgement(resources, tasks))
-            self._news = ClientNews(content, holder, self.outlet, stream=self.stream, resources=resources)
-            unwatch.append(self._news.close)
+            self.news = ClientNews(content, holder, self.outlet, stream=self.stream, resources=resources)
+            unwatch.append(self.news.close)
             self._tell_waiting()
             await ending.wait()
             self.complete()
@@ -125,10 +124,10 @@ class StreamWork(TaskWork):
                 state = state_within_budget(content.results, client.key, state, has_schema)
             except BodyError:
                 return  # a fault where it is asked for: a stream has no word for it
-        self._waiting.append(state)
+        self.waiting.append(state)
         self._tell_waiting()
 
     def _tell_waiting(self) -> None:
-        while self._waiting and self._news is not None:
-            params = msgspec.json.decode(self._waiting.popleft(), type=dict[str, object])
-            self._news.tell(self.stream.message("notifications/tasks", params))
+        while self.waiting and self.news is not None:
+            params = msgspec.json.decode(self.waiting.popleft(), type=dict[str, object])
+            self.news.tell(self.stream.message("notifications/tasks", params))

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from quarterdeck.host.caller import Caller
 from quarterdeck.host.calls import shut_down
 from quarterdeck.host.held_bytes import UNCOUNTED_BYTES
@@ -53,25 +55,20 @@ class Outlet(Protocol):
         ...
 
 
-class Work:
-    """A request that is answered later."""
+class Work(msgspec.Struct, eq=False):
+    """A request that is answered, at once or once it was begun.
 
-    __slots__ = ("_core", "_server_info", "outlet", "request")
+    Attributes:
+        core: the session that the request is of.
+        request: it.
+        outlet: where its messages go.
+        server_info: our identity as JSON.
+    """
 
-    def __init__(self, core: ServerSession, request: Request, outlet: Outlet, server_info: bytes) -> None:
-        """Begin nothing.
-
-        Args:
-            core: the session that the request is of.
-            request: it; it knows its work from now on.
-            outlet: where its messages go.
-            server_info: our identity as JSON.
-        """
-        self._core = core
-        self._server_info = server_info
-        self.request = request
-        self.outlet = outlet
-        request.work = self
+    core: ServerSession
+    request: Request
+    outlet: Outlet
+    server_info: bytes
 
     def cancelled(self, reason: str) -> None:
         """The client gave it up, and the session has forgotten it: stop."""
@@ -81,7 +78,7 @@ class Work:
 
     def cancel(self, reason: str) -> None:
         """Give it up without an answer."""
-        if self._core.forget(self.request):
+        if self.core.forget(self.request):
             self.cancelled(reason)
 
     def end(self) -> None:
@@ -92,19 +89,20 @@ class Work:
         """Give it up for another process.  Return whether that one can begin it; if not, its client has an answer."""
         delivery = self._stop("serving ends")
         if delivery is Delivery.NOT_SENT:
-            return self._core.forget(self.request)
+            return self.core.forget(self.request)
         self.refuse(shut_down(delivery))
         return False
 
     def result(self, *parts: Part) -> None:
         """Answer with this result."""
-        if said := self._core.answer(self.request, parts):
-            self.outlet.answer(self.request, said, 0)
-            self.request.work = None  # each refers to the other: garbage that a collector would have to find
+        request = self.request
+        if said := self.core.answer(request, parts):
+            self.outlet.answer(request, said, 0)
+            request.work = None  # each refers to the other: garbage that a collector would have to find
 
     def error(self, error: dict[str, object]) -> None:
         """Answer with this error."""
-        if said := self._core.refuse(self.request, error):
+        if said := self.core.refuse(self.request, error):
             code = error["code"]
             self.outlet.answer(self.request, said, code if isinstance(code, int) else 0)
             self.request.work = None
@@ -113,7 +111,7 @@ class Work:
         """Answer with a fault: of a tool a result, for a model to read, of all else an error."""
         request = self.request
         if request.method == "tools/call" and not self._is_for_program(fault):
-            self.result(*fault_parts(fault, self._server_info if request.is_modern else None))
+            self.result(*fault_parts(fault, self.server_info if request.is_modern else None))
         else:
             self.error(error_of(fault, request.method, is_modern=request.is_modern))
 
@@ -133,26 +131,26 @@ class Work:
 class OwnedWork(Work):
     """A request that its owner carries out, begun by `begin`."""
 
-    __slots__ = ("_caller", "_close_log", "_running")
+    caller: Caller
+    running: PendingCall | None = None
+    close_log: Callable[[], None] | None = None
 
-    def begin(self, caller: Caller) -> None:
-        """Begin it."""
-        request = self.request
-        self._caller = caller
-        self._running: PendingCall | None = None
-        self._close_log: Callable[[], None] | None = None
+    def begin(self) -> None:
+        """Begin it; the request knows its work from now on."""
+        request, caller = self.request, self.caller
+        request.work = self
         if request.progress_token:
             request.on_progress = self._pass_on
         try:
-            self._running = caller.begin(request, self._settle)
+            self.running = caller.begin(request, self._settle)
         except Exception:
             self.fail()
             return
         if request.log_level and (logs := caller.content.logs) is not None:
-            self._close_log = logs.open(caller.asking(request), request.log_level, self._pass_log)
+            self.close_log = logs.open(caller.asking(request), request.log_level, self._pass_log)
 
     def _stop(self, reason: str) -> Delivery:
-        running = self._running
+        running = self.running
         self._over()
         return running.cancel(reason) if running is not None else Delivery.NOT_SENT
 
@@ -162,25 +160,30 @@ class OwnedWork(Work):
         Raises:
             BodyError: the body was refused, and the client told so; its worker let through what it must not.
         """
-        self._over()
-        request, client = self.request, self._caller.client
-        if isinstance(end, WireResult) and ((size := len(end.body)) > UNCOUNTED_BYTES or client.allowance is not None):
-            end = refused_result(client, size, lambda _, size: self.outlet.keep(size)) or end
+        request, client = self.request, self.caller.client
+        self.running = request.on_progress = None
+        if self.close_log is not None:
+            self._over()
         if not isinstance(end, WireResult):
             self._refuse_begun(end)
+            return
+        size = len(end.body)
+        is_counted = size > UNCOUNTED_BYTES or client.allowance is not None
+        if is_counted and (refused := refused_result(client, size, lambda _, size: self.outlet.keep(size))) is not None:
+            self._refuse_begun(refused)
         elif request.method == SUBSCRIBE:
             self.result(b"{}")
         else:
             try:
-                parts = splice(end, self._server_info if request.is_modern else None, request.method)
+                parts = splice(end, self.server_info if request.is_modern else None, request.method)
             except BodyError as error:
                 self.refuse(bad_result(error))
                 raise
             self.result(*parts)
 
     def _refuse_begun(self, fault: ProtocolFault) -> None:
-        request, offers = self.request, self._caller.content.offers
-        client, is_modern = self._caller.client, request.is_modern
+        request, offers = self.request, self.caller.content.offers
+        client, is_modern = self.caller.client, request.is_modern
         is_unknown = request.method.startswith("tasks/") and fault.code == "unknown_task"
         # Where no server has tasks, nobody has the method; but a task that was lost is said to be.
         if is_unknown and offers is not None and not offers.task_support(client).is_for(is_modern=is_modern):
@@ -189,7 +192,7 @@ class OwnedWork(Work):
         self.refuse(fault)
 
     def _is_for_program(self, fault: ProtocolFault) -> bool:
-        return is_for_client(fault) or (bool(self.request.task) and self._caller.takes_task(self.request))
+        return is_for_client(fault) or (bool(self.request.task) and self.caller.takes_task(self.request))
 
     def _pass_on(self, note: ProgressNote) -> None:
         """Relay a note; one that a slow client has no room for is dropped."""
@@ -202,20 +205,24 @@ class OwnedWork(Work):
             self.outlet.tell(notification)
 
     def _over(self) -> None:
-        self._running = self.request.on_progress = None
-        if self._close_log is not None:
-            self._close_log()
-            self._close_log = None
+        self.running = self.request.on_progress = None
+        if self.close_log is not None:
+            self.close_log()
+            self.close_log = None
 
 
 class TaskWork(Work):
     """A request that a task of this process answers."""
 
-    __slots__ = ("_task",)
+    task: asyncio.Task[None] | None = None
 
     def begin(self, answer: Callable[["TaskWork"], Coroutine[Any, Any, None]]) -> None:
-        """Begin `answer`, which answers; an exception of its is an error of ours."""
-        self._task = asyncio.get_running_loop().create_task(self._run(answer), name=self.request.method)
+        """Begin `answer`, which answers; an exception of its is an error of ours.
+
+        The request knows its work from now on.
+        """
+        self.request.work = self
+        self.task = asyncio.get_running_loop().create_task(self._run(answer), name=self.request.method)
 
     def list_items(self, name: str, items: list[bytes]) -> None:
         """Answer with a list."""
@@ -224,11 +231,11 @@ class TaskWork(Work):
             why = f"the list is not kept: {refused}: read the answers that are there"
             self.refuse(ProtocolFault.not_sent(FaultKind.TOOL_ERROR, why, "busy"))
         else:
-            self.result(enveloped(self.request, listed, self._server_info, is_cacheable=True))
+            self.result(enveloped(self.request, listed, self.server_info, is_cacheable=True))
 
     def complete(self) -> None:
         """Answer with an empty result."""
-        self.result(enveloped(self.request, b"", self._server_info))
+        self.result(enveloped(self.request, b"", self.server_info))
 
     async def _run(self, answer: Callable[["TaskWork"], Coroutine[Any, Any, None]]) -> None:
         try:
@@ -238,5 +245,6 @@ class TaskWork(Work):
             self.fail()
 
     def _stop(self, reason: str) -> Delivery:  # noqa: ARG002 - there is nobody to tell
-        self._task.cancel()
+        if self.task is not None:
+            self.task.cancel()
         return Delivery.NOT_SENT

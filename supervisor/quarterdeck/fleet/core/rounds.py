@@ -87,7 +87,7 @@ def _question(server: str, key: str, entry: _Entry) -> Question:
 
 
 def next_params(params: bytes, answers: Mapping[str, bytes], state: bytes) -> bytes:
-    """The params of the same request with the answers, by the server's names for its questions, and its state."""
+    """The params of the same request with these answers, by the server's names for its questions, and its state."""
     members = {key: value for key, value in _members.decode(params).items() if key not in _OWN}
     if answers:
         members["inputResponses"] = Raw(msgspec.json.encode({key: Raw(each) for key, each in answers.items()}))

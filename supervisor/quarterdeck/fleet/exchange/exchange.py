@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from quarterdeck.fleet.core.completion import COMPLETE
+from quarterdeck.fleet.core.rounds import next_params
 from quarterdeck.fleet.core.subscriptions import Subscriptions
 from quarterdeck.fleet.workers.handle import Asker, WorkerHandle
 from quarterdeck.fleet.workers.requests import as_request, begin_request, deliver_completion, not_made, refuse
@@ -26,13 +27,11 @@ from quarterdeck_protocol.tools import Client, Deliver, PendingCall, RawCall
 
 from .news import TakeNews, news_of, shown
 from .questions import DrivenRequest, OpenQuestions
-from .standing import Standing
+from .standing import SUBSCRIBE, Standing
 from .tasks import ServerTasks
 
 SERIOUS: Final = frozenset({"error", "critical", "alert", "emergency"})
 """Log levels of MCP that our own log shows by default."""
-
-SUBSCRIBE: Final = "resources/subscribe"
 
 OWN_METHODS: Final = frozenset(
     {"initialize", "logging/setLevel", "resources/unsubscribe", "server/discover", "subscriptions/listen"}
@@ -231,12 +230,7 @@ def _without_answers(request: RawRequest) -> RawRequest:
     """Return the request without answers, which a legacy server, with its own requests for questions, does not get."""
     if b'"inputResponses"' not in request.params or request.method.startswith("tasks/"):
         return request
-    members = msgspec.json.decode(request.params, type=dict[str, msgspec.Raw])
-    kept = {name: value for name, value in members.items() if name not in _ANSWERS}
-    return msgspec.structs.replace(request, params=msgspec.json.encode(kept))
-
-
-_ANSWERS: Final = frozenset({"inputResponses", "requestState"})
+    return msgspec.structs.replace(request, params=next_params(request.params, {}, b""))
 
 
 class _Named(msgspec.Struct):

@@ -30,6 +30,8 @@ LISTEN_AGAIN_S: Final = 1.0
 LISTENING_S: Final = 5.0
 """Seconds that a server of 2026-07-28 may take to say that it listens; a subscription stands then in any case."""
 
+SUBSCRIBE: Final = "resources/subscribe"
+
 _log = logging.getLogger("quarterdeck.fleet")
 
 
@@ -71,7 +73,7 @@ class Standing:
             self._fresh.append(awaited)
             self._listen_soon()
             return awaited
-        asked = msgspec.structs.replace(request, method="resources/subscribe")
+        asked = msgspec.structs.replace(request, method=SUBSCRIBE)
         return begin_request(handle, self._config, asked, None, partial(self._subscribed, request.client, uri, deliver))
 
     def unsubscribe(self, client: Client, uri: str) -> None:
@@ -102,7 +104,7 @@ class Standing:
             for uri in uris:
                 body = msgspec.json.encode({"uri": uri})
                 try:
-                    await ask(handle, Forward(handle.next_id(), self._config.call_timeout_s, _SUBSCRIBE), body)
+                    await ask(handle, Forward(handle.next_id(), self._config.call_timeout_s, SUBSCRIBE), body)
                 except ProtocolFault as fault:
                     _log.info("%s does not tell any more when %s changes: %s", self._config.id, uri[:200], fault)
         for uri in uris:
@@ -126,14 +128,12 @@ class Standing:
             self._listen.cancel()
             self._listen = None
 
-    @property
-    def _takes_level(self) -> bool:
-        return not is_modern(self._card.era) and has_capability(self._card.capabilities, "logging")
-
     def _tell_level(self) -> None:
         """Send the server the lowest level, once it has answered the last: clients may change it without end."""
         level, handle = self.wishes.level, self._handle
-        if handle is None or not self._takes_level or self._is_telling_level or level in ("", self._told_level):
+        if handle is None or self._is_telling_level or level in ("", self._told_level):
+            return
+        if is_modern(self._card.era) or not has_capability(self._card.capabilities, "logging"):
             return
         frame = Forward(handle.next_id(), self._config.call_timeout_s, "logging/setLevel")
         if handle.ask(frame, msgspec.json.encode({"level": level}), self._level_was_told) is None:
@@ -218,5 +218,4 @@ class _Uri(msgspec.Struct):
     uri: str
 
 
-_SUBSCRIBE: Final = "resources/subscribe"
 _params: Final = msgspec.json.Decoder(_Uri)

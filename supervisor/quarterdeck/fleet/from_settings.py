@@ -15,10 +15,9 @@ from quarterdeck.config.settings import Settings
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 
 from .access import Access
-from .endpoint import ServerEndpointImpl
+from .endpoint import ServerEndpointImpl, create_server_endpoint
 from .fleet import ServerFleetImpl
 from .shared_servers import Trusted, Wish
-from .worker_session import WorkerSession
 
 
 class FleetSource(msgspec.Struct, frozen=True):
@@ -57,7 +56,7 @@ class FleetSource(msgspec.Struct, frozen=True):
 
     def _endpoint(self, config: ServerConfig) -> ServerEndpointImpl:
         settings, scope = self.settings(), self.scope(config.id)
-        session = WorkerSession(
+        return create_server_endpoint(
             config,
             allow_unsandboxed=settings.allow_unsandboxed,
             open_port=settings.open_port,
@@ -68,7 +67,6 @@ class FleetSource(msgspec.Struct, frozen=True):
             digest=settings.home_digest(config.id),
             access=self.access(config, scope) if scope is not None else None,
         )
-        return ServerEndpointImpl(config, session)
 
     def _claim(self, server: str) -> None:
         if (scope := self.scope(server)) is not None:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from support.sandbox.bare_confinements import bare_confinement
 
-from quarterdeck_protocol.policy_values import LimitValues, NetworkMode, Property, Tier
+from quarterdeck_protocol.policy_values import NetworkMode, Property, Tier
 from quarterdeck_sandbox.policy.confinement import (
     Confinement,
     Report,
@@ -19,7 +20,7 @@ from quarterdeck_sandbox.policy.confinement import (
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 from quarterdeck_sandbox.policy.mounts import View
 from quarterdeck_sandbox.policy.promises import PropertyFinding, Strength
-from quarterdeck_sandbox.program.launch import LaunchError, LaunchPlan
+from quarterdeck_sandbox.program.launch import LaunchError
 
 OURS = {"mnt": "mnt:[1]", "pid": "pid:[1]", "net": "net:[1]"}
 MACHINE = Machine("linux", bubblewrap=Bubblewrap("/b", works=True, makes_network=True), landlock_abi=6, seccomp=True)
@@ -42,20 +43,12 @@ SEALED = {
 
 
 def confinement(**changes: Any) -> Confinement:
-    made = Confinement(
-        plan=LaunchPlan("/bin/tool", ("tool",), {}, "/"),
-        tier=Tier.BUBBLEWRAP,
-        network=NetworkMode.NONE,
+    made = bare_confinement(
         promised={name: PropertyFinding(f"the {name} way", Strength.FULL) for name in Property},
-        required=(),
         gaps=("a gap of the choice",),
         view=View(shown=("/data (read)",)),
-        limits=LimitValues(),
         rlimits=((6, 64),),
         seccomp=b"filter",
-        identity=None,
-        routes=(),
-        secrets=(),
         machine=MACHINE,
     )
     return replace(made, **changes)

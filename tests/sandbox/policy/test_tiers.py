@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from support.sandbox.bare_confinements import bare_confinement
 
 from quarterdeck_protocol.policy_values import LimitValues, NetworkMode, Tier
 from quarterdeck_sandbox.policy import tiers
@@ -15,7 +16,6 @@ from quarterdeck_sandbox.policy.host_names import Route
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View, in_order
 from quarterdeck_sandbox.policy.tiers import Rules
-from quarterdeck_sandbox.program.launch import LaunchPlan
 
 MACHINE = Machine("linux", bubblewrap=Bubblewrap("/b", works=True, makes_network=True, hides_users=True))
 SOMEBODY = UnixUser(61200, 61200, dedicated=True)
@@ -35,23 +35,7 @@ def words(*mounts: Mount, **changes: Any) -> list[str]:
 
 
 def confinement(*mounts: Mount, **changes: Any) -> Confinement:
-    made = Confinement(
-        plan=LaunchPlan("/bin/tool", ("tool",), {}, "/"),
-        tier=Tier.BUBBLEWRAP,
-        network=NetworkMode.NONE,
-        promised={},
-        required=(),
-        gaps=(),
-        view=View(mounts),
-        limits=LimitValues(),
-        rlimits=(),
-        seccomp=b"",
-        identity=None,
-        routes=(),
-        secrets=(),
-        machine=MACHINE,
-    )
-    return replace(made, **changes)
+    return bare_confinement(**{"view": View(mounts), "machine": MACHINE, **changes})
 
 
 def operations(found: list[str]) -> list[tuple[str, ...]]:

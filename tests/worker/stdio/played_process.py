@@ -6,40 +6,20 @@ import os
 from collections.abc import Iterable, Mapping
 
 import anyio
+from support.sandbox.bare_confinements import bare_confinement
 from support.servers.greetings import METHOD_NOT_FOUND, Answer, JsonObject
 
 from quarterdeck_protocol.faults import Dossier
-from quarterdeck_protocol.policy_values import LimitValues, NetworkMode, Tier
-from quarterdeck_sandbox.policy.confinement import Confinement
+from quarterdeck_protocol.policy_values import NetworkMode, Tier
 from quarterdeck_sandbox.policy.limits import ProcessTree
-from quarterdeck_sandbox.policy.machine import Machine
-from quarterdeck_sandbox.policy.mounts import View
 from quarterdeck_sandbox.policy.promises import Receipt
-from quarterdeck_sandbox.program.launch import LaunchPlan
-
-UNCONFINED = Confinement(
-    plan=LaunchPlan("/bin/sh", ("sh",), {}, "/"),
-    tier=Tier.LIMITS,
-    network=NetworkMode.FULL,
-    promised={},
-    required=(),
-    gaps=(),
-    view=View(),
-    limits=LimitValues(),
-    rlimits=(),
-    seccomp=b"",
-    identity=None,
-    routes=(),
-    secrets=(),
-    machine=Machine("linux"),
-)
 
 
 class PlayedProcess:
     """Stands for a `ConfinedProcess`; `says`, `complains`, `hangs_up` and `dies` are the server's part."""
 
     pid = 4711
-    confinement = UNCONFINED
+    confinement = bare_confinement(tier=Tier.LIMITS, network=NetworkMode.FULL)
     receipt = Receipt(Tier.LIMITS, {}, network="full", gaps=("it is played",))
 
     def __init__(self, answers: Mapping[str, Answer] | None = None) -> None:
@@ -110,9 +90,6 @@ class PlayedProcess:
 
     def hangs_up(self) -> None:
         self._close("_says")
-
-    def closes_stdin(self) -> None:
-        self._close("_hears")
 
     def closes_stderr(self) -> None:
         self._close("_complains")

@@ -178,26 +178,22 @@ def test_a_zygote_whose_owner_left_early_ends_without_a_word(monkeypatch: pytest
     zygote_module.main()
 
 
-def test_what_an_orphan_leaves_behind_is_killed_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What started something at the moment when it was killed itself would leave that until another worker dies."""
+@pytest.mark.parametrize(
+    ("reaped", "workers", "died"),
+    [([(8, 0)], {7: 1}, []), ([(7, -9), (8, 0)], {6: 2, 7: 1}, [Died(1, 7, -9)])],
+    ids=["an orphan", "a worker"],
+)
+def test_what_the_dead_leave_behind_is_killed_and_their_pids_are_spared_no_more(
+    reaped: list[tuple[int, int]], workers: dict[int, int], died: list[Died], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What started something as it was killed would leave it; a dead worker's pid could be that of such a thing."""
     killed: list[int] = []
-    monkeypatch.setattr(zygote_module, "_reap", lambda: [(8, 0)])
-    monkeypatch.setattr(zygote_module, "descendants", lambda besides: [9] if set(besides) == {7} else [])
+    living = workers.keys() - {pid for pid, _ in reaped}
+    monkeypatch.setattr(zygote_module, "_reap", lambda: reaped)
+    monkeypatch.setattr(zygote_module, "descendants", lambda besides: [9] if set(besides) == living else [])
     monkeypatch.setattr(zygote_module, "_kill", killed.extend)
-    workers = {7: 1}
-    assert zygote_module._bury(workers) == []
-    assert (killed, workers) == ([9], {7: 1})
-
-
-def test_a_dead_worker_is_a_worker_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its pid could be that of something it left behind, which would be spared."""
-    killed: list[int] = []
-    monkeypatch.setattr(zygote_module, "_reap", lambda: [(7, -9), (8, 0)])
-    monkeypatch.setattr(zygote_module, "descendants", lambda besides: [9] if set(besides) == {6} else [])
-    monkeypatch.setattr(zygote_module, "_kill", killed.extend)
-    workers = {6: 1, 7: 2}
-    assert zygote_module._bury(workers) == [Died(2, 7, -9)]
-    assert (killed, workers) == ([9], {6: 1})
+    assert zygote_module._bury(workers) == died
+    assert (killed, workers.keys()) == ([9], living)
 
 
 def test_reports_are_lines() -> None:

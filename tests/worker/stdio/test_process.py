@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -55,9 +55,10 @@ ECHOED = {"content": [{"type": "text", "text": "hi"}]}
 
 @pytest.mark.parametrize("result", [ECHOED, {"contents": []}], ids=["a tool's result", "another result"])
 async def test_a_file_that_other_programs_run_is_gone_before_the_answer_goes_out(
-    tmp_path: Path, result: dict[str, Any]
+    tmp_path: Path, result: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client would run `git status` with what the answered call has planted."""
+    monkeypatch.setattr(server_module, "FIRST_LOOK_S", PATIENCE_S)  # the answer's own look finds it, and no other
     posted: list[News] = []
     folder = tmp_path / "proj"
     folder.mkdir()
@@ -128,19 +129,6 @@ async def test_a_death_is_a_loss_with_its_dossier(returncode: int, dossier: dict
         assert server.returncode is not None
 
 
-async def test_a_server_whose_network_is_gone_is_ended_and_told() -> None:
-    """It would look ready, with a receipt that promises the internet, and fail every call with errors of its own."""
-    async with running() as (process, server):
-        loss = losing(server)
-        await turns()
-        process.network_ends()
-        fault = await loss
-        assert (fault.kind, fault.code) == (FaultKind.TRANSPORT, "network_lost")
-        assert "slirp4netns was killed by SIGKILL" in fault.message
-        assert fault.dossier is not None
-        assert fault.dossier.hints == ()
-
-
 @pytest.mark.parametrize("watch", ["look", "network_lost"])
 async def test_a_server_that_cannot_be_watched_any_more_is_ended_and_told(
     watch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -178,16 +166,29 @@ async def test_one_that_cannot_be_watched_at_its_handshake_is_no_mystery(monkeyp
         assert "could not be watched any more" in fault.message
 
 
-async def test_a_server_that_hangs_up_and_lives_on_is_lost_too() -> None:
-    """A server that nobody can hear any more would look ready."""
+@pytest.mark.parametrize(
+    ("act", "code", "words", "returncode"),
+    [
+        (PlayedProcess.network_ends, "network_lost", "slirp4netns was killed by SIGKILL", -signal.SIGKILL),
+        (PlayedProcess.hangs_up, "server_lost", "goes on running", None),
+        (lambda process: process.writes(b"x" * 2_001), "result_too_large", "2,000", None),
+    ],
+    ids=["its network is gone", "it hangs up and lives on", "a line is too long"],
+)
+async def test_a_server_that_is_of_no_use_any_more_is_lost_before_it_dies(
+    act: Callable[[PlayedProcess], None], code: str, words: str, returncode: int | None
+) -> None:
+    """It would look ready, and answer nothing, or fail every call with errors of its own."""
     async with running() as (process, server):
         loss = losing(server)
-        process.hangs_up()
+        await turns()
+        act(process)
         fault = await loss
-        assert fault.code == "server_lost"
-        assert "goes on running" in fault.message
-        assert server.returncode is None
-        assert fault.dossier == Dossier(uptime_s=1.5)
+        assert (fault.kind, fault.code) == (FaultKind.TRANSPORT, code)
+        assert words in fault.message
+        assert server.returncode == returncode
+        assert fault.dossier is not None
+        assert (fault.dossier.uptime_s, fault.dossier.hints) == (1.5, ())
 
 
 async def test_a_server_that_hangs_up_has_a_moment_to_exit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,16 +213,6 @@ async def test_what_a_dead_server_wrote_before_is_read_first(monkeypatch: pytest
         assert server.connection.junk_lines == 300
         assert fault.dossier is not None
         assert fault.dossier.hints == ("it wrote 300 lines on stdout that are not MCP messages",)
-
-
-async def test_a_line_that_is_too_long_is_a_loss_that_names_the_limit() -> None:
-    """A user would not know what to raise."""
-    async with running() as (process, server):
-        loss = losing(server)
-        process.writes(b"x" * 2_001)
-        fault = await loss
-        assert fault.code == "result_too_large"
-        assert "2,000" in fault.message
 
 
 def texts(log: Path) -> list[bytes]:

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,29 +93,21 @@ async def test_a_command_that_cannot_be_planned_is_a_failed_spawn(command: str, 
     assert (record.kind, record.code, record.delivery) == (FaultKind.SPAWN_FAILED, code, Delivery.NOT_SENT)
 
 
-async def test_a_launcher_that_refuses_is_a_failed_spawn() -> None:
-    """A sandbox that cannot be had would start the server without it."""
+@pytest.mark.parametrize(
+    "error",
+    [LaunchError("sandbox_refused", "no namespaces here"), LaunchError("spawn_failed", "the sandbox ended", signal=9)],
+    ids=["a sandbox that cannot be had", "a start that was killed"],
+)
+async def test_a_launcher_that_refuses_is_a_failed_spawn_that_knows_the_signal(error: LaunchError) -> None:
+    """A server would start unconfined; or one whose start was killed would not be tried again."""
 
     async def refuses(plan: LaunchPlan) -> Any:
-        raise LaunchError("sandbox_refused", "no namespaces here")
+        raise error
 
-    run = silent_run()
-    with pytest.raises(ServerFault, match="no namespaces") as caught:
-        await run_process(OpenOrder(StdioServer("sh"), home="/"), run, refuses)
-    assert caught.value.record.code == "sandbox_refused"
-
-
-async def test_a_start_that_was_killed_has_the_signal_in_its_dossier() -> None:
-    """The supervisor would not try it again: to it the server itself could not be started."""
-
-    async def is_killed(plan: LaunchPlan) -> Any:
-        raise LaunchError("spawn_failed", "the sandbox ended", signal=9)
-
-    run = silent_run()
-    with pytest.raises(ServerFault) as caught:
-        await run_process(OpenOrder(StdioServer("sh"), home="/"), run, is_killed)
-    assert caught.value.record.dossier is not None
-    assert caught.value.record.dossier.signal == 9
+    with pytest.raises(ServerFault, match=str(error)) as caught:
+        await run_process(OpenOrder(StdioServer("sh"), home="/"), silent_run(), refuses)
+    dossier = caught.value.record.dossier
+    assert (caught.value.record.code, dossier and dossier.signal) == (error.code, error.signal)
 
 
 async def test_a_temporary_directory_that_cannot_be_made_anew_is_a_failed_spawn_in_words(
@@ -133,37 +126,34 @@ async def test_a_temporary_directory_that_cannot_be_made_anew_is_a_failed_spawn_
     assert caught.value.record.code == "directory_unusable"
 
 
-async def test_a_server_that_exits_at_its_greeting_says_so_with_its_status() -> None:
-    """A user would be told of a handshake, and not that the program ended."""
+def complains_and_dies(process: PlayedProcess) -> None:
+    process.complains(b"no such module\n")
+    process.dies(1)
 
-    def dies(_: JsonObject) -> None:
-        played.process.complains(b"no such module\n")
-        played.process.dies(1)
 
-    async with stage({"initialize": dies}) as played:
+@pytest.mark.parametrize(
+    ("act", "code", "words", "last_words"),
+    [
+        (complains_and_dies, "exited_at_handshake", "exited with status 1 before", "no such module\n"),
+        (lambda process: process.dies(0), "exited_at_handshake", "exited with status 0 before", ""),
+        (lambda process: process.dies(0), "exited_at_handshake", "this is probably none", ""),
+        (lambda process: process.hangs_up(), "handshake_failed", "goes on running", ""),
+        (lambda process: process.writes(b"x" * 20_000), "bad_output", "longer than 10,000 bytes", ""),
+    ],
+    ids=["exits", "ends well", "ends well as what is no server", "hangs up and lives on", "says too much"],
+)
+async def test_what_happens_at_the_greeting_is_told_in_words(
+    act: Callable[[PlayedProcess], None], code: str, words: str, last_words: str
+) -> None:
+    """A user would be told of a handshake, and not that the program ended, or what to look for."""
+    async with stage({"initialize": lambda _: act(played.process)}) as played:
         fault = await played.fault()
-        assert (fault.kind, fault.code, fault.delivery) == (
-            FaultKind.SPAWN_FAILED,
-            "exited_at_handshake",
-            Delivery.NOT_SENT,
-        )
-        assert "exited with status 1 before" in fault.message
+        assert fault.code == code
+        assert (fault.kind, fault.delivery) == (FaultKind.SPAWN_FAILED, Delivery.NOT_SENT)
+        assert words in fault.message
         assert fault.dossier is not None
-        assert "no such module" in fault.dossier.stderr_tail
+        assert fault.dossier.stderr_tail == last_words
         assert played.lost == []
-
-
-async def test_a_program_that_ends_well_at_its_greeting_is_said_to_be_no_server() -> None:
-    """Status 0 would leave a user who named the wrong program, or forgot an argument, with nothing to look for."""
-
-    def dies(_: JsonObject) -> None:
-        played.process.dies(0)
-
-    async with stage({"initialize": dies}) as played:
-        fault = await played.fault()
-        assert fault.code == "exited_at_handshake"
-        assert "exited with status 0 before" in fault.message
-        assert "this is probably none" in fault.message
 
 
 async def test_a_program_that_sends_our_request_back_is_said_to_be_no_server() -> None:
@@ -176,18 +166,6 @@ async def test_a_program_that_sends_our_request_back_is_said_to_be_no_server() -
         fault = await played.fault()
         assert (fault.kind, fault.code) == (FaultKind.SPAWN_FAILED, "not_mcp")
         assert "sent our own request back" in fault.message
-
-
-async def test_a_server_that_hangs_up_at_its_greeting_and_lives_on_says_so() -> None:
-    """A user would look for a crash that did not happen."""
-
-    def hangs_up(_: JsonObject) -> None:
-        played.process.hangs_up()
-
-    async with stage({"initialize": hangs_up}) as played:
-        fault = await played.fault()
-        assert fault.code == "handshake_failed"
-        assert "goes on running" in fault.message
 
 
 @pytest.mark.parametrize(
@@ -206,17 +184,6 @@ async def test_a_greeting_that_fails_is_a_failed_spawn_in_words(answer: JsonObje
         assert (fault.kind, fault.code) == (FaultKind.SPAWN_FAILED, "handshake_failed")
         assert words in fault.message
         assert fault.cause is not None
-
-
-async def test_a_greeting_that_is_too_long_says_which_limit() -> None:
-    """A flood at the start would look like a silent server."""
-
-    def floods(_: JsonObject) -> None:
-        played.process.writes(b"x" * 20_000)
-
-    async with stage({"initialize": floods}) as played:
-        fault = await played.fault()
-        assert (fault.kind, fault.code) == (FaultKind.SPAWN_FAILED, "bad_output")
 
 
 async def test_a_server_that_never_answers_can_be_given_up() -> None:

@@ -3,17 +3,20 @@
 In processes of their own: a heap is moved once, and for good.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from support.processes.running import python_output
-from support.sandbox.gates import COMPILER_ONLY, COMPILERS
+from support.sandbox.gates import COMPILERS, NO_COMPILER
 from support.sandbox.machine_facts import LINUX_ONLY
 
 from quarterdeck_worker.pages import give_back, move_heap
 
-pytestmark = pytest.mark.process
+pytestmark = [LINUX_ONLY, pytest.mark.process]
+
+Run = Callable[[str], object]
 
 NATIVE = Path(__file__).resolve().parents[2] / "sandbox" / "native"
 BEGINNING = """
@@ -46,6 +49,8 @@ assert move_heap(Path(sys.argv[1]))
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library, compiled without a warning."""
+    if not COMPILERS:
+        pytest.skip(NO_COMPILER)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(NATIVE))
         patch.setenv("CC", COMPILERS[0])
@@ -57,18 +62,15 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return place
 
 
-def run(library: Path, text: str) -> None:
+@pytest.fixture
+def run(library: Path) -> Run:
     """Run a program that begins with its heap moved; what it asserts must hold."""
-    python_output(BEGINNING + text, library)
+    return lambda text: python_output(BEGINNING + text, library)
 
 
-@LINUX_ONLY
-@COMPILER_ONLY
-def test_a_page_that_is_as_it_was_is_shared_again(library: Path) -> None:
+def test_a_page_that_is_as_it_was_is_shared_again(run: Run) -> None:
     """Each worker would keep a third of its memory for nothing."""
-    run(
-        library,
-        """
+    run("""
 def act():
     for at in pages:
         data[at] ^= 1
@@ -80,17 +82,12 @@ def act():
     assert data == b"x" * len(data)
 
 in_fork(act)
-""",
-    )
+""")
 
 
-@LINUX_ONLY
-@COMPILER_ONLY
-def test_a_page_that_is_another_stays_as_it_is(library: Path) -> None:
+def test_a_page_that_is_another_stays_as_it_is(run: Run) -> None:
     """A worker would lose what it holds."""
-    run(
-        library,
-        """
+    run("""
 def act():
     for number, at in enumerate(pages):
         data[at] = number % 251
@@ -107,17 +104,12 @@ def act():
 in_fork(act)
 in_fork(act)  # of the first nothing has come here
 assert data == b"x" * len(data)
-""",
-    )
+""")
 
 
-@LINUX_ONLY
-@COMPILER_ONLY
-def test_memory_that_lies_where_moved_memory_lay_is_left_alone(library: Path) -> None:
+def test_memory_that_lies_where_moved_memory_lay_is_left_alone(run: Run) -> None:
     """What looks like the file's page, and is not, would turn to zeros."""
-    run(
-        library,
-        """
+    run("""
 import ctypes, mmap
 libc = ctypes.CDLL(None)
 libc.mmap.restype = ctypes.c_void_p
@@ -133,17 +125,12 @@ def act():
     assert data == b"x" * len(data)
 
 in_fork(act)
-""",
-    )
+""")
 
 
-@LINUX_ONLY
-@COMPILER_ONLY
-def test_an_interpreter_goes_on_as_before_however_often_it_gives_back(library: Path) -> None:
+def test_an_interpreter_goes_on_as_before_however_often_it_gives_back(run: Run) -> None:
     """A count of references that was lost would be a crash, much later."""
-    run(
-        library,
-        """
+    run("""
 import json, re, decimal
 
 def act():
@@ -157,17 +144,12 @@ def act():
 for _ in range(3):
     in_fork(act)
 act()  # the zygote's own is no other
-""",
-    )
+""")
 
 
-@LINUX_ONLY
-@COMPILER_ONLY
-def test_beside_another_thread_nothing_is_given_back(library: Path) -> None:
+def test_beside_another_thread_nothing_is_given_back(run: Run) -> None:
     """It could write between the look at a page and its end."""
-    run(
-        library,
-        """
+    run("""
 def act():
     over = threading.Event()
     thread = threading.Thread(target=over.wait)
@@ -181,17 +163,12 @@ def act():
         assert time.monotonic() < until
 
 in_fork(act)
-""",
-    )
+""")
 
 
-@LINUX_ONLY
-@COMPILER_ONLY
-def test_what_was_moved_can_be_written_by_nobody(library: Path) -> None:
+def test_what_was_moved_can_be_written_by_nobody(run: Run) -> None:
     """One worker that was taken over would have a way into all others."""
-    run(
-        library,
-        """
+    run("""
 links = {int(name): os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if int(name) > 2
          and os.path.islink(f"/proc/self/fd/{name}")}
 [file] = [number for number, link in links.items() if "quarterdeck-zygote" in link]
@@ -202,11 +179,9 @@ for write in (lambda: os.pwrite(file, b"y", 0), lambda: os.ftruncate(file, 0)):
     except PermissionError:
         continue
     raise AssertionError("it was written")
-""",
-    )
+""")
 
 
-@LINUX_ONLY
 def test_without_its_library_no_heap_is_moved(tmp_path: Path) -> None:
     """A zygote would not start where there was no compiler, or where another's library lies."""
     assert not move_heap(tmp_path / "none.so")

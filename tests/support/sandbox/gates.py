@@ -23,7 +23,9 @@ COMPILERS: Final = tuple(filter(None, (os.environ.get("CC"), *filter(shutil.whic
 
 PATIENCE_S: Final = 60.0
 
-COMPILER_ONLY: Final = pytest.mark.skipif(not COMPILERS, reason="there is no C compiler")
+NO_COMPILER: Final = "there is no C compiler"
+
+COMPILER_ONLY: Final = pytest.mark.skipif(not COMPILERS, reason=NO_COMPILER)
 
 
 def order(*argv: str, **changes: Any) -> bytes:

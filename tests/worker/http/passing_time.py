@@ -4,11 +4,11 @@ import anyio
 
 from quarterdeck_worker.http.streams import Timing
 
-DAY_S = 86_400.0
+SHIFT_S = 6 * 3_600.0
 
 
 class Time:
-    """Time that passes only in pauses; it stands still after a day."""
+    """Time that passes only in pauses; it stands still after a shift."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -18,7 +18,7 @@ class Time:
     async def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
         self.now += seconds
-        if self.now > DAY_S:
+        if self.now > SHIFT_S:
             self.is_over.set()
             await anyio.sleep_forever()
         await anyio.lowlevel.checkpoint()

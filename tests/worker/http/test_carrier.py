@@ -47,13 +47,11 @@ def streamed(data: bytes) -> bytes:
 UNKNOWN, NOT_SENT, ANSWERED = Delivery.UNKNOWN, Delivery.NOT_SENT, Delivery.ANSWERED
 JSON, STREAM = "application/json", "text/event-stream"
 PAGE = b"<html><title>Bad gateway</title><p>nginx</html>"
-EVENT_BOMB = gzip.compress(b"data: " + bytes(2_000_000))
 
 FAILURES = [
     pytest.param(None, "server_lost", UNKNOWN, id="hangs-up"),
     pytest.param(b"garbage\r\n\r\n", "server_lost", UNKNOWN, id="no-http"),
     pytest.param(answer(200, x="y" * 1_000_000), "server_lost", UNKNOWN, id="huge-header"),
-    pytest.param(answer(307, location="http://127.0.0.1:1/"), "web_page", UNKNOWN, id="redirect"),
     pytest.param(
         answer(
             403,
@@ -65,9 +63,6 @@ FAILURES = [
         NOT_SENT,
         id="scope",
     ),
-    pytest.param(answer(413), "request_refused", NOT_SENT, id="413"),
-    pytest.param(answer(500, b"oops"), "server_error", UNKNOWN, id="500"),
-    pytest.param(answer(502, PAGE, content_type="text/html"), "server_unavailable", UNKNOWN, id="502"),
     pytest.param(answer(200, PAGE, content_type="text/html; charset=x"), "web_page", UNKNOWN, id="page"),
     pytest.param(
         answer(200, gzip.compress(bytes(2_000_000)), content_type=JSON, content_encoding="gzip"),
@@ -79,16 +74,9 @@ FAILURES = [
         answer(200, b"data: " + b"x" * 1_000_001, content_type=STREAM), "result_too_large", ANSWERED, id="event"
     ),
     pytest.param(
-        answer(200, EVENT_BOMB, content_type=STREAM, content_encoding="gzip"),
-        "result_too_large",
-        ANSWERED,
-        id="event-bomb",
-    ),
-    pytest.param(
         answer(200, b"\n" * 50, content_type="text/event-stream; charset=zlib"), "server_lost", UNKNOWN, id="empty"
     ),
     pytest.param(answer(200, b"no", content_type=JSON, content_encoding="gzip"), "bad_output", ANSWERED, id="no-gzip"),
-    pytest.param(answer(200, b"no", content_type=JSON, content_encoding="br"), "bad_output", ANSWERED, id="brotli"),
     pytest.param(streamed(b"{"), "bad_output", ANSWERED, id="broken-event"),
     pytest.param(streamed(b'"%b"' % bytes(1_100_000)), "result_too_large", ANSWERED, id="large-event"),
     pytest.param(
@@ -205,7 +193,7 @@ def broken_off(*resumed: bytes | None, first: bytes = b"id: 1\ndata:\n\n") -> tu
     return play, get, gets
 
 
-@pytest.mark.parametrize("retry", [b"", b"retry: 0\n", b"retry: 1e12\n", b"retry: " + b"9" * 400 + b"\n"])
+@pytest.mark.parametrize("retry", [b"", b"retry: 0\n"])
 async def test_a_calls_stream_is_taken_up_by_id_and_its_result_is_not_lost(retry: bytes) -> None:
     """A proxy that cuts long answers would cost their results."""
     passing = Time()

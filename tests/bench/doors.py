@@ -57,11 +57,11 @@ def _starts(count: int) -> tuple[list[float], list[float]]:
     times, sizes = [], []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(short_folder()))
-        first = stack.enter_context(_started(folder))
-        _see_tools(first)
+        config = _configuration(folder)
+        _see_tools(stack.enter_context(stdio_client(folder, config)))
         for _ in range(count):
             started = time.perf_counter()
-            with _started(folder) as client:
+            with stdio_client(folder, config) as client:
                 client.initialize()
                 times.append((time.perf_counter() - started) * 1000)
                 process = psutil.Process(client.pid)
@@ -72,15 +72,19 @@ def _starts(count: int) -> tuple[list[float], list[float]]:
 
 @contextmanager
 def _client(*options: str) -> Iterator[RawStdioClient]:
-    with short_folder() as folder, _started(folder, *options) as client:
+    with short_folder() as folder, stdio_client(folder, _configuration(folder), *options) as client:
         _see_tools(client)
         yield client
 
 
-def _started(folder: Path, *options: str) -> RawStdioClient:
+def _configuration(folder: Path) -> Path:
+    return write_config(folder / "servers.json", **{ECHO: row(ECHO)})
+
+
+def stdio_client(folder: Path, config: Path, *options: str) -> RawStdioClient:
+    """Start a client's `serve`, by default a door, with its own state in `folder`."""
     environ = {name: value for name, value in os.environ.items() if name != "QUARTERDECK_OWN"}
     places = {"QUARTERDECK_STATE_DIR": str(folder / "state"), "QUARTERDECK_RUNTIME_DIR": str(folder / "run")}
-    config = write_config(folder / "servers.json", **{ECHO: row(ECHO)})
     argv = command("serve", "--config", str(config), *options)
     return RawStdioClient(argv, env={**environ, **places, "QUARTERDECK_LINGER": "0"}, cwd=folder, deadline_s=START_S)
 

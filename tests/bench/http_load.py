@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from statistics import median
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -19,7 +18,7 @@ from support.clients.raw_client import LEGACY_VERSION
 from support.waiting import POLL_S
 
 from .finding import NotMeasuredError
-from .rounds import Sample
+from .rounds import Sample, p50_of
 
 GREET_S: Final = 60.0
 """For a server to be greeted, and to list its tool."""
@@ -132,14 +131,9 @@ class HttpLoad:
         """The median duration of one call at a time, in milliseconds."""
 
         async def sample() -> float:
-            times = []
             async with asyncio.timeout(SAMPLE_S):
                 await self.connect()
-                for _ in range(calls):
-                    started = time.perf_counter()
-                    await self.call_once(self._connections[0], tool, text)
-                    times.append(time.perf_counter() - started)
-            return median(times) * 1000
+                return await p50_of(lambda: self.call_once(self._connections[0], tool, text), calls)()
 
         return sample
 

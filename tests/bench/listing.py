@@ -4,21 +4,20 @@ What is measured is the time until the whole answer has come; the client reads n
 """
 
 import json
-import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 import anyio
-from support.clients.raw_client import RawStdioClient
 from support.config.places import row, short_folder, write_config
 from support.processes.commands import command
 from support.processes.line_child import LineChild
 
 from quarterdeck.cli.configure.secret import read_token, token_path
 
+from .doors import stdio_client
 from .finding import Finding, Target
 from .http_load import http_load
 from .rounds import Effort
@@ -46,12 +45,12 @@ Ask = Callable[[], Awaitable[bytes]]
 
 async def measure(effort: Effort) -> list[Finding]:
     findings = []
-    for name, way in (("a door", _door), ("serve --own", _own), ("HTTP", _http)):
+    for name, way, options in (("a door", _stdio, ()), ("serve --own", _stdio, ("--own",)), ("HTTP", _http, ())):
         times: list[float] = []
         size = 0
         for _ in range(effort.repeats):
             with short_folder() as folder:
-                async with way(folder) as ask:
+                async with way(folder, *options) as ask:
                     size = len(await _settled(ask))
                     for _ in range(LISTS):
                         started = time.perf_counter()
@@ -80,25 +79,8 @@ def _configuration(folder: Path) -> Path:
 
 
 @asynccontextmanager
-async def _own(folder: Path) -> AsyncIterator[Ask]:
-    with _stdio(folder, "--own") as ask:
-        yield ask
-
-
-@asynccontextmanager
-async def _door(folder: Path) -> AsyncIterator[Ask]:
-    with _stdio(folder) as ask:
-        yield ask
-
-
-@contextmanager
-def _stdio(folder: Path, *options: str) -> Iterator[Ask]:
-    environ = {name: value for name, value in os.environ.items() if name != "QUARTERDECK_OWN"}
-    places = {"QUARTERDECK_STATE_DIR": str(folder / "state"), "QUARTERDECK_RUNTIME_DIR": str(folder / "run")}
-    argv = command("serve", "--config", str(_configuration(folder)), *options)
-    with RawStdioClient(
-        argv, env={**environ, **places, "QUARTERDECK_LINGER": "0"}, cwd=folder, deadline_s=START_S
-    ) as client:
+async def _stdio(folder: Path, *options: str) -> AsyncIterator[Ask]:
+    with stdio_client(folder, _configuration(folder), *options) as client:
         client.initialize()
         asked = 0
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -139,23 +140,25 @@ def test_another_system_has_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "and this is darwin on" in machine.lacks_gate[0]
 
 
-def test_the_first_helper_that_works_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A receipt would name one helper while the other is used."""
-    monkeypatch.setattr(uplink, "why_not", lambda machine: "")
-    assert probe_more(CONNECTED) == replace(CONNECTED, pasta="")
+@pytest.mark.parametrize(
+    ("broken", "left"),
+    [
+        ((), {"pasta": ""}),
+        (("/usr/bin/slirp4netns",), {"slirp4netns": ""}),
+        (("/usr/bin/slirp4netns", "/usr/bin/pasta"), {"pasta": "", "slirp4netns": "", "uplink_why": "broken; broken"}),
+    ],
+    ids=["the first works", "the other works", "none works"],
+)
+def test_the_first_helper_that_works_is_kept(
+    broken: tuple[str, ...], left: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A receipt would name one helper while the other is used; a broken one would cost, or promise, the internet."""
 
+    def why_not(machine: Machine) -> str:
+        return "broken" if (machine.slirp4netns or machine.pasta) in broken else ""
 
-def test_a_helper_that_fails_gives_way_to_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broken slirp4netns would cost the internet though pasta works."""
-    monkeypatch.setattr(uplink, "why_not", lambda machine: "broken" if machine.slirp4netns else "")
-    assert probe_more(CONNECTED) == replace(CONNECTED, slirp4netns="")
-
-
-def test_helpers_that_all_fail_leave_no_internet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers would fail to start for a network that cannot be had."""
-    monkeypatch.setattr(uplink, "why_not", lambda machine: "broken")
-    machine = probe_more(CONNECTED)
-    assert (machine.gives_internet, machine.uplink_why) == (False, "broken; broken")
+    monkeypatch.setattr(uplink, "why_not", why_not)
+    assert probe_more(CONNECTED) == replace(CONNECTED, **left)
 
 
 def test_a_machine_without_helpers_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,41 +224,33 @@ def test_it_holds_wherever_the_systems_own_programs_do_the_same(tmp_path: Path) 
     assert probe.try_closing(os.geteuid(), GATE)
 
 
-@pytest.mark.process
-def test_a_machine_where_nothing_is_closed_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Configuration in a workspace would be believed to be closed, and be open."""
+def leave_all_open(folder: str) -> None:
+    os.makedirs(f"{folder}/inner", exist_ok=True)
+    for name in ("open", "inner/closed"):
+        Path(folder, name).write_text("x")
 
-    def without(argv: list[str], *, uid: int, pass_fds: tuple[int, ...]) -> TrialEnd:
-        folder = _order(pass_fds[0])
-        os.makedirs(f"{folder}/inner", exist_ok=True)
-        for name in ("open", "inner/closed"):
-            with open(f"{folder}/{name}", "w") as file:
-                file.write("x")
-        return TrialEnd("")
 
-    monkeypatch.setattr(probe, "run", without)
-    assert not probe.try_closing(os.geteuid(), GATE)
+def move_away(folder: str) -> None:
+    Path(folder, "open").write_text("x")
+    os.rename(f"{folder}/inner", f"{folder}/moved")
 
 
 @pytest.mark.process
-def test_a_machine_without_mount_namespaces_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every command would fail there, with words that nobody understands."""
-    monkeypatch.setattr(probe, "run", lambda *_, **__: TrialEnd("Operation not permitted"))
-    assert not probe.try_closing(os.geteuid(), GATE)
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [(leave_all_open, ""), (move_away, ""), (lambda _: None, "Operation not permitted")],
+    ids=["nothing is closed", "its folder can be moved away", "no mount namespace"],
+)
+def test_a_machine_that_cannot_close_is_seen(
+    act: Callable[[str], None], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Configuration in a workspace would be believed to be closed; or every command fail without a word."""
 
+    def play(argv: list[str], *, uid: int, pass_fds: tuple[int, ...]) -> TrialEnd:
+        act(_order(pass_fds[0]))
+        return TrialEnd(said)
 
-@pytest.mark.process
-def test_a_folder_that_could_be_moved_away_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A closed file would be replaced together with its folder."""
-
-    def moved(argv: list[str], *, uid: int, pass_fds: tuple[int, ...]) -> TrialEnd:
-        folder = _order(pass_fds[0])
-        with open(f"{folder}/open", "w") as file:
-            file.write("x")
-        os.rename(f"{folder}/inner", f"{folder}/moved")
-        return TrialEnd("")
-
-    monkeypatch.setattr(probe, "run", moved)
+    monkeypatch.setattr(probe, "run", play)
     assert not probe.try_closing(os.geteuid(), GATE)
 
 

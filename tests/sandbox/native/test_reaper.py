@@ -97,9 +97,14 @@ def test_a_daemon_dies_with_the_program() -> None:
         assert_gone(daemons or [])
 
 
-def test_a_dropped_leash_ends_everything() -> None:
-    """A supervisor that died would leave its servers."""
-    with reaper("trap '' TERM HUP;" + LEAVER + "while :; do /bin/sleep 1000; done") as made:
+@pytest.mark.parametrize(
+    "script",
+    ["trap '' TERM HUP;" + LEAVER + "while :; do /bin/sleep 1000; done", "echo ready; kill -STOP $$; exit 1"],
+    ids=["stubborn", "stopped"],
+)
+def test_a_dropped_leash_ends_everything(script: str) -> None:
+    """A supervisor that died would leave its servers, or one that stopped itself."""
+    with reaper(script) as made:
         made.line()
         pids = made.below()
         made.drop()
@@ -125,16 +130,6 @@ def test_where_landlock_holds_signals_all_are_ended() -> None:
         made.drop()
         made.process.wait(PATIENCE_S)
         assert_gone(daemons or [])
-
-
-def test_stopped_processes_are_ended_too() -> None:
-    """A server that stopped itself would stay for ever."""
-    with reaper("echo ready; kill -STOP $$; exit 1") as made:
-        made.line()
-        pids = made.below()
-        made.drop()
-        made.process.wait(PATIENCE_S)
-        assert_gone(pids)
 
 
 def test_a_polite_request_to_it_is_not_heard() -> None:

@@ -114,22 +114,16 @@ def test_a_value_that_does_not_stick_is_reported(tmp_path: Path, monkeypatch: py
     assert "processes" not in group.enforced
 
 
-def test_a_by_way_that_the_kernel_does_not_have_is_no_failure(tmp_path: Path) -> None:
+def test_a_by_way_that_the_kernel_does_not_have_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without swap accounting every server would be refused."""
-    place = tmp_path / "qd-1-ab"
-
-    class Refusing(Cgroup):
-        """Its directory has a file in the place of `memory.swap.max` that cannot be written."""
-
     original = Path.mkdir
 
     def mkdir(self: Path, *args: int) -> None:
         original(self, *args)
-        original(self / "memory.swap.max")
+        original(self / "memory.swap.max")  # a file that cannot be written
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Path, "mkdir", mkdir)
-        group = Refusing.create(delegated(tmp_path), place.name, LIMITS)
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    group = Cgroup.create(delegated(tmp_path), "qd-1-ab", LIMITS)
     assert group.unmet == {}
     assert "memory_bytes" in group.enforced
 

@@ -190,14 +190,6 @@ async def test_a_polite_server_is_only_asked(tier_home: TierHome) -> None:
         assert process.stdin_fd == -1
 
 
-async def test_a_server_that_ignores_the_end_of_its_stdin_is_told_to_end(tier_home: TierHome) -> None:
-    """A server that does not watch its stdin would stay."""
-    async with running(tier_home, DEAF) as process:
-        await line(process)
-        await process.stop(GRACE_S)
-        assert process.returncode == -signal.SIGTERM
-
-
 async def test_a_server_that_ignores_that_too_is_killed_with_its_children(tier_home: TierHome) -> None:
     """A stubborn server would hold the whole shutdown, its children would stay."""
     async with running(tier_home, STUBBORN) as process:
@@ -234,8 +226,10 @@ async def test_the_children_of_a_server_that_went_politely_are_killed(tier_home:
         await eventually_async(lambda: not is_running(child))
 
 
-async def test_a_stop_cannot_be_interrupted(tier_home: TierHome) -> None:
-    """A caller that gives up would leave the server running."""
+async def test_a_server_that_ignores_the_end_of_its_stdin_is_told_to_end_though_its_stop_is_given_up(
+    tier_home: TierHome,
+) -> None:
+    """A server that does not watch its stdin would stay, or one whose caller gives up."""
     async with running(tier_home, DEAF) as process:
         await line(process)
         with anyio.CancelScope() as scope:
@@ -331,7 +325,7 @@ async def test_the_status_is_the_programs_own(tier_home: TierHome, script: str, 
 @pytest.mark.parametrize(
     ("script", "number", "value", "limit"),
     [
-        ("while :; do :; done", resource.RLIMIT_CPU, 1, "cpu_s"),
+        ("kill -XCPU $$", resource.RLIMIT_CPU, 600, "cpu_s"),
         ('exec head -c 100000 /dev/zero >"$HOME/file"', resource.RLIMIT_FSIZE, 4096, "file_size_bytes"),
     ],
     ids=["cpu", "file size"],

@@ -27,29 +27,26 @@ def owner_of_a_stuck_start(place: TierHome) -> LineChild:
     return LineChild([sys.executable, str(Path(stuck_starts.__file__)), str(place.home)])
 
 
+DIES_BEFORE = pytest.mark.parametrize("dies_before", [False, True], ids=["bubblewrap lives", "bubblewrap dies"])
+"""As when a control group, or all of a user's processes, are killed one by one."""
+
+
 @BUBBLEWRAP_ONLY
-def test_the_first_process_dies_with_an_owner_who_is_killed(tier_home: TierHome) -> None:
+@DIES_BEFORE
+def test_the_first_process_dies_with_an_owner_who_is_killed(tier_home: TierHome, dies_before: bool) -> None:
     """Each crash of a supervisor at the wrong moment would leave a process for ever, in no control group of ours."""
     with owner_of_a_stuck_start(tier_home) as owner:
-        pids = [int(word) for word in owner.read_line(PATIENCE_S).split()]
-        owner.kill()
-    assert_gone(pids)
-
-
-@BUBBLEWRAP_ONLY
-def test_the_first_process_dies_with_an_owner_when_bubblewrap_was_killed_before(tier_home: TierHome) -> None:
-    """As when a control group, or all of a user's processes, are killed one by one."""
-    with owner_of_a_stuck_start(tier_home) as owner:
         bubblewrap, *others = (int(word) for word in owner.read_line(PATIENCE_S).split())
-        os.kill(bubblewrap, signal.SIGKILL)
-        eventually(lambda: not is_running(bubblewrap))
-        assert all(map(is_running, others))
+        if dies_before:
+            os.kill(bubblewrap, signal.SIGKILL)
+            eventually(lambda: not is_running(bubblewrap))
+            assert all(map(is_running, others))
         owner.kill()
-    assert_gone(others)
+    assert_gone(others if dies_before else [bubblewrap, *others])
 
 
 @BUBBLEWRAP_ONLY
-@pytest.mark.parametrize("dies_before", [False, True], ids=["bubblewrap lives", "bubblewrap dies"])
+@DIES_BEFORE
 async def test_a_start_that_is_given_up_takes_the_first_process_with_it(
     tier_home: TierHome, dies_before: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,9 +40,13 @@ def test_secrets_are_blotted_out_wherever_they_stand_whole(secrets: tuple[str, .
     assert Redactor(secrets).clean(text.encode()) == clean.encode()
 
 
-def test_lines_reach_the_log_and_the_tail(tmp_path: Path) -> None:
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "err.log"
+
+
+def test_lines_reach_the_log_and_the_tail(log: Path) -> None:
     """A user could not see why a server died."""
-    log = tmp_path / "err.log"
     kept = keeper(log)
     kept.feed(b"one\ntw")
     assert log.read_bytes() == stamped("one")
@@ -53,21 +57,34 @@ def test_lines_reach_the_log_and_the_tail(tmp_path: Path) -> None:
     assert log.read_bytes() == stamped("one", "two")
 
 
-def test_what_stands_without_a_newline_is_kept_at_the_end(tmp_path: Path) -> None:
-    """The last words of a crash, often cut short, would be lost."""
-    log = tmp_path / "err.log"
+@pytest.mark.parametrize(
+    ("fed", "lines"),
+    [
+        ([b"Segmentation fau"], ["Segmentation fau"]),
+        ([b"x" * (TAIL_BYTES + 1), b"y\nnext\n"], ["x" * (TAIL_BYTES + 1) + "y", "next"]),
+    ],
+    ids=["without a newline", "in pieces"],
+)
+def test_a_line_is_kept_whole_with_one_time(fed: list[bytes], lines: list[str], log: Path) -> None:
+    """The last words of a crash, often cut short, would be lost; or a long line have times in its middle."""
     kept = keeper(log)
-    kept.feed(b"Segmentation fau")
+    for piece in fed:
+        kept.feed(piece)
     kept.close()
-    assert log.read_bytes() == stamped("Segmentation fau")
-    assert kept.tail == "Segmentation fau\n"
+    assert log.read_bytes() == stamped(*lines)
+    assert kept.tail.endswith(lines[-1] + "\n")
 
 
-def test_without_a_path_there_is_a_tail_only() -> None:
-    """An embedded use would need a file."""
+@pytest.mark.parametrize(
+    ("fed", "tail"),
+    [(b"hm\n", "hm\n"), (b"\xff\xfe caf\xe9\n", "\ufffd\ufffd caf\ufffd\n")],
+    ids=["words", "no text"],
+)
+def test_without_a_path_there_is_a_tail_only_of_whatever_bytes(fed: bytes, tail: str) -> None:
+    """An embedded use would need a file; or a server with another encoding crash its worker."""
     kept = keeper()
-    kept.feed(b"hm\n")
-    assert kept.tail == "hm\n"
+    kept.feed(fed)
+    assert kept.tail == tail
     kept.close()
 
 
@@ -109,16 +126,8 @@ def test_a_line_without_end_is_kept_within_bounds() -> None:
     assert len(kept.tail) == TAIL_BYTES
 
 
-def test_bytes_that_are_no_text_do_not_matter() -> None:
-    """A server with another encoding would crash its worker."""
-    kept = keeper()
-    kept.feed(b"\xff\xfe caf\xe9\n")
-    assert kept.tail == "\ufffd\ufffd caf\ufffd\n"
-
-
-def test_the_log_is_ours_alone_and_is_appended_to(tmp_path: Path) -> None:
+def test_the_log_is_ours_alone_and_is_appended_to(log: Path) -> None:
     """Other users could read it, or every restart would hide the crash before."""
-    log = tmp_path / "err.log"
     for word in (b"first\n", b"second\n"):
         kept = keeper(log)
         kept.feed(word)
@@ -127,25 +136,23 @@ def test_the_log_is_ours_alone_and_is_appended_to(tmp_path: Path) -> None:
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_log_that_grows_too_large_becomes_the_one_older_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_grows_too_large_becomes_the_one_older_file(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood on stderr would fill the disk."""
     monkeypatch.setattr(stderr_module, "LOG_BYTES", 1_000)
-    log = tmp_path / "err.log"
     kept = keeper(log)
     for number in range(100):
         kept.feed(b"%03d " % number + b"x" * 95 + b"\n")
     kept.close()
-    older = tmp_path / "err.log.1"
-    assert sorted(os.listdir(tmp_path)) == ["err.log", "err.log.1"]
+    older = log.with_name("err.log.1")
+    assert sorted(os.listdir(log.parent)) == ["err.log", "err.log.1"]
     assert log.stat().st_size + older.stat().st_size <= 2 * 1_100
     assert (older.read_bytes() + log.read_bytes()).endswith(b"099 " + b"x" * 95 + b"\n")
     assert older.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_log_that_was_large_before_is_turned_over_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_was_large_before_is_turned_over_too(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Restarts would let the file grow without bound."""
     monkeypatch.setattr(stderr_module, "LOG_BYTES", 40)
-    log = tmp_path / "err.log"
     log.write_bytes(b"x" * 49 + b"\n")
     kept = keeper(log)
     kept.feed(b"new\n")
@@ -154,19 +161,17 @@ def test_a_log_that_was_large_before_is_turned_over_too(tmp_path: Path, monkeypa
     assert log.read_bytes() == stamped("newer")
 
 
-def test_one_huge_write_costs_no_more_than_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_huge_write_costs_no_more_than_the_bound(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One read of a flood would pass the bound."""
     monkeypatch.setattr(stderr_module, "LOG_BYTES", 1_000)
-    log = tmp_path / "err.log"
     kept = keeper(log)
     kept.feed(b"x" * 50_000 + b"\n")
     kept.close()
-    assert (tmp_path / "err.log.1").stat().st_size == 1_000
+    assert log.with_name("err.log.1").stat().st_size == 1_000
 
 
-def test_each_line_of_the_log_has_its_time_and_the_tail_has_none(tmp_path: Path) -> None:
+def test_each_line_of_the_log_has_its_time_and_the_tail_has_none(log: Path) -> None:
     """A user could not tell the crash of today from last week's; or a dossier would be half times."""
-    log = tmp_path / "err.log"
     seconds = iter((NOON, NOON + 60))
     kept = StderrKeeper(str(log), Redactor(()), seconds.__next__)
     kept.feed(b"one\n\nthr")
@@ -185,21 +190,10 @@ def test_a_line_of_an_older_log_is_read_without_time() -> None:
     assert split_time(b"2026-01-01 a server's own time") == ("", b"2026-01-01 a server's own time")
 
 
-def test_a_line_in_pieces_has_one_time(tmp_path: Path) -> None:
-    """A long line would have times in its middle."""
-    log = tmp_path / "err.log"
-    kept = keeper(log)
-    kept.feed(b"x" * (TAIL_BYTES + 1))
-    kept.feed(b"y\nnext\n")
-    kept.close()
-    assert log.read_bytes() == stamped("x" * (TAIL_BYTES + 1) + "y", "next")
-
-
 @pytest.mark.parametrize("bound", [4 * 1024 * 1024, TAIL_BYTES])
-def test_a_server_cannot_write_a_time_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: int) -> None:
+def test_a_server_cannot_write_a_time_itself(log: Path, monkeypatch: pytest.MonkeyPatch, bound: int) -> None:
     """A server could say that it wrote something at another time than it did."""
     monkeypatch.setattr(stderr_module, "LOG_BYTES", bound)
-    log = tmp_path / "err.log"
     log.write_bytes(b"torn by a kill")
     forged = b"1999-01-01T00:00:00Z\t"
     kept = keeper(log)

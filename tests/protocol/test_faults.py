@@ -31,7 +31,7 @@ from quarterdeck_protocol.link.frames import Failed
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE_ROOTS = ("protocol", "sandbox", "worker", "supervisor")
-NAMES_CODES = re.compile(r"\bcode\b|\bFaultRecord\(|\bnot_sent\(")
+NAMES_CODES = re.compile(r"\bcode(=|,| = )|, code\b|\bFaultRecord\(|\bnot_sent\(")
 """Only modules with such a text are worth parsing."""
 
 ANY_TEXT = st.text(st.characters(), max_size=50)

@@ -54,6 +54,13 @@ def say(*messages: list[bytes]) -> bytes:
     return b"".join(b"".join(encode_message(parts)) for parts in messages)
 
 
+async def greet(end: End) -> None:
+    """Begin, and have the raw peer shake hands."""
+    end.begin()
+    end.peer.send(handshake(DEALER))
+    await until(lambda: end.channel.messages.is_ready)
+
+
 async def test_messages_cross_both_ways_in_order(near: End, far: End) -> None:
     """Frames would be lost, overtake one another, or be said before the peer is ready for them."""
     for number in range(300):
@@ -84,9 +91,7 @@ async def test_what_the_socket_does_not_take_is_kept_in_order(near: End, far: En
 async def test_what_is_said_in_one_turn_of_the_loop_leaves_together(near: End, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred calls that begin at once would be a hundred writes, and as many wakes of the worker."""
     monkeypatch.setattr(io_module, "BURST_S", PATIENCE_S)
-    near.begin()
-    near.peer.send(handshake(DEALER))
-    await until(lambda: near.channel.messages.is_ready)
+    await greet(near)
     near.peer.recv(65536)
     for number in range(10):
         near.channel.send([b"%d" % number])
@@ -98,9 +103,7 @@ async def test_what_is_said_in_one_turn_of_the_loop_leaves_together(near: End, m
 async def test_what_is_said_on_its_own_leaves_at_once(near: End, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call would wait for the loop's next turn."""
     monkeypatch.setattr(io_module, "BURST_S", 0.0)
-    near.begin()
-    near.peer.send(handshake(DEALER))
-    await until(lambda: near.channel.messages.is_ready)
+    await greet(near)
     near.peer.recv(65536)
     for _ in range(3):
         near.channel.send([b"one"])
@@ -178,9 +181,7 @@ async def test_a_peer_that_is_gone_before_it_was_greeted_is_told_as_gone(near: E
 
 async def test_what_a_peer_said_before_it_went_is_heard_although_it_cannot_be_answered(near: End) -> None:
     """A worker's last words would be lost with the answer that it does not read any more."""
-    near.begin()
-    near.peer.send(handshake(DEALER))
-    await until(lambda: near.channel.messages.is_ready)
+    await greet(near)
     near.peer.send(say([b"last"]))
     near.peer.close()
     near.channel.send([b"for nobody"])
@@ -200,9 +201,7 @@ async def test_a_peer_that_breaks_a_bound_is_hung_up_on(near: End) -> None:
 async def test_a_peer_that_does_not_read_is_hung_up_on(near: End, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept for it would fill our memory."""
     monkeypatch.setattr(io_module, "MAX_UNSENT", 3)
-    near.begin()
-    near.peer.send(handshake(DEALER))
-    await until(lambda: near.channel.messages.is_ready)
+    await greet(near)
     near.channel.send([bytes(2_000_000)])
     for _ in range(3):
         near.channel.send([b"more"])
@@ -229,9 +228,7 @@ async def test_nothing_is_heard_after_the_message_that_closed_it(near: End) -> N
 
 async def test_the_last_words_leave_before_it_hangs_up(near: End) -> None:
     """A dossier that is larger than the socket's buffer would be lost with its worker."""
-    near.begin()
-    near.peer.send(handshake(DEALER))
-    await until(lambda: near.channel.messages.is_ready)
+    await greet(near)
     near.channel.send([b"last", bytes(3_000_000)])
     near.peer.settimeout(None)
     with ThreadPoolExecutor() as reading:
@@ -242,9 +239,7 @@ async def test_the_last_words_leave_before_it_hangs_up(near: End) -> None:
 
 async def test_a_peer_that_does_not_read_does_not_hold_the_end_up(near: End) -> None:
     """A worker would stay for ever beside a supervisor that hangs."""
-    near.begin()
-    near.peer.send(handshake(DEALER))
-    await until(lambda: near.channel.messages.is_ready)
+    await greet(near)
     near.channel.send([bytes(3_000_000)])
     near.channel.close(0.01)
     near.channel.close(10.0)

@@ -1,7 +1,8 @@
 """What a running product answers to each request."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +87,10 @@ async def test_tools_come_with_their_own_definitions_and_with_who_is_absent(tmp_
 async def test_the_tools_of_one_server_are_listed_alone(tmp_path: Path) -> None:
     """A user of forty servers would look for one among a thousand tools, or see another's fault."""
     down = ProductEndpoint("down", "echo", phase=EndpointPhase.FAULTED, fault=LOST)
-    with product_of(tmp_path, ProductEndpoint("up", "echo"), down, ProductEndpoint("more", "x")) as product:
-        decks = with_natives(product, DeckMaker())
+    async with with_natives(
+        tmp_path, DeckMaker(), ProductEndpoint("up", "echo"), down, ProductEndpoint("more", "x")
+    ) as product:
         one, absent, unknown = [await ask(product, Tools(server=name)) for name in ("up", "down", "upp")]
-        await decks.close()
     assert ([tool.name for tool in one.tools], one.absent) == (["up__echo"], ())
     assert (absent.tools, [server.id for server in absent.absent]) == ((), ["down"])
     assert unknown == Refused(Refusal.NO_SUCH_SERVER, "there is no server 'upp': did you mean 'up'?")
@@ -237,18 +238,18 @@ async def test_a_log_is_found_for_every_server_that_is_named(tmp_path: Path) -> 
         assert isinstance(await ask(product, LogPath("half")), LogFile)
 
 
-def with_natives(product: Product, maker: DeckMaker) -> Decks:
-    decks = Decks(product.router, maker.open)
-    product.decks = decks  # type: ignore[misc]
-    return decks
+@asynccontextmanager
+async def with_natives(tmp_path: Path, maker: DeckMaker, *endpoints: ProductEndpoint) -> AsyncIterator[Product]:
+    with product_of(tmp_path, *endpoints) as product:
+        product.decks = decks = Decks(product.router, maker.open)  # type: ignore[misc]
+        yield product
+        await decks.close()
 
 
 async def test_native_tools_are_listed_first_as_clients_see_them(tmp_path: Path) -> None:
     """A user could not see what an agent is offered."""
-    with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
-        decks = with_natives(product, DeckMaker())
+    async with with_natives(tmp_path, DeckMaker(), ProductEndpoint("up", "echo")) as product:
         listed = await ask(product, Tools())
-        await decks.close()
     assert [(tool.name, tool.server) for tool in listed.tools] == [("note", ""), ("up__echo", "up")]
     assert msgspec.json.decode(listed.tools[0].definition) == {
         "name": "note",
@@ -260,11 +261,9 @@ async def test_native_tools_are_listed_first_as_clients_see_them(tmp_path: Path)
 async def test_what_one_command_has_done_the_next_one_finds(tmp_path: Path) -> None:
     """A process that a command started could not be stopped by another."""
     maker = DeckMaker()
-    with product_of(tmp_path) as product:
-        decks = with_natives(product, maker)
+    async with with_natives(tmp_path, maker) as product:
         first = await ask(product, call("note", b'{"a": 1}'))
         second = await ask(product, call("note"))
-        await decks.close()
     assert not first.is_error
     assert msgspec.json.decode(second.body) == {"content": [{"type": "text", "text": '[{"a": 1}]'}], "isError": False}
     assert len(maker.opened) == 1
@@ -276,21 +275,16 @@ async def test_a_native_tools_error_is_a_result(tmp_path: Path) -> None:
     async def fail(call: ToolCall, _: CancelToken) -> ToolOutcome:
         return ToolOutcome(call.id, "no such file", is_error=True)
 
-    maker = DeckMaker(prepare=lambda deck: product.router.native("read", fail))
-    with product_of(tmp_path) as product:
-        decks = with_natives(product, maker)
+    async with with_natives(tmp_path, DeckMaker(prepare=lambda _: product.router.native("read", fail))) as product:
         failed = await ask(product, call("read"))
-        await decks.close()
     assert failed.is_error
 
 
 async def test_an_unknown_native_name_is_told_from_an_error(tmp_path: Path) -> None:
     """A typing error would look like a tool's own failure."""
-    with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
-        decks = with_natives(product, DeckMaker())
+    async with with_natives(tmp_path, DeckMaker(), ProductEndpoint("up", "echo")) as product:
         refused = await ask(product, call("noet"))
         of_a_server = await ask(product, call("up__ecko"))
-        await decks.close()
     assert (refused.code, refused.message) == ("no_such_tool", "there is no tool 'noet': did you mean 'note'?")
     assert "did you mean 'up__echo'?" in of_a_server.message
 
@@ -301,11 +295,9 @@ async def test_native_tools_that_cannot_be_had_say_why(tmp_path: Path) -> None:
     def fail(_: object) -> None:
         raise OSError("the workspace is gone")
 
-    with product_of(tmp_path, ProductEndpoint("up", "echo")) as product:
-        decks = with_natives(product, DeckMaker(prepare=fail))
+    async with with_natives(tmp_path, DeckMaker(prepare=fail), ProductEndpoint("up", "echo")) as product:
         listed = await ask(product, Tools())
         result = await ask(product, call("read"))
-        await decks.close()
     assert [tool.name for tool in listed.tools] == ["up__echo"]
     assert result.is_error
     assert b"the workspace is gone" in bytes(result.body)

@@ -124,20 +124,19 @@ async def test_what_is_no_request_is_refused_and_the_next_is_answered(root: Path
         assert isinstance(await reply_to(product, encode(Ps())), ServerList)
 
 
-async def test_a_line_without_end_is_cut_off(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A local program could fill our memory."""
-    monkeypatch.setattr(server, "MAX_REQUEST_BYTES", 1000)
+@pytest.mark.parametrize(
+    ("bound", "most", "said", "words"),
+    [("MAX_REQUEST_BYTES", 1000, b"x" * 5000, "longer than 1,000 bytes"), ("REQUEST_S", 0.02, b"", "no request came")],
+    ids=["a line without end", "nothing"],
+)
+async def test_a_client_that_says_too_much_or_nothing_is_sent_away(
+    bound: str, most: float, said: bytes, words: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A local program could fill our memory, or let no command in."""
+    monkeypatch.setattr(server, bound, most)
     async with controlled(root) as product:
-        answer = await reply_to(product, b"x" * 5000)
-    assert "longer than 1,000 bytes" in answer.message
-
-
-async def test_a_client_that_says_nothing_is_sent_away(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Idle connections would pile up until no command is let in."""
-    monkeypatch.setattr(server, "REQUEST_S", 0.02)
-    async with controlled(root) as product:
-        answer = await reply_to(product, b"")
-    assert "no request came" in answer.message
+        answer = await reply_to(product, said)
+    assert words in answer.message
 
 
 async def test_too_many_clients_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

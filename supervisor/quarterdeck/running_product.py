@@ -30,8 +30,7 @@ from quarterdeck.host.offers.groups import LiveGroups
 from quarterdeck.host.program_names import ProgramNames
 from quarterdeck.login.broker import LoginBroker, LoginPlace, OpenLogin
 from quarterdeck.login.terms import LOGIN
-from quarterdeck.route.deck_server import Note
-from quarterdeck.route.deck_servers import DeckServers
+from quarterdeck.route.deck_server import DeckServers, Note
 from quarterdeck.route.router import Router
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.common_record import CommonRecord

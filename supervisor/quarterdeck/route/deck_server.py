@@ -1,4 +1,4 @@
-"""One server of a deck, whatever its endpoint of the moment is: what it offers, and where its requests begin.
+"""The servers of a deck, whatever their endpoints of the moment are: what each offers, and where its requests begin.
 
 While a server starts, for the first time or again, its last approved tools are offered, and a request waits for it.
 What may be offered and asked is what trust has said of it, read as a value.
@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Final
 
 from quarterdeck.common.run_options import of_run
-from quarterdeck.common.watchers import wait_until
+from quarterdeck.common.watchers import Told, wait_until
 from quarterdeck.config.load.origin import Standing
 from quarterdeck.fleet.call_queue import CallQueue
 from quarterdeck.fleet.core.member import LOGIN_FAULTS
@@ -21,6 +21,7 @@ from quarterdeck.fleet.workers.requests import refuse
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.judge.requests import NOTHING, Wish, to_call, wish_of
+from quarterdeck.trust.judge.server_rows import ServerRow
 from quarterdeck.trust.judge.server_verdict import Admission
 from quarterdeck.trust.questions import JudgedAnswerer
 from quarterdeck_protocol.configs import ServerConfig
@@ -28,12 +29,13 @@ from quarterdeck_protocol.contract import (
     EndpointPhase,
     EndpointStatus,
     LiveEndpoint,
+    LiveFleet,
     RemoteTool,
     is_usable_phase,
 )
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, RESULT, TaskSupport
-from quarterdeck_protocol.offers import Listing, Offered, RawRequest
+from quarterdeck_protocol.offers import Listing, News, Offered, RawRequest
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, RawCall
 
 from .own_servers import OwnServers
@@ -288,3 +290,65 @@ class DeckServer(LiveEndpoint):
         # A login is the one thing that whoever calls can ask their user for.
         code = status.fault.code if status.fault is not None and status.fault.code in LOGIN_FAULTS else None
         return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, message, code or "not_connected", status.fault)
+
+
+class DeckServers(LiveFleet):
+    """The servers of a deck, those that are held among them, as the router and the daemon see them."""
+
+    def __init__(
+        self,
+        fleet: SupervisedFleet,
+        approvals: Approvals,
+        sessions: SessionServers,
+        note: Note = lambda *_: None,
+    ) -> None:
+        """Over a fleet.
+
+        Args:
+            fleet: the servers.
+            approvals: what is trusted of them.
+            sessions: the servers that single sessions have for themselves.
+            note: told how calls end.
+        """
+        self._fleet = fleet
+        self._approvals = approvals
+        self._sessions = sessions
+        self._note = note
+        self._known: dict[str, DeckServer] = {}
+        self._rows: tuple[ServerRow, ...] = ()
+
+    def endpoint(self, server: str) -> DeckServer | None:
+        """The server of this id; None when it is not configured."""
+        if self._approvals.rows is not self._rows:
+            self._follow_rows()
+        return self._known.get(server)
+
+    def endpoints(self) -> tuple[DeckServer, ...]:
+        """The servers in configuration order."""
+        if self._approvals.rows is not self._rows:
+            self._follow_rows()
+        return tuple(self._known.values())
+
+    def watch_each(self, callback: Told) -> Callable[[], None]:
+        """Call `callback` after each change of a phase, of tools, or of what of them is trusted, with its server."""
+        return self._approvals.watch_each(callback)
+
+    def watch_news(self, callback: Callable[[News], None]) -> Callable[[], None]:
+        """Call `callback` with what servers say unasked, sessions' own among them; returns what unregisters it."""
+        unwatch, unwatch_sessions = self._fleet.watch_news(callback), self._sessions.watch_news(callback)
+
+        def forget() -> None:
+            unwatch()
+            unwatch_sessions()
+
+        return forget
+
+    def _follow_rows(self) -> None:
+        """Have one for each row; that of a row whose configuration is the same stays."""
+        self._rows = self._approvals.rows
+        old, self._known = self._known, {}
+        for row in self._rows:
+            server = old.get(row.id)
+            if server is None or server.config != row.config:
+                server = DeckServer(row.config, row.scope, self._fleet, self._approvals, self._sessions, self._note)
+            self._known[row.id] = server

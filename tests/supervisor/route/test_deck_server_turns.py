@@ -6,8 +6,7 @@ from support.trust.approvals import Bench, ToldEndpoint, bench, stdio
 from support.waiting import turns
 
 from quarterdeck.fleet.core.turns import WIDTH
-from quarterdeck.route.deck_server import DeckServer
-from quarterdeck.route.deck_servers import DeckServers
+from quarterdeck.route.deck_server import DeckServer, DeckServers
 from quarterdeck.route.router import Router
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault

@@ -13,7 +13,7 @@ from support.waiting import turns
 
 from quarterdeck.fleet import session_servers
 from quarterdeck.fleet.session_servers import SessionServer, SessionServers
-from quarterdeck.route.deck_servers import DeckServers
+from quarterdeck.route.deck_server import DeckServers
 from quarterdeck_protocol.configs import (
     BridgeConfig,
     Revision,

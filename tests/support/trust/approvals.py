@@ -16,7 +16,7 @@ from quarterdeck.fleet.session_servers import SessionServers
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import LedgerEvent, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey
-from quarterdeck.route.deck_servers import DeckServers
+from quarterdeck.route.deck_server import DeckServers
 from quarterdeck.route.router import Router
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.configured_servers import Surroundings, row_of

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from support.fleet.memory_fleet import FakeFleet
 from support.trust.approvals import ToldEndpoint, bench, row, stdio
 
-from quarterdeck.route.deck_servers import DeckServers
+from quarterdeck.route.deck_server import DeckServers
 from quarterdeck_protocol.offers import News, ServerNote
 from quarterdeck_protocol.tools import CallEnd, Client, RawCall
 

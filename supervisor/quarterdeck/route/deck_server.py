@@ -24,7 +24,7 @@ from quarterdeck.trust.judge.requests import NOTHING, Wish, to_call, wish_of
 from quarterdeck.trust.judge.server_rows import ServerRow
 from quarterdeck.trust.judge.server_verdict import Admission
 from quarterdeck.trust.questions import JudgedAnswerer
-from quarterdeck_protocol.configs import ServerConfig
+from quarterdeck_protocol.configs import ServerConfig, ServerScope
 from quarterdeck_protocol.contract import (
     EndpointPhase,
     EndpointStatus,
@@ -78,7 +78,8 @@ class DeckServer(LiveEndpoint):
         """Takes the end of a call."""
         self._fleet = fleet
         self._approvals = approvals
-        self.own: Final = OwnServers(self, fleet, sessions)
+        self._own: Final = OwnServers(self, fleet, sessions)
+        self._is_scoped: Final = config.scope is ServerScope.SESSION
         self.judged: Final = partial(JudgedAnswerer, _mode=config.ask, _has_tasks=self.has_modern_tasks)
         """Puts a request's answerer behind what the server may ask."""
         self._waits: Final = CallQueue()
@@ -129,7 +130,7 @@ class DeckServer(LiveEndpoint):
 
     def has_linked(self, uri: str) -> bool:
         """See `LiveEndpoint`: also by a session's own server."""
-        return any(each.has_linked(uri) for each in (*self._present, *self.own.endpoints()))
+        return any(each.has_linked(uri) for each in (*self._present, *self._own.endpoints()))
 
     # Requests
 
@@ -143,8 +144,7 @@ class DeckServer(LiveEndpoint):
 
         A call that cannot be made gets its fault; a call to a starting server waits, within its deadline.
         """
-        queue, tool = self.own.queue_of(call.client), call.tool
-        return self._queued(call, queue, deliver, len(call.arguments), tool, tool)
+        return self._queued(call, deliver, len(call.arguments), call.tool, call.tool)
 
     def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """See `LiveEndpoint`; each waits for its turn and for its server as a call does."""
@@ -156,19 +156,22 @@ class DeckServer(LiveEndpoint):
             # A URI only if the ledger knows it anyway.
             is_known = wish.key in self._approvals.offer(self._config.id).keys
             noted = f"{request.method} {noted}" if is_known else request.method
-        queue = self._waits if request.method == RESULT else self.own.queue_of(request.client)
-        return self._queued(request, queue, deliver, len(request.params), noted, None, wish)
+        return self._queued(request, deliver, len(request.params), noted, None, wish)
 
     def _queued(
         self,
         request: RawCall | RawRequest,
-        queue: CallQueue,
         deliver: Deliver,
         size_bytes: int,
         noted: str,
         tool: str | None,
         other: Wish = NOTHING,
     ) -> PendingCall:
+        queue = self._fleet.queue(self._config.id)
+        if tool is None and isinstance(request, RawRequest) and request.method == RESULT:
+            queue = self._waits
+        elif queue.asked is not None or self._is_scoped:
+            queue = self._own.queue_of(request.client, queue)
         now, limit_s = monotonic(), self._config.call_timeout_s
         if request.timeout_s is not None:
             limit_s = min(limit_s, request.timeout_s)
@@ -208,28 +211,38 @@ class DeckServer(LiveEndpoint):
             await self.until(lambda: self.find(call.tool, call.other) is not None, patience_s - WAIT_S)
         return self.find(call.tool, call.other) or self.not_ready()
 
+    def start_on(self, call: ServerCall, endpoint: ServerEndpointImpl) -> None:
+        """Begin a call that this endpoint could take, there or on another process of the row."""
+        known = self._fleet.queue(self._config.id)
+        if known.asked is not None or self._is_scoped or known.prefers_newer or call.request.is_modern:
+            self._own.start(call, endpoint, known)
+            return
+        # As nearly always: all clients share the server, in the era in which it runs.
+        known.is_used = True
+        call.begin_on(endpoint)
+
     # What else clients want of it
 
     def unsubscribe(self, client: Client, uri: str) -> None:
         """See `LiveEndpoint`."""
-        for endpoint in self.own.endpoints_of(client):
+        for endpoint in self._own.endpoints_of(client):
             endpoint.unsubscribe(client, uri)
 
     def set_level(self, client: Client, level: str) -> None:
         """See `LiveEndpoint`; a server that is started later is told with its next call."""
-        self.own.set_level(client, level)
-        for endpoint in self.own.endpoints_of(client):
+        self._own.set_level(client, level)
+        for endpoint in self._own.endpoints_of(client):
             endpoint.set_level(client, level)
 
     def leave(self, client: Client) -> None:
         """See `LiveEndpoint`."""
-        self.own.leave(client)
-        for endpoint in self.own.endpoints_of(client):
+        self._own.leave(client)
+        for endpoint in self._own.endpoints_of(client):
             endpoint.leave(client)
 
     def tell(self, method: str, params: bytes = b"{}") -> None:
         """See `LiveEndpoint`; every session's server is told, too."""
-        for endpoint in (*(() if self.own.is_scoped else self._present), *self.own.endpoints()):
+        for endpoint in (*(() if self._is_scoped else self._present), *self._own.endpoints()):
             endpoint.tell(method, params)
 
     # Its state

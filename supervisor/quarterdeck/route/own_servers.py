@@ -66,10 +66,9 @@ class OwnServers:
         self._replaced: ServerEndpointImpl | None = None
         self._restart: asyncio.Task[None] | None = None
 
-    def queue_of(self, client: Client) -> CallQueue:
-        """In which queue a call of this client waits for its turn."""
-        known = self._fleet.queue(self._config.id)
-        if (known.asked is not None or self.is_scoped) and self._has_own(client, known):
+    def queue_of(self, client: Client, known: CallQueue) -> CallQueue:
+        """In which queue a call of this client waits for its turn, of a server whose own is `known`."""
+        if self._has_own(client, known):
             return self._sessions.queue(self._config.id, self._session_of(client))
         return known
 
@@ -94,16 +93,12 @@ class OwnServers:
         if not client.part:
             self._levels.pop(client.key, None)
 
-    def start_on(self, call: ServerCall, endpoint: ServerEndpointImpl) -> None:
+    def start(self, call: ServerCall, endpoint: ServerEndpointImpl, known: CallQueue) -> None:
         """Begin a call that the deck's own endpoint could take, on the server that is to take it."""
-        known = self._fleet.queue(self._config.id)
-        if known.asked is None and not (self.is_scoped or known.prefers_newer or call.request.is_modern):
-            own = None  # as nearly always: all clients share the server, in the era in which it runs
-        elif self._must_settle_era(endpoint, call):
-            call.wait(partial(self._with_era, endpoint, call), partial(self.start_on, call))
+        if self._must_settle_era(endpoint, call):
+            call.wait(partial(self._with_era, endpoint, call), partial(self._server.start_on, call))
             return
-        else:
-            own = self._own_for(endpoint, call)
+        own = self._own_for(endpoint, call)
         if own is None:
             known.is_used = True
             call.begin_on(endpoint)

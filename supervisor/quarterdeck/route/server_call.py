@@ -94,11 +94,11 @@ class ServerCall(Struct, eq=False):
         server = self._server
         found = server.find(self.tool, self.other)
         if found is None:
-            self.wait(partial(server.awaited, self), partial(server.own.start_on, self))
+            self.wait(partial(server.awaited, self), partial(server.start_on, self))
         elif isinstance(found, ProtocolFault):
             self.fail(found)
         else:
-            server.own.start_on(self, found)
+            server.start_on(self, found)
 
     def fail(self, fault: ProtocolFault) -> None:
         """See `QueuedCall`; later than this returns."""

@@ -82,18 +82,13 @@ class PlayedServer:
         self.endpoint = PlayedEndpoint()
         self.queue = ToldQueue(self.steps)
 
-    @property
-    def own(self) -> "PlayedServer":
-        """See `DeckServer`: there is one process."""
-        return self
-
     def find(self, *_: object) -> PlayedEndpoint:
         """See `DeckServer`."""
         self.steps.append("start")
         return self.endpoint
 
     def start_on(self, call: ServerCall, endpoint: Any) -> None:
-        """See `OwnServers`."""
+        """See `DeckServer`: there is one process."""
         call.begin_on(endpoint)
 
     def note(self, *told: object) -> None:

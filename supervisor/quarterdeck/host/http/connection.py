@@ -121,7 +121,8 @@ class Exchange(msgspec.Struct, eq=False):
 
     def admit(self, who: str) -> str:
         """Count the connection as one of this principal's; return the bound that refuses it, empty for none."""
-        return self.connection.admit(who)
+        connection = self.connection
+        return "" if connection.is_proven else connection.admit(who)
 
     def tell(self, message: bytes) -> None:
         """Send an event."""

@@ -217,7 +217,7 @@ class _Requests:
         session = exchange.session = host.session_of(client, exchange.fields) if host is not None else None
         asker = client if session is None else session.client
         face.uses.count(asker.key)
-        if not exchange.connection.is_proven and (refused := exchange.admit(client.key)):
+        if refused := exchange.admit(client.key):
             why = f"too many connections: {refused}; close some that you do not need"
             self._refuse(exchange, asker, "connections", why, (b"connection", b"close"))
             return 0

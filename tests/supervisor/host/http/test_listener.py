@@ -156,7 +156,10 @@ async def test_a_connection_is_closed_once_it_is_idle_and_never_while_an_answer_
     """Clients that went to sleep would hold every connection; or a long call would be cut."""
     async with serving() as played:
         played.listener.config.timeout_keep_alive = 0
-        reader, writer = await played.dial(KNOWN.replace(b"/mcp", b"/hold"))
+        # The second request comes when the connection was idle already.
+        reader, writer = await played.dial(KNOWN)
+        await reader.readuntil(b'{"error":"said"}')
+        writer.write(KNOWN.replace(b"/mcp", b"/hold"))
         await played.held.wait()
         idle, other = await played.dial(KNOWN)
         assert (await ended(idle)).startswith(b"HTTP/1.1 200")
@@ -190,7 +193,11 @@ async def test_a_token_that_fills_the_connections_leaves_some_to_every_other(mon
     async with serving() as played:
         held = [await played.dial(KNOWN.replace(b"/mcp", b"/hold")) for _ in range(6)]
         await eventually_async(lambda: played.counted == (0, 6))
-        assert await played.ask() == b"429"
+        reader, writer = await played.dial(KNOWN)
+        for _ in range(2):
+            assert (await reader.readuntil(b'{"error":"said"}')).startswith(b"HTTP/1.1 429")
+            writer.write(KNOWN)
+        writer.close()
         assert await played.ask(KNOWN.replace(b"Authorization: ", b"Authorization: another ")) == b"200"
         await eventually_async(lambda: played.counted == (0, 6))
         played.release.set()
@@ -335,12 +342,16 @@ def test_only_so_many_kinds_are_told_apart() -> None:
 async def test_connections_that_are_handed_on_close_with_their_answer_and_new_ones_wait_for_another() -> None:
     """A request on a connection that closes under it would fail, and a new connection be refused."""
     async with serving() as played:
+        idle, other = await played.dial(KNOWN)
+        await idle.readuntil(b'{"error":"said"}')
         reader, writer = await played.dial(KNOWN.replace(b"/mcp", b"/hold"))
         await played.held.wait()
         handing = asyncio.create_task(played.listener.hand_on(PATIENCE_S))
         await asyncio.sleep(0)
         _, waiting = await played.dial(KNOWN)
         assert not handing.done()
+        other.write(KNOWN)
+        assert b"connection: close" in (await ended(idle)).lower()
         played.release.set()
         head = await reader.readuntil(b"\r\n\r\n")
         assert b"connection: close" in head.lower()
@@ -349,5 +360,5 @@ async def test_connections_that_are_handed_on_close_with_their_answer_and_new_on
         assert played.counted == (0, 0)
         with contextlib.closing(played.socket.accept()[0]) as queued:  # nobody took it
             assert queued.recv(4) == KNOWN[:4]
-        writer.close()
-        waiting.close()
+        for each in (writer, waiting, other):
+            each.close()

@@ -13,6 +13,7 @@ import httpx2
 import mcp_types as types
 import pytest
 from support.clients.http_clients import ACCEPT, PING, RAW, call_raw, connected, listening, post
+from support.clients.wire_http import call, wired
 from support.fleet.memory_fleet import FakeEndpoint, FakeFleet
 from support.tools.tool_boxes import LiveBox, answer, hold
 
@@ -189,6 +190,17 @@ async def test_what_a_client_has_open_ends_with_its_token(
         box.graft("s__u", answer({"content": []}))
         assert not (await call_raw(other, "s__u", {})).get("isError")
     assert ends == []
+
+
+async def test_half_a_request_ends_with_its_token(path: Path) -> None:
+    """A client could keep what is held for it, for as long as it sends a byte now and then."""
+    token = token_of(path)
+    async with listening(LiveBox(), token=OWNER, tokens=path) as url, wired(url) as client:
+        client.headers |= bearer(token)
+        await client.greet()
+        client.writer.write(client.request(call(1))[:-3])
+        revoke(path, "ci", time.time())
+        assert (await client.read()).status == 401
 
 
 async def test_a_session_is_of_the_token_that_opened_it(path: Path) -> None:

@@ -88,14 +88,24 @@ async def test_the_answers_of_a_client_that_left_are_not_counted() -> None:
             pytest.fail("still counted")
 
 
-async def test_an_answer_that_is_not_read_keeps_nobody_from_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Serving would end with a traceback, and leave the sessions of all others open."""
+async def test_an_answer_that_nobody_reads_costs_no_other_client_its_own_when_serving_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The calls of all others would end without a word, since one client reads nothing."""
     for name in ("GRACE_S", "ANSWER_S"):
         monkeypatch.setattr(http_host, name, 0.05)
-    async with AsyncExitStack() as clients, listening(large_box()) as url:
-        silent = await clients.enter_async_context(ready(url, is_modern=False))
-        silent.writer.write(silent.request(call(1)))
-        await eventually_async(lambda: silent.reader._buffer)  # type: ignore[attr-defined]
+    box = large_box()
+    waiting = call(2)
+    waiting["params"]["name"] = "s__wait"
+    async with AsyncExitStack() as clients:
+        async with listening(box) as url:
+            silent = await clients.enter_async_context(ready(url, is_modern=False))
+            other = await clients.enter_async_context(ready(url, is_modern=False))
+            silent.writer.write(silent.request(call(1)))
+            await eventually_async(lambda: silent.reader._buffer)  # type: ignore[attr-defined]
+            other.writer.write(other.request(waiting))
+            await eventually_async(lambda: box.begun[-1].name == "s__wait")
+        assert (await other.read()).answer["result"]["isError"]
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])

@@ -1,4 +1,4 @@
-"""One of everything that MCP has, behind a URL in both eras; `test_features` has it as a process."""
+"""A server behind a URL asks, in both eras; `test_features` has one of everything that MCP has as a process."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -14,9 +14,6 @@ WAYS: Final = ("http-modern", "http-legacy")
 
 PATIENT_S: Final = 120.0
 """For a start on a busy machine."""
-
-WATCHED: Final = "test://watched-resource"
-
 
 FORM: Final = {"username": "u", "email": "e", "response": "r", "name": "n"}
 """What is entered into whatever form."""
@@ -49,37 +46,6 @@ def way(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def client(mcp_server: Callable[..., McpServer], way: str) -> McpClient:
     return mcp_server(way, scope="module", timeout=PATIENT_S).client()
-
-
-def test_all_its_lists_are_there_with_what_it_says_of_itself(client: McpClient) -> None:
-    """Only tools would be had."""
-    assert "test_simple_prompt" in [prompt["name"] for prompt in client.list_prompts()]
-    assert WATCHED in [resource["uri"] for resource in client.list_resources()]
-    templates = [template["uriTemplate"] for template in client.list_resource_templates()]
-    assert templates == ["test://template/{id}/data"]
-    greeting = client.greeting()
-    announced = {name for name, has in greeting.capabilities.items() if has.get("listChanged")}
-    assert announced == {"tools", "prompts", "resources"}
-    assert {"completions", "logging"} < greeting.capabilities.keys()
-    assert greeting.server_info["name"]
-
-
-def test_a_resource_a_prompt_and_a_completion_come_back_whole(client: McpClient) -> None:
-    """They could be listed, and not be had."""
-    uri = "test://template/7/data"
-    assert client.read_resource(uri)["contents"][0]["uri"] == uri
-    assert client.get_prompt("test_simple_prompt")["messages"]
-    reference = {"type": "ref/prompt", "name": "test_prompt_with_arguments"}
-    assert client.complete(reference, "arg1", "p")["completion"]["values"]
-
-
-def test_an_error_is_the_servers_own(client: McpClient, way: str) -> None:
-    """A client could not tell a resource that is gone from a server that is."""
-    with pytest.raises(ProtocolFault) as caught:
-        client.read_resource("test://none")
-    reply = caught.value.reply
-    assert reply is not None
-    assert (reply.code, reply.data) == (-32602 if way.endswith("modern") else -32002, b'{"uri":"test://none"}')
 
 
 @pytest.mark.parametrize("mcp_answers", [ANSWERS])

@@ -77,15 +77,16 @@ def test_a_door_of_another_user_is_told_so_and_hands_over_nothing(homes: dict[in
     try:
         assert "result" in answer_in(greet(USER_UID, mine))
         places_of_mine = (mine / "run", *(mine / "run").glob("daemon-*"))
+        run_of_mine = {"QUARTERDECK_RUNTIME_DIR": mine / "run"}
+        state_of_mine = {"QUARTERDECK_STATE_DIR": mine / "state"}
         # However open the directories are; the last of them are as they have to be, for the commands that follow.
-        for mode in (0o777, 0o700):
+        for mode, all_places in (
+            (0o777, (run_of_mine, run_of_mine | state_of_mine, state_of_mine)),
+            (0o700, (run_of_mine,)),
+        ):
             for folder in places_of_mine:
                 folder.chmod(mode)
-            for places in (
-                {"QUARTERDECK_RUNTIME_DIR": mine / "run"},
-                {"QUARTERDECK_RUNTIME_DIR": mine / "run", "QUARTERDECK_STATE_DIR": mine / "state"},
-                {"QUARTERDECK_STATE_DIR": mine / "state"},
-            ):
+            for places in all_places:
                 refused = greet(OTHER_UID, theirs, **places)
                 assert refused.returncode in (2, 6), (oct(mode), places, refused.stderr)
                 assert "error" in answer_in(refused), (oct(mode), places, refused)

@@ -71,10 +71,9 @@ def passed(folder: Path, *options: str) -> set[str]:
     ("options", "expected"),
     [
         ((), {"marked", "pure", "generated"}),
-        (("-m", "core"), {"pure", "generated"}),
         (("--nightly", "all"), {"nightly", "generated"}),
     ],
-    ids=["all", "core", "nightly"],
+    ids=["by day", "by night"],
 )
 def test_a_tier_has_its_tests_and_the_core_starts_nothing(
     tmp_path: Path, options: tuple[str, ...], expected: set[str]

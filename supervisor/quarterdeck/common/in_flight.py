@@ -68,13 +68,14 @@ class Shares:
         """Return the principal that has most; at least one must have something."""
         return max(self._of, key=self.of_who)
 
-    def add(self, client: str, size: int = 1) -> None:
-        """Add an amount to a client."""
+    def add(self, client: str, size: int = 1) -> int:
+        """Add an amount to a client. Return what it has then."""
         who = client.partition("/")[0]
         if (own := self._of.get(who)) is None:
             own = self._of[who] = {}
-        own[client] = own.get(client, 0) + size
+        mine = own[client] = own.get(client, 0) + size
         self.total += size
+        return mine
 
     def remove(self, client: str, size: int = 1) -> None:
         """Subtract an amount from a client that has it."""
@@ -101,12 +102,13 @@ class InFlight(Shares):
 
     def begin(self, client: str) -> str:
         """Count one more request of `client`. Return the bound that refuses it; empty if counted."""
-        if self.of(client) >= self._each:
+        if self.add(client) > self._each:
+            self.remove(client)
             return f"{self._each:,} of this client are {self._words}"
-        if self.total >= self.together and self.is_above_share(client, 1):
+        if self.total > self.together and self.is_above_share(client, 0):
+            self.remove(client)
             own = self.of_who(who_of(client))
             return f"{self.total:,} of all clients are {self._words}, {own:,} of them with this token"
-        self.add(client)
         return ""
 
     def end(self, client: str) -> None:

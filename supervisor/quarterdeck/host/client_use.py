@@ -54,7 +54,7 @@ class ClientUses:
         self._uses: OrderedDict[str, ClientUse] = OrderedDict()
         self._refusals: Counter[tuple[str, str]] = Counter()
 
-    def count(self, client: str, *, is_refused: bool = False) -> None:
+    def count(self, client: str) -> None:
         """One more request of this client, served or refused."""
         if (use := self._uses.get(client)) is None:
             if len(self._uses) >= MAX_CLIENTS:
@@ -63,16 +63,11 @@ class ClientUses:
         else:
             self._uses.move_to_end(client)
         use.rate.count()
-        use.refused += is_refused
 
     def refused(self, client: Client, limit: str) -> None:
         """Count the refusal of a request that was already counted, by this limit."""
         if (use := self._uses.get(client.key)) is not None:
             use.refused += 1
-        self.note_refusal(client, limit)
-
-    def note_refusal(self, client: Client, limit: str) -> None:
-        """Count a refusal of this client by a limit."""
         known = limit, client.name
         if known in self._refusals or len(self._refusals) < MAX_CLIENTS:
             self._refusals[known] += 1

@@ -26,14 +26,14 @@ def test_the_rate_is_that_of_the_last_minute() -> None:
 def test_what_is_refused_is_told_apart_and_kept_by_client() -> None:
     """A person would look for the client that is refused among those that are served."""
     uses = ClientUses()
-    uses.count("a")
-    uses.count("a", is_refused=True)
-    uses.count("b")
+    for client in ("a", "a", "b"):
+        uses.count(client)
+    uses.refused(Client(key="a"), "rate")
     uses.refused(Client("ci", "b"), "requests")
     uses.refused(Client("ci", "b/session"), "requests")
     uses.refused(Client(key="nobody"), "sessions")
     assert [uses.of(key) for key in ("a", "b", "nobody")] == [(2, 1), (1, 1), (0, 0)]
-    assert uses.refusals == {"requests (token ci)": 2, "sessions": 1}
+    assert uses.refusals == {"requests (token ci)": 2, "rate": 1, "sessions": 1}
 
 
 def test_a_client_that_invents_sessions_takes_no_memory_and_no_active_client_out() -> None:

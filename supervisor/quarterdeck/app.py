@@ -118,7 +118,7 @@ async def open_quarterdeck(
             opening = open_recorder(state_dir(), holder, must_write=serves, wait_s=wait_s, hand_over=hand_over)
             writes = await stack.enter_async_context(opening)
         programs = ProgramNames()
-        calls = CallLog(writes.record_calls, programs.of)
+        calls = CallLog(writes.record_calls, programs)
         # After the fleet, which ends calls when it is torn down.
         stack.push_async_callback(carried_through, calls.close)
 

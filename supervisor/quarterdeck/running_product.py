@@ -122,7 +122,7 @@ class Product:
         self.logins: Final = LoginBroker(find_login, self._start_logged_in, under_way=logins)
         self.announce_url: Final = announce
         self.write_calls: Final = write_calls
-        self.programs: Final = programs or ProgramNames()
+        self.programs: Final = programs if programs is not None else ProgramNames()
 
     def _take(self, settings: Settings) -> None:
         self.settings = settings
@@ -264,7 +264,7 @@ class Product:
     def _end_session(self, client: str) -> None:
         self.sessions.ended(client)
         self.results.leave(client)
-        self.programs.forget(client)
+        self.programs.pop(client, None)
 
     def instructions(self, client: Client = ANONYMOUS) -> str:
         """Return a client's instructions: held tools, unavailable servers, and servers' own words.

@@ -187,7 +187,7 @@ def create_provider_host(
             logins=logins,
             on_opened=on_opened,
             on_ended=on_ended,
-            programs=programs or ProgramNames(),
+            programs=programs if programs is not None else ProgramNames(),
         )
     )
 

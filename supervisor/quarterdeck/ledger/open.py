@@ -281,15 +281,13 @@ MAX_WAITING: Final = 20_000
 
 
 class CallLog:
-    """Rows of the calls of one process, from the event loop; `keep` takes a batch, `program_of` names a client's
-    program by the client's own word.
+    """Rows of the calls of one process, from the event loop; `keep` takes a batch, and `programs` has the unverified
+    names that clients gave themselves, by their keys.
     """
 
-    def __init__(
-        self, keep: Callable[[Sequence[CallRow]], Awaitable[None]], program_of: Callable[[Client], str]
-    ) -> None:
+    def __init__(self, keep: Callable[[Sequence[CallRow]], Awaitable[None]], programs: Mapping[str, str]) -> None:
         self._keep = keep
-        self._program_of = program_of
+        self._programs = programs
         self._rows: list[CallRow] = []
         self._dropped = 0
         self._flushing: asyncio.Task[None] | None = None
@@ -307,7 +305,7 @@ class CallLog:
             outcome, code, size = "cancelled", "", 0
         else:
             outcome, code, size = "fault", end.code or str(end.kind), 0
-        took_ms, program = round(duration_s * 1000, 3), self._program_of(client)
+        took_ms, program = round(duration_s * 1000, 3), self._programs.get(client.key, "")
         rows.append(CallRow(audit_time(), scope, server, tool, outcome, code, took_ms, size, client.name, program))
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_soon())

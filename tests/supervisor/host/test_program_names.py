@@ -12,13 +12,13 @@ EDITOR, OTHER = Client("door 1", "door 1"), Client("ci", "token ci")
 def test_a_client_is_known_by_its_own_name_until_its_session_ends() -> None:
     """The record of calls would name a process, or a session that is over."""
     names = ProgramNames()
-    assert names.of(EDITOR) == ""
+    assert names.get(EDITOR.key, "") == ""
     names.introduce(EDITOR, "editor")
     names.introduce(EDITOR, "editor")
     names.introduce(OTHER, "x" * 1000)
-    assert (names.of(EDITOR), names.of(OTHER)) == ("editor", "x" * MAX_NAME_CHARS)
-    names.forget(EDITOR.key)
-    assert names.of(EDITOR) == ""
+    assert (names.get(EDITOR.key, ""), names.get(OTHER.key, "")) == ("editor", "x" * MAX_NAME_CHARS)
+    names.pop(EDITOR.key)
+    assert names.get(EDITOR.key, "") == ""
 
 
 def test_programs_that_share_a_token_are_not_taken_for_one_another() -> None:
@@ -26,7 +26,7 @@ def test_programs_that_share_a_token_are_not_taken_for_one_another() -> None:
     names = ProgramNames()
     for name in ("one", "two", "one"):
         names.introduce(OTHER, name)
-    assert names.of(OTHER) == ""
+    assert names.get(OTHER.key, "") == ""
 
 
 def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,4 +36,4 @@ def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     clients = [Client("", f"ci/{session}") for session in range(3)]
     for client in clients:
         names.introduce(client, "a")
-    assert [names.of(client) for client in clients] == ["", "a", "a"]
+    assert [names.get(client.key, "") for client in clients] == ["", "a", "a"]

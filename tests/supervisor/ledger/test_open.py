@@ -185,7 +185,7 @@ async def test_every_end_of_a_call_is_noted_with_what_it_cost() -> None:
     async def keep(rows: Sequence[CallRow]) -> None:
         kept.extend(rows)
 
-    log = CallLog(keep, lambda client: "editor" if client.key == "1" else "")
+    log = CallLog(keep, {"1": "editor"})
     log.note("user", "fs", "read", 0.25, WireResult(b"{}", "x"), Client("ci", "1"))
     log.note("user", "fs", "read", 0.1, WireResult(b"{  }", "x", is_error=True), ANONYMOUS)
     log.note("user", "fs", "read", 0.1, ProtocolFault(FaultKind.TIMEOUT, "late", code="call_timeout"), ANONYMOUS)
@@ -215,7 +215,7 @@ async def test_a_flush_returns_once_all_that_was_noted_is_kept() -> None:
         await may_write.wait()
         kept.extend(row.tool for row in rows)
 
-    log = CallLog(keep, lambda _: "")
+    log = CallLog(keep, {})
     log.note("user", "fs", "first", 0.1, None, ANONYMOUS)
     first = asyncio.create_task(log.flush())
     await began.wait()
@@ -238,7 +238,7 @@ async def test_notes_that_cannot_be_kept_are_said_and_disturb_nobody(caplog: pyt
     async def keep(_: Sequence[CallRow]) -> None:
         raise LedgerWriteError("disk full")
 
-    log = CallLog(keep, lambda _: "")
+    log = CallLog(keep, {})
     for _ in range(MAX_WAITING + 3):
         log.note("user", "fs", "read", 0.1, None, ANONYMOUS)
     await log.close()

@@ -37,9 +37,6 @@ EXIT_S: Final = 10.0
 SessionFactory = Callable[[], AbstractAsyncContextManager[ClientSession]]
 """Yields an initialised or adopted session; entered once."""
 
-Transport = Callable[[], AbstractAsyncContextManager[tuple[Any, Any]]]
-"""Yields the client's read and write streams, as the SDK's transports do; entered once."""
-
 Made = TypeVar("Made")
 
 

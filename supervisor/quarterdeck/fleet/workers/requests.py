@@ -1,7 +1,7 @@
 """What is asked of one worker: requests that are awaited, and raw calls of its server's tools."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import msgspec
@@ -195,12 +195,9 @@ def begin_request(
     request_id, limit_s, wish_s = handle.next_id(), config.call_timeout_s, asker.timeout_s
     if wish_s is not None and wish_s < limit_s:
         limit_s = max(wish_s, SHORTEST_S)
-    capabilities, log_level = b"", ""
+    told: tuple[bool, bytes] | tuple[bool, bytes, bytes, str] = asker.on_progress is not None, asker.meta
     if questions is None:
-        log_level = asker.log_level
-        if asker.answerer is not None:
-            capabilities = asker.answerer.capabilities
-    told = asker.on_progress is not None, asker.meta, capabilities, log_level
+        told = *told, asker.answerer.capabilities if asker.answerer is not None else b"", asker.log_level
     frame: Call | Forward
     if isinstance(asker, RawCall):
         frame, body = Call(request_id, limit_s, asker.tool, *told), asker.arguments
@@ -253,8 +250,3 @@ def deliver_completion(deliver: Deliver, end: CallEnd) -> None:
     if isinstance(end, WireResult) and (bounded := bounded_completion(end.body)) is not end.body:
         end = WireResult(bounded, end.era, end.is_error, end.result_type)
     deliver(end)
-
-
-def is_of_prompt(reference: Mapping[str, Raw]) -> bool:
-    """Whether the `ref` of a completion is of a prompt, else of a resource: its type alone says so."""
-    return msgspec.json.decode(reference.get("type", b'""'), type=str) == "ref/prompt"

@@ -15,7 +15,7 @@ from math import inf
 from time import monotonic
 from typing import Final, Protocol
 
-from .link.events import LinkEvent, Refusal
+from .link.events import LinkEvent, Refusal, Requester
 from .link.frames import News, Reply, Request, Told
 from .link.session import PAUSE_S, Link
 from .link.zmtp import MessageBuffer, ZmtpError, encode_message
@@ -251,7 +251,7 @@ class LinkDriver:
         if now + self._soonest_s < self._timer_at or link.soonest < self._timer_at:
             self._arm()
 
-    def request(self, frame: Request, body: bytes = b"", requester: object = None) -> Refusal | None:
+    def request(self, frame: Request, body: bytes = b"", requester: Requester | None = None) -> Refusal | None:
         """See `Link.request`."""
         now, link = monotonic(), self.link
         refusal = link.request(frame, body, now, requester)

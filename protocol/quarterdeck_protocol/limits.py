@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from .link.events import Requester
 from .link.frames import (
     AskAnswer,
     AskEnded,
@@ -148,7 +149,7 @@ class Wait(msgspec.Struct):
 
     Attributes:
         at: when its deadline passes, monotonic seconds; infinite once it has passed.
-        requester: the sender's own; the link hands it back with what comes of the request.
+        requester: takes the reply, if anybody does.
         is_given_up: whether its reply is swallowed.
         waited_s: how long the peer had waited for a processor when the reply was found late; None before.
         paused_at: since when the deadline is put off; None if it is not.
@@ -156,7 +157,7 @@ class Wait(msgspec.Struct):
     """
 
     at: float
-    requester: object = None
+    requester: Requester | None = None
     is_given_up: bool = False
     waited_s: float | None = None
     paused_at: float | None = None

@@ -4,6 +4,7 @@ The receiving end turns a forbidden frame into a `Violated`, the sending end int
 """
 
 import hmac
+from collections.abc import Callable
 from enum import StrEnum
 from math import isfinite
 from typing import Final, get_args
@@ -75,6 +76,10 @@ class LinkTerms(msgspec.Struct, frozen=True):
         return self.patience_s if owes else self.quiet_patience_s
 
 
+Requester = tuple[Callable[[frames.Reply, bytes], None], object]
+"""The taker of a request's reply, and what its sender keeps with the request: see `Link.request`."""
+
+
 class Greeted(msgspec.Struct, frozen=True):
     """The handshake is done."""
 
@@ -87,7 +92,7 @@ class Arrived(msgspec.Struct, frozen=True):
 
     frame: frames.Frame
     body: bytes
-    requester: object = None
+    requester: Requester | None = None
 
 
 class Replied(msgspec.Struct, frozen=True):
@@ -95,7 +100,7 @@ class Replied(msgspec.Struct, frozen=True):
 
     reply: frames.Reply
     body: bytes
-    requester: object = None
+    requester: Requester | None = None
 
 
 class Expired(msgspec.Struct, frozen=True):
@@ -108,7 +113,7 @@ class Late(msgspec.Struct, frozen=True):
     """Our request has no reply although even the backstop passed; the peer is busy, and has another `patience_s`."""
 
     request_id: int
-    requester: object = None
+    requester: Requester | None = None
 
 
 class Overdue(msgspec.Struct, frozen=True):
@@ -120,7 +125,7 @@ class Overdue(msgspec.Struct, frozen=True):
 
     request_id: int
     was_sent: bool = True
-    requester: object = None
+    requester: Requester | None = None
 
 
 class Silent(msgspec.Struct, frozen=True):

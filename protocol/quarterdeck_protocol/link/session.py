@@ -120,7 +120,7 @@ class Link:
         return max(self._heard_at, self._asked_at) + self._patience_s[True] + self._excused_s
 
     def request(
-        self, frame: frames.Request, body: bytes, now: float, requester: object = None
+        self, frame: frames.Request, body: bytes, now: float, requester: events.Requester | None = None
     ) -> events.Refusal | None:
         """Send a request, or queue it for credit. None if taken: then it ends once, in a `Replied` or `Overdue`, with
         its `requester`.
@@ -164,9 +164,10 @@ class Link:
             self._send(frames.Cancel(request_id, sayable(reason, events.MAX_REASON_CHARS)))
         return False
 
-    def awaited(self) -> dict[int, object]:
-        """Return the requesters of our requests that were not given up, by their ids, the oldest first."""
-        return {key: wait.requester for key, wait in self._asked.items() if not wait.is_given_up}
+    def awaited(self) -> dict[int, events.Requester]:
+        """Return the requesters that still await a reply by the ids of their requests, the oldest first."""
+        waits = self._asked.items()
+        return {key: wait.requester for key, wait in waits if wait.requester is not None and not wait.is_given_up}
 
     def reply(self, frame: frames.Reply, body: bytes = b"") -> None:
         """Answer a request of the peer's, once.

@@ -33,6 +33,26 @@ def test_a_request_arrives_whole_and_its_reply_settles_it(frame: frames.Request,
     assert supervisor.in_flight == 0
 
 
+def test_a_requester_is_handed_back_with_all_that_comes_of_its_request() -> None:
+    """A reply would reach another caller, or nobody."""
+    supervisor, worker = make_pair()
+    requesters: list[events.Requester] = [(lambda _, __: None, key) for key in range(3)]
+    for key, requester in enumerate(requesters):
+        assert supervisor.request(frames.Call(key, 1.0, "t"), b"{}", 0.0, requester) is None
+    assert supervisor.awaited() == dict(enumerate(requesters))
+    carry(supervisor, worker)
+    worker.post(frames.Progress(1, 0.5))
+    worker.reply(frames.Answer(1))
+    supervisor.cancel(0)
+    assert carry(worker, supervisor) == [
+        events.Arrived(frames.Progress(1, 0.5), b"", requesters[1]),
+        events.Replied(frames.Answer(1), b"", requesters[1]),
+    ]
+    assert supervisor.awaited() == {2: requesters[2]}
+    assert supervisor.tick(3.0) == [events.Overdue(0), events.Overdue(2, requester=requesters[2])]
+    assert supervisor.awaited() == {}
+
+
 @pytest.mark.parametrize(
     "note",
     [frames.Progress(1, nan), frames.Progress(1, inf), frames.Progress(1, 1.0, -inf), frames.Progress(9, 1.0)],

@@ -44,9 +44,6 @@ OnReply = Callable[[frames.Reply, bytes], None]
 Asker = RawCall | RawRequest
 """The client's request that a frame is sent for."""
 
-_NOBODY: Final[tuple[OnReply, Asker | None]] = (lambda _, __: None), None
-"""Taker of what comes for a request that was given up."""
-
 
 class WorkerListener(Protocol):
     """The owner of a handle."""
@@ -83,7 +80,6 @@ class WorkerHandle:
         self._name = name
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._pending: dict[int, tuple[OnReply, Asker | None]] = {}
         self._asks: set[int] = set()
         self.lost: FaultRecord | None = None
         self._dismissed = False
@@ -106,29 +102,25 @@ class WorkerHandle:
         """Send a request, perhaps for a client's; `on_reply` is called once unless it was refused or is cancelled."""
         if self.lost is not None:
             return events.Refusal.DEAD
-        refusal = self.driver.request(frame, body)
-        if refusal is None:
-            self._pending[frame.request_id] = on_reply, asker
-        return refusal
+        return self.driver.request(frame, body, (on_reply, asker))
 
     def under_way(self) -> Iterator[tuple[int, Asker]]:
         """Return the clients' pending requests, the oldest first."""
-        return ((key, asker) for key, (_, asker) in self._pending.items() if asker is not None)
+        awaited = self.driver.link.awaited() if self.lost is None else {}
+        return ((key, asker) for key, (_, asker) in awaited.items() if isinstance(asker, Asker))
 
     def cancel(self, request_id: int, reason: str = "") -> None:
         """Give up a request; its `on_reply` is not called any more."""
-        if self._pending.pop(request_id, None) is not None:
+        if self.lost is None:
             self.driver.cancel(request_id, reason)
 
     def on_event(self, event: events.LinkEvent) -> None:
         """Take what the link says."""
         match event:
-            case events.Replied(reply=reply, body=body):
-                on_reply, _ = self._pending.pop(reply.request_id, _NOBODY)
+            case events.Replied(reply, body, (on_reply, _)):
                 on_reply(reply, body)
-            case events.Arrived(frame=frames.Progress() as note):
-                _, asker = self._pending.get(note.request_id, _NOBODY)
-                if asker is not None and asker.on_progress is not None:
+            case events.Arrived(frame=frames.Progress() as note, requester=(_, RawCall() | RawRequest() as asker)):
+                if asker.on_progress is not None:
                     asker.on_progress(ProgressNote(note.progress, note.total, note.message))
             case events.Arrived(frame=frames.ListChanged(kind=kind)):
                 self._listener.on_list_changed(kind)
@@ -156,16 +148,17 @@ class WorkerHandle:
                     self.greeted.set_result(None)
             case events.Silent(silence_s=silence_s):
                 self._kill_as(FaultKind.TIMEOUT, "worker_unresponsive", f"the worker was silent for {silence_s:.1f} s")
-            case events.Late(request_id=request_id):
-                self._fail(request_id, _LATE)
-            case events.Overdue(request_id=request_id, was_sent=False):
-                self._fail(request_id, _NEVER_SENT)
+            case events.Late(request_id, (on_reply, _)):
+                on_reply(frames.Failed(request_id, _LATE), b"")
+            case events.Overdue(request_id, False, (on_reply, _)):
+                on_reply(frames.Failed(request_id, _NEVER_SENT), b"")
             case events.Overdue():
-                self._kill_as(FaultKind.TIMEOUT, "worker_unresponsive", "the worker did not answer before a deadline")
+                why = "the worker did not answer before a deadline"
+                self._kill_as(FaultKind.TIMEOUT, "worker_unresponsive", why, event)
             case events.Violated(reason=reason):
                 self.violated(reason)
-            case events.Arrived() | events.Expired():
-                pass  # the link admits no other frame on this side, and serves nothing
+            case events.Arrived() | events.Expired() | events.Replied() | events.Late():
+                pass  # the link admits no other frame on this side and serves nothing, and we send no other request
 
     def post(self, told: frames.Told, body: bytes = b"") -> bool:
         """Tell the worker something that has no reply; False when it was dropped."""
@@ -207,17 +200,19 @@ class WorkerHandle:
             )
         )
 
-    def lose(self, fault: FaultRecord) -> None:
-        """End every request with `fault`, from its own view; then tell the owner."""
+    def lose(self, fault: FaultRecord, overdue: events.Overdue | None = None) -> None:
+        """End every request with `fault`, from its own view, the one that is `overdue` too; then tell the owner."""
         if self.lost is not None:
             return
         self.lost = fault
         if not self.greeted.done():
             self.greeted.set_result(None)
-        lost, self._pending = self._pending, {}
         # A deadline that passed is a timeout wherever it was.
         kind = fault.kind if fault.kind is FaultKind.TIMEOUT else FaultKind.TOOL_ERROR
-        for request_id, (on_reply, _) in lost.items():
+        awaited = self.driver.link.awaited()
+        if overdue is not None and overdue.requester is not None:
+            awaited[overdue.request_id] = overdue.requester
+        for request_id, (on_reply, _) in awaited.items():
             delivery = Delivery.NOT_SENT if self.driver.cancel(request_id) else Delivery.UNKNOWN
             at_site = FaultRecord(kind, fault.message, fault.code, delivery, None, fault.dossier)
             on_reply(frames.Failed(request_id, at_site), b"")
@@ -259,11 +254,7 @@ class WorkerHandle:
         if self.lost is None and not self._dismissed:
             self._listener.on_started(start, receipt)
 
-    def _kill_as(self, kind: FaultKind, code: str, message: str) -> None:
+    def _kill_as(self, kind: FaultKind, code: str, message: str, overdue: events.Overdue | None = None) -> None:
         if self.lost is None:
             self.kill()
-            self.lose(FaultRecord(kind, message, code))
-
-    def _fail(self, request_id: int, fault: FaultRecord) -> None:
-        on_reply, _ = self._pending.pop(request_id, _NOBODY)
-        on_reply(frames.Failed(request_id, fault), b"")
+            self.lose(FaultRecord(kind, message, code), overdue)

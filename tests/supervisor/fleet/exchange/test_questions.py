@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from math import inf
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from quarterdeck.fleet.core.rounds import MAX_ROUNDS
 from quarterdeck.fleet.exchange import questions as module
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery
+from quarterdeck_protocol.link.events import Late
 from quarterdeck_protocol.link.frames import Answer, AskAnswer, Asked, AskEnded, Call, Forward, ServerCard
 from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.questions import Question, QuestionEnd
@@ -232,14 +234,16 @@ async def test_no_deadline_passes_while_a_person_is_asked() -> None:
     async with ready() as played:
         asker = Answering()
         _, frame = await calls(played, asker)
-        link = played.worker.handle.driver.link
-        before = link._asked[frame.request_id]
+        handle = played.worker.handle
+        late = asyncio.get_running_loop().time() + frame.timeout_s + 3.0
         played.worker.says(Asked(1, "roots/list"), b"{}")
         await turns()
-        assert link._asked[frame.request_id] == before + 300.0
+        assert handle.driver.link.tick(late, 0.0, inf) == []
         asker.answer(0)
         await turns()
-        assert before <= link._asked[frame.request_id] < before + 100.0
+        [event] = handle.driver.link.tick(late, 0.0, inf)
+        assert isinstance(event, Late)
+        handle.on_event(event)
 
 
 # Rounds of a newer server

@@ -1,5 +1,6 @@
 """A handle on a worker that a test plays, its owner, and the ends of what was asked."""
 
+import asyncio
 from dataclasses import dataclass, field
 
 import anyio
@@ -74,6 +75,12 @@ class Desk:
         asker = RawCall("echo", body, on_progress=self.notes.append if progress else None)
         refusal = self.handle.ask(frame, body, on_reply, asker)
         return frame.request_id, refusal
+
+    def pass_time(self, seconds: float, waited_s: float = 0.0) -> None:
+        """Judge the deadlines as if it were so much later, and the worker had waited for a processor for `waited_s`."""
+        later = asyncio.get_running_loop().time() + seconds
+        for event in self.handle.driver.link.tick(later, waited_s):
+            self.handle.on_event(event)
 
     def fault(self, request_id: int) -> FaultRecord:
         reply, _ = self.ended[request_id]

@@ -9,7 +9,7 @@ from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.fleet.workers import handle as handle_module
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
-from quarterdeck_protocol.link.events import Late, LinkTerms, Overdue, Silent, Violated
+from quarterdeck_protocol.link.events import LinkTerms, Overdue, Silent, Violated
 from quarterdeck_protocol.link.frames import (
     MAX_START_BYTES,
     Answer,
@@ -87,14 +87,13 @@ async def test_a_request_that_waited_too_long_in_our_own_queue_costs_no_worker()
     """A short deadline behind a large call would have a healthy worker killed, with all its other calls."""
     desk = await greeted(LinkTerms(window_units=1))
     first, _ = desk.call()
-    waiting, _ = desk.call()
-    request, _ = await desk.worker.next(Call)
-    # The deadline passes, then credit comes: the link tells that this one was never sent.
-    desk.handle.on_event(Overdue(waiting, was_sent=False))
+    waiting, _ = desk.call(timeout_s=1.0)
+    desk.pass_time(3.5)
     fault = desk.fault(waiting)
     assert (fault.kind, fault.code, fault.delivery) == (FaultKind.TIMEOUT, "busy", Delivery.NOT_SENT)
     assert desk.worker.kills == 0
     assert desk.handle.lost is None
+    request, _ = await desk.worker.next(Call)
     desk.worker.answer(request)
     await turns()
     assert first in desk.ended
@@ -104,13 +103,25 @@ async def test_a_request_that_waited_too_long_in_our_own_queue_costs_no_worker()
 async def test_a_call_to_a_busy_worker_ends_and_costs_no_worker() -> None:
     """A busy machine would look like a dead worker."""
     desk = await greeted()
-    request_id, _ = desk.call()
+    request_id, _ = desk.call(timeout_s=1.0)
     request, _ = await desk.worker.next(Call)
-    desk.handle.on_event(Late(request_id))
+    desk.pass_time(3.5, waited_s=3.5)
     fault = desk.fault(request_id)
     assert (fault.kind, fault.code, fault.delivery) == (FaultKind.TIMEOUT, "call_timeout", Delivery.UNKNOWN)
     assert (desk.worker.kills, desk.handle.lost) == (0, None)
     desk.worker.answer(request)
+    await turns()
+    desk.worker.leaves()
+
+
+async def test_a_call_that_a_worker_leaves_unanswered_ends_with_its_worker() -> None:
+    """Its caller would wait for ever for the one call that the worker was killed for."""
+    desk = await greeted()
+    late, _ = desk.call(timeout_s=1.0)
+    other, _ = desk.call()
+    desk.pass_time(3.5)
+    assert [desk.fault(key).code for key in (late, other)] == ["worker_unresponsive"] * 2
+    assert desk.worker.kills == 1
     await turns()
     desk.worker.leaves()
 

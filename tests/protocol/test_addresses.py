@@ -42,12 +42,11 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("address", "place"), [(each, place) for place, found in PLACES.items() for each in found.split()]
-)
-def test_every_kind_of_place_is_told(address: str, place: addresses.AddressKind) -> None:
+@pytest.mark.parametrize("place", PLACES)
+def test_every_kind_of_place_is_told(place: addresses.AddressKind) -> None:
     """A page could lead a fetch to a machine that trusts whoever is near."""
-    assert addresses.kind_of_address(ip_address(address)) is place
+    wrong = [each for each in PLACES[place].split() if addresses.kind_of_address(ip_address(each)) is not place]
+    assert wrong == []
 
 
 def naive_is_global(address: addresses.Address) -> bool:

@@ -74,11 +74,9 @@ def test_the_phases_are_the_seeds_own_strings() -> None:
     assert list(EndpointPhase) == ["idle", "connecting", "ready", "closing", "closed", "faulted"]
 
 
-@pytest.mark.parametrize("phase", EndpointPhase)
-@pytest.mark.parametrize("step", PhaseStep)
-def test_every_step_from_every_phase_goes_where_the_contract_says(phase: EndpointPhase, step: PhaseStep) -> None:
+def test_every_step_from_every_phase_goes_where_the_contract_says() -> None:
     """A missing or extra row would let an endpoint hang in a phase, or leave one that is final."""
-    assert TRANSITIONS.get((phase, step)) is TABLE[step].get(phase)
+    assert {(phase, step): after for step, moves in TABLE.items() for phase, after in moves.items()} == TRANSITIONS
 
 
 @given(steps=st.lists(st.sampled_from(PhaseStep)))

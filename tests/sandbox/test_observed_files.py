@@ -48,23 +48,22 @@ QUESTIONS: dict[str, Callable[[str], object]] = {
 PATHS = ("file", "link", "folder", "way", "way/inner", "loop", "loop/x", "gone", "gone/x", "file/x", "folder/../link")
 
 
-@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_an_answer_is_that_of_the_system(tree: Path, question: str, path: str) -> None:
+def test_an_answer_is_that_of_the_system(tree: Path, question: str) -> None:
     """A view would be laid out for a tree that is not there."""
-    asked = f"{tree}/{path}"
-    wanted = getattr(os.path, question)(asked)
-    assert QUESTIONS[question](asked) == wanted
-    with observing():
-        assert QUESTIONS[question](asked) == wanted
-        assert QUESTIONS[question](asked) == wanted
+    for asked in (f"{tree}/{path}" for path in PATHS):
+        wanted = getattr(os.path, question)(asked)
+        assert QUESTIONS[question](asked) == wanted, asked
+        with observing():
+            assert QUESTIONS[question](asked) == wanted, asked
+            assert QUESTIONS[question](asked) == wanted, asked
 
 
-@pytest.mark.parametrize("path", [path for path in PATHS if "loop" not in path])
-def test_a_real_path_is_that_of_the_system(tree: Path, path: str) -> None:
+def test_a_real_path_is_that_of_the_system(tree: Path) -> None:
     """Something else would be shown than what is meant."""
-    with observing():
-        assert observed.realpath(f"{tree}/{path}") == os.path.realpath(f"{tree}/{path}")
+    for asked in (f"{tree}/{path}" for path in PATHS if "loop" not in path):
+        with observing():
+            assert observed.realpath(asked) == os.path.realpath(asked)
 
 
 def test_what_cannot_be_looked_at_is_the_systems_error(tree: Path) -> None:

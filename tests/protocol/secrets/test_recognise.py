@@ -22,22 +22,20 @@ def test_the_table_is_as_long_as_what_was_once_planted() -> None:
     assert len({*BY_PLACE, *BY_LOOKS, *NUMBERS}) >= 76
 
 
-@pytest.mark.parametrize("args", BY_PLACE, ids=" ".join)
-def test_a_secret_is_known_by_its_place(args: tuple[str, ...]) -> None:
+def test_a_secret_is_known_by_its_place() -> None:
     """A password would stand in the ledger for good."""
-    hidden = secrets.hide_args(args, mask)
-    assert SECRET not in "\n".join(hidden)
-    assert MASK in "\n".join(hidden)
-    assert any(SECRET in each for each in secrets.secrets_in_args(args))
+    for args in BY_PLACE:
+        hidden = "\n".join(secrets.hide_args(args, mask))
+        assert (SECRET in hidden, MASK in hidden) == (False, True), args
+        assert any(SECRET in each for each in secrets.secrets_in_args(args)), args
 
 
-@pytest.mark.parametrize("secret", BY_LOOKS)
 @pytest.mark.parametrize("form", ["{}", "--opt={}", "x={}", "https://h/mcp/{}", "https://h/?q={}", '{{"a": "{}"}}'])
-def test_a_secret_is_known_by_its_looks(secret: str, form: str) -> None:
+def test_a_secret_is_known_by_its_looks(form: str) -> None:
     """A token without a name before it would stand in the ledger for good."""
-    if form.startswith("http") and re.search(r"[/\s]", secret):
-        pytest.skip("no URL holds it as it is")
-    assert secret not in secrets.hide_args([form.format(secret)], mask)[0]
+    held = [secret for secret in BY_LOOKS if not (form.startswith("http") and re.search(r"[/\s]", secret))]
+    assert len(held) > len(BY_LOOKS) / 2, "of the others no URL holds one as it is"
+    assert [secret for secret in held if secret in secrets.hide_args([form.format(secret)], mask)[0]] == []
 
 
 @pytest.mark.parametrize("option", ["-H", "--header", "--headers", "--http-header", "--extra-header"])
@@ -73,10 +71,9 @@ def test_the_scheme_before_a_secret_stays(scheme: str) -> None:
     assert secrets.hide_value("AUTH", f"{scheme} swordfish", mask) == f"{scheme} {MASK}"
 
 
-@pytest.mark.parametrize("args", NUMBERS, ids=" ".join)
-def test_a_password_may_be_a_number(args: tuple[str, ...]) -> None:
+def test_a_password_may_be_a_number() -> None:
     """A PIN would be taken for a setting."""
-    assert "94123456" not in " ".join(secrets.hide_args(args, mask))
+    assert [args for args in NUMBERS if "94123456" in " ".join(secrets.hide_args(args, mask))] == []
 
 
 @pytest.mark.parametrize(
@@ -152,22 +149,16 @@ def test_a_named_value_is_secret_or_not(name: str, value: str, expected: bool) -
     assert secrets.holds_secret(name, value) is expected
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        *(
-            *("/home/me/notes", "~/x", "./a b/c", "/usr/bin:/bin", "C:\\x", "true", "production", "us-east-1"),
-            "en_US.UTF-8",
-        ),
-        *(
-            *("db.internal:5432", "192.168.1.1", "https://api.example.com/v1", "8080", "0.5", "Europe/Berlin"),
-            "me@example.com",
-        ),
-    ],
+ORDINARY = (
+    *("/home/me/notes", "~/x", "./a b/c", "/usr/bin:/bin", "C:\\x", "true", "production", "us-east-1", "en_US.UTF-8"),
+    *("db.internal:5432", "192.168.1.1", "https://api.example.com/v1", "8080", "0.5", "Europe/Berlin"),
+    "me@example.com",
 )
-def test_ordinary_values_are_known(value: str) -> None:
+
+
+def test_ordinary_values_are_known() -> None:
     """Messages would read [redacted] where they name a path, a host or a word."""
-    assert secrets.is_ordinary(value)
+    assert [value for value in ORDINARY if not secrets.is_ordinary(value)] == []
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,11 @@ class HttpClient:
 
 
 class HttpHost:
-    """See the module; `run` has to run while it is used."""
+    """See the module; `run` has to run while it is used.
+
+    Attributes:
+        sessions: the legacy ones that are open here.
+    """
 
     def __init__(
         self,
@@ -121,7 +125,7 @@ class HttpHost:
         self._is_searched = is_searched
         self._closing = CancelToken()
         self._guests: Final = Guests()
-        self._sessions: Final = HttpSessions(self._ended)
+        self.sessions: Final = HttpSessions(self._ended)
         self._posts: dict[Post, Callable[[], None]] = {}
         """With what gives back the counts of their requests."""
         self._mirroring: tuple[object, frozenset[str]] = ((), frozenset())
@@ -156,13 +160,13 @@ class HttpHost:
     @property
     def is_idle(self) -> bool:
         """Whether nobody has a session or a request here."""
-        return not (self._sessions or self._posts)
+        return not (self.sessions or self._posts)
 
     def clients(self) -> tuple[HttpClient, ...]:
         """Who is there: each legacy session, and of clients without sessions those that were here lately."""
         legacy = (
             self._view(each.client, each.session.core.client, each.since, streams=int(each.stream is not None))
-            for each in self._sessions
+            for each in self.sessions
         )
         guests = self._guests.present(self._in_flight.of)
         return (*legacy, *(self._view(each.client, each.info, each.since) for each in guests))
@@ -173,14 +177,6 @@ class HttpHost:
         calls = self._in_flight.of(client.key) - streams
         asked = self._uses.of(client.key)
         return HttpClient(name, version, client.key, client.name, calls, since.isoformat(timespec="seconds"), *asked)
-
-    def session_of(self, client: Client, fields: Mapping[bytes, bytes]) -> HttpSession | None:
-        """Return a client's session that a request names; None if it names none, or none of this client's.
-
-        A session that a client makes up gives it no bounds of its own, and what others have open is nobody's to learn.
-        """
-        session = self._sessions.get(fields.get(SESSION_HEADER, b""))
-        return session if session is not None and session.who == client.key else None
 
     # One request
 
@@ -340,7 +336,7 @@ class HttpHost:
 
     def _opened(self, exchange: Exchange, client: Client) -> HttpSession | None:
         try:
-            session = self._sessions.open(client)
+            session = self.sessions.open(client)
         except TooManySessionsError as error:
             self._uses.refused(client, "sessions")
             exchange.headers = (*exchange.headers, (b"retry-after", str(RETRY_S).encode()))
@@ -357,7 +353,7 @@ class HttpHost:
         """Know a client by the name that it introduced itself with, or end the session of one that was refused."""
         core = session.session.core
         if not core.version:
-            self._sessions.end(session)
+            self.sessions.end(session)
         elif core.client is not None:
             self._content.programs.introduce(session.client, core.client.name)
 
@@ -372,7 +368,7 @@ class HttpHost:
             return
         exchange.headers = (*exchange.headers, session.header)
         if exchange.method == "DELETE":
-            self._sessions.end(session)
+            self.sessions.end(session)
             exchange.acknowledge(OK)
         elif not accepts(fields.get(b"accept", b""), EVENTS):
             exchange.refuse(INVALID_REQUEST, "Not Acceptable: Client must accept text/event-stream", status=406)
@@ -427,9 +423,9 @@ class HttpHost:
         for post in tuple(self._posts):
             if who_of(post.session.client.key) == who:
                 post.give_up(SESSION_ENDED, why)
-        for session in self._sessions:
+        for session in self.sessions:
             if session.who == who:
-                self._sessions.end(session)
+                self.sessions.end(session)
 
     async def _own(self) -> None:
         try:
@@ -441,8 +437,8 @@ class HttpHost:
                 tasks.cancel_scope.cancel()
         finally:
             self.end()
-            for session in self._sessions:
-                self._sessions.end(session)
+            for session in self.sessions:
+                self.sessions.end(session)
             if not self._is_ready.done():
                 self._is_ready.set_exception(ConnectionError("the deck has ended"))
                 self._is_ready.exception()  # nobody may wait
@@ -469,10 +465,10 @@ class HttpHost:
     async def _keep_open(self) -> None:
         """Send something now and then on connections whose answers take long; end sessions that are idle."""
         while True:
-            streams = [session.stream for session in self._sessions if session.stream is not None]
+            streams = [session.stream for session in self.sessions if session.stream is not None]
             for exchange in (*(post.exchange for post in tuple(self._posts)), *streams):
                 if exchange.is_silent:
                     exchange.ping()
                 exchange.is_silent = True
-            self._sessions.expire()
+            self.sessions.expire()
             await anyio.sleep(PING_S / 2)

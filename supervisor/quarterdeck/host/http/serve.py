@@ -26,6 +26,7 @@ from .connection import Exchange
 from .http_host import HttpHost, NoHostError
 from .listener import HttpListener
 from .options import HttpOptions, accepted_names, listen
+from .sessions import SESSION_HEADER
 from .token_clients import TokenClients
 from .token_file import GrantReader
 
@@ -214,8 +215,9 @@ class _Requests:
             return 0
         exchange.headers = verdict.headers
         client, host = verdict.client, self._hosts.present(verdict.deck)
-        session = exchange.session = host.session_of(client, exchange.fields) if host is not None else None
-        asker = client if session is None else session.client
+        if host is not None:
+            exchange.session = host.sessions.of(client, exchange.fields.get(SESSION_HEADER, b""))
+        asker = client if exchange.session is None else exchange.session.client
         face.uses.count(asker.key)
         if refused := exchange.admit(client.key):
             why = f"too many connections: {refused}; close some that you do not need"

@@ -129,9 +129,13 @@ class HttpSessions:
     def __iter__(self) -> Iterator[HttpSession]:
         return iter(tuple(self._sessions.values()))
 
-    def get(self, session_id: bytes) -> HttpSession | None:
-        """The session of this id, where it is open."""
-        return self._sessions.get(session_id)
+    def of(self, client: Client, session_id: bytes) -> HttpSession | None:
+        """Return a client's session of this id; None if there is none, or none of this client's.
+
+        A session that a client makes up gives it no bounds of its own, and what others have open is nobody's to learn.
+        """
+        session = self._sessions.get(session_id)
+        return session if session is not None and session.who == client.key else None
 
     def open(self, client: Client) -> HttpSession:
         """Open a session of a client.

@@ -6,6 +6,7 @@ The table of `docs/clients.md` says what is there.
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -54,7 +55,7 @@ class Bench:
         self._clients: dict[str, EraClient] = {}
 
     def direct(self, server: str) -> EraClient:
-        return self._client(f"direct {server}", server_argv(server))
+        return self._client(f"direct {server}", [server], popen=partial(popen_forked, program="server"))
 
     def ours(self, server: str) -> EraClient:
         """One that has us between, and is not the first: a server that only starts cannot be heard in the greeting."""

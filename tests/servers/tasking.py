@@ -249,6 +249,10 @@ def _result(text: str) -> JsonObject:
     return {"content": [{"type": "text", "text": text}]}
 
 
-if __name__ == "__main__":
+def main() -> None:
     server = Server(is_legacy="--legacy" in sys.argv, knows_initialize="--modern" not in sys.argv)
     wire.serve(server.handle)
+
+
+if __name__ == "__main__":
+    main()

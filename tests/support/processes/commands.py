@@ -104,10 +104,11 @@ def popen_forked(
     *,
     cwd: Path | None = None,
     stderr: IO[bytes],
+    program: str = "quarterdeck",
     open_files: tuple[int, int] | None = None,
     **_: object,
 ) -> Fork:
-    """Start `quarterdeck WORDS` where `subprocess.Popen` would start a command line."""
+    """Start `PROGRAM WORDS` where `subprocess.Popen` would start a command line."""
     return forks().start(
         OURSELVES,
         words,
@@ -115,5 +116,6 @@ def popen_forked(
         cwd=cwd or Path.cwd(),
         gives_input=True,
         stderr_fd=stderr.fileno(),
+        program=program,
         open_files=open_files,
     )

@@ -194,34 +194,24 @@ def test_a_killed_supervisor_leaves_no_process_and_its_traces_are_swept_at_the_n
     assert os.listdir(root) == []
 
 
-@pytest.mark.parametrize("preset", ["standard", "trusted"])
-def test_a_killed_supervisor_leaves_nothing_although_all_of_it_is_stopped(
-    own_directories: Path, monkeypatch: pytest.MonkeyPatch, preset: str
-) -> None:
-    """What is stopped hears of nothing: zygote, worker, reaper, bubblewrap and server would stay for ever."""
-    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(own_directories / f"run-{preset}"))
-    sandbox = {**CONFINED, "preset": preset} if preset == "standard" else TRUSTED
-    with supervisor_of({"echo": (server_argv("echo"), sandbox)}) as (pid, _):
-        family = {child.pid for child in psutil.Process(pid).children(recursive=True)}
-        assert len(family) >= 4
-        for member in family:
-            os.kill(member, signal.SIGSTOP)
-    assert_gone(family, PATIENCE_S)
-
-
 def oom_score(pid: int) -> int:
     """The higher, the earlier a process is killed when memory runs out."""
     return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
 
 
-def test_servers_are_killed_before_workers_and_we_last_when_memory_runs_out(
+def test_servers_are_killed_first_when_memory_runs_out_and_all_that_is_stopped_with_its_supervisor(
     own_directories: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that eats the memory would take all the others along, with whoever owns them."""
-    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(own_directories / "run-scores"))
+    """A server that eats the memory would take all others along; or what is stopped, and hears of nothing, stay."""
+    monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(own_directories / "run-3"))
     rows: Rows = {"echo": (server_argv("echo"), CONFINED), "trusted": (server_argv("echo"), TRUSTED)}
     with supervisor_of(rows) as (pid, pids):
         ours, zygote, *rest = map(oom_score, (pid, zygote_of(pid), *pids))
+        family = {child.pid for child in psutil.Process(pid).children(recursive=True)}
+        assert len(family) >= 7
+        for member in family:
+            os.kill(member, signal.SIGSTOP)
+    assert_gone(family, PATIENCE_S)
     servers, workers = rest[::2], rest[1::2]
     assert ours == oom_score(os.getpid())
     assert ours < zygote < min(workers) <= max(workers) < min(servers)

@@ -153,7 +153,7 @@ def test_commands_beside_a_serve_answer_and_leave_no_more_than_their_own_starts(
         assert quarterdeck_forked("ledger", *looking).returncode == 0
     assert quarterdeck_forked("trust", "list", *named).returncode == 0
     assert events(served.place.ledger) == before
-    redacted = quarterdeck("ledger", "redact")
+    redacted = quarterdeck_forked("ledger", "redact")
     assert redacted.returncode == 2
     assert f"process {served.client.process.pid}" in redacted.stderr
     assert events(served.place.ledger) == before

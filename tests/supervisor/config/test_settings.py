@@ -1,5 +1,6 @@
 """What to run when nobody names a file: the user's servers, and a project's within its bounds."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,8 +11,8 @@ from quarterdeck.common.tool_names import Profile
 from quarterdeck.config.load.file import ConfigFileError
 from quarterdeck.config.load.origin import FROM_CODE, Standing
 from quarterdeck.config.native_tools import NativeWish
-from quarterdeck.config.settings import Settings
-from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
+from quarterdeck.config.settings import Settings, load_mcp_config
+from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, TrustMode
 
 
 @pytest.fixture
@@ -220,3 +221,44 @@ def test_rows_without_an_id_in_two_files_are_both_kept(home: Path) -> None:
     """A mistake in the second file would hide behind the one in the first."""
     paths = [write_document(home / name, servers=[{"command": "c"}]) for name in ("a.json", "b.json")]
     assert [row.id for row in Settings.load(paths, {}).broken] == ["servers[0]", "servers[0]"]
+
+
+def listed(home: Path, **environ: str) -> Mapping[str, str]:
+    return commands(Settings(servers=tuple(load_mcp_config(project(home), {"HOME": str(home), **environ}))))
+
+
+def test_a_program_gets_the_projects_servers_before_the_users_and_those_before_older_ones(home: Path) -> None:
+    """An old file would decide what a project runs."""
+    write_document(project(home) / ".indusvx/mcp.json", servers=rows(a="project"))
+    user_file(home, servers=rows(a="user", u="user"))
+    write_document(home / ".config/indusvx/mcp.json", servers=rows(a="former", u="former", b="former"))
+    write_document(home / ".indusvx/agent/mcp.json", servers=rows(b="old", c="old"))
+    write_document(home / ".indusvx/agent/mcp-servers.json", servers=rows(c="older", d="older"))
+    assert listed(home) == {"a": "project", "u": "user", "b": "former", "c": "old", "d": "older"}
+    write_document(home / "elsewhere/quarterdeck/mcp.json", servers=rows(u="moved"))
+    assert listed(home, XDG_CONFIG_HOME=str(home / "elsewhere"))["u"] == "moved"
+    assert listed(home, XDG_CONFIG_HOME="")["u"] == "user"
+
+
+def test_a_program_is_told_of_a_broken_file_and_a_broken_row_and_gets_the_rest(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One bad file or row would sink the session, or vanish without a word."""
+    write_document(project(home) / ".indusvx/mcp.json").write_text("{")
+    user_file(home, servers=rows(a="good") | {"bad": {"nothing": 1}, "off": {"command": "off", "enabled": False}})
+    with caplog.at_level(logging.WARNING):
+        assert listed(home) == {"a": "good"}
+    assert "project/.indusvx/mcp.json" in caplog.text
+    assert "bad" in caplog.text
+    assert "off" not in caplog.text
+
+
+def test_a_file_that_a_program_names_is_read_alone_or_is_an_error(home: Path) -> None:
+    """A test's configuration would be mixed with the user's; or a user wonder where their servers are."""
+    user_file(home, servers=rows(a="user"))
+    mine = write_document(home / "mine.json", mcpServers={"b": {"url": "https://example.com/mcp"}})
+    [only] = load_mcp_config(mine, {"HOME": str(home)})
+    assert isinstance(only, SseServerConfig)
+    mine.write_text("{")
+    with pytest.raises(ConfigFileError, match=r"mine\.json"):
+        load_mcp_config(mine, {"HOME": str(home)})

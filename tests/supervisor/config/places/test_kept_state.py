@@ -1,13 +1,16 @@
-"""What we left on disk is found, and goes only when nobody uses it; and partial sandboxes are told once."""
+"""What we left on disk is found, and goes only when nobody uses it; whose a home is; a partial sandbox is told once."""
 
 import fcntl
 import logging
 import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
+from support.config.places import use_places
 from support.sandbox.machine_facts import ROOT_ONLY
 
 from quarterdeck.config.places.kept_state import (
@@ -16,6 +19,7 @@ from quarterdeck.config.places.kept_state import (
     RemovalError,
     find_leftovers,
     remove_leftover,
+    reserve_server_home,
     warn_of_gaps,
 )
 from quarterdeck.config.places.paths import make_private_dir, server_paths
@@ -204,3 +208,41 @@ def test_the_same_gaps_are_told_once_and_others_again(tmp_path: Path, caplog: py
     ]
     assert all(warn_of_gaps([NETWORK], tmp_path / "none") for _ in range(2)), "where nothing can be noted down"
     assert not (tmp_path / "none").exists()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the home of the one server is."""
+    use_places(monkeypatch, tmp_path)
+    return server_paths(A, "fs").home
+
+
+def left_in(scope: str) -> list[str]:
+    reserve_server_home(A, "fs", scope)
+    return sorted(path.name for path in server_paths(A, "fs").create().home.iterdir())
+
+
+def test_a_home_is_kept_for_the_file_that_configures_its_server_and_found_by_no_other(home: Path) -> None:
+    """A package runner would download everything at each start; or a repository plant what the user's server runs."""
+    assert left_in("/cloned/.mcp.json") == []
+    (home / "planted").touch()
+    assert left_in("user") == []
+    (home / "mine").touch()
+    assert left_in("/cloned/.mcp.json") == ["planted"]
+    assert left_in("user") == ["mine"]
+
+
+def test_starts_in_the_same_instant_have_one_home(home: Path) -> None:
+    """Two windows that open at once would take the server's home away from one another."""
+    for _ in range(5):
+        shutil.rmtree(home.parent, ignore_errors=True)
+        with ThreadPoolExecutor(4) as starts:
+            assert list(starts.map(left_in, ["user"] * 4)) == [[]] * 4
+        assert os.listdir(home.parent.parent) == ["fs"]
+
+
+def test_a_home_that_nobody_signed_is_nobodys(home: Path) -> None:
+    """What a version without owners left could be anybody's."""
+    server_paths(A, "fs").create()
+    (home / "old").touch()
+    assert left_in("user") == []

@@ -1,24 +1,165 @@
 """A session's files while somebody swaps what paths lead to: at each moment in turn, and as fast as a thread can."""
 
 import os
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from itertools import count
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count, cycle
 from pathlib import Path
-from typing import Final
+from types import FrameType
+from typing import Any, Final
 
 import pytest
-from support.tools.path_races import Flip, alternation, flipping, meanwhile, swap
 
 from quarterdeck.common.file_changes import DRAFT_PREFIX
 from quarterdeck.tools.context import OutsideRootsError
 from quarterdeck.tools.files.local_files import LocalFs
 
-from .races_at_calls import answer, at_every_moment
+END_S: Final = 30.0
+"""How long a thread may take to finish its round."""
+
+
+Flip = Callable[[], None]
+"""Changes what is at a place, and called again changes it back."""
+
+
+@contextmanager
+def swap(place: Path, lure: Path) -> Iterator[Flip]:
+    """`place` as itself or, by way of nothing, as a link to `lure`; in the end it must be itself."""
+    aside, link = place.with_name(f"{place.name}.aside"), place.with_name(f"{place.name}.link")
+    link.symlink_to(lure)
+
+    def flip() -> None:
+        if aside.exists():
+            os.rename(place, link)
+            os.rename(aside, place)
+        else:
+            os.rename(place, aside)
+            os.rename(link, place)
+
+    yield flip
+    link.unlink()
+
+
+def alternation(place: Path, make: Callable[[Path], None], make_other: Callable[[Path], None]) -> Flip:
+    """`place` as what either callable makes, and never nothing; now it is the first."""
+    draft = place.with_name(f"{place.name}.next")
+    makers = cycle((make, make_other))
+
+    def flip() -> None:
+        next(makers)(draft)
+        os.replace(draft, place)
+
+    flip()
+    return flip
+
+
+@contextmanager
+def flipping(flip: Flip) -> Iterator[None]:
+    """Until the end of the block it is called as fast as a thread can, then all is as before."""
+
+    def turn() -> None:
+        flip()
+        flip()
+
+    with meanwhile(turn):
+        yield
+
+
+@contextmanager
+def meanwhile(turn: Callable[[], None]) -> Iterator[None]:
+    """Until the end of the block `turn` is called again and again, and must not fail."""
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            while not stop.is_set():
+                turn()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(END_S)
+    assert not thread.is_alive()
+    assert failures == []
+
+
+WIDTHS: Final = (1, 2, 1000)  # how many system calls see the change before it is undone; the last: all that follow
+
+
+class Moments:
+    """Calls `flip` before the system calls of given numbers, in the threads that it is the profiler of."""
+
+    def __init__(self, flip: Callable[[], None]) -> None:
+        self._flip = flip
+        self._due = set[int]()
+        self._calls = self.flips = 0
+
+    def set(self, due: set[int]) -> None:
+        """From now on calls are counted from 0."""
+        self._due, self._calls, self.flips = due, 0, 0
+
+    def profile(self, frame: FrameType, event: str, called: Any) -> None:
+        """What `threading.setprofile` wants; nothing is profiled while it runs, so flipping counts for nothing."""
+        if event == "c_call" and getattr(called, "__module__", None) == "posix":
+            if self._calls in self._due:
+                self._flip()
+                self.flips += 1
+            self._calls += 1
+
+
+async def at_every_moment(use: Callable[[], Awaitable[object]], flip: Callable[[], None]) -> set[object]:
+    """All answers, and the types of the failures, of `use` in threads, with a change at each moment of it.
+
+    Args:
+        use: what is tried, from both states that there are.
+        flip: changes the one state into the other; in the end all is as it was.
+    """
+    answers = set[object]()
+    with _watched(flip) as moments:
+        for _ in range(2):
+            for width in WIDTHS:
+                for moment in count():
+                    moments.set({moment, moment + width})
+                    answers.add(await answer(use))
+                    flips = moments.flips
+                    moments.set(set())
+                    if flips == 1:
+                        flip()
+                    if not flips:
+                        break
+            flip()
+    return answers
+
+
+async def answer(use: Callable[[], Awaitable[object]]) -> object:
+    """What it returns, or the type of its failure."""
+    try:
+        return await use()
+    except OSError as error:
+        return type(error)
+
+
+@contextmanager
+def _watched(flip: Callable[[], None]) -> Iterator[Moments]:
+    moments = Moments(flip)
+    threading.setprofile(moments.profile)
+    try:
+        yield moments
+    finally:
+        threading.setprofile(None)
+        moments.set(set())
+
 
 TIMES: Final = 100  # of one verb against a thread: what no single change at a moment of ours shows
 
-pytestmark = [pytest.mark.anyio, pytest.mark.nightly]
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture

@@ -1,1 +1,0 @@
-"""What tests of `quarterdeck check` have in common."""

@@ -1,56 +1,33 @@
 """The promised names of the deck that the product does not use."""
 
 import asyncio
+import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.tools.cards import text_of
 from support.tools.contexts import inert_context
 
 from quarterdeck.common.tool_names import Profile
 from quarterdeck.embedding import deck
-from quarterdeck.embedding.deck import (
-    BuiltinCard,
-    NativeCard,
-    ToolRegistry,
-    UnknownToolError,
-    app_novel_cards,
-    build_builtin,
-    build_builtins_for_profile,
-    builtin_bridge,
-    builtin_cards,
-    builtin_descriptors,
-    builtin_ids,
-    builtin_profiles,
-    builtin_registry,
-    capability_index,
-    card_profiles,
-    cards_for_deck_profile,
-    daemon_card,
-    enter_plan_mode_card,
-    exit_plan_mode_card,
-    has_capability,
-    memory_card,
-    saas_card,
-    task_card,
-    todo_card,
-)
-from quarterdeck.tools.card_types import CapabilityCard, DeckContext, DeckFault, DeckFaultKind, capability_id
-from quarterdeck.tools.catalogue import build_card, capability_cards, capability_ids, cards_for_profile, find_card
+from quarterdeck.tools.card_types import CapabilityCard, DeckContext, DeckFault
+from quarterdeck.tools.catalogue import capability_cards, capability_ids, cards_for_profile, find_card
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.results import BudgetKind, JsonContentBlock, OutputBudget, TextContentBlock, ToolResult
 from quarterdeck.tools.spec import DefinedTool, ToolSpec, define_tool
 from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall, ToolHints, WireResult
 
 CONTEXT = DeckContext("/work")
-READ_ONLY_NAMES = ("read", "ls", "grep", "find", "websearch", "webfetch", "todo_read")
-
 TITLES = {str(card.id): card.title for card in capability_cards()[:12]}
 """A test of the catalogue knows them one by one."""
 
 
-def card_of(result: ToolResult | Exception, seen: list[ToolContext] | None = None) -> BuiltinCard:
+def card_of(result: ToolResult | Exception, seen: list[ToolContext] | None = None) -> deck.BuiltinCard:
     async def run(value: object, ctx: ToolContext) -> ToolResult:
         if seen is not None:
             seen.append(ctx)
@@ -59,92 +36,41 @@ def card_of(result: ToolResult | Exception, seen: list[ToolContext] | None = Non
         return result
 
     tool = define_tool(ToolSpec("look", "Looks.", {"type": "object", "properties": {}}, run))
-    return BuiltinCard(tool, "Look", read_only=True)
+    return deck.BuiltinCard(tool, "Look", read_only=True)
 
 
-def test_the_table_has_twelve_rows_in_the_documented_order_with_their_titles() -> None:
-    """A listing, or a client's menu, would change under its users."""
-    assert {str(row.id): row.title for row in builtin_descriptors()} == TITLES
-    assert builtin_ids() == list(TITLES)
-    assert len(builtin_descriptors()) == 12
-    assert all(row.summary for row in builtin_descriptors())
-
-
-def test_each_row_makes_the_tool_of_its_name() -> None:
-    """A model would call a name that no tool has."""
-    assert [row.factory().name for row in builtin_descriptors()] == builtin_ids()
-
-
-def test_what_observes_is_in_both_profiles_and_what_changes_in_survey_alone() -> None:
-    """The inversion is deliberate: `authoring` would hand out tools that write."""
-    for name, profiles in builtin_profiles().items():
-        expected = (Profile.AUTHORING, Profile.SURVEY) if name in READ_ONLY_NAMES else (Profile.SURVEY,)
-        assert profiles == expected, name
-
-
-def test_flag_and_hint_of_every_tool_agree_with_its_profiles() -> None:
-    """A permission gate and a client would be told different things of one tool."""
-    for card in build_builtins_for_profile(Profile.ALL, CONTEXT):
-        is_read_only = card.name in READ_ONLY_NAMES
-        assert card.hints is not None, card.name
-        assert (card.read_only, card.hints.read_only) == (is_read_only, is_read_only), card.name
-        assert card.label == TITLES[card.name]
-
-
-def test_the_views_are_of_one_table() -> None:
-    """Two lists of the same tools would drift apart."""
-    assert list(builtin_bridge().values()) == list(builtin_descriptors())
-    for row, card in zip(builtin_descriptors(), builtin_cards(), strict=True):
+def test_the_builtins_are_the_catalogues_first_twelve_in_order() -> None:
+    """A listing, or a client's menu, would change under its users; or two lists of the same tools drift apart."""
+    rows = deck.builtin_descriptors()
+    assert {str(row.id): row.title for row in rows} == TITLES
+    assert deck.builtin_ids() == list(TITLES) == [row.factory().name for row in rows]
+    assert list(deck.builtin_bridge().values()) == list(rows)
+    assert deck.builtin_profiles() == {row.id: row.profiles for row in capability_cards()[:12]}
+    for row, card in zip(rows, deck.builtin_cards(), strict=True):
         assert (card.id, card.title, card.summary, card.profiles) == (row.id, row.title, row.summary, row.profiles)
+
+
+@pytest.mark.parametrize("profile", Profile)
+def test_a_profile_selects_its_builtins_as_the_catalogue_tells_of_them(profile: Profile) -> None:
+    """A session would have other tools than its profile says; a gate and a client be told different things of one."""
+    rows = [row for row in cards_for_profile(profile) if row.id in TITLES]
+    built = deck.build_builtins_for_profile(profile, CONTEXT)
+    assert [(card.name, card.label) for card in built] == [(row.id, row.title) for row in rows]
+    assert all(card.hints and card.hints.read_only is card.read_only for card in built)
 
 
 def test_building_shares_the_tool_and_not_the_card() -> None:
     """A session would wait for schemas that another has compiled already."""
-    first, second = (build_builtin("todo_read", CONTEXT) for _ in range(2))
+    first, second = (deck.build_builtin("todo_read", CONTEXT) for _ in range(2))
     assert first is not second
     assert first.parameters is second.parameters
-
-
-@pytest.mark.parametrize(
-    ("profile", "names"),
-    [(Profile.AUTHORING, list(TITLES)[:7]), (Profile.SURVEY, list(TITLES)), (Profile.ALL, list(TITLES))],
-)
-def test_a_profile_selects_its_builtins(profile: Profile, names: list[str]) -> None:
-    """A session would have more or fewer tools than its profile says."""
-    assert [card.name for card in build_builtins_for_profile(profile, CONTEXT)] == names
 
 
 def test_an_unknown_name_is_a_fault_with_the_nearest() -> None:
     """Whoever misspells a tool could not tell what is there."""
     with pytest.raises(DeckFault, match=r"no tool called 'wriet': did you mean 'write'\?") as caught:
-        build_builtin("wriet", CONTEXT)
+        deck.build_builtin("wriet", CONTEXT)
     assert caught.value.kind == "unknown_capability"
-
-
-def test_a_build_that_raises_is_a_fault_with_its_cause() -> None:
-    """A broken tool would end a session with a traceback."""
-    cause = LookupError("no such module")
-
-    def build(_: DeckContext) -> BuiltinCard:
-        raise cause
-
-    row = CapabilityCard(capability_id("look"), "Look", "", (Profile.SURVEY,), build)
-    with pytest.raises(DeckFault, match="look could not be built: no such module") as caught:
-        build_card(row, CONTEXT)
-    assert (caught.value.kind, caught.value.cause) == ("build_failed", cause)
-    assert caught.value.__cause__ is cause
-
-
-def test_a_fault_of_a_build_stays_what_it_is() -> None:
-    """A missing backend would be reported as a broken tool."""
-    fault = DeckFault(DeckFaultKind.BACKEND, "no gateway")
-
-    def build(_: DeckContext) -> BuiltinCard:
-        raise fault
-
-    with pytest.raises(DeckFault) as caught:
-        build_card(CapabilityCard(capability_id("look"), "Look", "", (Profile.SURVEY,), build), CONTEXT)
-    assert caught.value is fault
 
 
 @pytest.mark.parametrize(
@@ -194,23 +120,6 @@ async def test_token_and_progress_reach_the_tool() -> None:
     assert notes == [ProgressNote(1)]
 
 
-async def test_cancellation_of_the_task_passes() -> None:
-    """A client that gives up would wait for a result nobody wants."""
-    started = asyncio.Event()
-
-    async def hang(value: object, ctx: ToolContext) -> ToolResult:
-        started.set()
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    tool = define_tool(ToolSpec("look", "Looks.", {"type": "object", "properties": {}}, hang))
-    task = asyncio.ensure_future(BuiltinCard(tool).run({}, inert_context()))
-    await started.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
 def test_the_call_is_named_after_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records of calls could not tell the deck's own from a client's."""
     made: list[str] = []
@@ -237,9 +146,9 @@ async def two_blocks(value: object, ctx: ToolContext) -> ToolResult:
     return ToolResult((TextContentBlock("x" * 100), JsonContentBlock({"given": value})))
 
 
-def native_card_of(hints: ToolHints | None = None, label: str = "") -> NativeCard:
+def native_card_of(hints: ToolHints | None = None, label: str = "") -> deck.NativeCard:
     spec = ToolSpec("look", "Looks.", PARAMETERS, two_blocks, title="Look", hints=hints, output_schema=PARAMETERS)
-    return NativeCard(define_tool(spec), label)
+    return deck.NativeCard(define_tool(spec), label)
 
 
 def test_a_card_says_what_its_tool_says() -> None:
@@ -279,29 +188,29 @@ async def test_input_is_judged_and_texts_are_cut_as_for_any_native_tool() -> Non
 
 def test_the_index_says_where_each_stands() -> None:
     """A tool asked for by name would be another one."""
-    assert capability_index() is capability_index()
-    assert [capability_cards()[position].id for position in capability_index().values()] == capability_ids()
+    assert deck.capability_index() is deck.capability_index()
+    assert [capability_cards()[position].id for position in deck.capability_index().values()] == capability_ids()
 
 
 def test_the_catalogue_is_the_twelve_and_the_seven() -> None:
     """A listing of one kind would lack a tool, or hold one of the other kind."""
-    assert [*builtin_ids(), *(card.id for card in app_novel_cards())] == capability_ids()
-    assert cards_for_deck_profile(Profile.SURVEY) == cards_for_profile(Profile.SURVEY)
-    assert list(card_profiles()) == capability_ids()
-    assert has_capability("memory")
-    assert not has_capability("")
+    assert [*deck.builtin_ids(), *(card.id for card in deck.app_novel_cards())] == capability_ids()
+    assert deck.cards_for_deck_profile(Profile.SURVEY) == cards_for_profile(Profile.SURVEY)
+    assert list(deck.card_profiles()) == capability_ids()
+    assert deck.has_capability("memory")
+    assert not deck.has_capability("")
 
 
 @pytest.mark.parametrize(
     ("card", "name"),
     [
-        (todo_card, "todo"),
-        (daemon_card, "bg-process"),
-        (task_card, "task"),
-        (saas_card, "saas-action"),
-        (memory_card, "memory"),
-        (enter_plan_mode_card, "enter_plan_mode"),
-        (exit_plan_mode_card, "exit_plan_mode"),
+        (deck.todo_card, "todo"),
+        (deck.daemon_card, "bg-process"),
+        (deck.task_card, "task"),
+        (deck.saas_card, "saas-action"),
+        (deck.memory_card, "memory"),
+        (deck.enter_plan_mode_card, "enter_plan_mode"),
+        (deck.exit_plan_mode_card, "exit_plan_mode"),
     ],
 )
 def test_each_app_card_has_its_row(card: Callable[[], CapabilityCard], name: str) -> None:
@@ -318,8 +227,8 @@ def tool(name: str, description: str = "", seen: list[ToolContext] | None = None
     return define_tool(ToolSpec(name, description, {"type": "object", "properties": {}}, run))
 
 
-def registry_of(*names: str) -> ToolRegistry:
-    registry = ToolRegistry()
+def registry_of(*names: str) -> deck.ToolRegistry:
+    registry = deck.ToolRegistry()
     registry.register_all(map(tool, names))
     return registry
 
@@ -336,21 +245,13 @@ def test_a_second_registration_replaces_and_keeps_the_position() -> None:
 
 def test_an_unknown_tool_is_named() -> None:
     """A caller could not tell what was missing."""
-    with pytest.raises(UnknownToolError, match="no tool called 'x'") as caught:
-        ToolRegistry().get("x")
+    with pytest.raises(deck.UnknownToolError, match="no tool called 'x'") as caught:
+        deck.ToolRegistry().get("x")
     assert caught.value.missing == "x"
 
 
-def test_a_box_holds_the_tools_of_its_making() -> None:
-    """A session's tools would change under it without a notice."""
-    registry = registry_of("a", "b")
-    box = registry.to_tool_box(inert_context)
-    registry.register(tool("c"))
-    assert [descriptor.name for descriptor in box.descriptors()] == ["a", "b"]
-
-
-async def test_all_calls_of_a_box_share_one_identity_and_none_a_token() -> None:
-    """A checklist set by one call would be empty for the next; or one cancelled call would stop all."""
+async def test_a_box_runs_the_tools_of_its_making_over_one_context() -> None:
+    """A session's tools would change under it; or a checklist set by one call be empty for the next."""
     seen: list[ToolContext] = []
     made: list[ToolContext] = []
 
@@ -358,41 +259,19 @@ async def test_all_calls_of_a_box_share_one_identity_and_none_a_token() -> None:
         made.append(inert_context())
         return made[-1]
 
-    registry = ToolRegistry()
-    registry.register(tool("a", seen=seen))
+    registry = registry_of("a")
+    registry.register(tool("b", seen=seen))
     box = registry.to_tool_box(make_context)
-    tokens = [CancelToken(), CancelToken()]
-    for token in tokens:
-        await box.runner.run(ToolCall("1", "a", {}), token)
-    assert len(made) == 1
-    assert seen == [made[0], made[0]]
-    assert [context.cancel for context in seen] == tokens
-
-
-async def test_a_call_runs_the_named_tool() -> None:
-    """Calls would go to another tool."""
-    outcome = await registry_of("a", "b").to_tool_box(inert_context).runner.run(ToolCall("9", "b", {}), CancelToken())
-    assert (outcome.id, outcome.output, outcome.is_error) == ("9", "b ran", False)
-
-
-@pytest.mark.parametrize(
-    ("asked", "text"),
-    [
-        ("reed", "There is no tool called 'reed': did you mean 'read'?"),
-        ("xyz", "There is no tool called 'xyz'."),
-        ("x" * 1000, f"There is no tool called '{'x' * 162}'."),
-    ],
-)
-async def test_an_unknown_name_is_an_outcome_with_suggestions(asked: str, text: str) -> None:
-    """A model could not correct a slip, or would be sent back a name of any length."""
-    box = registry_of("read", "write").to_tool_box(inert_context)
-    outcome = await box.runner.run(ToolCall("1", asked, {}), CancelToken())
-    assert (outcome.id, outcome.output, outcome.is_error) == ("1", text, True)
+    registry.register(tool("c"))
+    assert [descriptor.name for descriptor in box.descriptors()] == ["a", "b"]
+    outcomes = [await box.runner.run(ToolCall("9", "b", {}), CancelToken()) for _ in range(2)]
+    assert [(each.id, each.output, each.is_error) for each in outcomes] == [("9", "b ran", False)] * 2
+    assert seen == made * 2
 
 
 def test_the_registry_holds_the_twelve_in_order() -> None:
     """Whoever uses the tools without a deck would miss one."""
-    registry = builtin_registry()
+    registry = deck.builtin_registry()
     names = [
         *("read", "ls", "grep", "find", "websearch", "webfetch", "write", "edit", "bash"),
         *("todo_set", "todo_read", "process"),
@@ -403,7 +282,87 @@ def test_the_registry_holds_the_twelve_in_order() -> None:
 
 def test_registries_share_their_tools_and_nothing_else() -> None:
     """One session's registration would change another's tools."""
-    first, second = builtin_registry(), builtin_registry()
+    first, second = deck.builtin_registry(), deck.builtin_registry()
     first.register(second.get("todo_read"))
     assert first is not second
     assert first.get("todo_read") is second.get("todo_read")
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("Add a cache", "add-a-cache"),
+        ("\n  \n# Plan: fix *all* bugs!\nsecond", "plan-fix-all-bugs"),
+        ("Ünïcode Straße ½", "unicode-strae-12"),
+        ("日本語", "plan"),
+        ("", "plan"),
+        ("---", "plan"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("x" * 60, "x" * 48),
+        ("a" * 47 + " b", "a" * 47),
+        ("ﬁle", "file"),
+    ],
+)
+def test_a_slug_says_what_the_plan_is_about(text: str, slug: str) -> None:
+    """A directory of plans could not be read, or a plan's title would name a file elsewhere."""
+    assert deck.plan_slug(text) == slug
+
+
+@given(st.text())
+def test_any_text_has_a_slug_that_is_a_name(text: str) -> None:
+    """Some plan could not be kept, or would be kept outside of its directory."""
+    slug = deck.plan_slug(text)
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slug)
+    assert len(slug) <= deck.MAX_SLUG_CHARS
+    assert deck.plan_slug(slug) == slug
+
+
+@given(st.text())
+def test_a_slug_is_that_of_a_naive_reading(text: str) -> None:
+    """The rule in the documentation would be another."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    words, word = [], ""
+    for character in unicodedata.normalize("NFKD", lines[0]) if lines else "":
+        if not character.isascii():
+            continue
+        if character.lower() in "abcdefghijklmnopqrstuvwxyz0123456789":
+            word += character.lower()
+        elif word:
+            words.append(word)
+            word = ""
+    words += [word] if word else []
+    naive = "-".join(words)[:48]
+    assert deck.plan_slug(text) == (naive.removesuffix("-") or "plan")
+
+
+def test_a_plan_is_written_beside_earlier_ones_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second plan of the same title would replace the first."""
+    monkeypatch.setattr(deck.time, "time_ns", lambda: 36**8 * 1_000_000)
+    first, second = deck.write_plan(tmp_path, "# Dig\nä"), deck.write_plan(str(tmp_path), "# Dig\ndeeper")
+    assert first == deck.plan_file_path(tmp_path, "100000000-dig") == tmp_path / deck.PLANS_DIRNAME / "100000000-dig.md"
+    assert second.name == "100000001-dig.md"
+    assert (deck.read_plan(first), deck.read_plan(str(second))) == ("# Dig\nä", "# Dig\ndeeper")
+    assert first.stat().st_mode & 0o777 == 0o600
+
+
+def test_names_sort_by_time(tmp_path: Path) -> None:
+    """The newest plan would have to be guessed."""
+    assert deck.write_plan(tmp_path, "b").name < deck.write_plan(tmp_path, "b").name
+
+
+def test_what_cannot_be_read_is_no_plan(tmp_path: Path) -> None:
+    """A missing or broken file would end whoever looks for a plan."""
+    assert deck.read_plan(tmp_path / "missing.md") is None
+    assert deck.read_plan(tmp_path) is None
+    (tmp_path / "binary.md").write_bytes(b"\xff")
+    assert deck.read_plan(tmp_path / "binary.md") is None
+    (tmp_path / "large.md").write_bytes(b"x" * (deck.MAX_PLAN_BYTES + 1))
+    assert deck.read_plan(tmp_path / "large.md") is None
+    assert deck.read_plan("a\0b") is None
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0"), (35, "z"), (36, "10"), (1_700_000_000_000, "loyw3v28")])
+def test_a_time_is_written_in_base_36(number: int, text: str) -> None:
+    """Files of other editions could not be sorted among ours."""
+    assert deck._base36(number) == text
+    assert int(text, 36) == number

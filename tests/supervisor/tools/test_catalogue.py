@@ -9,18 +9,19 @@ from support.tools.cards import PlayedCard
 from support.tools.contexts import inert_context
 
 from quarterdeck.common.tool_names import Profile
-from quarterdeck.tools import catalogue
 from quarterdeck.tools.card_types import (
     Capability,
     CapabilityCard,
     DeckContext,
     DeckFault,
+    DeckFaultKind,
     DeckFramework,
     capability_id,
 )
 from quarterdeck.tools.catalogue import (
     ToolDeck,
     base_context,
+    build_card,
     capability_cards,
     capability_ids,
     cards_for_profile,
@@ -31,10 +32,6 @@ from quarterdeck.tools.checkpoint.card import CheckpointingCard
 from quarterdeck_protocol.tools import CancelToken, ToolBox, ToolCall
 
 TABLE = Path(__file__).parents[3] / "docs" / "tools.md"
-
-
-def row(name: str, title: str) -> CapabilityCard:
-    return CapabilityCard(capability_id(name), title, "", (), lambda _: PlayedCard())
 
 
 def test_it_holds_the_twelve_then_the_seven() -> None:
@@ -160,17 +157,25 @@ async def say(box: ToolBox, name: str, **arguments: object) -> object:
     return outcome.output
 
 
-def test_a_card_that_cannot_be_built_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session would end with a traceback that names no tool."""
+@pytest.mark.parametrize(
+    ("raised", "kind", "said"),
+    [
+        (OSError("no disk"), DeckFaultKind.BUILD_FAILED, "look could not be built: no disk"),
+        (DeckFault(DeckFaultKind.BACKEND, "no gateway"), DeckFaultKind.BACKEND, "no gateway"),
+    ],
+)
+def test_a_card_that_cannot_be_built_is_a_fault_with_its_cause(
+    raised: Exception, kind: DeckFaultKind, said: str
+) -> None:
+    """A session would end with a traceback that names no tool; or a missing backend be told as a broken tool."""
 
     def build(_: DeckContext) -> Capability:
-        raise OSError("no disk")
+        raise raised
 
-    row = CapabilityCard(capability_id("look"), "Look", "", (Profile.ALL,), build)
-    monkeypatch.setattr(catalogue, "cards_for_profile", lambda _: [row])
-    with pytest.raises(DeckFault, match="look could not be built: no disk") as caught:
-        provision_deck(Profile.ALL, DeckContext("/work"))
-    assert caught.value.kind == "build_failed"
+    with pytest.raises(DeckFault, match=said) as caught:
+        build_card(CapabilityCard(capability_id("look"), "Look", "", (Profile.ALL,), build), DeckContext("/work"))
+    assert caught.value.kind is kind
+    assert raised in (caught.value, caught.value.cause)
 
 
 def test_with_a_store_only_write_and_edit_keep_checkpoints() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.tools.allowances import OnlyReads
-from support.tools.cards import PlayedCard
+from support.tools.cards import PlayedCard, text_of
 from support.tools.contexts import inert_context
 
 from quarterdeck.tools import runner
@@ -41,9 +41,11 @@ async def test_of_two_cards_with_one_name_the_first_counts() -> None:
 
 
 async def test_an_unknown_name_is_an_outcome_with_the_nearest() -> None:
-    """A model could not correct a slip."""
-    outcome = await call(DeckToolBox([PlayedCard("look")], inert_context()), "lok")
+    """A model could not correct a slip, or would be sent back a name of any length."""
+    box = DeckToolBox([PlayedCard("look")], inert_context())
+    outcome = await call(box, "lok")
     assert outcome == ToolOutcome("7", "There is no tool called 'lok': did you mean 'look'?", is_error=True)
+    assert (await call(box, "x" * 1000)).output == f"There is no tool called '{'x' * 162}'."
 
 
 async def test_nothing_is_suggested_that_its_client_may_not_use() -> None:
@@ -106,12 +108,6 @@ async def test_calls_share_one_identity_and_neither_token_nor_progress() -> None
 
 
 BUDGET = OutputBudget(BudgetKind.MIDDLE, 10)
-
-
-def text_of(result: ToolResult) -> str:
-    [block] = result.content
-    assert isinstance(block, TextContentBlock)
-    return block.text
 
 
 async def test_what_fits_is_the_very_same(tmp_path: Path) -> None:

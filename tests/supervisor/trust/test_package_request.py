@@ -64,23 +64,3 @@ def test_who_fetches_what_it_runs_is_known(line: str, runner: str | None) -> Non
     """A first start by the others would have no more time than a server that hangs."""
     command, *args = line.split()
     assert runner_of(command, args) == runner
-
-
-@pytest.mark.parametrize(
-    ("line", "place"),
-    [
-        ("npx -y server@1 /data", 1),
-        ("npx --package=server@1 -- run it", 0),
-        *(("npx -p server@1 run", 1), ("npm exec --yes -- server@1", 3), ("uvx --python 3.12 server==1", 2)),
-        *(("uvx --from server[cli]==1 run", 1), ("uv tool run server==1", 2), ("pipx run --spec server==1 run", 2)),
-        ("uvx --from git+https://example.org/x.git server", None),
-        ("/v/bin/server", None),
-    ],
-)
-def test_the_word_with_the_package_is_known(line: str, place: int | None) -> None:
-    """Another word would be rewritten with a version."""
-    command, *args = line.split()
-    request = request_of(command, args)
-    assert request is not None
-    assert request.place == place
-    assert place is None or args[place].endswith(request.spec)

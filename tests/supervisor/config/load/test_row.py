@@ -159,25 +159,11 @@ def test_each_spelling_gives_its_configuration(row: object, config: ServerConfig
     assert (built.config, built.ignored) == (config, ())
 
 
-def test_other_clients_harmless_keys_are_ignored_and_named() -> None:
+def test_other_clients_keys_and_keys_that_are_near_none_of_ours_are_ignored_and_named() -> None:
     """A file of another client would be refused for a description, or a user never learn that a key does nothing."""
-    foreign = {
-        "alwaysAllow": ["x"],
-        "autoApprove": [],
-        "description": "${MISSING}",
-        "timeout": 5,
-        "name": "x",
-        "gallery": True,
-    }
-    built = build({"command": "c", "disabled": False, "enabled": True, **foreign, "inputs": [], "version": "1"})
-    assert built.config == stdio()
-    assert built.ignored == (*foreign, "inputs", "version")
-
-
-def test_a_key_that_is_near_none_of_ours_is_ignored_and_named() -> None:
-    """Files of other clients, which are full of such keys, could not be used as they are."""
-    foreign = {"oauthScopes": ["x"], "startInTerminal": False, "x-vendor": {"${NOPE}": 1}, "installed": "2026-01-01"}
-    built = build({"command": "c", **foreign})
+    odd = ("alwaysAllow", "autoApprove", "timeout", "name", "gallery", "oauthScopes", "installed", "inputs", "version")
+    foreign = {"description": "${MISSING}", "x-vendor": {"${NOPE}": 1}} | {key: ["x"] for key in odd}
+    built = build({"command": "c", "disabled": False, "enabled": True, **foreign})
     assert (built.config, built.ignored) == (stdio(), tuple(foreign))
 
 
@@ -196,7 +182,14 @@ def test_a_key_that_is_near_none_of_ours_is_ignored_and_named() -> None:
         ({"command": "c", "env": {"": "x"}}, ".env: '' cannot be a variable's name"),
         ({"command": "c", "env": {"A=B": "x"}}, ".env: 'A=B' cannot be a variable's name"),
         ({"command": "c", "cwd": 5}, ".cwd: expected a string, got 5"),
-        ({"url": "ftp://s3cret@h"}, ".url: must begin with http:// or https://"),
+        *(
+            ({"url": url}, ".url: must begin with http:// or https://")
+            for url in ("ftp://s3cret@h", "h.example/s3cret")
+        ),
+        ({"url": "https://h/s3cret x"}, ".url: has a blank or a line end in it"),
+        ({"url": "https://"}, ".url: names no host after https://"),
+        ({"url": "https://h:99999/s3cret"}, ".url: has a wrong port or address"),
+        ({"url": ""}, ".url: must not be empty"),
         ({"url": URL, "headers": {"X": 5}}, ".headers.X: expected a string, got a number"),
         ({"command": "c", "call_timeout_s": 0}, ".call_timeout_s: must be greater than 0"),
         ({"command": "c", "call_timeout_s": "soon"}, ".call_timeout_s: expected a number, got a string"),

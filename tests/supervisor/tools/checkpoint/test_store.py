@@ -65,24 +65,6 @@ def put(path: Path, content: bytes | None) -> None:
         path.write_bytes(content)
 
 
-async def test_an_undo_brings_back_edits_and_deletes_what_was_new(work: Path, store: FileCheckpointStore) -> None:
-    """A user would be left with an agent's mistake."""
-    (work / "old").write_bytes(b"one\r\n")
-    await change(store, work / "old", b"two", "edit")
-    await change(store, work / "new", b"made")
-    await change(store, work / "old", b"three", "edit")
-    assert [(node.name, node.paths) for node in await store.nodes()] == [
-        ("0001-edit", (str(work / "old"),)),
-        ("0002-write", (str(work / "new"),)),
-        ("0003-edit", (str(work / "old"),)),
-    ]
-    assert outcomes(await store.restore("0002-write", fs_of(work))) == {"new": "deleted", "old": "restored"}
-    assert (work / "old").read_bytes() == b"two"
-    assert not (work / "new").exists()
-    assert outcomes(await store.restore("0001-edit", fs_of(work))) == {"new": "unchanged", "old": "restored"}
-    assert (work / "old").read_bytes() == b"one\r\n"
-
-
 async def test_an_undo_can_be_undone(work: Path, store: FileCheckpointStore) -> None:
     """What a user wrote since, or an undo by mistake, would be lost for good."""
     (work / "a").write_bytes(b"one")

@@ -202,26 +202,18 @@ KEYWORD_VALUES: list[Any] = [
     *(None, True, -1, 0, 1, 1.5, 2, 3, 4, 6, "", "a", "ab", "abc", "b", [], [1], [1, 1], [1, "a", 2], {}, {"x": 1}),
 ]
 
+TYPES = ["string", "integer", "number"]
 KEYWORDS = {
-    "minimum": st.integers(0, 4),
-    "exclusiveMinimum": st.integers(0, 4),
-    "maximum": st.integers(0, 4),
-    "exclusiveMaximum": st.integers(0, 4),
-    "minLength": st.integers(0, 3),
-    "maxLength": st.integers(0, 3),
-    "minItems": st.integers(0, 3),
-    "maxItems": st.integers(0, 3),
-    "minProperties": st.integers(0, 1),
-    "maxProperties": st.integers(0, 1),
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"), st.integers(0, 4)),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), st.integers(0, 3)),
+    **dict.fromkeys(("minProperties", "maxProperties"), st.integers(0, 1)),
+    **dict.fromkeys(("items", "additionalProperties"), st.sampled_from([True, False, {}, {"type": "string"}])),
     "multipleOf": st.integers(1, 3),
     "uniqueItems": st.booleans(),
     "pattern": st.sampled_from(["a", "^b"]),
     "const": st.sampled_from([1, "a"]),
     "enum": st.lists(st.sampled_from([1, 2, "a", None]), max_size=4),
-    "type": st.sampled_from(["string", "integer", "number"])
-    | st.lists(st.sampled_from(["string", "integer", "number"])),
-    "items": st.sampled_from([True, False, {}, {"type": "string"}]),
-    "additionalProperties": st.sampled_from([True, False, {}, {"type": "string"}]),
+    "type": st.sampled_from(TYPES) | st.lists(st.sampled_from(TYPES)),
 }
 
 

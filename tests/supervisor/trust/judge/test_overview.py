@@ -50,15 +50,18 @@ def states(server: ServerMatters) -> dict[ItemKey, State]:
 
 def test_each_thing_stands_somewhere() -> None:
     """A held tool would be listed as fine, or a person be asked for what is decided."""
-    a, b, c, d, e = (document(name) for name in "abcde")
+    a, b, c, d, e, f = (document(name) for name in "abcdef")
     server = one(
         *(seen(a), approved(a)),
         *(seen(b), approved(b), seen(document("b", "other"))),
         seen(c),
         *(seen(d), approved(d), blocked(d)),
         *(seen(e), approved(e), gone(e)),
+        *(seen(f), blocked(f), gone(f)),
     )
-    assert list(states(server).values()) == [State.APPROVED, State.CHANGED, State.NEW, State.BLOCKED, State.GONE]
+    assert [states(server)[each.key] for each in (a, b, c, d, e)] == [
+        *(State.APPROVED, State.CHANGED, State.NEW, State.BLOCKED, State.GONE)
+    ]
     assert [matter.key for matter in server.waiting] == [b.key, c.key]
     assert [matter.key for matter in server.approvable] == [b.key, c.key, d.key]
     assert server.matters[0].by is Authority.PERSON

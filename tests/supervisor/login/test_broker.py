@@ -1,6 +1,8 @@
 """Logins that calls bring about: on approved terms alone, one at a time, ended with whoever waits for them."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -15,7 +17,7 @@ from quarterdeck.login.terms import Terms
 
 from .played_issuer import ISSUER, URL, PlayedHttp, PlayedIssuer, config_of, query_of
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 TERMS = Terms(issuer=ISSUER, resource=URL, scopes=("read",))
 NAME = "login-1"
@@ -26,6 +28,7 @@ class Stage:
 
     def __init__(self, folder: Path, under_way: dict[str, OpenLogin] | None = None) -> None:
         self.played = PlayedIssuer()
+        self.under_way = under_way
         self.ring = MemoryKeyring()
         self.store = LoginStore(folder / "logins", lambda: self.ring)
         self.approved: Terms | None = TERMS
@@ -63,6 +66,21 @@ class Stage:
         await self.going_on.wait()
         self.started.append(server)
 
+    @asynccontextmanager
+    async def login(self) -> AsyncIterator[OpenLogin]:
+        """Join the login of the one server, which there is."""
+        async with self.broker.joined("far") as login:
+            assert login is not None
+            yield login
+
+
+def two_decks(folder: Path) -> tuple[Stage, Stage]:
+    """Two stages of one person, who has one keyring; each knows of the logins of the other."""
+    under_way: dict[str, OpenLogin] = {}
+    one, other = Stage(folder, under_way), Stage(folder, under_way)
+    other.ring = one.ring
+    return one, other
+
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
@@ -83,6 +101,11 @@ async def come_back(login: OpenLogin, **values: str) -> bytes:
     return page
 
 
+async def end_of(login: OpenLogin) -> str:
+    with anyio.fail_after(PATIENCE_S):
+        return await login.ended
+
+
 async def is_listening(login: OpenLogin) -> bool:
     try:
         await come_back(login, code="c")
@@ -93,13 +116,11 @@ async def is_listening(login: OpenLogin) -> bool:
 
 async def test_a_person_who_logs_in_starts_the_server_with_a_login_that_is_kept(stage: Stage) -> None:
     """Its tokens must be there when the server begins: it would say again that it wants a login."""
-    async with stage.broker.joined("far") as login:
-        assert login is not None
+    async with stage.login() as login:
         assert (login.server, login.issuer) == ("far", ISSUER)
         assert login.url.startswith(f"{ISSUER}/authorize?")
         await come_back(login)
-        with anyio.fail_after(PATIENCE_S):
-            assert await login.ended == DONE
+        assert await end_of(login) == DONE
     assert stage.started == ["far"]
     kept = stage.store.load(NAME)
     assert kept is not None
@@ -110,8 +131,7 @@ async def test_a_person_who_logs_in_starts_the_server_with_a_login_that_is_kept(
 async def test_what_was_approved_beside_is_asked_for_again(stage: Stage) -> None:
     """A person who once agreed to more would find less after a login that their client began."""
     stage.approved = Terms.of(ISSUER, URL, ("read", "write"))
-    async with stage.broker.joined("far") as login:
-        assert login is not None
+    async with stage.login() as login:
         assert query_of(login.url)["scope"] == "read write"
 
 
@@ -133,11 +153,9 @@ async def test_a_token_for_more_than_was_approved_is_given_back(stage: Stage) ->
     del stage.played.resource["scopes_supported"]
     stage.played.tokens["scope"] = "everything"
     stage.approved = Terms.of(ISSUER, URL, ())
-    async with stage.broker.joined("far") as login:
-        assert login is not None
+    async with stage.login() as login:
         await come_back(login)
-        with anyio.fail_after(PATIENCE_S):
-            assert "more than what was approved" in await login.ended
+        assert "more than what was approved" in await end_of(login)
     assert stage.played.requests[-1].url == f"{ISSUER}/revoke"
     assert stage.store.load(NAME) is None
     assert stage.started == []
@@ -145,16 +163,14 @@ async def test_a_token_for_more_than_was_approved_is_given_back(stage: Stage) ->
 
 async def test_two_calls_wait_for_one_login_and_the_last_ends_it(stage: Stage) -> None:
     """A person who is asked twice would log in twice, and the tokens of one would be lost."""
-    async with stage.broker.joined("far") as first:
-        async with stage.broker.joined("far") as second:
+    async with stage.login() as first:
+        async with stage.login() as second:
             assert second is first
-        assert first is not None
         assert await is_listening(first)
         assert not first.ended.done()
     assert first.ended.cancelled()
     assert not await is_listening(first)
-    async with stage.broker.joined("far") as another:
-        assert another is not None
+    async with stage.login() as another:
         assert another.id != first.id
 
 
@@ -163,8 +179,7 @@ async def test_a_caller_who_gives_up_closes_the_listener(stage: Stage) -> None:
     shown: asyncio.Future[OpenLogin] = asyncio.get_running_loop().create_future()
 
     async def wait() -> None:
-        async with stage.broker.joined("far") as login:
-            assert login is not None
+        async with stage.login() as login:
             shown.set_result(login)
             await login.ended
 
@@ -177,8 +192,7 @@ async def test_a_caller_who_gives_up_closes_the_listener(stage: Stage) -> None:
 
 async def test_closing_ends_what_is_under_way(stage: Stage) -> None:
     """Serving ends while a person looks for their password."""
-    async with stage.broker.joined("far") as login:
-        assert login is not None
+    async with stage.login() as login:
         await stage.broker.close()
         assert login.ended.cancelled()
     assert not await is_listening(login)
@@ -186,11 +200,9 @@ async def test_closing_ends_what_is_under_way(stage: Stage) -> None:
 
 async def test_a_refusal_says_why_and_keeps_nothing(stage: Stage) -> None:
     """What the issuer says is what a person can act on."""
-    async with stage.broker.joined("far") as login:
-        assert login is not None
+    async with stage.login() as login:
         await come_back(login, error="access_denied", state=query_of(login.url)["state"])
-        with anyio.fail_after(PATIENCE_S):
-            assert "access_denied" in await login.ended
+        assert "access_denied" in await end_of(login)
     assert stage.store.load(NAME) is None
 
 
@@ -218,11 +230,9 @@ async def test_who_declined_is_asked_again_after_a_while_or_a_login(stage: Stage
     stage.now = DECLINED_S
     assert stage.broker.may_ask("far", "a")
     stage.broker.declined("far", "a")
-    async with stage.broker.joined("far") as login:
-        assert login is not None
+    async with stage.login() as login:
         await come_back(login)
-        with anyio.fail_after(PATIENCE_S):
-            assert await login.ended == DONE
+        assert await end_of(login) == DONE
     assert stage.broker.may_ask("far", "a")
     stage.now = 0.0
     assert not stage.broker.may_ask("near", "a")
@@ -238,45 +248,34 @@ async def test_only_so_many_refusals_are_kept_in_mind(stage: Stage) -> None:
 
 async def test_decks_with_one_login_are_asked_to_make_it_once(tmp_path: Path) -> None:
     """A person with two projects would log in twice, in two windows, at one server; each deck starts its own."""
-    under_way: dict[str, OpenLogin] = {}
-    one, other = Stage(tmp_path, under_way), Stage(tmp_path, under_way)
-    other.ring = one.ring
-    async with one.broker.joined("far") as first, other.broker.joined("far") as second:
+    one, other = two_decks(tmp_path)
+    async with one.login() as first, other.login() as second:
         assert second is first
-        assert first is not None
         await come_back(first)
-        with anyio.fail_after(PATIENCE_S):
-            assert await first.ended == DONE
+        assert await end_of(first) == DONE
     assert (one.started, other.started) == (["far"], ["far"])
-    assert not under_way
+    assert not one.under_way
 
 
 async def test_a_deck_that_ends_leaves_a_login_to_those_that_wait_for_it(tmp_path: Path) -> None:
     """A window that closes would end the login that another one waits for."""
-    under_way: dict[str, OpenLogin] = {}
-    one, other = Stage(tmp_path, under_way), Stage(tmp_path, under_way)
-    other.ring = one.ring
-    async with one.broker.joined("far") as login, other.broker.joined("far"):
-        assert login is not None
+    one, other = two_decks(tmp_path)
+    async with one.login() as login, other.login():
         await one.broker.close()
         await come_back(login)
-        with anyio.fail_after(PATIENCE_S):
-            assert await login.ended == DONE
+        assert await end_of(login) == DONE
         assert (one.started, other.started) == ([], ["far"])
 
 
 async def test_a_deck_that_comes_while_another_starts_its_server_has_its_own_started(tmp_path: Path) -> None:
     """Its call would be made again with the token of before, and want the login that there is."""
-    under_way: dict[str, OpenLogin] = {}
-    one, other = Stage(tmp_path, under_way), Stage(tmp_path, under_way)
-    other.ring = one.ring
+    one, other = two_decks(tmp_path)
     one.going_on.clear()
-    async with one.broker.joined("far") as login:
-        assert login is not None
+    async with one.login() as login:
         await come_back(login)
         with anyio.fail_after(PATIENCE_S):
             await one.starting.wait()
-            async with other.broker.joined("far") as same:
+            async with other.login() as same:
                 one.going_on.set()
                 assert same is login
                 assert await login.ended == DONE

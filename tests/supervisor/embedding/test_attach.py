@@ -41,27 +41,32 @@ async def neighbour(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str
             yield
 
 
-async def test_servers_are_attached_called_and_detached() -> None:
-    """The ledger's whole life: a tool could not be enrolled, called, or withdrawn."""
+async def test_servers_are_attached_called_and_detached_one_by_one() -> None:
+    """The ledger's whole life: a tool could not be enrolled, called or listed; or removing one server take all away."""
     broken = StdioServerConfig(id="broken", command="/no/such/command")
+    configs = [pretend("echo", server_id="one"), pretend("echo", server_id="two"), broken]
     with no_leftovers():
-        attached = await attach_bridge_capabilities(
-            BridgeLedger.empty(), bridge_config([pretend("echo", server_id="one"), broken])
-        )
+        attached = await attach_bridge_capabilities(BridgeLedger.empty(), bridge_config(configs))
+        left = attached.ledger
         try:
             assert attached.fault is None
-            assert attached.enrolled == len(attached.ledger.log) > 0
-            assert "one__echo" in bridge_tool_names(attached.ledger)
-            assert dict(bridge_tool_counts(attached.ledger)) == {"one": attached.enrolled}
+            assert attached.enrolled == len(left.log) > 0
+            assert dict(bridge_tool_counts(left)) == dict.fromkeys(("one", "two"), attached.enrolled // 2)
             assert attached.status["broken"].phase is EndpointPhase.FAULTED
-            capability = next(each for each in attached.ledger.live_capabilities() if each.name == "one__echo")
+            capability = next(each for each in left.live_capabilities() if each.name == "one__echo")
             result = await capability.run({"text": "hello"}, inert_context())
             assert result.content == (TextContentBlock("hello"),)
+            card = bridge_capability_card(capability)
+            assert (card.id, card.title, card.profiles) == (capability.name, capability.name, ())
+            assert "'one'" in card.summary
+            assert card.build(DeckContext("/")) is capability
+            left = await detach_bridge(left, attached.fleet, ["one"])
+            assert set(bridge_tool_counts(left)) == {"two"}
         finally:
-            detached = await detach_bridge(attached.ledger, attached.fleet)
-        assert bridge_tool_names(detached) == []
+            left = await detach_bridge(left, attached.fleet)
+        assert bridge_tool_names(left) == []
         assert bridge_status(attached.fleet)["one"].phase is EndpointPhase.CLOSED
-        assert len(detached.log) == 2 * attached.enrolled
+        assert len(left.log) == 2 * attached.enrolled
 
 
 async def test_attaching_no_servers_changes_nothing() -> None:
@@ -71,14 +76,6 @@ async def test_attaching_no_servers_changes_nothing() -> None:
     assert attached.ledger is ledger
     assert (dict(attached.status), attached.enrolled, attached.fault) == ({}, 0, None)
     assert await detach_bridge(ledger, attached.fleet) is ledger
-
-
-async def test_only_the_named_servers_are_withdrawn() -> None:
-    """Removing one server would take all tools away."""
-    configs = [pretend("echo", server_id="one"), pretend("echo", server_id="two")]
-    attached = await attach_bridge_capabilities(BridgeLedger.empty(), bridge_config(configs))
-    detached = await detach_bridge(attached.ledger, attached.fleet, ["one"])
-    assert set(bridge_tool_counts(detached)) == {"two"}
 
 
 async def test_a_mount_that_cannot_begin_is_told_as_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,14 +89,3 @@ async def test_a_mount_that_cannot_begin_is_told_as_a_fault(monkeypatch: pytest.
     assert attached.fault.kind is DeckFaultKind.BRIDGE
     assert "may be used by others" in attached.fault.message
     await detach_bridge(attached.ledger, attached.fleet)
-
-
-async def test_a_grafted_tool_has_a_row_beside_the_catalogues() -> None:
-    """Help and listings would know the native tools alone."""
-    attached = await attach_bridge_capabilities(BridgeLedger.empty(), bridge_config([pretend("echo", server_id="one")]))
-    await detach_bridge(attached.ledger, attached.fleet)
-    capability = attached.ledger.live_capabilities()[0]
-    card = bridge_capability_card(capability)
-    assert (card.id, card.title, card.profiles) == (capability.name, capability.name, ())
-    assert "'one'" in card.summary
-    assert card.build(DeckContext("/")) is capability

@@ -179,9 +179,7 @@ def test_a_hostile_text_is_refused_soon_and_says_why(text: str, reason: str) -> 
     """A project's file would hold a user's command for minutes, or run a program."""
     began = time.process_time()
     with pytest.raises(DocumentError, match=reason):
-        parse(text)
-    with pytest.raises(DocumentError):
-        set_member(text, ("extensions", "quarterdeck"), {"cmd": "/q"})
+        set_member(text, ("extensions", "quarterdeck"), {"cmd": "/q"})  # which parses it first
     assert time.process_time() - began < 10
 
 

@@ -26,7 +26,7 @@ def test_values_are_kept_found_and_forgotten(folder: Path) -> None:
     assert ring.get("GH") is None
     ring.set("GH", "s3cret ä\n")
     assert json.loads((folder / "ring.json").read_text()) == {"quarterdeck/GH": "s3cret ä\n"}
-    assert (ring.get("GH"), OsKeyring().get("GH")) == ("s3cret ä\n", "s3cret ä\n")
+    assert ring.get("GH") == "s3cret ä\n"
     ring.remove("GH")
     ring.remove("GH")
     assert ring.get("GH") is None
@@ -65,6 +65,5 @@ def test_one_that_keeps_nothing_or_plain_files_is_none(
         (folder / "plain").mkdir()
         for name, value in install_keyring(folder / "plain", priority=0.5).items():
             monkeypatch.setenv(name, value)
-    for use in (lambda: OsKeyring().set("GH", "s3cret"), lambda: OsKeyring().get("GH")):
-        with pytest.raises(NoKeyringError):
-            use()
+    with pytest.raises(NoKeyringError):
+        OsKeyring().set("GH", "s3cret")

@@ -15,7 +15,7 @@ from quarterdeck_protocol.configs import RemoteServerConfig
 
 from .played_issuer import config_of
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 
 def get(url: str) -> HttpRequest:

@@ -10,7 +10,7 @@ from quarterdeck.login import redirect_listener
 from quarterdeck.login.http_messages import DeniedError, UnsafeError
 from quarterdeck.login.redirect_listener import RedirectListener, listening
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 
 def judge(url: str) -> str:

@@ -11,7 +11,7 @@ from support.servers.web_servers import Answer, Request, redirect, response, ser
 from quarterdeck.config.load.own_keys import RegistryWish
 from quarterdeck.registry.catalog import MAX_ANSWER_BYTES, Catalog, RegistryError
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 OFFICIAL = "io.modelcontextprotocol.registry/official"
 

@@ -14,7 +14,7 @@ from quarterdeck_sandbox.run.process import ConfinedProcess
 
 from .shells import shell
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 
 async def test_who_fails_to_take_output_does_not_stop_the_command(tmp_path: Path, caplog: Any) -> None:

@@ -20,7 +20,7 @@ from quarterdeck_sandbox.doctor.probe import known_machine
 
 from .command_sessions import ENVIRON, lay_out, session
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]  # a policy asks the gate, once for each process of the tests
+pytestmark = pytest.mark.process  # a policy asks the gate, once for each process of the tests
 
 
 @pytest.fixture

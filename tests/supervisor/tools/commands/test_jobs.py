@@ -16,7 +16,7 @@ from quarterdeck_protocol.tools import CancelToken
 from .command_sessions import session
 from .shells import PlayedProcess, PlayedShell
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 
 async def test_what_a_job_writes_is_in_its_files_while_the_session_lasts(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from quarterdeck_protocol.tools import CancelToken
 
 from .command_sessions import Session, session
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 PROCESS = process_tool()
 

@@ -19,7 +19,7 @@ from quarterdeck_sandbox.run.start import start
 from .command_sessions import is_run
 from .shells import shell
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 
 async def test_a_fork_bomb_is_held_and_ended(tmp_path: Path) -> None:

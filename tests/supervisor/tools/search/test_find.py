@@ -20,7 +20,7 @@ from quarterdeck.tools.search import find as find_module
 from quarterdeck.tools.search.find import MAX_QUERY_CHARS, MAX_SHOWN, Listing, NameQuery, find_tool
 from quarterdeck_protocol.tools import CancelToken
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 FIND = find_tool()
 

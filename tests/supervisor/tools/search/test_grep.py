@@ -13,7 +13,7 @@ from quarterdeck.tools.context import ExecResult, OnOutput, Stream, ToolContext
 from quarterdeck.tools.search.grep import MAX_MATCHES, grep_tool
 from quarterdeck_protocol.tools import CancelToken
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 GREP = grep_tool()
 

@@ -10,7 +10,7 @@ from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.search.find import find_tool
 from quarterdeck.tools.search.grep import grep_tool
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 TOOLS = {"grep": grep_tool(), "find": find_tool()}
 WANTED = {"grep": {"pattern": "secret|plain"}, "find": {"query": "*"}}

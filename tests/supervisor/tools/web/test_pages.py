@@ -16,7 +16,7 @@ from quarterdeck.tools.web import pages
 from quarterdeck.tools.web.page_child import MAX_CHARS
 from quarterdeck.tools.web.pages import PageReader, PageText, strip_tags
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 URL = "https://example.com/a/"
 

@@ -17,7 +17,7 @@ from quarterdeck.tools.spec import DefinedTool
 from quarterdeck.tools.web.webfetch import CEILING_BYTES, DEFAULT_BYTES, MAX_ERROR_CHARS, web_fetch_tool
 from quarterdeck_protocol.tools import CancelToken, ProgressNote, ToolCall
 
-pytestmark = [pytest.mark.anyio, pytest.mark.process]
+pytestmark = pytest.mark.process
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 

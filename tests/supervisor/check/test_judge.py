@@ -1,6 +1,6 @@
 """Verdicts on recorded episodes: what each finds, and that it leaves what is right alone."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -57,10 +57,6 @@ def found(judge: Judge, *episodes: Episode) -> dict[str, list[str]]:
 
 def problems(judge: Judge, *episodes: Episode) -> set[str]:
     return {check for check, told in found(judge, *episodes).items() if told}
-
-
-def passed(told: dict[str, list[str]]) -> Iterable[str]:
-    return [check for check, each in told.items() if not each]
 
 
 INITIALIZED = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}

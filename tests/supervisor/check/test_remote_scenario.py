@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,8 +13,6 @@ from quarterdeck.check import hearing, remote_scenario
 from quarterdeck.check.episode import Ending, Episode
 from quarterdeck.check.remote_scenario import HttpPeer
 from quarterdeck.check.requests import envelope
-
-Handler = Callable[[httpx2.Request], httpx2.Response | Awaitable[httpx2.Response]]
 
 PATIENT_S = 60.0
 

@@ -85,9 +85,6 @@ except signals.InterruptedBySignal as end:
     assert end_of(code) == (0, "tidied up\n15\n")
 
 
-FULL = Path("/dev/full")
-NEEDS_FULL = FULL_DEVICE_ONLY
-
 SECURED = "import os, sys; from quarterdeck.cli.process import *; secure_streams(); "
 
 
@@ -112,14 +109,14 @@ def test_a_closed_stream_is_nothing_and_nobody_elses(closed: str, tmp_path: Path
     assert "Traceback" not in done.stderr
 
 
-@NEEDS_FULL
+@FULL_DEVICE_ONLY
 def test_a_full_stderr_is_no_failure() -> None:
     """A command that did its work would end with 120, or with a traceback that nobody sees."""
     done = secured("print('oops', file=sys.stderr, flush=True); print('out'); sys.exit(7)", "2>/dev/full")
     assert (done.returncode, done.stdout) == (7, "out\n")
 
 
-@NEEDS_FULL
+@FULL_DEVICE_ONLY
 @pytest.mark.parametrize("text", ["'x'", "'x' * 1_000_000"])
 def test_a_full_stdout_is_told_once_and_not_again_at_the_end(text: str) -> None:
     """A script would take half an answer for a whole one; the interpreter would end with 120."""

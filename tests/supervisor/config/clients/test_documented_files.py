@@ -32,8 +32,6 @@ BEARER: Final = {"Authorization": "Bearer t0ken"}
 
 ROW: Final = {"command": "/bin/quarterdeck", "args": ["serve"]}
 
-NPX: Final = {"command": "npx", "args": ["-y", "some-server"]}
-
 NAMES: Final = [
     *("claude-desktop", "claude-code", "cursor", "vscode", "windsurf", "codex", "gemini-cli", "zed", "cline", "roo"),
     *("continue", "goose", "copilot-cli", "lmstudio", "opencode", "junie", "amp", "warp"),

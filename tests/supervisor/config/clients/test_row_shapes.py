@@ -1,11 +1,8 @@
 """Rows as each client writes them, there and back."""
 
 import pytest
-from hypothesis import strategies as st
 
 from quarterdeck.config.clients.row_shapes import COMMON, common_row
-
-WORDS = st.text(st.characters(codec="ascii", categories=["L"]), min_size=1, max_size=8)
 
 
 @pytest.mark.parametrize(

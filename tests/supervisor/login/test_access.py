@@ -26,12 +26,12 @@ TOKEN = f"{ISSUER}/token"
 NAME = "login-1"
 
 
-def grant_of(access: str = "at-0", refresh: str = "rt-0", ends_at: float | None = 3600.0, url: str = URL) -> Grant:
+def grant_of(access: str = "at-0", refresh: str = "rt-0") -> Grant:
     return Grant(
-        url=url,
+        url=URL,
         terms=TERMS,
         client=Client(id="client-1"),
-        tokens=Tokens(access=access, refresh=refresh, given_at=0.0, ends_at=ends_at),
+        tokens=Tokens(access=access, refresh=refresh, given_at=0.0, ends_at=3600.0),
         token_endpoint=TOKEN,
     )
 

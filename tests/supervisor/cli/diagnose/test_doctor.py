@@ -31,8 +31,8 @@ BEST = Machine(
 HELD = SelfTest((Attack("read a secret", Property.FILESYSTEM, AttackOutcome.HELD, "Permission denied"),))
 
 
-def finding(monkeypatch: pytest.MonkeyPatch, machine: Machine, test: SelfTest = HELD) -> None:
-    monkeypatch.setattr(doctor, "examine", lambda: (machine, test))
+def finding(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
+    monkeypatch.setattr(doctor, "examine", lambda: (machine, HELD))
     # The configuration of whoever runs the tests is not looked for.
     read = doctor.read_config
     nothing = MergedConfig()

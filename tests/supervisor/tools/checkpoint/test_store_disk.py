@@ -14,8 +14,8 @@ from quarterdeck.tools.checkpoint.store import CheckpointDisk, DamagedBlobError
 AT = "2026-01-02T03:04:05.678Z"
 
 
-def disk_at(directory: Path, max_bytes: int = 1000, max_nodes: int = 1000) -> CheckpointDisk:
-    return CheckpointDisk(directory, max_bytes, max_nodes)
+def disk_at(directory: Path, max_bytes: int = 1000) -> CheckpointDisk:
+    return CheckpointDisk(directory, max_bytes, max_nodes=1000)
 
 
 def kept(node: str, data: bytes) -> Kept:

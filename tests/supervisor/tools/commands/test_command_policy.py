@@ -1,7 +1,6 @@
 """What a session's commands run under: the user's tools and nothing else of theirs."""
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -178,11 +177,11 @@ def home(tmp_path: Path) -> Home:
     return home
 
 
-def packed(home: Home, *folders: Path | str, environ: Mapping[str, str] | None = None) -> UserPrograms:
+def packed(home: Home, *folders: Path | str) -> UserPrograms:
     """What a PATH of these folders, then the system's, takes."""
     path = os.pathsep.join([*map(str, folders), "/usr/bin", "/bin"])
     work = str(home.user / "work")
-    return find_user_programs({"PATH": path}, work, str(home.user), environ or {}, (work,))
+    return find_user_programs({"PATH": path}, work, str(home.user), {}, (work,))
 
 
 def relative(home: Home, programs: UserPrograms) -> list[str]:

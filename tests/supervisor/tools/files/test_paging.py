@@ -15,14 +15,12 @@ from quarterdeck.tools.files.paging import MAX_LINE_CHARS, LineReader, Page, Pag
 PLENTY = 10**9
 
 
-def page_of(
-    data: bytes, first: int = 1, max_lines: int = 2_000, max_bytes: int = PLENTY, size: int | None = None
-) -> Page:
+def page_of(data: bytes, first: int = 1, max_lines: int = 2_000, size: int | None = None) -> Page:
     file = io.BytesIO(data)
     head = file.read(SNIFF_BYTES)
     size_bytes = len(data) if size is None else size
     return read_page(
-        file, head, encoding_of(head), size_bytes, lambda: False, first=first, max_lines=max_lines, max_bytes=max_bytes
+        file, head, encoding_of(head), size_bytes, lambda: False, first=first, max_lines=max_lines, max_bytes=PLENTY
     )
 
 

@@ -35,8 +35,8 @@ def pieces(data: bytes, cuts: list[int]) -> Iterator[bytes]:
         yield data[start:end]
 
 
-def read_matches(data: bytes, most: int = 100, cuts: list[int] | None = None) -> MatchReader:
-    reader = MatchReader(most)
+def read_matches(data: bytes, cuts: list[int] | None = None) -> MatchReader:
+    reader = MatchReader(100)
     for piece in pieces(data, cuts or []):
         reader.feed(piece)
     reader.close()

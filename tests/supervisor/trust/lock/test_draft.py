@@ -29,11 +29,9 @@ PRESENT_HEAD = Head(9, "ab" * 32)
 FIRST = [seen(TOLD), approved(TOLD), seen(NOW), approved(NOW), seen(ZONE), approved(ZONE)]
 
 
-def draft(
-    *events: LedgerEvent, old: DeckLock | None = None, ignores: str = "", ids: tuple[str, ...] = ("time",)
-) -> Draft:
+def draft(*events: LedgerEvent, old: DeckLock | None = None, ids: tuple[str, ...] = ("time",)) -> Draft:
     book = Book.of(Stored(seq, "2026-01-02T03:04:05.678Z", event) for seq, event in enumerate(events, 1))
-    empty = DeckLock(PRESENT_HEAD, {}, Ignores.parse(ignores))
+    empty = DeckLock(PRESENT_HEAD, {}, Ignores.parse(""))
     servers = [each for each in survey(book) if each.server in ids and each.scope == SCOPE]
     return draft_lock(servers, ids, BODIES.get, empty, old)
 

@@ -7,23 +7,37 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck.fleet.core.completion import COMPLETE
-from quarterdeck.fleet.core.rounds import next_params
+from quarterdeck.fleet.core.completion import COMPLETE, bounded_completion
+from quarterdeck.fleet.core.linked_uris import LINK_MARK
+from quarterdeck.fleet.core.rounds import INPUT_REQUIRED, next_params
 from quarterdeck.fleet.core.subscriptions import Subscriptions
 from quarterdeck.fleet.workers.handle import Asker, WorkerHandle
-from quarterdeck.fleet.workers.requests import as_request, begin_request, deliver_completion, not_made, refuse
+from quarterdeck.fleet.workers.requests import as_request, not_made, refuse, refused
 from quarterdeck_protocol.configs import ServerConfig, ToolFilter
 from quarterdeck_protocol.contract import EndpointPhase
-from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_NAME, CLIENT_VERSION
-from quarterdeck_protocol.link.frames import Asked, Listening, Log, Note, ServerCard, Tell, Updated
+from quarterdeck_protocol.link.frames import (
+    Answer,
+    Asked,
+    Call,
+    Failed,
+    Forward,
+    Listening,
+    Log,
+    Note,
+    Reply,
+    ServerCard,
+    Tell,
+    Updated,
+)
 from quarterdeck_protocol.mcp.client import is_modern
 from quarterdeck_protocol.mcp.client.asks import MAX_ASK_BYTES
 from quarterdeck_protocol.mcp.client.eras import discovery
-from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
-from quarterdeck_protocol.mcp.tasks import NOTES
+from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object, check_result
+from quarterdeck_protocol.mcp.tasks import CREATED, NOTES, takes_tasks
 from quarterdeck_protocol.offers import LogLine, RawRequest, ResourceUpdated
-from quarterdeck_protocol.tools import Client, Deliver, PendingCall, RawCall
+from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, RawCall, WireResult
 
 from .news import TakeNews, news_of, shown
 from .questions import DrivenRequest, OpenQuestions
@@ -33,12 +47,72 @@ from .tasks import ServerTasks
 SERIOUS: Final = frozenset({"error", "critical", "alert", "emergency"})
 """Log levels of MCP that our own log shows by default."""
 
+SHORTEST_S: Final = 0.001
+"""The deadline of a call whose caller has no time left: it is sent and ends at once, for the link takes no past one."""
+
 OWN_METHODS: Final = frozenset(
     {"initialize", "logging/setLevel", "resources/unsubscribe", "server/discover", "subscriptions/listen"}
 )
 """Requests that are of the connection, which many clients share: none is passed on for one of them."""
 
 _log = logging.getLogger("quarterdeck.fleet")
+
+
+class EndpointCall(msgspec.Struct, frozen=True):
+    """A client's request at a worker; see `PendingCall`."""
+
+    handle: WorkerHandle
+    request_id: int
+    config: ServerConfig
+    asker: Asker
+    questions: OpenQuestions | None
+    deliver: Deliver
+
+    def cancel(self, reason: str = "") -> Delivery:
+        """Give up: tell the server, and deliver nothing."""
+        self.handle.cancel(self.request_id, reason)
+        if self.questions is not None and self.questions.any_asked:
+            self.questions.request_ended(self.handle, self.request_id)
+        return Delivery.UNKNOWN
+
+    def end(self, reply: Reply, body: bytes) -> None:
+        """Deliver the server's result, if it may be passed on, or a fault."""
+        if self.questions is not None and self.questions.any_asked:
+            self.questions.request_ended(self.handle, self.request_id)
+        if isinstance(reply, Failed):
+            self._fail(ProtocolFault.from_record(reply.fault))
+            return
+        try:
+            members = check_result(body, max_bytes=self.config.max_result_bytes)
+            if "resultType" in members:
+                raise BodyError("the era's envelope was left on it")
+        except BodyError as error:
+            # A worker checks what it forwards; one that does not is not ours any more.
+            self.handle.violated(f"a result that may not be passed on: {error}")
+            self._fail(ProtocolFault(FaultKind.TOOL_ERROR, f"the result is broken: {error}", code="protocol_violation"))
+            return
+        if reply.result_type != "complete" and (fault := self._unexpected(reply)) is not None:
+            self._fail(fault)
+            return
+        if LINK_MARK in body:
+            self.handle.linked.note(body)
+        is_error = members.get("isError") == _TRUE
+        self.deliver(WireResult(body, reply.era, is_error, reply.result_type, members))
+
+    def _fail(self, fault: ProtocolFault) -> None:
+        fault.server = self.config.id
+        self.deliver(fault)
+
+    def _unexpected(self, reply: Answer) -> ProtocolFault | None:
+        """Return why a result of this type is not passed on, or None."""
+        asker = self.asker
+        if reply.result_type == INPUT_REQUIRED and asker.answerer is None:
+            why, code = f"the server answered {reply.result_type!r} instead of a result", INPUT_REQUIRED
+        elif reply.result_type == CREATED and not _takes_task(reply.era, asker):
+            why, code = f"{self.config.id} made a task of a request whose client takes none", "bad_result"
+        else:
+            return None
+        return ProtocolFault(FaultKind.TOOL_ERROR, why, code=code, delivery=Delivery.ANSWERED)
 
 
 class Exchange:
@@ -91,13 +165,12 @@ class Exchange:
 
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
         """Start a call by the server's own name for the tool; None unless the endpoint is ready and offers it."""
-        handle = self._peer
-        if handle is None or self.phase is not EndpointPhase.READY:
+        if self.phase is not EndpointPhase.READY:
             return None
         if self._is_filtered and not self.config.tools.admits(call.tool):
             return None
         if not self._is_modern:
-            return begin_request(handle, self.config, call, self._questions, deliver)
+            return self._send(call, deliver)
         return self._begin_rounds(call, self._owners.watched(call, deliver, is_modern=True))
 
     def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
@@ -105,7 +178,7 @@ class Exchange:
         if self.phase is not EndpointPhase.READY:
             return refuse(deliver, self.not_connected())
         if request.method == SUBSCRIBE:
-            return self._standing.subscribe(request, deliver)
+            return self._standing.subscribe(request, deliver, self._send)
         if (problem := self._problem(request)) is not None:
             return refuse(deliver, problem)
         if request.method == "tools/call":
@@ -116,9 +189,9 @@ class Exchange:
                 return refuse(deliver, taken)
             deliver = taken
         elif request.method == COMPLETE:
-            deliver = partial(deliver_completion, deliver)
+            deliver = partial(_deliver_completion, deliver)
         if not self._is_modern:
-            return begin_request(self._greeted, self.config, _without_answers(request), self._questions, deliver)
+            return self._send(_without_answers(request), deliver)
         return self._begin_rounds(request, deliver)
 
     def not_connected(self) -> ProtocolFault:
@@ -133,7 +206,7 @@ class Exchange:
         `server/discover`: for that some older SDKs write a hundred lines into the server's log.
         """
         request = RawRequest("ping", b"", discovery(CLIENT_NAME, CLIENT_VERSION), timeout_s)
-        return begin_request(self._greeted, self.config, request, None, deliver)
+        return self._send(request, deliver)
 
     def unsubscribe(self, client: Client, uri: str) -> None:
         """See `LiveEndpoint`; at any time."""
@@ -150,8 +223,8 @@ class Exchange:
 
     def tell(self, method: str, params: bytes = b"{}") -> None:
         """See `LiveEndpoint`."""
-        if self.phase is EndpointPhase.READY and not self._is_modern:
-            self._greeted.post(Tell(method), params)
+        if self._peer is not None and self.phase is EndpointPhase.READY and not self._is_modern:
+            self._peer.post(Tell(method), params)
 
     # What the server says
 
@@ -192,21 +265,40 @@ class Exchange:
 
     # Helpers
 
-    @property
-    def _greeted(self) -> WorkerHandle:
-        assert self._peer is not None
-        return self._peer
-
     def _begin_rounds(self, asker: Asker, deliver: Deliver) -> PendingCall:
         """Start a request at a server of 2026-07-28; for a client that does not take its questions, put them to it."""
         if asker.answerer is None or not asker.answerer.bridges:
-            return self._begin_round(asker, deliver)
+            return self._send(asker, deliver)
         request = as_request(asker) if isinstance(asker, RawCall) else asker
-        driven = DrivenRequest(self.config, request, self._begin_round, deliver)
-        return driven.start(partial(self._begin_round, asker))
+        driven = DrivenRequest(self.config, request, self._send, deliver)
+        return driven.start(partial(self._send, asker))
 
-    def _begin_round(self, request: Asker, deliver: Deliver) -> PendingCall:
-        return begin_request(self._greeted, self.config, request, None, deliver)
+    def _send(self, asker: Asker, deliver: Deliver) -> PendingCall:
+        """Ask the worker to run a tool or to pass any other request on.
+
+        A legacy server asks its `_questions` meanwhile; one of 2026-07-28 is told what this caller can be asked.
+        """
+        handle, config = self._peer, self.config
+        assert handle is not None
+        questions = None if self._is_modern else self._questions
+        request_id, limit_s, wish_s = handle.next_id(), config.call_timeout_s, asker.timeout_s
+        if wish_s is not None and wish_s < limit_s:
+            limit_s = max(wish_s, SHORTEST_S)
+        told: tuple[bool, bytes] | tuple[bool, bytes, bytes, str] = asker.on_progress is not None, asker.meta
+        if questions is None:
+            told = *told, asker.answerer.capabilities if asker.answerer is not None else b"", asker.log_level
+        frame: Call | Forward
+        if isinstance(asker, RawCall):
+            frame, body = Call(request_id, limit_s, asker.tool, *told), asker.arguments
+        else:
+            frame, body = Forward(request_id, limit_s, asker.method, *told), asker.params
+        call = EndpointCall(handle, request_id, config, asker, questions, deliver)
+        refusal = handle.ask(frame, body, call.end, asker)
+        if refusal is None:
+            return call
+        fault = refused(refusal)
+        fault.server = config.id
+        return refuse(deliver, fault)
 
     def _whose(self, handle: WorkerHandle, news: Log | Note | Updated, body: bytes) -> frozenset[str]:
         if isinstance(news, Note) and news.method in NOTES:
@@ -245,3 +337,18 @@ def _tool_of(params: bytes) -> str:
         return _named.decode(params).name
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return ""
+
+
+def _takes_task(era: str, asker: Asker) -> bool:
+    is_call = isinstance(asker, RawCall) or (isinstance(asker, RawRequest) and asker.method == "tools/call")
+    return is_modern(era) and is_call and asker.answerer is not None and takes_tasks(asker.answerer.capabilities)
+
+
+def _deliver_completion(deliver: Deliver, end: CallEnd) -> None:
+    """Deliver the end of a completion, with no more values than clients may be given."""
+    if isinstance(end, WireResult) and (bounded := bounded_completion(end.body)) is not end.body:
+        end = WireResult(bounded, end.era, end.is_error, end.result_type)
+    deliver(end)
+
+
+_TRUE: Final = msgspec.Raw(b"true")

@@ -13,7 +13,7 @@ import msgspec
 from quarterdeck.fleet.core.offerset import has_capability, subscribes, uri_problem
 from quarterdeck.fleet.core.subscriptions import Subscriptions
 from quarterdeck.fleet.workers.handle import WorkerHandle
-from quarterdeck.fleet.workers.requests import ask, begin_request, not_made, refuse
+from quarterdeck.fleet.workers.requests import ask, not_made, refuse
 from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.link.frames import Forward, Listen, Reply, ServerCard
@@ -23,6 +23,7 @@ from quarterdeck_protocol.offers import RawRequest, ResourceUpdated
 from quarterdeck_protocol.tools import CallEnd, Client, Deliver, PendingCall, WireResult
 
 from .news import TakeNews
+from .questions import BeginRound
 
 LISTEN_AGAIN_S: Final = 1.0
 """Seconds before a worker that takes no more is told again what to listen for."""
@@ -54,10 +55,9 @@ class Standing:
         """The server is there."""
         self._handle, self._card = handle, card
 
-    def subscribe(self, request: RawRequest, deliver: Deliver) -> PendingCall:
-        """See `LiveEndpoint`; of a greeted server."""
-        handle, server = self._handle, self._config.id
-        assert handle is not None
+    def subscribe(self, request: RawRequest, deliver: Deliver, begin: BeginRound) -> PendingCall:
+        """Subscribe to a resource of a greeted server; see `LiveEndpoint.forward`. A legacy one is asked by `begin`."""
+        server = self._config.id
         try:
             uri = _params.decode(request.params).uri
         except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -74,7 +74,7 @@ class Standing:
             self._listen_soon()
             return awaited
         asked = msgspec.structs.replace(request, method=SUBSCRIBE)
-        return begin_request(handle, self._config, asked, None, partial(self._subscribed, request.client, uri, deliver))
+        return begin(asked, partial(self._subscribed, request.client, uri, deliver))
 
     def unsubscribe(self, client: Client, uri: str) -> None:
         """See `LiveEndpoint`."""

@@ -5,7 +5,8 @@ import asyncio
 from support.fleet.workers import PlayedSession
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
-from quarterdeck.fleet.workers.requests import EndpointCall, RefusedCall
+from quarterdeck.fleet.exchange.exchange import EndpointCall
+from quarterdeck.fleet.workers.requests import RefusedCall
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.link.frames import Call
 from quarterdeck_protocol.tools import RawCall

@@ -80,7 +80,7 @@ class DeckServer(LiveEndpoint):
         self._approvals = approvals
         self._own: Final = OwnServers(self, fleet, sessions)
         self._is_scoped: Final = config.scope is ServerScope.SESSION
-        self.judged: Final = partial(JudgedAnswerer, _mode=config.ask, _has_tasks=self.has_modern_tasks)
+        self.judged: Final = partial(JudgedAnswerer, mode=config.ask, has_tasks=self.has_modern_tasks)
         """Puts a request's answerer behind what the server may ask."""
         self._waits: Final = CallQueue()
         """Requests that wait for tasks to end: they keep no call from its turn."""

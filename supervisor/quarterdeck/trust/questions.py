@@ -20,28 +20,28 @@ _log = logging.getLogger("quarterdeck.trust")
 class JudgedAnswerer(Struct, frozen=True, eq=False):
     """The `Answerer` of one request, behind what its server may ask: a struct, for each request has one."""
 
-    _answerer: Answerer
-    _mode: AskMode
-    _has_tasks: Callable[[], bool]
+    answerer: Answerer
+    mode: AskMode
+    has_tasks: Callable[[], bool]
 
     @property
     def capabilities(self) -> bytes:
         """See `Answerer`; nothing that could be asked for a server that may not ask."""
-        capabilities = self._answerer.capabilities
+        capabilities = self.answerer.capabilities
         if takes_tasks(capabilities):
-            return judged_capabilities(capabilities, self._mode, has_tasks=self._has_tasks())
-        return NOTHING_CAN_BE_ASKED if self._mode is AskMode.DENY else capabilities
+            return judged_capabilities(capabilities, self.mode, has_tasks=self.has_tasks())
+        return NOTHING_CAN_BE_ASKED if self.mode is AskMode.DENY else capabilities
 
     @property
     def bridges(self) -> bool:
         """See `Answerer`."""
-        return self._answerer.bridges
+        return self.answerer.bridges
 
     def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
         """See `Answerer`; what may not be asked is answered here."""
-        judged = judge_question(question, self._mode)
+        judged = judge_question(question, self.mode)
         if not isinstance(judged, Declined):
-            return self._answerer.ask(judged, answer)
+            return self.answerer.ask(judged, answer)
         if judged.warning:
             _log.warning("%s", judged.warning)
         return asyncio.get_running_loop().call_soon(answer, judged.end).cancel

@@ -37,11 +37,13 @@ MAX_LOGGED: Final = 100
 
 BESIDE_TOOLS: Final = (Listing.PROMPTS, Listing.RESOURCES, Listing.TEMPLATES)
 
+_NOTHING_GIVEN: Final[Mapping[str, GivenArgument]] = MappingProxyType({})
+
 _log = logging.getLogger("quarterdeck.names")
 
 
-class CalledTool(Struct, frozen=True, eq=False):
-    """A tool as calls of it need it.
+class CalledTool(Struct, frozen=True, eq=False, gc=False):
+    """A tool as calls of it need it; a server may have thousands, so that the collector is spared them.
 
     Attributes:
         server: the id of its server.
@@ -88,7 +90,7 @@ class ServerOffers(Struct, frozen=True, eq=False):
 
     def called(self, key: str, own: str) -> CalledTool:
         """What a call needs of a tool that clients call `key`."""
-        given = self.overrides.arguments.get(own, {})
+        given = self.overrides.arguments.get(own, _NOTHING_GIVEN)
         may_hold = self.held is None or own in self.held
         return CalledTool(self.id, key, own, given, self.tasks, may_hold)
 
@@ -107,7 +109,6 @@ class Catalogue(Struct, frozen=True, eq=False):
         owners: the same, by what clients know them by.
         schemes: of the URIs of each server that has resources or templates.
         fitting: the qualified names that are known to fit.
-        calls: what calls of `tools` need, by all names that clients may call them.
         budget: what the names that clients know keep to; None for any.
     """
 
@@ -120,7 +121,6 @@ class Catalogue(Struct, frozen=True, eq=False):
     owners: Mapping[Listing, Mapping[str, Offered]] = MappingProxyType({listing: {} for listing in BESIDE_TOOLS})
     schemes: Mapping[str, frozenset[str]] = {}
     fitting: frozenset[str] = frozenset()
-    calls: Mapping[str, CalledTool] = {}
     budget: NameBudget | None = None
 
     def own(self, name: str) -> str:
@@ -159,7 +159,8 @@ def look(endpoint: LiveEndpoint, overrides: ServerOverrides, before: ServerOffer
         for listing, is_same in zip(BESIDE_TOOLS, same_lists, strict=True)
     }
     found = ServerOffers(server, overrides, tools, own, shown, offers, refused, tasks, _held(tools, tasks))
-    calls = {name: found.called(name.partition(QUALIFIER)[2], own) for name, own in names.items()}
+    start = len(server) + len(QUALIFIER)
+    calls = {name: found.called(name[start:], tool) for name, tool in names.items()}
     return msgspec.structs.replace(found, calls=calls)
 
 
@@ -221,8 +222,15 @@ def merged(
         if tuple(found) != lists[listing]:
             lists[listing] = tuple(found)
         owners[listing] = {each.public: each for each in found}
-    calls = _calls(servers.values(), aliases, is_alone=bool(alone))
-    return Catalogue(servers, alone, tools, shown, aliases, lists, owners, schemes, fitting, calls, budget)
+    return Catalogue(servers, alone, tools, shown, aliases, lists, owners, schemes, fitting, budget)
+
+
+def calls_of(catalogue: Catalogue) -> dict[str, CalledTool]:
+    """What calls of all tools need, by all names that clients may call them."""
+    found: dict[str, CalledTool] = {}
+    for each in catalogue.servers.values():
+        found |= {call.key: call for call in each.calls.values()} if catalogue.alone else each.calls
+    return found | {alias: found[name] for alias, name in catalogue.aliases.items() if name in found}
 
 
 def difference(before: Catalogue, after: Catalogue) -> frozenset[Listing]:
@@ -285,14 +293,6 @@ def _aliases(present: dict[str, str], before: Mapping[str, str], names: Mapping[
         _log.info("%d further tools are shown to clients under shorter names", len(fresh) - MAX_LOGGED)
     past = {alias: name for alias, name in before.items() if alias not in present and alias not in names}
     return dict(itertools.islice(past.items(), max(0, len(past) - MAX_PAST), None)) | present
-
-
-def _calls(servers: Iterable[ServerOffers], aliases: Mapping[str, str], *, is_alone: bool) -> Mapping[str, CalledTool]:
-    """What calls need of all tools, by their names and aliases."""
-    found: dict[str, CalledTool] = {}
-    for each in servers:
-        found |= {call.key: call for call in each.calls.values()} if is_alone else each.calls
-    return found | {alias: found[name] for alias, name in aliases.items() if name in found}
 
 
 def _named_prompts(rows: Sequence[Offered], alone: str, budget: NameBudget | None) -> list[Offered]:

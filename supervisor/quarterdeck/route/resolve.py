@@ -56,17 +56,19 @@ def resolve_call(catalogue: Catalogue, name: str, client: Client = ANONYMOUS) ->
 
     Whether its client may make it is not asked here, nor whether its server offers it.
     """
-    if (shown := catalogue.calls.get(name)) is not None:
-        return shown
     name = catalogue.own(name)
-    server, tool = catalogue.alone, name
-    if not server:
-        server, _, tool = name.partition(QUALIFIER)
+    if catalogue.alone:
+        name = f"{catalogue.alone}{QUALIFIER}{name}"
+    server, _, tool = name.partition(QUALIFIER)
     offers = catalogue.servers.get(server)
     if offers is None or not tool:
         return None
+    if (shown := offers.calls.get(name)) is not None:
+        return shown
     own = _own_tool(offers, tool, client)
-    return own if isinstance(own, ProtocolFault) else offers.called(tool, own)
+    if isinstance(own, ProtocolFault):
+        return own
+    return offers.called(tool, own)
 
 
 def sent_arguments(tool: CalledTool, arguments: bytes) -> bytes | ProtocolFault:

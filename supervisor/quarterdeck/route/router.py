@@ -40,7 +40,7 @@ from quarterdeck_protocol.tools import (
     ToolSource,
 )
 
-from .catalogue import NOTHING, CalledTool, Catalogue, difference, look, merged
+from .catalogue import NOTHING, CalledTool, Catalogue, calls_of, difference, look, merged
 from .overrides.unmet import Names, public_names, unmet_by_overrides
 from .resolve import Route, public_uri, resolve, resolve_call, sent_arguments
 from .tasks.client_tasks import ClientTasks
@@ -76,6 +76,8 @@ class Router(ToolSource, OfferSource):
         self._overrides = dict(overrides or {})
         self._catalogue = NOTHING
         self._changed: Final[set[str]] = set()
+        self._calls: Mapping[str, CalledTool] = {}
+        """See `_shown`: made with the first call by a snapshot, as most snapshots have none."""
         self._is_looked_at = False
         self._watchers: Final[dict[object, Callable[[frozenset[Listing]], None]]] = {}
         self._tasks: Final = ClientTasks(fleet.watch_news)
@@ -94,6 +96,7 @@ class Router(ToolSource, OfferSource):
     def _look(self, ids: Sequence[str]) -> None:
         before, changed = self._catalogue, self._changed.copy()
         self._changed.clear()
+        self._calls = {}
         self._is_looked_at = True
         servers = {}
         for server in ids:
@@ -118,12 +121,14 @@ class Router(ToolSource, OfferSource):
 
     def _hear(self, server: str) -> None:
         self._changed.add(server)
+        self._calls = {}
         if self._watchers:
             _ = self.catalogue  # whoever watches is told of lists that are other ones, not of phases
 
     def reconfigure(self, overrides: Mapping[str, ServerOverrides], budget: NameBudget | None) -> None:
         """Show servers by these overrides, under names of this budget, from now on."""
         self._is_looked_at = self._is_looked_at and budget == self._budget
+        self._calls = {}
         self._budget = budget
         before, self._overrides = self._overrides, dict(overrides)
         for server in before.keys() | overrides.keys():
@@ -225,7 +230,7 @@ class Router(ToolSource, OfferSource):
         """Begin a request of a client, by the names that it knows; None of a call of what is no server's tool."""
         if isinstance(call, RawRequest):
             return self._begin_request(call, deliver)
-        found = self._catalogue.calls.get(call.tool) if not self._changed else None
+        found = (self._calls or self._shown()).get(call.tool)
         if found is None:
             resolved = resolve_call(self.catalogue, call.tool, call.client)
             if not isinstance(resolved, CalledTool):
@@ -259,9 +264,15 @@ class Router(ToolSource, OfferSource):
             return self._tasks.begin(own, route.key, endpoint, deliver)
         return endpoint.forward(own, deliver)
 
+    def _shown(self) -> Mapping[str, CalledTool]:
+        """What calls need of the tools of the last snapshot; nothing where that is of the past."""
+        if not self._calls and not self._changed:
+            self._calls = calls_of(self._catalogue)
+        return self._calls
+
     def _at_hand(self, tool: str) -> Catalogue:
         """The last snapshot where that has this tool, else the present one."""
-        return self._catalogue if tool in self._catalogue.calls and not self._changed else self.catalogue
+        return self._catalogue if tool in self._shown() else self.catalogue
 
     def _route(self, request: RawRequest) -> tuple[LiveEndpoint, Route] | ProtocolFault:
         """Who answers a request, and what it is there."""

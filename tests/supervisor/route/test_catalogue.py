@@ -67,7 +67,7 @@ def test_a_tool_is_said_to_be_for_tasks_where_its_server_has_tasks_of_that_era()
 def test_calls_that_may_be_answered_by_a_task_are_known(tasks: TaskSupport, support: str, *, may_be_held: bool) -> None:
     """A client that takes no task would get one; or every plain call go the longer way."""
     server = OfferServer("fs", tools={"t": definition("t", execution={"taskSupport": support})}, tasks=tasks)
-    assert catalogue_of(server).calls["fs__t"].may_hold is may_be_held
+    assert catalogue_of(server).servers["fs"].calls["fs__t"].may_hold is may_be_held
 
 
 # The names that clients accept

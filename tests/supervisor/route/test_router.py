@@ -70,6 +70,22 @@ async def test_a_call_looks_at_no_other_server() -> None:
     assert looked == []
 
 
+async def test_a_call_goes_by_what_is_shown_at_its_moment() -> None:
+    """A tool that its user has just hidden or renamed would still run by the name that a call before had."""
+    fleet, ends = FakeFleet(FakeEndpoint("fs", "read")), list[CallEnd]()
+    router = Router(fleet)
+    router.begin(RawCall("fs__read", b"{}"), lambda _: None)
+    router.reconfigure({"fs": ServerOverrides(rename={"read": "see"})}, None)
+    router.begin(RawCall("fs__read", b"{}"), ends.append)
+    router.begin(RawCall("fs__see", b"{}"), lambda _: None)
+    fleet.by_id["fs"].offer("see")
+    fleet.tell("fs")
+    router.begin(RawCall("fs__see", b"{}"), lambda _: None)
+    await turns()
+    assert [end.code for end in ends] == ["unknown_tool"]
+    assert [call.tool for call in fleet.by_id["fs"].begun] == ["read", "read", "read"]
+
+
 async def test_a_call_by_a_name_of_yesterday_is_found_before_any_list() -> None:
     """A client may know an alias from an earlier run than ours."""
     fleet = FakeFleet(FakeEndpoint("fs", "read" * 20))

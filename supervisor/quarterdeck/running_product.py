@@ -333,7 +333,8 @@ class Product:
         logged_in, self._logged_in = self._logged_in, set()
         for server in logged_in:
             status = self.fleet.status_of(server)
-            if status is not None and status.phase is EndpointPhase.FAULTED:
+            # What starts just now has the token of before.
+            if status is not None and status.phase in (EndpointPhase.CONNECTING, EndpointPhase.FAULTED):
                 await self.restart(server)
 
     async def _start_logged_in(self, server: str) -> None:

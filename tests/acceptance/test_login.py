@@ -14,7 +14,7 @@ import pytest
 from supervisor.config.secrets.keyrings import install_keyring
 from support.clients.raw_client import JsonObject, RawStdioClient
 from support.config.places import write_config
-from support.processes.commands import command, quarterdeck, quarterdeck_forked, quarterdeck_json_forked, serving
+from support.processes.commands import command, quarterdeck_forked, quarterdeck_json_forked, serving
 from support.processes.http_servers import forked_http_server
 from support.processes.running import DEADLINE_S
 from support.servers.certificates import make_certificate
@@ -93,7 +93,7 @@ def test_a_login_in_the_browser_starts_the_server_at_once(url: str, tmp_path: Pa
         refused = quarterdeck_forked("login", "-c", str(config), "far", "--yes")
         assert refused.returncode == 2
         assert "no system keyring is available" in refused.stderr
-        done = quarterdeck("login", "-c", str(config), "far", "--yes", "--file")
+        done = quarterdeck_forked("login", "-c", str(config), "far", "--yes", "--file")
         assert done.returncode == 0, done.stderr
         for told in (f"issuer    {origin_of(url)}", f"resource  {url}", "scopes    read"):
             assert told in done.stderr

@@ -19,7 +19,7 @@ import anyio
 import pytest
 from support.clients.raw_client import RawStdioClient
 from support.config.places import short_folder, write_document
-from support.processes.commands import DEADLINE_S, quarterdeck
+from support.processes.commands import DEADLINE_S, quarterdeck_forked
 from support.processes.identities import Identity
 from support.processes.leftovers import no_leftovers
 from support.processes.running import output
@@ -246,7 +246,7 @@ def test_sandbox_run_writes_no_configuration_that_is_named(project: Project, mon
     config = project.folder / "mcp.json"
     before = config.read_text()
     monkeypatch.setenv("QUARTERDECK_CONFIG", str(config))
-    ended = quarterdeck("sandbox", "run", "--write", str(project.folder), "--", "sh", "-c", project.script())
+    ended = quarterdeck_forked("sandbox", "run", "--write", str(project.folder), "--", "sh", "-c", project.script())
     if "out of reach" not in ended.stderr:
         assert (project.folder / "ended").exists(), ended.stderr
     assert config.read_text() == before
@@ -258,7 +258,7 @@ def test_who_is_told_to_write_the_configuration_itself_is_refused(
     """A row that may write the file that it stands in would start with all of it open, or closed without a word."""
     monkeypatch.setenv("QUARTERDECK_CONFIG", str(project.folder / "mcp.json"))
     words = ("sandbox", "run", "--write", str(project.folder / "mcp.json"), "--", "true")
-    ended = quarterdeck(*words)
+    ended = quarterdeck_forked(*words)
     assert ended.returncode == 125
     assert "configuration that quarterdeck trusts" in ended.stderr
 
@@ -317,6 +317,6 @@ def test_a_grant_of_one_socket_opens_no_other(
     with socket.socket(socket.AF_UNIX) as agent:
         agent.bind(str(address))
         monkeypatch.setenv("SSH_AUTH_SOCK", str(address))
-        ended = quarterdeck("sandbox", "run", "--tier", "landlock", "--grant", "ssh-agent", "--", "true")
+        ended = quarterdeck_forked("sandbox", "run", "--tier", "landlock", "--grant", "ssh-agent", "--", "true")
     assert ended.returncode == 125
     assert "--grant ssh-agent would open every Unix socket" in ended.stderr

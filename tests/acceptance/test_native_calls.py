@@ -81,21 +81,6 @@ def test_native_tools_come_before_the_servers_and_say_what_they_may_do(client: R
     assert client.junk == []
 
 
-def test_progress_of_a_command_arrives_while_it_runs(client: RawStdioClient, workspace: Path) -> None:
-    """A person would think that a long build hangs."""
-    go = workspace / "go"
-    go.unlink(missing_ok=True)
-    script = "echo first; while ! [ -e go ]; do sleep 0.02; done; echo last"
-    params = {"name": "bash", "arguments": {"command": script}, "_meta": {"progressToken": "t"}}
-    asked = client.send("tools/call", params)
-    note = client.notification("notifications/progress")["params"]
-    assert note["progressToken"] == "t"
-    go.write_text("")
-    result = client.reply(asked)["result"]
-    assert "first" in text_of(result)
-    assert "last" in text_of(result)
-
-
 def test_a_command_that_is_cancelled_is_gone_with_all_that_it_started(client: RawStdioClient) -> None:
     """A user who stops an agent would not stop what it started."""
     arguments = {"command": "trap '' TERM; (setsid sleep 4711.25 &); sleep 4711.25"}

@@ -94,24 +94,6 @@ async def test_a_legacy_http_session_ends_with_its_processes(url: str, workspace
     await eventually_async(lambda: not new & {each.directory for each in sessions_of(paths)})
 
 
-async def test_over_http_progress_arrives_and_cancelling_ends_the_command(url: str) -> None:
-    """Both would work for local clients only."""
-    seen = asyncio.Event()
-
-    async def remember(progress: float, total: float | None, message: str | None) -> None:
-        seen.set()
-
-    async with named(url) as client:
-        running = asyncio.create_task(
-            client.call_tool("bash", {"command": "echo on; sleep 4716.25"}, progress_callback=remember)
-        )
-        await seen.wait()
-        assert running_with("sleep 4716.25")
-        running.cancel()
-        await asyncio.wait([running])
-        await eventually_async(lambda: not running_with("sleep 4716.25"))
-
-
 async def test_a_workspace_that_is_gone_takes_no_server_along(url: str, workspace: Path) -> None:
     """One removed directory would take every tool away, or leave a client without a word."""
     async with named(url, "late") as client:

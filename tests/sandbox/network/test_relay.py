@@ -289,26 +289,22 @@ NEARER = (
 )
 
 
-@pytest.mark.parametrize("address", NEARER)
-def test_a_listed_name_leads_to_nothing_nearer_than_the_internet(address: str) -> None:
+@pytest.mark.parametrize("host", ["api.example", "mylocalhost"])
+def test_a_listed_name_leads_to_nothing_nearer_than_the_internet(host: str) -> None:
     """Whoever owns a listed name could point it at the user's own services, network or cloud."""
-    assert refusal("api.example", address, OWN) is not None
-    assert refusal("mylocalhost", address, OWN) is not None
+    assert [address for address in NEARER if refusal(host, address, OWN) is None] == []
 
 
-@pytest.mark.parametrize(
-    ("host", "address"),
-    [
+def test_what_is_listed_is_reached() -> None:
+    """A user could not let a server reach the internet, this machine, or an address that they name."""
+    for host, address in (
         ("api.example", "93.184.216.35"),
         ("api.example", "2606:2800:220:1::8"),
         ("localhost", "127.0.0.1"),
         ("app.localhost", "::1"),
         *((str(ip_address(address)), address) for address in NEARER if "%" not in address and "ffff" not in address),
-    ],
-)
-def test_what_is_listed_is_reached(host: str, address: str) -> None:
-    """A user could not let a server reach the internet, this machine, or an address that they name."""
-    assert refusal(host, address, OWN) is None
+    ):
+        assert refusal(host, address, OWN) is None, address
 
 
 @pytest.mark.parametrize("address", ["10.1.2.3", "93.184.216.34", "169.254.169.254"])

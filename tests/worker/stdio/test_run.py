@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -135,12 +136,16 @@ def complains_and_dies(process: PlayedProcess) -> None:
     ("act", "code", "words", "last_words"),
     [
         (complains_and_dies, "exited_at_handshake", "exited with status 1 before", "no such module\n"),
-        (lambda process: process.dies(0), "exited_at_handshake", "exited with status 0 before", ""),
-        (lambda process: process.dies(0), "exited_at_handshake", "this is probably none", ""),
+        (
+            lambda process: process.dies(0),
+            "exited_at_handshake",
+            "exited with status 0 before.*this is probably none",
+            "",
+        ),
         (lambda process: process.hangs_up(), "handshake_failed", "goes on running", ""),
         (lambda process: process.writes(b"x" * 20_000), "bad_output", "longer than 10,000 bytes", ""),
     ],
-    ids=["exits", "ends well", "ends well as what is no server", "hangs up and lives on", "says too much"],
+    ids=["exits", "ends well", "hangs up and lives on", "says too much"],
 )
 async def test_what_happens_at_the_greeting_is_told_in_words(
     act: Callable[[PlayedProcess], None], code: str, words: str, last_words: str
@@ -150,7 +155,7 @@ async def test_what_happens_at_the_greeting_is_told_in_words(
         fault = await played.fault()
         assert fault.code == code
         assert (fault.kind, fault.delivery) == (FaultKind.SPAWN_FAILED, Delivery.NOT_SENT)
-        assert words in fault.message
+        assert re.search(words, fault.message)
         assert fault.dossier is not None
         assert fault.dossier.stderr_tail == last_words
         assert played.lost == []

@@ -9,7 +9,7 @@ import asyncio
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from math import inf
 from time import monotonic
@@ -64,7 +64,8 @@ class Channel:
         self._loop = asyncio.get_running_loop()
         self._unsent: deque[bytes | memoryview] = deque()
         self._sent_at = 0.0
-        self._is_open = self._is_over = self._is_taking = self._is_due = self._is_full = False
+        self._incoming: Iterator[list[bytes]] = iter(())
+        self._is_open = self._is_over = self._is_due = self._is_full = False
 
     def begin(self, handshake: bytes) -> None:
         """The socket is connected: greet the peer, and listen."""
@@ -134,20 +135,18 @@ class Channel:
 
     def _take(self) -> bool:
         """Hand out what has come, a batch at most; False when there was nothing, or it was the last."""
-        if not self._is_open or self._is_taking or not (self.messages.has_more or self._read()):
+        messages = self.messages
+        if not self._is_open or not (messages.has_more or self._read()):
             return False
-        self._is_taking = True
         try:
-            for parts in islice(self.messages.pull(), BATCH):
+            for parts in islice(self._incoming, BATCH):
                 self.on_message(parts)
                 if not self._is_open:
                     return False
         except ZmtpError as error:
             self._lose(error)
             return False
-        finally:
-            self._is_taking = False
-        if self.messages.has_more and not self._is_due:
+        if messages.has_more and not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._take_more)
         if self._unsent:
@@ -165,7 +164,7 @@ class Channel:
         if not data:
             self._lose(ConnectionResetError("the peer hung up"))
             return False
-        self.messages.feed(data)
+        self._incoming = self.messages.pull(data)
         return True
 
     def _flush(self) -> None:

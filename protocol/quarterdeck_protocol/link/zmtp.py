@@ -78,7 +78,7 @@ class MessageBuffer:
         part_limits: the most bytes of each part in turn, and so the most parts, once the peer is ready; may change
             between two messages.
         is_ready: whether the peer may be sent messages: one before its own READY breaks the protocol.
-        has_more: whether there may be more to `pull`.
+        has_more: whether there may be more messages in what was read last.
     """
 
     def __init__(self, peer_type: bytes, part_limits: Sequence[int]) -> None:
@@ -86,37 +86,31 @@ class MessageBuffer:
         self.is_ready = self.has_more = False
         self._limits_when_ready = part_limits
         self._peer_type = peer_type
-        self._data: bytes | bytearray = b""
-        self._at = 0
-        self._wanted = len(GREETING)
+        self._data = bytearray()
+        self._wanted = 0
         self._is_greeted = False
         self._parts: list[bytes] = []
 
-    def feed(self, data: bytes) -> None:
-        """Take what came; `pull` all of it before the next."""
-        if self._at == len(self._data):
-            self._data, self._at = data, 0
-        else:
-            if self._at or isinstance(self._data, bytes):
-                self._data, self._at = bytearray(self._data[self._at :]), 0
-            self._data += data
-        self.has_more = len(self._data) >= self._wanted
-
-    def pull(self) -> Iterator[list[bytes]]:
-        """Yield the parts of each message that has come whole; may be left after any of them, and begun anew.
+    def pull(self, data: bytes) -> Iterator[list[bytes]]:
+        """Take what came next, and yield the parts of each message that is whole now; end it before the next read.
 
         Raises:
             ZmtpError: another protocol, a refusal, or more than the limits allow; the buffer is of no further use.
         """
-        if not self.has_more:
-            return
-        data = self._data = bytes(self._data)  # no copy unless it was joined
-        at, end, parts, wanted = self._at, len(data), self._parts, _LEAST_HEAD
+        if self._data:
+            self._data += data
+            if len(self._data) < self._wanted:
+                return
+            data, self._data = bytes(self._data), bytearray()
+        self.has_more = True
+        at, end, parts, wanted = 0, len(data), self._parts, _LEAST_HEAD
         if not self._is_greeted:
-            _check_greeting(data[: len(GREETING)])
-            self._is_greeted = True
-            at = len(GREETING)
-        while end - at >= _LEAST_HEAD:
+            wanted = len(GREETING)
+            if end >= wanted:
+                _check_greeting(data[:wanted])
+                self._is_greeted = True
+                at, wanted = wanted, _LEAST_HEAD
+        while end - at >= wanted:
             flags, size, start = data[at], data[at + 1], at + _LEAST_HEAD
             if flags & _LONG:
                 start = at + _LONG_HEAD
@@ -141,11 +135,11 @@ class MessageBuffer:
             message = [*parts, part]
             if index:
                 parts.clear()
-            self._at = at
             yield message
-        self._at, self._wanted, self.has_more = at, wanted, False
-        if at == end:
-            self._data, self._at = b"", 0
+        self.has_more = False
+        if at < end:
+            self._data += data[at:]
+            self._wanted = wanted
 
     def _judge(self, flags: int, size: int, index: int) -> None:
         """Raise ZmtpError unless this is the one READY, or part `index` of a message within the limits."""

@@ -21,8 +21,7 @@ def buffer_of(*data: bytes, limits: Sequence[int] = (HEAD, BODY)) -> zmtp.Messag
 
 
 def pulled(buffer: zmtp.MessageBuffer, data: bytes) -> list[list[bytes]]:
-    buffer.feed(data)
-    return list(buffer.pull())
+    return list(buffer.pull(data))
 
 
 def wire(messages: Sequence[Sequence[bytes]]) -> bytes:
@@ -124,23 +123,20 @@ def test_a_ready_may_say_more_and_write_its_names_as_it_likes() -> None:
 def test_limits_may_change_between_two_messages_of_one_read() -> None:
     """What a worker says right after its token would be judged as a stranger's."""
     buffer = buffer_of(zmtp.GREETING, READY, limits=(10,))
-    buffer.feed(wire([[b"token"], [b"x" * 100, b"y" * 100]]))
-    pulling = buffer.pull()
+    pulling = buffer.pull(wire([[b"token"], [b"x" * 100, b"y" * 100]]))
     assert next(pulling) == [b"token"]
     buffer.part_limits = (HEAD, BODY)
     assert next(pulling) == [b"x" * 100, b"y" * 100]
 
 
-def test_what_was_left_of_a_read_is_pulled_later() -> None:
+def test_a_read_may_be_pulled_in_batches() -> None:
     """Messages behind those of one turn of the loop would be lost, or come twice."""
     buffer = buffer_of(zmtp.GREETING, READY)
-    buffer.feed(wire([[b"1"], [b"2", b"b"], [b"3", b"c"], [b"4"]]))
-    assert next(buffer.pull()) == [b"1"]
-    assert next(buffer.pull()) == [b"2", b"b"]
-    assert buffer.has_more
-    assert list(buffer.pull()) == [[b"3", b"c"], [b"4"]]
-    assert not buffer.has_more
-    assert list(buffer.pull()) == []
+    pulling = buffer.pull(wire([[b"1"], [b"2", b"b"], [b"3", b"c"]]) + b"\x00")
+    assert (next(pulling), buffer.has_more) == ([b"1"], True)
+    assert (next(pulling), buffer.has_more) == ([b"2", b"b"], True)
+    assert (list(pulling), buffer.has_more) == ([[b"3", b"c"]], False)
+    assert pulled(buffer, b"\x014") == [[b"4"]]
 
 
 def test_the_largest_parts_that_are_allowed_pass() -> None:

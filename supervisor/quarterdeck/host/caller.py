@@ -70,12 +70,13 @@ class Caller(msgspec.Struct, frozen=True):
                 return refuse(deliver, called)
             request = called
         is_call = request.method == "tools/call"
-        is_bound = is_call and client.allowance is not None
-        if is_bound and (refused := not_granted(content.box, client, request.name)) is not None:
-            return refuse(deliver, refused)
-        taking = deliver
-        if (results := content.results) is not None:
-            if request.method == "resources/read" and (uri := named_result(request.arguments)):
+        if is_call and client.allowance is not None:
+            refused = not_granted(content.box, client, request.name)
+            if refused is not None:
+                return refuse(deliver, refused)
+        taking, results = deliver, content.results
+        if results is not None:
+            if not is_call and request.method == "resources/read" and (uri := named_result(request.arguments)):
                 return begin_read(results, client.key, uri, deliver)
             if (budget := results.max_tokens) is not None and request.method in CUT:
                 has_schema = partial(self._has_schema, request)

@@ -178,29 +178,29 @@ def judge(
     envelope = read_envelope(members, params, check) if is_modern else None
     if method not in IN_ERA[is_modern] or not (has_offers or method in TOOL_METHODS):
         raise Refused(METHOD_NOT_FOUND, "Method not found", method)
-    name, task = "", b""
     try:
         if method == "tools/call":
             # Not by its shape: the arguments, which may be large, would be looked at once more.
-            name = _text.decode(params.name or _EMPTY)
-            arguments = bytes(params.arguments)
+            name, arguments = _text.decode(params.name or _EMPTY), bytes(params.arguments)
             if not arguments.startswith(b"{"):
                 if _present(arguments):
                     raise Refused(INVALID_PARAMS, _BAD_PARAMS, "")
                 arguments = b"{}"
-            if params.task and not is_modern and (task := _present(params.task)):
-                _object.decode(task)
         else:
-            arguments = _own_params(message, method)
-        meta, token = _passed_on(members) if members else (b"", b"")
-        id_json = msgspec.json.encode(message.id)
-        request = Request(key, id_json, method, version, name, arguments, meta, token, is_modern, task=task)
+            name, arguments = "", _own_params(message, method)
+        request = Request(key, msgspec.json.encode(message.id), method, version, name, arguments)
+        if members:
+            request.meta, request.progress_token = _passed_on(members)
         if envelope is not None:
+            request.is_modern = True
             request.capabilities, request.caller = envelope.capabilities, envelope.caller
             request.log_level = envelope.log_level
             if params.request_state or params.input_responses:
                 state = _state.decode(params.request_state or _NULL)
                 request.resumption = Resumption(state, bytes(params.input_responses))
+        elif params.task and method == "tools/call" and (task := _present(params.task)):
+            _object.decode(task)
+            request.task = task
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Refused(INVALID_PARAMS, _BAD_PARAMS, "") from None
     return request, envelope

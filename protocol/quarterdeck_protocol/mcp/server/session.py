@@ -144,7 +144,8 @@ class ServerSession:
             return self._take_notification(message)
         try:
             params = read_params(message)
-            if not self.version or params.meta or message.method == "initialize":
+            is_initialize = message.method == "initialize"
+            if not self.version or params.meta or is_initialize:
                 self._judge_era(message.method, params)
             if len(self._under_way) + self._older >= self.max_under_way:
                 raise Refused(BUSY, f"more than {self.max_under_way:,} requests are under way")
@@ -153,10 +154,9 @@ class ServerSession:
         except Refused as refused:
             id_json = message.id_json
             return Answer(id_json, refusal_parts(id_json, refused), refused.code)
-        if envelope is None:
-            if request.method == "initialize":
-                self._greet(request, bytes(params.capabilities))
-        elif self.client is None:
+        if is_initialize:
+            self._greet(request, bytes(params.capabilities))
+        elif envelope is not None and self.client is None:
             self.client = envelope.info
         if key in self._under_way:
             request.older = self._under_way[key]

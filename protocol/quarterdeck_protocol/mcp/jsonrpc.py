@@ -5,12 +5,13 @@ is, hands out the parts as raw bytes, and takes the envelope of a protocol era o
 
     BodyError              the bytes are not what they must be
       LineTooLongError     more bytes than the limit, and still no newline
+      UnreadableError      no message of a client
 """
 
 import re
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -29,6 +30,9 @@ ENVELOPE_PREFIX: Final = "io.modelcontextprotocol/"
 
 PASSED_ON: Final = frozenset({f"{ENVELOPE_PREFIX}related-task", f"{ENVELOPE_PREFIX}model-immediate-response"})
 """Keys of tasks (2025-11-25, basic/utilities/tasks): they are for the other end, however many hops away."""
+
+MAX_LINE_BYTES: Final = 64 * 1024 * 1024
+"""One line of a client; the same as one line of a server."""
 
 MAX_DEPTH: Final = 256
 """Nesting allowed in a server's message; client libraries refuse more, some by crashing."""
@@ -67,6 +71,18 @@ class LineTooLongError(BodyError):
         self.max_bytes = max_bytes
 
 
+class UnreadableError(BodyError):
+    """A line that is not a message; `code` is JSON-RPC's."""
+
+    def __init__(self, code: int, reason: object) -> None:
+        what = "not JSON" if code == PARSE_ERROR else "not a JSON-RPC 2.0 message"
+        super().__init__(f"{what}: {reason}")
+        self.code = code
+
+
+Key = int | str
+
+
 class Message(msgspec.Struct, gc=False):
     """One JSON-RPC message, its parts still raw.  `id` is `UNSET` in a notification."""
 
@@ -75,6 +91,22 @@ class Message(msgspec.Struct, gc=False):
     params: Raw = Raw()
     result: Raw = Raw()
     error: Raw = Raw()
+
+
+class ClientMessage(Message, kw_only=True, gc=False):
+    """One message of a client."""
+
+    jsonrpc: Literal["2.0"]
+
+    @property
+    def is_request(self) -> bool:
+        """Whether an answer is due.  A null id is nobody's, so that its message is a notification."""
+        return self.method is not UNSET and isinstance(self.id, int | str)
+
+    @property
+    def id_json(self) -> bytes:
+        """The id as JSON; `null` where there is none."""
+        return msgspec.json.encode(self.id if isinstance(self.id, int | str) else None)
 
 
 class _Result(msgspec.Struct, gc=False):
@@ -121,6 +153,27 @@ def split_line(line: bytes | memoryview) -> Message:
         return _message.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BodyError("not a JSON-RPC message", error) from None
+
+
+def read_message(line: bytes) -> ClientMessage:
+    """Return the parts of one line.
+
+    Raises:
+        UnreadableError: it is not a JSON-RPC message, nests too deeply, or is not UTF-8.
+    """
+    try:
+        if not line.isascii():
+            line.decode()
+        if b"\n" in line or b"\r" in line:
+            line = line.rstrip(b"\r\n")
+            if b"\n" in line or b"\r" in line:
+                # For some readers a line ends there: whoever gets a part of it would get two.
+                line = msgspec.json.format(line, indent=-1)
+        return _client_message.decode(line)
+    except msgspec.ValidationError as error:
+        raise UnreadableError(INVALID_REQUEST, error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableError(PARSE_ERROR, error) from None
 
 
 def correlation_key(message_id: int | str | UnsetType | None) -> int | str | None:
@@ -334,6 +387,7 @@ class LineBuffer:
 
 
 _message: Final = msgspec.json.Decoder(Message)
+_client_message: Final = msgspec.json.Decoder(ClientMessage)
 _object: Final = msgspec.json.Decoder(dict[str, Raw])
 _result: Final = msgspec.json.Decoder(_Result)
 _LIST_OPENS: Final = ord("[")

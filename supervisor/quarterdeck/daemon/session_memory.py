@@ -29,7 +29,7 @@ from typing import Final, Self
 
 from quarterdeck.host.client_use import RecentRate
 from quarterdeck.host.journal import Interrupted, Journal, RequestKind
-from quarterdeck_protocol.mcp.server.messages import MAX_LINE_BYTES
+from quarterdeck_protocol.mcp.jsonrpc import MAX_LINE_BYTES
 
 from . import wait
 from .wait import MAX_GREETING_BYTES, SLOT_BYTES, SLOTS

@@ -23,7 +23,7 @@ from quarterdeck_protocol.offers import OfferSource, RawRequest
 from quarterdeck_protocol.questions import Answerer, Question, QuestionEnd
 from quarterdeck_protocol.tools import CallEnd, CancelToken, Client, Deliver, PendingCall, RawCall, ToolCall, ToolSource
 
-from .asks.logins import BeginCall, LoginCall, may_open
+from .asks.logins import BeginCall, LoginCall
 from .asks.states import CallKey, Passed
 from .budget.budgeted import CUT, begin_read, named_result, within_budget
 from .calls import not_granted
@@ -37,6 +37,12 @@ if TYPE_CHECKING:
 
 NOTHING: Final = (b"", b"{}")
 """Capabilities of clients that can be asked nothing: their calls need no place to wait in."""
+
+_MODERN: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
+"""The requests whose result may ask for more (2026-07-28, "Multi Round-Trip Requests")."""
+
+_OLDER: Final = _MODERN | {"completion/complete"}
+"""Those during which a client of an older era may be asked."""
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -200,6 +206,11 @@ class Caller(msgspec.Struct, frozen=True):
                 max_bytes=content.max_answer_bytes,
             )
         return found if isinstance(found, ProtocolFault) else wire_of(text_result(found, is_error=False))
+
+
+def may_open(method: str, answerer: Answerer, *, is_modern: bool) -> bool:
+    """Whether a client may be given a URL to open during a request, told without reading what it can: each asks."""
+    return method in (_MODERN if is_modern else _OLDER) and b'"url"' in answerer.capabilities
 
 
 def _unknown_method(method: str) -> ProtocolFault:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from quarterdeck_protocol.mcp.server.messages import Key, UnreadableError, read_message
+from quarterdeck_protocol.mcp.jsonrpc import Key, UnreadableError, read_message
 
 
 class RequestKind(IntEnum):

@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from .messages import ClientMessage
+from quarterdeck_protocol.mcp.jsonrpc import ClientMessage
+
 from .methods import HEADER_MISMATCH, NAMED_BY
 from .requests import VERSION_KEY, Params, Refused
 

@@ -16,11 +16,12 @@ from quarterdeck_protocol.mcp.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    ClientMessage,
+    Key,
 )
 from quarterdeck_protocol.mcp.tasks import METHODS
 from quarterdeck_protocol.tools import ProgressNote
 
-from .messages import ClientInfo, ClientMessage, Key
 from .methods import DECODERS, IN_ERA, MODERN_VERSION, TOOL_METHODS, UNSUPPORTED_VERSION, Abilities
 
 MAX_KNOWN_BYTES: Final = 4096
@@ -34,6 +35,13 @@ _AGAIN: Final = ("inputResponses", "requestState")
 _BAD_PARAMS: Final = "Invalid request parameters"
 _EMPTY: Final = Raw(b"{}")
 _NULL: Final = b"null"
+
+
+class ClientInfo(msgspec.Struct, frozen=True, gc=False):
+    """The name and version by which a client introduces itself."""
+
+    name: str
+    version: str
 
 
 class Params(msgspec.Struct, gc=False, rename="camel"):

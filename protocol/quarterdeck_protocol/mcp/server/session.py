@@ -15,13 +15,22 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+import msgspec
 from msgspec import UNSET
 
-from quarterdeck_protocol.mcp.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, correlation_key
+from quarterdeck_protocol.mcp.jsonrpc import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    ClientMessage,
+    Key,
+    UnreadableError,
+    correlation_key,
+    read_message,
+)
 
 from .answers import Part, error_parts, refusal_parts
 from .client_requests import ClientRequests
-from .messages import ClientInfo, ClientMessage, Key, UnreadableError, read_cancellation, read_message
 from .methods import (
     DECODERS,
     HANDSHAKE_VERSIONS,
@@ -31,7 +40,7 @@ from .methods import (
     UNSUPPORTED_VERSION,
     Initialize,
 )
-from .requests import Check, Params, Refused, Request, claims_modern, judge, nothing_to_check, read_params
+from .requests import Check, ClientInfo, Params, Refused, Request, claims_modern, judge, nothing_to_check, read_params
 
 MAX_UNDER_WAY: Final = 4096
 """Requests of one client under way at once; more are refused, so that cancellations are always still read."""
@@ -67,6 +76,13 @@ class Cancelled:
 
     request: Request
     reason: str
+
+
+class _Cancellation(msgspec.Struct, gc=False):
+    """The parameters of `notifications/cancelled`."""
+
+    request_id: Key = msgspec.field(name="requestId")
+    reason: str | None = None
 
 
 class Notice(Enum):
@@ -229,14 +245,21 @@ class ServerSession:
     def _take_notification(self, message: ClientMessage) -> Event:
         match message.method:
             case "notifications/cancelled":
-                cancelled = read_cancellation(message)
-                request = self._under_way.get(cancelled.key) if cancelled is not None else None
-                if cancelled is not None and request is not None and request.method != "initialize":
+                try:
+                    named = _cancellation.decode(message.params)
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    return None
+                key = correlation_key(named.request_id)
+                request = self._under_way.get(key) if key is not None else None
+                if request is not None and request.method != "initialize":
                     self.forget(request)
-                    return Cancelled(request, cancelled.reason)
+                    return Cancelled(request, named.reason or "")
             case "notifications/initialized" if self.version not in ("", MODERN_VERSION) and not self.is_open:
                 self.is_open = True
                 return Notice.OPENED
             case "notifications/roots/list_changed" if self.version not in ("", MODERN_VERSION):
                 return Notice.ROOTS_CHANGED
         return None
+
+
+_cancellation: Final = msgspec.json.Decoder(_Cancellation)

@@ -39,18 +39,6 @@ class Notifies(Protocol):
         ...
 
 
-MODERN: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
-"""The requests whose result may ask for more (2026-07-28, "Multi Round-Trip Requests")."""
-
-OLDER: Final = MODERN | {"completion/complete"}
-"""Those during which a client of an older era may be asked."""
-
-
-def may_open(method: str, answerer: Answerer, *, is_modern: bool) -> bool:
-    """Whether a client may be given a URL to open during a request, told without reading what it can: each asks."""
-    return method in (MODERN if is_modern else OLDER) and b'"url"' in answerer.capabilities
-
-
 class LoginCall:
     """One call, and the login that it may need; a `PendingCall`."""
 

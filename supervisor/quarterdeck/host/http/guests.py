@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Final
 
-from quarterdeck_protocol.mcp.server.messages import ClientInfo
+from quarterdeck_protocol.mcp.server.requests import ClientInfo
 from quarterdeck_protocol.tools import Client
 
 GUEST_S: Final = 60.0

@@ -22,9 +22,15 @@ from quarterdeck.host.client_use import ClientUses
 from quarterdeck.host.held_bytes import HeldBytes
 from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck.host.session.session import Session
-from quarterdeck_protocol.mcp.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
+from quarterdeck_protocol.mcp.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ClientMessage,
+    UnreadableError,
+    read_message,
+)
 from quarterdeck_protocol.mcp.server.http_headers import MARK, check_mirrored, check_standard, decode_value
-from quarterdeck_protocol.mcp.server.messages import ClientInfo, ClientMessage, UnreadableError, read_message
 from quarterdeck_protocol.mcp.server.methods import (
     DEFAULT_VERSION,
     HANDSHAKE_VERSIONS,
@@ -32,7 +38,7 @@ from quarterdeck_protocol.mcp.server.methods import (
     HTTP_STATUS,
     MODERN_VERSION,
 )
-from quarterdeck_protocol.mcp.server.requests import Refused, Request, nothing_to_check, unsupported
+from quarterdeck_protocol.mcp.server.requests import ClientInfo, Refused, Request, nothing_to_check, unsupported
 from quarterdeck_protocol.mcp.server.session import Answer, Cancelled, ServerSession
 from quarterdeck_protocol.tools import CancelToken, Client
 

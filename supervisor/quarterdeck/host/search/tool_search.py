@@ -19,8 +19,7 @@ from msgspec import Raw
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.host.offers.publish import Catalog, Shown, is_same_form
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.mcp.jsonrpc import BodyError, check_object
-from quarterdeck_protocol.mcp.server.messages import MAX_LINE_BYTES
+from quarterdeck_protocol.mcp.jsonrpc import MAX_LINE_BYTES, BodyError, check_object
 from quarterdeck_protocol.mcp.server.requests import Request
 from quarterdeck_protocol.names import QUALIFIER
 from quarterdeck_protocol.plain_words import plain_words

@@ -21,9 +21,8 @@ from quarterdeck.host.results import fault_parts
 from quarterdeck.host.session.session import Session
 from quarterdeck.host.session.work import TaskWork
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
-from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST, LineBuffer, LineTooLongError
+from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST, MAX_LINE_BYTES, LineBuffer, LineTooLongError
 from quarterdeck_protocol.mcp.server.answers import Part
-from quarterdeck_protocol.mcp.server.messages import MAX_LINE_BYTES
 from quarterdeck_protocol.mcp.server.requests import Request
 from quarterdeck_protocol.mcp.server.session import BUSY, Answer, Cancelled, Notice, ServerSession
 from quarterdeck_protocol.tools import ANONYMOUS, CancelToken, Client

@@ -16,9 +16,9 @@ from mcp_types import methods as sdk
 from pydantic import ValidationError
 
 from quarterdeck_protocol.mcp import tasks
+from quarterdeck_protocol.mcp.jsonrpc import read_message
 from quarterdeck_protocol.mcp.server import methods as ours
 from quarterdeck_protocol.mcp.server.http_headers import check_mirrored, check_standard, marked_properties
-from quarterdeck_protocol.mcp.server.messages import read_message
 from quarterdeck_protocol.mcp.server.requests import Refused, judge, read_params
 
 TASKS = {tasks.LIST, *tasks.METHODS[False], *tasks.METHODS[True]}

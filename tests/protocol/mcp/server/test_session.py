@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
-from quarterdeck_protocol.mcp.server.messages import ClientInfo
 from quarterdeck_protocol.mcp.server.methods import HANDSHAKE_VERSIONS, METHODS_OF, UNSUPPORTED_VERSION
-from quarterdeck_protocol.mcp.server.requests import Request, Resumption
+from quarterdeck_protocol.mcp.server.requests import ClientInfo, Request, Resumption
 from quarterdeck_protocol.mcp.server.session import BUSY, Answer, Cancelled, Notice, ServerSession
 
 KEY = "io.modelcontextprotocol/"

@@ -10,7 +10,8 @@ import anyio
 import pytest
 from support.waiting import PATIENCE_S
 
-from quarterdeck.host.asks.logins import LoginCall, may_open
+from quarterdeck.host.asks.logins import LoginCall
+from quarterdeck.host.caller import may_open
 from quarterdeck.login.broker import OpenLogin
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.questions import Question, QuestionEnd

@@ -13,7 +13,7 @@ from quarterdeck.host.offers.content import Content
 from quarterdeck.host.session import news as module
 from quarterdeck.host.session.news import ClientNews
 from quarterdeck.route.router import Router
-from quarterdeck_protocol.mcp.server.messages import read_message
+from quarterdeck_protocol.mcp.jsonrpc import read_message
 from quarterdeck_protocol.mcp.server.requests import Request, judge, read_params
 from quarterdeck_protocol.mcp.server.subscriptions import ChangeStream
 from quarterdeck_protocol.offers import ListAnnounced, Listing, LogLine, ResourceUpdated

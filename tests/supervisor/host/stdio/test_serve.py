@@ -16,8 +16,7 @@ from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck.host.session.work import Work
 from quarterdeck.host.stdio import serve
-from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST
-from quarterdeck_protocol.mcp.server.messages import MAX_LINE_BYTES
+from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST, MAX_LINE_BYTES
 from quarterdeck_protocol.mcp.server.requests import Request
 
 from .host_pipes import LineClient, sdk_transport, served

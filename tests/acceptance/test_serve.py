@@ -39,21 +39,21 @@ def runtime_directories() -> list[Path]:
 
 
 @pytest.mark.parametrize(
-    ("greet", "end", "is_forked"),
+    ("greet", "end"),
     [
-        pytest.param(RawStdioClient.initialize, RawStdioClient.close_stdin, False, id="legacy-end_of_stdin"),
-        pytest.param(RawStdioClient.discover, lambda client: client.process.terminate(), True, id="modern-sigterm"),
+        pytest.param(RawStdioClient.initialize, RawStdioClient.close_stdin, id="legacy-end_of_stdin"),
+        pytest.param(RawStdioClient.discover, lambda client: client.process.terminate(), id="modern-sigterm"),
     ],
 )
 def test_a_raw_client_of_either_era_gets_both_servers_and_the_end_is_the_end_of_it_all(
-    config: Path, greet: Callable[[RawStdioClient], object], end: Callable[[RawStdioClient], object], is_forked: bool
+    config: Path, greet: Callable[[RawStdioClient], object], end: Callable[[RawStdioClient], object]
 ) -> None:
     """Half of the clients, or half of the servers, could not be used.
 
     Or each start of a client would leave processes and directories behind, or a service manager would see a failure.
     """
     before = descendants().keys()
-    with serving(config, is_forked=is_forked) as client:
+    with serving(config, is_forked=True) as client:
         greet(client)
         names = {tool["name"] for tool in client.list_tools()}
         assert {"old__echo", "new__echo"} <= names
@@ -147,7 +147,8 @@ def test_serve_never_imports_the_sdk(config: Path, monkeypatch: pytest.MonkeyPat
             client.request("things/unknown")
         assert client.request("tools/call", {"name": "old__echo", "arguments": {"text": "a"}, "unknown": 1})
         client.close_stdin()
-        client.process.wait(DEADLINE_S)
+        assert client.process.wait(DEADLINE_S) == 0
+        assert_said_no_more(client)
         said = client.stderr_text()
     script = "import quarterdeck.host.http.serve, quarterdeck.daemon.http_decks, quarterdeck.daemon.server"
     said += subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stderr

@@ -26,14 +26,8 @@ class _Result(msgspec.Struct, gc=False):
     content: list[_Block] = []
 
 
-class LinkedUris:
-    """The links in one server's results."""
-
-    def __init__(self) -> None:
-        self._uris: dict[str, None] = {}
-
-    def __contains__(self, uri: str) -> bool:
-        return uri in self._uris
+class LinkedUris(dict[str, None]):
+    """The links in one server's results, a set in the order in which they were last seen."""
 
     def note(self, result: bytes) -> None:
         """Remember the links of a result that has the `LINK_MARK`; most results have not."""
@@ -45,10 +39,10 @@ class LinkedUris:
             return  # odd as it is, it is its client's to judge
         for block in blocks:
             if block.type == "resource_link" and 0 < len(block.uri) <= MAX_URI_CHARS:
-                self._uris.pop(block.uri, None)
-                self._uris[block.uri] = None
-        for uri in list(self._uris)[: max(0, len(self._uris) - MAX_URIS)]:
-            del self._uris[uri]
+                self.pop(block.uri, None)
+                self[block.uri] = None
+        for uri in list(self)[: max(0, len(self) - MAX_URIS)]:
+            del self[uri]
 
 
 _results: Final = msgspec.json.Decoder(_Result)

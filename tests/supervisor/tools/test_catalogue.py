@@ -9,6 +9,7 @@ from support.tools.cards import PlayedCard
 from support.tools.contexts import inert_context
 
 from quarterdeck.common.tool_names import Profile
+from quarterdeck.tools import catalogue
 from quarterdeck.tools.card_types import (
     Capability,
     CapabilityCard,
@@ -21,7 +22,6 @@ from quarterdeck.tools.card_types import (
 from quarterdeck.tools.catalogue import (
     ToolDeck,
     base_context,
-    build_card,
     capability_cards,
     capability_ids,
     cards_for_profile,
@@ -165,15 +165,17 @@ async def say(box: ToolBox, name: str, **arguments: object) -> object:
     ],
 )
 def test_a_card_that_cannot_be_built_is_a_fault_with_its_cause(
-    raised: Exception, kind: DeckFaultKind, said: str
+    monkeypatch: pytest.MonkeyPatch, raised: Exception, kind: DeckFaultKind, said: str
 ) -> None:
     """A session would end with a traceback that names no tool; or a missing backend be told as a broken tool."""
 
     def build(_: DeckContext) -> Capability:
         raise raised
 
+    row = CapabilityCard(capability_id("look"), "Look", "", (Profile.ALL,), build)
+    monkeypatch.setattr(catalogue, "cards_for_profile", lambda _: [row])
     with pytest.raises(DeckFault, match=said) as caught:
-        build_card(CapabilityCard(capability_id("look"), "Look", "", (Profile.ALL,), build), DeckContext("/work"))
+        provision_deck(Profile.ALL, DeckContext("/work"))
     assert caught.value.kind is kind
     assert raised in (caught.value, caught.value.cause)
 

@@ -70,11 +70,11 @@ async def test_an_undo_can_be_undone(work: Path, store: FileCheckpointStore) -> 
     (work / "a").write_bytes(b"one")
     await change(store, work / "a", b"two")
     await change(store, work / "b", b"new")
-    (work / "a").write_bytes(b"by hand")
+    (work / "a").write_bytes(b"by hand\r\n")
     await store.restore("0001-write", fs_of(work))
     assert [node.name for node in await store.nodes()][-1] == "0003-restore"
     assert outcomes(await store.restore("0003-restore", fs_of(work))) == {"a": "restored", "b": "restored"}
-    assert (work / "a").read_bytes() == b"by hand"
+    assert (work / "a").read_bytes() == b"by hand\r\n"
     assert (work / "b").read_bytes() == b"new"
 
 

@@ -300,6 +300,7 @@ async def test_a_server_that_asks_serves_the_session_that_it_asked_and_each_othe
         assert (len(judged.begun), at.fleets) == (2, [])
         at.judged.fleet.queue("fs").note_question(client("1"))
         other = at.calls(session="2")
+        assert [queue.load for _, queue in at.sessions.queues()] == [(1, 0)], "it waits for no other session's calls"
         (await at.begun(other)).runs(mine := shared())
         assert isinstance(await at.ended(other), WireResult)
         assert isinstance(await at.ended(at.calls(session="1")), WireResult)

@@ -21,9 +21,11 @@ from quarterdeck_protocol.offers import Listing, LogLine, News, RawRequest, Reso
 from quarterdeck_protocol.questions import Question, QuestionEnd
 from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
 
+from .catalogues import definition, overrides
 from .test_resolve import OnlyA
 
 ME = Client(key="me")
+TAKES_N = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
 
 def names(router: Router) -> list[str]:
@@ -71,19 +73,27 @@ async def test_a_call_looks_at_no_other_server() -> None:
 
 
 async def test_a_call_goes_by_what_is_shown_at_its_moment() -> None:
-    """A tool that its user has just hidden or renamed would still run by the name that a call before had."""
-    fleet, ends = FakeFleet(FakeEndpoint("fs", "read")), list[CallEnd]()
+    """A tool that its user has just renamed would run by its old name, or one run whose argument nobody can fix."""
+    server = OfferServer("fs", tools={"read": definition("read", inputSchema=TAKES_N)})
+    fleet = OfferFleet(server)
     router = Router(fleet)
-    router.begin(RawCall("fs__read", b"{}"), lambda _: None)
-    router.reconfigure({"fs": ServerOverrides(rename={"read": "see"})}, None)
-    router.begin(RawCall("fs__read", b"{}"), ends.append)
-    router.begin(RawCall("fs__see", b"{}"), lambda _: None)
-    fleet.by_id["fs"].offer("see")
-    fleet.tell("fs")
-    router.begin(RawCall("fs__see", b"{}"), lambda _: None)
-    await turns()
-    assert [end.code for end in ends] == ["unknown_tool"]
-    assert [call.tool for call in fleet.by_id["fs"].begun] == ["read", "read", "read"]
+    router.descriptors()
+
+    async def called(name: str) -> object:
+        ends: list[CallEnd] = []
+        router.begin(RawCall(f"fs__{name}", b"{}"), ends.append)
+        await turns()
+        return ends[0].code if isinstance(ends[0], ProtocolFault) else params_of(server)
+
+    assert await called("read") == {"name": "read", "arguments": {}}
+    router.reconfigure({"fs": overrides(rename={"read": "see"})}, None)
+    assert [await called(name) for name in ("read", "see")] == ["unknown_tool", {"name": "read", "arguments": {}}]
+    router.reconfigure({"fs": overrides(arguments={"read": {"n": 1}})}, None)
+    router.descriptors()
+    assert await called("read") == {"name": "read", "arguments": {"n": 1}}
+    server.tools = {"read": definition("read")}
+    fleet.changed("fs")
+    assert await called("read") == "unknown_tool"
 
 
 async def test_a_call_by_a_name_of_yesterday_is_found_before_any_list() -> None:

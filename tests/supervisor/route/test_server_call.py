@@ -10,6 +10,7 @@ from support.tools.offer_fleet import Pending
 from support.waiting import turns
 
 from quarterdeck.fleet.call_queue import CallQueue, QueuedCall
+from quarterdeck.fleet.core import long_waits
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.route import server_call as module
@@ -247,14 +248,19 @@ class Waiting:
         return self.found
 
 
-async def test_a_call_begins_when_its_server_is_there_and_is_cancelled_there_from_then_on() -> None:
-    """Cancelling would end the wait, and leave the call."""
+async def test_a_call_begins_when_its_server_is_there_and_is_cancelled_there_from_then_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Cancelling would end the wait, and leave the call; or people be told that it waits, while it runs."""
+    monkeypatch.setattr(long_waits, "TOLD_AFTER_S", 0.0)
     waiting = Waiting()
     await turns()
     assert waiting.server.endpoint.begun == []
+    assert waiting.server.queue.long_waits == "1 call waits for `` since 0 s: it is starting"
     waiting.is_found.set()
     await turns()
     assert len(waiting.server.endpoint.begun) == 1
+    assert waiting.server.queue.long_waits == ""
     assert waiting.call.cancel("enough") is Delivery.UNKNOWN
     assert waiting.server.endpoint.running.cancelled == ["enough"]
 

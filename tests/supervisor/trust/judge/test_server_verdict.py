@@ -67,6 +67,13 @@ def test_a_request_is_admitted_held_or_waits(wish: Wish, state: str, expected: o
     assert outcome(wish, state, launch=FAULT) == "launch_held"
 
 
+@pytest.mark.parametrize(("launch", "is_allowed"), [(None, True), (FAULT, False)])
+def test_no_call_is_allowed_of_a_server_whose_launch_is_held(launch: ProtocolFault | None, *, is_allowed: bool) -> None:
+    """A server that ran on beside a changed row would be called by the terms of before."""
+    verdict = ServerVerdict(row(stdio()), launch, OFFER, Book(), ENDPOINT, is_judged=True)
+    assert verdict.allows_now("a", ENDPOINT) is is_allowed
+
+
 @pytest.mark.parametrize("wish", [tool("held"), tool("x"), OTHER_PROMPT])
 def test_what_may_just_have_been_approved_waits_until_that_is_judged(wish: Wish) -> None:
     """A person approves a tool, and the next call of it is refused all the same."""

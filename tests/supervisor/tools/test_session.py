@@ -172,9 +172,12 @@ async def test_pages_are_fetched_under_the_policy_of_the_configuration(workspace
         assert "native.webfetch.allow" not in str((await run(opened, "webfetch", url="http://127.0.0.1:9/")).output)
 
 
-async def test_sessions_do_not_share_what_they_have_read(workspace: Path) -> None:
+async def test_sessions_share_neither_checklists_nor_what_they_have_read(workspace: Path) -> None:
     """One agent would overwrite what another has changed, unseen."""
     async with session_in(workspace) as one, session_in(workspace) as other:
+        await text(one, "todo_set", items=[{"id": "1", "text": "mine", "status": "active"}])
+        assert "mine" in await text(one, "todo_read")
+        assert "mine" not in await text(other, "todo_read")
         await text(one, "read", path="file.txt")
         edit = {"path": "file.txt", "oldText": "hello", "newText": "bye"}
         unread = await run(other, "edit", **edit)

@@ -300,13 +300,13 @@ class CallLog:
             self._dropped += 1
             return
         if isinstance(end, WireResult):
-            outcome, code, size = "error" if end.is_error else "ok", "", len(end.body)
+            outcome, fault, size = "error" if end.is_error else "ok", "", len(end.body)
         elif end is None:
-            outcome, code, size = "cancelled", "", 0
+            outcome, fault, size = "cancelled", "", 0
         else:
-            outcome, code, size = "fault", end.code or str(end.kind), 0
+            outcome, fault, size = "fault", end.code or str(end.kind), 0
         took_ms, program = round(duration_s * 1000, 3), self._programs.get(client.key, "")
-        rows.append(CallRow(audit_time(), scope, server, tool, outcome, code, took_ms, size, client.name, program))
+        rows.append(CallRow(audit_time(), scope, server, tool, outcome, fault, took_ms, size, client.name, program))
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_soon())
 

@@ -110,6 +110,26 @@ def caller(
     return Caller(content, client, answerer)
 
 
+async def end_of(asks: Caller, wish: Request) -> Any:
+    """How a request ends."""
+    ends: list[CallEnd] = []
+    asks.begin(wish, ends.append)
+    await until(lambda: ends)
+    [end] = ends
+    return end
+
+
+async def sealed_state(asks: Caller, wish: Request) -> str:
+    """The state that a client takes along of a request that a server answers with a question."""
+    state: str = json.loads((await end_of(asks, wish)).body)["requestState"]
+    return state
+
+
+def with_params(wish: Request, **params: object) -> Request:
+    """The same request with other params."""
+    return msgspec.structs.replace(wish, arguments=msgspec.json.encode(params))
+
+
 def note(_: ProgressNote) -> None:
     """Takes progress."""
 
@@ -136,33 +156,32 @@ async def test_another_request_carries_it_too() -> None:
 @pytest.mark.parametrize("is_modern", [True, False])
 async def test_a_native_tool_is_run_and_answered_as_a_servers_is(*, is_modern: bool) -> None:
     """A native tool would have to be called in a way of its own, by each carrier."""
-    box, seen, ends = Box(), list[ToolCall](), list[CallEnd]()
+    box, seen = Box(), list[ToolCall]()
 
     async def run(call: ToolCall, _: CancelToken) -> ToolOutcome:
         seen.append(call)
         return ToolOutcome(call.id, "done", structured={"n": 2**70})
 
     box.native("native", run)
-    caller(box).begin(request(name="native", is_modern=is_modern, on_progress=note), ends.append)
-    await until(lambda: ends)
-    found = json.loads(ends[0].body)
+    end = await end_of(caller(box), request(name="native", is_modern=is_modern, on_progress=note))
+    found = json.loads(end.body)
     assert (found["content"], found["isError"]) == ([{"type": "text", "text": "done"}], False)
     assert found.get("structuredContent") == ({"n": 2**70} if is_modern else None)
     [call] = seen
     assert (call.name, call.input, call.report, call.client, box.calls) == ("native", {"a": 1.0}, note, ADA, [])
 
 
-async def test_a_native_tool_that_raises_is_an_error_in_its_own_words() -> None:
+@pytest.mark.parametrize(("raised", "words"), [(ValueError("boom"), "boom"), (KeyError(), "KeyError")])
+async def test_a_native_tool_that_raises_is_an_error_in_its_own_words(raised: Exception, words: str) -> None:
     """A model can only act on what it can read, and a carrier would wait for ever."""
-    box, ends = Box(), list[CallEnd]()
+    box = Box()
 
     async def run(call: ToolCall, _: CancelToken) -> ToolOutcome:
-        raise KeyError
+        raise raised
 
     box.native("native", run)
-    caller(box).begin(request(name="native"), ends.append)
-    await until(lambda: ends)
-    assert json.loads(ends[0].body) == {"content": [{"type": "text", "text": "KeyError"}], "isError": True}
+    end = await end_of(caller(box), request(name="native"))
+    assert json.loads(end.body) == {"content": [{"type": "text", "text": words}], "isError": True}
 
 
 async def test_a_native_call_that_is_given_up_ends_though_it_shields_itself() -> None:
@@ -185,10 +204,8 @@ async def test_a_native_call_that_is_given_up_ends_though_it_shields_itself() ->
 
 async def test_a_request_that_nobody_answers_has_its_end() -> None:
     """Its client would wait for ever."""
-    ends: list[CallEnd] = []
-    caller(Box()).begin(request("prompts/get"), ends.append)
-    await until(lambda: ends)
-    assert ends[0].reply == ReplyError(METHOD_NOT_FOUND, "Method not found", b'"prompts/get"')
+    end = await end_of(caller(Box()), request("prompts/get"))
+    assert end.reply == ReplyError(METHOD_NOT_FOUND, "Method not found", b'"prompts/get"')
 
 
 class Readers:
@@ -209,29 +226,24 @@ class Readers:
 @pytest.mark.parametrize("name", ["short", "native"])
 async def test_what_a_client_may_not_call_is_begun_nowhere(name: str) -> None:
     """A token would be worth as much as another."""
-    box, ends = Box(), list[CallEnd]()
-    caller(box, client=Client("ci", "token ci", Readers())).begin(request(name=name), ends.append)
-    await until(lambda: ends)
-    assert (ends[0].code, box.calls) == ("not_granted", [])
-    assert ends[0].message == f"the token 'ci' does not allow the tool {name!r}"
+    box = Box()
+    end = await end_of(caller(box, client=Client("ci", "token ci", Readers())), request(name=name))
+    assert (end.code, box.calls) == ("not_granted", [])
+    assert end.message == f"the token 'ci' does not allow the tool {name!r}"
 
 
 async def test_a_client_that_searches_finds_and_calls_by_the_two_tools() -> None:
     """It would be shown two tools that nobody answers."""
-    box, ends = Box(), list[CallEnd]()
+    box = Box()
     box.graft("fs__mail", name="mail", description="sends mail", inputSchema={"type": "object"})
     asks = caller(box, client=Client("ada", "door", is_searched=True))
-    search = msgspec.structs.replace(request(name="search_tools"), arguments=b'{"query":"mail"}')
-    asks.begin(search, ends.append)
-    await until(lambda: ends)
-    [found] = json.loads(json.loads(ends[0].body)["content"][0]["text"])["tools"]
+    search = await end_of(asks, with_params(request(name="search_tools"), query="mail"))
+    [found] = json.loads(json.loads(search.body)["content"][0]["text"])["tools"]
     assert found["name"] == "fs__mail"
-    wrapped = b'{"name":"fs__mail","arguments":{"to":"ada"}}'
-    asks.begin(msgspec.structs.replace(request(name="call_tool"), arguments=wrapped), ends.append)
+    await end_of(asks, with_params(request(name="call_tool"), name="fs__mail", arguments={"to": "ada"}))
     assert [(call.tool, call.arguments) for call in box.calls] == [("fs__mail", b'{"to":"ada"}')]
-    asks.begin(msgspec.structs.replace(request(name="call_tool"), arguments=b"{}"), ends.append)
-    await until(lambda: len(ends) == 3)
-    assert (ends[2].code, ends[2].message.startswith("call_tool takes the name of a tool")) == ("bad_arguments", True)
+    refused = await end_of(asks, with_params(request(name="call_tool")))
+    assert (refused.code, refused.message.startswith("call_tool takes the name of a tool")) == ("bad_arguments", True)
 
 
 async def test_an_older_clients_own_answerer_is_never_a_newer_ones() -> None:
@@ -256,12 +268,10 @@ async def test_a_newer_client_is_asked_by_a_result_as_far_as_it_can_be_asked(
 
 async def test_a_call_that_is_made_again_brings_the_answers_and_the_state() -> None:
     """A server would forget what it was doing."""
-    box, ends = Box(ASKS), list[CallEnd]()
+    box = Box(ASKS)
     asks = caller(box)
-    asks.begin(request(capabilities=ABLE), ends.append)
-    sealed = json.loads(ends[0].body)["requestState"]
-    again = request(capabilities=ABLE, resumption=Resumption(sealed, b'{"q":{"action":"accept"}}'))
-    asks.begin(msgspec.structs.replace(again, on_progress=note), ends.append)
+    brought = Resumption(await sealed_state(asks, request(capabilities=ABLE)), b'{"q":{"action":"accept"}}')
+    asks.begin(request(capabilities=ABLE, resumption=brought, on_progress=note), lambda _: None)
     first, asked = box.calls
     assert (first.answers, asked.tool, asked.arguments) == (b"", "short", b'{"a":1.0}')
     assert json.loads(asked.answers) == {"inputResponses": {"q": {"action": "accept"}}, "requestState": "mine"}
@@ -271,37 +281,20 @@ async def test_a_call_that_is_made_again_brings_the_answers_and_the_state() -> N
 @pytest.mark.parametrize("given", [{"requestState": "mine"}, {}])
 async def test_another_request_that_is_made_again_has_its_own_params_too(given: dict[str, str]) -> None:
     """A server would get back a state that it never gave, or not the one it did."""
-    server, ends = OfferServer("fs", prompts=("plan",)), list[CallEnd]()
+    server = OfferServer("fs", prompts=("plan",))
     asks = caller(Box(), Router(OfferFleet(server)))
     server.end = WireResult(json.dumps({"inputRequests": {}, **given}).encode(), "2026-07-28", result_type=ASKING)
-    asks.begin(request("prompts/get", capabilities=ABLE), ends.append)
-    await until(lambda: ends)
-    sealed = json.loads(ends[0].body)["requestState"]
-    again = request("prompts/get", capabilities=ABLE, resumption=Resumption(sealed, b""))
-    asks.begin(again, ends.append)
-    await until(lambda: len(server.asked) == 2)
+    brought = Resumption(await sealed_state(asks, request("prompts/get", capabilities=ABLE)), b"")
+    await end_of(asks, request("prompts/get", capabilities=ABLE, resumption=brought))
     assert json.loads(server.asked[1].params) == {"name": "plan", "inputResponses": {}, **given}
 
 
 async def test_a_state_is_of_one_tool_alone() -> None:
     """A client could have the answers to one tool's question given to another, with the same arguments."""
-    box, ends = Box(ASKS), list[CallEnd]()
-    asks = caller(box)
-    asks.begin(request(capabilities=ABLE), ends.append)
-    sealed = json.loads(ends[0].body)["requestState"]
-    again = request(name="another", capabilities=ABLE, resumption=Resumption(sealed, b"{}"))
-    asks.begin(again, ends.append)
-    await until(lambda: len(ends) == 2)
-    assert ends[1].code == "not_resumable"
-
-
-async def test_what_is_made_again_without_a_state_of_ours_begins_nothing() -> None:
-    """A client could have a call done twice, or take up another's."""
-    box, ends = Box(), list[CallEnd]()
-    asks = caller(box)
-    asks.begin(request(capabilities=ABLE, resumption=Resumption("forged", b"{}")), ends.append)
-    await until(lambda: ends)
-    assert (ends[0].code, box.calls) == ("not_resumable", [])
+    asks = caller(Box(ASKS))
+    brought = Resumption(await sealed_state(asks, request(capabilities=ABLE)), b"{}")
+    again = request(name="another", capabilities=ABLE, resumption=brought)
+    assert (await end_of(asks, again)).code == "not_resumable"
 
 
 @pytest.mark.parametrize("is_modern", [True, False])
@@ -315,13 +308,12 @@ def test_a_client_is_given_a_task_of_its_own_era_alone(tasks: TaskSupport, *, is
     assert not asks.takes_task(request(is_modern=is_modern))
 
 
-@pytest.mark.parametrize(("method", "max_tokens", "is_cut"), [("tools/call", None, False), ("tools/call", 10, True)])
-async def test_a_result_is_cut_where_there_is_a_budget(method: str, max_tokens: int | None, *, is_cut: bool) -> None:
+@pytest.mark.parametrize(("max_tokens", "is_cut"), [(None, False), (10, True)])
+async def test_a_result_is_cut_where_there_is_a_budget(max_tokens: int | None, *, is_cut: bool) -> None:
     """Results would be cut that nobody bounded, or each of them looked through for nothing."""
-    body, ends = json.dumps({"content": [{"type": "text", "text": "x" * 500}]}).encode(), list[CallEnd]()
+    body = json.dumps({"content": [{"type": "text", "text": "x" * 500}]}).encode()
     asks = caller(Box(WireResult(body, "2025-11-25")), results=KeptResults(max_tokens))
-    asks.begin(request(method), ends.append)
-    assert (ends[0].body == body) is not is_cut
+    assert ((await end_of(asks, request())).body == body) is not is_cut
 
 
 @pytest.mark.parametrize("is_modern", [True, False])
@@ -332,18 +324,15 @@ async def test_a_result_is_cut_for_any_client_but_for_what_a_schema_describes(
     """A client of one era would get all of it, or one that checks the structure refuse the result."""
     structured = {"a": "s" * 60}
     body = {"content": [{"type": "text", "text": "x" * 500}], "structuredContent": structured}
-    box, results, ends = Box(WireResult(json.dumps(body).encode(), "2025-11-25")), KeptResults(10), list[CallEnd]()
+    box = Box(WireResult(json.dumps(body).encode(), "2025-11-25"))
     box.graft("fs__long", name="long", **({"outputSchema": {"type": "object"}} if has_schema else {}))
-    asks = caller(box, results=results)
-    asks.begin(request(is_modern=is_modern), ends.append)
-    found = json.loads(ends[0].body)
+    asks = caller(box, results=KeptResults(10))
+    found = json.loads((await end_of(asks, request(is_modern=is_modern))).body)
     assert found.get("structuredContent") == (structured if has_schema else None)
     said = found["content"][0]["text"]
     uri = SCHEME + said.partition(SCHEME)[2].partition("]")[0]
-    asked = request("resources/read", is_modern=is_modern)
-    asks.begin(msgspec.structs.replace(asked, arguments=json.dumps({"uri": uri}).encode()), ends.append)
-    await until(lambda: len(ends) == 2)
-    assert [len(each["text"]) for each in json.loads(ends[1].body)["contents"]] == [500] + [69] * (not has_schema)
+    whole = await end_of(asks, with_params(request("resources/read", is_modern=is_modern), uri=uri))
+    assert [len(each["text"]) for each in json.loads(whole.body)["contents"]] == [500] + [69] * (not has_schema)
 
 
 @pytest.mark.parametrize("has_schema", [True, False])
@@ -351,16 +340,13 @@ async def test_the_result_of_a_task_is_cut_by_the_schema_of_the_tool_that_was_ca
     """A tool would give a model as much as it likes, in the structured content of a task."""
     body = {"content": [], "structuredContent": {"a": "s" * 600}}
     schema = {"outputSchema": {"type": "object"}} if has_schema else {}
-    server, ends = older_server(result=json.dumps(body).encode()), list[CallEnd]()
+    server = older_server(result=json.dumps(body).encode())
     server.tools["work"] = json.dumps({"name": "work", "inputSchema": {"type": "object"}, **schema}).encode()
     router = Router(OfferFleet(server))
     asks = caller(router, router, results=KeptResults(10))
-    asks.begin(request(name="a__work", is_modern=False, task=b"{}"), ends.append)
-    await until(lambda: len(ends) == 1)
-    asked = msgspec.structs.replace(request("tasks/result", is_modern=False), arguments=b'{"taskId":"1"}')
-    asks.begin(asked, ends.append)
-    await until(lambda: len(ends) == 2)
-    assert ("structuredContent" in json.loads(ends[1].body)) == has_schema
+    await end_of(asks, request(name="a__work", is_modern=False, task=b"{}"))
+    result = await end_of(asks, with_params(request("tasks/result", is_modern=False), taskId="1"))
+    assert ("structuredContent" in json.loads(result.body)) == has_schema
 
 
 class Logins:
@@ -398,11 +384,9 @@ async def test_a_request_of_a_client_of_this_machine_may_open_a_login(
     server, person, logins = OfferServer("fs", prompts=("plan",), fault=fault), Person(), Logins()
     person.capabilities = b'{"elicitation":{"url":{}}}'
     asks = caller(Box(fault), Router(OfferFleet(server)), person, logins=logins, client=client)
-    ends: list[CallEnd] = []
     wish = request(method, is_modern=False)
     if method == "completion/complete":
-        params = {"ref": {"type": "ref/prompt", "name": "fs__plan"}, "argument": {"name": "a", "value": ""}}
-        wish = msgspec.structs.replace(wish, arguments=msgspec.json.encode(params))
-    asks.begin(wish, ends.append)
-    await until(lambda: len(ends) == 1)
+        prompt = {"type": "ref/prompt", "name": "fs__plan"}
+        wish = with_params(wish, ref=prompt, argument={"name": "a", "value": ""})
+    await end_of(asks, wish)
     assert logins.joins == (["fs"] if is_asked else [])

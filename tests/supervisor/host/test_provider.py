@@ -12,8 +12,8 @@ from support.clients.mcp_clients import in_memory
 from support.fleet.memory_fleet import FakeEndpoint, FakeFleet
 from support.tools.native_decks import DeckMaker
 from support.tools.offer_fleet import OfferFleet, OfferServer
-from support.tools.tool_boxes import LiveBox, NativeBox, hold
-from support.waiting import PATIENCE_S
+from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
+from support.waiting import PATIENCE_S, eventually_async
 
 from quarterdeck.common.tool_names import NameBudget, public_names
 from quarterdeck.host.offers.decks import Decks
@@ -36,6 +36,31 @@ async def test_what_is_no_stream_pair_is_a_transport_fault(transport):
     with pytest.raises(ProtocolFault) as caught:
         await create_provider_host(NativeBox()).connect(transport)
     assert caught.value.kind == FaultKind.TRANSPORT
+
+
+async def test_the_bare_host_has_the_default_identity():
+    """The seeds promise this name to whoever gives none."""
+    async with in_memory(create_provider_host(NativeBox()), "legacy") as (client, _):
+        assert (client.server_info.name, client.server_info.version) == ("indus-provider-host", "0.1.0")
+
+
+@ERAS
+async def test_a_connection_has_a_deck_of_its_own_until_it_ends(mode):
+    """Two clients would share a todo list, one that left would leave its processes, or each probe make directories."""
+    live, maker = LiveBox(), DeckMaker()
+    live.graft("s__t", answer({"content": []}))
+    decks = Decks(live, maker.open)
+    host = create_provider_host(live, decks=decks)
+    async with in_memory(host, mode) as (one, _), in_memory(host, mode) as (other, _):
+        assert maker.opened == []
+        assert [tool.name for tool in (await one.list_tools()).tools] == ["note", "s__t"]
+        await call_raw(one, "note", {"a": 1})
+        assert (await call_raw(one, "note"))["content"][0]["text"] == '[{"a": 1}]'
+        assert (await call_raw(other, "note"))["content"][0]["text"] == "[]"
+        await call_raw(one, "s__t", {})
+        assert len(maker.opened) == 2
+    await eventually_async(lambda: sorted(maker.closed) == [0, 1])
+    await decks.close()
 
 
 async def test_waiting_ends_when_the_client_leaves():

@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer
-from support.tools.tool_boxes import LiveBox
+from support.tools.tool_boxes import LiveBox, NativeBox
 from support.waiting import turns
 
 from quarterdeck.host.offers.content import Content
+from quarterdeck.host.provider import create_provider_host
 from quarterdeck.route.router import Router
 from quarterdeck_protocol.mcp.server.methods import TOOLS_ONLY
 from quarterdeck_protocol.mcp.tasks import EXTENSION, TaskSupport
@@ -87,11 +88,12 @@ async def test_the_wait_ends_with_serving_and_what_failed_is_said() -> None:
         await content(settled=fail).settle(CancelToken())
 
 
-async def test_a_host_of_tools_alone_lists_nothing_else_and_has_nobody_to_leave() -> None:
-    """A program that boxes its own tools would be asked for prompts."""
-    alone = content()
+@pytest.mark.parametrize("box", [LiveBox(), NativeBox()], ids=["changes", "never changes"])
+async def test_a_host_of_tools_alone_lists_nothing_else_and_has_nobody_to_leave(box: NativeBox) -> None:
+    """A program that boxes its own tools would be asked for prompts, or wait for changes that never come."""
+    alone = create_provider_host(box).content
     assert alone.logs is None
-    assert alone.capabilities(ME, is_modern=False) == TOOLS_ONLY[alone.box.can_change]
+    assert alone.capabilities(ME, is_modern=False) == TOOLS_ONLY[box.can_change]
     alone.leave(ME)
     alone.close()
 

@@ -107,8 +107,10 @@ async def test_tools_are_told_when_they_are_others_than_the_client_was_shown() -
     await turns()
     assert told.methods == [], "it was shown no list yet"
     told.news.listed(Listing.TOOLS)
-    told.box.graft("s__c")
+    for server in "cde":
+        told.box.graft(f"{server}__t")
     await until(lambda: told.methods)
+    await asyncio.sleep(0.05)
     assert told.methods == ["tools/list_changed"]
 
 
@@ -179,6 +181,9 @@ async def test_a_stream_is_told_what_it_named_and_nothing_else_each_with_its_mar
     told.fleet.news(ListAnnounced("fs", Listing.RESOURCES))
     await asyncio.sleep(0.05)
     assert told.methods == ["resources/updated", "prompts/list_changed"]
+    told.relists(prompts=("q",))
+    await until(lambda: len(told.heard) == 3)
+    assert told.methods[2] == "prompts/list_changed"
     assert {each["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] for each in told.heard} == {7}
 
 

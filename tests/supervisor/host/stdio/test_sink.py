@@ -7,7 +7,7 @@ import socket
 import sys
 import termios
 import threading
-from contextlib import suppress
+from io import FileIO
 
 import anyio
 import pytest
@@ -17,9 +17,7 @@ from quarterdeck.host.journal import Journal
 from quarterdeck.host.stdio import sink as sink_module
 from quarterdeck.host.stdio.sink import HIGH_WATER_BYTES, PolledSink, ThreadedSink, open_sink
 
-
-def raw(path, mode):
-    return open(path, mode, buffering=0)
+KINDS = pytest.mark.parametrize("kind", [PolledSink, ThreadedSink])
 
 
 class Told:
@@ -33,93 +31,83 @@ class Told:
         self.rooms += 1
 
 
-def sink_of(fd, told):
-    """The sink that fits `fd`."""
-    return open_sink(fd, on_broken=told.broken.set, on_room=told.room)
+@pytest.fixture
+def told():
+    return Told()
 
 
-async def read_all(fd):
-    def read():
-        with os.fdopen(fd, "rb") as file:
-            return file.read()
-
-    return await anyio.to_thread.run_sync(read)
+def sink_of(file, told, make=open_sink, **options):
+    """A sink that writes to `file`, by default the one that fits it."""
+    return make(file.fileno(), on_broken=told.broken.set, on_room=told.room, **options)
 
 
-@pytest.mark.parametrize("kind", [PolledSink, ThreadedSink])
-async def test_lines_arrive_whole_and_in_order_whatever_their_size(kind):
-    """Torn or swapped lines are no protocol."""
-    reading, writing = os.pipe()
-    told = Told()
-    sink = kind(writing, on_broken=told.broken.set, on_room=told.room)
-    lines = [b"%d:" % number + b"x" * size + b"\n" for number, size in enumerate([0, 10, 70_000, 3, 3_000_000, 1])]
+async def read_all(pipe):
+    return await anyio.to_thread.run_sync(pipe.reading.readall)
+
+
+async def close_and_read_all(sink, pipe):
+    """Close a sink while its pipe is read; what came through it."""
     got = []
+
+    async def read():
+        got.append(await read_all(pipe))
+
     with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks:
-
-            async def read():
-                got.append(await read_all(reading))
-
             tasks.start_soon(read)
-            for line in lines:
-                sink.write(line[:3], memoryview(line)[3:])
             await sink.close(PATIENCE_S)
-            os.close(writing)
-    assert got == [b"".join(lines)]
+            pipe.writing.close()
+    return got[0]
+
+
+@KINDS
+async def test_lines_arrive_whole_and_in_order_whatever_their_size(kind, pipe, told):
+    """Torn or swapped lines are no protocol."""
+    sink = sink_of(pipe.writing, told, kind)
+    lines = [b"%d:" % number + b"x" * size + b"\n" for number, size in enumerate([0, 10, 70_000, 3, 3_000_000, 1])]
+    for line in lines:
+        sink.write(line[:3], memoryview(line)[3:])
+    assert await close_and_read_all(sink, pipe) == b"".join(lines)
     assert not told.broken.is_set()
 
 
-@pytest.mark.parametrize("kind", [PolledSink, ThreadedSink])
-async def test_a_reader_that_is_gone_is_told_once_and_writing_is_harmless(kind):
+@KINDS
+async def test_a_reader_that_is_gone_is_told_once_and_writing_is_harmless(kind, pipe, told):
     """The client was killed."""
-    reading, writing = os.pipe()
-    told = Told()
-    sink = kind(writing, on_broken=told.broken.set, on_room=told.room)
-    os.close(reading)
+    sink = sink_of(pipe.writing, told, kind)
+    pipe.reading.close()
     sink.write(b"a\n")
     with anyio.fail_after(PATIENCE_S):
         await told.broken.wait()
         sink.write(b"b\n")
         await sink.close(PATIENCE_S)
-    os.close(writing)
 
 
-async def test_a_line_on_its_own_leaves_at_once(monkeypatch):
+async def test_a_line_on_its_own_leaves_at_once(monkeypatch, pipe, told):
     """An answer would wait for the loop's next turn."""
     monkeypatch.setattr(sink_module, "BURST_S", 0.0)
-    reading, writing = os.pipe()
-    sink = sink_of(writing, Told())
+    sink = sink_of(pipe.writing, told)
     for line in (b"one\n", b"two\n"):
         sink.write(line)
-        assert os.read(reading, 100) == line
+        assert pipe.reading.read(100) == line
     await sink.close(PATIENCE_S)
-    os.close(reading)
-    os.close(writing)
 
 
-async def test_lines_that_follow_one_another_closely_leave_together(monkeypatch):
+async def test_lines_that_follow_one_another_closely_leave_together(monkeypatch, pipe, told):
     """An answer would cost a write of its own among a hundred."""
     monkeypatch.setattr(sink_module, "BURST_S", 5.0)
-    reading, writing = os.pipe()
-    sink = sink_of(writing, Told())
-    sink.write(b"one\n")
-    assert os.read(reading, 100) == b"one\n"
-    sink.write(b"two\n")
-    sink.write(b"three\n")
-    os.set_blocking(reading, False)
-    with pytest.raises(BlockingIOError):
-        os.read(reading, 100)
+    os.set_blocking(pipe.reading.fileno(), False)
+    sink = sink_of(pipe.writing, told)
+    for line in (b"one\n", b"two\n", b"three\n"):
+        sink.write(line)
+    assert [pipe.reading.read(100) for _ in range(2)] == [b"one\n", None]
     await sink.close(PATIENCE_S)
-    assert os.read(reading, 100) == b"two\nthree\n"
-    os.close(reading)
-    os.close(writing)
+    assert pipe.reading.read(100) == b"two\nthree\n"
 
 
-async def test_a_slow_reader_congests_the_sink_until_it_has_read():
+async def test_a_slow_reader_congests_the_sink_until_it_has_read(pipe, told):
     """Whoever writes must be able to wait, and to hear that it need not."""
-    reading, writing = os.pipe()
-    told = Told()
-    sink = sink_of(writing, told)
+    sink = sink_of(pipe.writing, told)
     sink.write(b"x" * HIGH_WATER_BYTES)
     assert not sink.is_congested
     # What the pipe itself took at once is not held.
@@ -127,33 +115,28 @@ async def test_a_slow_reader_congests_the_sink_until_it_has_read():
     assert sink.is_congested
     with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(read_all, reading)
+            tasks.start_soon(read_all, pipe)
             await sink.room()
             assert not sink.is_congested
             assert told.rooms == 1
             await sink.close(PATIENCE_S)
-            os.close(writing)
+            pipe.writing.close()
 
 
-async def test_closing_gives_up_on_a_reader_that_never_reads():
+async def test_closing_gives_up_on_a_reader_that_never_reads(pipe, told):
     """It must not hold the process."""
-    reading, writing = os.pipe()
-    told = Told()
-    sink = sink_of(writing, told)
+    sink = sink_of(pipe.writing, told)
     sink.write(b"x" * (HIGH_WATER_BYTES + 1))
     with anyio.fail_after(PATIENCE_S):
         await sink.close(0.01)
         await sink.room()
-    assert os.get_blocking(writing)
-    os.close(reading)
-    os.close(writing)
+    assert os.get_blocking(pipe.writing.fileno())
 
 
-async def test_a_file_is_written_though_it_cannot_be_polled(tmp_path):
+async def test_a_file_is_written_though_it_cannot_be_polled(tmp_path, told):
     """`serve > answers.jsonl` is how people try it."""
-    told = Told()
-    with raw(tmp_path / "out", "wb") as file:
-        sink = sink_of(file.fileno(), told)
+    with FileIO(tmp_path / "out", "wb") as file:
+        sink = sink_of(file, told)
         assert isinstance(sink, ThreadedSink)
         for number in range(100):
             sink.write(b"%d\n" % number)
@@ -162,12 +145,11 @@ async def test_a_file_is_written_though_it_cannot_be_polled(tmp_path):
     assert (tmp_path / "out").read_bytes() == b"".join(b"%d\n" % number for number in range(100))
 
 
-async def test_a_socket_is_polled_and_left_as_it_was_found():
+async def test_a_socket_is_polled_and_left_as_it_was_found(told):
     """Some clients hand a socket over as stdout, and use it afterwards."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        told = Told()
-        sink = sink_of(ours.fileno(), told)
+        sink = sink_of(ours, told)
         assert isinstance(sink, PolledSink)
         sink.write(b"a\n")
         await sink.close(PATIENCE_S)
@@ -175,23 +157,22 @@ async def test_a_socket_is_polled_and_left_as_it_was_found():
         assert os.get_blocking(ours.fileno())
 
 
-async def test_the_writing_thread_ends_with_its_sink(tmp_path):
+async def test_the_writing_thread_ends_with_its_sink(tmp_path, told):
     """Each served client would leave one behind."""
     before = set(threading.enumerate())
-    with raw(tmp_path / "out", "wb") as file:
-        sink = sink_of(file.fileno(), Told())
+    with FileIO(tmp_path / "out", "wb") as file:
+        sink = sink_of(file, told)
         (thread,) = set(threading.enumerate()) - before
         await sink.close(PATIENCE_S)
         await anyio.to_thread.run_sync(thread.join, PATIENCE_S)
     assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("kind", [PolledSink, ThreadedSink])
-async def test_what_is_to_follow_a_line_follows_it_when_it_has_left(kind):
+@KINDS
+async def test_what_is_to_follow_a_line_follows_it_when_it_has_left(kind, pipe, told):
     """A request would count as answered whose answer is still held, and be lost with the process."""
-    reading, writing = os.pipe()
     done = []
-    sink = kind(writing, on_broken=lambda: None, on_room=lambda: None)
+    sink = sink_of(pipe.writing, told, kind)
     sink.then(lambda: done.append("at once"))
     sink.write(b"x" * 200_000 + b"\n")
     sink.then(lambda: done.append("long"))
@@ -199,39 +180,31 @@ async def test_what_is_to_follow_a_line_follows_it_when_it_has_left(kind):
     sink.then(lambda: done.append("short"))
     await asyncio.sleep(0.05)
     assert done == ["at once"]
-    with anyio.fail_after(PATIENCE_S):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(read_all, reading)
-            await sink.close(PATIENCE_S)
-            os.close(writing)
+    await close_and_read_all(sink, pipe)
     assert done == ["at once", "long", "short"]
 
 
-@pytest.mark.parametrize("kind", [PolledSink, ThreadedSink])
-async def test_what_is_to_follow_a_line_that_never_leaves_does_not_happen(kind):
+@KINDS
+async def test_what_is_to_follow_a_line_that_never_leaves_does_not_happen(kind, pipe, told):
     """Whoever takes the session over would not know that the answer is still to be given."""
-    reading, writing = os.pipe()
-    sink = kind(writing, on_broken=lambda: None, on_room=lambda: None)
+    sink = sink_of(pipe.writing, told, kind)
     sink.write(b"x" * 200_000 + b"\n")
     sink.then(lambda: pytest.fail("it has not left"))
     await sink.close(0.05)
     sink.then(lambda: pytest.fail("nothing leaves any more"))
-    os.close(reading)
-    os.close(writing)
 
 
-async def test_a_sink_that_is_given_up_leaves_no_thread_behind():
+async def test_a_sink_that_is_given_up_leaves_no_thread_behind(pipe, told):
     """A daemon would gather one for each client whose terminal or pipe is stuck; or write into another client's."""
-    reading, writing = os.pipe()
     before = set(threading.enumerate())
-    sink = ThreadedSink(writing, on_broken=lambda: None, on_room=lambda: None)
+    sink = sink_of(pipe.writing, told, ThreadedSink)
     sink.write(b"x" * 200_000 + b"\n")
     await asyncio.sleep(0.05)
     await sink.close(0.05)
-    os.close(writing)
+    pipe.writing.close()
     await eventually_async(lambda: set(threading.enumerate()) <= before)
     with anyio.fail_after(PATIENCE_S):
-        assert len(await read_all(reading)) < 200_000
+        assert len(await read_all(pipe)) < 200_000
 
 
 class Noted(Journal):
@@ -256,54 +229,46 @@ class Noted(Journal):
 
 def noted_sink(reading, writing):
     journal = Noted(reading)
-    return PolledSink(writing, on_broken=lambda: None, on_room=lambda: None, journal=journal), journal
+    return sink_of(writing, Told(), PolledSink, journal=journal), journal
 
 
 @pytest.mark.parametrize("size", [10, 30_000])
-async def test_an_answer_counts_as_written_before_its_client_can_have_it(size):
+async def test_an_answer_counts_as_written_before_its_client_can_have_it(size, pipe):
     """A daemon that dies right after it has written is the usual case: its reader runs first, and is answered twice."""
-    line, pairs = b"x" * size + b"\n", (os.pipe(), [each.detach() for each in socket.socketpair()])
-    for reading, writing in pairs:
-        sink, journal = noted_sink(reading, writing)
-        sink.write(line, answers=b"7")
-        assert journal.told == [("leaving", b"7", 0)]
-        await sink.close(PATIENCE_S)
-        os.close(reading)
-        os.close(writing)
+    line, sockets = b"x" * size + b"\n", socket.socketpair()
+    with sockets[0], sockets[1]:
+        for reading, writing in (pipe, sockets):
+            sink, journal = noted_sink(reading, writing)
+            sink.write(line, answers=b"7")
+            assert journal.told == [("leaving", b"7", 0)]
+            await sink.close(PATIENCE_S)
 
 
-async def test_an_answer_that_has_no_room_is_owed_until_it_has():
+async def test_an_answer_that_has_no_room_is_owed_until_it_has(pipe):
     """A client that reads slowly would never get it if the daemon died meanwhile."""
-    reading, writing = os.pipe()
-    sink, journal = noted_sink(reading, writing)
-    full = fcntl.fcntl(writing, fcntl.F_GETPIPE_SZ)
-    os.write(writing, b"x" * full)
+    sink, journal = noted_sink(*pipe)
+    full = fcntl.fcntl(pipe.writing, fcntl.F_GETPIPE_SZ)
+    pipe.writing.write(b"x" * full)
     sink.write(b"answer\n", answers=b"7")
     assert journal.told == [("leaving", b"7", full), ("kept", b"7", full)]
-    journal.read += len(os.read(reading, full))
+    journal.read += len(pipe.reading.read(full))
     await sink.close(PATIENCE_S)
     assert journal.told[2:] == [("leaving", b"7", full)]
-    os.close(reading)
-    os.close(writing)
 
 
-async def test_of_a_line_that_leaves_in_pieces_only_the_last_one_makes_it_an_answer():
+async def test_of_a_line_that_leaves_in_pieces_only_the_last_one_makes_it_an_answer(pipe):
     """A client whose daemon died in between would wait for the rest for ever, or read the next line as the rest."""
-    reading, writing = os.pipe()
-    sink, journal = noted_sink(reading, writing)
-    os.set_blocking(reading, False)
+    sink, journal = noted_sink(*pipe)
+    os.set_blocking(pipe.reading.fileno(), False)
     line = b"x" * 200_000 + b"\n"
     sink.write(line, answers=b"7")
     with anyio.fail_after(PATIENCE_S):
         while journal.read < len(line):
             await asyncio.sleep(0.001)
-            with suppress(BlockingIOError):
-                journal.read += len(os.read(reading, 1_000_000))
+            journal.read += len(pipe.reading.read(1_000_000) or b"")
     half, *tried, leaving, whole = journal.told
     assert (half, whole) == (("half", 0), ("whole", len(line)))
     assert leaving[:2] == ("leaving", b"7")
     assert len(line) - 4_096 <= leaving[2] < len(line)
     assert [each[0] for each in tried] == ["leaving", "kept"] * (len(tried) // 2)
     await sink.close(PATIENCE_S)
-    os.close(reading)
-    os.close(writing)

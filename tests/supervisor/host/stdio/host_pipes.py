@@ -8,14 +8,21 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import pytest
 from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from support.clients.mcp_clients import ENVELOPE, LEGACY
+from support.tools.offer_fleet import OfferFleet, OfferServer
+from support.tools.tool_boxes import Begin, LiveBox, echo
 
+from quarterdeck.host.budget.kept_results import KeptResults
 from quarterdeck.host.journal import Interrupted, Journal
-from quarterdeck.host.provider import ProviderHostImpl
+from quarterdeck.host.provider import ProviderHostImpl, create_provider_host
 from quarterdeck.host.stdio.serve import serve_stdio
+from quarterdeck.route.router import Router
+
+ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 
 LINE_LIMIT = 128 * 1024 * 1024
 
@@ -56,16 +63,17 @@ class LineClient:
     def call(self, request_id: int | str, name: str, **arguments: Any) -> dict[str, Any]:
         return self.request(request_id, "tools/call", name=name, arguments=arguments)
 
-    async def open_legacy(self) -> None:
+    async def open(self, era: str, able: dict[str, Any] | None = None) -> None:
+        """Introduce itself as a client of `era` that can be asked what `able` says."""
+        if era == "modern":
+            self.meta = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": able or {}}
+            answer = await self.ask("discover", "server/discover")
+            assert answer["result"]["resultType"] == "complete"
+            return
         info = {"name": "raw", "version": "1"}
-        answer = await self.ask("init", "initialize", protocolVersion=LEGACY, capabilities={}, clientInfo=info)
+        answer = await self.ask("init", "initialize", protocolVersion=LEGACY, capabilities=able or {}, clientInfo=info)
         assert answer["result"]["protocolVersion"] == LEGACY
         await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-
-    async def open_modern(self) -> None:
-        self.meta = ENVELOPE
-        answer = await self.ask("discover", "server/discover")
-        assert answer["result"]["resultType"] == "complete"
 
     def close_reading(self) -> None:
         self._read_end.close()
@@ -114,6 +122,41 @@ async def served(
         # One turn each for the transports to close their files.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def greeted(
+    host: ProviderHostImpl, era: str = "legacy", able: dict[str, Any] | None = None, **options: Any
+) -> AsyncIterator[LineClient]:
+    """The same, once it has introduced itself as a client of `era` that can be asked what `able` says."""
+    async with served(host, **options) as client:
+        await client.open(era, able)
+        yield client
+
+
+def box_of(begin: Begin = echo) -> LiveBox:
+    """A box with one tool, `s__t`."""
+    box = LiveBox()
+    box.graft("s__t", begin)
+    return box
+
+
+def offering(*servers: OfferServer, results: KeptResults | None = None) -> tuple[ProviderHostImpl, OfferFleet]:
+    """A host of servers, and the fleet by which a test has them change and speak."""
+    fleet = OfferFleet(*servers)
+    leave = results.leave if results is not None else lambda _: None
+    router = Router(fleet)
+    return create_provider_host(router, offers=router, results=results, on_ended=leave), fleet
+
+
+@asynccontextmanager
+async def client_of(
+    *servers: OfferServer, era: str = "legacy", able: dict[str, Any] | None = None, results: KeptResults | None = None
+) -> AsyncIterator[tuple[LineClient, OfferFleet]]:
+    """A client of the host of these servers, and their fleet."""
+    host, fleet = offering(*servers, results=results)
+    async with greeted(host, era, able) as client:
+        yield client, fleet
 
 
 @asynccontextmanager

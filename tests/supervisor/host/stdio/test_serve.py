@@ -19,9 +19,8 @@ from quarterdeck.host.stdio import serve
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST, MAX_LINE_BYTES
 from quarterdeck_protocol.mcp.server.requests import Request
 
-from .host_pipes import LineClient, sdk_transport, served
+from .host_pipes import ERAS, LineClient, box_of, greeted, sdk_transport, served
 
-ERAS = pytest.mark.parametrize("era", ["open_legacy", "open_modern"])
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 
 
@@ -38,18 +37,16 @@ def result_of(answer):
 @ERAS
 async def test_a_raw_call_leaves_its_bytes_untouched(era):
     """Numbers and spacing that a JSON library would rewrite must reach the server as the client wrote them."""
-    box = LiveBox()
     body = b'{ "content":[{"type":"text","text":"\\u00e9","new":1.0}],"x":1E2}'
-    box.graft("s__t", answer(body))
-    async with served(create_provider_host(box)) as client:
-        await getattr(client, era)()
+    box = box_of(answer(body))
+    async with greeted(create_provider_host(box), era) as client:
         meta = json.dumps(client.meta) if client.meta else "{}"
         await client.send(
             b'{"jsonrpc":"2.0","id":"a/\xc3\xa9","method":"tools/call",'
             b'"params":{"name":"s__t","arguments":{ "n":1.00 },"_meta":' + meta.encode() + b"}}\r\n"
         )
         line = await client.line()
-    assert box.begun[0].arguments == b'{ "n":1.00 }'
+    assert (box.begun[0].arguments, box.begun[0].on_progress) == (b'{ "n":1.00 }', None)
     assert body[1:] in line
     assert result_of(json.loads(line)) == json.loads(body)
     assert json.loads(line)["id"] == "a/é"
@@ -58,10 +55,8 @@ async def test_a_raw_call_leaves_its_bytes_untouched(era):
 @ERAS
 async def test_an_answered_request_is_forgotten(era):
     """A client that calls all day would fill the daemon's memory."""
-    box = LiveBox()
-    box.graft("s__t")
-    async with served(create_provider_host(box)) as client:
-        await getattr(client, era)()
+    box = box_of()
+    async with greeted(create_provider_host(box), era) as client:
         gc.collect()
         gc.disable()
         try:
@@ -78,10 +73,8 @@ async def test_an_answered_request_is_forgotten(era):
 async def test_the_stock_client_works_over_pipes_in_both_eras():
     """It is what most people connect with."""
     for mode in ("legacy", "auto"):
-        box = LiveBox()
-        box.graft("s__t")
         async with (
-            served(create_provider_host(box)) as lines,
+            served(create_provider_host(box_of())) as lines,
             Client(sdk_transport(lines), mode=mode, cache=None) as client,
         ):
             assert [tool.name for tool in (await client.list_tools()).tools] == ["s__t"]
@@ -90,28 +83,12 @@ async def test_the_stock_client_works_over_pipes_in_both_eras():
                 assert result.content[0].text.replace(" ", "") == f'{{"count":{count}}}'
 
 
-async def test_a_pipelined_handshake_and_call_are_all_answered():
-    """A client may send its first lines in one write."""
-    box = LiveBox()
-    box.graft("s__t")
-    info = {"name": "raw", "version": "1"}
-    async with served(create_provider_host(box)) as client:
-        first = client.request("i", "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=info)
-        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        await client.send(first, ready, client.call(1, "s__t", a=1), client.call(2, "s__t", a=2))
-        answers = [await client.receive() for _ in range(3)]
-    assert sorted(str(answer["id"]) for answer in answers) == ["1", "2", "i"]
-    assert all("result" in answer for answer in answers)
-
-
 @ERAS
 async def test_a_cancelled_call_is_never_answered_and_its_server_told(era):
     """The specification forbids the answer, and the work would be for nobody."""
-    box = LiveBox()
-    box.graft("s__t", hold)
+    box = box_of(hold)
     box.graft("s__echo")
-    async with served(create_provider_host(box)) as client:
-        await getattr(client, era)()
+    async with greeted(create_provider_host(box), era) as client:
         await client.send(client.call(1, "s__t"))
         begun = await box.next_begun()
         params = {"requestId": 1, "reason": "changed my mind"}
@@ -124,10 +101,8 @@ async def test_a_cancelled_call_is_never_answered_and_its_server_told(era):
 @ERAS
 async def test_progress_carries_the_clients_own_token(era):
     """Any other token would be thrown away."""
-    box = LiveBox()
-    box.graft("s__t", hold)
-    async with served(create_provider_host(box)) as client:
-        await getattr(client, era)()
+    box = box_of(hold)
+    async with greeted(create_provider_host(box), era) as client:
         meta = {"progressToken": "tok/é", "traceparent": "00-1"}
         await client.send(client.request(1, "tools/call", name="s__t", arguments={}, meta=meta))
         begun = await box.next_begun()
@@ -155,10 +130,8 @@ async def test_at_the_end_whatever_is_in_flight_is_answered_with_a_fault(era, is
     """A client could not tell a call that is lost from one that takes long, nor whether it may repeat it."""
     monkeypatch.setattr(serve, "END_OF_INPUT_S", 0.01)
     monkeypatch.setattr(serve, "GRACE_S", 0.01)
-    box = LiveBox()
-    box.graft("s__t", hold)
-    async with served(create_provider_host(box)) as client:
-        await getattr(client, era)()
+    box = box_of(hold)
+    async with greeted(create_provider_host(box), era) as client:
         await client.send(client.call(1, "s__t"))
         short = await box.next_begun()
         await client.send(client.request(2, "tools/call", name="s__t", arguments={}, unknown=1))
@@ -183,10 +156,8 @@ async def test_at_the_end_whatever_is_in_flight_is_answered_with_a_fault(era, is
 async def test_a_call_that_comes_while_serving_ends_is_refused_and_may_be_repeated(monkeypatch):
     """It would be begun to be given up a moment later, and nobody would know what it did."""
     monkeypatch.setattr(serve, "GRACE_S", 15)
-    box = LiveBox()
-    box.graft("s__t", hold)
-    async with served(create_provider_host(box)) as client:
-        await client.open_legacy()
+    box = box_of(hold)
+    async with greeted(create_provider_host(box)) as client:
         await client.send(client.call(1, "s__t"))
         begun = await box.next_begun()
         client.stop_serving()
@@ -213,8 +184,7 @@ async def test_a_native_call_that_is_under_way_at_the_end_is_answered_too(monkey
         await anyio.sleep_forever()
 
     box.native("bash", hang)
-    async with served(create_provider_host(box)) as client:
-        await client.open_legacy()
+    async with greeted(create_provider_host(box)) as client:
         await client.send(client.call(1, "bash"))
         await started.wait()
         client.stop_serving()
@@ -227,10 +197,8 @@ async def test_a_native_call_that_is_under_way_at_the_end_is_answered_too(monkey
 async def test_what_is_nearly_answered_at_the_end_of_input_is_answered(monkeypatch):
     """`serve < requests.jsonl` is how people try it."""
     monkeypatch.setattr(serve, "END_OF_INPUT_S", 15)
-    box = LiveBox()
-    box.graft("s__t", hold)
-    async with served(create_provider_host(box)) as client:
-        await client.open_modern()
+    box = box_of(hold)
+    async with greeted(create_provider_host(box), "modern") as client:
         await client.send(client.request("l", "subscriptions/listen", notifications={"toolsListChanged": True}))
         assert (await client.receive())["method"] == "notifications/subscriptions/acknowledged"
         await client.send(client.call(1, "s__t"))
@@ -246,11 +214,9 @@ async def test_a_client_that_is_gone_is_not_waited_for(monkeypatch):
     """Its answers have nowhere to go."""
     monkeypatch.setattr(serve, "GRACE_S", 15)
     monkeypatch.setattr(serve, "END_OF_INPUT_S", 15)
-    box = LiveBox()
-    box.graft("s__t", hold)
+    box = box_of(hold)
     box.graft("s__now")
-    async with served(create_provider_host(box)) as client:
-        await client.open_legacy()
+    async with greeted(create_provider_host(box)) as client:
         await client.send(client.call(1, "s__t"))
         begun = await box.next_begun()
         client.close_reading()
@@ -301,24 +267,11 @@ async def test_a_process_serves_on_its_own_standard_streams(tmp_path):
         assert all("result" in answer for answer in said)
 
 
-async def test_a_large_result_passes_whole():
-    """Files come as results."""
-    box = LiveBox()
-    text = "é" * 3_000_000
-    box.graft("s__t", answer({"content": [{"type": "text", "text": text}]}))
-    async with served(create_provider_host(box)) as client:
-        await client.open_legacy()
-        reply = await client.ask(1, "tools/call", name="s__t", arguments={"text": text})
-    assert reply["result"]["content"][0]["text"] == text
-
-
 async def test_a_client_that_does_not_read_is_not_read_either_and_nothing_is_lost():
     """Answers would pile up in our memory without bound."""
-    box = LiveBox()
-    box.graft("s__t", answer({"content": [{"type": "text", "text": "x" * 30_000}]}))
+    box = box_of(answer({"content": [{"type": "text", "text": "x" * 30_000}]}))
     wanted = range(400)
-    async with served(create_provider_host(box), limit=50_000) as client, anyio.create_task_group() as tasks:
-        await client.open_legacy()
+    async with greeted(create_provider_host(box), limit=50_000) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(client.send, *(client.call(number, "s__t", pad="y" * 2_000) for number in wanted))
         got = [(await client.receive())["id"]]
         assert len(box.begun) < len(wanted)
@@ -329,10 +282,8 @@ async def test_a_client_that_does_not_read_is_not_read_either_and_nothing_is_los
 @ERAS
 async def test_a_body_that_is_no_result_never_enters_the_stream(era):
     """A hostile server could speak to the client in our name; whoever delivered the body hears of it too."""
-    box = LiveBox()
-    box.graft("s__t", hold)
-    async with served(create_provider_host(box)) as client:
-        await getattr(client, era)()
+    box = box_of(hold)
+    async with greeted(create_provider_host(box), era) as client:
         await client.send(client.call(1, "s__t"))
         begun = await box.next_begun()
         with pytest.raises(ValueError):
@@ -356,9 +307,7 @@ async def test_a_line_without_end_is_refused_and_ends_the_connection():
 
 async def test_half_a_line_at_the_end_is_no_message():
     """Half a call must not be made."""
-    box = LiveBox()
-    box.graft("s__t")
-    async with served(create_provider_host(box)) as client:
-        await client.open_legacy()
+    box = box_of()
+    async with greeted(create_provider_host(box)) as client:
         await client.send(json.dumps(client.call(1, "s__t")).encode())
     assert box.begun == []

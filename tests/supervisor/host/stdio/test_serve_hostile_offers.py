@@ -1,46 +1,21 @@
 """Questions, answers and lists that somebody made to do harm, over lines: bounded, said, and nothing lost by others."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from support.clients.mcp_clients import ENVELOPE, LEGACY
-from support.tools.offer_fleet import OfferFleet, OfferServer
-from support.tools.tool_boxes import LiveBox
+from support.tools.offer_fleet import OfferServer
 
-from quarterdeck.host.provider import ProviderHostImpl, create_provider_host
-from quarterdeck.route.router import Router
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.mcp.client.asks import MAX_ASK_BYTES
 from quarterdeck_protocol.mcp.client.paging import MAX_ITEMS
 from quarterdeck_protocol.offers import ResourceUpdated
 from quarterdeck_protocol.questions import MAX_ANSWER_BYTES, Question
 
-from .host_pipes import LineClient, served
+from .host_pipes import ERAS, LineClient, client_of, greeted, offering
 
-ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 ABLE = {"elicitation": {}, "sampling": {}}
 QUESTION = Question("a", "elicitation/create", b'{"message":"a asks: well?"}')
-
-
-def host_of(*servers: OfferServer) -> tuple[ProviderHostImpl, OfferFleet]:
-    fleet = OfferFleet(*servers)
-    return create_provider_host(LiveBox(), offers=Router(fleet)), fleet
-
-
-@asynccontextmanager
-async def greeted(host: ProviderHostImpl, era: str = "legacy") -> AsyncIterator[LineClient]:
-    async with served(host) as client:
-        if era == "modern":
-            client.meta = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": ABLE}
-            await client.ask("discover", "server/discover")
-        else:
-            info = {"name": "raw", "version": "1"}
-            await client.ask("init", "initialize", protocolVersion=LEGACY, capabilities=ABLE, clientInfo=info)
-            await client.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        yield client
 
 
 def answer(asked: dict[str, Any], **result: Any) -> dict[str, Any]:
@@ -56,8 +31,7 @@ async def test_a_conversation_of_eight_megabytes_is_sampled_and_a_larger_answer_
     words = b"x" * (MAX_ASK_BYTES - 200)
     said = b'{"maxTokens":1,"messages":[{"role":"user","content":{"type":"text","text":"%b"}}]}' % words
     server = OfferServer("a", prompts=("p",), question=Question("a", "sampling/createMessage", said))
-    host, _ = host_of(server)
-    async with greeted(host) as client:
+    async with client_of(server, able=ABLE) as (client, _):
         await client.send(client.request(7, "prompts/get", name="a__p"))
         asked = await client.receive()
         assert len(asked["params"]["messages"][0]["content"]["text"]) == len(words)
@@ -72,8 +46,8 @@ async def test_a_conversation_of_eight_megabytes_is_sampled_and_a_larger_answer_
 async def test_one_clients_answer_is_none_to_what_another_was_asked() -> None:
     """Questions are counted on each connection, so that their ids are the same ones."""
     server = OfferServer("a", prompts=("p",), question=QUESTION)
-    host, _ = host_of(server)
-    async with greeted(host) as client, greeted(host) as other:
+    host, _ = offering(server)
+    async with greeted(host, able=ABLE) as client, greeted(host, able=ABLE) as other:
         await client.send(client.request(7, "prompts/get", name="a__p"))
         asked = await client.receive()
         await other.send(answer(asked, action="accept"))
@@ -100,7 +74,7 @@ async def parked(client: LineClient) -> dict[str, Any]:
 async def test_cancelling_a_request_that_has_its_question_leaves_what_waits_for_the_answer() -> None:
     """A client's program that tidies up behind each of its requests could answer none."""
     server = OfferServer("a", prompts=("p",), question=QUESTION)
-    async with greeted(host_of(server)[0], "modern") as client:
+    async with client_of(server, era="modern", able=ABLE) as (client, _):
         again = await parked(client)
         cancelled = {"requestId": 1, "_meta": client.meta}
         await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled})
@@ -114,8 +88,8 @@ async def test_cancelling_a_request_that_has_its_question_leaves_what_waits_for_
 async def test_five_thousand_prompts_of_one_server_are_listed_and_each_can_be_asked_for(era: str) -> None:
     """A client would lose the prompts of all servers to one that has many."""
     names = tuple(f"{'long' * 10}_{number}" for number in range(MAX_ITEMS))
-    host, _ = host_of(OfferServer("a", prompts=names, result=b'{"messages":[]}'), OfferServer("b", prompts=("mine",)))
-    async with greeted(host, era) as client:
+    many = OfferServer("a", prompts=names, result=b'{"messages":[]}')
+    async with client_of(many, OfferServer("b", prompts=("mine",)), era=era) as (client, _):
         listed = (await client.ask(1, "prompts/list"))["result"]["prompts"]
         assert [each["name"] for each in listed] == [*(f"a__{name}" for name in names), "b__mine"]
         assert (await client.ask(2, "prompts/get", name=f"a__{names[-1]}"))["result"]["messages"] == []
@@ -128,8 +102,7 @@ async def test_a_stream_is_told_of_no_resource_whose_subscription_was_refused() 
     """Another client's subscription would tell a client of what its token does not allow."""
     refused = ProtocolFault.not_sent(FaultKind.TOOL_ERROR, "no", "not_granted")
     closed, open_ = OfferServer("a", resources=("x:1",), fault=refused), OfferServer("b", resources=("y:1",))
-    host, fleet = host_of(closed, open_)
-    async with greeted(host, "modern") as client:
+    async with client_of(closed, open_, era="modern") as (client, fleet):
         wanted = {"resourceSubscriptions": ["x:1", "y:1", "y:1"]}
         await client.send(client.request("l", "subscriptions/listen", notifications=wanted))
         assert (await client.receive())["params"]["notifications"] == {"resourceSubscriptions": ["y:1"]}
@@ -141,8 +114,7 @@ async def test_a_stream_is_told_of_no_resource_whose_subscription_was_refused() 
 async def test_streams_of_one_client_are_told_apart_and_are_its_own_all_the_same() -> None:
     """One's end would unsubscribe what another wants to hear of; or each have bounds and servers of its own."""
     server = OfferServer("a", resources=("x:1",))
-    host, _ = host_of(server)
-    async with greeted(host, "modern") as client:
+    async with client_of(server, era="modern") as (client, _):
         for name in ("one", "two"):
             wanted = {"resourceSubscriptions": ["x:1"]}
             await client.send(client.request(name, "subscriptions/listen", notifications=wanted))
@@ -150,3 +122,4 @@ async def test_streams_of_one_client_are_told_apart_and_are_its_own_all_the_same
         holders = [each.client for each in server.asked]
         assert len({each.address for each in holders}) == 2
         assert len({each.key for each in holders}) == 1
+    assert {(each.address, "leave") for each in holders} <= set(server.told)

@@ -19,11 +19,10 @@ from quarterdeck.host.http.token_file import add_grant
 from quarterdeck.route.router import Router
 from quarterdeck_protocol.mcp.tasks import EXTENSION
 
-from .test_serve_offers import client_of
+from .host_pipes import ERAS, client_of
 
 pytestmark = pytest.mark.process
 
-ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 TAKES = {"extensions": {EXTENSION: {}}}
 LONG = "x" * 500
 RESULT = {"content": [{"type": "text", "text": LONG}]}

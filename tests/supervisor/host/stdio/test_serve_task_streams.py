@@ -12,7 +12,7 @@ from quarterdeck.route.tasks.held_call import LONGEST_POLL_S, SHORTEST_POLL_S
 from quarterdeck_protocol.mcp.tasks import EXTENSION
 from quarterdeck_protocol.offers import ServerNote
 
-from .test_serve_offers import client_of
+from .host_pipes import client_of
 
 TAKES = {"extensions": {EXTENSION: {}}}
 STREAM = "io.modelcontextprotocol/subscriptionId"

@@ -18,6 +18,7 @@ from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, WireResult
 ABLE = b'{"elicitation":{},"roots":{}}'
 ASKED = Question("s", "elicitation/create", b'{"message":"?"}')
 DONE = WireResult(b'{"content":[]}', "2025-11-25")
+ANOTHERS = CallKey("another", "tools/call echo", b'{"a":1,"b":2}')
 
 
 class _Server:
@@ -56,6 +57,11 @@ class _Client:
     def call(self, resumption: Resumption | None = None, key: CallKey | None = None) -> PendingCall | None:
         return self.parking.begin(key or self.key, ABLE, resumption, self.server.begin, self.ends.append)
 
+    def waits(self, question: Question = ASKED) -> Any:
+        """Make the request, which its server answers with a question; what withdraws that."""
+        self.call()
+        return self.server.ask(question)
+
     async def asked(self) -> dict[str, Any]:
         await _settle()
         end = self.ends.pop()
@@ -64,10 +70,16 @@ class _Client:
         return body
 
     async def parked(self) -> str:
-        """Make the request, which its server answers with a question; the state of what waits."""
-        self.call()
-        self.server.ask()
+        """The same; the state of what waits."""
+        self.waits()
         return str((await self.asked())["requestState"])
+
+    async def passed_on(self) -> dict[str, Any]:
+        """Make the request, whose server of 2026-07-28 asks by a result with a state of its own."""
+        self.call()
+        asking = b'{"inputRequests":{"k":{"method":"roots/list"}},"requestState":"theirs"}'
+        self.server.end(WireResult(asking, "2026-07-28", result_type="input_required"))
+        return await self.asked()
 
     def again(self, state: str, key: CallKey | None = None, **responses: Any) -> PendingCall | None:
         return self.call(Resumption(state, json.dumps(responses).encode()), key)
@@ -96,8 +108,7 @@ async def test_a_call_that_is_never_asked_ends_as_any_other(client: _Client) -> 
 
 
 async def test_a_question_is_a_result_and_its_answer_goes_on_with_the_call(client: _Client) -> None:
-    client.call()
-    client.server.ask()
+    client.waits()
     asked = await client.asked()
     assert asked["inputRequests"] == {"1": {"method": "elicitation/create", "params": {"message": "?"}}}
     client.again(asked["requestState"], **{"1": {"action": "accept"}})
@@ -120,8 +131,7 @@ async def test_answers_that_nobody_asked_for_go_to_the_server_with_a_call_of_the
 
 
 async def test_questions_of_one_moment_are_asked_together_and_those_left_open_again(client: _Client) -> None:
-    client.call()
-    client.server.ask()
+    client.waits()
     client.server.ask(Question("s", "roots/list", b"{}"))
     asked = await client.asked()
     assert set(asked["inputRequests"]) == {"1", "2"}
@@ -130,18 +140,10 @@ async def test_questions_of_one_moment_are_asked_together_and_those_left_open_ag
     assert set(rest["inputRequests"]) == {"1"}
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        CallKey("another", "tools/call echo", b'{"a":1,"b":2}'),
-        CallKey("me", "tools/call other", b'{"a":1,"b":2}'),
-        CallKey("me", "tools/call echo", b'{"a":1,"b":3}'),
-    ],
-)
-async def test_a_state_is_no_good_for_another_client_or_another_request(client: _Client, key: CallKey) -> None:
+async def test_a_state_is_no_good_for_another_client_or_another_request(client: _Client) -> None:
     """One client would read what another one's call ends in."""
     state = await client.parked()
-    client.again(state, key, **{"1": {}})
+    client.again(state, ANOTHERS, **{"1": {}})
     assert await client.refused() == "not_resumable"
     assert not client.server.answers
 
@@ -164,9 +166,7 @@ async def test_a_call_is_taken_up_once(client: _Client) -> None:
 
 
 async def test_an_answer_that_is_no_object_is_an_error_to_the_server(client: _Client) -> None:
-    client.call()
-    client.server.ask()
-    client.again((await client.asked())["requestState"], **{"1": 7})
+    client.again(await client.parked(), **{"1": 7})
     assert [end.code for end in client.server.answers] == [-32600]
 
 
@@ -180,16 +180,14 @@ async def test_a_call_that_ends_while_it_waits_gives_its_end_when_its_client_com
 
 
 async def test_a_question_that_is_withdrawn_is_not_asked(client: _Client) -> None:
-    client.call()
-    client.server.ask()()
+    client.waits()()
     await _settle()
     client.server.end(DONE)
     assert client.ends == [DONE]
 
 
 async def test_a_client_that_cannot_be_asked_is_not_and_the_server_hears_so(client: _Client) -> None:
-    client.call()
-    client.server.ask(Question("s", "sampling/createMessage", b"{}"))
+    client.waits(Question("s", "sampling/createMessage", b"{}"))
     await _settle()
     assert [end.code for end in client.server.answers] == [-32601]
     assert client.ends == []
@@ -199,13 +197,11 @@ async def test_a_client_cannot_have_any_number_of_calls_wait() -> None:
     parking = Parking()
     clients = [_Client(parking, params=b"%d" % number) for number in range(MAX_PARKED_EACH + 1)]
     for each in clients:
-        each.call()
-        each.server.ask()
+        each.waits()
     await _settle()
     assert [end.code for end in clients[-1].server.answers] == [-32600]
     other = _Client(parking, name="another")
-    other.call()
-    other.server.ask()
+    other.waits()
     await other.asked()
 
 
@@ -218,8 +214,7 @@ async def test_all_clients_together_have_a_bound_too() -> None:
     ]
     calm, last = _Client(parking, name="calm"), _Client(parking, name="client 0/another session", params=b"last")
     for each in (*clients, calm, last):
-        each.call()
-        each.server.ask()
+        each.waits()
     await _settle()
     assert not any(each.server.answers for each in clients)
     await calm.asked()
@@ -241,8 +236,7 @@ async def test_questions_that_wait_are_bounded_in_bytes_for_each_client(client: 
     assert "asked too much at once" in client.server.answers[0].message
     assert len((await client.asked())["inputRequests"]) == 3
     other = _Client(client.parking, name="another")
-    other.call()
-    other.server.ask(large(size))
+    other.waits(large(size))
     assert len((await other.asked())["inputRequests"]) == 1
 
 
@@ -290,8 +284,7 @@ async def test_a_client_that_never_comes_again_has_its_call_given_up(
 ) -> None:
     """Its server would wait for ever, and its place be lost."""
     monkeypatch.setattr(parked, "ANSWER_S", 0.01)
-    client.call()
-    client.server.ask(large(100_000))
+    client.waits(large(100_000))
     await client.asked()
     await until(lambda: bool(client.server.cancelled))
     assert client.server.cancelled == ["nobody answered in time"]
@@ -327,21 +320,13 @@ async def test_a_state_of_another_run_of_ours_is_refused_with_words(client: _Cli
     assert after.server.passed == []
 
 
-async def test_a_passed_on_state_is_no_good_for_another_method_or_params_or_later() -> None:
+async def test_a_passed_on_state_is_no_good_for_another_request_or_later() -> None:
     """A server of 2026-07-28 would be given a state that belongs to another request."""
     now = 0.0
     client = _Client(Parking(lambda: now))
-    client.call()
-    asking = b'{"inputRequests":{"k":{"method":"roots/list"}},"requestState":"theirs"}'
-    client.server.end(WireResult(asking, "2026-07-28", result_type="input_required"))
-    state = (await client.asked())["requestState"]
-    for key in (
-        CallKey("me", "prompts/get ", b'{"a":1,"b":2}'),
-        CallKey("me", "tools/call echo", b'{"a":1}'),
-        CallKey("you", "tools/call echo", b'{"a":1,"b":2}'),
-    ):
-        client.again(state, key, k={})
-        assert await client.refused() == "not_resumable"
+    state = (await client.passed_on())["requestState"]
+    client.again(state, ANOTHERS, k={})
+    assert await client.refused() == "not_resumable"
     now = ANSWER_S + 1
     client.again(state, k={})
     assert await client.refused() == "not_resumable"
@@ -352,8 +337,7 @@ async def test_an_end_makes_room_for_another_call() -> None:
     parking = Parking()
     for number in range(MAX_PARKED_EACH * 2):
         client = _Client(parking, params=b"%d" % number)
-        client.call()
-        client.server.ask()
+        client.waits()
         client.again((await client.asked())["requestState"], **{"1": {}})
         client.server.end(DONE)
         assert client.ends == [DONE]
@@ -362,8 +346,7 @@ async def test_an_end_makes_room_for_another_call() -> None:
 async def test_a_client_that_leaves_ends_its_calls_and_no_other(client: _Client) -> None:
     other = _Client(client.parking, name="another")
     for each in (client, other):
-        each.call()
-        each.server.ask()
+        each.waits()
         await _settle()
     client.parking.leave("me")
     assert client.server.cancelled == ["the client is gone"]
@@ -382,10 +365,7 @@ async def test_cancelling_cancels_what_runs(client: _Client) -> None:
 
 
 async def test_a_servers_own_state_travels_sealed_and_comes_back_to_it_with_the_answers(client: _Client) -> None:
-    client.call()
-    asking = b'{"inputRequests":{"k":{"method":"roots/list"}},"requestState":"theirs"}'
-    client.server.end(WireResult(asking, "2026-07-28", result_type="input_required"))
-    asked = await client.asked()
+    asked = await client.passed_on()
     assert "theirs" not in asked["requestState"]
     assert asked["inputRequests"] == {"k": {"method": "roots/list"}}
     client.again(asked["requestState"], k={"roots": []})

@@ -9,9 +9,6 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp.client._transport import TransportStreams
-from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
 from support.clients.mcp_clients import ENVELOPE, LEGACY
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import Begin, LiveBox, echo
@@ -23,6 +20,9 @@ from quarterdeck.host.stdio.serve import serve_stdio
 from quarterdeck.route.router import Router
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
+
+_KEY = "io.modelcontextprotocol/"
+_AROUND = {"resultType", "ttlMs", "cacheScope"}
 
 LINE_LIMIT = 128 * 1024 * 1024
 
@@ -81,6 +81,13 @@ class LineClient:
     async def leave(self) -> None:
         self._writer.close()
         await asyncio.sleep(0)
+
+
+def own_result(answer: dict[str, Any]) -> dict[str, Any]:
+    """The result in an answer as its server gave it, without what the newer era puts around it."""
+    result = {name: value for name, value in answer["result"].items() if name not in _AROUND}
+    meta = {name: value for name, value in result.pop("_meta", {}).items() if not name.startswith(_KEY)}
+    return result | ({"_meta": meta} if meta else {})
 
 
 @asynccontextmanager
@@ -157,26 +164,3 @@ async def client_of(
     host, fleet = offering(*servers, results=results)
     async with greeted(host, era, able) as client:
         yield client, fleet
-
-
-@asynccontextmanager
-async def sdk_transport(client: LineClient) -> AsyncIterator[TransportStreams]:
-    """A line client as a transport for the stock SDK client."""
-    to_sdk, sdk_reads = anyio.create_memory_object_stream[SessionMessage | Exception](16)
-    sdk_writes, from_sdk = anyio.create_memory_object_stream[SessionMessage](16)
-
-    async def read() -> None:
-        async with to_sdk:
-            while line := await client.line():
-                await to_sdk.send(SessionMessage(jsonrpc_message_adapter.validate_json(line)))
-
-    async def write() -> None:
-        async with from_sdk:
-            async for item in from_sdk:
-                await client.send(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-
-    async with anyio.create_task_group() as tasks, sdk_reads, sdk_writes:
-        tasks.start_soon(read)
-        tasks.start_soon(write)
-        yield sdk_reads, sdk_writes
-        tasks.cancel_scope.cancel()

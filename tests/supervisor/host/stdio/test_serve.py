@@ -9,9 +9,8 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
-from mcp.client.client import Client
 from support.processes.running import output
-from support.tools.tool_boxes import LiveBox, NativeBox, answer, hold
+from support.tools.tool_boxes import NativeBox, answer, hold
 
 from quarterdeck.host.provider import create_provider_host
 from quarterdeck.host.session.work import Work
@@ -19,19 +18,7 @@ from quarterdeck.host.stdio import serve
 from quarterdeck_protocol.mcp.jsonrpc import INVALID_REQUEST, MAX_LINE_BYTES
 from quarterdeck_protocol.mcp.server.requests import Request
 
-from .host_pipes import ERAS, LineClient, box_of, greeted, sdk_transport, served
-
-SERVER_INFO = "io.modelcontextprotocol/serverInfo"
-
-
-def result_of(answer):
-    result = answer["result"]
-    result.pop("resultType", None)
-    if "_meta" in result:
-        result["_meta"].pop(SERVER_INFO, None)
-        if not result["_meta"]:
-            del result["_meta"]
-    return result
+from .host_pipes import ERAS, LineClient, box_of, greeted, own_result, served
 
 
 @ERAS
@@ -48,7 +35,7 @@ async def test_a_raw_call_leaves_its_bytes_untouched(era):
         line = await client.line()
     assert (box.begun[0].arguments, box.begun[0].on_progress) == (b'{ "n":1.00 }', None)
     assert body[1:] in line
-    assert result_of(json.loads(line)) == json.loads(body)
+    assert own_result(json.loads(line)) == json.loads(body)
     assert json.loads(line)["id"] == "a/é"
 
 
@@ -68,19 +55,6 @@ async def test_an_answered_request_is_forgotten(era):
         finally:
             gc.enable()
     assert left == []
-
-
-async def test_the_stock_client_works_over_pipes_in_both_eras():
-    """It is what most people connect with."""
-    for mode in ("legacy", "auto"):
-        async with (
-            served(create_provider_host(box_of())) as lines,
-            Client(sdk_transport(lines), mode=mode, cache=None) as client,
-        ):
-            assert [tool.name for tool in (await client.list_tools()).tools] == ["s__t"]
-            for count in range(3):
-                result = await client.call_tool("s__t", {"count": count})
-                assert result.content[0].text.replace(" ", "") == f'{{"count":{count}}}'
 
 
 @ERAS
@@ -170,28 +144,6 @@ async def test_a_call_that_comes_while_serving_ends_is_refused_and_may_be_repeat
         assert (await client.receive())["result"] == {"content": []}
         assert await client.line() == b""
     assert len(box.begun) == 1
-
-
-async def test_a_native_call_that_is_under_way_at_the_end_is_answered_too(monkeypatch):
-    """A client would wait for a command that was ended."""
-    monkeypatch.setattr(serve, "GRACE_S", 0.01)
-    box, tokens = LiveBox(), []
-    started = anyio.Event()
-
-    async def hang(call, cancel):
-        tokens.append(cancel)
-        started.set()
-        await anyio.sleep_forever()
-
-    box.native("bash", hang)
-    async with greeted(create_provider_host(box)) as client:
-        await client.send(client.call(1, "bash"))
-        await started.wait()
-        client.stop_serving()
-        result = (await client.receive())["result"]
-        assert await client.line() == b""
-    assert result["_meta"][FAULT] == SHUT_DOWN
-    assert tokens[0].cancelled
 
 
 async def test_what_is_nearly_answered_at_the_end_of_input_is_answered(monkeypatch):

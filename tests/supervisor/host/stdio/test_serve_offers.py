@@ -1,7 +1,6 @@
 """Prompts and resources, and what servers say unasked, over lines in both eras."""
 
 import json
-from typing import Any
 
 import pytest
 from support.tools.offer_fleet import OfferServer
@@ -9,14 +8,7 @@ from support.tools.offer_fleet import OfferServer
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault, ReplyError
 from quarterdeck_protocol.offers import Listing, LogLine, ResourceUpdated
 
-from .host_pipes import ERAS, client_of
-
-
-def _without_envelope(result: dict[str, Any]) -> dict[str, Any]:
-    own = {name: value for name, value in result.items() if name not in {"resultType", "ttlMs", "cacheScope"}}
-    meta = {k: v for k, v in own.pop("_meta", {}).items() if not k.startswith("io.modelcontextprotocol/")}
-    return own | ({"_meta": meta} if meta else {})
-
+from .host_pipes import ERAS, client_of, own_result
 
 # Lists
 
@@ -31,7 +23,7 @@ async def test_lists_are_given_whole_under_the_names_that_clients_know(era: str)
             (Listing.TEMPLATES, [{"name": "it", "uriTemplate": "x:{id}"}]),
         ):
             answer = await client.ask(listing.value, listing.method)
-            assert _without_envelope(answer["result"]) == {listing.value: expected}
+            assert own_result(answer) == {listing.value: expected}
             assert answer["result"].get("resultType") == ("complete" if era == "modern" else None)
 
 
@@ -55,7 +47,7 @@ async def test_what_a_server_answers_passes_whole(method: str, era: str) -> None
     server = OfferServer("a", prompts=("p",), resources=("x:1",), result=json.dumps(result).encode())
     async with client_of(server, era=era) as (client, _):
         answer = await client.ask(1, method, **params)
-        assert _without_envelope(answer["result"]) == result
+        assert own_result(answer) == result
         if era == "modern":
             assert answer["result"]["resultType"] == "complete"
             assert ("ttlMs" in answer["result"]) == (method == "resources/read")

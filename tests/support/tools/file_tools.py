@@ -44,6 +44,13 @@ async def call(tool: DefinedTool, ctx: ToolContext, cancel: CancelToken | None =
     return Answer(text["text"], outcome.is_error, value["value"])
 
 
+async def refusal(tool: DefinedTool, ctx: ToolContext, /, **given: object) -> str:
+    """The text of a call that must fail."""
+    answer = await call(tool, ctx, **given)
+    assert answer.is_error, answer.text
+    return answer.text
+
+
 async def outcome_of(
     tool: DefinedTool, ctx: ToolContext, cancel: CancelToken | None = None, /, **given: object
 ) -> ToolOutcome:

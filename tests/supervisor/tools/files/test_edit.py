@@ -3,21 +3,23 @@
 import codecs
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
 import anyio
 import pytest
-from support.tools.file_tools import call, context_in, outcome_of
+from support.tools.file_tools import Answer, call, context_in, outcome_of, refusal
 
 from quarterdeck.tools.files.edit import edit_tool, write_tool
+from quarterdeck.tools.files.file_access import CHANGED_SINCE, NOT_READ
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.read import read_tool
 from quarterdeck.tools.files.roots import Roots
+from quarterdeck.tools.spec import DefinedTool
 
 WRITE = write_tool()
 EDIT = edit_tool()
+READ = read_tool()
 
 
 async def test_a_new_file_is_made_with_its_directories(tmp_path: Path) -> None:
@@ -38,28 +40,35 @@ async def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     assert (await call(WRITE, context_in(tmp_path), path="a", content="")).text.startswith("Saved 0 bytes to a.")
 
 
-async def test_a_file_that_was_not_read_is_not_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("tool", "given", "unread"),
+    [
+        (WRITE, {"content": "mine"}, "a was not written: {}. Read it first, then write it again."),
+        (EDIT, {"oldText": "theirs", "newText": "mine"}, "a was not changed: {}. Read it first, then edit it."),
+    ],
+    ids=["write", "edit"],
+)
+async def test_a_file_is_changed_only_as_it_was_read(
+    tmp_path: Path, tool: DefinedTool, given: dict[str, object], unread: str
+) -> None:
     """A model would destroy what it never saw."""
     (tmp_path / "a").write_text("theirs")
+    (tmp_path / "link").symlink_to("a")
     ctx = context_in(tmp_path, gate=True)
-    answer = await call(WRITE, ctx, path="a", content="mine")
-    assert answer.is_error
-    assert answer.text == "a was not written: it has not been read in this session. Read it first, then write it again."
-    await call(read_tool(), ctx, path="a")
+    assert await call(tool, ctx, path="a", **given) == Answer(unread.format(NOT_READ), is_error=True)
+    await call(READ, ctx, path="link")
     (tmp_path / "a").write_text("theirs again")
-    answer = await call(WRITE, ctx, path="a", content="mine")
-    assert answer.is_error
-    assert "it has changed on disk since it was last read" in answer.text
+    assert CHANGED_SINCE in await refusal(tool, ctx, path="a", **given)
     assert (tmp_path / "a").read_text() == "theirs again"
-    await call(read_tool(), ctx, path="a")
-    assert not (await call(WRITE, ctx, path="a", content="mine")).is_error
+    await call(READ, ctx, path="link")
+    assert not (await call(tool, ctx, path="a", **given)).is_error
 
 
 async def test_what_was_written_counts_as_read(tmp_path: Path) -> None:
     """A model would have to read back what it has just said."""
     ctx = context_in(tmp_path, gate=True)
     assert not (await call(WRITE, ctx, path="a", content="one")).is_error
-    assert not (await call(edit_tool(), ctx, path="a", oldText="one", newText="two")).is_error
+    assert not (await call(EDIT, ctx, path="a", oldText="one", newText="two")).is_error
     assert not (await call(WRITE, ctx, path="./a", content="three")).is_error
     assert (tmp_path / "a").read_text() == "three"
 
@@ -73,8 +82,7 @@ async def test_a_file_that_appears_meanwhile_is_not_replaced_unread(tmp_path: Pa
             (tmp_path / "dir/a").write_text("theirs")
 
     ctx = context_in(tmp_path, gate=True, fs=Busy(Roots(tmp_path), str(tmp_path)))
-    answer = await call(WRITE, ctx, path="dir/a", content="mine")
-    assert answer.is_error
+    await refusal(WRITE, ctx, path="dir/a", content="mine")
     assert (tmp_path / "dir/a").read_text() == "theirs"
 
 
@@ -85,35 +93,20 @@ async def test_what_cannot_be_written_is_refused_with_what_to_do(tmp_path: Path)
     os.mkfifo(tmp_path / "pipe")
     ctx = context_in(tmp_path)
 
-    async def refusal(path: str, content: str = "x") -> str:
-        answer = await call(WRITE, ctx, path=path, content=content)
-        assert answer.is_error
-        return answer.text
+    async def refused(path: str, content: str = "x") -> str:
+        return await refusal(WRITE, ctx, path=path, content=content)
 
-    assert await refusal("dir") == "dir was not written: it is a directory."
-    assert await refusal("new/dir/") == "new/dir/ names a directory. Give the name of a file in it."
+    assert await refused("dir") == "dir was not written: it is a directory."
+    assert await refused("new/dir/") == "new/dir/ names a directory. Give the name of a file in it."
     assert not (tmp_path / "new").exists()
-    assert await refusal("pipe") == "pipe was not written: it is not a regular file, but a device, a pipe or a socket."
-    assert await refusal("a", "ab\ud800") == (
+    assert await refused("pipe") == "pipe was not written: it is not a regular file, but a device, a pipe or a socket."
+    assert await refused("a", "ab\ud800") == (
         "Nothing was written: the content's character 3 is half a surrogate pair, which no file can hold as text."
     )
-    assert (await refusal("file/x")).startswith("Nothing was written. file/x: a part of this path")
-    assert "outside of what this session may touch" in await refusal("../x")
-    assert "outside of what this session may touch" in await refusal("../x/y/z")
-    assert (await refusal("a\0b")).startswith("Nothing was written. a\\x00b")
-
-
-class Interrupted(LocalFs):
-    """Files of `folder`; something happens as soon as one is opened."""
-
-    def __init__(self, folder: Path, then: Callable[[], object]) -> None:
-        super().__init__(Roots(folder), str(folder))
-        self._then = then
-
-    async def open_binary(self, path: str) -> BinaryIO:
-        file = await super().open_binary(path)
-        self._then()
-        return file
+    assert (await refused("file/x")).startswith("Nothing was written. file/x: a part of this path")
+    assert "outside of what this session may touch" in await refused("../x")
+    assert "outside of what this session may touch" in await refused("../x/y/z")
+    assert (await refused("a\0b")).startswith("Nothing was written. a\\x00b")
 
 
 async def test_a_part_is_replaced_and_the_change_is_shown(tmp_path: Path) -> None:
@@ -152,53 +145,28 @@ async def test_encoding_and_line_ends_are_kept(tmp_path: Path, before: bytes, af
     assert (tmp_path / "a").read_bytes() == after
 
 
-async def test_what_cannot_be_written_back_is_left_alone(tmp_path: Path) -> None:
-    """A file would come back damaged far from what was edited."""
-    (tmp_path / "a").write_bytes(b"old\0")
-    answer = await call(EDIT, context_in(tmp_path), path="a", oldText="old", newText="new")
-    reason = "it is binary (it holds NUL bytes). Change it with bash."
-    assert (answer.text, answer.is_error) == (f"a was not changed: {reason}", True)
-    assert (tmp_path / "a").read_bytes() == b"old\0"
-
-
-async def test_a_file_that_was_not_read_is_not_changed(tmp_path: Path) -> None:
-    """A model would change what it only believes to be there."""
-    (tmp_path / "a").write_text("old\n")
-    (tmp_path / "link").symlink_to("a")
-    ctx = context_in(tmp_path, gate=True)
-
-    async def change(old: str, new: str) -> str:
-        return (await call(EDIT, ctx, path="a", oldText=old, newText=new)).text
-
-    assert await change("old", "new") == (
-        "a was not changed: it has not been read in this session. Read it first, then edit it."
-    )
-    await call(read_tool(), ctx, path="link")
-    assert await change("old", "new") == "Updated a: applied 1 replacement."
-    assert await change("new", "newer") == "Updated a: applied 1 replacement."
-    (tmp_path / "a").write_text("newer, and theirs\n")
-    assert "it has changed on disk since it was last read" in await change("newer", "x")
-    assert (tmp_path / "a").read_text() == "newer, and theirs\n"
-
-
 async def test_a_change_of_others_meanwhile_is_not_lost(tmp_path: Path) -> None:
     """What a user saves at the same moment would be overwritten."""
-    path = tmp_path / "a"
-    path.write_text("old\n")
-    ctx = context_in(tmp_path, fs=Interrupted(tmp_path, lambda: path.write_text("theirs, and old\n")))
-    answer = await call(EDIT, ctx, path="a", oldText="old", newText="new")
-    assert (answer.text, answer.is_error) == (
-        "a was not changed: another program changed it meanwhile. Read it again first.",
-        True,
+    (tmp_path / "a").write_text("old\n")
+
+    class Busy(LocalFs):
+        async def open_binary(self, path: str) -> BinaryIO:
+            file = await super().open_binary(path)
+            (tmp_path / "a").write_text("theirs, and old\n")
+            return file
+
+    ctx = context_in(tmp_path, fs=Busy(Roots(tmp_path), str(tmp_path)))
+    assert await refusal(EDIT, ctx, path="a", oldText="old", newText="new") == (
+        "a was not changed: another program changed it meanwhile. Read it again first."
     )
-    assert path.read_text() == "theirs, and old\n"
+    assert (tmp_path / "a").read_text() == "theirs, and old\n"
 
 
 async def test_edits_asked_for_at_once_are_all_made(tmp_path: Path) -> None:
     """Of several changes of one file, the last one written would win."""
     (tmp_path / "a").write_text("".join(f"<{number}>\n" for number in range(10)))
     ctx = context_in(tmp_path, gate=True)
-    await call(read_tool(), ctx, path="a")
+    await call(READ, ctx, path="a")
     failed = []
 
     async def change(number: int) -> None:
@@ -216,21 +184,23 @@ async def test_what_cannot_be_edited_is_refused_with_what_to_do(tmp_path: Path) 
     """A model would try the same again."""
     (tmp_path / "dir").mkdir()
     (tmp_path / "file").write_text("old")
+    (tmp_path / "binary").write_bytes(b"old\0")
     os.mkfifo(tmp_path / "pipe")
     ctx = context_in(tmp_path)
 
-    async def refusal(path: str, old: str = "old", new: str = "new") -> str:
-        answer = await call(EDIT, ctx, path=path, oldText=old, newText=new)
-        assert answer.is_error
-        return answer.text
+    async def refused(path: str, old: str = "old", new: str = "new") -> str:
+        return await refusal(EDIT, ctx, path=path, oldText=old, newText=new)
 
-    assert await refusal("dir") == "dir was not changed: it is a directory."
-    assert await refusal("pipe") == "pipe was not changed: it is not a regular file, but a device, a pipe or a socket."
-    assert await refusal("gone") == "Nothing was changed. gone does not exist. Look for it with ls or find."
-    assert (await refusal("file", "")).startswith("file was not changed: oldText is empty.")
-    assert (await refusal("file", "old", "\ud800")).startswith("file was not changed: newText holds half a surrogate")
-    assert (await refusal("file", "\ud800")).startswith("file was not changed: oldText was not found")
-    assert "outside of what this session may touch" in await refusal("../x")
+    assert await refused("dir") == "dir was not changed: it is a directory."
+    assert await refused("pipe") == "pipe was not changed: it is not a regular file, but a device, a pipe or a socket."
+    assert await refused("binary") == (
+        "binary was not changed: it is binary (it holds NUL bytes). Change it with bash."
+    )
+    assert await refused("gone") == "Nothing was changed. gone does not exist. Look for it with ls or find."
+    assert (await refused("file", "")).startswith("file was not changed: oldText is empty.")
+    assert (await refused("file", "old", "\ud800")).startswith("file was not changed: newText holds half a surrogate")
+    assert (await refused("file", "\ud800")).startswith("file was not changed: oldText was not found")
+    assert "outside of what this session may touch" in await refused("../x")
     assert (tmp_path / "file").read_text() == "old"
 
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.tools.file_tools import call, context_in
+from support.tools.file_tools import call, context_in, refusal
 
 from quarterdeck.tools.files import ls
 from quarterdeck.tools.files.ls import ls_tool
@@ -21,9 +21,11 @@ async def test_each_entry_is_a_row_and_directories_come_first(tmp_path: Path) ->
     (tmp_path / "link").symlink_to("a.txt")
     (tmp_path / "dangling").symlink_to("nowhere")
     os.mkfifo(tmp_path / "pipe")
-    answer = await call(LS, context_in(tmp_path), path=".")
-    assert answer.text.split("\n") == [
-        "6 entries in .: 1 hidden entry not listed (showHidden).",
+    ctx = context_in(tmp_path)
+    answer = await call(LS, ctx, path=".")
+    head, *rows = answer.text.split("\n")
+    assert head == "6 entries in .: 1 hidden entry not listed (showHidden)."
+    assert rows == [
         "kind     size  name",
         "dir         0  zoo/",
         "file        1  a.txt",
@@ -33,19 +35,8 @@ async def test_each_entry_is_a_row_and_directories_come_first(tmp_path: Path) ->
         "other       0  pipe",
     ]
     assert not answer.is_error
-
-
-async def test_hidden_entries_are_listed_on_demand(tmp_path: Path) -> None:
-    """A model could not find a project's settings."""
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "a").touch()
-    ctx = context_in(tmp_path)
-    assert (await call(LS, ctx, path=".", showHidden=True)).text.split("\n") == [
-        "2 entries in .:",
-        "kind     size  name",
-        "dir         0  .git/",
-        "file        0  a",
-    ]
+    whole = await call(LS, ctx, path=".", showHidden=True)
+    assert whole.text.split("\n") == ["7 entries in .:", *rows[:2], "file        0  .hidden", *rows[2:]]
 
 
 async def test_an_empty_directory_says_so(tmp_path: Path) -> None:
@@ -83,11 +74,5 @@ async def test_what_cannot_be_listed_is_refused_with_what_to_do(tmp_path: Path) 
     """A model would try the same again."""
     (tmp_path / "file").touch()
     ctx = context_in(tmp_path)
-
-    async def refusal(path: str) -> str:
-        answer = await call(LS, ctx, path=path)
-        assert answer.is_error
-        return answer.text
-
-    assert await refusal("file") == "file is not a directory. Use read to see what is in a file."
-    assert "outside of what this session may touch" in await refusal("..")
+    assert await refusal(LS, ctx, path="file") == "file is not a directory. Use read to see what is in a file."
+    assert "outside of what this session may touch" in await refusal(LS, ctx, path="..")

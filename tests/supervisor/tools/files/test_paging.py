@@ -176,17 +176,6 @@ def test_lines_are_the_same_however_the_file_is_cut(
     assert reader.count_rest() == max(0, len(lines) - skipped - taken)
 
 
-def test_the_count_ends_at_the_limit() -> None:
-    """A file of a terabyte would be read to its end to say how many lines it has."""
-    reader = reader_of(b"a\n" * 100, block_bytes=10)
-    assert reader.take(5) is not None
-    reader.limit(100)
-    assert reader.count_rest() is None
-    reader = reader_of(b"a\n" * 100, block_bytes=10)
-    reader.limit(1_000)
-    assert reader.count_rest() == 100
-
-
 @pytest.mark.parametrize("encoding", [TextEncoding.UTF_16_LE, TextEncoding.UTF_16_BE])
 @given(text=st.text(st.sampled_from("aé\n\u0a0a\u0d0a😀")), head_bytes=st.integers(2, 9))
 def test_other_encodings_are_read_as_if_they_were_utf_8(encoding: TextEncoding, text: str, head_bytes: int) -> None:

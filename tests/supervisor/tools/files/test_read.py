@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from support.tools.contexts import UNLIMITED_BUDGET
-from support.tools.file_tools import call, context_in, outcome_of
+from support.tools.file_tools import call, context_in, outcome_of, refusal
 
 from quarterdeck.tools.files import read
 from quarterdeck.tools.files.file_access import CHANGED_SINCE, NOT_READ, ReadState
@@ -102,18 +102,18 @@ async def test_what_cannot_be_read_is_refused_with_what_to_do(tmp_path: Path) ->
     os.mkfifo(tmp_path / "pipe")
     ctx = context_in(tmp_path)
 
-    async def refusal(path: str, **more: int) -> str:
-        answer = await call(READ, ctx, path=path, **more)
-        assert answer.is_error
-        return answer.text
-
-    assert await refusal("gone") == "gone does not exist. Look for it with ls or find."
-    assert await refusal("dir") == "dir is a directory, not a file. Use ls to see what is in it."
-    assert await refusal("pipe") == "pipe is not a regular file, but a device, a pipe or a socket."
-    assert await refusal("short", offset=3) == "short has 2 lines: offset 3 is past its end."
-    assert await refusal("short", offset=10**18) == f"short has 2 lines: offset {10**18:,} is past its end."
-    assert (await refusal("bin")).startswith("bin is a binary file of 5 bytes, not text. Look into it with bash")
-    assert "outside of what this session may touch" in await refusal("../x")
+    assert await refusal(READ, ctx, path="gone") == "gone does not exist. Look for it with ls or find."
+    assert await refusal(READ, ctx, path="dir") == "dir is a directory, not a file. Use ls to see what is in it."
+    assert await refusal(READ, ctx, path="pipe") == "pipe is not a regular file, but a device, a pipe or a socket."
+    assert await refusal(READ, ctx, path="short", offset=3) == "short has 2 lines: offset 3 is past its end."
+    assert (
+        await refusal(READ, ctx, path="short", offset=10**18)
+        == f"short has 2 lines: offset {10**18:,} is past its end."
+    )
+    assert (await refusal(READ, ctx, path="bin")).startswith(
+        "bin is a binary file of 5 bytes, not text. Look into it with bash"
+    )
+    assert "outside of what this session may touch" in await refusal(READ, ctx, path="../x")
 
 
 @pytest.mark.parametrize(

@@ -80,14 +80,6 @@ def test_a_refusal_of_a_long_or_odd_path_can_be_shown(base: Path) -> None:
     assert "caf\\udce9" in str(caught.value).encode().decode()
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "/etc/no-such-file", "/no-such-directory/f", "../missing", "out/x/y"])
-def test_outside_nobody_learns_what_exists(base: Path, path: str) -> None:
-    """A session could find out which files there are, by the kind of refusal."""
-    (base / "work" / "out").symlink_to(base / "outside")
-    with pytest.raises(OutsideRootsError):
-        read(Roots(base / "work"), path, base / "work")
-
-
 def test_an_inner_root_decides_for_itself(base: Path) -> None:
     """A session could change its own overflow texts, or not work in a directory of a readable one."""
     closed = Roots(base / "work", readable=[base / "work" / "sub"])
@@ -231,6 +223,8 @@ def test_what_is_protected_is_read_and_never_changed(base: Path) -> None:
         assert not may_change(roots, base / path)
     assert read(roots, base / "work/f") == "work"
     assert may_change(roots, base / "work/other")
+    named.append(str(base / "work/other"))  # a reloaded configuration refers to it
+    assert not may_change(roots, base / "work/other")
     (base / "work/new").mkdir()
     assert not may_change(roots, base / "work/new/mcp.json")
     assert may_change(roots, base / "work/new/other.json")
@@ -252,17 +246,6 @@ def test_a_folder_that_holds_what_is_protected_is_not_removed(base: Path) -> Non
     with roots.look_to_change(str(base / "work/sub"), "/", follow_last=False) as spot, pytest.raises(OSError) as caught:
         roots.require_removable(spot, "sub")
     assert caught.value.errno == errno.EBUSY
-
-
-def test_what_is_protected_may_be_named_later(base: Path) -> None:
-    """A session would write the files that a reloaded configuration refers to."""
-    named: list[str] = []
-    roots = Roots(base / "work", protected=lambda: named)
-    assert may_change(roots, base / "work/f")
-    named.append(str(base / "work/f"))
-    assert not may_change(roots, base / "work/f")
-    named.append(str(base / "work/sub"))
-    assert not may_change(roots, base / "work/sub/f")
 
 
 @pytest.mark.parametrize("path", [".git/hooks/x", ".git/config", "sub/.git/x", ".vscode/tasks.json", ".envrc"])

@@ -91,10 +91,12 @@ def resolve(top: dict[str, Any], path: str) -> tuple[str, str, int]:
 @example(names=["dir", "up", "out", "back", "sub", "leaf"], is_absolute=False, cwd="inside")
 @example(names=["file", "..", "dir"], is_absolute=False, cwd="inside")
 @example(names=["dangling", ""], is_absolute=False, cwd="inside")
+@example(names=["..", "leaf"], is_absolute=False, cwd="inside")
+@example(names=["out", "dir", "leaf"], is_absolute=False, cwd="inside")
 def test_every_spelling_leads_where_a_naive_model_says(
     forest: tuple[Path, dict[str, Any]], names: list[str], is_absolute: bool, cwd: str
 ) -> None:
-    """Some spelling of a path would lead elsewhere than it seems, or out."""
+    """Some spelling of a path would lead elsewhere than it seems, or out; or a refusal would tell what is outside."""
     base, tree = forest
     path = "/".join([f"{base}/inside", *names] if is_absolute else names)
     if path.startswith("/") and not is_absolute:

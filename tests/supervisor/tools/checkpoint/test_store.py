@@ -11,15 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.processes.running import output
 
-from quarterdeck.common.tool_names import Profile
-from quarterdeck.tools.card_types import DeckContext, DeckFramework
-from quarterdeck.tools.catalogue import DeckToolBox, provision_deck
 from quarterdeck.tools.checkpoint.index import UnknownNodeError
 from quarterdeck.tools.checkpoint.restore import RestoredPath, RestoreOutcome
 from quarterdeck.tools.checkpoint.store import FileCheckpointStore
 from quarterdeck.tools.files.local_files import LocalFs
 from quarterdeck.tools.files.roots import Roots
-from quarterdeck_protocol.tools import CancelToken, ToolCall
 
 CRASHING = Path(__file__).with_name("crashing.py")
 
@@ -28,18 +24,6 @@ CRASHES_S = 90.0  # sixty lives and deaths take some seconds, on a busy machine 
 
 def fs_of(work: Path) -> LocalFs:
     return LocalFs(Roots(work), str(work))
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    work = tmp_path.resolve() / "work"
-    work.mkdir()
-    return work
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> FileCheckpointStore:
-    return FileCheckpointStore(tmp_path / "checkpoints")
 
 
 def outcomes(done: list[RestoredPath]) -> dict[str, str]:
@@ -201,25 +185,3 @@ def test_a_session_killed_at_any_step_leaves_a_store_that_brings_everything_back
     """A crash at the wrong moment would leave a file that can be brought back to no state at all."""
     steps = output(sys.executable, CRASHING, tmp_path, within_s=CRASHES_S)
     assert int(steps) > 40, "fewer steps than a session has"
-
-
-@pytest.mark.process
-async def test_the_decks_own_tools_can_be_undone_call_by_call(work: Path, tmp_path: Path) -> None:
-    """Each part would work, and no session's mistake could be undone."""
-    (work / "old").write_text("first line\nsecond line\n")
-    store = FileCheckpointStore(tmp_path / "c")
-    box = provision_deck(Profile.SURVEY, DeckContext(str(work), DeckFramework(checkpoint=store))).into_tool_box()
-    await say(box, "write", path="sub/new", content="made")
-    await say(box, "edit", path="old", oldText="second", newText="2nd")
-    assert await box.runner.run(ToolCall("1", "edit", {"path": "old", "oldText": "no", "newText": "x"}), CancelToken())
-    await say(box, "write", path="old", content="gone")
-    assert [node.name for node in await store.nodes()] == ["0001-write", "0002-edit", "0004-write"]
-    await store.restore("0004-write", fs_of(work))
-    assert (work / "old").read_text() == "first line\n2nd line\n"
-    assert outcomes(await store.restore("0001-write", fs_of(work))) == {"new": "deleted", "old": "restored"}
-    assert (work / "old").read_text() == "first line\nsecond line\n"
-
-
-async def say(box: DeckToolBox, name: str, **arguments: object) -> None:
-    outcome = await box.runner.run(ToolCall("1", name, arguments), CancelToken())
-    assert not outcome.is_error, outcome.output

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.processes.identities import give_to_commands
 from support.processes.leftovers import running_with
-from support.sandbox.machine_facts import NO_ROOT
+from support.sandbox.machine_facts import ROOT_ONLY
 from support.tools.file_tools import Answer, call, outcome_of
 from support.waiting import eventually_async
 
@@ -159,14 +159,17 @@ async def test_notes_of_a_flood_are_few_and_none_comes_after_its_end(tmp_path: P
     assert [note.progress for note in notes] == sorted(note.progress for note in notes)
 
 
+@ROOT_ONLY
 async def test_in_a_workspace_of_roots_commands_run_as_root_without_capabilities(tmp_path: Path) -> None:
-    """In a container, where everything is root's, no command would run."""
-    if os.geteuid() != 0:
-        pytest.skip(NO_ROOT)
-    bench = lay_out(tmp_path)
+    """In a container, where everything is root's, no command would run, or none that root has installed for itself."""
+    own = tmp_path / "own"
+    own.mkdir(mode=0o700)
+    (own / "tool").write_text("#!/bin/sh\nid -u; grep CapEff /proc/self/status\n")
+    (own / "tool").chmod(0o700)
+    bench = lay_out(tmp_path, {"PATH": f"{own}:/usr/bin:/bin"})
     os.chown(bench.workspace, 0, 0)
     async with session(tmp_path, bench) as s:
-        outcome = await outcome_of(BASH, s.ctx, command="id -u; grep CapEff /proc/self/status; echo x >made")
+        outcome = await outcome_of(BASH, s.ctx, command="tool; echo x >made")
         assert not outcome.is_error, outcome
         assert "0\nCapEff:\t0000000000000000" in str(outcome.output)
     assert (tmp_path / "workspace" / "made").stat().st_uid == 0

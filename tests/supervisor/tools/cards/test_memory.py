@@ -85,24 +85,6 @@ async def test_a_file_keeps_the_note_private_and_whole(tmp_path: Path) -> None:
     assert os.listdir(path.parent) == ["memory.md"]
 
 
-async def test_a_write_that_fails_leaves_the_old_note_and_no_draft(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A full disk would cost what was noted before."""
-    store = FileMemoryStore(tmp_path / "session" / "memory.md")
-    await store.write("old")
-
-    def fail(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fail)
-        with pytest.raises(OSError, match="No space"):
-            await store.write("new")
-    assert await store.read() == "old"
-    assert os.listdir(tmp_path / "session") == ["memory.md"]
-
-
 async def test_a_file_that_is_no_note_is_refused(tmp_path: Path) -> None:
     """A file that grew elsewhere would fill the memory."""
     path = tmp_path / "memory.md"

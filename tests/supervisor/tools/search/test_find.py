@@ -99,13 +99,6 @@ async def test_links_are_found_as_files_and_not_followed(workspace: Path, tmp_pa
     assert "outside" in answer.text
 
 
-async def test_names_of_any_kind_are_shown_on_one_line(workspace: Path, ctx: ToolContext) -> None:
-    """A hostile name would look like several, or break the whole answer."""
-    write_tree(workspace, {"new\nline": "", "-rf": "", "ünïcode": ""})
-    os.close(os.open(os.fsencode(workspace) + b"/caf\xe9", os.O_CREAT | os.O_WRONLY))
-    assert paths_of(await find(ctx, "*")) == ["-rf", "caf\\udce9", "new\\nline", "ünïcode"]
-
-
 async def test_many_are_cut_and_counted(workspace: Path, ctx: ToolContext) -> None:
     """A broad query would fill a model's memory."""
     write_tree(workspace, {f"f{number:04}": "" for number in range(MAX_SHOWN + 7)})

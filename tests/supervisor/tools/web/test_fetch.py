@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import socket
-import ssl
 import struct
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -203,17 +202,6 @@ async def test_https_is_fetched_by_name(tmp_path: Path) -> None:
             await Fetcher(LOOPBACK, resolve=resolve).fetch(url, MOST, MOST, lambda *_: None)
     assert [request.headers["host"] for request in server.requests] == [f"good.example:{server.port}"]
     assert asked == [("good.example", server.port), ("bad.example", server.port), ("good.example", server.port)]
-
-
-async def test_the_systems_authorities_are_trusted() -> None:
-    """No https page could be fetched on a real machine."""
-    fetcher = Fetcher()
-    assert fetcher._ssl_context is None
-    with pytest.raises(FetchError):
-        await fetcher.fetch("https://127.0.0.1/", MOST, MOST, lambda *_: None)
-    assert isinstance(fetcher._ssl_context, ssl.SSLContext)
-    assert fetcher._ssl_context.verify_mode is ssl.CERT_REQUIRED
-    assert fetcher._ssl_context.check_hostname
 
 
 async def test_a_proxy_of_the_policy_is_used() -> None:

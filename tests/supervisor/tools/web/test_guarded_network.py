@@ -85,21 +85,24 @@ def network(
     return GuardedNetwork(allowed, Meter(left_bytes), resolve=names, dial=dialled)
 
 
+async def connect(names: Names, dialled: Dialled, allowed: Sequence[Allowed] = (), times: int = 1) -> None:
+    async with network(names, dialled, allowed) as guarded:
+        for _ in range(times):
+            await guarded.connect_tcp("example.com", 80)
+
+
 async def test_a_public_name_is_dialled_by_its_address() -> None:
     """Nothing could be fetched; or the name be resolved again, by somebody who does not judge."""
     names, dialled = Names([PUBLIC]), Dialled()
-    async with network(names, dialled) as guarded:
-        await guarded.connect_tcp("example.com", 80)
+    await connect(names, dialled)
     assert (names.asked, dialled.places) == ([("example.com", 80)], [PUBLIC])
 
 
 async def test_a_name_that_changes_its_mind_leads_nowhere_else() -> None:
     """DNS rebinding: public when it is judged, loopback when it is dialled."""
     names, dialled = Names([PUBLIC], ["127.0.0.1"]), Dialled()
-    async with network(names, dialled) as guarded:
-        await guarded.connect_tcp("example.com", 80)
-        with pytest.raises(RefusedError, match=r"127\.0\.0\.1 is this machine itself"):
-            await guarded.connect_tcp("example.com", 80)
+    with pytest.raises(RefusedError, match=r"127\.0\.0\.1 is this machine itself"):
+        await connect(names, dialled, times=2)
     assert dialled.places == [PUBLIC]
 
 
@@ -107,18 +110,16 @@ async def test_this_machines_own_public_address_is_not_dialled(monkeypatch: pyte
     """A page could reach what listens on all of this machine's addresses."""
     monkeypatch.setattr(guarded_network, "own_addresses", lambda: frozenset({ip_address(PUBLIC)}))
     names, dialled = Names([PUBLIC], [PUBLIC, OTHER_PUBLIC]), Dialled()
-    async with network(names, dialled) as guarded:
-        with pytest.raises(RefusedError, match="is an address of this machine"):
-            await guarded.connect_tcp("example.com", 80)
-        await guarded.connect_tcp("example.com", 80)
+    with pytest.raises(RefusedError, match="is an address of this machine"):
+        await connect(names, dialled)
+    await connect(names, dialled)
     assert dialled.places == [OTHER_PUBLIC]
 
 
 async def test_of_a_mixed_name_only_what_is_public_is_dialled() -> None:
     """One public address among private ones would open these."""
     names, dialled = Names(["127.0.0.1", "::1", PUBLIC, "10.0.0.1", OTHER_PUBLIC]), Dialled(PUBLIC)
-    async with network(names, dialled) as guarded:
-        await guarded.connect_tcp("example.com", 80)
+    await connect(names, dialled)
     assert dialled.places == [PUBLIC, OTHER_PUBLIC]
 
 
@@ -128,9 +129,8 @@ async def test_of_a_mixed_name_only_what_is_public_is_dialled() -> None:
 async def test_nobody_nearer_than_the_internet_is_dialled(address: str) -> None:
     """A page could reach the user's own services."""
     dialled = Dialled()
-    async with network(Names([address]), dialled) as guarded:
-        with pytest.raises(RefusedError) as caught:
-            await guarded.connect_tcp("example.com", 80)
+    with pytest.raises(RefusedError) as caught:
+        await connect(Names([address]), dialled)
     assert dialled.places == []
     assert caught.value.entry == entry_for(address, 80)
 
@@ -138,8 +138,7 @@ async def test_nobody_nearer_than_the_internet_is_dialled(address: str) -> None:
 async def test_what_the_user_allows_is_dialled() -> None:
     """A user's own server could not be fetched from."""
     dialled = Dialled()
-    async with network(Names(["127.0.0.1"]), dialled, LOOPBACK) as guarded:
-        await guarded.connect_tcp("localhost", 8000)
+    await connect(Names(["127.0.0.1"]), dialled, LOOPBACK)
     assert dialled.places == ["127.0.0.1"]
 
 
@@ -153,12 +152,10 @@ async def test_a_proxy_is_the_users_own_business() -> None:
 
 async def test_who_does_not_answer_is_told_with_the_reason() -> None:
     """A model could not tell a wrong port from a wrong name."""
-    async with network(Names([PUBLIC, OTHER_PUBLIC]), Dialled(PUBLIC, OTHER_PUBLIC)) as guarded:
-        with pytest.raises(httpcore2.ConnectError, match="Connection refused"):
-            await guarded.connect_tcp("example.com", 80)
-    async with network(Names([]), Dialled()) as guarded:
-        with pytest.raises(httpcore2.ConnectError, match="no address"):
-            await guarded.connect_tcp("example.com", 80)
+    with pytest.raises(httpcore2.ConnectError, match="Connection refused"):
+        await connect(Names([PUBLIC, OTHER_PUBLIC]), Dialled(PUBLIC, OTHER_PUBLIC))
+    with pytest.raises(httpcore2.ConnectError, match="no address"):
+        await connect(Names([]), Dialled())
 
 
 async def test_a_name_that_is_not_known_is_told() -> None:
@@ -196,9 +193,7 @@ async def test_a_connection_is_read_in_small_pieces_and_only_so_far() -> None:
 async def test_every_connection_ends_with_the_network() -> None:
     """Connections of cancelled fetches would stay open."""
     dialled = Dialled()
-    async with network(Names([PUBLIC]), dialled) as guarded:
-        await guarded.connect_tcp("example.com", 80)
-        await guarded.connect_tcp("example.com", 80)
+    await connect(Names([PUBLIC]), dialled, times=2)
     assert [line.is_closed for line in dialled.lines] == [True, True]
 
 

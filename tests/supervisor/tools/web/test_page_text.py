@@ -1,7 +1,6 @@
 """A parsed page as text."""
 
 import sys
-import textwrap
 from typing import cast
 
 import pytest
@@ -27,6 +26,8 @@ LAYOUT = [
     ("<div>one</div><div>two</div>three", "one\ntwo\nthree"),
     ("one<br>two", "one\ntwo"),
     ("<p>one<hr>two", "one\n\n---\n\ntwo"),
+    ("a<nav>b</nav>c<footer>d</footer>e<main>f</main>g", "a\nb\nc\nd\ne\n\nf\n\ng"),
+    ("<!doctype html><html><head><title>Docs</title></head><body>text", "text"),
     ("<h1>One</h1>text<h3>Two <em>more</em></h3>", "# One\n\ntext\n\n### Two more"),
     ("<h2><div>A</div><div>B<br>C</div></h2>", "## A B C"),
     ("<h2></h2>text", "text"),
@@ -99,6 +100,8 @@ TABLES = [
     ('<table><tr><td><a href="/a">x</a><td>2</table>', "| [x](https://example.com/a) | 2 |\n| --- | --- |"),
     ("<table><tr><td><h1>Page</h1><td>side</table>", "# Page\n\nside"),
     ("<table><tr><td><table><tr><td>1<td>2</table><td>x</table>", "| 1 | 2 |\n| --- | --- |\n\nx"),
+    ("<table><thead><tr><th>A<th>B<tbody><tr><td>1<td>2</table>", "| A | B |\n| --- | --- |\n| 1 | 2 |"),
+    ("<h2>A</h2><table><tr><td>1<td>2</table><pre>b</pre>", "## A\n\n| 1 | 2 |\n| --- | --- |\n\n```\nb\n```"),
     ("<table></table>x", "x"),
 ]
 
@@ -166,41 +169,6 @@ def test_any_soup_is_read(pieces: list[str]) -> None:
     shown = text("".join(pieces))
     assert shown == shown.strip("\n")
     assert "\n\n\n" not in shown
-
-
-def test_a_page_is_read_as_a_whole() -> None:
-    """The parts could each be right and the page be unreadable."""
-    html = """
-        <!doctype html><html><head><title>Docs</title><style>p {}</style></head><body>
-        <nav><ul><li><a href="/">Home</a></li><li><a href="/docs/">Docs</a></li></ul></nav>
-        <main><h1>Install</h1><p>Use <code>pip</code>, or see <a href="source.html">the source</a>.</p>
-        <pre><code class="language-sh">$ pip install it
-        </code></pre><h2>Options</h2>
-        <table><thead><tr><th>Name</th><th>Default</th></tr></thead>
-        <tbody><tr><td><code>-v</code></td><td>off</td></tr></tbody></table></main>
-        <footer>© us</footer><script>track()</script></body></html>
-    """
-    assert text(html) == textwrap.dedent(
-        """\
-        - [Home](https://example.com/)
-        - [Docs](https://example.com/docs/)
-
-        # Install
-
-        Use `pip`, or see [the source](https://example.com/docs/source.html).
-
-        ```
-        $ pip install it
-        ```
-
-        ## Options
-
-        | Name | Default |
-        | --- | --- |
-        | `-v` | off |
-
-        © us"""
-    )
 
 
 TREE_URL = "https://example.com/a/b"

@@ -1,5 +1,6 @@
 """The catalogue, what is derived from it, and the decks assembled from it."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -34,12 +35,6 @@ from quarterdeck_protocol.tools import CancelToken, ToolBox, ToolCall
 TABLE = Path(__file__).parents[3] / "docs" / "tools.md"
 
 
-def test_it_holds_the_twelve_then_the_seven() -> None:
-    """Clients would list the tools in an order of the day."""
-    assert capability_ids() == [*ARGUMENTS]
-    assert all(card.summary for card in capability_cards())
-
-
 def test_a_row_is_found_by_its_id_or_not_at_all() -> None:
     """A misspelt name would raise, or find something."""
     found = find_card("bash")
@@ -50,12 +45,11 @@ def test_a_row_is_found_by_its_id_or_not_at_all() -> None:
 
 
 def test_the_profiles_select_seven_twelve_and_nineteen() -> None:
-    """`authoring` observes only, `survey` changes too: the names are inverted on purpose."""
+    """`authoring` observes only, `survey` changes too: the names are inverted on purpose; their order never changes."""
     names = {profile: [str(card.id) for card in cards_for_profile(profile)] for profile in Profile}
     assert names[Profile.AUTHORING] == ["read", "ls", "grep", "find", "websearch", "webfetch", "todo_read"]
     assert names[Profile.SURVEY] == BUILT_IN
-    assert names[Profile.ALL] == capability_ids()
-    assert len(names[Profile.ALL]) == 19
+    assert names[Profile.ALL] == capability_ids() == [*ARGUMENTS]
 
 
 def test_every_card_of_the_catalogue_has_the_rows_name_and_title() -> None:
@@ -63,6 +57,7 @@ def test_every_card_of_the_catalogue_has_the_rows_name_and_title() -> None:
     for each in capability_cards():
         card = each.build(DeckContext("/work"))
         assert (card.name, card.label) == (each.id, each.title)
+        assert each.summary
         assert card.description
         assert card.parameters["type"] == "object"
         assert card.parameters["additionalProperties"] is False
@@ -189,25 +184,20 @@ def test_with_a_store_only_write_and_edit_keep_checkpoints() -> None:
     assert not any(isinstance(card, CheckpointingCard) for card in plain.tools())
 
 
-def test_grafts_come_after_what_is_there() -> None:
-    """Server tools would push the built-ins down a client's list."""
-    deck = deck_of(PlayedCard("a"))
-    assert deck.graft([PlayedCard("s__b"), PlayedCard("s__c")]) is deck
-    assert names(deck) == ["a", "s__b", "s__c"]
-
-
-def test_every_capability_can_be_wrapped() -> None:
-    """An interceptor would miss calls."""
-    deck = deck_of(PlayedCard("a"), PlayedCard("b"))
-    assert deck.map_capabilities(lambda card: PlayedCard(card.name.upper())) is deck
-    assert names(deck) == ["A", "B"]
-
-
-def test_a_selection_keeps_the_order() -> None:
-    """`--tools` would rearrange the list."""
-    deck = deck_of(*map(PlayedCard, "abcd"))
-    assert deck.retain(lambda card: card.name in "db") is deck
-    assert names(deck) == ["b", "d"]
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        (lambda deck: deck.graft([PlayedCard("s__b"), PlayedCard("s__c")]), ["d", "a", "s__b", "s__c"]),
+        (lambda deck: deck.map_capabilities(lambda card: PlayedCard(card.name.upper())), ["D", "A"]),
+        (lambda deck: deck.retain(lambda card: card.name in {"a", "d"}), ["d", "a"]),
+    ],
+    ids=["server tools come last", "every card can be wrapped", "a selection keeps the order"],
+)
+def test_a_deck_is_changed_in_place(change: Callable[[ToolDeck], ToolDeck], left: list[str]) -> None:
+    """Server tools would push the built-ins down a client's list, `--tools` rearrange it, or a wrapper miss calls."""
+    deck = deck_of(PlayedCard("d"), PlayedCard("a"))
+    assert change(deck) is deck
+    assert names(deck) == left
 
 
 def test_a_box_holds_the_cards_of_its_making() -> None:

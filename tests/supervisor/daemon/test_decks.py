@@ -205,9 +205,10 @@ async def test_a_deck_that_cannot_be_opened_fails_all_who_wait_and_is_tried_agai
     await decks.close()
 
 
-async def test_a_deck_that_ended_by_itself_is_nobodys_any_more(opened: Opened) -> None:
-    """Every window of that project would be served by what is dead until the daemon ends."""
+async def test_a_deck_that_ended_by_itself_ends_its_sessions_and_is_nobodys_any_more(opened: Opened) -> None:
+    """A client would stay connected to what is dead, and every window of that project be served by it."""
     broken = asyncio.Event()
+    ends: list[str] = []
 
     @asynccontextmanager
     async def open_breaking(
@@ -222,10 +223,19 @@ async def test_a_deck_that_ended_by_itself_is_nobodys_any_more(opened: Opened) -
         await broken.wait()
         raise LookupError("its zygote is gone")
 
+    async def serve() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ends.append("session")
+
     decks = Decks(read, open_breaking)
     async with decks.borrow(REQUEST, {}) as (first, _):
+        serving = asyncio.create_task(first.lasting(serve()))
         broken.set()
-        await first.ended()
+        with pytest.raises(DeckEndedError, match="ended by itself"):
+            await serving
+        assert ends == ["session"]
         await until(lambda: not list(decks))
         async with decks.borrow(REQUEST, {}) as (second, _):
             assert second is not first
@@ -260,38 +270,6 @@ async def test_a_client_that_leaves_while_its_deck_opens_takes_nobody_along(open
     assert await staying == deck_key(REQUEST, read(REQUEST, {}))
     assert len(opened.log) == 1
     await decks.close()
-
-
-async def test_a_session_ends_with_a_deck_that_ended_by_itself() -> None:
-    """A client would stay connected to what nobody runs any more, and its calls wait for ever."""
-    breaks = asyncio.Event()
-    ends: list[str] = []
-
-    @asynccontextmanager
-    async def open_deck(*_: object) -> AsyncIterator[SimpleNamespace]:
-        async with asyncio.TaskGroup() as tasks:
-
-            async def fail() -> None:
-                await breaks.wait()
-                raise OSError("no room")
-
-            tasks.create_task(fail())
-            yield SimpleNamespace(product=SimpleNamespace(status=dict, settings=Settings(environ={})))
-
-    async def serve() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ends.append("session")
-
-    decks = Decks(read, open_deck)
-    async with decks.borrow(REQUEST, {}) as (deck, _):
-        serving = asyncio.create_task(deck.lasting(serve()))
-        breaks.set()
-        with pytest.raises(DeckEndedError, match="ended by itself"):
-            await serving
-    assert ends == ["session"]
-    assert not list(decks)
 
 
 async def test_a_session_that_ends_first_says_how(opened: Opened) -> None:

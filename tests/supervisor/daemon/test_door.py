@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.config.places import short_folder, use_places
 
 from quarterdeck.daemon import door as door_module
 from quarterdeck.daemon import start, wait
@@ -23,7 +22,7 @@ from quarterdeck.daemon.place import daemon_dir
 from quarterdeck.daemon.session_memory import SessionMemory, make_memory
 from quarterdeck.host.journal import Interrupted, RequestKind
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("places", "signals")]
 
 REQUEST = ServeRequest(cwd="/")
 
@@ -58,13 +57,6 @@ def refused(environ: dict[str, str] | None = None, request: ServeRequest = REQUE
     with pytest.raises(NotAcceptedError) as found:
         enter(request, [], log_level=30, log_is_json=False, environ=environ or {})
     return found.value
-
-
-@pytest.fixture(autouse=True)
-def places(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with short_folder() as folder:
-        use_places(monkeypatch, folder)
-        yield
 
 
 def test_a_daemon_that_says_no_is_quoted() -> None:
@@ -130,21 +122,24 @@ def test_what_listens_there_and_is_no_daemon_is_said_to_be_none(forged: bytes) -
     assert error.message == "the daemon cannot be reached: what listens there is no daemon of ours"
 
 
-@pytest.mark.parametrize("planted", ["file", "directory", "link", "dangling"])
-def test_what_lies_where_the_socket_should_be_is_no_daemon(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "plant",
+    [
+        Path.touch,
+        Path.mkdir,
+        lambda path: path.symlink_to("/dev/null"),
+        lambda path: path.symlink_to("/nowhere/door.sock"),
+    ],
+    ids=["file", "directory", "link", "dangling"],
+)
+def test_what_lies_where_the_socket_should_be_is_no_daemon(
+    plant: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A leftover would keep every window from being served; or a link lead the client to somebody else's socket."""
     monkeypatch.setattr(start, "_start", stop_here)
     daemon_dir().mkdir(parents=True, mode=0o700)
     path = daemon_dir() / "door.sock"
-    match planted:
-        case "file":
-            path.write_text("x")
-        case "directory":
-            path.mkdir()
-        case "link":
-            path.symlink_to("/dev/null")
-        case _:
-            path.symlink_to("/nowhere/door.sock")
+    plant(path)
     assert "one would be started" in str(refused())
 
 
@@ -218,7 +213,6 @@ def test_deaths_of_long_ago_do_not_count(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("is_told", [True, False])
 def test_a_door_whose_daemon_died_knows_whether_it_was_told_to_end(is_told: bool) -> None:
     """A client that is ending would be given a new daemon; or one that is not be left alone."""
-    before = [signal.getsignal(number) for number in (*wait.ENDING, signal.SIGHUP)]
     ours, theirs = socket.socketpair()
     with ours:
 
@@ -236,8 +230,6 @@ def test_a_door_whose_daemon_died_knows_whether_it_was_told_to_end(is_told: bool
             assert waiting.was_told is is_told
         finally:
             daemon.join()
-            for number, handler in zip((*wait.ENDING, signal.SIGHUP), before, strict=True):
-                signal.signal(number, handler)
 
 
 def test_a_door_whose_stderr_nobody_reads_still_ends() -> None:

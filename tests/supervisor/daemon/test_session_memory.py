@@ -7,7 +7,7 @@ import os
 import sys
 import termios
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +38,6 @@ INFO = b'{"name":"quarterdeck","version":"1"}'
 
 REACHED_BYTES = 704 * 1024
 """How far into a memory a few requests reach."""
-
-
-@pytest.fixture
-def fd(tmp_path: Path) -> Iterator[int]:
-    made = make_memory(tmp_path)
-    yield made
-    os.close(made)
 
 
 def mapped(fd: int) -> SessionMemory:

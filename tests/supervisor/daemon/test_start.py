@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from support.config.places import short_folder, use_places
 from support.processes.running import pid_of_nobody
 
 from quarterdeck.config.places.paths import UnusableDirectoryError, state_dir
@@ -23,14 +22,7 @@ from quarterdeck.daemon.place import (
 from quarterdeck.daemon.start import start_daemon
 from quarterdeck.ledger.store.lease import DAEMON, Holder, Lease, ledger_dir, take_lease
 
-pytestmark = pytest.mark.process
-
-
-@pytest.fixture(autouse=True)
-def places(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with short_folder() as folder:
-        use_places(monkeypatch, folder)
-        yield
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("places")]
 
 
 @pytest.mark.parametrize("directory", ["/proc/none", "/dev/null/none"])

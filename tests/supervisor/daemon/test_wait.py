@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import socket
 import threading
 import time
@@ -27,18 +26,13 @@ from quarterdeck.daemon.messages import (
     encode_request,
     frame,
 )
-from quarterdeck.daemon.session_memory import SessionMemory, make_memory
+from quarterdeck.daemon.session_memory import SessionMemory
 from quarterdeck.host.journal import RequestKind
 from quarterdeck.host.stdio.serve import answers_if_lost
 
+pytestmark = pytest.mark.usefixtures("signals")
+
 INFO = b'{"name":"quarterdeck","version":"1"}'
-
-
-@pytest.fixture
-def fd(tmp_path: Path) -> Iterator[int]:
-    made = make_memory(tmp_path)
-    yield made
-    os.close(made)
 
 
 @pytest.fixture
@@ -49,15 +43,6 @@ def pipe() -> Iterator[tuple[int, int]]:
     yield reading, writing
     os.close(reading)
     os.close(writing)
-
-
-@pytest.fixture(autouse=True)
-def signals() -> Iterator[None]:
-    """What `wait` sets is taken back."""
-    before = {number: signal.getsignal(number) for number in (*wait.ENDING, signal.SIGHUP)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def served(fd: int) -> SessionMemory:

@@ -140,17 +140,6 @@ async def test_arguments_and_result_are_passed_whole(tmp_path: Path) -> None:
     assert bytes(result.body) == b'{"content":[],"x-own":null}'
 
 
-async def test_an_error_that_the_server_reports_is_a_result(tmp_path: Path) -> None:
-    """A tool's own error would look like a broken server."""
-
-    async def fail(tool: str, arguments: object) -> RemoteCallResult:
-        return call_result({"content": [], "isError": True})
-
-    with product_of(tmp_path, ProductEndpoint("up", "echo", answer=fail)) as product:
-        result = await ask(product, call("up__echo"))
-    assert result.is_error
-
-
 async def test_a_fault_of_a_call_comes_with_its_delivery(tmp_path: Path) -> None:
     """Nobody would know whether it is safe to try again."""
 
@@ -222,9 +211,9 @@ async def test_an_unknown_tool_is_told_from_a_server_that_is_down(tmp_path: Path
 
 
 async def test_an_unknown_server_is_refused(tmp_path: Path) -> None:
-    """A typing error would go unnoticed."""
+    """A typing error would go unnoticed, or look like a server without a sandbox."""
     with product_of(tmp_path, ProductEndpoint("files", "read"), settings=BROKEN) as product:
-        for request in (Restart("file"), LogPath("file")):
+        for request in (Restart("file"), LogPath("file"), Inspect("file")):
             refused = await ask(product, request)
             assert refused.code == "no_such_server"
             assert "did you mean 'files'?" in refused.message
@@ -269,15 +258,19 @@ async def test_what_one_command_has_done_the_next_one_finds(tmp_path: Path) -> N
     assert len(maker.opened) == 1
 
 
-async def test_a_native_tools_error_is_a_result(tmp_path: Path) -> None:
-    """A script could not tell a tool's error from success."""
+async def test_an_error_that_a_tool_reports_is_a_result(tmp_path: Path) -> None:
+    """A tool's own error would look like a broken server, or like success."""
 
-    async def fail(call: ToolCall, _: CancelToken) -> ToolOutcome:
+    async def fail(tool: str, arguments: object) -> RemoteCallResult:
+        return call_result({"content": [], "isError": True})
+
+    async def fail_here(call: ToolCall, _: CancelToken) -> ToolOutcome:
         return ToolOutcome(call.id, "no such file", is_error=True)
 
-    async with with_natives(tmp_path, DeckMaker(prepare=lambda _: product.router.native("read", fail))) as product:
-        failed = await ask(product, call("read"))
-    assert failed.is_error
+    maker = DeckMaker(prepare=lambda _: product.router.native("read", fail_here))
+    async with with_natives(tmp_path, maker, ProductEndpoint("up", "echo", answer=fail)) as product:
+        failed = [await ask(product, call(name)) for name in ("up__echo", "read")]
+    assert [each.is_error for each in failed] == [True, True]
 
 
 async def test_an_unknown_native_name_is_told_from_an_error(tmp_path: Path) -> None:

@@ -149,8 +149,9 @@ async def test_too_many_clients_are_refused(root: Path, monkeypatch: pytest.Monk
         first.close()
 
 
-async def test_a_command_that_leaves_gives_up_its_call(root: Path) -> None:
-    """Interrupting `quarterdeck call` would leave the server at work."""
+@pytest.mark.parametrize("leaves", [True, False], ids=["the command leaves", "the serve ends"])
+async def test_a_call_under_way_ends_with_its_command_and_with_the_serve(root: Path, leaves: bool) -> None:
+    """Interrupting `quarterdeck call` would leave the server at work; or `serve` hang at its end, and the command."""
     began, ended = asyncio.Event(), asyncio.Event()
 
     async def hang(tool: str, arguments: object) -> RemoteCallResult:
@@ -162,10 +163,14 @@ async def test_a_command_that_leaves_gives_up_its_call(root: Path) -> None:
         raise AssertionError
 
     async with controlled(root, ProductEndpoint("up", "hang", answer=hang)) as product:
-        _, writer = await say(product, encode(Call("up__hang", msgspec.Raw(b"{}"))))
+        reader, writer = await say(product, encode(Call("up__hang", msgspec.Raw(b"{}"))))
         await asyncio.wait_for(began.wait(), 10)
+        if leaves:
+            writer.close()
+            await asyncio.wait_for(ended.wait(), 10)
+    if not leaves:
+        assert await asyncio.wait_for(reader.read(), 10) == b""
         writer.close()
-        await asyncio.wait_for(ended.wait(), 10)
 
 
 async def test_a_large_result_arrives_whole(root: Path) -> None:
@@ -200,22 +205,6 @@ async def test_the_bodys_own_error_comes_out_as_it_is(root: Path) -> None:
     with pytest.raises(LookupError, match="its own"):
         async with controlled(root):
             raise LookupError("its own")
-
-
-async def test_requests_under_way_end_with_the_serve(root: Path) -> None:
-    """`serve` would hang at its end, or a command would wait for ever."""
-    began = asyncio.Event()
-
-    async def hang(tool: str, arguments: object) -> RemoteCallResult:
-        began.set()
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    async with controlled(root, ProductEndpoint("up", "hang", answer=hang)) as product:
-        reader, writer = await say(product, encode(Call("up__hang", msgspec.Raw(b"{}"))))
-        await asyncio.wait_for(began.wait(), 10)
-    assert await asyncio.wait_for(reader.read(), 10) == b""
-    writer.close()
 
 
 async def test_nobody_listens_afterwards(root: Path) -> None:

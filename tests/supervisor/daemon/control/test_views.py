@@ -110,23 +110,23 @@ async def test_a_share_that_no_group_keeps_is_kept_by_nobody(tmp_path: Path) -> 
     assert limits["cpu_share"].kept_by == "not kept here: no control group can be written"
 
 
-async def test_before_the_first_look_no_use_is_shown(tmp_path: Path) -> None:
-    """A server that was just started would look as if it used nothing."""
-    endpoint = confined()
-    endpoint.confined.watch.meter.present = endpoint.confined.watch.meter.peak = None
-    memory = next(limit for limit in (await inspected(tmp_path, endpoint)).limits if limit.name == "memory_bytes")
-    assert (memory.present, memory.peak) == (None, None)
-
-
-async def test_a_dead_server_keeps_its_receipt_its_peaks_and_its_death(tmp_path: Path) -> None:
-    """Whoever comes after a crash could not see what led to it."""
+async def test_a_server_without_a_process_has_no_present_use_and_keeps_its_receipt_and_its_death(
+    tmp_path: Path,
+) -> None:
+    """One that was just started would look as if it used nothing; or nobody see what led to a crash."""
     endpoint = confined(phase=EndpointPhase.FAULTED, fault=DEATH)
     endpoint.pid = None
     found = await inspected(tmp_path, endpoint)
     assert found.receipt is not None
     assert found.last_death.dossier.limit == "cpu_s"
-    memory = next(limit for limit in found.limits if limit.name == "memory_bytes")
-    assert (memory.present, memory.peak) == (None, 20)
+    assert use_of_memory(found) == (None, 20)
+    young = confined()
+    young.confined.watch.meter.present = young.confined.watch.meter.peak = None
+    assert use_of_memory(await inspected(tmp_path, young)) == (None, None)
+
+
+def use_of_memory(found: Inspection) -> tuple[float | None, float | None]:
+    return next((limit.present, limit.peak) for limit in found.limits if limit.name == "memory_bytes")
 
 
 async def test_what_is_no_process_of_ours_says_so(tmp_path: Path) -> None:
@@ -145,13 +145,6 @@ async def test_what_is_no_process_of_ours_says_so(tmp_path: Path) -> None:
     half = await inspected(tmp_path, ProductEndpoint("fs"), "half")
     assert (half.note, half.command) == (BROKEN, ())
     assert half.last_death is not None
-
-
-async def test_an_unknown_server_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    """A typing error would look like a server without a sandbox."""
-    with product_of(tmp_path, confined()) as product:
-        refused = await answer(product, Inspect("sf"))
-    assert refused.code == "no_such_server"
 
 
 async def test_ps_tells_the_sandbox_in_short(tmp_path: Path) -> None:

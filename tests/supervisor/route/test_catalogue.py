@@ -230,9 +230,3 @@ def test_a_server_is_shown_as_its_user_says() -> None:
     assert [publics(found, listing) for listing in (Listing.PROMPTS, Listing.RESOURCES)] == [["a__p"], ["x:1"]]
     assert difference(before, found) == {Listing.TOOLS, Listing.PROMPTS, Listing.RESOURCES}
     assert names(catalogue_of(server, before=found)) == ["a__one", "a__two"]
-
-
-def test_a_tool_whose_argument_cannot_be_fixed_is_not_shown_and_the_reason_kept() -> None:
-    """By its name it would run without the bound that was set."""
-    found = catalogue_of(server_of("a", "one"), overrides={"a": overrides(arguments={"one": {"repo": 1}})})
-    assert (names(found), list(found.servers["a"].refused)) == ([], ["one"])

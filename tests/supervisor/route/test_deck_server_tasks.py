@@ -11,10 +11,11 @@ from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import TrustMode
-from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.mcp.tasks import EXTENSION, NO_TASKS, TaskSupport
 from quarterdeck_protocol.offers import RawRequest
-from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
+from quarterdeck_protocol.tools import RawCall, WireResult
+
+from .test_deck_server_offers import asked, code_of
 
 OLDER = b'{"tools":{},"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}}'
 NEWER = b'{"tools":{},"extensions":{"%b":{}}}' % EXTENSION.encode()
@@ -39,18 +40,6 @@ def support(at: Bench) -> TaskSupport:
     return gate.task_support()
 
 
-async def asked(at: Bench, method: str, **params: Any) -> CallEnd:
-    gate, ends = at.servers.endpoint("fs"), list[CallEnd]()
-    gate.forward(RawRequest(method, json.dumps(params).encode(), client=Client("ada", "door")), ends.append)
-    await at.until(lambda: bool(ends))
-    return ends[0]
-
-
-async def code_of(at: Bench, method: str, **params: Any) -> str | None:
-    end = await asked(at, method, **params)
-    return end.code if isinstance(end, ProtocolFault) else ""
-
-
 async def test_what_of_tasks_is_approved_is_there_and_stays_while_a_server_starts_again() -> None:
     """Clients would be told of none, or only once each server has started."""
     recorder = MemoryRecorder()
@@ -66,66 +55,49 @@ async def test_what_of_tasks_is_approved_is_there_and_stays_while_a_server_start
         assert support(at) == CALLS
 
 
-async def test_a_server_that_first_has_tasks_next_week_waits_for_approval() -> None:
+async def test_a_server_that_first_has_tasks_next_week_waits_for_approval(at: Bench) -> None:
     """It would begin to work on what nobody looks at."""
-    async with bench() as at:
-        await at.runs(endpoint := ToldEndpoint(stdio(), work="work"))
-        assert support(at) == NO_TASKS
-        endpoint.card = ToldEndpoint(stdio(), capabilities=OLDER).card
-        at.fleet.tell()
-        await at.judged()
-        assert support(at) == NO_TASKS
-        assert await code_of(at, "tasks/get", taskId="1") == "capability_held"
-        await at.approve(CAPABILITIES)
-        assert support(at) == CALLS
+    await at.runs(endpoint := ToldEndpoint(stdio(), work="work"))
+    assert support(at) == NO_TASKS
+    endpoint.card = ToldEndpoint(stdio(), capabilities=OLDER).card
+    at.fleet.tell()
+    await at.judged()
+    assert support(at) == NO_TASKS
+    assert await code_of(at, "tasks/get", taskId="1") == "capability_held"
+    await at.approve(CAPABILITIES)
+    assert support(at) == CALLS
 
 
-async def test_more_of_tasks_than_was_approved_waits_alone() -> None:
+async def test_more_of_tasks_than_was_approved_waits_alone(at: Bench) -> None:
     """What was approved would stop with what is new, or what is new come with it."""
     less = b'{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}}'
-    async with bench() as at:
-        await at.runs(endpoint := ToldEndpoint(stdio(), capabilities=less, work="work"))
-        endpoint.card = ToldEndpoint(stdio(), capabilities=OLDER).card
-        at.fleet.tell()
-        await at.judged()
-        assert support(at) == TaskSupport.CALLS
+    await at.runs(endpoint := ToldEndpoint(stdio(), capabilities=less, work="work"))
+    endpoint.card = ToldEndpoint(stdio(), capabilities=OLDER).card
+    at.fleet.tell()
+    await at.judged()
+    assert support(at) == TaskSupport.CALLS
 
 
 @pytest.mark.parametrize(("trust", "code"), [(TrustMode.STRICT, "tool_held"), (TrustMode.BASELINE, "tool_blocked")])
-async def test_a_held_tool_is_refused_as_a_task_as_it_is_as_a_call(trust: TrustMode, code: str) -> None:
+async def test_a_held_tool_is_refused_as_a_task_as_it_is_as_a_call(trust: TrustMode, code: str, at: Bench) -> None:
     """A task would be the way around a person's decision."""
-    async with bench() as at:
-        await at.runs(ToldEndpoint(stdio(trust=trust), capabilities=OLDER, work="work"))
-        if trust is TrustMode.BASELINE:
-            await at.approvals.decide([Decision(str(FILE), "fs", ItemKey(Subject.TOOL, "work"), "")])
-            await at.judged()
-        assert await code_of(at, "tools/call", **CALL) == code
-
-
-async def test_a_call_as_a_task_is_noted_like_any_other() -> None:
-    """The table of calls would miss what was called."""
-    noted: list[str] = []
-    async with bench() as at:
-        at.servers._note = lambda *words: noted.append(words[2])
-        await at.runs(ToldEndpoint(stdio(), capabilities=OLDER, work="work"))
-        await asked(at, "tools/call", **CALL)
-        await asked(at, "tasks/result", taskId="1")
-    assert noted == ["work", "tasks/result"]
+    await at.runs(ToldEndpoint(stdio(trust=trust), capabilities=OLDER, work="work"))
+    if trust is TrustMode.BASELINE:
+        await at.approvals.decide([Decision(str(FILE), "fs", ItemKey(Subject.TOOL, "work"), "")])
+        await at.judged()
+    assert await code_of(at, "tools/call", **CALL) == code
 
 
 @pytest.mark.parametrize("is_approved", [True, False])
-async def test_a_newer_server_makes_tasks_once_that_is_approved(is_approved: bool) -> None:
+async def test_a_newer_server_makes_tasks_once_that_is_approved(is_approved: bool, at: Bench) -> None:
     """It would make a task of a call in the week in which it first can."""
-    async with bench() as at:
-        await at.runs(
-            endpoint := ToldEndpoint(stdio(), capabilities=NEWER if is_approved else b'{"tools":{}}', work="w")
-        )
-        gate = at.servers.endpoint("fs")
-        gate.begin(RawCall("work", b"{}", answerer=Taking()), lambda _: None)
-        assert (EXTENSION.encode() in endpoint.begun[0].answerer.capabilities) is is_approved
+    await at.runs(endpoint := ToldEndpoint(stdio(), capabilities=NEWER if is_approved else b'{"tools":{}}', work="w"))
+    gate = at.servers.endpoint("fs")
+    gate.begin(RawCall("work", b"{}", answerer=Taking()), lambda _: None)
+    assert (EXTENSION.encode() in endpoint.begun[0].answerer.capabilities) is is_approved
 
 
-async def test_what_a_task_asks_is_judged_like_any_question() -> None:
+async def test_what_a_task_asks_is_judged_like_any_question(at: Bench) -> None:
     """A task would ask for a password where a call may not, and name nobody."""
     question = {"method": "elicitation/create", "params": {"message": "Who?"}}
     secret = {"message": "Your password?", "requestedSchema": {"properties": {"password": {"type": "string"}}}}
@@ -144,10 +116,9 @@ async def test_what_a_task_asks_is_judged_like_any_question() -> None:
             deliver(self.state())
             return pending
 
-    async with bench() as at:
-        await at.runs(endpoint := Working(stdio(), capabilities=NEWER, work="work"))
-        end = await asked(at, "tasks/get", taskId="1")
-        assert b'"message":"fs asks: Who?"' in end.body
-        endpoint.asks = {**question, "params": secret}
-        assert await code_of(at, "tasks/get", taskId="1") == "question_held"
-        await turns()
+    await at.runs(endpoint := Working(stdio(), capabilities=NEWER, work="work"))
+    end = await asked(at, "tasks/get", taskId="1")
+    assert b'"message":"fs asks: Who?"' in end.body
+    endpoint.asks = {**question, "params": secret}
+    assert await code_of(at, "tasks/get", taskId="1") == "question_held"
+    await turns()

@@ -1,6 +1,6 @@
 """A session's own server behind its gate: called for just those definitions that were judged on the deck's own."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -24,7 +24,7 @@ from quarterdeck_protocol.configs import (
 )
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
-from quarterdeck_protocol.offers import Listing, LogLine, News, RawRequest
+from quarterdeck_protocol.offers import Listing, RawRequest
 from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
 
 ROW = StdioServerConfig(id="fs", command="run", trust=TrustMode.BASELINE, scope=ServerScope.SESSION)
@@ -47,10 +47,6 @@ class OwnFleet(FakeFleet):
 
     def last_fault(self, _: str) -> None:
         """It has none."""
-
-    def watch_news(self, callback: Callable[[News], None]) -> Callable[[], None]:
-        self.say = callback
-        return lambda: None
 
 
 class Lab:
@@ -95,10 +91,20 @@ class Lab:
         assert end.delivery is Delivery.NOT_SENT
         return end
 
+    async def answered(self, told: list[CallEnd]) -> None:
+        """The call has its result."""
+        assert isinstance(await self.ended(told), WireResult)
+
     async def begun(self, told: list[CallEnd]) -> OwnFleet:
         await turns()
         assert told == []
         return self.fleets[-1]
+
+    async def runs_for(self, told: list[CallEnd], endpoint: ToldEndpoint) -> ToldEndpoint:
+        """The call waits for its session's own server, and is answered once that runs."""
+        (await self.begun(told)).runs(endpoint)
+        await self.answered(told)
+        return endpoint
 
 
 def client(session: str = "1") -> Client:
@@ -130,15 +136,9 @@ def shared(era: str = "2025-11-25", **tools: str) -> ToldEndpoint:
 async def test_a_call_waits_for_its_sessions_own_server_and_is_answered_by_it() -> None:
     """A session's first call would fail, or two sessions would share what one of them has open."""
     async with lab(own(a="one")) as at:
-        told = at.calls()
-        fleet = await at.begun(told)
-        mine = own(a="one")
-        fleet.runs(mine)
-        assert isinstance(await at.ended(told), WireResult)
-        other = at.calls(session="2")
-        (await at.begun(other)).runs(theirs := own(a="one"))
-        assert isinstance(await at.ended(other), WireResult)
-        assert isinstance(await at.ended(at.calls()), WireResult)
+        mine = await at.runs_for(at.calls(), own(a="one"))
+        theirs = await at.runs_for(at.calls(session="2"), own(a="one"))
+        await at.answered(at.calls())
         assert (len(mine.begun), len(theirs.begun), len(at.fleets)) == (2, 1, 2)
 
 
@@ -157,9 +157,7 @@ async def test_a_definition_other_than_the_judged_one_is_not_called(tools: dict[
 async def test_what_either_server_changes_after_it_was_called_is_compared_again(changes: str) -> None:
     """The first good call would open the gate for whatever the server defines later."""
     async with lab(own(a="one", b="two")) as at:
-        told = at.calls()
-        (await at.begun(told)).runs(mine := own(a="one", b="two"))
-        assert isinstance(await at.ended(told), WireResult)
+        mine = await at.runs_for(at.calls(), own(a="one", b="two"))
         if changes == "own":
             mine.lists(a="evil", b="two")
         else:
@@ -167,7 +165,7 @@ async def test_what_either_server_changes_after_it_was_called_is_compared_again(
             await at.judged.approve(tool_key("a"))
         fault = await at.refused(at.calls())
         assert fault.code == "tool_held"
-        assert isinstance(await at.ended(at.calls("b")), WireResult)
+        await at.answered(at.calls("b"))
         assert [call.tool for call in mine.begun] == ["a", "b"]
 
 
@@ -237,7 +235,7 @@ async def test_what_a_client_wishes_is_wished_of_its_sessions_own_server() -> No
         asked = RawRequest("resources/subscribe", b'{"uri":"x:1"}', client=me)
         gate.forward(asked, told.append)
         (await at.begun(told)).runs(mine := WishedEndpoint(links="y:1"))
-        assert isinstance(await at.ended(told), WireResult)
+        await at.answered(told)
         assert [each.method for each in mine.forwarded] == ["resources/subscribe"]
         assert (gate.has_linked("y:1"), gate.has_linked("y:2")) == (True, False)
         gate.unsubscribe(me, "x:1")
@@ -262,30 +260,14 @@ async def test_a_stream_of_changes_is_served_by_its_clients_own_server() -> None
     """Each stream that a client opens would start one more server, which sees none of its changes."""
     async with lab(WishedEndpoint()) as at:
         gate = at.judged.servers.endpoint("fs")
-        told = at.calls()
-        (await at.begun(told)).runs(mine := WishedEndpoint())
-        await at.ended(told)
+        mine = WishedEndpoint()
+        await at.runs_for(at.calls(), mine)
         heard: list[CallEnd] = []
         stream = Client("ada", "token a/1", part="stream 7")
         gate.forward(RawRequest("resources/subscribe", b'{"uri":"x:1"}', client=stream), heard.append)
-        assert isinstance(await at.ended(heard), WireResult)
+        await at.answered(heard)
         assert [each.client.address for each in mine.forwarded] == ["token a/1 stream 7"]
         assert len(at.fleets) == 1
-
-
-async def test_what_a_sessions_server_says_is_heard_where_the_decks_own_are() -> None:
-    """Its log lines and its changes would reach nobody."""
-    async with lab(own(a="one")) as at:
-        heard: list[News] = []
-        unwatch = at.judged.servers.watch_news(heard.append)
-        told = at.calls()
-        (await at.begun(told)).runs(own(a="one"))
-        await at.ended(told)
-        line = LogLine("fs", "info", "", b"1", frozenset({"token a/1"}))
-        at.fleets[0].say(line)
-        unwatch()
-        at.fleets[0].say(line)
-        assert heard == [line]
 
 
 # A server that asks
@@ -296,14 +278,13 @@ async def test_a_server_that_asks_serves_the_session_that_it_asked_and_each_othe
     judged = shared()
     async with lab(judged) as at:
         for session in "12":
-            assert isinstance(await at.ended(at.calls(session=session)), WireResult)
+            await at.answered(at.calls(session=session))
         assert (len(judged.begun), at.fleets) == (2, [])
         at.judged.fleet.queue("fs").note_question(client("1"))
         other = at.calls(session="2")
         assert [queue.load for _, queue in at.sessions.queues()] == [(1, 0)], "it waits for no other session's calls"
-        (await at.begun(other)).runs(mine := shared())
-        assert isinstance(await at.ended(other), WireResult)
-        assert isinstance(await at.ended(at.calls(session="1")), WireResult)
+        mine = await at.runs_for(other, shared())
+        await at.answered(at.calls(session="1"))
         assert (len(judged.begun), len(mine.begun), len(at.fleets)) == (3, 1, 1)
 
 
@@ -314,7 +295,7 @@ async def test_who_gets_no_server_of_its_own_shares_the_one_that_asks(monkeypatc
     async with lab(judged) as at:
         at.judged.fleet.queue("fs").note_question(client("1"))
         (await at.begun(at.calls(session="2"))).runs(shared())
-        assert isinstance(await at.ended(at.calls(session="3")), WireResult)
+        await at.answered(at.calls(session="3"))
         assert (len(judged.begun), len(at.fleets)) == (1, 1)
 
 
@@ -324,12 +305,10 @@ async def test_a_server_of_a_session_that_is_of_no_use_is_not_called(tools: dict
     judged = shared()
     async with lab(judged) as at:
         at.judged.fleet.queue("fs").note_question(client("1"))
-        told = at.calls(session="2")
         mine = shared(**(tools or {}))
         if tools is None:
             mine.phase = EndpointPhase.FAULTED
-        (await at.begun(told)).runs(mine)
-        assert isinstance(await at.ended(told), WireResult)
+        await at.runs_for(at.calls(session="2"), mine)
         assert (len(judged.begun), mine.begun) == (1, [])
 
 
@@ -353,7 +332,7 @@ async def test_a_process_that_nobody_called_speaks_the_era_of_the_first_client_t
         at.judged.replaces(newer)
         await at.judged.judged()
         for told in (first, second, at.calls(is_modern=True)):
-            assert isinstance(await at.ended(told), WireResult)
+            await at.answered(told)
         assert (len(newer.begun), judged.begun, at.fleets) == (3, [], [])
 
 
@@ -362,10 +341,8 @@ async def test_clients_of_the_other_era_have_a_process_in_theirs() -> None:
     newer = shared("2026-07-28")
     async with lab(newer) as at:
         at.judged.fleet.queue("fs").prefers_newer = True
-        told = at.calls(answerer=Answering())
-        (await at.begun(told)).runs(older := shared())
-        assert isinstance(await at.ended(told), WireResult)
-        assert isinstance(await at.ended(at.calls(session="2")), WireResult)
+        older = await at.runs_for(at.calls(answerer=Answering()), shared())
+        await at.answered(at.calls(session="2"))
         assert (len(older.begun), len(newer.begun), len(at.fleets)) == (1, 1, 1), "who cannot be asked needs none"
         assert [each.config.protocol for each in at.servers] == ["2025-11-25"]
 
@@ -375,11 +352,9 @@ async def test_calls_of_clients_of_the_newer_era_share_a_process_beside_one_that
     judged = shared()
     judged.refuses_newer = LOCKED
     async with lab(judged) as at:
-        assert isinstance(await at.ended(at.calls()), WireResult)
-        told = at.calls(is_modern=True)
-        (await at.begun(told)).runs(newer := shared("2026-07-28"))
-        assert isinstance(await at.ended(told), WireResult)
-        assert isinstance(await at.ended(at.calls(session="2", is_modern=True)), WireResult)
+        await at.answered(at.calls())
+        newer = await at.runs_for(at.calls(is_modern=True), shared("2026-07-28"))
+        await at.answered(at.calls(session="2", is_modern=True))
         assert (len(newer.begun), len(judged.begun), len(at.fleets)) == (2, 1, 1)
         assert [each.config.protocol for each in at.servers] == ["2026-07-28"]
 
@@ -389,7 +364,7 @@ async def test_a_process_that_lacks_the_newer_era_is_asked_once_and_not_started_
     judged = shared()
     async with lab(judged) as at:
         for _ in range(3):
-            assert isinstance(await at.ended(at.calls(is_modern=True)), WireResult)
+            await at.answered(at.calls(is_modern=True))
         assert (len(judged.begun), judged.asked_era, at.fleets) == (3, 1, [])
 
 
@@ -398,13 +373,11 @@ async def test_a_remote_server_that_lacks_the_newer_era_is_tried_once_and_bridge
     judged = shared()
     judged.config = StreamableHttpServerConfig(id="fs", url="http://localhost/mcp", trust=TrustMode.BASELINE)
     async with lab(judged) as at:
-        told = at.calls(is_modern=True)
         failed = shared()
         failed.phase = EndpointPhase.FAULTED
-        (await at.begun(told)).runs(failed)
-        assert isinstance(await at.ended(told), WireResult)
+        await at.runs_for(at.calls(is_modern=True), failed)
         for _ in range(2):
-            assert isinstance(await at.ended(at.calls(is_modern=True)), WireResult)
+            await at.answered(at.calls(is_modern=True))
         assert (len(judged.begun), judged.asked_era, len(at.fleets)) == (3, 0, 1)
 
 
@@ -416,7 +389,7 @@ async def test_a_server_of_one_era_by_itself_or_by_its_row_has_no_other(era: str
     if era == "2025-11-25":
         judged.config = SHARED.model_copy(update={"protocol": Revision.R2025_11_25})
     async with lab(judged) as at:
-        assert isinstance(await at.ended(at.calls(is_modern=True)), WireResult)
+        await at.answered(at.calls(is_modern=True))
         assert (len(judged.begun), at.fleets) == (1, [])
 
 
@@ -428,12 +401,9 @@ async def test_a_change_that_is_told_in_the_newer_era_alone_reaches_the_decks_ow
     judged.on_list_changed = again.append  # type: ignore[method-assign]
     async with lab(judged) as at:
         await at.ended(at.calls())
-        told = at.calls(is_modern=True)
-        fleet = await at.begun(told)
-        fleet.runs(newer := shared("2026-07-28"))
-        await at.ended(told)
+        newer = await at.runs_for(at.calls(is_modern=True), shared("2026-07-28"))
         assert again == []
         newer.lists(a="one", b="two")
         newer.lists_version += 1
-        fleet.tell()
+        at.fleets[-1].tell()
         assert again == ["tools", "prompts", "resources"]

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.tools.allowances import OnlyReads
+from support.tools.allowances import OnlyA, OnlyReads
 from support.tools.offer_fleet import OfferServer
 
 from quarterdeck.config.groups import Group
@@ -279,21 +279,6 @@ def test_a_value_is_not_completed_below_what_is_hidden(template: str, value: obj
 
 
 # Grants
-
-
-class OnlyA:
-    """A token that allows the server `a` alone."""
-
-    words = "the token 'ci'"
-    max_result_bytes = None
-
-    def allows(self, name: str, listing: str = "tools") -> bool:
-        """See `Allowance`."""
-        return name.startswith("a__")
-
-    def allows_some_of(self, server: str) -> bool:
-        """See `Allowance`."""
-        return server == "a"
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
+from support.fleet.answers import Answering
 from support.fleet.memory_fleet import FakeEndpoint, FakeFleet
+from support.tools.allowances import OnlyA
 from support.tools.offer_fleet import OfferFleet, OfferServer, Pending
 from support.waiting import turns
 
@@ -18,11 +19,9 @@ from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import ProtocolFault
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, taking_tasks
 from quarterdeck_protocol.offers import Listing, LogLine, News, RawRequest, ResourceUpdated
-from quarterdeck_protocol.questions import Question, QuestionEnd
-from quarterdeck_protocol.tools import CallEnd, Client, RawCall, WireResult
+from quarterdeck_protocol.tools import CallEnd, Client, RawCall
 
 from .catalogues import definition, overrides
-from .test_resolve import OnlyA
 
 ME = Client(key="me")
 TAKES_N = {"type": "object", "properties": {"n": {"type": "integer"}}}
@@ -133,19 +132,6 @@ async def test_each_request_goes_its_one_way_and_a_refusal_is_delivered() -> Non
         assert router.server_of(RawRequest("resources/read", msgspec.json.encode({"uri": uri}))) == server
 
 
-async def test_a_task_is_its_own_clients_and_reaches_the_server_that_made_it() -> None:
-    """A client could read another's results."""
-    made = b'{"task":{"taskId":"t1","status":"working"}}'
-    server = OfferServer("one", result=made, tasks=TaskSupport.CALLS)
-    router = Router(OfferFleet(server))
-    router.begin(RawCall("one__slow", b"{}", client=ME, task=b"{}"), lambda _: None)
-    await turns()
-    assert params_of(server) == {"name": "slow", "arguments": {}, "task": {}}
-    assert isinstance(await ended(router, "tasks/get", {"taskId": "t1"}), WireResult)
-    assert isinstance(await ended(router, "tasks/get", {"taskId": "t1"}, Client(key="another")), ProtocolFault)
-    assert router.tool_of_task(ME, "t1") == "one__slow"
-
-
 async def test_whoever_watches_is_told_once_of_the_lists_that_changed_alone() -> None:
     """Every client would list everything again at each phase of each server."""
     server = OfferServer("a", prompts=("one",), resources=("x:1",))
@@ -221,41 +207,20 @@ async def test_what_concerns_all_servers_is_told_to_those_that_a_client_may_use(
     assert b.told == [*of_all, ("me", "x:1"), ("me", "leave")]
 
 
-async def test_what_servers_have_of_tasks_is_known_of_one_and_of_all_that_a_client_may_use() -> None:
-    """A client would be promised tasks of servers that it may not use."""
-    router = Router(OfferFleet(OfferServer("a"), OfferServer("b", tasks=TaskSupport.CALLS)))
-    assert router.task_support(ME) == router.task_support(ME, "b__t") == TaskSupport.CALLS
-    assert not router.task_support(ME, "a__t")
-    assert not router.task_support(Client("ci", "ci", OnlyA()))
-
-
 TAKES = taking_tasks(b"{}")
-
-
-class Asked:
-    """A client that can be asked."""
-
-    bridges = False
-
-    def __init__(self, capabilities: bytes) -> None:
-        self.capabilities = capabilities
-
-    def ask(self, question: Question, answer: Callable[[QuestionEnd], None]) -> Callable[[], None]:
-        """See `Answerer`."""
-        raise AssertionError
 
 
 @pytest.mark.parametrize(
     ("tasks", "options", "is_plain"),
     [
         (TaskSupport.EXTENDS, {"is_modern": True}, False),  # its server may refuse it without a task
-        (TaskSupport.EXTENDS, {"is_modern": True, "answerer": Asked(TAKES)}, False),
+        (TaskSupport.EXTENDS, {"is_modern": True, "answerer": Answering(TAKES, bridges=False)}, False),
         (TaskSupport.EXTENDS, {"task": b"{}"}, False),
         (TaskSupport.CALLS, {"task": b"{}"}, False),
-        (TaskSupport.CALLS, {"is_modern": True, "answerer": Asked(TAKES)}, True),
+        (TaskSupport.CALLS, {"is_modern": True, "answerer": Answering(TAKES, bridges=False)}, True),
         (TaskSupport.CALLS, {}, True),
         (NO_TASKS, {"task": b"{}"}, True),
-        (NO_TASKS, {"is_modern": True, "answerer": Asked(TAKES)}, True),
+        (NO_TASKS, {"is_modern": True, "answerer": Answering(TAKES, bridges=False)}, True),
         (NO_TASKS, {"answers": b'{"inputResponses":{},"requestState":"s"}', "is_modern": True}, False),
         (NO_TASKS, {}, True),
     ],

@@ -37,15 +37,6 @@ def use_fleet(monkeypatch: pytest.MonkeyPatch, fleet: FakeFleet) -> None:
     monkeypatch.setitem(sys.modules, "quarterdeck.fleet.fleet", module)
 
 
-async def test_a_call_reaches_the_server_under_its_own_name_for_the_tool() -> None:
-    """The server would be asked for a tool that it does not know."""
-    box = Router(FakeFleet(FakeEndpoint("fs", "read__all")))
-    outcome = await run(box, "fs__read__all", {"path": "x"})
-    assert outcome.id == "call-1"
-    assert outcome.output == 'read__all {"path":"x"}'
-    assert not outcome.is_error
-
-
 async def test_the_servers_result_goes_along_whole() -> None:
     """A client would lose structured content, metadata and images to the projection."""
     value = {"content": [{"type": "text", "text": "no"}], "structuredContent": {"n": 1}, "isError": True, "x": None}
@@ -90,17 +81,8 @@ def test_a_result_without_a_content_list_has_no_blocks(value: dict[str, object])
     assert project_answer(call_result(value)).content == ()
 
 
-async def test_an_unknown_name_is_named_and_the_nearest_are_suggested() -> None:
-    """A model that misspelt a name could not correct itself."""
-    box = Router(FakeFleet(FakeEndpoint("fs", "read_file", "write_file")))
-    outcome = await run(box, "fs__raed_file")
-    assert outcome.is_error
-    assert "'fs__raed_file'" in str(outcome.output)
-    assert "fs__read_file" in str(outcome.output)
-
-
-async def test_nothing_is_suggested_that_its_client_may_not_use() -> None:
-    """A client would learn what there is beside its group."""
+async def test_the_nearest_name_that_its_client_may_use_is_suggested() -> None:
+    """A model that misspelt a name could not correct itself; or learn what there is beside its group."""
     box = Router(FakeFleet(FakeEndpoint("fs", "readable", "write")))
     for name, hint in (("fs__reedable", ": did you mean 'fs__readable'?"), ("fs__wriite", ".")):
         call = ToolCall("1", name, {}, client=Client("c", "c", OnlyReads()))
@@ -141,8 +123,8 @@ async def test_a_call_asks_for_the_endpoint_of_its_moment() -> None:
 
 async def test_input_is_the_servers_to_judge_and_is_read_as_models_mean_it() -> None:
     """A server that takes more than it says could not be given it, or would get a string for an object."""
-    box = Router(FakeFleet(FakeEndpoint("fs", "read")))
-    assert (await run(box, "fs__read", '{"path": 5}')).output == 'read {"path":5}'
+    box = Router(FakeFleet(FakeEndpoint("fs", "read__all")))
+    assert (await run(box, "fs__read__all", '{"path": 5}')).output == 'read__all {"path":5}'
 
 
 async def test_a_call_that_is_cancelled_already_reaches_no_server() -> None:

@@ -12,3 +12,18 @@ class OnlyReads:
 
     def allows_some_of(self, _: str) -> bool:
         return True
+
+
+class OnlyA:
+    """A token that allows the server `a` alone."""
+
+    words = "the token 'ci'"
+    max_result_bytes = None
+
+    def allows(self, name: str, listing: str = "tools") -> bool:
+        """See `Allowance`."""
+        return name.startswith("a__")
+
+    def allows_some_of(self, server: str) -> bool:
+        """See `Allowance`."""
+        return server == "a"

@@ -1,14 +1,14 @@
 """Tasks as clients see them, through the offerings: whose each is, under which id, and in which messages."""
 
-import asyncio
 from typing import Any
 
 import msgspec
 import pytest
 from support.fleet.answers import CAPABLE, Answering
+from support.tools.allowances import OnlyA
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.task_servers import CALLS, OLD, newer_server, older_server
-from support.waiting import turns
+from support.waiting import turns, until
 
 from quarterdeck.route.router import Router
 from quarterdeck.route.tasks.client_tasks import MAX_TASK_BYTES, MAX_TOKEN_BYTES, PAGE, ClientTasks, TaskPage
@@ -40,9 +40,7 @@ async def end_of(offerings: Router, method: str, client: Client, answerer: Any =
         wish = b"" if task is None else msgspec.json.encode(task)
         asked = RawCall(name, arguments, client=client, answerer=answerer, task=wish, is_modern=is_modern)
     offerings.begin(asked, ends.append)
-    async with asyncio.timeout(20):
-        while not ends:
-            await turns(1)
+    await until(lambda: ends)
     return ends[0]
 
 
@@ -71,6 +69,7 @@ async def test_two_servers_with_one_id_are_not_confused() -> None:
     first, second = server("a"), server("b")
     offerings = Router(OfferFleet(first, second))
     assert [await begun(offerings, "a"), await begun(offerings, "b")] == ["1", "b:1"]
+    assert [offerings.tool_of_task(ADA, task) for task in ("1", "b:1")] == ["a__work", "b__work"]
     assert (await value_of(offerings, "tasks/get", ADA, taskId="1"))["taskId"] == "1"
     assert (await value_of(offerings, "tasks/get", ADA, taskId="b:1"))["taskId"] == "b:1"
     assert msgspec.json.decode(second.asked[-1].params) == {"taskId": "1"}
@@ -121,24 +120,11 @@ async def test_a_task_is_there_for_its_own_client_alone(method: str) -> None:
     assert [each.method for each in one.asked] == ["tools/call", "tasks/get"]
 
 
-class _Nothing:
-    """A token that allows nothing any more."""
-
-    words = "the token 'ada'"
-    max_result_bytes = None
-
-    def allows(self, _: str, listing: str = "tools") -> bool:
-        return False
-
-    def allows_some_of(self, _: str) -> bool:
-        return False
-
-
 async def test_a_token_that_does_not_allow_a_tool_any_more_has_not_its_tasks_either() -> None:
     """A narrowed token would read on what it may not call."""
-    offerings = Router(OfferFleet(server("a")))
-    task = await begun(offerings, "a")
-    narrowed = Client(ADA.name, ADA.key, _Nothing())
+    offerings = Router(OfferFleet(server("b")))
+    task = await begun(offerings, "b")
+    narrowed = Client(ADA.name, ADA.key, OnlyA())
     assert await code_of(offerings, "tasks/get", narrowed, taskId=task) == "not_granted"
 
 
@@ -226,7 +212,7 @@ async def test_what_of_tasks_servers_have_is_said_for_all_and_for_one_tool() -> 
     """A call would be made a task at a server that has none."""
     offerings = Router(OfferFleet(server("a"), OfferServer("b", tasks=TaskSupport.EXTENDS), OfferServer("c")))
     assert offerings.task_support(ADA) == CALLS | TaskSupport.EXTENDS
-    assert offerings.task_support(Client("", "", _Nothing())) == NO_TASKS
+    assert offerings.task_support(Client("", "", OnlyA())) == CALLS
     assert offerings.task_support(ADA, "a__t") == CALLS
     assert offerings.task_support(ADA, "c__t") == offerings.task_support(ADA, "nowhere") == NO_TASKS
     assert Router(OfferFleet(server("a")), alone="a").task_support(ADA, "t") == CALLS

@@ -16,7 +16,7 @@ from support.tools.task_servers import (
     refusing,
     refusing_without_tasks,
 )
-from support.waiting import turns
+from support.waiting import turns, until
 
 from quarterdeck.route.tasks.held_call import LONGEST_POLL_S, LOOKS_A_SECOND, SHORTEST_POLL_S, HeldCall, Pace
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
@@ -79,9 +79,7 @@ class Held:
         return [each.method for each in self.server.asked]
 
     async def end(self) -> CallEnd:
-        async with asyncio.timeout(20):
-            while not self.ends:
-                await turns(1)
+        await until(lambda: self.ends)
         return self.ends[0]
 
     async def fault(self) -> ProtocolFault:
@@ -103,8 +101,7 @@ async def test_a_tool_that_is_for_tasks_alone_is_called_by_who_has_none() -> Non
 async def test_a_newer_server_that_wants_tasks_is_called_again_by_who_takes_them() -> None:
     """Its tool would answer no client but those that take tasks."""
     held = Held(demanding(), params=b'{"name":"work","task":{"ttl":5}}')
-    while len(held.server.asked) < 5:
-        await turns(1)
+    await until(lambda: len(held.server.asked) >= 5)
     assert held.ends == []
     held.server.answers["tasks/get"] = newer_state("completed", result={"content": [1.0]})
     end = await held.end()
@@ -142,8 +139,7 @@ async def test_a_server_whose_tasks_are_not_approved_refuses_in_its_own_words() 
 async def test_what_a_held_call_asks_is_asked_once_of_its_client() -> None:
     """A person would be asked at each look, or never, and the server wait until the deadline."""
     held = Held(demanding(get=newer_state("input_required", **ASKS)))
-    while len(held.server.asked) < 9:
-        await turns(1)
+    await until(lambda: len(held.server.asked) >= 9)
     (question,) = held.answering.asked
     assert (question.method, question.params) == ("elicitation/create", b'{"message":"?"}')
     held.answering.answer(0, b'{"action":"accept"}')
@@ -215,8 +211,7 @@ async def test_an_end_that_cannot_be_read_is_a_fault(answer: bytes) -> None:
 async def test_a_status_that_there_is_not_is_work() -> None:
     """A call would end with what is no end."""
     held = Held(demanding(get=newer_state("exploded")))
-    while len(held.server.asked) < 6:
-        await turns(1)
+    await until(lambda: len(held.server.asked) >= 6)
     assert held.ends == []
     held.pending.cancel()
 
@@ -272,8 +267,7 @@ async def test_progress_goes_on_while_a_call_is_held(*, is_newer: bool) -> None:
     server.answers["tasks/get"] = (newer_state if is_newer else older_state)(statusMessage="half done")
     notes: list[ProgressNote] = []
     held = Held(server, notes.append)
-    while len(notes) < 3:
-        await turns(1)
+    await until(lambda: len(notes) >= 3)
     held.pending.cancel()
     if not is_newer:
         assert {each.answerer for each in server.asked if each.method != "tools/call"} == {held.answering, None}
@@ -291,8 +285,7 @@ async def test_looks_for_progress_that_cannot_be_read_tell_nothing_and_go_on() -
     server, notes = older_server(get=b"[]"), list[ProgressNote]()
     server.silent_to = frozenset({"tasks/result"})
     held = Held(server, notes.append)
-    while len(server.asked) < 5:
-        await turns(1)
+    await until(lambda: len(server.asked) >= 5)
     assert (notes, held.ends) == ([], [])
     held.pending.cancel()
 
@@ -302,8 +295,7 @@ async def test_a_servers_own_progress_takes_the_place_of_looks_and_goes_on_from_
     server, notes = older_server(), list[ProgressNote]()
     server.silent_to = frozenset({"tasks/result"})
     held = Held(server, notes.append)
-    while len(notes) < 2:
-        await turns(1)
+    await until(lambda: len(notes) >= 2)
     known = len(notes)
 
     def tell(progress: float, task: str = "1", name: str = "a", key: str = ADA.key) -> None:

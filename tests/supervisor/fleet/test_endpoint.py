@@ -1,6 +1,7 @@
 """An endpoint, cell by cell of its state table, and a connect that fails, over a worker that the test plays."""
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -14,10 +15,11 @@ from support.fleet.endpoints import (
     READY,
     REMOTE,
     STDIO,
+    Stage,
     assert_not_connected,
     stage,
 )
-from support.fleet.workers import CARD, closes, lists
+from support.fleet.workers import CARD, PlayedWorker, closes, lists
 from support.waiting import turns
 
 from quarterdeck.fleet.endpoint import create_server_endpoint
@@ -191,57 +193,54 @@ async def test_a_server_that_ends_otherwise_while_it_closes_is_closed(how: str) 
         assert played.endpoint.fault is None
 
 
-async def test_calls_in_flight_end_when_the_endpoint_closes() -> None:
+async def test_calls_in_flight_end_when_the_endpoint_closes(played: Stage) -> None:
     """A caller would wait for a server that was stopped."""
-    async with stage() as played:
-        task, frame, _ = await played.called(played.endpoint.invoke("echo"))
-        del played.worker.rules[Close]
-        closing = played.start(played.endpoint.close())
-        request, _ = await played.worker.next(Close)
-        played.worker.fail(frame, FaultRecord(FaultKind.NOT_CONNECTED, "closed", "not_connected"))
-        closes(played.worker, request, b"")
-        await closing
-        with pytest.raises(ProtocolFault):
-            await task
+    task, frame, _ = await played.called(played.endpoint.invoke("echo"))
+    del played.worker.rules[Close]
+    closing = played.start(played.endpoint.close())
+    request, _ = await played.worker.next(Close)
+    played.worker.fail(frame, FaultRecord(FaultKind.NOT_CONNECTED, "closed", "not_connected"))
+    closes(played.worker, request, b"")
+    await closing
+    with pytest.raises(ProtocolFault):
+        await task
 
 
 # Loss
 
 
-async def test_losing_a_ready_server_faults_it_and_ends_every_call_at_once() -> None:
+async def test_losing_a_ready_server_faults_it_and_ends_every_call_at_once(played: Stage) -> None:
     """Callers of a dead server would wait for their deadlines."""
-    async with stage() as played:
-        task, _, _ = await played.called(played.endpoint.invoke("echo"))
-        played.session.may_end.clear()
-        played.worker.says(Lost(EXITED))
-        with pytest.raises(ProtocolFault) as caught:
-            await task
-        assert (caught.value.kind, caught.value.delivery) == (FaultKind.TOOL_ERROR, Delivery.UNKNOWN)
-        fault = played.endpoint.fault
-        assert (fault.kind, fault.code, fault.dossier) == (FaultKind.TRANSPORT, "exited", Dossier(exit_status=3))
-        assert played.endpoint.phase is FAULTED
-        assert played.seen[-1] == (FAULTED, 0)
-        assert played.session.ended == 1, "its resources are released unasked"
-        with pytest.raises(ProtocolFault) as again:
-            await played.endpoint.open()
-        assert again.value is fault
-        played.session.may_end.set()
+    task, _, _ = await played.called(played.endpoint.invoke("echo"))
+    played.session.may_end.clear()
+    played.worker.says(Lost(EXITED))
+    with pytest.raises(ProtocolFault) as caught:
+        await task
+    assert (caught.value.kind, caught.value.delivery) == (FaultKind.TOOL_ERROR, Delivery.UNKNOWN)
+    fault = played.endpoint.fault
+    assert (fault.kind, fault.code, fault.dossier) == (FaultKind.TRANSPORT, "exited", Dossier(exit_status=3))
+    assert played.endpoint.phase is FAULTED
+    assert played.seen[-1] == (FAULTED, 0)
+    assert played.session.ended == 1, "its resources are released unasked"
+    with pytest.raises(ProtocolFault) as again:
+        await played.endpoint.open()
+    assert again.value is fault
+    played.session.may_end.set()
 
 
-async def test_closing_a_faulted_endpoint_waits_for_its_release_and_keeps_its_fault() -> None:
+async def test_closing_a_faulted_endpoint_waits_for_its_release_and_keeps_its_fault(played: Stage) -> None:
     """A fault would be gone before anybody saw it, or a process be left."""
-    async with stage() as played:
-        played.session.may_end.clear()
-        played.worker.dies()
-        closing = played.start(played.endpoint.close())
-        await turns()
-        assert not closing.done()
-        played.session.may_end.set()
-        await closing
-        assert played.endpoint.phase is FAULTED
-        assert played.endpoint.status().fault is played.endpoint.fault is not None
-        await played.endpoint.close()
-        assert played.session.ended == 1
+    played.session.may_end.clear()
+    played.worker.dies()
+    closing = played.start(played.endpoint.close())
+    await turns()
+    assert not closing.done()
+    played.session.may_end.set()
+    await closing
+    assert played.endpoint.phase is FAULTED
+    assert played.endpoint.status().fault is played.endpoint.fault is not None
+    await played.endpoint.close()
+    assert played.session.ended == 1
 
 
 # Status
@@ -324,24 +323,23 @@ async def test_an_error_that_nobody_foresaw_is_a_failed_connect_too(
         assert "unforeseen" in caplog.text
 
 
-@pytest.mark.parametrize("returncode", [-9, 70])
-async def test_a_worker_that_dies_before_it_is_ready_is_a_failed_spawn(returncode: int) -> None:
-    """A dead worker would look like a refusal of the server's."""
+@pytest.mark.parametrize(
+    ("ends", "kind", "code"),
+    [
+        pytest.param(lambda it: it.dies(-9), FaultKind.SPAWN_FAILED, "worker_lost", id="killed"),
+        pytest.param(lambda it: it.dies(70), FaultKind.SPAWN_FAILED, "worker_lost", id="exited"),
+        pytest.param(lambda it: it.handle.on_event(Silent(7.0)), FaultKind.TIMEOUT, "worker_unresponsive", id="hangs"),
+    ],
+)
+async def test_a_worker_that_ends_before_it_is_ready_is_no_refusal_of_its_server(
+    ends: Callable[[PlayedWorker], None], kind: FaultKind, code: str
+) -> None:
+    """A dead worker would look like a server that does not start, or a deadline be told as something else."""
     async with stage(CONNECTING) as played:
-        played.worker.dies(returncode)
+        ends(played.worker)
         with pytest.raises(ProtocolFault) as caught:
             await played._tasks[0]
-        assert (caught.value.kind, caught.value.code) == (FaultKind.SPAWN_FAILED, "worker_lost")
-        assert played.endpoint.phase is FAULTED
-
-
-async def test_a_worker_that_hangs_before_it_is_ready_is_a_timeout() -> None:
-    """A deadline that passed would be told as something else."""
-    async with stage(CONNECTING) as played:
-        played.worker.handle.on_event(Silent(7.0))
-        with pytest.raises(ProtocolFault) as caught:
-            await played._tasks[0]
-        assert (caught.value.kind, caught.value.code) == (FaultKind.TIMEOUT, "worker_unresponsive")
+        assert (caught.value.kind, caught.value.code, played.endpoint.phase) == (kind, code, FAULTED)
 
 
 async def test_a_server_that_is_lost_as_it_opens_never_looks_ready() -> None:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from support.config.places import use_places
-from support.fleet.endpoints import EXITED, FAULTED, stage
+from support.fleet.endpoints import EXITED, FAULTED, Stage, stage
 from support.fleet.workers import PlayedWorker
 from support.waiting import turns
 
@@ -29,6 +29,8 @@ from quarterdeck_protocol.policy_values import Tier
 from quarterdeck_sandbox.policy.limits import ProcessTree
 from quarterdeck_sandbox.policy.promises import Receipt
 from quarterdeck_sandbox.run.monitor import TreeMonitor
+
+from .workers.handles import Owner
 
 STDIO = StdioServerConfig(id="fs", command="x", env={"OWN": "1"}, inherit_env=("WANTED",))
 REMOTE = StreamableHttpServerConfig(id="web", url="http://localhost/mcp", headers={"X": "secret"})
@@ -74,28 +76,6 @@ class PretendRuntime:
             raise self.fault
         self.workers.append(PlayedWorker())
         return self.workers[-1].hired(name, listener)
-
-
-class Owner:
-    """Hears nothing."""
-
-    def on_list_changed(self, kind: str) -> None:
-        """See `WorkerListener`."""
-
-    def on_news(self, news: object, body: bytes) -> None:
-        """See `WorkerListener`."""
-
-    def on_asked(self, asked: object, params: bytes) -> None:
-        """See `WorkerListener`."""
-
-    def on_ask_ended(self, ask_id: int) -> None:
-        """See `WorkerListener`."""
-
-    def on_started(self, start: object, receipt: object) -> None:
-        """See `WorkerListener`."""
-
-    def on_lost(self, fault: object) -> None:
-        """See `WorkerListener`."""
 
 
 @pytest.fixture
@@ -308,24 +288,22 @@ def start_of(*gaps: str) -> bytes:
     return msgspec.json.encode(ServerStart(7, 5, receipt=msgspec.json.encode(receipt).decode(), gaps=gaps))
 
 
-async def test_a_start_is_kept_shown_and_guarded() -> None:
+async def test_a_start_is_kept_shown_and_guarded(played: Stage) -> None:
     """`ps` and `inspect` would have nothing to show, and no limit would be kept."""
-    async with stage() as played:
-        assert played.endpoint.status().sandbox is None
-        played.worker.says(Started(), start_of(*GAPS))
-        await turns()
-        assert played.endpoint.status().sandbox == SandboxStatus(Tier.LANDLOCK, "full", GAPS)
-        assert played.endpoint.confined is not None
-        assert [start.pid for start in played.session.limited] == [7]
+    assert played.endpoint.status().sandbox is None
+    played.worker.says(Started(), start_of(*GAPS))
+    await turns()
+    assert played.endpoint.status().sandbox == SandboxStatus(Tier.LANDLOCK, "full", GAPS)
+    assert played.endpoint.confined is not None
+    assert [start.pid for start in played.session.limited] == [7]
 
 
-async def test_what_confined_a_dead_server_is_still_known() -> None:
+async def test_what_confined_a_dead_server_is_still_known(played: Stage) -> None:
     """A user could not see how the server that just died was confined."""
-    async with stage() as played:
-        played.worker.says(Started(), start_of())
-        played.worker.says(Lost(EXITED))
-        await played.until(lambda: played.endpoint.phase is FAULTED)
-        assert played.endpoint.status().sandbox == SandboxStatus(Tier.LANDLOCK, "full")
+    played.worker.says(Started(), start_of())
+    played.worker.says(Lost(EXITED))
+    await played.until(lambda: played.endpoint.phase is FAULTED)
+    assert played.endpoint.status().sandbox == SandboxStatus(Tier.LANDLOCK, "full")
 
 
 async def test_a_partial_sandbox_is_told_once_for_a_state_directory(

@@ -15,16 +15,15 @@ from mcp.server.runner import serve_dual_era_loop, serve_loop
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 from mcp_types import INVALID_REQUEST, JSONRPCError, jsonrpc_message_adapter
-from support.fleet.answers import ME, OTHER, Answering, Waiter
-from support.fleet.endpoints import CLOSED, READY, STDIO, Stage, stage
+from support.fleet.answers import ME, Answering, Waiter
+from support.fleet.endpoints import CLOSED, READY, Stage, stage
 from support.waiting import turns
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
-from quarterdeck.fleet.exchange import standing
 from quarterdeck_protocol.contract import EndpointPhase
-from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault, ReplyError
-from quarterdeck_protocol.link.frames import Call, Forward, Listen, Log, Note, ServerCard, Tell, Updated
-from quarterdeck_protocol.offers import LogLine, News, RawRequest, ResourceUpdated, ServerNote
+from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ReplyError
+from quarterdeck_protocol.link.frames import Call, Forward, Log, Note, ServerCard, Tell
+from quarterdeck_protocol.offers import LogLine, News, RawRequest, ServerNote
 from quarterdeck_protocol.tools import RawCall, WireResult
 
 CAN = b'{"tools":{},"resources":{"subscribe":true},"logging":{}}'
@@ -228,164 +227,3 @@ async def test_an_older_server_is_told_what_clients_say_and_a_newer_one_is_not()
             assert played.worker.told.qsize() == count
             if count:
                 assert await played.worker.next_told() == (Tell("notifications/roots/list_changed"), b"{}")
-
-
-# Subscriptions and levels
-
-
-async def subscribed(played: Stage, name: str, client: Any = ME, fault: FaultRecord | None = None) -> Any:
-    request = RawRequest("resources/subscribe", uri(name), client=client)
-    waiter = Waiter(partial(played.endpoint.forward, request))
-    frame, body = await played.worker.next(Forward)
-    assert (frame.method, body) == ("resources/subscribe", uri(name))
-    if fault is None:
-        played.worker.answer(frame, b"{}")
-    else:
-        played.worker.fail(frame, fault)
-    return await ended(waiter)
-
-
-async def test_a_changed_resource_is_told_to_those_who_subscribed_it_until_the_last_leaves() -> None:
-    """Others would be told, or the server go on for nobody."""
-    async with ready() as (played, endpoint, news):
-        await subscribed(played, "file:///a")
-        await subscribed(played, "file:///a", OTHER)
-        for name in ("file:///a", "file:///b"):
-            played.worker.says(Updated(name))
-        await turns()
-        assert news == [ResourceUpdated("fs", "file:///a", frozenset({"door-1", "door-2"}))]
-        endpoint.unsubscribe(ME, "file:///a")
-        await turns()
-        assert played.worker.asked.empty()
-        endpoint.leave(OTHER)
-        frame, body = await played.worker.next(Forward)
-        assert (frame.method, body) == ("resources/unsubscribe", uri("file:///a"))
-        played.worker.answer(frame, b"{}")
-        played.worker.says(Updated("file:///a"))
-        await turns()
-        assert len(news) == 1
-
-
-async def test_a_subscription_that_the_server_refuses_is_none() -> None:
-    """A client would wait for news that never come."""
-    async with ready() as (played, endpoint, news):
-        fault = await subscribed(played, "file:///a", fault=FaultRecord(FaultKind.TOOL_ERROR, "no", "reply_error"))
-        assert isinstance(fault, ProtocolFault)
-        played.worker.says(Updated("file:///a"))
-        await turns()
-        assert (news, endpoint.wishes.uris) == ([], ())
-
-
-@pytest.mark.parametrize("params", [b"{}", b'{"uri":7}', b"[]", b'{"uri":"no uri"}'])
-async def test_a_subscription_of_nothing_is_refused(params: bytes) -> None:
-    """The server would be asked for nonsense in our name, and we would keep it."""
-    async with ready() as (played, endpoint, _):
-        fault = await ended(Waiter(partial(endpoint.forward, RawRequest("resources/subscribe", params, client=ME))))
-        assert fault.code == "bad_arguments"
-        assert played.worker.asked.empty()
-
-
-async def test_a_newer_server_is_listened_to_for_all_that_is_wanted_at_once() -> None:
-    """Each client's wish would end the others' news for a moment."""
-    async with ready(NEWER) as (played, endpoint, news):
-        waiters = [
-            Waiter(partial(endpoint.forward, RawRequest("resources/subscribe", uri(name), client=client)))
-            for name, client in (("file:///a", ME), ("file:///b", OTHER))
-        ]
-        assert [await ended(waiter) for waiter in waiters] == [WireResult(b"{}", "2026-07-28")] * 2
-        told, body = await played.worker.next_told()
-        assert (told, json.loads(body)) == (Listen(), ["file:///a", "file:///b"])
-        endpoint.leave(OTHER)
-        assert await played.worker.next_told() == (Listen(), b'["file:///a"]')
-        played.worker.says(Updated("file:///a/below"))
-        await turns()
-        assert news == [ResourceUpdated("fs", "file:///a/below", frozenset({"door-1"}))]
-
-
-async def test_a_worker_that_takes_no_more_is_told_again_what_to_listen_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client would wait for news that never come, because of another's flood."""
-    monkeypatch.setattr(standing, "LISTEN_AGAIN_S", 0.0)
-    async with ready(NEWER) as (played, endpoint, _):
-        taken = [False, False]
-        post = played.worker.handle.post
-        monkeypatch.setattr(played.worker.handle, "post", lambda *told: taken.pop() if taken else post(*told))
-        endpoint.forward(RawRequest("resources/subscribe", uri("file:///a"), client=ME), lambda _: None)
-        assert await played.worker.next_told() == (Listen(), b'["file:///a"]')
-        assert taken == []
-
-
-async def test_a_newer_server_that_tells_no_changes_says_so() -> None:
-    """A client would wait for news that never come."""
-    async with ready(ServerCard("2026-07-28", capabilities=b'{"resources":{}}')) as (played, endpoint, _):
-        request = RawRequest("resources/subscribe", uri("file:///a"), client=ME)
-        fault = await ended(Waiter(partial(endpoint.forward, request)))
-        assert fault.reply.code == -32601
-        assert played.worker.told.empty()
-
-
-async def test_the_server_is_told_the_lowest_level_that_anybody_wants() -> None:
-    """One client's wish would silence the log of another."""
-    async with ready() as (played, endpoint, _):
-        for client, level in ((ME, "warning"), (OTHER, "error"), (OTHER, "debug")):
-            endpoint.set_level(client, level)
-        for level in ("warning", "debug"):
-            frame, body = await played.worker.next(Forward)
-            assert (frame.method, json.loads(body)) == ("logging/setLevel", {"level": level})
-            assert played.worker.asked.empty()
-            played.worker.answer(frame, b"{}", era="2025-11-25")
-        await turns()
-        assert played.worker.asked.empty()
-
-
-@pytest.mark.parametrize("end", ["answered", "refused"])
-async def test_a_client_that_changes_its_level_for_ever_costs_one_request_at_a_time(end: str) -> None:
-    """The requests would take the places of everybody's calls."""
-    async with ready() as (played, endpoint, _):
-        for number in range(1_001):
-            endpoint.set_level(ME, "debug" if number % 2 else "error")
-        frame, body = await played.worker.next(Forward)
-        assert json.loads(body) == {"level": "error"}
-        endpoint.set_level(ME, "critical")
-        await turns()
-        assert played.worker.asked.empty()
-        if end == "answered":
-            played.worker.answer(frame, b"{}", era="2025-11-25")
-        else:
-            played.worker.fail(frame, FaultRecord(FaultKind.TOOL_ERROR, "no", "reply_error", Delivery.ANSWERED))
-        _, body = await played.worker.next(Forward)
-        assert json.loads(body) == {"level": "critical"}
-
-
-async def test_a_level_is_not_told_to_a_server_that_has_no_log() -> None:
-    """It would answer with an error that nobody reads."""
-    async with ready(ServerCard("2025-11-25")) as (played, endpoint, _):
-        endpoint.set_level(ME, "debug")
-        await turns()
-        assert played.worker.asked.empty()
-
-
-@pytest.mark.parametrize("card", [OLDER, NEWER])
-async def test_the_next_generation_is_asked_for_what_is_wanted_still(card: ServerCard) -> None:
-    """After a crash a client would never hear of its resources again."""
-    async with ready(card) as (played, endpoint, _):
-        if card is OLDER:
-            await subscribed(played, "file:///a")
-        else:
-            endpoint.forward(RawRequest("resources/subscribe", uri("file:///a"), client=ME), lambda _: None)
-            await played.worker.next_told()
-        endpoint.set_level(ME, "error")
-        async with stage(EndpointPhase.IDLE, STDIO, card=card) as second:
-            news: list[News] = []
-            second.endpoint.tell_news = news.append
-            second.endpoint.follow(endpoint)
-            await second.endpoint.open()
-            if card is OLDER:
-                frame, _ = await second.worker.next(Forward)
-                assert frame.method == "logging/setLevel"
-                frame, body = await second.worker.next(Forward)
-                assert (frame.method, body) == ("resources/subscribe", uri("file:///a"))
-                second.worker.answer(frame, b"{}")
-            else:
-                assert await second.worker.next_told() == (Listen(), b'["file:///a"]')
-            await second.until(lambda: bool(news))
-            assert news == [ResourceUpdated("fs", "file:///a", frozenset({"door-1"}))]

@@ -57,13 +57,12 @@ async def code_of(played: Stage, request: RawRequest) -> str | None:
     return end.code
 
 
-async def test_a_task_is_asked_for_by_the_client_that_began_it() -> None:
+async def test_a_task_is_asked_for_by_the_client_that_began_it(played: Stage) -> None:
     """Its result would never be had, or by somebody else."""
-    async with ready() as played:
-        assert isinstance(await begun(played, "1"), WireResult)
-        assert isinstance(await asked(played, about("1"), b'{"taskId":"1","status":"working"}'), WireResult)
-        for method in ("tasks/get", "tasks/result", "tasks/cancel"):
-            assert await code_of(played, about("1", method, OTHER)) == "task_lost"
+    assert isinstance(await begun(played, "1"), WireResult)
+    assert isinstance(await asked(played, about("1"), b'{"taskId":"1","status":"working"}'), WireResult)
+    for method in ("tasks/get", "tasks/result", "tasks/cancel"):
+        assert await code_of(played, about("1", method, OTHER)) == "task_lost"
 
 
 async def test_a_call_of_the_newer_era_becomes_a_task_where_its_client_takes_one() -> None:
@@ -92,42 +91,38 @@ async def test_a_task_that_nobody_takes_is_a_fault(answerer: Any, era: str) -> N
 
 
 @pytest.mark.parametrize("task", ["", "x" * 100_000, "a\nb", "a\x1b[31m", 7, None])
-async def test_an_id_that_cannot_be_used_is_said_and_not_kept(task: object) -> None:
+async def test_an_id_that_cannot_be_used_is_said_and_not_kept(task: object, played: Stage) -> None:
     """A server's id would fill logs and memory, or write on a terminal."""
-    async with ready() as played:
-        end = await begun(played, task)
-        assert end.code == "bad_result"
-        assert len(end.message) < 500
-        assert end.message.isprintable()
-        assert isinstance(await begun(played, "2"), WireResult), "the next one is none the worse for it"
+    end = await begun(played, task)
+    assert end.code == "bad_result"
+    assert len(end.message) < 500
+    assert end.message.isprintable()
+    assert isinstance(await begun(played, "2"), WireResult), "the next one is none the worse for it"
 
 
-async def test_a_server_cannot_hand_a_client_anothers_task() -> None:
+async def test_a_server_cannot_hand_a_client_anothers_task(played: Stage) -> None:
     """It would show one client's work to another, who could end it."""
-    async with ready() as played:
-        await begun(played, "1")
-        stolen = await begun(played, "1", OTHER)
-        assert (stolen.code, "another client's" in stolen.message) == ("bad_result", True)
-        assert await code_of(played, about("1", client=OTHER)) == "task_lost"
-        assert isinstance(await asked(played, about("1"), b'{"taskId":"1"}'), WireResult)
+    await begun(played, "1")
+    stolen = await begun(played, "1", OTHER)
+    assert (stolen.code, "another client's" in stolen.message) == ("bad_result", True)
+    assert await code_of(played, about("1", client=OTHER)) == "task_lost"
+    assert isinstance(await asked(played, about("1"), b'{"taskId":"1"}'), WireResult)
 
 
 @pytest.mark.parametrize("body", [b'{"taskId":"2"}', b"{}", b'{"taskId":7}'])
-async def test_the_state_of_another_task_than_was_asked_for_is_not_passed_on(body: bytes) -> None:
+async def test_the_state_of_another_task_than_was_asked_for_is_not_passed_on(body: bytes, played: Stage) -> None:
     """A client would be told what another one's task came to."""
-    async with ready() as played:
-        await begun(played, "1")
-        end = await asked(played, about("1"), body)
-        assert end.code == "bad_result"
+    await begun(played, "1")
+    end = await asked(played, about("1"), body)
+    assert end.code == "bad_result"
 
 
-async def test_a_result_names_the_task_that_was_asked_for() -> None:
+async def test_a_result_names_the_task_that_was_asked_for(played: Stage) -> None:
     """A client that trusts the name would book it with another task."""
-    async with ready() as played:
-        await begun(played, "1")
-        body = b'{"content":[1.0],"_meta":{"k":1,"%b":{"taskId":"%b"}}}'
-        end = await asked(played, about("1", "tasks/result"), body % (RELATED.encode(), b"2"))
-        assert end.body == body % (RELATED.encode(), b"1")
+    await begun(played, "1")
+    body = b'{"content":[1.0],"_meta":{"k":1,"%b":{"taskId":"%b"}}}'
+    end = await asked(played, about("1", "tasks/result"), body % (RELATED.encode(), b"2"))
+    assert end.body == body % (RELATED.encode(), b"1")
 
 
 @pytest.mark.parametrize(
@@ -139,39 +134,37 @@ async def test_what_an_era_does_not_have_is_not_asked_of_its_servers(era: str, m
         assert await code_of(played, about("1", method)) == "not_offered"
 
 
-async def test_news_of_a_task_is_for_its_own_client() -> None:
+async def test_news_of_a_task_is_for_its_own_client(played: Stage) -> None:
     """Everybody would be told what one client's task came to."""
-    async with ready() as played:
-        news: list[News] = []
-        played.endpoint.tell_news = news.append
-        await begun(played, "1")
-        for body in (b'{"taskId":"1"}', b'{"taskId":"2"}', b'{"taskId":7}', b""):
-            played.worker.says(Note("notifications/tasks/status"), body)
-        await turns()
-        told = ServerNote("fs", "notifications/tasks/status", b'{"taskId":"1"}', frozenset({ME.key}))
-        assert news == [told]
+    news: list[News] = []
+    played.endpoint.tell_news = news.append
+    await begun(played, "1")
+    for body in (b'{"taskId":"1"}', b'{"taskId":"2"}', b'{"taskId":7}', b""):
+        played.worker.says(Note("notifications/tasks/status"), body)
+    await turns()
+    told = ServerNote("fs", "notifications/tasks/status", b'{"taskId":"1"}', frozenset({ME.key}))
+    assert news == [told]
 
 
-async def test_a_question_of_a_task_reaches_whoever_waits_for_it() -> None:
+async def test_a_question_of_a_task_reaches_whoever_waits_for_it(played: Stage) -> None:
     """Another client's user would be asked, or nobody."""
-    async with ready() as played:
-        await begun(played, "1")
-        await begun(played, "2", OTHER)
-        mine, theirs, callers = Answering(), Answering(), Answering()
-        for request in (about("1", "tasks/result", answerer=mine), about("2", "tasks/result", OTHER, answerer=theirs)):
-            Waiter(partial(played.endpoint.forward, request))
-            await played.worker.next(Forward)
-        Waiter(partial(played.endpoint.begin, RawCall("t", b"{}", client=ME, answerer=callers)))
-        await played.worker.next(Call)
-        related = b'{"message":"?","_meta":{"%b":{"taskId":"%b"}}}'
-        played.worker.says(Asked(1, "elicitation/create"), related % (RELATED.encode(), b"2"))
-        played.worker.says(Asked(2, "elicitation/create"), b"{}")
-        await turns()
-        assert (len(mine.asked), len(theirs.asked), len(callers.asked)) == (0, 1, 1)
-        played.worker.says(Asked(3, "elicitation/create"), related % (RELATED.encode(), b"3"))
-        told, _ = await played.worker.next_told()
-        assert isinstance(told, AskAnswer)
-        assert told.code == -32601, "of nobody's task"
+    await begun(played, "1")
+    await begun(played, "2", OTHER)
+    mine, theirs, callers = Answering(), Answering(), Answering()
+    for request in (about("1", "tasks/result", answerer=mine), about("2", "tasks/result", OTHER, answerer=theirs)):
+        Waiter(partial(played.endpoint.forward, request))
+        await played.worker.next(Forward)
+    Waiter(partial(played.endpoint.begin, RawCall("t", b"{}", client=ME, answerer=callers)))
+    await played.worker.next(Call)
+    related = b'{"message":"?","_meta":{"%b":{"taskId":"%b"}}}'
+    played.worker.says(Asked(1, "elicitation/create"), related % (RELATED.encode(), b"2"))
+    played.worker.says(Asked(2, "elicitation/create"), b"{}")
+    await turns()
+    assert (len(mine.asked), len(theirs.asked), len(callers.asked)) == (0, 1, 1)
+    played.worker.says(Asked(3, "elicitation/create"), related % (RELATED.encode(), b"3"))
+    told, _ = await played.worker.next_told()
+    assert isinstance(told, AskAnswer)
+    assert told.code == -32601, "of nobody's task"
 
 
 async def test_the_tasks_of_a_server_that_ends_are_lost_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
@@ -210,19 +203,17 @@ def test_that_tasks_are_forgotten_is_said_once(caplog: pytest.LogCaptureFixture)
     assert all(isinstance(each, WireResult) for each in ends)
 
 
-async def test_a_client_that_leaves_takes_its_tasks_with_it() -> None:
+async def test_a_client_that_leaves_takes_its_tasks_with_it(played: Stage) -> None:
     """Its ids would be taken for ever."""
-    async with ready() as played:
-        await begun(played, "1")
-        played.endpoint.leave(ME)
-        assert await code_of(played, about("1")) == "task_lost"
+    await begun(played, "1")
+    played.endpoint.leave(ME)
+    assert await code_of(played, about("1")) == "task_lost"
 
 
-async def test_what_cannot_be_read_is_not_sent() -> None:
+async def test_what_cannot_be_read_is_not_sent(played: Stage) -> None:
     """A server would be asked for a task that nobody has looked at."""
-    async with ready() as played:
-        assert await code_of(played, RawRequest("tasks/get", b'{"taskId":7}', client=ME)) == "bad_arguments"
-        assert await code_of(played, RawRequest("tasks/get", b"", client=ME)) == "task_lost"
+    assert await code_of(played, RawRequest("tasks/get", b'{"taskId":7}', client=ME)) == "bad_arguments"
+    assert await code_of(played, RawRequest("tasks/get", b"", client=ME)) == "task_lost"
 
 
 # Whose a task is

@@ -18,12 +18,11 @@ from quarterdeck_protocol.link.frames import (
 )
 from quarterdeck_protocol.tools import ProgressNote
 
-from .handles import EXITED, REFUSED, Desk, greeted
+from .handles import EXITED, REFUSED, Desk
 
 
-async def test_requests_end_with_their_own_replies_in_any_order() -> None:
+async def test_requests_end_with_their_own_replies_in_any_order(desk: Desk) -> None:
     """One caller would be given another's result."""
-    desk = await greeted()
     (first, refusal), (second, _) = desk.call(), desk.call()
     assert refusal is None
     one, _ = await desk.worker.next(Call)
@@ -32,12 +31,10 @@ async def test_requests_end_with_their_own_replies_in_any_order() -> None:
     desk.worker.answer(one, b"[1]")
     await turns()
     assert desk.ended == {second: (Failed(second, REFUSED), b""), first: (Answer(first), b"[1]")}
-    desk.worker.leaves()
 
 
-async def test_news_reach_the_owner_in_order() -> None:
+async def test_news_reach_the_owner_in_order(desk: Desk) -> None:
     """Changes of tools or log lines would be lost."""
-    desk = await greeted()
     desk.worker.says(ListChanged())
     desk.worker.says(Log("info", ""), b'"hm"')
     desk.worker.says(Note("notifications/x"), b"{}")
@@ -55,12 +52,10 @@ async def test_news_reach_the_owner_in_order() -> None:
         AskEnded(1),
         "prompts",
     ]
-    desk.worker.leaves()
 
 
-async def test_progress_reaches_who_wants_it_until_the_end() -> None:
+async def test_progress_reaches_who_wants_it_until_the_end(desk: Desk) -> None:
     """A client would see another call's progress, or a note after the result."""
-    desk = await greeted()
     first, _ = desk.call(progress=True)
     second, _ = desk.call()
     one, _ = await desk.worker.next(Call)
@@ -72,12 +67,10 @@ async def test_progress_reaches_who_wants_it_until_the_end() -> None:
     await turns()
     assert desk.notes == [ProgressNote(1.0, 2.0, "half")]
     desk.worker.answer(two)
-    desk.worker.leaves()
 
 
-async def test_a_cancelled_request_is_called_off_and_ends_in_silence() -> None:
+async def test_a_cancelled_request_is_called_off_and_ends_in_silence(desk: Desk) -> None:
     """A caller that left would be called back, or the server would work on."""
-    desk = await greeted()
     request_id, _ = desk.call()
     request, _ = await desk.worker.next(Call)
     desk.handle.cancel(request_id, "enough")
@@ -88,12 +81,10 @@ async def test_a_cancelled_request_is_called_off_and_ends_in_silence() -> None:
     await turns()
     assert desk.ended == {}
     assert desk.worker.cancelled.empty()
-    desk.worker.leaves()
 
 
-async def test_an_ended_request_cannot_be_cancelled() -> None:
+async def test_an_ended_request_cannot_be_cancelled(desk: Desk) -> None:
     """The worker would be told to stop what it has finished."""
-    desk = await greeted()
     request_id, _ = desk.call()
     request, _ = await desk.worker.next(Call)
     desk.worker.answer(request)
@@ -101,7 +92,6 @@ async def test_an_ended_request_cannot_be_cancelled() -> None:
     desk.handle.cancel(request_id)
     await turns()
     assert desk.worker.cancelled.empty()
-    desk.worker.leaves()
 
 
 async def test_a_refused_request_is_forgotten() -> None:
@@ -115,11 +105,9 @@ async def test_a_refused_request_is_forgotten() -> None:
     desk.worker.leaves()
 
 
-async def test_a_request_that_breaks_the_links_rules_leaves_nothing_behind() -> None:
+async def test_a_request_that_breaks_the_links_rules_leaves_nothing_behind(desk: Desk) -> None:
     """A bug of ours would be answered later, by somebody else's loss."""
-    desk = await greeted()
     with pytest.raises(LinkMisuseError):
         desk.call(timeout_s=0.0)
     desk.handle.lose(EXITED)
     assert desk.ended == {}
-    desk.worker.leaves()

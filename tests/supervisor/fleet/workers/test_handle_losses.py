@@ -27,9 +27,8 @@ from quarterdeck_sandbox.policy.promises import PropertyFinding, Receipt, Streng
 from .handles import EXITED, Desk, greeted
 
 
-async def test_a_lost_server_ends_all_requests_then_tells_the_owner_once() -> None:
+async def test_a_lost_server_ends_all_requests_then_tells_the_owner_once(desk: Desk) -> None:
     """Callers of a dead server would wait for their deadlines, or its restart would begin twice."""
-    desk = await greeted()
     request_id, _ = desk.call()
     await desk.worker.next(Call)
     desk.worker.says(Lost(EXITED))
@@ -42,7 +41,6 @@ async def test_a_lost_server_ends_all_requests_then_tells_the_owner_once() -> No
     desk.handle.violated("late")
     assert desk.owner.losses == [EXITED]
     assert desk.worker.kills == 0
-    desk.worker.leaves()
 
 
 async def test_what_never_left_our_queue_is_said_to_be_unsent() -> None:
@@ -65,10 +63,9 @@ async def test_what_never_left_our_queue_is_said_to_be_unsent() -> None:
     ],
 )
 async def test_a_worker_that_hangs_or_breaks_the_rules_is_killed_and_lost(
-    event: Silent | Overdue | Violated, kind: FaultKind, code: str, at_site: FaultKind
+    event: Silent | Overdue | Violated, kind: FaultKind, code: str, at_site: FaultKind, desk: Desk
 ) -> None:
     """A hung worker would hold its callers, a hostile one would go on."""
-    desk = await greeted()
     request_id, _ = desk.call()
     await desk.worker.next(Call)
     desk.handle.on_event(event)
@@ -80,7 +77,6 @@ async def test_a_worker_that_hangs_or_breaks_the_rules_is_killed_and_lost(
     assert (fault.kind, fault.delivery) == (at_site, Delivery.UNKNOWN)
     await turns()
     assert desk.owner.losses == [loss]
-    desk.worker.leaves()
 
 
 async def test_a_request_that_waited_too_long_in_our_own_queue_costs_no_worker() -> None:
@@ -100,9 +96,8 @@ async def test_a_request_that_waited_too_long_in_our_own_queue_costs_no_worker()
     desk.worker.leaves()
 
 
-async def test_a_call_to_a_busy_worker_ends_and_costs_no_worker() -> None:
+async def test_a_call_to_a_busy_worker_ends_and_costs_no_worker(desk: Desk) -> None:
     """A busy machine would look like a dead worker."""
-    desk = await greeted()
     request_id, _ = desk.call(timeout_s=1.0)
     request, _ = await desk.worker.next(Call)
     desk.pass_time(3.5, waited_s=3.5)
@@ -111,19 +106,16 @@ async def test_a_call_to_a_busy_worker_ends_and_costs_no_worker() -> None:
     assert (desk.worker.kills, desk.handle.lost) == (0, None)
     desk.worker.answer(request)
     await turns()
-    desk.worker.leaves()
 
 
-async def test_a_call_that_a_worker_leaves_unanswered_ends_with_its_worker() -> None:
+async def test_a_call_that_a_worker_leaves_unanswered_ends_with_its_worker(desk: Desk) -> None:
     """Its caller would wait for ever for the one call that the worker was killed for."""
-    desk = await greeted()
     late, _ = desk.call(timeout_s=1.0)
     other, _ = desk.call()
     desk.pass_time(3.5)
     assert [desk.fault(key).code for key in (late, other)] == ["worker_unresponsive"] * 2
     assert desk.worker.kills == 1
     await turns()
-    desk.worker.leaves()
 
 
 @pytest.mark.parametrize(
@@ -134,20 +126,19 @@ async def test_a_call_that_a_worker_leaves_unanswered_ends_with_its_worker() -> 
         (None, Dossier(), "the worker process ended"),
     ],
 )
-async def test_the_death_of_the_process_says_how(returncode: int | None, dossier: Dossier, words: str) -> None:
+async def test_the_death_of_the_process_says_how(
+    returncode: int | None, dossier: Dossier, words: str, desk: Desk
+) -> None:
     """A user would not learn what killed a worker."""
-    desk = await greeted()
     desk.worker.dies(returncode)
     [loss] = desk.owner.losses
     assert (loss.kind, loss.code, loss.dossier) == (FaultKind.TRANSPORT, "worker_lost", dossier)
     assert words in loss.message
     assert desk.handle.exited.is_set()
-    desk.worker.leaves()
 
 
-async def test_the_last_words_of_a_dead_worker_are_heard_first(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_last_words_of_a_dead_worker_are_heard_first(monkeypatch: pytest.MonkeyPatch, desk: Desk) -> None:
     """The server's own dossier, and answers that were given, would be hidden behind the worker's exit."""
-    desk = await greeted()
     request_id, _ = desk.call()
     request, _ = await desk.worker.next(Call)
     desk.worker.answer(request, b"[1]")
@@ -164,16 +155,13 @@ async def test_the_last_words_of_a_dead_worker_are_heard_first(monkeypatch: pyte
     desk.worker.dies(0)
     assert desk.ended[request_id] == (Answer(request_id), b"[1]")
     assert desk.owner.losses == [EXITED]
-    desk.worker.leaves()
 
 
-async def test_a_worker_that_left_without_a_word_is_lost() -> None:
+async def test_a_worker_that_left_without_a_word_is_lost(desk: Desk) -> None:
     """Its server would look ready for ever."""
-    desk = await greeted()
     desk.worker.dies(0)
     [loss] = desk.owner.losses
     assert (loss.code, loss.dossier) == ("worker_lost", Dossier(exit_status=0))
-    desk.worker.leaves()
 
 
 async def test_a_worker_that_dies_before_it_spoke_ends_the_wait_for_it() -> None:
@@ -187,53 +175,44 @@ async def test_a_worker_that_dies_before_it_spoke_ends_the_wait_for_it() -> None
     desk.worker.leaves()
 
 
-async def test_dismissing_waits_for_the_workers_own_end_and_tells_nobody() -> None:
+async def test_dismissing_waits_for_the_workers_own_end_and_tells_nobody(desk: Desk) -> None:
     """A closed server would be reported as a crash."""
-    desk = await greeted()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(desk.handle.dismiss(PATIENCE_S))
         await turns()
         desk.worker.dies(0)
     assert desk.worker.kills == 0
     assert desk.owner.heard == []
-    desk.worker.leaves()
 
 
-async def test_dismissing_kills_who_does_not_go() -> None:
+async def test_dismissing_kills_who_does_not_go(desk: Desk) -> None:
     """A stuck worker would outlive its endpoint."""
-    desk = await greeted()
     await desk.handle.dismiss(0.0)
     assert desk.worker.kills == 1
     assert desk.handle.exited.is_set()
     assert desk.owner.heard == []
     assert desk.handle.driver.timer is None
-    desk.worker.leaves()
 
 
-async def test_dismissing_one_that_we_killed_does_not_wait_politely() -> None:
+async def test_dismissing_one_that_we_killed_does_not_wait_politely(desk: Desk) -> None:
     """Every hung worker would cost three seconds more."""
-    desk = await greeted()
     desk.handle.violated("nonsense")
     with anyio.fail_after(PATIENCE_S):
         await desk.handle.dismiss(10 * PATIENCE_S)
-    desk.worker.leaves()
 
 
 async def test_a_worker_that_survives_its_kill_is_told_and_left(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, desk: Desk
 ) -> None:
     """Closing would hang on a process that the kernel cannot end."""
     monkeypatch.setattr(handle_module, "KILL_S", 0.0)
-    desk = await greeted()
     desk.handle.kill = lambda: None
     await desk.handle.dismiss(0.0)
     assert "pid 42" in caplog.text
-    desk.worker.leaves()
 
 
-async def test_a_list_request_is_a_request_like_any_other() -> None:
+async def test_a_list_request_is_a_request_like_any_other(desk: Desk) -> None:
     """Lists would never end when the server is lost."""
-    desk = await greeted()
     frame = List(desk.handle.next_id(), 30.0)
     ended: list[Reply] = []
     desk.handle.ask(frame, b"", lambda reply, _: ended.append(reply))
@@ -241,7 +220,6 @@ async def test_a_list_request_is_a_request_like_any_other() -> None:
     assert request == frame
     desk.worker.dies()
     assert len(ended) == 1
-    desk.worker.leaves()
 
 
 RECEIPT = Receipt(Tier.LANDLOCK, {Property.MEMORY: PropertyFinding("looks", Strength.PARTIAL)}, gaps=("memory: looks",))
@@ -251,14 +229,11 @@ BODY = msgspec.json.encode(START)
 
 async def heard(desk: Desk) -> list[object]:
     await turns()
-    words = list(desk.owner.heard)
-    desk.worker.leaves()
-    return words
+    return list(desk.owner.heard)
 
 
-async def test_a_start_reaches_the_owner_with_its_receipt() -> None:
+async def test_a_start_reaches_the_owner_with_its_receipt(desk: Desk) -> None:
     """`ps` would not know what confines a server, and nobody would hold it to its limits."""
-    desk = await greeted()
     desk.worker.says(Started(), BODY)
     assert await heard(desk) == [(START, RECEIPT)]
 
@@ -277,9 +252,8 @@ async def test_a_start_reaches_the_owner_with_its_receipt() -> None:
         msgspec.json.encode(msgspec.structs.replace(START, program="x" * MAX_START_BYTES)),
     ],
 )
-async def test_a_start_that_is_none_is_a_violation(body: bytes) -> None:
+async def test_a_start_that_is_none_is_a_violation(body: bytes, desk: Desk) -> None:
     """A worker that was taken over would crash us, or fill our memory."""
-    desk = await greeted()
     desk.worker.says(Started(), body)
     words = await heard(desk)
     assert [loss.code for loss in desk.owner.losses] == ["protocol_violation"]
@@ -287,18 +261,16 @@ async def test_a_start_that_is_none_is_a_violation(body: bytes) -> None:
     assert desk.worker.kills == 1
 
 
-async def test_a_server_starts_once() -> None:
+async def test_a_server_starts_once(desk: Desk) -> None:
     """A second receipt would replace the true one."""
-    desk = await greeted()
     desk.worker.says(Started(), BODY)
     desk.worker.says(Started(), BODY)
     await heard(desk)
     assert [loss.code for loss in desk.owner.losses] == ["protocol_violation"]
 
 
-async def test_an_excess_is_told_to_the_worker_and_nobody_else() -> None:
+async def test_an_excess_is_told_to_the_worker_and_nobody_else(desk: Desk) -> None:
     """The tree would go on; or it would be dead without a dossier that names the limit."""
-    desk = await greeted()
     desk.handle.condemn("memory_bytes", "600 MiB; the limit is 512 MiB")
     with anyio.fail_after(PATIENCE_S):
         order = await desk.worker.condemned.get()
@@ -306,9 +278,8 @@ async def test_an_excess_is_told_to_the_worker_and_nobody_else() -> None:
     assert await heard(desk) == []
 
 
-async def test_a_lost_worker_is_told_nothing() -> None:
+async def test_a_lost_worker_is_told_nothing(desk: Desk) -> None:
     """A tree that is gone cannot be condemned; that must not be an error."""
-    desk = await greeted()
     desk.handle.lose(EXITED)
     desk.handle.condemn("cpu_s", "too much")
     await heard(desk)

@@ -7,17 +7,17 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import Any
 
-import anyio
 import msgspec
 import pytest
 from support.fleet.played_zygote import ORDER, PlayedInterpreter, PlayedZygote, Stage, stage
 from support.processes.running import a_process, pid_of_nobody
 from support.sandbox.machine_facts import LINUX_ONLY
-from support.waiting import PATIENCE_S, turns
+from support.waiting import turns, until
 
 from quarterdeck.fleet.workers import placement as placement_module
 from quarterdeck.fleet.workers.placement import (
@@ -34,135 +34,130 @@ from quarterdeck_protocol.spawn_orders import Died, Forked
 from quarterdeck_sandbox import Machine
 
 
-async def test_a_zygote_that_is_ready_tells_what_its_machine_can_enforce(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+async def played(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+    async with stage(monkeypatch) as played:
+        yield played
+
+
+async def test_a_zygote_that_is_ready_tells_what_its_machine_can_enforce(played: Stage) -> None:
     """Every worker would have to lay out its sandbox itself."""
-    async with stage(monkeypatch) as played:
-        assert played.placement.machine is None
-        machine = Machine("linux", landlock_abi=7)
-        played.zygote.says(Forked(0, 10, msgspec.json.encode(machine).decode()))
-        await turns()
-        assert played.placement.machine == machine
+    assert played.placement.machine is None
+    machine = Machine("linux", landlock_abi=7)
+    played.zygote.says(Forked(0, 10, msgspec.json.encode(machine).decode()))
+    await turns()
+    assert played.placement.machine == machine
 
 
-async def test_an_order_is_a_birth_then_a_death_each_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_order_is_a_birth_then_a_death_each_told_once(played: Stage) -> None:
     """A server would not start, or its death stay unknown."""
-    async with stage(monkeypatch) as played:
-        birth = played.spawn()
-        assert await played.zygote.order() == ORDER
-        played.zygote.says(Forked(0, 10), Forked(1, 4711))
-        assert (await birth).pid == 4711
-        assert played.exits == []
-        played.zygote.says(Died(1, 4711, -9))
-        played.zygote.says(Died(1, 4711, -9), Died(8, 1, 0))
-        await turns()
-        assert played.exits == [-9]
-        assert played.lost == 0
+    birth = played.spawn()
+    assert await played.zygote.order() == ORDER
+    played.zygote.says(Forked(0, 10), Forked(1, 4711))
+    assert (await birth).pid == 4711
+    assert played.exits == []
+    played.zygote.says(Died(1, 4711, -9))
+    played.zygote.says(Died(1, 4711, -9), Died(8, 1, 0))
+    await turns()
+    assert played.exits == [-9]
+    assert played.lost == 0
 
 
-async def test_a_worker_that_dies_at_once_is_born_first(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_that_dies_at_once_is_born_first(played: Stage) -> None:
     """A crash at the first instruction would be a wait without end."""
-    async with stage(monkeypatch) as played:
-        birth = played.spawn()
-        await played.zygote.order()
-        played.zygote.says(Forked(1, 4711), Died(1, 4711, 70))
-        assert (await birth).pid == 4711
-        assert played.exits == [70]
+    birth = played.spawn()
+    await played.zygote.order()
+    played.zygote.says(Forked(1, 4711), Died(1, 4711, 70))
+    assert (await birth).pid == 4711
+    assert played.exits == [70]
 
 
-async def test_reports_may_come_in_any_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reports_may_come_in_any_pieces(played: Stage) -> None:
     """A busy machine's split writes would lose a birth."""
-    async with stage(monkeypatch) as played:
-        births = [played.spawn(1), played.spawn(2)]
-        await turns()
-        data = b"".join(msgspec.json.encode(Forked(number, number + 100)) + b"\n" for number in (2, 1))
-        for index in range(len(data)):
-            played.zygote.writes(data[index : index + 1])
-            await turns(2)
-        assert [worker.pid for worker in await asyncio.gather(*births)] == [101, 102]
+    births = [played.spawn(1), played.spawn(2)]
+    await turns()
+    data = b"".join(msgspec.json.encode(Forked(number, number + 100)) + b"\n" for number in (2, 1))
+    for index in range(len(data)):
+        played.zygote.writes(data[index : index + 1])
+        await turns(2)
+    assert [worker.pid for worker in await asyncio.gather(*births)] == [101, 102]
 
 
-async def test_a_worker_that_nobody_waits_for_any_more_is_killed_at_birth(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_that_nobody_waits_for_any_more_is_killed_at_birth(
+    monkeypatch: pytest.MonkeyPatch, played: Stage
+) -> None:
     """A connection that was given up would leave a worker behind."""
     killed: list[tuple[int, int]] = []
     monkeypatch.setattr(placement_module.os, "kill", lambda pid, number: killed.append((pid, number)))
-    async with stage(monkeypatch) as played:
-        birth = played.spawn()
-        await played.zygote.order()
-        birth.cancel()
-        await turns()
-        played.zygote.says(Forked(1, 4711), Died(1, 4711, -9))
-        await turns()
-        assert killed == [(4711, signal.SIGKILL)]
-        assert played.exits == []
+    birth = played.spawn()
+    await played.zygote.order()
+    birth.cancel()
+    await turns()
+    played.zygote.says(Forked(1, 4711), Died(1, 4711, -9))
+    await turns()
+    assert killed == [(4711, signal.SIGKILL)]
+    assert played.exits == []
 
 
 @pytest.mark.process
-async def test_a_worker_that_nobody_wants_and_that_is_gone_keeps_no_other_from_its_owner(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_worker_that_nobody_wants_and_that_is_gone_keeps_no_other_from_its_owner(played: Stage) -> None:
     """A server whose start was given up would leave another one connecting for ever."""
-    async with stage(monkeypatch) as played:
-        wanted = played.spawn(2)
-        await played.zygote.order()
-        played.zygote.says(Forked(1, pid_of_nobody()), Forked(2, 4711))
-        assert (await wanted).pid == 4711
+    wanted = played.spawn(2)
+    await played.zygote.order()
+    played.zygote.says(Forked(1, pid_of_nobody()), Forked(2, 4711))
+    assert (await wanted).pid == 4711
 
 
-async def test_a_dead_zygote_takes_its_workers_with_it_and_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_dead_zygote_takes_its_workers_with_it_and_is_told_once(played: Stage) -> None:
     """Servers would look alive although their workers are gone."""
-    async with stage(monkeypatch) as played:
-        await played.born(4711)
-        waiting = played.spawn(2)
-        await played.zygote.order()
-        played.zygote.dies()
-        with pytest.raises(OSError, match="zygote"):
-            await waiting
-        assert played.exits == [-9]
-        assert (played.lost, played.workers_lost) == (1, 1)
-        with pytest.raises(OSError, match="zygote"):
-            await played.spawn(3)
-        assert played.lost == 1
+    await played.born(4711)
+    waiting = played.spawn(2)
+    await played.zygote.order()
+    played.zygote.dies()
+    with pytest.raises(OSError, match="zygote"):
+        await waiting
+    assert played.exits == [-9]
+    assert (played.lost, played.workers_lost) == (1, 1)
+    with pytest.raises(OSError, match="zygote"):
+        await played.spawn(3)
+    assert played.lost == 1
 
 
-async def test_an_order_to_a_zygote_that_just_died_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_order_to_a_zygote_that_just_died_is_an_error(played: Stage) -> None:
     """The first connect after a crash would wait for ever."""
-    async with stage(monkeypatch) as played:
-        played.zygote.dies()
-        with pytest.raises(OSError):
-            await played.spawn()
-        await turns()
-        assert (played.lost, played.workers_lost) == (1, 0)
+    played.zygote.dies()
+    with pytest.raises(OSError):
+        await played.spawn()
+    await turns()
+    assert (played.lost, played.workers_lost) == (1, 0)
 
 
-async def test_closing_ends_all_and_waits_for_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_ends_all_and_waits_for_the_process(played: Stage) -> None:
     """Workers would outlive their supervisor, or the zygote stay a zombie."""
-    async with stage(monkeypatch) as played:
-        await played.born(4711)
-        await played.placement.close()
-        await played.placement.close()
-        assert played.exits == [-9]
-        assert played.lost == 0
-        assert played.zygote.waited[0] == placement_module.EXIT_S
-        assert played.zygote.killed == 0
+    await played.born(4711)
+    await played.placement.close()
+    await played.placement.close()
+    assert played.exits == [-9]
+    assert played.lost == 0
+    assert played.zygote.waited[0] == placement_module.EXIT_S
+    assert played.zygote.killed == 0
 
 
-async def test_a_zygote_that_does_not_obey_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_zygote_that_does_not_obey_is_killed(played: Stage) -> None:
     """Closing would hang."""
-    async with stage(monkeypatch) as played:
-        played.zygote.obeys = False
-        played.zygote.says(Forked(0, 4710))
-        await turns()
-        await played.placement.close()
-        assert played.zygote.killed == 1
-        assert played.zygote.waited == [placement_module.EXIT_S, None]
+    played.zygote.obeys = False
+    played.zygote.says(Forked(0, 4710))
+    await turns()
+    await played.placement.close()
+    assert played.zygote.killed == 1
+    assert played.zygote.waited == [placement_module.EXIT_S, None]
 
 
-async def test_a_zygote_that_is_still_importing_is_told_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_zygote_that_is_still_importing_is_told_to_end(played: Stage) -> None:
     """A command that ends at once would take another two seconds to do so, or leave what the zygote was trying."""
-    async with stage(monkeypatch) as played:
-        await played.placement.close()
-        assert (played.zygote.terminated, played.zygote.killed) == (1, 0)
-        assert played.zygote.waited == [placement_module.EXIT_S]
+    await played.placement.close()
+    assert (played.zygote.terminated, played.zygote.killed) == (1, 0)
+    assert played.zygote.waited == [placement_module.EXIT_S]
 
 
 async def test_a_zygote_is_waited_for_even_when_the_wait_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,83 +193,79 @@ async def test_a_zygote_that_is_stopped_is_killed_and_its_orders_fail(
 
 
 @pytest.mark.process
-async def test_nobody_looks_at_a_zygote_that_owes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_looks_at_a_zygote_that_owes_nothing(monkeypatch: pytest.MonkeyPatch, played: Stage) -> None:
     """An idle deck would wake up every second; one in a debugger would be killed although nobody needs it."""
     looks: list[int] = []
     monkeypatch.setattr(placement_module, "LOOK_S", 0.0)
     monkeypatch.setattr(placement_module, "is_stopped", lambda pid: bool(looks.append(pid)))
-    async with stage(monkeypatch) as played:
-        birth = played.spawn()
-        await played.zygote.order()
-        await turns()
-        assert looks
-        played.zygote.says(Forked(0, 10), Forked(1, pid_of_nobody()))
-        await birth
-        await turns()
-        looks.clear()
-        await turns()
-        assert looks == []
+    birth = played.spawn()
+    await played.zygote.order()
+    await turns()
+    assert looks
+    played.zygote.says(Forked(0, 10), Forked(1, pid_of_nobody()))
+    await birth
+    await turns()
+    looks.clear()
+    await turns()
+    assert looks == []
 
 
 @pytest.mark.process
 async def test_an_end_that_a_hanging_zygote_does_not_report_is_told_without_its_status(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, played: Stage
 ) -> None:
     """A dead worker would look alive, and closing it take many seconds, while the zygote hangs."""
     monkeypatch.setattr(placement_module, "REPORT_S", 0.0)
     process = await a_process()
-    async with stage(monkeypatch) as played:
-        (await played.born(process.pid)).kill()
-        assert await process.wait() == -signal.SIGKILL
-        while not played.exits:
-            await turns(1)
-        played.zygote.says(Died(1, process.pid, -9))
-        await turns()
-        assert played.exits == [None]
+    (await played.born(process.pid)).kill()
+    assert await process.wait() == -signal.SIGKILL
+    await until(lambda: played.exits)
+    played.zygote.says(Died(1, process.pid, -9))
+    await turns()
+    assert played.exits == [None]
 
 
 @pytest.mark.process
-async def test_a_zygote_that_is_stopped_while_it_owes_a_report_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_zygote_that_is_stopped_while_it_owes_a_report_is_killed(
+    monkeypatch: pytest.MonkeyPatch, played: Stage
+) -> None:
     """The next server that has to start would find it hanging, and wait all over again."""
     monkeypatch.setattr(placement_module, "LOOK_S", 0.0)
     process = await a_process()
-    async with stage(monkeypatch) as played:
-        monkeypatch.setattr(played.zygote, "kill", played.zygote.dies)
-        worker = await played.born(process.pid)
-        monkeypatch.setattr(placement_module, "is_stopped", lambda pid: pid == PlayedZygote.pid)
-        worker.kill()
-        await process.wait()
-        while not played.lost:
-            await turns(1)
+    monkeypatch.setattr(played.zygote, "kill", played.zygote.dies)
+    worker = await played.born(process.pid)
+    monkeypatch.setattr(placement_module, "is_stopped", lambda pid: pid == PlayedZygote.pid)
+    worker.kill()
+    await process.wait()
+    await until(lambda: played.lost)
 
 
 @pytest.mark.process
-async def test_one_that_owes_a_report_when_all_closes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_owes_a_report_when_all_closes_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, played: Stage
+) -> None:
     """Ctrl-C would take seconds more because of a zygote that cannot answer."""
     monkeypatch.setattr(placement_module, "REPORT_S", 0.0)
     process = await a_process()
-    async with stage(monkeypatch) as played:
-        played.zygote.obeys = False
-        (await played.born(process.pid)).kill()
-        await process.wait()
-        while not played.exits:
-            await turns(1)
-        await played.placement.close()
-        assert played.zygote.waited == [0, None]
+    played.zygote.obeys = False
+    (await played.born(process.pid)).kill()
+    await process.wait()
+    await until(lambda: played.exits)
+    await played.placement.close()
+    assert played.zygote.waited == [0, None]
 
 
 @pytest.mark.process
-async def test_a_worker_born_in_the_moment_in_which_it_is_given_up_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_born_in_the_moment_in_which_it_is_given_up_is_killed(played: Stage) -> None:
     """A connection that was given up would leave a worker behind."""
     process = await a_process()
-    async with stage(monkeypatch) as played:
-        birth = played.spawn()
-        await played.zygote.order()
-        played.placement._report_start(1, process.pid)
-        birth.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await birth
-        assert await process.wait() == -signal.SIGKILL
+    birth = played.spawn()
+    await played.zygote.order()
+    played.placement._report_start(1, process.pid)
+    birth.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await birth
+    assert await process.wait() == -signal.SIGKILL
 
 
 def descriptors() -> int:
@@ -313,9 +304,7 @@ async def test_a_fresh_interpreter_gets_its_order_and_tells_its_end(how: str, mo
     assert made.written == msgspec.json.encode(ORDER) + b"\n"
     if how == "ends":
         made.ended.set()
-        with anyio.fail_after(PATIENCE_S):
-            while not exits:
-                await turns(1)
+        await until(lambda: exits)
     await placement.close()
     assert exits == [0 if how == "ends" else -9]
 

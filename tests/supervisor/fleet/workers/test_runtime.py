@@ -12,13 +12,13 @@ from pathlib import Path
 import anyio
 import pytest
 from support.config.places import short_folder
-from support.waiting import PATIENCE_S, turns
+from support.waiting import PATIENCE_S, turns, until
 
 from quarterdeck.config.places.paths import UnsafePathError, UnusableDirectoryError
 from quarterdeck.fleet.workers import runtime as runtime_module
 from quarterdeck.fleet.workers.placement import SPAWN_VARIABLE, SpawnedWorker
 from quarterdeck.fleet.workers.runtime import Runtime
-from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
+from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import LinkTerms, Side
@@ -27,33 +27,9 @@ from quarterdeck_protocol.spawn_orders import SpawnOrder
 from quarterdeck_sandbox.policy.machine import Cgroups
 from quarterdeck_worker.main import Dealer
 
+from .handles import Owner
+
 pytestmark = pytest.mark.process
-
-
-class Owner:
-    """Hears of a handle."""
-
-    def __init__(self) -> None:
-        self.losses: list[FaultRecord] = []
-
-    def on_list_changed(self, kind: str) -> None:
-        """See `WorkerListener`."""
-
-    def on_news(self, news: object, body: bytes) -> None:
-        """See `WorkerListener`."""
-
-    def on_asked(self, asked: object, params: bytes) -> None:
-        """See `WorkerListener`."""
-
-    def on_ask_ended(self, ask_id: int) -> None:
-        """See `WorkerListener`."""
-
-    def on_started(self, start: object, receipt: object) -> None:
-        """See `WorkerListener`."""
-
-    def on_lost(self, fault: FaultRecord) -> None:
-        """See `WorkerListener`."""
-        self.losses.append(fault)
 
 
 class PlayedPlacement:
@@ -232,8 +208,7 @@ async def test_a_worker_that_dies_before_it_spoke_is_lost_at_once(
     monkeypatch.setattr(PlayedPlacement, "greets", False)
     runtime = await Runtime.acquire()
     hiring = asyncio.ensure_future(hired(runtime, Owner()))
-    while not (placements and placements[0].exits):
-        await turns(1)
+    await until(lambda: placements and placements[0].exits)
     await turns()
     placements[0].exits[0](1)
     handle = await hiring
@@ -249,8 +224,7 @@ async def test_giving_up_a_worker_that_has_not_spoken_kills_it(
     monkeypatch.setattr(PlayedPlacement, "greets", False)
     runtime = await Runtime.acquire()
     hiring = asyncio.ensure_future(runtime.start_worker("a", Owner()))
-    while not (placements and placements[0].exits):
-        await turns(1)
+    await until(lambda: placements and placements[0].exits)
     await turns()
     hiring.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -1,7 +1,6 @@
 """What a host shows to its clients: when its first list may be answered, and what they know of its tools."""
 
 import asyncio
-from collections.abc import Callable, Sequence
 
 import pytest
 from support.tools.offer_fleet import OfferFleet, OfferServer
@@ -14,36 +13,9 @@ from quarterdeck.route.router import Router
 from quarterdeck_protocol.mcp.server.methods import TOOLS_ONLY
 from quarterdeck_protocol.mcp.tasks import EXTENSION, TaskSupport
 from quarterdeck_protocol.offers import Listing
-from quarterdeck_protocol.tools import CancelToken, Client, ToolDescriptor
+from quarterdeck_protocol.tools import CancelToken, Client
 
 ME = Client("me", "door-1")
-
-
-def tool(name: str, definition: bytes = b"{}") -> ToolDescriptor:
-    return ToolDescriptor(name, "", {}, definition)
-
-
-class Changing(LiveBox):
-    """A box whose tools a test writes."""
-
-    def __init__(self, *tools: ToolDescriptor) -> None:
-        super().__init__()
-        self.tools: tuple[ToolDescriptor, ...] = tools
-        self.callbacks: list[Callable[[], None]] = []
-
-    def descriptors(self) -> Sequence[ToolDescriptor]:
-        """See `ToolBox`."""
-        return self.tools
-
-    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """See `ToolSource`."""
-        self.callbacks.append(callback)
-        return lambda: self.callbacks.remove(callback)
-
-    def become(self, *tools: ToolDescriptor) -> None:
-        self.tools = tools
-        for callback in tuple(self.callbacks):
-            callback()
 
 
 def content(**options: object) -> Content:

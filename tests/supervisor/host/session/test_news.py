@@ -12,9 +12,10 @@ from support.waiting import turns, until
 from quarterdeck.host.offers.content import Content
 from quarterdeck.host.session import news as module
 from quarterdeck.host.session.news import ClientNews
+from quarterdeck.host.session.work import Outlet
 from quarterdeck.route.router import Router
 from quarterdeck_protocol.mcp.jsonrpc import read_message
-from quarterdeck_protocol.mcp.server.requests import Request, judge, read_params
+from quarterdeck_protocol.mcp.server.requests import judge, read_params
 from quarterdeck_protocol.mcp.server.subscriptions import ChangeStream
 from quarterdeck_protocol.offers import ListAnnounced, Listing, LogLine, ResourceUpdated
 from quarterdeck_protocol.tools import Client
@@ -33,8 +34,10 @@ def stream(**wanted: Any) -> ChangeStream:
     return ChangeStream(request)
 
 
-class Told:
+class Told(Outlet):
     """A client, and what it is told; its outlet."""
+
+    is_congested = False
 
     def __init__(self, **options: Any) -> None:
         self.box = LiveBox()
@@ -42,26 +45,12 @@ class Told:
         self.server = OfferServer("fs", prompts=("plan",), resources=("x:1",), templates=("x:{id}",))
         self.fleet = OfferFleet(self.server)
         self.heard: list[dict[str, Any]] = []
-        self.is_congested = False
         content = Content(box=self.box, name="hub", version="1", offers=Router(self.fleet))
         self.news = ClientNews(content, ME, self, **options)
         self.news.is_open = True
 
     def tell(self, message: bytes) -> None:
         self.heard.append(json.loads(message))
-
-    async def room(self) -> None:
-        """See `Outlet`."""
-
-    def keep(self, _: int) -> str:
-        """See `Outlet`."""
-        return ""
-
-    def answer(self, request: Request, parts: Any, code: int) -> None:
-        """See `Outlet`."""
-
-    def drop(self, request: Request) -> None:
-        """See `Outlet`."""
 
     def relists(self, **lists: tuple[str, ...]) -> None:
         for name, keys in lists.items():

@@ -1,9 +1,12 @@
 """A host that serves HTTP, and its clients: a stock one, and one that is not ours."""
 
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -15,8 +18,10 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from pydantic import TypeAdapter
 
 from quarterdeck.host.http.admission import PATH
+from quarterdeck.host.http.grants import Grant
 from quarterdeck.host.http.options import HttpOptions
 from quarterdeck.host.http.serve import serve_http
+from quarterdeck.host.http.token_file import add_grant
 from quarterdeck.host.provider import create_provider_host
 
 RAW = TypeAdapter(dict)
@@ -43,6 +48,12 @@ async def listening(box, decks=None, offers=None, results=None, **options) -> As
             await ready.wait()
             yield where[0]
             tasks.cancel_scope.cancel()
+
+
+def token_of(path: Path, name: str = "ci", **limits: Any) -> str:
+    """A new token in the file of tokens, of a client that may do what `limits` say."""
+    now = time.time()
+    return add_grant(path, lambda digest: Grant(name=name, digest=digest, created_at=now, **limits), now)
 
 
 @asynccontextmanager

@@ -1,21 +1,18 @@
 """What clients over HTTP may ask beside tools, and who may answer what is asked: as bounded as calls."""
 
-import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 import pytest
-from support.clients.http_clients import connected, listening
+from support.clients.http_clients import connected, listening, token_of
 from support.clients.wire_http import ENVELOPE, META, call, wired
 from support.tools.offer_fleet import OfferFleet, OfferServer
 from support.tools.tool_boxes import LiveBox, hold
 from support.waiting import eventually_async
 
 from quarterdeck.host.http import serve
-from quarterdeck.host.http.grants import Grant
-from quarterdeck.host.http.token_file import add_grant
 from quarterdeck.route.router import Router
 from quarterdeck_protocol.offers import LogLine
 from quarterdeck_protocol.questions import Question
@@ -25,11 +22,6 @@ pytestmark = pytest.mark.process
 MIB = 1024 * 1024
 OWNER = "t" * 40
 FORM = Question("a", "elicitation/create", b'{"message":"?","requestedSchema":{"type":"object","properties":{}}}')
-
-
-def token_of(path: Path, **limits: Any) -> str:
-    now = time.time()
-    return add_grant(path, lambda digest: Grant(name="ci", digest=digest, created_at=now, **limits), now)
 
 
 def code_of(answer: dict[str, Any]) -> str:

@@ -1,6 +1,5 @@
 """Tasks over HTTP, by hand, in both eras: what is said of them, calls that become tasks, and requests about them."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -33,15 +32,9 @@ ANSWERS = {
 @asynccontextmanager
 async def wire(server: OfferServer, *, is_modern: bool = False) -> AsyncIterator[WireHttp]:
     router = Router(OfferFleet(server))
-    async with listening(router, offers=router) as url:
-        host, port = url.split("/")[2].split(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
-        connection = WireHttp(url, reader, writer)
-        try:
-            await (connection.introduce() if is_modern else connection.greet())
-            yield connection
-        finally:
-            writer.close()
+    async with listening(router, offers=router) as url, wired(url) as connection:
+        await (connection.introduce() if is_modern else connection.greet())
+        yield connection
 
 
 async def asked(connection: WireHttp, method: str, meta: Any = None, **params: Any) -> dict[str, Any]:

@@ -2,20 +2,17 @@
 
 import asyncio
 import json
-import time
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import httpx2
 import pytest
-from support.clients.http_clients import ACCEPT, PING, listening
+from support.clients.http_clients import ACCEPT, PING, listening, token_of
 from support.tools.tool_boxes import LiveBox, hold
 from support.waiting import POLL_S
 
 from quarterdeck.host.http import serve as limit_module
 from quarterdeck.host.http import sessions as module
-from quarterdeck.host.http.grants import Grant
-from quarterdeck.host.http.token_file import add_grant
 
 pytestmark = pytest.mark.process
 
@@ -35,11 +32,6 @@ async def say(http, url, message, session=None, token=""):
     given = {**HEADERS, **bearer(token), **({"Mcp-Session-Id": session} if session else {})}
     answer = await http.post(url, headers=given, content=json.dumps(message).encode())
     return answer.status_code, answer.headers.get("mcp-session-id")
-
-
-def token_of(path):
-    now = time.time()
-    return add_grant(path, lambda digest: Grant(name=f"t{digest[:8]}", digest=digest, created_at=now), now)
 
 
 def bearer(token):
@@ -138,7 +130,7 @@ async def test_room_for_another_token_is_made_by_the_one_that_has_most(monkeypat
     """A new client would cost a calm one its session, because a third has left many behind."""
     monkeypatch.setattr(module, "MAX_SESSIONS", 4)
     tokens = tmp_path / "tokens.json"
-    greedy, calm = token_of(tokens), token_of(tokens)
+    greedy, calm = (token_of(tokens, name) for name in ("greedy", "calm"))
     async with listening(LiveBox(), token=OWNER, tokens=tokens) as url, httpx2.AsyncClient() as http:
         kept = await opened(http, url, calm)
         left = [await opened(http, url, greedy) for _ in range(3)]

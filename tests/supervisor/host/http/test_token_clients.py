@@ -12,16 +12,16 @@ import anyio
 import httpx2
 import mcp_types as types
 import pytest
-from support.clients.http_clients import ACCEPT, PING, RAW, call_raw, connected, listening, post
+from support.clients.http_clients import ACCEPT, PING, RAW, call_raw, connected, listening, post, token_of
 from support.clients.wire_http import call, wired
 from support.fleet.memory_fleet import FakeEndpoint, FakeFleet
 from support.tools.tool_boxes import LiveBox, answer, hold
 
 from quarterdeck.common.tool_names import NameBudget, public_names
 from quarterdeck.host.http import serve, token_clients
-from quarterdeck.host.http.grants import Grant, Rate
+from quarterdeck.host.http.grants import Rate
 from quarterdeck.host.http.token_clients import TokenClients
-from quarterdeck.host.http.token_file import add_grant, revoke
+from quarterdeck.host.http.token_file import revoke
 from quarterdeck.route.router import Router
 
 pytestmark = pytest.mark.process
@@ -35,11 +35,6 @@ HOUR_S = 3_600.0
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(token_clients, "LOOK_S", 0.02)
     return tmp_path / "tokens.json"
-
-
-def token_of(path: Path, name: str = "ci", **limits: Any) -> str:
-    now = time.time()
-    return add_grant(path, lambda digest: Grant(name=name, digest=digest, created_at=now, **limits), now)
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """What is kept for clients over HTTP that do not read, or send much at a time: bounded, and they are told."""
 
 import contextlib
-import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -9,14 +8,12 @@ from typing import Any
 
 import anyio
 import pytest
-from support.clients.http_clients import call_raw, connected, listening
+from support.clients.http_clients import call_raw, connected, listening, token_of
 from support.clients.wire_http import ENVELOPE, WireHttp, call, wired
 from support.tools.tool_boxes import LiveBox, answer, hold
 from support.waiting import eventually_async
 
 from quarterdeck.host.http import http_host, serve
-from quarterdeck.host.http.grants import Grant
-from quarterdeck.host.http.token_file import add_grant
 
 pytestmark = pytest.mark.process
 
@@ -111,12 +108,8 @@ async def test_an_answer_that_nobody_reads_costs_no_other_client_its_own_when_se
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_result_larger_than_its_token_allows_is_a_fault(mode: str, tmp_path: Path) -> None:
     """A program with little memory, or a small model, would be given whatever a server says."""
-    now, tokens = time.time(), tmp_path / "tokens.json"
-
-    def grant(digest: str) -> Grant:
-        return Grant(name="ci", digest=digest, created_at=now, max_result_bytes=1000)
-
-    token = add_grant(tokens, grant, now)
+    tokens = tmp_path / "tokens.json"
+    token = token_of(tokens, max_result_bytes=1000)
     box = LiveBox()
     box.graft("s__t", answer({"content": [{"type": "text", "text": "x" * 2000}]}))
     box.graft("s__small", answer({"content": []}))

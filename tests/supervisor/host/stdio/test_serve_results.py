@@ -1,21 +1,18 @@
 """Whole results as clients of both eras read them, over lines and over HTTP: each its own, until its session ends."""
 
-import time
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import msgspec
 import pytest
-from support.clients.http_clients import listening
+from support.clients.http_clients import listening, token_of
 from support.clients.wire_http import ENVELOPE, META, WireHttp, wired
 from support.tools.offer_fleet import OfferFleet
 from support.tools.task_servers import newer_server, newer_state, older_server, older_state
 from support.waiting import until
 
 from quarterdeck.host.budget.kept_results import SCHEME, KeptResults
-from quarterdeck.host.http.grants import Grant
-from quarterdeck.host.http.token_file import add_grant
 from quarterdeck.route.router import Router
 from quarterdeck_protocol.mcp.tasks import EXTENSION
 
@@ -83,8 +80,7 @@ async def asked(wire: WireHttp, era: str, method: str, **params: Any) -> dict[st
 async def test_the_result_of_a_task_is_cut_over_http_and_is_its_clients_alone(era: str, tmp_path: Path) -> None:
     """A token, or another session of the same, would read what was answered to somebody else."""
     owner, results = "t" * 40, KeptResults(10)
-    now = time.time()
-    token = add_grant(tmp_path / "tokens.json", lambda digest: Grant(name="b", digest=digest, created_at=now), now)
+    token = token_of(tmp_path / "tokens.json")
     offers = Router(OfferFleet(server_of(era)))
     kept = {"results": results, "token": owner, "tokens": tmp_path / "tokens.json"}
     async with listening(offers, offers=offers, **kept) as url, wired(url) as wire, wired(url) as other:

@@ -1,12 +1,13 @@
 """Calls before a server that is not ready: what is waited for, for how long, and what comes of it."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import pytest
 from msgspec.structs import replace
-from support.fleet.memory_fleet import call_result
 from support.trust.approvals import FILE, Bench, MemoryRecorder, ToldEndpoint, bench, row, stdio
 from support.waiting import PATIENCE_S, turns
 
@@ -16,13 +17,24 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import CallEnd, ProgressNote, RawCall, WireResult
 
 
-async def started_again(at: Bench, endpoint: ToldEndpoint) -> Bench:
+@asynccontextmanager
+async def started_again(endpoint: ToldEndpoint) -> AsyncIterator[Bench]:
+    """A deck that starts with what was approved of the server last time: its tool `a` as `one`."""
+    async with bench() as before:
+        await before.runs(ToldEndpoint(stdio(), a="one"))
     endpoint.phase = EndpointPhase.CONNECTING
-    later = Bench(MemoryRecorder(at.recorder.book, at.recorder.documents))
-    later.approvals.start()
-    await later.approvals.set_rows([row(endpoint.config)])
-    later.replaces(endpoint)
-    return later
+    async with bench(MemoryRecorder(before.recorder.book, before.recorder.documents)) as at:
+        await at.approvals.set_rows([row(endpoint.config)])
+        at.replaces(endpoint)
+        yield at
+
+
+async def waits(at: Bench) -> "asyncio.Task[tuple[object, bool]]":
+    """A call that is not answered yet."""
+    calling = asyncio.create_task(at.run("fs__a"))
+    await turns()
+    assert not calling.done()
+    return calling
 
 
 def becomes(at: Bench, endpoint: ToldEndpoint, phase: EndpointPhase) -> None:
@@ -32,60 +44,41 @@ def becomes(at: Bench, endpoint: ToldEndpoint, phase: EndpointPhase) -> None:
 
 async def test_a_call_of_what_was_offered_at_the_start_waits_for_its_server() -> None:
     """The first calls after each start would fail."""
-    async with bench() as before:
-        await before.runs(ToldEndpoint(stdio(), a="one"))
     endpoint = ToldEndpoint(stdio(), a="one")
-    at = await started_again(before, endpoint)
-    assert at.offered() == [("a", "one")]
-    assert not at.can_call("a")
-    calling = asyncio.create_task(at.run("fs__a"))
-    await turns()
-    assert not calling.done()
-    becomes(at, endpoint, EndpointPhase.READY)
-    assert await calling == ("a {}", False)
-    await at.approvals.close()
+    async with started_again(endpoint) as at:
+        assert at.offered() == [("a", "one")]
+        assert not at.can_call("a")
+        calling = await waits(at)
+        becomes(at, endpoint, EndpointPhase.READY)
+        assert await calling == ("a {}", False)
 
 
 async def test_a_call_that_waited_for_a_server_which_has_changed_its_mind_is_refused() -> None:
     """The start would be the moment for a rug pull: everything is offered before the server is asked."""
-    async with bench() as before:
-        await before.runs(ToldEndpoint(stdio(), a="one"))
     endpoint = ToldEndpoint(stdio(), a="evil")
-    called: list[str] = []
-
-    async def answer(tool: str, _: object) -> object:
-        called.append(tool)
-        return call_result({"content": []})
-
-    endpoint.answer = answer  # type: ignore[assignment]
-    at = await started_again(before, endpoint)
-    calling = asyncio.create_task(at.run("fs__a"))
-    await turns()
-    becomes(at, endpoint, EndpointPhase.READY)
-    output, is_error = await calling
-    assert is_error
-    assert "quarterdeck trust approve fs a" in str(output)
-    assert called == []
-    await at.approvals.close()
+    async with started_again(endpoint) as at:
+        calling = await waits(at)
+        becomes(at, endpoint, EndpointPhase.READY)
+        output, is_error = await calling
+        assert is_error
+        assert "quarterdeck trust approve fs a" in str(output)
+        assert endpoint.begun == []
 
 
 @pytest.mark.parametrize("is_slow", [True, False])
 async def test_the_wait_ends_when_the_server_fails_or_the_calls_deadline_passes(is_slow: bool) -> None:
     """A client would hang on a server that never comes."""
-    async with bench() as before:
-        await before.runs(ToldEndpoint(stdio(), a="one"))
     endpoint = ToldEndpoint(stdio().model_copy(update={"call_timeout_s": 0.05} if is_slow else {}), a="one")
-    at = await started_again(before, endpoint)
-    calling = asyncio.create_task(at.run("fs__a"))
-    await turns()
-    if not is_slow:
-        becomes(at, endpoint, EndpointPhase.FAULTED)
-        assert at.offered() == []
-    with anyio.fail_after(PATIENCE_S):
-        output, is_error = await calling
-    assert is_error
-    assert "fs is connecting" in str(output) if is_slow else "fs is faulted" in str(output)
-    await at.approvals.close()
+    async with started_again(endpoint) as at:
+        calling = asyncio.create_task(at.run("fs__a"))
+        await turns()
+        if not is_slow:
+            becomes(at, endpoint, EndpointPhase.FAULTED)
+            assert at.offered() == []
+        with anyio.fail_after(PATIENCE_S):
+            output, is_error = await calling
+        assert is_error
+        assert "fs is connecting" in str(output) if is_slow else "fs is faulted" in str(output)
 
 
 async def test_a_call_that_was_not_sent_when_its_server_died_waits_for_the_next_one(at: Bench) -> None:
@@ -129,9 +122,7 @@ async def test_a_call_while_a_list_is_judged_waits_for_the_verdict(at: Bench) ->
     at.recorder.may_write.clear()
     at.replaces(ToldEndpoint(stdio(), a="evil"))
     await at.until(lambda: at.recorder.writing > 0)
-    calling = asyncio.create_task(at.run("fs__a"))
-    await turns()
-    assert not calling.done()
+    calling = await waits(at)
     assert not at.can_call("a")
     at.recorder.may_write.set()
     output, is_error = await calling
@@ -148,9 +139,7 @@ async def test_a_call_while_a_server_that_died_lists_anew_waits_for_its_list(at:
     at.fleet.coming.add("fs")
     at.replaces(again)
     assert at.offered() == [("a", "one")]
-    calling = asyncio.create_task(at.run("fs__a"))
-    await turns()
-    assert not calling.done()
+    calling = await waits(at)
     again.has_listed = True
     again.lists(a="one")
     at.fleet.coming.clear()
@@ -165,9 +154,7 @@ async def test_while_a_server_restarts_its_tools_stay_and_a_call_waits_for_it(at
     at.fleet.coming.add("fs")
     becomes(at, dead, EndpointPhase.FAULTED)
     assert at.offered() == [("a", "one")]
-    calling = asyncio.create_task(at.run("fs__a"))
-    await turns()
-    assert not calling.done()
+    calling = await waits(at)
     again = ToldEndpoint(stdio(), a="one")
     again.phase = EndpointPhase.CONNECTING
     at.replaces(again)

@@ -176,14 +176,6 @@ def test_every_kind_of_event_has_words() -> None:
     assert all(in_words(event).what for event in said)
 
 
-def test_a_launch_is_told_from_a_tool() -> None:
-    """A user would take a server's start for a tool of that name."""
-    event = blocked(NOW)
-    launch = msgspec.structs.replace(event, subject=Subject.LAUNCH, name="")
-    assert in_words(launch).what == "blocked its launch"
-    assert ItemKey(Subject.LAUNCH) != NOW.key
-
-
 def told(events: Iterable[LedgerEvent], *, newest_first: bool = False) -> list[tuple[int, int, str, str]]:
     stored = [Stored(seq, AT, event) for seq, event in enumerate(events, 1)]
     lines = lines_of(reversed(stored) if newest_first else stored)
@@ -212,11 +204,12 @@ def beside(subject: Subject, name: str) -> Document:
         (Subject.RESOURCE, "resource note://1"),
         (Subject.TEMPLATE, "template note://1"),
         (Subject.CAPABILITIES, "its capabilities"),
+        (Subject.LAUNCH, "its launch"),
     ],
 )
 def test_what_a_server_has_beside_tools_is_said_by_its_kind(subject: Subject, words: str) -> None:
-    """A user would take a prompt for a tool of that name, and look for it in vain."""
-    one = beside(subject, "" if subject is Subject.CAPABILITIES else "note://1")
+    """A user would take a prompt, or a server's start, for a tool of that name, and look for it in vain."""
+    one = beside(subject, "note://1" if "note://1" in words else "")
     assert in_words(seen(one)).what == f"offers {words} ({NOW.hash[:8]})"
     assert in_words(gone(one)).what == f"no longer offers {words}"
     assert in_words(approved(one)).what == f"approved {words} ({NOW.hash[:8]})"

@@ -71,6 +71,14 @@ def newer(directory: Path) -> None:
     sql("UPDATE meta SET value = '9.2.1'")(directory)
 
 
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Of a ledger of ten events."""
+    with opened(tmp_path / "ledger") as store:
+        fill(store, 10)
+    return tmp_path / "ledger"
+
+
 MISPLACED = [
     (database(b""), ForeignFileError, "an empty file"),
     (database(b"hello, world" * 100), ForeignFileError, "not a database"),
@@ -95,12 +103,9 @@ MISPLACED = [
 
 @pytest.mark.parametrize(("harm", "error", "text"), MISPLACED)
 def test_what_is_amiss_is_told_and_left_as_it_is(
-    tmp_path: Path, harm: Callable[[Path], None], error: type[LedgerError], text: str
+    directory: Path, harm: Callable[[Path], None], error: type[LedgerError], text: str
 ) -> None:
     """A start would wipe out what could still be mended, or end with a traceback."""
-    directory = tmp_path / "ledger"
-    with opened(directory) as store:
-        fill(store, 10)
     harm(directory)
     before = files_of(directory)
     for _ in range(2):
@@ -168,11 +173,8 @@ def test_a_start_that_died_half_way_is_got_over(tmp_path: Path, leftover: str) -
         assert store.verify().is_intact
 
 
-def test_a_person_can_accept_what_is_there(tmp_path: Path) -> None:
+def test_a_person_can_accept_what_is_there(directory: Path) -> None:
     """A lost head would shut a user out for ever."""
-    directory = tmp_path / "ledger"
-    with opened(directory) as store:
-        fill(store, 10)
     sql("DELETE FROM events WHERE seq > 6")(directory)
     old = (directory / "head").read_bytes()
     assert accept_head(directory, now=Clock("2026-01-02T03:04:05.678Z")).count == 6
@@ -185,11 +187,8 @@ def test_a_person_can_accept_what_is_there(tmp_path: Path) -> None:
         opened(directory).close()
 
 
-def test_a_broken_chain_cannot_be_accepted(tmp_path: Path) -> None:
+def test_a_broken_chain_cannot_be_accepted(directory: Path) -> None:
     """An edit would become the truth by one word."""
-    directory = tmp_path / "ledger"
-    with opened(directory) as store:
-        fill(store, 10)
     sql("UPDATE events SET at = '2020' WHERE seq = 3")(directory)
     (directory / "head").unlink()
     with pytest.raises(BrokenChainError, match="event 3"):

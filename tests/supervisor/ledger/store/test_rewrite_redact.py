@@ -43,21 +43,22 @@ def ended(word: bytes = SECRET) -> Ended:
     return Ended(scope=SCOPE, server="fs", code="connect_failed", message=f"https://h/?key={word.decode()} is gone")
 
 
-def written(directory: Path) -> None:
-    with opened(directory) as store:
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Of a ledger with a secret in three launches, and in the messages of three ends."""
+    with opened(tmp_path / "l") as store:
         for number in range(3):
             store.append(*started(number))
             store.append([ended(), enrolled(number), approved(number)], {})
+    return tmp_path / "l"
 
 
 def redacted(store: LedgerStore) -> Redaction:
     return redact(store, clean, clean_text)
 
 
-def test_nothing_of_a_secret_is_left_and_the_chain_holds(tmp_path: Path) -> None:
+def test_nothing_of_a_secret_is_left_and_the_chain_holds(directory: Path) -> None:
     """A password would lie in a file that is backed up, for good."""
-    directory = tmp_path / "l"
-    written(directory)
     assert any(SECRET in data for data in files_of(directory).values())
     with opened(directory) as store:
         before, entries = store.head, dict(store.book.entries)
@@ -80,10 +81,8 @@ def test_nothing_of_a_secret_is_left_and_the_chain_holds(tmp_path: Path) -> None
             again.book_at(seq)
 
 
-def test_the_new_chain_says_that_it_is_one(tmp_path: Path) -> None:
+def test_the_new_chain_says_that_it_is_one(directory: Path) -> None:
     """A head that was kept elsewhere would look like proof of a forgery."""
-    directory = tmp_path / "l"
-    written(directory)
     with opened(directory) as store:
         before = store.head
         redacted(store)
@@ -110,10 +109,8 @@ def test_a_ledger_without_secrets_keeps_its_chain(tmp_path: Path) -> None:
         assert redacted(store).head == Head()
 
 
-def test_twice_is_once(tmp_path: Path) -> None:
+def test_twice_is_once(directory: Path) -> None:
     """A second run would change all hashes again."""
-    directory = tmp_path / "l"
-    written(directory)
     with opened(directory) as store:
         head = redacted(store).head
         assert redacted(store).head == head
@@ -123,10 +120,8 @@ def test_twice_is_once(tmp_path: Path) -> None:
         assert store.verify(hash_of).is_intact
 
 
-def test_a_broken_chain_is_not_written_anew(tmp_path: Path) -> None:
+def test_a_broken_chain_is_not_written_anew(directory: Path) -> None:
     """A forged event would get a hash that is right."""
-    directory = tmp_path / "l"
-    written(directory)
     with opened(directory) as store:
         store.connection.execute("UPDATE events SET at = '2020' WHERE seq = 3")
         with pytest.raises(BrokenChainError, match="event 3"):
@@ -135,10 +130,8 @@ def test_a_broken_chain_is_not_written_anew(tmp_path: Path) -> None:
         assert not store.connection.in_transaction
 
 
-def test_a_failure_in_its_midst_leaves_the_ledger_as_it_was(tmp_path: Path) -> None:
+def test_a_failure_in_its_midst_leaves_the_ledger_as_it_was(directory: Path) -> None:
     """A full disk would leave a ledger of which half the hashes are others."""
-    directory = tmp_path / "l"
-    written(directory)
     calls = iter(range(4))  # the fourth is of an event that is being written anew
 
     def fails(text: str) -> str:
@@ -163,10 +156,8 @@ def test_documents_stay_before_the_events_that_name_them(tmp_path: Path) -> None
         assert (document.seq, document.body) == (1, clean(secret))
 
 
-def test_killed_before_its_head_is_written_it_can_be_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_before_its_head_is_written_it_can_be_accepted(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A ledger whose chain holds would be lost to a power cut."""
-    directory = tmp_path / "l"
-    written(directory)
     head = (directory / "head").read_bytes()
     with opened(directory) as store:
         redacted(store)
@@ -178,10 +169,8 @@ def test_killed_before_its_head_is_written_it_can_be_accepted(tmp_path: Path, mo
         assert store.verify(hash_of).is_intact
 
 
-def test_a_reader_that_keeps_old_pages_is_told(tmp_path: Path) -> None:
+def test_a_reader_that_keeps_old_pages_is_told(directory: Path) -> None:
     """A user would think that the file is clean."""
-    directory = tmp_path / "l"
-    written(directory)
     with opened(directory) as store:
         other = sqlite3.connect(directory / "ledger.db", isolation_level=None)
         store.connection.execute("PRAGMA busy_timeout = 0")

@@ -36,6 +36,7 @@ class PlayedDecks:
     trusted: list[Trusted] = field(default_factory=list)
     prepare: dict[str, Callable[..., None]] = field(default_factory=dict)
     owns: list[PlayedFleet] = field(default_factory=list)
+    decks: list[DeckFleet] = field(default_factory=list)
 
     def deck(self, name: str = "", files: Iterable[str] = ()) -> DeckFleet:
         def wish(wanted: ServerConfig) -> Wish | None:
@@ -47,7 +48,8 @@ class PlayedDecks:
         self.owns.append(own)
         context = copy_context()
         context.run(deck_name.set, name)
-        return context.run(DeckFleet, own.fleet, self.servers, wish)
+        self.decks.append(context.run(DeckFleet, own.fleet, self.servers, wish))
+        return self.decks[-1]
 
     def _make(self, trusted: Trusted) -> "object":
         made = PlayedFleet(self.runtime, prepare=self.prepare)
@@ -60,6 +62,8 @@ class PlayedDecks:
 async def at(runtime: PretendRuntime) -> AsyncIterator[PlayedDecks]:
     decks = PlayedDecks(runtime)
     yield decks
+    for deck in decks.decks:
+        await deck.tear_down()
     await decks.servers.close()
     assert runtime.users == 0
     for made in (*decks.shared, *decks.owns):
@@ -106,7 +110,6 @@ async def test_a_server_ends_when_the_last_deck_lets_go(at: PlayedDecks) -> None
     assert two.endpoints() == ()
     await at.servers.close()
     assert endpoint.phase is CLOSED
-    await two.tear_down()
 
 
 async def test_a_restart_is_one_for_all(at: PlayedDecks) -> None:
@@ -127,8 +130,6 @@ async def test_a_restart_is_one_for_all(at: PlayedDecks) -> None:
     assert one.last_fault("a") is None
     with pytest.raises(KeyError):
         await one.restart("none")
-    for deck in (one, two):
-        await deck.tear_down()
 
 
 async def test_a_server_that_comes_back_waits_for_the_end_of_the_one_before(at: PlayedDecks) -> None:
@@ -150,8 +151,6 @@ async def test_a_server_that_comes_back_waits_for_the_end_of_the_one_before(at: 
     old.worker.answer(request, b"{}")
     old.worker.dies(0)
     await ready(two, "a")
-    for deck in (one, two):
-        await deck.tear_down()
 
 
 @pytest.mark.parametrize("follows", [True, False])
@@ -172,8 +171,6 @@ async def test_decks_that_read_a_changed_file_one_after_the_other_wait_for_each_
         await ready(two, "a")
     await ready(one, "a")
     assert (one.endpoint("a") is two.endpoint("a")) is follows
-    for deck in (one, two):
-        await deck.tear_down()
 
 
 async def test_a_deck_that_leaves_before_the_start_leaves_nothing(at: PlayedDecks) -> None:
@@ -229,7 +226,6 @@ async def test_what_a_shared_server_says_is_told_to_all_who_hold_it_each_in_its_
     assert [name for name, _ in await told(at.owns[1], "own")] == ["two"]
     await decks[0].tear_down()
     assert await told(at.shared[0], "a") == [("two", line)]
-    await decks[1].tear_down()
 
 
 async def test_no_file_that_any_deck_trusts_may_be_written(at: PlayedDecks) -> None:
@@ -240,7 +236,6 @@ async def test_no_file_that_any_deck_trusts_may_be_written(at: PlayedDecks) -> N
     assert list(at.trusted[0]()) == ["/one", "/both", "/two"]
     await one.tear_down()
     assert list(at.trusted[0]()) == ["/both", "/two"]
-    await two.tear_down()
 
 
 async def test_a_fleet_that_was_torn_down_starts_again(at: PlayedDecks) -> None:
@@ -253,7 +248,6 @@ async def test_a_fleet_that_was_torn_down_starts_again(at: PlayedDecks) -> None:
     assert one.endpoint("b") is None
     await one.spin_up()
     await until(lambda: phases(one).get("b") is READY)
-    await one.tear_down()
 
 
 async def test_few_servers_of_all_decks_start_at_one_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,12 +68,6 @@ def test_a_server_that_dies_after_ready_waits_for_its_backoff() -> None:
     assert (dead.phase, dead.start_at, dead.fault, dead.restarts) == (WAITING, 10.5, EXITED, 0)
 
 
-def test_a_server_that_never_was_ready_is_not_tried_again() -> None:
-    """A wrong command would be started again and again."""
-    dead = YOUNG.failed(NO_HANDSHAKE, 10.0, 0.5)
-    assert (dead.phase, dead.start_at, dead.fault) == (FAULTED, inf, NO_HANDSHAKE)
-
-
 def test_a_first_connect_that_ran_out_of_time_while_it_installed_is_tried_once_more_with_more_time() -> None:
     """People's first start of a package that is large, or far away, would end in an error, and so would each next."""
     dead = YOUNG.failed(TOO_SLOW, 60.0, 0.5, was_installing=True)
@@ -90,28 +84,25 @@ def test_no_other_first_connect_gets_more_time(fault: ProtocolFault, was_install
     assert (dead.phase, dead.patience) == (FAULTED, 1)
 
 
-def test_a_first_connect_that_we_lost_is_tried_again() -> None:
-    """A good server would stay down because our own process died at the wrong moment."""
-    dead = YOUNG.failed(WORKER_LOST, 10.0, 0.5)
-    assert (dead.phase, dead.start_at) == (WAITING, 10.5)
-
-
 @pytest.mark.parametrize(
     ("dossier", "code", "phase"),
     [
+        (None, "worker_lost", WAITING),
         (Dossier(signal=9), "exited", WAITING),
         (None, "worker_unresponsive", WAITING),
         (Dossier(signal=15), "network_lost", WAITING),
         (Dossier(signal=9, limit="memory"), "limit_exceeded", FAULTED),
         (Dossier(signal=11), "exited", FAULTED),
+        (None, "exited_at_handshake", FAULTED),
     ],
 )
-def test_a_server_that_was_killed_before_it_was_ready_is_tried_again(
+def test_a_first_connect_that_was_killed_or_that_we_lost_is_tried_again_and_no_other(
     dossier: Dossier | None, code: str, phase: MemberPhase
 ) -> None:
-    """Its tools would stay away until a person restarts it, though nothing is wrong with it."""
-    killed = ProtocolFault(FaultKind.SPAWN_FAILED, "it was killed", code=code, dossier=dossier)
-    assert YOUNG.failed(killed, 10.0, 0.5).phase is phase
+    """A good server's tools would stay away until a person restarts it; or a wrong command be started for ever."""
+    fault = ProtocolFault(FaultKind.SPAWN_FAILED, "it did not start", code=code, dossier=dossier)
+    dead = YOUNG.failed(fault, 10.0, 0.5)
+    assert (dead.phase, dead.start_at, dead.fault) == (phase, 10.5 if phase is WAITING else inf, fault)
 
 
 def test_a_server_that_has_served_is_tried_again_when_it_fails_to_connect() -> None:
@@ -172,6 +163,7 @@ def test_without_restarts_a_death_is_shown_as_it_is() -> None:
 
 def test_a_restart_is_counted_and_remembered_when_it_is_made() -> None:
     """`ps` would show a wrong count, or waiting for a slot would let a crash loop pass."""
+    assert (YOUNG.generation, YOUNG.restarts, YOUNG.history) == (1, 0, ()), "the first start is no restart"
     again = SERVING.failed(EXITED, 10.0, 0.5, was_ready=True).minted(2, 17.0)
     assert (again.phase, again.generation, again.restarts, again.start_at) == (STARTING, 2, 1, inf)
     assert again.history == (17.0,)
@@ -183,11 +175,6 @@ def test_a_start_by_hand_is_counted_and_not_held_against_the_server() -> None:
     assert (again.fault, again.start_at, again.history, again.ready_at) == (None, 11.0, (), None)
     again = again.minted(2, 12.0)
     assert (again.restarts, again.history) == (1, ())
-
-
-def test_the_first_start_is_no_restart() -> None:
-    """`ps` would show a restart for every healthy server."""
-    assert (YOUNG.generation, YOUNG.restarts, YOUNG.history) == (1, 0, ())
 
 
 def test_a_server_keeps_its_last_fault_while_it_serves_again() -> None:
@@ -217,15 +204,13 @@ def test_each_restart_in_a_row_waits_twice_as_long_up_to_thirty_seconds(streak: 
     assert decide(PATIENT, [0.0] * streak, 1.0, MIDDLE) == Restart(delay_s)
 
 
-@pytest.mark.parametrize(("fraction", "delay_s"), [(0.0, 0.375), (0.25, 0.4375), (0.5, 0.5), (0.75, 0.5625)])
-def test_chance_spreads_a_delay_by_a_quarter_up_and_down(fraction: float, delay_s: float) -> None:
-    """Servers that died together would all start again in the same moment."""
-    assert decide(DEFAULT, [], 0.0, fraction) == Restart(pytest.approx(delay_s))
-
-
-def test_the_longest_delay_is_spread_too() -> None:
-    """Servers that fail together for a long time would return in step."""
-    assert decide(PATIENT, [0.0] * 20, 1.0, 0.75) == Restart(pytest.approx(33.75))
+@pytest.mark.parametrize(
+    ("streak", "fraction", "delay_s"),
+    [(0, 0.0, 0.375), (0, 0.25, 0.4375), (0, 0.5, 0.5), (0, 0.75, 0.5625), (20, 0.75, 33.75)],
+)
+def test_chance_spreads_a_delay_by_a_quarter_up_and_down(streak: int, fraction: float, delay_s: float) -> None:
+    """Servers that died together, or fail together for a long time, would all start again in the same moment."""
+    assert decide(PATIENT, [0.0] * streak, 1.0, fraction) == Restart(pytest.approx(delay_s))
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ def test_what_a_server_says_is_told_as_it_said_it_with_whose_it_is() -> None:
         b"{",
         b'{"a":1}{"b":2}',
         b'{"a":1},"b":{}',
+        b'1,"x":2',
         b'{"a":\n1}',
         b'{"a":"\xff"}',
         b'{"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}",

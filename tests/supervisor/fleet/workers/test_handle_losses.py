@@ -123,13 +123,14 @@ async def test_a_call_that_a_worker_leaves_unanswered_ends_with_its_worker(desk:
     [
         (-9, Dossier(signal=9), "was killed by signal 9"),
         (70, Dossier(exit_status=70), "exited with status 70"),
+        (0, Dossier(exit_status=0), "exited with status 0"),
         (None, Dossier(), "the worker process ended"),
     ],
 )
 async def test_the_death_of_the_process_says_how(
     returncode: int | None, dossier: Dossier, words: str, desk: Desk
 ) -> None:
-    """A user would not learn what killed a worker."""
+    """A user would not learn what killed a worker; or the server of one that just left look ready for ever."""
     desk.worker.dies(returncode)
     [loss] = desk.owner.losses
     assert (loss.kind, loss.code, loss.dossier) == (FaultKind.TRANSPORT, "worker_lost", dossier)
@@ -155,13 +156,6 @@ async def test_the_last_words_of_a_dead_worker_are_heard_first(monkeypatch: pyte
     desk.worker.dies(0)
     assert desk.ended[request_id] == (Answer(request_id), b"[1]")
     assert desk.owner.losses == [EXITED]
-
-
-async def test_a_worker_that_left_without_a_word_is_lost(desk: Desk) -> None:
-    """Its server would look ready for ever."""
-    desk.worker.dies(0)
-    [loss] = desk.owner.losses
-    assert (loss.code, loss.dossier) == ("worker_lost", Dossier(exit_status=0))
 
 
 async def test_a_worker_that_dies_before_it_spoke_ends_the_wait_for_it() -> None:

@@ -5,10 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.processes.running import output
 
 from quarterdeck.tools.checkpoint.index import UnknownNodeError
@@ -52,14 +49,16 @@ def put(path: Path, content: bytes | None) -> None:
 async def test_an_undo_can_be_undone(work: Path, store: FileCheckpointStore) -> None:
     """What a user wrote since, or an undo by mistake, would be lost for good."""
     (work / "a").write_bytes(b"one")
-    await change(store, work / "a", b"two")
-    await change(store, work / "b", b"new")
+    (work / "empty").touch()
+    for name in ("a", "b", "empty"):
+        await change(store, work / name, b"new")
     (work / "a").write_bytes(b"by hand\r\n")
     await store.restore("0001-write", fs_of(work))
-    assert [node.name for node in await store.nodes()][-1] == "0003-restore"
-    assert outcomes(await store.restore("0003-restore", fs_of(work))) == {"a": "restored", "b": "restored"}
-    assert (work / "a").read_bytes() == b"by hand\r\n"
-    assert (work / "b").read_bytes() == b"new"
+    assert contents(work) == {"a": b"one", "empty": b""}
+    assert [node.name for node in await store.nodes()][-1] == "0004-restore"
+    done = await store.restore("0004-restore", fs_of(work))
+    assert outcomes(done) == dict.fromkeys(("a", "b", "empty"), "restored")
+    assert contents(work) == {"a": b"by hand\r\n", "b": b"new", "empty": b"new"}
 
 
 async def test_an_undo_that_has_nothing_to_do_is_no_node(work: Path, store: FileCheckpointStore) -> None:
@@ -141,43 +140,6 @@ async def test_an_undo_never_makes_room_by_what_it_brings_back(work: Path, tmp_p
     assert set(outcomes(done).values()) == {"restored"}
     assert (work / "c").read_bytes() == b"c" * 30
     assert len(await store.nodes()) == 1
-
-
-@given(
-    calls=st.lists(
-        st.tuples(st.sampled_from("abc"), st.none() | st.binary(max_size=4), st.booleans()), min_size=1, max_size=8
-    ),
-    back_to=st.integers(0, 7),
-)
-def test_any_row_of_changes_can_be_undone_to_any_point(
-    tmp_path_factory: pytest.TempPathFactory, calls: list[tuple[str, bytes | None, bool]], back_to: int
-) -> None:
-    """Some order of writes, deletions and writes anew would come back as something that never was."""
-    folder = tmp_path_factory.mktemp("undo").resolve()
-    work = folder / "work"
-    work.mkdir()
-
-    async def play() -> None:
-        store = FileCheckpointStore(folder / "c")
-        before: dict[str, dict[str, bytes]] = {}
-        for name, content, is_again in calls:
-            path = work / name
-            if content is None and not path.exists():
-                continue
-            now = contents(work)
-            if not is_again or not before:
-                store.begin_node("write")
-            await store.record(str(path), now.get(name))
-            before.setdefault((await store.nodes())[-1].name, now)
-            put(path, content)
-        if not before:
-            return
-        node = list(before)[min(back_to, len(before) - 1)]
-        done = await store.restore(node, fs_of(work))
-        assert all(each.outcome != "failed" for each in done)
-        assert contents(work) == before[node]
-
-    anyio.run(play)
 
 
 @pytest.mark.process

@@ -76,15 +76,6 @@ def test_the_next_daemon_finds_what_the_dead_one_wrote(fd: int) -> None:
     assert (found.unread, found.is_greeted, found.is_half_written) == (b"half", False, True)
 
 
-def test_what_was_found_stays_until_it_is_answered(fd: int) -> None:
-    """A client whose second daemon dies, too, before it could answer, would wait for ever."""
-    mapped(fd).took(b"1", RequestKind.CALL, 0)
-    first = SessionMemory.map(fd)
-    assert first.begin_session() == restored(fd) == Interrupted(under_way={b"1": RequestKind.CALL})
-    first.ended(b"1")
-    assert restored(fd) == Interrupted()
-
-
 def test_a_greeting_that_is_repeated_by_the_next_daemon_is_kept_once(fd: int) -> None:
     """After the second death a session would be greeted twice, and its client get an answer that it never asked for."""
     for _ in range(3):

@@ -95,6 +95,13 @@ async def test_a_tool_can_take_its_arguments_as_a_type_and_tell_of_its_progress(
     assert notes == [ProgressNote(0, 2, "counting"), ProgressNote(1, 2, "counting")]
 
 
+class Colour(StrEnum):
+    """A choice."""
+
+    RED = "red"
+    BLUE = "blue"
+
+
 class Row(Arguments):
     """A row, which no model reads of."""
 
@@ -110,10 +117,11 @@ class Probe(Arguments):
     rows: tuple[Row, ...] = ()
     anything: dict[str, object] | None = None
     is_deep: bool = False
+    colour: Annotated[Colour, Meta(description="Which.")] = Colour.RED
 
 
 def test_a_schema_is_closed_flat_and_in_the_wires_spelling() -> None:
-    """Models would meet references, nulls and names that no caller writes."""
+    """Models would meet references, nulls and names that no caller writes; some clients want a type of each choice."""
     row = {
         "type": "object",
         "properties": {
@@ -131,29 +139,11 @@ def test_a_schema_is_closed_flat_and_in_the_wires_spelling() -> None:
             "rows": {"type": "array", "items": row, "default": []},
             "anything": {"type": "object", "additionalProperties": {}},
             "isDeep": {"type": "boolean", "default": False},
+            "colour": {"type": "string", "enum": ["blue", "red"], "description": "Which.", "default": "red"},
         },
         "required": ["path"],
         "additionalProperties": False,
     }
-
-
-class Colour(StrEnum):
-    """A choice."""
-
-    RED = "red"
-    BLUE = "blue"
-
-
-class Painted(Arguments, frozen=True):
-    """A tool's arguments."""
-
-    colour: Annotated[Colour, Meta(description="Which.")]
-
-
-def test_a_choice_keeps_its_description_and_names_its_type() -> None:
-    """Models would guess what a choice is about, and some clients refuse a parameter without a type."""
-    properties = schema_of(Painted)["properties"]
-    assert properties == {"colour": {"type": "string", "enum": ["blue", "red"], "description": "Which."}}
 
 
 class Ended(Output, frozen=True):
@@ -223,8 +213,6 @@ async def test_what_the_schema_accepts_reaches_the_tool_as_its_type(given: objec
     ("given", "text"),
     [
         ({"path": "x", "maxBytes": None}, "maxBytes: expected a whole number, got null"),
-        ({"path": "x", "maxBytes": "5"}, 'maxBytes: expected a whole number, got "5"'),
-        ({"path": "x", "isDeep": 1}, "isDeep: expected true or false, got 1"),
         ({"path": "x", "maxByte": 5}, "there is no parameter"),
         ({"path": "x", "anything": {"a": float("inf")}}, "numbers must be finite"),
         ({"path": "x", "rows": ()}, "rows: expected a list, got []"),

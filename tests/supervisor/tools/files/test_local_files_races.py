@@ -41,7 +41,7 @@ def swap(place: Path, lure: Path) -> Iterator[Flip]:
     link.unlink()
 
 
-def alternation(place: Path, make: Callable[[Path], None], make_other: Callable[[Path], None]) -> Flip:
+def alternation(place: Path, make: Callable[[Path], object], make_other: Callable[[Path], object]) -> Flip:
     """`place` as what either callable makes, and never nothing; now it is the first."""
     draft = place.with_name(f"{place.name}.next")
     makers = cycle((make, make_other))
@@ -211,14 +211,10 @@ async def test_nothing_is_read_through_a_swapped_file(work: Path, files: LocalFs
     if far:
         (work / "far").symlink_to(secret)
         secret = work / "far"
-    flip = alternation(work / "f", lambda path: _write(path, "inside"), lambda path: path.symlink_to(secret))
+    flip = alternation(work / "f", lambda path: path.write_text("inside"), lambda path: path.symlink_to(secret))
     answers = await answers_of(flip, lambda: files.read_text("f"))
     assert "inside" in answers
     assert answers <= {"inside", OutsideRootsError}
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text)
 
 
 async def test_nothing_outside_is_told_of(work: Path, files: LocalFs) -> None:
@@ -265,7 +261,7 @@ async def test_nothing_is_written_through_a_swapped_file(work: Path, files: Loca
     """The same, by the last name of a path."""
     before = outside_of(work)
     secret = work.with_name("outside") / "f"
-    flip = alternation(work / "f", lambda path: _write(path, "inside"), lambda path: path.symlink_to(secret))
+    flip = alternation(work / "f", lambda path: path.write_text("inside"), lambda path: path.symlink_to(secret))
     answers = await answers_of(flip, lambda: files.write_file("f", "written"))
     assert answers <= {None, OutsideRootsError}
     assert outside_of(work) == before
@@ -334,7 +330,7 @@ async def test_a_tree_that_is_swapped_while_it_is_removed_takes_nothing_outside_
 
 async def test_a_pipe_that_takes_a_file_s_place_is_not_waited_for(work: Path, files: LocalFs) -> None:
     """One call would hold a thread of all sessions for good."""
-    flip = alternation(work / "f", lambda path: _write(path, "inside"), os.mkfifo)
+    flip = alternation(work / "f", lambda path: path.write_text("inside"), os.mkfifo)
     answers = await answers_of(flip, lambda: files.read_text("f"), lambda: files.write_file("f", "inside"))
     assert "inside" in answers
     assert answers <= {"inside", None, OSError}

@@ -207,10 +207,6 @@ async def test_links_are_not_followed(workspace: Path, tmp_path: Path, ctx: Tool
     (workspace / "file").symlink_to(tmp_path / "outside" / "secret")
     (workspace / "up").symlink_to(".")
     assert lines_of(await grep(ctx, "needle")) == ["f:1: needle"]
-    for name in ("out", "file", "out/secret"):
-        answer = await grep(ctx, "needle", path=name)
-        assert answer.is_error
-        assert "outside" in answer.text
     assert lines_of(await grep(ctx, "needle", path="up")) == ["f:1: needle"]
 
 

@@ -231,8 +231,10 @@ async def test_a_place_is_where_its_path_leads(tmp_path: Path) -> None:
     real = real_place(tmp_path)
     assert await find_target(ctx, "link/f") == SearchTarget("link/f", f"{real}/a/f", is_directory=False, cwd=real)
     assert await find_target(ctx, None) == SearchTarget("the working directory", real, is_directory=True, cwd=real)
-    with pytest.raises(OutsideRootsError):
-        await find_target(ctx, "..")
+    (tmp_path / "out").symlink_to("..")
+    for path in ("..", "out"):
+        with pytest.raises(OutsideRootsError):
+            await find_target(ctx, path)
     with pytest.raises(FileNotFoundError):
         await find_target(ctx, "nowhere")
 

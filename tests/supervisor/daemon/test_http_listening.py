@@ -2,7 +2,6 @@
 
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 from support.waiting import eventually_async
@@ -37,14 +36,12 @@ class Lab:
         return found.problem if found is not None else ""
 
 
-@asynccontextmanager
-async def lab(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Lab]:
+@pytest.fixture
+async def at(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Lab]:
     monkeypatch.setattr(module, "PAUSE_S", 0.01)
     made = Lab()
-    try:
-        yield made
-    finally:
-        await made.http.close()
+    yield made
+    await made.http.close()
 
 
 def free_port() -> int:
@@ -53,47 +50,44 @@ def free_port() -> int:
         return port
 
 
-async def test_what_cannot_listen_says_why_and_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_listen_says_why_and_tries_again(at: Lab) -> None:
     """HTTP would stay away for as long as the daemon lives, whatever was in the way at its start."""
-    async with lab(monkeypatch) as at:
-        at.why = "it is too early"
-        await at.http.begin(HttpWish(f"127.0.0.1:{free_port()}"))
-        assert (at.http.is_there, at.problem) == (False, "it is too early")
-        at.why = ""
-        await eventually_async(lambda: at.http.is_there)
-        assert at.problem == ""
+    at.why = "it is too early"
+    await at.http.begin(HttpWish(f"127.0.0.1:{free_port()}"))
+    assert (at.http.is_there, at.problem) == (False, "it is too early")
+    at.why = ""
+    await eventually_async(lambda: at.http.is_there)
+    assert at.problem == ""
 
 
 @pytest.mark.process
-async def test_a_daemon_listens_on_the_socket_that_a_door_brings(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_daemon_listens_on_the_socket_that_a_door_brings(at: Lab) -> None:
     """The address is in use as long as doors hold the socket: the next daemon could not listen, and none would."""
-    async with lab(monkeypatch) as at:
-        held = socket.create_server(("127.0.0.1", 0))
-        host, port = held.getsockname()
-        with socket.create_connection((host, port)):  # comes before the daemon does
-            at.http.offer(held)
-            await at.http.begin(HttpWish(f"{host}:{port}"), succeeds=True)
-            assert at.http.is_there
-            assert at.http.listener is held
-            assert [wish.address for wish in at.kept] == [f"{host}:{port}"]
+    held = socket.create_server(("127.0.0.1", 0))
+    host, port = held.getsockname()
+    with socket.create_connection((host, port)):  # comes before the daemon does
+        at.http.offer(held)
+        await at.http.begin(HttpWish(f"{host}:{port}"), succeeds=True)
+        assert at.http.is_there
+        assert at.http.listener is held
+        assert [wish.address for wish in at.kept] == [f"{host}:{port}"]
+    await at.http.close()
     assert held.fileno() == -1
 
 
-async def test_a_socket_that_listens_elsewhere_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_socket_that_listens_elsewhere_is_closed(at: Lab) -> None:
     """Clients of the former address would wait in a queue that nobody serves."""
-    async with lab(monkeypatch) as at:
-        held = socket.create_server(("127.0.0.1", 0))
-        at.http.offer(held)
-        await at.http.begin(HttpWish(f"127.0.0.1:{free_port()}"), succeeds=True)
-        assert at.http.is_there
-        assert held.fileno() == -1
+    held = socket.create_server(("127.0.0.1", 0))
+    at.http.offer(held)
+    await at.http.begin(HttpWish(f"127.0.0.1:{free_port()}"), succeeds=True)
+    assert at.http.is_there
+    assert held.fileno() == -1
 
 
-async def test_a_daemon_that_is_not_to_listen_closes_what_doors_bring(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_daemon_that_is_not_to_listen_closes_what_doors_bring(at: Lab) -> None:
     """The same, and its doors are told to hold nothing."""
-    async with lab(monkeypatch) as at:
-        early, late = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
-        at.http.offer(early)
-        await at.http.begin(None)
-        at.http.offer(late)
-        assert (early.fileno(), late.fileno(), at.http.listener) == (-1, -1, None)
+    early, late = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
+    at.http.offer(early)
+    await at.http.begin(None)
+    at.http.offer(late)
+    assert (early.fileno(), late.fileno(), at.http.listener) == (-1, -1, None)

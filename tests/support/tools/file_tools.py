@@ -1,5 +1,6 @@
 """Contexts and calls for the tools that work on files."""
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,16 @@ async def refusal(tool: DefinedTool, ctx: ToolContext, /, **given: object) -> st
     answer = await call(tool, ctx, **given)
     assert answer.is_error, answer.text
     return answer.text
+
+
+async def cancelled(tool: DefinedTool, ctx: ToolContext, begun: asyncio.Event, /, **given: object) -> Answer:
+    """How a call ends that is cancelled as soon as `begun` is set."""
+    cancel = CancelToken()
+    async with asyncio.TaskGroup() as tasks:
+        calling = tasks.create_task(call(tool, ctx, cancel, **given))
+        await begun.wait()
+        cancel.cancel()
+    return calling.result()
 
 
 async def outcome_of(

@@ -1,15 +1,40 @@
 """Work for sub-agents and connected services, and plan mode's markers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 from support.tools.cards import ask, text_of
 
-from quarterdeck.tools.card_types import DeckContext, DeckFramework, DelegateReport, Delegation, SaasAction, SaasReply
+from quarterdeck.tools.card_types import (
+    Capability,
+    DeckContext,
+    DeckFramework,
+    DelegateReport,
+    Delegation,
+    SaasAction,
+    SaasReply,
+)
 from quarterdeck.tools.cards.delegation import enter_plan_mode_tool, exit_plan_mode_tool, saas_action_tool, task_tool
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.results import JsonContentBlock, TextContentBlock
+
+
+@pytest.mark.parametrize(
+    ("build", "arguments", "missing"),
+    [
+        (task_tool, {"objective": "dig"}, "DeckFramework.delegate"),
+        (saas_action_tool, {"action": "discover"}, "DeckFramework.saas"),
+        (saas_action_tool, {"action": "execute"}, "DeckFramework.saas"),
+    ],
+)
+async def test_a_card_without_its_backend_says_what_is_missing(
+    build: Callable[[DeckContext], Capability], arguments: dict[str, object], missing: str
+) -> None:
+    """A model would wait for work that nobody does, or take silence for success."""
+    result = await ask(build)(**arguments)
+    assert result.is_error
+    assert missing in text_of(result)
 
 
 @dataclass
@@ -30,13 +55,6 @@ class Runner:
 
 def description(runner: Runner | None) -> str:
     return task_tool(DeckContext("/work", DeckFramework(delegate=runner))).description
-
-
-async def test_without_a_runner_the_card_says_what_is_missing() -> None:
-    """A model would wait for work that nobody does."""
-    result = await ask(task_tool)(objective="dig")
-    assert result.is_error
-    assert "DeckFramework.delegate" in text_of(result)
 
 
 async def test_the_work_arrives_and_the_report_comes_back_verbatim_also_of_a_failure() -> None:
@@ -71,14 +89,6 @@ class Gateway:
     async def execute(self, slug: str, arguments: dict[str, object]) -> SaasReply:
         self.asked.append((slug, arguments))
         return self.reply
-
-
-@pytest.mark.parametrize("arguments", [{"action": "discover"}, {"action": "execute"}])
-async def test_without_a_gateway_the_card_says_what_is_missing(arguments: dict[str, object]) -> None:
-    """A model would take silence for success."""
-    result = await ask(saas_action_tool)(**arguments)
-    assert result.is_error
-    assert "DeckFramework.saas" in text_of(result)
 
 
 async def test_actions_are_listed_by_their_slugs() -> None:

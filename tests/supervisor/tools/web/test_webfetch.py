@@ -4,12 +4,11 @@ import asyncio
 import sys
 from base64 import b64decode
 
-import anyio
 import msgspec
 import pytest
 from support.servers.web_servers import Request, WebServer, gzipped, redirect, response, serving
 from support.tools.contexts import inert_context
-from support.tools.file_tools import Answer, call, outcome_of
+from support.tools.file_tools import Answer, call, cancelled, outcome_of
 from support.waiting import eventually_async
 
 from quarterdeck.config.web_policy import FetchPolicy
@@ -62,15 +61,16 @@ async def test_a_page_without_the_parser_is_shown_crudely_and_says_what_to_insta
         ("application/xml", "<a>\n<b/></a>"),
         ("text/markdown; charset=utf-8", "# grün"),
         ("", "no type"),
+        ("text/plain", ""),
     ],
 )
 async def test_other_text_is_shown_as_it_is(content_type: str, text: str) -> None:
-    """Code and data would be reflowed."""
+    """Code and data would be reflowed, and a model wait for the rest of an empty answer."""
     async with serving(response(text, content_type)) as server:
         answer = await fetch(server)
     shown = content_type.partition(";")[0] or "no content type"
     size = f"{len(text.encode())} bytes"
-    assert answer.text == f"{server.url}/\n200 OK, {shown}, {size}\n\n{text.strip(chr(10))}"
+    assert answer.text == f"{server.url}/\n200 OK, {shown}, {size}\n\n{text.strip(chr(10)) or '(it holds no text)'}"
 
 
 async def test_an_image_is_an_image() -> None:
@@ -122,12 +122,6 @@ async def test_a_refusal_of_the_server_is_an_error_with_its_words() -> None:
             assert said in answer.text
 
 
-async def test_an_empty_answer_says_so() -> None:
-    """A model would wait for the rest."""
-    async with serving(response("")) as server:
-        assert (await fetch(server)).text.endswith("\n\n(it holds no text)")
-
-
 async def test_a_redirect_is_said() -> None:
     """A model would cite a page that it has not read."""
     async with serving(response("there")) as there, serving(redirect(f"{there.url}/x")) as server:
@@ -135,7 +129,7 @@ async def test_a_redirect_is_said() -> None:
     assert answer.text.startswith(f"{there.url}/x (redirected from {server.url}/a)\n200 OK")
 
 
-async def test_a_cut_is_said_with_the_way_to_more() -> None:
+async def test_a_part_is_said_to_be_one_with_the_way_to_more() -> None:
     """A model would take a part for the whole."""
     async with serving(response("x" * 3000)) as server:
         answer = await fetch(server, maxBytes=1000)
@@ -145,13 +139,8 @@ async def test_a_cut_is_said_with_the_way_to_more() -> None:
         answer = await fetch(server, maxBytes=CEILING_BYTES + 1)
         assert "maxBytes is at most 5,242,880; that was taken." in answer.text
         assert "Cut" not in answer.text
-
-
-async def test_half_an_answer_is_said_to_be_half() -> None:
-    """A model would take a part for the whole."""
     async with serving(response(gzipped("hello " * 100)[:-9], content_encoding="gzip")) as server:
-        answer = await fetch(server)
-    assert "Not all of it came: its gzip data ends early." in answer.text
+        assert "Not all of it came: its gzip data ends early." in (await fetch(server)).text
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "http://[::ffff:10.0.0.1]/", "http://2852039166/"])
@@ -186,16 +175,7 @@ async def test_cancelling_ends_the_fetch() -> None:
             await writer.drain()
             await asyncio.sleep(0.005)
 
-    cancel = CancelToken()
-    answers: list[Answer] = []
     async with serving(answer) as server:
-
-        async def run() -> None:
-            answers.append(await call(tool_for(server), inert_context(), cancel, url=server.url))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run)
-            await asked.wait()
-            cancel.cancel()
+        ended = await cancelled(tool_for(server), inert_context(), asked, url=server.url)
         await eventually_async(lambda: server.open == 0)
-    assert answers == [Answer("webfetch was cancelled.", is_error=True)]
+    assert ended == Answer("webfetch was cancelled.", is_error=True)

@@ -1,5 +1,6 @@
 """`websearch` over providers of every temper."""
 
+import asyncio
 import sys
 import threading
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from ddgs import exceptions
 from hypothesis import given
 from hypothesis import strategies as st
 from support.tools.contexts import inert_context
-from support.tools.file_tools import Answer, call
+from support.tools.file_tools import Answer, call, cancelled
 
 from quarterdeck.tools.web.websearch import (
     MAX_QUERY_CHARS,
@@ -26,7 +27,6 @@ from quarterdeck.tools.web.websearch import (
     tidy,
     web_search_tool,
 )
-from quarterdeck_protocol.tools import CancelToken
 
 
 class Engine:
@@ -102,7 +102,7 @@ async def test_nothing_found_says_so(hits: tuple[SearchHit, ...]) -> None:
 
 async def test_cancelling_ends_the_search() -> None:
     """A cancelled call would hold its session."""
-    began = anyio.Event()
+    began = asyncio.Event()
 
     class Slow:
         async def search(self, query: str, max_results: int) -> Sequence[SearchHit]:
@@ -110,17 +110,8 @@ async def test_cancelling_ends_the_search() -> None:
             await anyio.sleep_forever()
             return ()
 
-    cancel = CancelToken()
-    answers: list[Answer] = []
-
-    async def run() -> None:
-        answers.append(await call(web_search_tool(Slow()), inert_context(), cancel, query="cats"))
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run)
-        await began.wait()
-        cancel.cancel()
-    assert answers == [Answer("websearch was cancelled.", is_error=True)]
+    ended = await cancelled(web_search_tool(Slow()), inert_context(), began, query="cats")
+    assert ended == Answer("websearch was cancelled.", is_error=True)
 
 
 class Library(ModuleType):

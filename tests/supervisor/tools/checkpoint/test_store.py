@@ -27,9 +27,9 @@ def outcomes(done: list[RestoredPath]) -> dict[str, str]:
     return {os.path.basename(each.path): each.outcome for each in done}
 
 
-async def change(store: FileCheckpointStore, path: Path, content: bytes | None, tool: str = "write") -> None:
-    """Change a file as a checkpointed tool does; None deletes it, as a command would."""
-    store.begin_node(tool)
+async def change(store: FileCheckpointStore, path: Path, content: bytes) -> None:
+    """Change a file as a checkpointed tool does."""
+    store.begin_node("write")
     await store.record(str(path), contents(path.parent).get(path.name))
     put(path, content)
 
@@ -38,12 +38,8 @@ def contents(work: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in work.iterdir() if not path.name.startswith(".quarterdeck-")}
 
 
-def put(path: Path, content: bytes | None) -> None:
-    """Write the file, or delete it."""
-    if content is None:
-        path.unlink()
-    else:
-        path.write_bytes(content)
+def put(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
 
 
 async def test_an_undo_can_be_undone(work: Path, store: FileCheckpointStore) -> None:

@@ -78,18 +78,13 @@ def test_bytes_that_are_no_text_are_replaced() -> None:
     assert fed(b"caf\xe9\r\n").all_lines().lines == ("caf\ufffd",)
 
 
-def excerpt_of(head: int, tail: int, *pieces: bytes) -> Excerpt:
-    excerpt = Excerpt(head, tail)
-    for piece in pieces:
-        excerpt.feed(piece)
-    return excerpt
-
-
 @given(st.lists(st.text("aé€😀", max_size=20).map(str.encode), max_size=20), st.integers(0, 30), st.integers(0, 30))
 def test_both_ends_are_kept_and_every_byte_is_accounted_for(pieces: list[bytes], head: int, tail: int) -> None:
     """A model would be shown another output than there was, torn characters, or a wrong count of what is missing."""
     whole = b"".join(pieces)
-    excerpt = excerpt_of(head, tail, *pieces)
+    excerpt = Excerpt(head, tail)
+    for piece in pieces:
+        excerpt.feed(piece)
     text = excerpt.text()
     assert excerpt.total_bytes == len(whole)
     assert excerpt.omitted_bytes == max(0, len(whole) - head - tail)

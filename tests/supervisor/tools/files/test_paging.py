@@ -24,17 +24,13 @@ def page_of(data: bytes, first: int = 1, max_lines: int = 2_000, size: int | Non
     )
 
 
-def texts_of(page: Page) -> list[str]:
-    return [line.text for line in page.lines]
-
-
 @given(st.lists(st.text(st.sampled_from("aé😀 "))), st.booleans(), st.integers(1, 12), st.integers(1, 5))
 def test_a_page_is_what_the_lines_say(lines: list[str], is_ended: bool, first: int, max_lines: int) -> None:
     """A model would edit by wrong numbers."""
     text = "\n".join(lines) + ("\n" if is_ended and lines else "")
     there = text.removesuffix("\n").split("\n") if text else []
     page = page_of(text.encode(), first, max_lines)
-    assert texts_of(page) == there[first - 1 : first - 1 + max_lines]
+    assert [line.text for line in page.lines] == there[first - 1 : first - 1 + max_lines]
     assert page.total_lines == len(there)
     assert page.last == first - 1 + len(page.lines)
 
@@ -143,7 +139,7 @@ LONG = 1_000
 contents = st.text(st.sampled_from("ab\n"), max_size=40).map(str.encode)
 
 
-def reader_of(data: bytes, block_bytes: int = 1_000, head_bytes: int = 0) -> LineReader:
+def reader_of(data: bytes, block_bytes: int, head_bytes: int) -> LineReader:
     file = io.BytesIO(data)
     head = file.read(head_bytes)
 

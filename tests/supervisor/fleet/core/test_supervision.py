@@ -43,11 +43,6 @@ def test_the_last_of_a_duplicate_id_is_started_at_the_first_ones_place() -> None
     assert said[:2] == [Mint("a", 1, last), Mint("b", 1, other)]
 
 
-def test_a_fleet_without_servers_has_settled_at_once() -> None:
-    """Mounting an empty configuration would never return."""
-    assert FleetCore(lambda: 0.5).handle(FleetStarted(config()), 0.0) == [FirstStartsDone(1)]
-
-
 def test_only_so_many_servers_start_at_one_time() -> None:
     """A hundred servers would all be spawned at once."""
     made = FleetCore(lambda: 0.5, max_starting=2)
@@ -152,11 +147,6 @@ def test_a_restart_by_hand_does_not_wait_for_the_backoff() -> None:
     assert made.handle(RestartAsked("a"), 10.1) == [mint("a", 2), Publish("a")]
 
 
-def test_a_restart_of_an_unknown_server_does_nothing() -> None:
-    """A typing error would end the supervisor."""
-    assert serving("a").handle(RestartAsked("z"), 1.0) == []
-
-
 @pytest.mark.parametrize(
     "late",
     [
@@ -224,14 +214,6 @@ def test_a_new_start_waits_for_every_old_generation_to_close() -> None:
     assert phases(made) == [("b", "waiting"), ("c", "waiting")]
     assert made.handle(Closed("a", 1), 10.2) == [mint("b", 2), mint("c"), Publish("b"), Publish("c")]
     assert made.members["b"].restarts == 0
-
-
-def test_a_start_that_is_superseded_settles() -> None:
-    """Whoever waits for the first start would wait for ever."""
-    made = core("a")
-    assert FirstStartsDone(1) in made.handle(FleetStarted(config("a")), 1.0)
-    made.handle(Closed("a", 1), 1.0)
-    assert FirstStartsDone(2) in made.handle(Connected("a", 2), 1.0)
 
 
 def test_a_torn_down_fleet_closes_everything_and_mints_nothing() -> None:

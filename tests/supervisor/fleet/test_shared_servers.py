@@ -51,6 +51,14 @@ class PlayedDecks:
         self.decks.append(context.run(DeckFleet, own.fleet, self.servers, wish))
         return self.decks[-1]
 
+    async def sharing(self, *servers: str) -> tuple[DeckFleet, DeckFleet]:
+        """Two decks that have the same servers, all of which are ready."""
+        one, two = self.deck(), self.deck()
+        for deck in (one, two):
+            await deck.reconfigure(config(*servers))
+            await ready(deck, *servers)
+        return one, two
+
     def _make(self, trusted: Trusted) -> "object":
         made = PlayedFleet(self.runtime, prepare=self.prepare)
         self.shared.append(made)
@@ -99,10 +107,7 @@ async def test_decks_share_what_they_wish_alike_and_nothing_else(at: PlayedDecks
 
 async def test_a_server_ends_when_the_last_deck_lets_go(at: PlayedDecks) -> None:
     """A project that is closed would end another's calls; or servers that nobody uses run for ever."""
-    one, two = at.deck(), at.deck()
-    for deck in (one, two):
-        await deck.reconfigure(config("a"))
-        await ready(deck, "a")
+    one, two = await at.sharing("a")
     endpoint = one.endpoint("a")
     await one.tear_down()
     assert phases(two) == {"a": READY}
@@ -114,10 +119,7 @@ async def test_a_server_ends_when_the_last_deck_lets_go(at: PlayedDecks) -> None
 
 async def test_a_restart_is_one_for_all(at: PlayedDecks) -> None:
     """One deck would go on with an endpoint that is gone."""
-    one, two = at.deck(), at.deck()
-    for deck in (one, two):
-        await deck.reconfigure(config("a", "own"))
-        await ready(deck, "a", "own")
+    one, two = await at.sharing("a", "own")
     before, own = one.endpoint("a"), one.endpoint("own")
     await two.restart("a")
     await two.restart("own")
@@ -159,10 +161,7 @@ async def test_decks_that_read_a_changed_file_one_after_the_other_wait_for_each_
 ) -> None:
     """Two forms of a server would run in one home; or one deck wait for ever for another that keeps the old form."""
     monkeypatch.setattr(module, "REPLACE_S", 30.0 if follows else 0.01)
-    one, two = at.deck(), at.deck()
-    for deck in (one, two):
-        await deck.reconfigure(config("a"))
-        await ready(deck, "a")
+    one, two = await at.sharing("a")
     await one.reconfigure(config("a", a="new"))
     if follows:
         await turns()

@@ -164,12 +164,20 @@ async def test_a_question_without_an_answer_is_the_end_of_its_call_and_task(*, i
 
 
 @pytest.mark.parametrize(
-    "requests",
-    [{str(number): {"method": "roots/list"} for number in range(17)}, {"k": {"method": "things/of-tomorrow"}}, []],
+    "state",
+    [
+        newer_state("input_required", inputRequests={str(number): {"method": "roots/list"} for number in range(17)}),
+        newer_state("input_required", inputRequests={"k": {"method": "things/of-tomorrow"}}),
+        newer_state("input_required", inputRequests=[]),
+        newer_state("completed"),
+        newer_state("failed", error=7),
+        b"[]",
+    ],
+    ids=["17 questions", "an odd question", "no question", "no result", "no error", "no state"],
 )
-async def test_questions_that_nobody_can_answer_end_the_call(requests: Any) -> None:
-    """A person would be buried in them; or wait for a task that waits for nobody."""
-    held = Held(demanding(get=newer_state("input_required", inputRequests=requests)))
+async def test_what_nobody_can_answer_or_read_ends_the_call_and_its_task(state: bytes) -> None:
+    """A person would be buried in questions; or wait for ever for a task that waits for nobody, or the daemon fail."""
+    held = Held(demanding(get=state))
     assert (await held.fault()).code == "bad_result"
     assert held.methods[-1] == "tasks/cancel"
 
@@ -198,14 +206,6 @@ async def test_a_task_that_fails_or_is_cancelled_is_the_end_of_its_call() -> Non
     refused = refusing(-8)
     assert await Held(older_server(result=refused)).end() is refused
     assert await Held(demanding(get=refused)).end() is refused
-
-
-@pytest.mark.parametrize("answer", [b"[]", newer_state("completed"), newer_state("failed", error=7)])
-async def test_an_end_that_cannot_be_read_is_a_fault(answer: bytes) -> None:
-    """A client would wait for ever, or the daemon fail."""
-    held = Held(demanding(get=answer))
-    assert (await held.fault()).code == "bad_result"
-    assert held.methods[-1] == "tasks/cancel"
 
 
 async def test_a_status_that_there_is_not_is_work() -> None:

@@ -11,7 +11,6 @@ from arena import TARGETS, Attack, Held, attack, first_of, require
 
 PATIENCE_S = 1.0
 IPPROTO_MPTCP = 262
-VSOCK_HOST = 2
 
 
 def _talk(one: socket.socket, address: object) -> str:

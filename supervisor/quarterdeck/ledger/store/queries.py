@@ -6,7 +6,7 @@ rotated.
 """
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import merge
 from operator import attrgetter
 from typing import Any, Final
@@ -241,14 +241,18 @@ class CallRow(msgspec.Struct, frozen=True, gc=False):
 
 _CALL_COLUMNS: Final = ", ".join(CallRow.__struct_fields__)
 
+_ROWS: Final = 50
+"""Calls in one statement: of each, the thread that writes takes the interpreter's lock from the loop anew."""
 
-def insert_calls(connection: sqlite3.Connection, rows: Iterable[CallRow], keep: int = MAX_CALLS) -> None:
+
+def insert_calls(connection: sqlite3.Connection, rows: Sequence[CallRow], keep: int = MAX_CALLS) -> None:
     """Add calls and drop the oldest beyond `keep`, inside the caller's transaction."""
-    places = ", ".join("?" * len(CallRow.__struct_fields__))
-    connection.executemany(
-        f"INSERT INTO calls({_CALL_COLUMNS}) VALUES({places})",
-        ([column(value) if isinstance(value, str) else value for value in astuple(row)] for row in rows),
-    )
+    places = "(" + ", ".join("?" * len(CallRow.__struct_fields__)) + ")"
+    for at in range(0, len(rows), _ROWS):
+        some = rows[at : at + _ROWS]
+        values = [column(value) if isinstance(value, str) else value for row in some for value in astuple(row)]
+        statement = f"INSERT INTO calls({_CALL_COLUMNS}) VALUES {', '.join([places] * len(some))}"  # noqa: S608
+        connection.execute(statement, values)
     connection.execute("DELETE FROM calls WHERE id <= (SELECT max(id) FROM calls) - ?", (keep,))
 
 

@@ -207,7 +207,7 @@ class LedgerStore(LedgerReader):
         self._quietly(self._write_head)
         self._forget_book()
 
-    def record_calls(self, calls: Iterable[CallRow]) -> None:
+    def record_calls(self, calls: Sequence[CallRow]) -> None:
         """Record calls, outside the chain."""
         self._writing()
         self._synchronize(full=False)

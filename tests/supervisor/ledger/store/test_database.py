@@ -5,6 +5,7 @@ import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
@@ -239,5 +240,7 @@ def test_a_torn_wal_loses_nothing_that_the_head_names_unsaid(tmp_path: Path) -> 
 
 
 def test_events_carry_their_time_in_one_form() -> None:
-    """An audit could not be sorted by time."""
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", audit_time())
+    """An audit could not be sorted by time, or would tell another one."""
+    before, said, after = datetime.now(UTC), audit_time(), datetime.now(UTC)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", said)
+    assert before - timedelta(milliseconds=1) <= datetime.fromisoformat(said) <= after

@@ -44,7 +44,7 @@ def test_calls_are_found_by_a_clients_name_and_by_the_one_that_it_gives_itself(t
 def test_the_oldest_make_room(tmp_path: Path) -> None:
     """A chatty agent would fill the disk."""
     with opened(tmp_path / "l") as store:
-        store.record_calls(call(number) for number in range(1, 20))
+        store.record_calls([call(number) for number in range(1, 20)])
         insert_calls(store.connection, [call(20)], keep=5)
         assert [row.bytes for row in store.calls()] == [20, 19, 18, 17, 16]
 
@@ -53,8 +53,8 @@ def test_more_calls_than_a_page_holds_are_all_found(tmp_path: Path, monkeypatch:
     """A day's list would end after its first page."""
     monkeypatch.setattr(queries, "_CALLS", 4)
     with opened(tmp_path / "l") as store:
-        store.record_calls(call(number) for number in range(1, 20))
-        assert [row.bytes for row in store.calls()] == list(range(19, 0, -1))
+        store.record_calls([call(number) for number in range(1, 120)])  # two statements of fifty, and a rest
+        assert [row.bytes for row in store.calls()] == list(range(119, 0, -1))
 
 
 def test_calls_are_no_part_of_the_chain(tmp_path: Path) -> None:

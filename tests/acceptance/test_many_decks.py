@@ -62,10 +62,7 @@ def make_project(folder: Path) -> Path:
 
 
 def test_projects_share_the_users_servers_and_nothing_of_their_own(folder: Path) -> None:
-    """Three projects open at once would start each of the user's servers three times, with three homes.
-
-    A tool that was blocked in one would still be called in the others; or one would call another's own server.
-    """
+    """The user's servers would start once for each project, or what is blocked or owned in one be called in another."""
     one, two = make_project(folder / "one"), make_project(folder / "two")
     with window(one) as first, window(two) as second:
         for client in (first, second):

@@ -68,10 +68,8 @@ async def named(url: str, name: str = "test", mode: str = "auto") -> AsyncIterat
 
 
 async def test_two_http_clients_do_not_share_what_they_do(url: str) -> None:
-    """One agent's plan would be another's, and each could stop the other's processes.
-
-    What the clients without a session started still runs when the module's serve is told to end, which ends it.
-    """
+    """One agent's plan would be another's, and each could stop the other's processes."""
+    # What the clients without a session started runs on until the module's serve is told to end.
     async with named(url, "ada") as ada, named(url, "bob") as bob:
         await ada.call_tool("todo_set", {"items": [{"id": "1", "text": "mine alone", "status": "active"}]})
         await ada.call_tool("bg-process", {"action": "start", "command": "sleep 4714.25"})

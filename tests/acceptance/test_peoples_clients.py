@@ -67,7 +67,7 @@ async def connect(stack):
     else:
         transport = stdio_client(StdioServerParameters(**target))
     read, write, *_ = await stack.enter_async_context(transport)
-    session = await stack.enter_async_context(ClientSession(read, write))
+    session = await stack.enter_async_context(ClientSession(read, write, **callbacks))
     await session.initialize()
     return session
 
@@ -111,27 +111,17 @@ async def main():
         }))
 """
 
-OFFERS_MCP_1: Final = """
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
-from mcp.client.streamable_http import streamablehttp_client
+OFFERS_MCP_1: Final = (
+    """
 from mcp.types import ElicitResult, PromptReference
 
 async def ask(context, params):
     return ElicitResult(action="accept", content={"name": "Ada"})
 
-async def connect(stack):
-    if "url" in target:
-        transport = streamablehttp_client(target["url"], headers=target["headers"])
-    else:
-        transport = stdio_client(StdioServerParameters(**target))
-    read, write, *_ = await stack.enter_async_context(transport)
-    session = await stack.enter_async_context(ClientSession(read, write, elicitation_callback=ask))
-    await session.initialize()
-    return session
-
-asyncio.run(main())
+callbacks = {"elicitation_callback": ask}
 """
+    + MCP_1
+)
 
 OFFERS_MCP_2: Final = """
 import httpx2
@@ -263,7 +253,8 @@ def argvs(client: str, target: dict[str, object], name: str, basetemp: Path) -> 
     words = [json.dumps(target), name, str(CALLS), str(AT_ONCE)]
     if client in ("mcp", "fastmcp"):
         (python,) = found(install_python_client(client, basetemp))
-        return [([python, "-W", "ignore", "-c", PYTHON + (MCP_1 if client == "mcp" else FASTMCP), *words], SERVED)]
+        connect = "callbacks = {}" + MCP_1 if client == "mcp" else FASTMCP
+        return [([python, "-W", "ignore", "-c", PYTHON + connect, *words], SERVED)]
     node, sdk, inspector = found(install_npm_clients(basetemp))
     if client == "typescript":
         return [([node, "--input-type=module", "--eval", TYPESCRIPT, sdk, *words], SERVED)]

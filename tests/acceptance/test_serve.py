@@ -48,10 +48,7 @@ def runtime_directories() -> list[Path]:
 def test_a_raw_client_of_either_era_gets_both_servers_and_the_end_is_the_end_of_it_all(
     config: Path, greet: Callable[[RawStdioClient], object], end: Callable[[RawStdioClient], object]
 ) -> None:
-    """Half of the clients, or half of the servers, could not be used.
-
-    Or each start of a client would leave processes and directories behind, or a service manager would see a failure.
-    """
+    """Half of the clients or servers could not be used, or each client's start would leave processes behind."""
     before = descendants().keys()
     with serving(config, is_forked=True) as client:
         greet(client)

@@ -38,28 +38,14 @@ HELLOS = st.builds(frames.Hello, link_version=INTS, package_version=TEXT, token=
 WELCOMES = st.builds(frames.Welcome, package_version=TEXT)
 BEATS = st.just(frames.Beat())
 CREDITS = st.builds(frames.Credit, units=INTS)
+_REQUEST = {"request_id": INTS, "timeout_s": ABSURD_FLOATS}
+_PASSED_ON = {**_REQUEST, "progress": st.booleans(), "meta": st.binary(max_size=20)}
 REQUESTS = (
-    st.builds(frames.Open, request_id=INTS, timeout_s=ABSURD_FLOATS)
-    | st.builds(frames.List, request_id=INTS, timeout_s=ABSURD_FLOATS, kind=st.sampled_from(["tools", "prompts"]))
-    | st.builds(frames.Close, request_id=INTS, timeout_s=ABSURD_FLOATS)
-    | st.builds(
-        frames.Call,
-        request_id=INTS,
-        timeout_s=ABSURD_FLOATS,
-        tool=TEXT,
-        progress=st.booleans(),
-        meta=st.binary(max_size=20),
-    )
-    | st.builds(
-        frames.Forward,
-        request_id=INTS,
-        timeout_s=ABSURD_FLOATS,
-        method=TEXT,
-        progress=st.booleans(),
-        meta=st.binary(max_size=20),
-        capabilities=st.binary(max_size=20),
-        log_level=TEXT,
-    )
+    st.builds(frames.Open, **_REQUEST)
+    | st.builds(frames.List, **_REQUEST, kind=st.sampled_from(["tools", "prompts"]))
+    | st.builds(frames.Close, **_REQUEST)
+    | st.builds(frames.Call, **_PASSED_ON, tool=TEXT)
+    | st.builds(frames.Forward, **_PASSED_ON, method=TEXT, capabilities=st.binary(max_size=20), log_level=TEXT)
 )
 CANCELS = st.builds(
     frames.Cancel, request_id=INTS, reason=st.text(st.characters(exclude_categories=["Cs"]), max_size=MAX_REASON_CHARS)

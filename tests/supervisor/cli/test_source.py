@@ -128,10 +128,7 @@ def test_a_configuration_that_cannot_be_used_is_a_usage_error(config: Path, text
 def test_the_users_own_files_are_found_from_wherever_they_are_asked_for(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`ps` in another folder, or with -c, would show nothing of the deck that the daemon runs for the user's own file.
-
-    Beside two decks it would ask for a file that finds neither; and what a project adds is no part of that deck.
-    """
+    """`ps` in another folder, with -c or beside two decks, would not show the deck that runs the user's own file."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home" / ".config"))
     own = candidates(tmp_path, os.environ)[1].path

@@ -90,10 +90,7 @@ def structure(result: types.CallToolResult) -> dict[str, Any]:
 
 
 async def test_all_nineteen_say_what_they_are_and_those_with_structures_return_what_they_say(workspace: Path) -> None:
-    """A client refuses a result that is not what the tool promised, and a program cannot read one that nobody told of.
-
-    The stock client judges each result itself, too.
-    """
+    """The stock client refuses a result that is not what its tool promised, and no program reads an untold one."""
     async with host_of(workspace) as host:
         for mode in ("legacy", "auto"):
             async with in_memory(host, mode, within_s=PATIENCE_S) as (client, _):

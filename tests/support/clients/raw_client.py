@@ -170,21 +170,16 @@ class RawStdioClient(LineChild):
             TimeoutError: none came within the deadline.
             PeerClosedError: the child's pipe ended first.
         """
-        self._read_until(lambda: any(note["method"] == method for note in self.notifications), within_s)
-        found = next(note for note in self.notifications if note["method"] == method)
-        self.notifications.remove(found)
-        return found
+        return self._first(self.notifications, method, within_s)
 
     def server_request(self, method: str, within_s: float | None = None) -> JsonObject:
-        """The first request of this method from the child that was not taken yet, taken out of `server_requests`.
+        """The same of the child's requests, taken out of `server_requests`."""
+        return self._first(self.server_requests, method, within_s)
 
-        Raises:
-            TimeoutError: none came within the deadline.
-            PeerClosedError: the child's pipe ended first.
-        """
-        self._read_until(lambda: any(asked["method"] == method for asked in self.server_requests), within_s)
-        found = next(asked for asked in self.server_requests if asked["method"] == method)
-        self.server_requests.remove(found)
+    def _first(self, collected: list[JsonObject], method: str, within_s: float | None) -> JsonObject:
+        self._read_until(lambda: any(each["method"] == method for each in collected), within_s)
+        found = next(each for each in collected if each["method"] == method)
+        collected.remove(found)
         return found
 
     def answer(self, server_request: JsonObject, result: JsonObject) -> None:

@@ -223,10 +223,7 @@ def test_a_server_that_is_not_ready_is_told_from_drift(deck: Deck, lists: Lists)
 
 
 def test_what_is_ignored_may_differ_and_is_said(deck: Deck, lists: Lists, tmp_path: Path) -> None:
-    """A server that writes the local time zone into a description could be locked on no two machines.
-
-    And somebody who plants a `lock.ignore` would not be noticed.
-    """
+    """A description with the local time zone would hold on one machine alone; a planted `lock.ignore` stay unseen."""
     (tmp_path / "lock.ignore").write_text("time/now /description\n")
     assert "(without what 1 line of lock.ignore leaves out)" in deck(0).err
     lists.servers["time"] = (tool_form("now", "The time in Berlin."), ZONE)

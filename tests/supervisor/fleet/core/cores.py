@@ -2,7 +2,16 @@
 
 from collections.abc import Sequence
 
-from quarterdeck.fleet.core.supervision import Connected, FleetCore, FleetStarted, Instruction, Mint
+from quarterdeck.fleet.core.supervision import (
+    Closed,
+    Connected,
+    FleetCore,
+    FleetStarted,
+    Instruction,
+    Mint,
+    ServerLost,
+    Tick,
+)
 from quarterdeck_protocol.configs import BridgeConfig, StdioServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 
@@ -43,3 +52,16 @@ def minted(said: Sequence[Instruction]) -> list[str]:
 
 def phases(made: FleetCore) -> list[tuple[str, str]]:
     return [(server, member.phase.value) for server, member in made.members.items()]
+
+
+def crash_looped() -> tuple[FleetCore, float]:
+    """A core whose server `a` was lost right after each of its starts until it is left alone, and the time then."""
+    made, now = serving("a"), 0.0
+    for generation in range(1, 7):
+        made.handle(ServerLost("a", generation, EXITED), now)
+        made.handle(Closed("a", generation), now)
+        if generation < 6:
+            now = made.members["a"].start_at
+            made.handle(Tick(), now)
+            made.handle(Connected("a", generation + 1), now)
+    return made, now

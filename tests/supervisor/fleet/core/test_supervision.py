@@ -23,7 +23,7 @@ from quarterdeck.fleet.core.supervision import (
 )
 from quarterdeck_protocol.configs import BridgeConfig, StdioServerConfig
 
-from .cores import EXITED, NO_COMMAND, WORKER_LOST, config, core, mint, minted, phases, serving
+from .cores import EXITED, NO_COMMAND, WORKER_LOST, config, core, crash_looped, mint, minted, phases, serving
 
 
 def test_a_start_mints_each_server_in_configuration_order() -> None:
@@ -103,14 +103,7 @@ def test_a_dead_generation_that_is_slow_to_go_holds_its_successor_back() -> None
 
 def test_a_server_that_keeps_dying_is_left_alone_and_can_be_started_by_hand() -> None:
     """A crash loop would burn the machine, or need a restart of the whole product."""
-    made, now = serving("a"), 0.0
-    for generation in range(1, 7):
-        made.handle(ServerLost("a", generation, EXITED), now)
-        made.handle(Closed("a", generation), now)
-        if generation < 6:
-            now = made.members["a"].start_at
-            made.handle(Tick(), now)
-            made.handle(Connected("a", generation + 1), now)
+    made, now = crash_looped()
     member = made.members["a"]
     assert (member.phase, member.restarts, now) == (MemberPhase.FAULTED, 5, 15.5)
     assert (member.fault.code, member.fault.cause) == ("crash_loop", EXITED)

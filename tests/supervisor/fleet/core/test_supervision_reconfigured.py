@@ -19,7 +19,7 @@ from quarterdeck.fleet.core.supervision import (
     Tick,
 )
 
-from .cores import EXITED, NO_COMMAND, config, core, mint, minted, phases, row, serving
+from .cores import EXITED, NO_COMMAND, config, core, crash_looped, mint, minted, phases, row, serving
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,7 @@ def test_a_server_that_changed_starts_once_the_old_one_is_gone() -> None:
 
 def test_a_server_that_changed_has_a_clean_past() -> None:
     """A server that its user has just repaired would stay in the crash loop of the broken one."""
-    made, now = serving("a"), 0.0
-    for generation in range(1, 7):
-        made.handle(ServerLost("a", generation, EXITED), now)
-        made.handle(Closed("a", generation), now)
-        if generation < 6:
-            now = made.members["a"].start_at
-            made.handle(Tick(), now)
-            made.handle(Connected("a", generation + 1), now)
+    made, _ = crash_looped()
     assert phases(made) == [("a", "faulted")]
     assert made.handle(Reconfigured(config(row("a", "new"))), 99.0) == [mint("a", 7, "new"), Publish("a")]
     member = made.members["a"]

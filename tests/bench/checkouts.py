@@ -26,17 +26,10 @@ from support.config.places import row, short_folder, use_places, write_config
 from bench.peers import ECHO, ECHO_NAME, TEXT
 from bench.rounds import Sample, Table, alternate, p50_of, repeat
 
-CALLS: Final = 100
-"""Calls of one sample, one after the other."""
-
-AT_ONCE: Final = 100
-"""Calls that are under way together."""
-
-ROUNDS_AT_ONCE: Final = 5
-"""How often a sample sends a hundred and waits for all answers."""
-
-START_S: Final = 60.0
-"""Maximum seconds until a side has listed the echo server's tool."""
+CALLS: Final = 100  # of one sample, one after the other
+AT_ONCE: Final = 100  # calls that are under way together
+ROUNDS_AT_ONCE: Final = 5  # how often a sample sends a hundred and waits for all answers
+START_S: Final = 60.0  # maximum seconds until a side has listed the echo server's tool
 
 
 @contextmanager

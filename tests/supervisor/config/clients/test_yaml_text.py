@@ -36,7 +36,8 @@ DOCUMENTS = st.recursive(
     st.one_of(st.booleans(), st.none(), st.integers(), WORDS),
     # The library loses a comment behind an empty item of a list: such a file is left to its user.
     lambda inner: st.one_of(
-        st.dictionaries(WORDS, inner, max_size=3), st.lists(inner.filter(lambda item: item is not None), max_size=3)
+        st.dictionaries(WORDS, inner, max_size=3),
+        st.lists(inner.filter(lambda item: item not in (None, {}, [])), max_size=3),
     ),
     max_leaves=10,
 )

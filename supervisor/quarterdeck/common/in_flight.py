@@ -42,7 +42,7 @@ class Shares:
 
     def of(self, client: str) -> int:
         """Return the amount of one client."""
-        own = self._of.get(client.partition("/")[0])
+        own = self._of.get(who_of(client))
         return own.get(client, 0) if own is not None else 0
 
     def of_who(self, who: str) -> int:
@@ -70,7 +70,7 @@ class Shares:
 
     def add(self, client: str, size: int = 1) -> int:
         """Add an amount to a client. Return what it has then."""
-        who = client.partition("/")[0]
+        who = who_of(client)
         if (own := self._of.get(who)) is None:
             own = self._of[who] = {}
         mine = own[client] = own.get(client, 0) + size
@@ -79,7 +79,7 @@ class Shares:
 
     def remove(self, client: str, size: int = 1) -> None:
         """Subtract an amount from a client that has it."""
-        who = client.partition("/")[0]
+        who = who_of(client)
         own = self._of[who]
         own[client] -= size
         self.total -= size

@@ -17,7 +17,7 @@ import uvicorn
 from quarterdeck.common.in_flight import InFlight
 from quarterdeck.common.shielding import carried_through, told_to_end
 from quarterdeck.host.client_use import ClientUses
-from quarterdeck.host.held_bytes import UNCOUNTED_BYTES, HeldBytes
+from quarterdeck.host.held_bytes import HeldBytes
 from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck_protocol.tools import Client
 
@@ -232,7 +232,7 @@ class _Requests:
                 return 0
         if exchange.method != "DELETE":
             limit, refused = "requests", face.in_flight.begin(asker.key)
-            if not refused and size > UNCOUNTED_BYTES and (refused := face.held.begin(asker.key, size)):
+            if not refused and (refused := face.held.begin(asker.key, size)):
                 limit = "bytes"
                 face.in_flight.end(asker.key)
             if refused:
@@ -275,8 +275,7 @@ class _Requests:
 
     def _release(self, client: str, size: int) -> None:
         self._face.in_flight.end(client)
-        if size > UNCOUNTED_BYTES:
-            self._face.held.end(client, size)
+        self._face.held.end(client, size)
 
 
 async def _no_app(scope: Any, receive: Any, send: Any) -> None:

@@ -124,10 +124,10 @@ callbacks = {"elicitation_callback": ask}
 )
 
 OFFERS_MCP_2: Final = """
-import httpx2
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp_types import ElicitResult, PromptReference
 
 async def ask(context, params):
@@ -135,7 +135,7 @@ async def ask(context, params):
 
 async def connect(stack):
     if "url" in target:
-        http = await stack.enter_async_context(httpx2.AsyncClient(headers=target["headers"]))
+        http = await stack.enter_async_context(create_mcp_http_client(headers=target["headers"]))
         transport = streamable_http_client(target["url"], http_client=http)
     else:
         transport = stdio_client(StdioServerParameters(**target))

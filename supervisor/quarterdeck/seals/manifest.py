@@ -69,11 +69,28 @@ class Package(msgspec.Struct, frozen=True):
     script: str = ""
 
 
+class Program(msgspec.Struct, frozen=True):
+    """A program that a package of a tree offers.
+
+    Attributes:
+        package: the package's name, as its index spells it.
+        name: how a runner is asked for it.
+        target: its path in the tree; of a Python package `module:function`.
+        words: what starts it, before the path, such as `node`; empty if it is executed itself.
+    """
+
+    package: str
+    name: str
+    target: str
+    words: tuple[str, ...] = ()
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What a seal holds.  Its entries lie in a file beside it: only a check of every hash needs them.
 
     Attributes:
         words: the request's words for which the tree was made.
+        programs: of the packages that were asked for.
         platform: what its bytes depend on: `linux x86_64`, of Python `cpython-311` as well.
         interpreter: absolute path of the Python that it was installed for; empty for npm.
         lock: the text of the lock that it was installed from.
@@ -89,6 +106,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     words: str
     packages: tuple[Package, ...] = ()
+    programs: tuple[Program, ...] = ()
     has_run_scripts: bool = False
     platform: str = ""
     interpreter: str = ""

@@ -1,0 +1,248 @@
+"""npm's words for a resolution and an installation, and the reading of its lock, packages and errors.  Pure."""
+
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from .manifest import Package, Program, SealError
+from .request import PackageRequest
+
+QUIET: Final = {
+    "npm_config_audit": "false",
+    "npm_config_fund": "false",
+    "npm_config_update_notifier": "false",
+    "npm_config_progress": "false",
+    "npm_config_color": "false",
+    "npm_config_loglevel": "http",  # a line for each answer of the registry: the progress
+    "npm_config_logs_max": "0",
+    "npm_config_engine_strict": "false",
+    "npm_config_fetch_retries": "2",
+    "npm_config_fetch_retry_mintimeout": "500",
+    "npm_config_fetch_retry_maxtimeout": "4000",
+    "npm_config_omit_lockfile_registry_resolved": "true",  # a lock that names no registry fits every mirror
+}
+"""Settings that keep npm from asking for more than the packages, and from saying more than it does."""
+
+RESOLVE: Final = ("npm", "install", "--package-lock-only", "--ignore-scripts")
+INSTALL: Final = ("npm", "ci", "--ignore-scripts", "--prefer-offline")
+INSTALL_WITH_SCRIPTS: Final = ("npm", "ci", "--ignore-scripts=false", "--prefer-offline")
+
+NO_PLACE: Final = ".package-lock.json"
+"""A file in `node_modules` that npm keeps for itself; its form depends on npm's version."""
+
+FETCHED: Final = re.compile(r"http fetch GET 200 \S+\.tgz")
+"""A line of npm's output for each package that it has fetched."""
+
+_SCRIPTS: Final = ("preinstall", "install", "postinstall")
+_CODE: Final = re.compile(r"^npm (?:error|ERR!) code (\S{1,60})", re.MULTILINE)
+_LINE: Final = re.compile(r"^npm (?:error|ERR!) (?!code |errno |syscall |A complete log|\s*/)(.*\S)", re.MULTILINE)
+
+
+class LockedPackage(msgspec.Struct, frozen=True):
+    """One package of a lock; `folder` is relative to the tree."""
+
+    folder: str
+    name: str
+    version: str
+    integrity: str
+    license: str = ""
+    has_script: bool = False
+    is_optional: bool = False
+
+
+class _LockEntry(msgspec.Struct, rename="camel"):
+    version: str = ""
+    name: str = ""
+    integrity: str = ""
+    license: object = ""
+    link: bool = False
+    in_bundle: bool = False
+    optional: bool = False
+    dev_optional: bool = False
+    has_install_script: bool = False
+
+
+class _Lock(msgspec.Struct, rename="camel"):
+    lockfile_version: int
+    packages: dict[str, _LockEntry]
+
+
+class PackageFile(msgspec.Struct):
+    """What a package's own `package.json` says of its programs and scripts."""
+
+    name: str = ""
+    version: str = ""
+    bin: object = None
+    directories: object = None
+    scripts: object = None
+    license: object = ""
+
+    @property
+    def install_script(self) -> str:
+        """The scripts that npm would run at an installation, such as `postinstall`; empty for none."""
+        scripts = self.scripts if isinstance(self.scripts, dict) else {}
+        return ", ".join(name for name in _SCRIPTS if isinstance(scripts.get(name), str) and scripts[name].strip())
+
+    @property
+    def bin_folder(self) -> str:
+        """The folder whose files are the programs, if `bin` names none; empty if there is none."""
+        folder = self.directories.get("bin") if isinstance(self.directories, dict) else None
+        return _inside(folder) if self.bin is None and isinstance(folder, str) else ""
+
+
+def package_text(request: PackageRequest) -> str:
+    """Return the `package.json` of an installation of what is asked for."""
+    wanted = {request.name: request.spec or "*"}
+    for word in request.beside:
+        cut = word.find("@", 1)
+        wanted[word if cut < 0 else word[:cut]] = "*" if cut < 0 else word[cut + 1 :]
+    return msgspec.json.encode({"name": "sealed", "version": "0.0.0", "private": True, "dependencies": wanted}).decode()
+
+
+def read_lock(text: str) -> tuple[LockedPackage, ...]:
+    """Return the packages of a lock, by their folder.
+
+    Raise SealError `unsealable` if one of them is not an archive with a hash, `ended` if it is no lock that is known.
+    """
+    try:
+        lock = msgspec.json.decode(text, type=_Lock)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise SealError("ended", f"npm's lock cannot be read: {error}", "use another version of npm") from None
+    if lock.lockfile_version not in {2, 3}:
+        raise SealError("ended", f"npm's lock has the version {lock.lockfile_version}, not 3", "use a current npm")
+    found = []
+    for folder, entry in sorted(lock.packages.items()):
+        if not folder:
+            continue
+        if not re.fullmatch(r"(?:node_modules/(?:@[^/]+/)?[^/@][^/]*/?)+", folder + "/") or "/../" in folder:
+            raise SealError("hostile_tree", f"the lock installs to {folder[:200]!r}, outside of the tree")
+        name = entry.name or folder.rpartition("node_modules/")[2]
+        if entry.link or not (entry.integrity or entry.in_bundle):
+            why = "is a folder of this machine" if entry.link else "has no hash: it comes from git or from a URL"
+            raise SealError("unsealable", f"{name} {why}", 'set "seal": false in the row to keep the runner')
+        found.append(
+            LockedPackage(
+                folder,
+                name,
+                entry.version,
+                entry.integrity,
+                license_of(entry.license),
+                entry.has_install_script,
+                entry.optional or entry.dev_optional,
+            )
+        )
+    return tuple(found)
+
+
+def portable_lock(text: str) -> str:
+    """Return a lock without addresses of registries: they may hold logins, and other machines use other mirrors."""
+    lock = msgspec.json.decode(text)
+    for entry in lock["packages"].values():
+        entry.pop("resolved", None)
+    lock.pop("dependencies", None)  # the same for npm 6, which version 3 does without
+    return msgspec.json.format(msgspec.json.encode(lock), indent=1).decode() + "\n"
+
+
+def read_package_file(data: bytes | None) -> PackageFile:
+    """Return the content of a `package.json`; empty if that cannot be read."""
+    try:
+        return msgspec.json.decode(data or b"{}", type=PackageFile)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return PackageFile()
+
+
+def sealed_package(locked: LockedPackage, file: PackageFile, size: int) -> Package:
+    """Return an installed package for the manifest."""
+    # npm marks what `binding.gyp` alone makes it build, too.
+    script = file.install_script or ("built from source" if locked.has_script else "")
+    return Package(
+        locked.name, locked.version, locked.integrity, size, locked.license or license_of(file.license), script
+    )
+
+
+def bins_of(file: PackageFile, in_folder: Sequence[str] = ()) -> dict[str, str]:
+    """Return the programs of a package, as name and path in its folder; `in_folder` are the files of `bin_folder`.
+
+    A path that leaves the package is read as npm reads it: within the package.
+    """
+    if file.bin_folder:
+        return {name: f"{file.bin_folder}/{name}" for name in in_folder if not name.startswith(".")}
+    bins = {file.name.rpartition("/")[2]: file.bin} if isinstance(file.bin, str) else file.bin
+    if not isinstance(bins, dict):
+        return {}
+    named = {posixpath.basename(str(name)): _inside(path) for name, path in bins.items() if isinstance(path, str)}
+    return {name: path for name, path in named.items() if name not in {"", ".", ".."} and path}
+
+
+def own_program(programs: Sequence[Program], package: str) -> Program | None:
+    """Return the program that `npx PACKAGE` runs; None if it could not tell (npm's own rule).
+
+    Source: libnpmexec, get-bin-from-manifest.js.
+    """
+    own = [program for program in programs if program.package == package]
+    if own and len({program.target for program in own}) == 1:
+        return own[0]
+    return next((program for program in own if program.name == package.rpartition("/")[2]), None)
+
+
+def words_of_first_line(head: bytes, path: str) -> tuple[str, ...]:
+    """Return the words before a program's path that start it: `node` with its options; none if it starts by itself."""
+    line = head.split(b"\n", 1)[0].decode(errors="replace").strip()
+    if not line.startswith("#!"):
+        is_binary = head.startswith((b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"))
+        return () if is_binary or posixpath.splitext(path)[1] in {".sh", ".py"} else ("node",)
+    words = line[2:].split()
+    while words and (posixpath.basename(words[0]) == "env" or words[0] in {"-S", "--split-string"}):
+        words.pop(0)
+    return ("node", *words[1:]) if words and posixpath.basename(words[0]) in {"node", "nodejs"} else ()
+
+
+def error_of(output: str, what: str) -> SealError:
+    """Return what npm's output says of a failure; `what` was to be done, such as `resolve server@1`."""
+    found = _CODE.search(output)
+    code = found[1] if found else ""
+    line = next(iter(_LINE.findall(output)), "") or (output.strip().splitlines() or ["npm said nothing"])[-1]
+    kind, remedy = _ERRORS.get(code, ("ended", ""))
+    if re.fullmatch(r"E5\d\d", code):
+        kind, remedy = _AWAY
+    return SealError(kind, f"npm could not {what}: {f'{code}: ' if code else ''}{line[:400]}", remedy)
+
+
+_AWAY: Final = ("registry_away", "check the network and the registry in your .npmrc, then try again")
+_NOT_FOUND: Final = ("not_found", "check the package's name and version")
+_NO_LOGIN: Final = ("not_found", "log in to the registry with npm login, or check the token in your .npmrc")
+_NO_SPACE: Final = ("no_space", "make room on the disk, or remove unused seals: quarterdeck seals collect")
+_PLATFORM: Final = ("other_platform", "seal it on this machine")
+_ERRORS: Final[Mapping[str, tuple[str, str]]] = {
+    **dict.fromkeys(("E404", "ETARGET", "ENOVERSIONS", "EINVALIDPACKAGENAME", "EINVALIDTAGNAME"), _NOT_FOUND),
+    **dict.fromkeys(("E401", "E403", "ENEEDAUTH", "EOTP"), _NO_LOGIN),
+    **dict.fromkeys(
+        (
+            *("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "EHOSTUNREACH", "ENETUNREACH", "EPROTO"),
+            *("ETIMEDOUT", "ERR_SOCKET_TIMEOUT", "FETCH_ERROR", "EIDLETIMEOUT", "ECONNECTIONTIMEOUT", "E429"),
+            *("SELF_SIGNED_CERT_IN_CHAIN", "DEPTH_ZERO_SELF_SIGNED_CERT", "UNABLE_TO_VERIFY_LEAF_SIGNATURE"),
+            *("UNABLE_TO_GET_ISSUER_CERT_LOCALLY", "CERT_HAS_EXPIRED", "ERR_TLS_CERT_ALTNAME_INVALID"),
+        ),
+        _AWAY,
+    ),
+    "EINTEGRITY": ("wrong_hash", "try again; if it stays, the registry or a mirror has changed the package"),
+    "EBADPLATFORM": _PLATFORM,
+    "ENOSPC": _NO_SPACE,
+    "EDQUOT": _NO_SPACE,
+    "EFBIG": ("too_large", "a file of the package is larger than a seal may hold"),
+}
+"""By npm's code: ours, and the remedy."""
+
+
+def _inside(path: str) -> str:
+    return posixpath.normpath(posixpath.join("/", path.replace("\\", "/"))).lstrip("/")
+
+
+def license_of(value: object) -> str:
+    """Return a licence as the package names it, in any of the forms that npm has had."""
+    if isinstance(value, dict):
+        value = value.get("type")
+    return value[:100] if isinstance(value, str) else ""

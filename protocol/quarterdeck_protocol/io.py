@@ -1,4 +1,4 @@
-"""A link's way to its socket, and its clock.  Impure, as only `tls.py` of this package is beside it.
+"""A link's way to its socket, and its clock.  Impure, as `event_loop.py` and `tls.py` are.
 
 `Channel` is one connection: ZeroMQ's wire protocol over a non-blocking socket.  Both ends are made of it, the worker's
 one and each that the supervisor accepted.  libzmq passes every message through a thread of its own, which costs two

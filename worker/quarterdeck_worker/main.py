@@ -17,6 +17,7 @@ from typing import Final
 import anyio
 import msgspec
 
+from quarterdeck_protocol.event_loop import new_event_loop
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import Channel, LinkDriver, OnEnd, OnMessage
 from quarterdeck_protocol.link.events import Side
@@ -42,7 +43,7 @@ def work(order: SpawnOrder, owner_fd: int | None = None) -> int:
     with suppress(OSError):  # kernels that imitate Linux may refuse; what a server leaves behind goes to init then
         adopt_orphans()
     # Not `asyncio.run`: its care for an interrupt from a terminal costs 150 KiB, and none reaches a worker.
-    loop = asyncio.SelectorEventLoop()
+    loop = new_event_loop()
     try:
         return loop.run_until_complete(serve(order, owner_fd))
     finally:

@@ -201,12 +201,15 @@ def run(work: Callable[[], Coroutine[None, None, T]], *, outlives_terminal: bool
     """
     import asyncio  # not before everything else
 
+    from quarterdeck_protocol.event_loop import new_event_loop
+
     heard = handles_sighup()
     ending = (*ENDING, signal.SIGHUP) if heard and not outlives_terminal else ENDING
     handled = (*ENDING, signal.SIGHUP) if heard else ENDING
     before = {number: signal.getsignal(number) for number in handled}
     try:
-        return asyncio.run(_run(work, ending, handled))
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            return runner.run(_run(work, ending, handled))
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

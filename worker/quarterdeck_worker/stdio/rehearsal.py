@@ -13,6 +13,7 @@ from typing import Final
 import anyio
 import msgspec
 
+from quarterdeck_protocol.event_loop import new_event_loop
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import Channel, LinkDriver
 from quarterdeck_protocol.link import events, frames
@@ -51,7 +52,7 @@ UNKNOWN: Final = b'"error":{"code":-32601,"message":"unknown"}'
 
 def rehearse() -> None:
     """Serve the scripted server.  Takes some ten milliseconds, and leaves nothing open."""
-    loop = asyncio.SelectorEventLoop()
+    loop = new_event_loop()
     try:
         loop.run_until_complete(asyncio.wait_for(_serve_link(), DEADLINE_S))
     finally:

@@ -56,6 +56,7 @@ from quarterdeck.ledger.open import LedgerWriter, open_recorder
 from quarterdeck.ledger.store.lease import DAEMON, LeaseHeldError
 from quarterdeck.running_product import Product
 from quarterdeck.trust.lock.lockfile import DeckLock
+from quarterdeck_protocol.event_loop import new_event_loop
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_sandbox import give_back_large_blocks, raise_open_files_limit
 
@@ -97,8 +98,8 @@ def serve(entrance: "Entrance") -> NoReturn:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     raise_open_files_limit()
     give_back_large_blocks()
-    with entrance.listener:
-        sys.exit(asyncio.run(_run(entrance, linger_s())))
+    with entrance.listener, asyncio.Runner(loop_factory=new_event_loop) as runner:
+        sys.exit(runner.run(_run(entrance, linger_s())))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,12 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from quarterdeck.config.web_policy import refusal
+from quarterdeck.seals.request import NPM_NAME, PYPI_NAME, VERSION, pin_of, pinned
 from quarterdeck.tools.web.urls import literal_address
-from quarterdeck.trust.package_request import NPM_NAME, PYPI_NAME
 from quarterdeck_protocol.names import to_server_id
 from quarterdeck_sandbox import own_addresses
 
 from .allowed import QUIET, command_problem, own_words, runner_problem, variable_problem
-from .pins import VERSION, pin_of, pinned
 from .server_json import STDIO, ArgumentInput, Input, NamedInput, Package, Server, Transport
 
 _VARIABLE: Final = re.compile(r"\{([A-Za-z0-9_.-]{1,64})\}")
@@ -233,7 +232,7 @@ def _local_row(program: Sequence[str], package: Package, values: Mapping[str, st
     # Some entries name the package among the runner's arguments.
     args = [*before, *after] if pin_of(program[0], before) else [*before, package.identifier, *after]
     pin = pin_of(program[0], args)
-    if pin is None or not pin.is_of(package.identifier):
+    if pin is None or pin.place is None or not pin.is_of(package.identifier):
         raise ValueError("its arguments make the runner start something else than the package")
     if problem := command_problem(program[0], args, pin.place, package.identifier):
         raise ValueError(problem)

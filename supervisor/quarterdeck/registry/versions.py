@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quarterdeck.common.words import clipped, flat
-
-from .pins import VERSION, PackageIndex, Pin
+from quarterdeck.seals.request import VERSION, PackageIndex, PackageRequest
 
 ASK_S: Final = 60.0
 """npm tries thrice; a mirror may fetch the package first."""
@@ -38,10 +37,10 @@ class VersionError(Exception):
         self.remedy = remedy
 
 
-def latest_versions(pins: Iterable[Pin]) -> list[str | VersionError]:
+def latest_versions(pins: Iterable[PackageRequest]) -> list[str | VersionError]:
     """Return the latest version of each package, or why it is unknown, in their order."""
 
-    def latest(pin: Pin) -> str | VersionError:
+    def latest(pin: PackageRequest) -> str | VersionError:
         try:
             return latest_version(pin)
         except VersionError as error:
@@ -51,7 +50,7 @@ def latest_versions(pins: Iterable[Pin]) -> list[str | VersionError]:
         return list(threads.map(latest, pins))
 
 
-def latest_version(pin: Pin) -> str:
+def latest_version(pin: PackageRequest) -> str:
     """Return the version that an unpinned start would get today.  Raises `VersionError` if it is unknown."""
     answer = _of_npm(pin.name) if pin.index is PackageIndex.NPM else _of_pypi(pin.name)
     if not VERSION.fullmatch(answer):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from quarterdeck.config.load.variables import _REFERENCE
 from quarterdeck.registry.offers import Offer, OfferKind, Unusable, id_of, is_near, offers_of
-from quarterdeck.registry.pins import pin_of
 from quarterdeck.registry.server_json import Server
+from quarterdeck.seals.request import pin_of
 
 ALL = ("npx", "uvx", "pipx")
 

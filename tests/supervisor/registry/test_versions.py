@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from quarterdeck.registry.pins import PackageIndex, Pin
 from quarterdeck.registry.versions import VersionError, latest_version, latest_versions
+from quarterdeck.seals.request import PackageIndex, PackageRequest
 
 pytestmark = pytest.mark.process
 
-NPM = Pin(PackageIndex.NPM, "@scope/server", "", "@scope/server", 1)
-PYPI = Pin(PackageIndex.PYPI, "Mcp_Time", "", "Mcp_Time", 0)
+NPM = PackageRequest("npx", PackageIndex.NPM, "@scope/server", "")
+PYPI = PackageRequest("uvx", PackageIndex.PYPI, "Mcp_Time", "")
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_without_the_program_it_is_said_which_one_is_missing(programs: Path) -> 
 def test_one_that_is_not_known_costs_no_other(programs: Path) -> None:
     """One private package would hide what has moved of all others."""
     pretend(programs, "npm", 'case "$4" in bad) exit 1;; *) echo \'"1.0.0"\';; esac')
-    bad = Pin(PackageIndex.NPM, "bad", "", "bad", 1)
+    bad = PackageRequest("npx", PackageIndex.NPM, "bad", "")
     first, second, third = latest_versions([NPM, bad, NPM])
     assert (first, third) == ("1.0.0", "1.0.0")
     assert isinstance(second, VersionError)

@@ -30,7 +30,7 @@ from quarterdeck.common.run_options import in_options
 from quarterdeck.common.words import counted, duration, flat, printable, size
 from quarterdeck.config.load.file import ConfigFileError
 from quarterdeck.config.load.origin import Standing
-from quarterdeck.trust.package_request import runner_of
+from quarterdeck.seals.request import runner_of
 from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig
 from quarterdeck_protocol.names import did_you_mean
 from quarterdeck_protocol.policy import SandboxPolicy

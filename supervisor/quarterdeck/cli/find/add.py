@@ -24,9 +24,9 @@ from quarterdeck.config.secrets.masking import literal_secrets, mask_row
 from quarterdeck.config.secrets.store import SecretError, SecretStore
 from quarterdeck.registry.catalog import Catalog
 from quarterdeck.registry.offers import NEAR, NEAR_REMEDY, Offer, Unusable, is_near
-from quarterdeck.registry.pins import pin_of, pinned
 from quarterdeck.registry.server_json import Entry
 from quarterdeck.registry.versions import VersionError, latest_version
+from quarterdeck.seals.request import pin_of, pinned
 from quarterdeck.trust.configured_servers import scope_of_row
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_sandbox import LaunchError, is_within_any

@@ -20,7 +20,7 @@ from quarterdeck.common.words import clipped, flat
 from quarterdeck.config.secrets.store import SecretError, SecretStore
 from quarterdeck.registry.offers import Offer, OfferKind, Wanted, id_of
 from quarterdeck.registry.server_json import Entry
-from quarterdeck.trust.package_request import runner_of
+from quarterdeck.seals.request import runner_of
 from quarterdeck_protocol.names import to_server_id
 
 URL: Final = re.compile(r"https?://", re.IGNORECASE)

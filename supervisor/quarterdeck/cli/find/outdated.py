@@ -11,8 +11,8 @@ from quarterdeck.cli.process import run
 from quarterdeck.cli.source import Named, Source, load
 from quarterdeck.common.words import counted
 from quarterdeck.config.settings import Settings
-from quarterdeck.registry.pins import Pin, is_behind, pin_of
 from quarterdeck.registry.versions import VersionError, latest_versions
+from quarterdeck.seals.request import PackageRequest, is_behind, pin_of
 from quarterdeck.trust.package import resolved_package
 
 from .search import Registry, open_catalog, registry_errors
@@ -28,7 +28,7 @@ class Packaged:
     """
 
     server: str
-    pin: Pin
+    pin: PackageRequest
     listed: str
     installed: str
 

@@ -23,9 +23,9 @@ from quarterdeck.daemon.control.answers import answer
 from quarterdeck.daemon.control.protocol import FaultView, Inspect, Inspection, ReceiptView
 from quarterdeck.fleet.core.member import INSTALL_PATIENCE
 from quarterdeck.ledger.events.events import LISTED, Subject
+from quarterdeck.seals.request import runner_of
 from quarterdeck.trust.judge.documents import Document
 from quarterdeck.trust.judge.server_rows import PROGRAM_SCOPE
-from quarterdeck.trust.package_request import runner_of
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, TrustMode
 from quarterdeck_sandbox import is_within_any, temporary_folder
 

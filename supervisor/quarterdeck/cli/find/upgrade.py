@@ -16,8 +16,8 @@ from quarterdeck.common.words import flat
 from quarterdeck.config.secrets.store import SecretStore
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import Book, ItemKey
-from quarterdeck.registry.pins import pinned
 from quarterdeck.registry.versions import VersionError
+from quarterdeck.seals.request import pinned
 from quarterdeck.trust.configured_servers import configured, scope_of_row
 from quarterdeck.trust.diff.changes import ServerDiff, diff_server
 from quarterdeck.trust.judge.documents import Document, value_of

@@ -18,7 +18,7 @@ from quarterdeck.config.load.origin import Origin, Standing
 from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck.config.settings import Settings
 from quarterdeck.daemon.messages import CommandRequest, ServeRequest
-from quarterdeck.trust.package_request import Ecosystem, request_of
+from quarterdeck.seals.request import Unsealable, request_of, runner_of, unversioned
 from quarterdeck_protocol.configs import StdioServerConfig, TrustMode
 from quarterdeck_protocol.names import MAX_SERVER_ID_CHARS, to_server_id
 from quarterdeck_protocol.secrets import secret_values
@@ -73,10 +73,11 @@ def _package(command: str, args: Sequence[str]) -> tuple[str, list[str]]:
         rest = [path if word == image else word for word in args]
         return _short(path), ["image", *_telling(rest)]
     asked = request_of(command, args)
-    if asked is None or asked.ecosystem not in (Ecosystem.NPM, Ecosystem.UV):
+    request = asked.request if isinstance(asked, Unsealable) else asked
+    if request is None:
         return "", []
-    rest = [asked.name if word == asked.spec else word.replace(f"={asked.spec}", f"={asked.name}") for word in args]
-    return _short(asked.name.removeprefix("@")), [asked.ecosystem.value, *_telling(rest)]
+    name = _short(request.name.removeprefix("@"))
+    return name, [runner_of(command, args) or "", *_telling(unversioned(args, request))]
 
 
 def _image(words: Sequence[str]) -> str | None:

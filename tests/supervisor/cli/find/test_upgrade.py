@@ -9,8 +9,8 @@ from support.command_line import Said
 
 from quarterdeck.cli.find.trial import Trial
 from quarterdeck.registry import versions
-from quarterdeck.registry.pins import Pin
 from quarterdeck.registry.versions import VersionError
+from quarterdeck.seals.request import PackageRequest
 
 from .conftest import Home, Trials, tool
 
@@ -22,7 +22,7 @@ def indexes(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The latest version of each package of npm and PyPI; of another it is not known."""
     known: dict[str, str] = {}
 
-    def latest(pin: Pin) -> str:
+    def latest(pin: PackageRequest) -> str:
         if pin.name not in known:
             raise VersionError(f"nobody knows {pin.name}", "ask elsewhere")
         return known[pin.name]

@@ -17,6 +17,7 @@ from quarterdeck.ledger.events.events import (
     Gone,
     LedgerEvent,
     Retired,
+    Sealed,
     Seen,
     Subject,
 )
@@ -73,6 +74,13 @@ def retired(document: Document, server: str = "time", scope: str = SCOPE) -> Led
 
 def began(server: str = "time", scope: str = SCOPE) -> LedgerEvent:
     return Began(scope=scope, server=server, pid=42, program="clock 1.0", package="mcp-server-time 1.2 (PyPI)")
+
+
+def sealed(seal: str = "5ea1", server: str = "time", scope: str = SCOPE) -> LedgerEvent:
+    """Its package was sealed: from now on it runs from that."""
+    words, package, version = "npm clock", "clock", "1.2.0"
+    about = {"words": words, "package": package, "version": version, "lock": f"lock of {seal}"}
+    return Sealed(scope=scope, server=server, seal=seal, **about, by=Authority.BASELINE)
 
 
 def ended(server: str = "time", scope: str = SCOPE) -> LedgerEvent:

@@ -65,6 +65,7 @@ class Kind(StrEnum):
     APPROVE = "approve"
     BLOCK = "block"
     SCAN = "scan"
+    SEAL = "seal"
     BEGAN = "began"
     ENDED = "ended"
     REDACT = "redact"

@@ -9,7 +9,7 @@ from quarterdeck.cli.output import Cell, Column, describe_key, fields, print_lin
 from quarterdeck.common.words import counted, flat, printable
 from quarterdeck.ledger.events.events import ORDER
 from quarterdeck.ledger.events.fold import ItemKey, ServerKey
-from quarterdeck.ledger.events.history import labels_of
+from quarterdeck.ledger.events.history import labels_of, short
 from quarterdeck.trust.diff.changes import Change, ServerDiff
 from quarterdeck.trust.judge.documents import value_of
 from quarterdeck.trust.judge.overview import Matter, ServerMatters, difference, renames
@@ -141,7 +141,8 @@ def view_standing(server: ServerMatters, since: Callable[[ServerMatters, Matter]
 
 
 def _view_items(server: ServerMatters, items: Iterable[dict[str, object]]) -> dict[str, object]:
-    return {"scope": server.scope, "server": server.server, "package": server.package, "items": list(items)}
+    told = fields(server, "scope", "server", "package", "seal")
+    return {**told, "items": list(items)}
 
 
 def print_difference(server: ServerMatters, read: Read, matters: Iterable[Matter], *, whole: bool = False) -> bool:
@@ -234,4 +235,5 @@ def _urgency(matter: Matter) -> int:
 
 
 def _origin(server: ServerMatters) -> str:
-    return flat(server.scope) + (f", {flat(server.package)}" if server.package else "")
+    seal = f"seal {short(server.seal)}" if server.seal else ""
+    return ", ".join(flat(each) for each in (server.scope, server.package, seal) if each)

@@ -122,7 +122,8 @@ class Gone(Event, frozen=True, tag="gone"):
 class Approved(Event, frozen=True, tag="approve"):
     """Approval of exactly this form; it ends a block.
 
-    `unordered` is the hash of its canonical form if a person approved all forms with that hash; else empty.
+    `unordered` is the hash of its canonical form if a person approved all forms with that hash; else empty.  `seal` is
+    the digest of the code that offered it; empty if that is not known.
     """
 
     subject: Subject
@@ -130,6 +131,7 @@ class Approved(Event, frozen=True, tag="approve"):
     by: Authority
     name: str = ""
     unordered: str = ""
+    seal: str = ""
 
 
 class Blocked(Event, frozen=True, tag="block"):
@@ -147,10 +149,27 @@ class Scanned(Event, frozen=True, tag="scan"):
     findings: tuple[tuple[str, str], ...]
 
 
+class Sealed(Event, frozen=True, tag="seal"):
+    """The server runs from this seal from now on, the digest of an installed package tree.
+
+    `words` are those of the row that ask for it, `package` and `version` what they were resolved to, `lock` the hash of
+    the document that installs the same again; `has_run_scripts` tells whether install scripts were run.
+    """
+
+    words: str
+    seal: str
+    package: str
+    version: str
+    lock: str
+    by: Authority
+    has_run_scripts: bool = False
+
+
 class Began(Event, frozen=True, tag="began"):
     """A server became ready.
 
-    `era` is the protocol revision spoken, `program` its own name and version, `package` the one that a runner resolved.
+    `era` is the protocol revision spoken, `program` its own name and version, `package` the one that a runner resolved,
+    or that it was sealed from; `seal` is the digest of that, empty without one.
     """
 
     pid: int | None = None
@@ -158,6 +177,7 @@ class Began(Event, frozen=True, tag="began"):
     era: str = ""
     program: str = ""
     package: str = ""
+    seal: str = ""
 
 
 class Ended(Event, frozen=True, tag="ended"):
@@ -179,9 +199,9 @@ class Redacted(Event, frozen=True, tag="redact"):
     before: str
 
 
-LedgerEvent = Enrolled | Retired | Seen | Gone | Approved | Blocked | Scanned | Began | Ended | Redacted
+LedgerEvent = Enrolled | Retired | Seen | Gone | Approved | Blocked | Scanned | Sealed | Began | Ended | Redacted
 
-TRUST_EVENTS: Final = (Approved, Blocked)
+TRUST_EVENTS: Final = (Approved, Blocked, Sealed)
 """Events that a person would have to repeat: written through to the disk before they count."""
 
 

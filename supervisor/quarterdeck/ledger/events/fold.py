@@ -20,6 +20,7 @@ from .events import (
     LedgerEvent,
     Retired,
     Scanned,
+    Sealed,
     Seen,
     Stored,
     Subject,
@@ -33,6 +34,7 @@ class Item(msgspec.Struct):
         seen_at: when its last form was first offered; empty if none was.
         at: when it was approved or blocked.
         unordered: the hash of the approved canonical form; empty if only one form was approved.
+        seal: the digest of the code that offered the approved form; empty if that is not known.
     """
 
     seen: str = ""
@@ -42,6 +44,7 @@ class Item(msgspec.Struct):
     at: str = ""
     is_blocked: bool = False
     unordered: str = ""
+    seal: str = ""
 
     @property
     def is_admitted(self) -> bool:
@@ -67,7 +70,7 @@ class Entry(msgspec.Struct):
     """One server: its items in the order of first sight, its live tools by bridge key in the order of enrolment.
 
     Enrolling a live key again keeps its place.  `life` is None once the last start ended; `last_end` tells how that, or
-    an attempt to start, ended.
+    an attempt to start, ended.  `seal` is what it runs from; `last_seal`, another that it ran from before.
     """
 
     items: dict[ItemKey, Item] = {}
@@ -75,6 +78,8 @@ class Entry(msgspec.Struct):
     life: Began | None = None
     last_life: Began | None = None
     last_end: Ended | None = None
+    seal: Sealed | None = None
+    last_seal: Sealed | None = None
 
     @property
     def has_listed(self) -> bool:
@@ -170,12 +175,18 @@ def _miss(entry: Entry, event: Gone, at: str) -> None:  # noqa: ARG001
 def _approve(entry: Entry, event: Approved, at: str) -> None:
     item = _item(entry, event.subject, event.name)
     item.approved, item.by, item.at, item.is_blocked = event.hash, event.by, at, False
-    item.unordered = event.unordered
+    item.unordered, item.seal = event.unordered, event.seal
 
 
 def _block(entry: Entry, event: Blocked, at: str) -> None:
     item = _item(entry, event.subject, event.name)
     item.at, item.is_blocked = at, True
+
+
+def _seal(entry: Entry, event: Sealed, at: str) -> None:  # noqa: ARG001
+    if entry.seal is not None and entry.seal.seal != event.seal:
+        entry.last_seal = entry.seal
+    entry.seal = event
 
 
 def _begin(entry: Entry, event: Began, at: str) -> None:  # noqa: ARG001
@@ -193,6 +204,7 @@ _TAKE: Final[dict[type, Callable[[Entry, Any, str], None]]] = {
     Gone: _miss,
     Approved: _approve,
     Blocked: _block,
+    Sealed: _seal,
     Began: _begin,
     Ended: _end,
 }

@@ -21,6 +21,7 @@ from .events import (
     Redacted,
     Retired,
     Scanned,
+    Sealed,
     Seen,
     Stored,
     Subject,
@@ -127,6 +128,9 @@ def in_words(event: LedgerEvent) -> Words:
         case Scanned():
             found = ", ".join(f"{rule} at {place or 'the whole'}" for rule, place in event.findings)
             return Words(f"scan of {short(event.hash)} found {found or 'nothing'} (rules {event.version})")
+        case Sealed():
+            scripts = ", whose install scripts were run" if event.has_run_scripts else ""
+            return Words(f"runs from seal {short(event.seal)}: {event.package} {event.version}{scripts}", event.by)
         case Began():
             process = f"process {event.pid}" if event.pid is not None else ""
             return Words(", ".join(fact for fact in ("ready", event.program, event.package, process) if fact))

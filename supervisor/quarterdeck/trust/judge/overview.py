@@ -79,13 +79,19 @@ class Matter:
 
 @dataclass(frozen=True, slots=True)
 class ServerMatters:
-    """Everything approvable of one server; `package` is what a runner resolved last."""
+    """Everything approvable of one server.
+
+    Attributes:
+        package: what its row's package was resolved to last; empty if it is unknown.
+        seal: the digest of the code that it runs from; empty without a seal.
+    """
 
     scope: str
     server: str
     matters: tuple[Matter, ...]
     package: str = ""
     is_configured: bool = True
+    seal: str = ""
 
     def of(self, *states: State) -> tuple[Matter, ...]:
         """Those in these states."""
@@ -165,9 +171,12 @@ def _survey_one(
                 unordered=item.unordered,
             )
         )
-    life = entry.last_life
+    life, seal = entry.last_life, entry.seal
+    package = (life.package or life.program) if life is not None else ""
+    if seal is not None:
+        package = f"{seal.package} {seal.version}"
     return ServerMatters(
-        scope, server, tuple(matters), (life.package or life.program) if life is not None else "", launch is not None
+        scope, server, tuple(matters), package, launch is not None, seal.seal if seal is not None else ""
     )
 
 

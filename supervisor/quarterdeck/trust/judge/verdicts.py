@@ -234,6 +234,7 @@ def _judgement(
                     hash=document.hash,
                     by=found,
                     unordered=unordered,
+                    seal=_code_of(entry, subject),
                 )
             )
     if unknown is not None:
@@ -244,6 +245,11 @@ def _judgement(
         ]
         verdicts = under_instructions(verdicts)
     return Judgement(MappingProxyType(verdicts), tuple(events))
+
+
+def _code_of(entry: Entry, subject: Subject) -> str:
+    """Return the seal of the code that a definition comes from; a launch and a login are of no code."""
+    return entry.seal.seal if entry.seal is not None and subject not in _OURS else ""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -288,7 +294,8 @@ def decide(book: Book, decisions: Iterable[Decision]) -> DecisionRecord:
         if not decision.hash:
             events.append(Blocked(scope=scope, server=server, subject=subject, name=name))
             continue
-        item = book.entry(scope, server).items.get(decision.key, Item())
+        entry = book.entry(scope, server)
+        item = entry.items.get(decision.key, Item())
         if decision.hash not in (item.seen, item.approved):
             if hash_of(decision.body) != decision.hash:
                 raise StaleDecisionError(
@@ -306,6 +313,7 @@ def decide(book: Book, decisions: Iterable[Decision]) -> DecisionRecord:
                 hash=decision.hash,
                 by=Authority.PERSON,
                 unordered=decision.unordered,
+                seal=_code_of(entry, subject),
             )
         )
     return DecisionRecord(tuple(events), documents)

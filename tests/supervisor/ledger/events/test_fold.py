@@ -20,6 +20,7 @@ from quarterdeck.ledger.events.events import (
     LedgerEvent,
     Retired,
     Scanned,
+    Sealed,
     Seen,
     Stored,
     Subject,
@@ -65,7 +66,11 @@ def server_model(events: list[Stored]) -> dict[str, Any]:
     lives = [e.event for e in events if isinstance(e.event, Began | Ended)]
     starts = [event for event in lives if isinstance(event, Began)]
     ends = [event for event in lives if isinstance(event, Ended)]
+    seals = [e.event for e in events if isinstance(e.event, Sealed)]
+    others = [seal for seal in seals if seal.seal != seals[-1].seal]
     return {
+        "seal": seals[-1] if seals else None,
+        "last_seal": others[-1] if others else None,
         "live": live,
         "items": [(key, item_model(by_item[key])) for key in dict.fromkeys(first_seen)],
         "life": lives[-1] if lives and isinstance(lives[-1], Began) else None,
@@ -96,6 +101,8 @@ def told(book: Book) -> dict[str, Any]:
                     (tuple(name), (item.seen, item.approved, item.by, item.at, item.is_blocked))
                     for name, item in entry.items.items()
                 ],
+                "seal": entry.seal,
+                "last_seal": entry.last_seal,
                 "life": entry.life,
                 "last_life": entry.last_life,
                 "last_end": entry.last_end,

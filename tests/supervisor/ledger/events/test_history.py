@@ -21,12 +21,13 @@ from support.ledger.histories import (
     enrolled,
     gone,
     retired,
+    sealed,
     seen,
     story,
     tool_form,
 )
 
-from quarterdeck.ledger.events.events import Authority, LedgerEvent, Redacted, Scanned, Stored, Subject
+from quarterdeck.ledger.events.events import Authority, LedgerEvent, Redacted, Scanned, Sealed, Stored, Subject
 from quarterdeck.ledger.events.fold import Book, ItemKey, ServerKey
 from quarterdeck.ledger.events.history import (
     NAMED,
@@ -157,6 +158,7 @@ def test_a_server_is_called_by_its_id_and_by_its_file_where_two_share_it() -> No
             Scanned(scope="s", server="x", hash="ab" * 32, version=3, findings=()),
             Words("scan of abababab found nothing (rules 3)"),
         ),
+        (sealed("ab" * 32), Words("runs from seal abababab: clock 1.2.0", "baseline")),
         (began(), Words("ready, clock 1.0, mcp-server-time 1.2 (PyPI), process 42")),
         (ended(), Words("ended: it was killed (server_died)")),
         (Redacted(scope="", server="", before="9 " + "ab" * 32), Words("secrets were removed from the events before")),
@@ -171,7 +173,7 @@ def test_an_event_is_said_in_words(event: LedgerEvent, words: Words) -> None:
 def test_every_kind_of_event_has_words() -> None:
     """A new kind of event would end the command that meets it."""
     said = [event for _, events in story() for event in events] + [gone(NOW)]
-    others = {Scanned, Redacted}  # said above
+    others = {Scanned, Redacted, Sealed}  # said above
     assert {type(event) for event in said} | others == set(get_args(LedgerEvent))
     assert all(in_words(event).what for event in said)
 

@@ -122,7 +122,7 @@ class RestartPolicy(FrozenModel):
     Attributes:
         max_restarts: restarts allowed within `window_s`; one more is a crash loop.
         window_s: the width of that window, seconds.
-        backoff_s: the first delay, doubled with each restart in a row.
+        backoff_s: the base of the delays, doubled with each restart in a row; the first restart is made at once.
         backoff_max_s: the longest delay.
         jitter: each delay is spread by this fraction up and down.
         stable_s: after running for this long, a server's past restarts do not count.

@@ -197,8 +197,8 @@ class Member(msgspec.Struct, frozen=True):
             return replace(dead, phase=TRANSITIONS[self.phase, Move.GIVE_UP])
         match decide(policy, dead.history, now, fraction, has_served=ready_at is not None):
             case Restart(delay_s):
-                if fault.code in OUR_LOSSES and ready_at is not None and not dead.history:
-                    delay_s = 0.0  # not its doing: all of a fleet are lost with their zygote
+                if ready_at is not None and not dead.history:
+                    delay_s = 0.0  # the first death of a server that served: a call may wait for it
                 return replace(dead, phase=TRANSITIONS[self.phase, Move.RETRY], start_at=now + delay_s)
             case CrashLoop(restarts):
                 last_word = _crash_loop(self.config.id, restarts, fault)

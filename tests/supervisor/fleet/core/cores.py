@@ -10,7 +10,6 @@ from quarterdeck.fleet.core.supervision import (
     Instruction,
     Mint,
     ServerLost,
-    Tick,
 )
 from quarterdeck_protocol.configs import BridgeConfig, StdioServerConfig
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
@@ -59,9 +58,20 @@ def crash_looped() -> tuple[FleetCore, float]:
     made, now = serving("a"), 0.0
     for generation in range(1, 7):
         made.handle(ServerLost("a", generation, EXITED), now)
+        if generation < 6:
+            now = max(now, made.members["a"].start_at)
         made.handle(Closed("a", generation), now)
         if generation < 6:
-            now = made.members["a"].start_at
-            made.handle(Tick(), now)
             made.handle(Connected("a", generation + 1), now)
     return made, now
+
+
+def backing_off(server: str = "a") -> FleetCore:
+    """A core whose server died twice in the moment 10.0, so that its next start waits until 11.0."""
+    made = serving(server)
+    for generation in (1, 2):
+        made.handle(ServerLost(server, generation, EXITED), 10.0)
+        made.handle(Closed(server, generation), 10.0)
+        if generation == 1:
+            made.handle(Connected(server, 2), 10.0)
+    return made

@@ -62,10 +62,12 @@ def test_a_start_by_hand_leads_from_any_phase_to_waiting(phase: MemberPhase) -> 
     assert TRANSITIONS[phase, Move.RENEW] is WAITING
 
 
-def test_a_server_that_dies_after_ready_waits_for_its_backoff() -> None:
-    """A crash would end the server for good."""
+def test_a_server_that_dies_after_ready_is_restarted_at_once_and_waits_for_its_backoff_the_next_time() -> None:
+    """A crash would end the server for good, or each call after a first crash wait for half a second."""
     dead = SERVING.failed(EXITED, 10.0, 0.5, was_ready=True)
-    assert (dead.phase, dead.start_at, dead.fault, dead.restarts) == (WAITING, 10.5, EXITED, 0)
+    assert (dead.phase, dead.start_at, dead.fault, dead.restarts) == (WAITING, 10.0, EXITED, 0)
+    again = dead.minted(2, 10.0).admitted(10.1).failed(EXITED, 11.0, 0.5, was_ready=True)
+    assert (again.phase, again.start_at, again.restarts) == (WAITING, 12.0, 1)
 
 
 def test_a_first_connect_that_ran_out_of_time_while_it_installed_is_tried_once_more_with_more_time() -> None:
@@ -121,7 +123,7 @@ def test_a_death_that_overtakes_its_ready_counts_as_one_after_ready() -> None:
 def test_a_stable_life_gives_a_clean_past() -> None:
     """A server that dies once a day would end in a crash loop."""
     worn = Member(CONFIG, phase=READY, fault=EXITED, ready_at=0.0, history=(0.0, 0.0, 0.0, 0.0, 0.0))
-    assert worn.failed(EXITED, 300.0, 0.5, was_ready=True).start_at == 300.5
+    assert worn.failed(EXITED, 300.0, 0.5, was_ready=True).start_at == 300.0
     assert worn.failed(EXITED, 59.0, 0.5, was_ready=True).phase is FAULTED
 
 

@@ -23,7 +23,19 @@ from quarterdeck.fleet.core.supervision import (
 )
 from quarterdeck_protocol.configs import BridgeConfig, StdioServerConfig
 
-from .cores import EXITED, NO_COMMAND, WORKER_LOST, config, core, crash_looped, mint, minted, phases, serving
+from .cores import (
+    EXITED,
+    NO_COMMAND,
+    WORKER_LOST,
+    backing_off,
+    config,
+    core,
+    crash_looped,
+    mint,
+    minted,
+    phases,
+    serving,
+)
 
 
 def test_a_start_mints_each_server_in_configuration_order() -> None:
@@ -83,13 +95,16 @@ def test_a_first_connect_that_we_lost_settles_with_its_retry() -> None:
     assert made.handle(Connected("a", 2), 2.0) == [Publish("a"), FirstStartsDone(1)]
 
 
-def test_a_server_that_dies_is_closed_and_minted_again_after_its_backoff() -> None:
-    """A crash would end a server for good, or leave two of it running."""
+def test_a_server_that_dies_is_minted_again_at_once_and_the_next_time_after_its_backoff() -> None:
+    """A crash would end a server for good, leave two of it running, or have the next call wait for nothing."""
     made = serving("a", "b")
     assert made.handle(ServerLost("a", 1, EXITED), 10.0) == [CloseEndpoint("a", 1), Publish("a")]
-    assert made.handle(Closed("a", 1), 10.2) == [WakeAt(10.5)]
-    assert made.handle(Tick(), 10.5) == [mint("a", 2), Publish("a")]
-    assert made.members["a"].restarts == 1
+    assert made.handle(Closed("a", 1), 10.2) == [mint("a", 2), Publish("a")]
+    made.handle(Connected("a", 2), 11.0)
+    made.handle(ServerLost("a", 2, EXITED), 12.0)
+    assert made.handle(Closed("a", 2), 12.2) == [WakeAt(13.0)]
+    assert made.handle(Tick(), 13.0) == [mint("a", 3), Publish("a")]
+    assert made.members["a"].restarts == 2
     assert made.members["b"].phase is MemberPhase.READY
 
 
@@ -105,12 +120,12 @@ def test_a_server_that_keeps_dying_is_left_alone_and_can_be_started_by_hand() ->
     """A crash loop would burn the machine, or need a restart of the whole product."""
     made, now = crash_looped()
     member = made.members["a"]
-    assert (member.phase, member.restarts, now) == (MemberPhase.FAULTED, 5, 15.5)
+    assert (member.phase, member.restarts, now) == (MemberPhase.FAULTED, 5, 15.0)
     assert (member.fault.code, member.fault.cause) == ("crash_loop", EXITED)
     assert made.handle(RestartAsked("a"), 20.0) == [mint("a", 7), Publish("a")]
     made.handle(Connected("a", 7), 20.0)
     made.handle(ServerLost("a", 7, EXITED), 21.0)
-    assert made.members["a"].start_at == 21.5
+    assert made.members["a"].start_at == 21.0
 
 
 @pytest.mark.parametrize(
@@ -119,7 +134,7 @@ def test_a_server_that_keeps_dying_is_left_alone_and_can_be_started_by_hand() ->
         pytest.param([], id="starting"),
         pytest.param([Connected("a", 1)], id="ready"),
         pytest.param([ConnectFailed("a", 1, NO_COMMAND)], id="faulted"),
-        pytest.param([Connected("a", 1), ServerLost("a", 1, EXITED)], id="backing off"),
+        pytest.param([Connected("a", 1), ServerLost("a", 1, EXITED)], id="dead"),
         pytest.param([Connected("a", 1), RestartAsked("a")], id="being restarted"),
     ],
 )
@@ -134,10 +149,8 @@ def test_a_restart_by_hand_closes_the_present_generation_first(past: list[Event]
 
 def test_a_restart_by_hand_does_not_wait_for_the_backoff() -> None:
     """A user who fixed the cause would wait for up to half a minute."""
-    made = serving("a")
-    made.handle(ServerLost("a", 1, EXITED), 10.0)
-    made.handle(Closed("a", 1), 10.0)
-    assert made.handle(RestartAsked("a"), 10.1) == [mint("a", 2), Publish("a")]
+    made = backing_off()
+    assert made.handle(RestartAsked("a"), 10.1) == [mint("a", 3), Publish("a")]
 
 
 @pytest.mark.parametrize(

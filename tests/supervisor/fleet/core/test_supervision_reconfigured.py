@@ -16,10 +16,9 @@ from quarterdeck.fleet.core.supervision import (
     RestartAsked,
     ServerLost,
     TearDown,
-    Tick,
 )
 
-from .cores import EXITED, NO_COMMAND, config, core, crash_looped, mint, minted, phases, row, serving
+from .cores import EXITED, NO_COMMAND, backing_off, config, core, crash_looped, mint, minted, phases, row, serving
 
 
 @pytest.mark.parametrize(
@@ -28,7 +27,7 @@ from .cores import EXITED, NO_COMMAND, config, core, crash_looped, mint, minted,
         pytest.param([], id="starting"),
         pytest.param([Connected("a", 1)], id="ready"),
         pytest.param([ConnectFailed("a", 1, NO_COMMAND)], id="faulted"),
-        pytest.param([Connected("a", 1), ServerLost("a", 1, EXITED)], id="backing off"),
+        pytest.param([Connected("a", 1), ServerLost("a", 1, EXITED)], id="dead"),
         pytest.param([Connected("a", 1), RestartAsked("a")], id="being restarted"),
         pytest.param([Connected("a", 1), Closed("a", 1)], id="closed by its owner"),
     ],
@@ -67,9 +66,7 @@ def test_a_server_that_changed_has_a_clean_past() -> None:
 
 def test_a_server_that_changed_does_not_wait_for_the_old_ones_backoff() -> None:
     """A user who repaired the cause would wait for up to half a minute."""
-    made = serving("a")
-    made.handle(ServerLost("a", 1, EXITED), 10.0)
-    made.handle(Closed("a", 1), 10.0)
+    made = backing_off()
     assert minted(made.handle(Reconfigured(config(row("a", "new"))), 10.1)) == ["a"]
 
 
@@ -101,8 +98,7 @@ def test_a_server_under_a_new_name_waits_for_the_end_of_the_old_one() -> None:
     made = serving("old", "other")
     assert minted(made.handle(Reconfigured(config(row("new", "old"), "other")), 1.0)) == []
     made.handle(ServerLost("other", 1, EXITED), 1.0)
-    made.handle(Closed("other", 1), 1.0)
-    assert made.handle(Tick(), 1.5) == [mint("other", 2), Publish("other")]
+    assert made.handle(Closed("other", 1), 1.0) == [mint("other", 2), Publish("other")]
     assert made.handle(Closed("old", 1), 2.0) == [mint("new", 1, "old"), Publish("new")]
 
 

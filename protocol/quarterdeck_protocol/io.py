@@ -136,8 +136,20 @@ class Channel:
     def _take(self) -> bool:
         """Hand out what has come, a batch at most; False when there was nothing, or it was the last."""
         messages = self.messages
-        if not self._is_open or not (messages.has_more or self._read()):
+        if not self._is_open:
             return False
+        if not messages.has_more:
+            try:
+                data = self._socket.recv(READ_BYTES)
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                self._lose(error)
+                return False
+            if not data:
+                self._lose(ConnectionResetError("the peer hung up"))
+                return False
+            self._incoming = messages.pull(data)
         try:
             for parts in islice(self._incoming, BATCH):
                 self.on_message(parts)
@@ -151,20 +163,6 @@ class Channel:
             self._loop.call_soon(self._take_more)
         if self._unsent:
             self._flush()
-        return True
-
-    def _read(self) -> bool:
-        try:
-            data = self._socket.recv(READ_BYTES)
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            self._lose(error)
-            return False
-        if not data:
-            self._lose(ConnectionResetError("the peer hung up"))
-            return False
-        self._incoming = self.messages.pull(data)
         return True
 
     def _flush(self) -> None:

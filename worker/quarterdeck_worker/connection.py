@@ -32,10 +32,6 @@ TOO_MANY: Final = FaultRecord(FaultKind.TOOL_ERROR, "too many calls wait already
 class Carrier(Protocol):
     """Brings lines to one server; calls its connection's `receive`, `fail`, `flush` and `end`."""
 
-    @property
-    def can_write(self) -> bool:
-        """Whether the server takes more."""
-
     def refusal(self) -> FaultRecord | None:
         """Return why the server takes no more; None when it does."""
 
@@ -102,18 +98,18 @@ class Connection:
             return refused
         number = request.request_id
         match request:
-            case List(kind=kind):
-                self._notifier.listing(kind)
-                refusal = self._relay.list_all(number, METHODS[kind], monotonic())
             case Call(tool=tool, meta=meta, progress=progress):
                 given, client = body or b"{}", _caller(request)
                 refusal = self._relay.call(number, tool, given, meta=meta, progress=progress, client=client)
+            case List(kind=kind):
+                self._notifier.listing(kind)
+                refusal = self._relay.list_all(number, METHODS[kind], monotonic())
             case Forward(method=method, meta=meta, progress=progress):
                 client = _caller(request)
                 refusal = self._relay.request(number, method, body, meta=meta, progress=progress, client=client)
         if refusal is not None:
             return TOO_MANY
-        self._write()
+        self._carrier.write(self._relay.take())
         return None
 
     def answer(self, answer: AskAnswer, body: bytes) -> None:
@@ -126,7 +122,7 @@ class Connection:
 
     def tell(self, method: str, params: bytes) -> None:
         """Pass a notification on; dropped when the server takes no more: what is told unasked can be missed."""
-        if self._carrier.can_write:
+        if self._carrier.refusal() is None:
             self._relay.notify(method, params)
             self.flush()
 
@@ -179,16 +175,13 @@ class Connection:
 
     def flush(self) -> None:
         """Write what the relay has to say, and have it called again when it wants to be."""
-        self._write()
+        if self._carrier.refusal() is None and (lines := self._relay.take()):
+            self._carrier.write(lines)
         if (wake_at := self._relay.wake_at) < self._timer_at:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_at = wake_at
             self._timer = self._loop.call_at(wake_at, self._ring)
-
-    def _write(self) -> None:
-        if self._carrier.can_write and (lines := self._relay.take()):
-            self._carrier.write(lines)
 
     def _ring(self) -> None:
         self._timer, self._timer_at = None, float("inf")

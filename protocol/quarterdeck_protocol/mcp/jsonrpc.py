@@ -368,22 +368,23 @@ class LineBuffer:
         Raises:
             LineTooLongError: a line exceeds the limit; the buffer is of no further use.
         """
-        start, partial, most = 0, self._partial, self._max_bytes
-        while (end := data.find(b"\n", start)) >= 0:
-            if len(partial) + end - start > most:
+        start, size, partial, most = 0, len(data), self._partial, self._max_bytes
+        while start < size:
+            end = data.find(b"\n", start)
+            if len(partial) + (end if end >= 0 else size) - start > most:
                 raise LineTooLongError(most)
+            if end < 0:
+                partial += data[start:]
+                return
             line = data[start:end]
             if partial:
                 partial += line
                 line = bytes(partial)
                 partial.clear()
             start = end + 1
-            self.ahead_bytes = len(data) - start
+            self.ahead_bytes = size - start
             if line and not line.isspace():
                 yield line
-        if len(partial) + len(data) - start > most:
-            raise LineTooLongError(most)
-        partial += data[start:] if start else data
 
 
 _message: Final = msgspec.json.Decoder(Message)

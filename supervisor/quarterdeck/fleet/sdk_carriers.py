@@ -55,14 +55,9 @@ class SdkCarrier:
         self._connection = connection
         self._tasks = tasks
 
-    @property
-    def can_write(self) -> bool:
-        """Whether the server takes more."""
-        return True
-
     def refusal(self) -> FaultRecord | None:
         """Return why the server takes no more; None when it does."""
-        return None if self.can_write else UNREAD
+        return None
 
     def _say(self, message: Mapping[str, Any], to: int = 0) -> None:
         try:
@@ -88,10 +83,9 @@ class StreamsCarrier(SdkCarrier):
         self._tasks.start_soon(self._receive_all)
         self._connection.begin(self)
 
-    @property
-    def can_write(self) -> bool:
-        """Whether the server takes more."""
-        return len(self._lines) <= MAX_LINES
+    def refusal(self) -> FaultRecord | None:
+        """See `Carrier`."""
+        return UNREAD if len(self._lines) > MAX_LINES else None
 
     def write(self, lines: bytes) -> None:
         """See `Carrier`."""

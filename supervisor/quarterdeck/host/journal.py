@@ -38,9 +38,7 @@ class Journal:
         Raises:
             OSError: as `os.read`.
         """
-        data = os.read(fd, size)
-        self.received(data)
-        return data
+        return os.read(fd, size)
 
     def received(self, data: bytes) -> None:
         """The client said this, of which nothing is taken up yet."""

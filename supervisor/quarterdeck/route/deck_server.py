@@ -82,6 +82,7 @@ class DeckServer(LiveEndpoint):
         self._is_scoped: Final = config.scope is ServerScope.SESSION
         self.judged: Final = partial(JudgedAnswerer, mode=config.ask, has_tasks=self.has_modern_tasks)
         """Puts a request's answerer behind what the server may ask."""
+        self._queue: Final = fleet.queue(config.id)
         self._waits: Final = CallQueue()
         """Requests that wait for tasks to end: they keep no call from its turn."""
 
@@ -167,7 +168,7 @@ class DeckServer(LiveEndpoint):
         tool: str | None,
         other: Wish = NOTHING,
     ) -> PendingCall:
-        queue = self._fleet.queue(self._config.id)
+        queue = self._queue
         if tool is None and isinstance(request, RawRequest) and request.method == RESULT:
             queue = self._waits
         elif queue.asked is not None or self._is_scoped:
@@ -213,7 +214,7 @@ class DeckServer(LiveEndpoint):
 
     def start_on(self, call: ServerCall, endpoint: ServerEndpointImpl) -> None:
         """Begin a call that this endpoint could take, there or on another process of the row."""
-        known = self._fleet.queue(self._config.id)
+        known = self._queue
         if known.asked is not None or self._is_scoped or known.prefers_newer or call.request.is_modern:
             self._own.start(call, endpoint, known)
             return

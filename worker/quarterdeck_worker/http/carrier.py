@@ -106,14 +106,9 @@ class HttpCarrier:
 
     # A carrier's
 
-    @property
-    def can_write(self) -> bool:
-        """Whether the server takes more."""
-        return len(self._notes) <= MAX_NOTES
-
     def refusal(self) -> FaultRecord | None:
         """Return why the server takes no more; None when it does."""
-        return None if self.can_write else UNREAD
+        return UNREAD if len(self._notes) > MAX_NOTES else None
 
     def write(self, lines: bytes) -> None:
         """Post whole lines: requests side by side, all else in its order."""

@@ -49,16 +49,11 @@ class ServerPipe:
         """Whether a line was begun, and its end is up to the server."""
         return not self._ended and self._lines.pending_bytes > 0
 
-    @property
-    def can_write(self) -> bool:
-        """Whether the server reads fast enough to be given more."""
-        return self._in >= 0 and len(self._queue) <= MAX_UNREAD_BYTES
-
     def refusal(self) -> FaultRecord | None:
-        """Return why nothing can be written; None when it can."""
-        if self.can_write:
-            return None
-        return UNREAD if self._in >= 0 else NO_STDIN
+        """Return why nothing can be written; None while the server reads fast enough to be given more."""
+        if self._in < 0:
+            return NO_STDIN
+        return UNREAD if len(self._queue) > MAX_UNREAD_BYTES else None
 
     def write(self, lines: bytes) -> None:
         """Write whole lines; what does not fit is kept.  Dropped when the server has closed its stdin.

@@ -142,7 +142,8 @@ class _Connection:
 
     def _take(self, data: bytes) -> None:
         self._feed(data)
-        self._balance()
+        if self._sink.is_congested or self._over.is_set():
+            self._source.pause()
 
     def _feed(self, data: bytes) -> None:
         """Take up what the journal has received; each line is taken up before it can do harm, so that it does once.

@@ -44,6 +44,10 @@ IDLE_S: Final = 1.0
 """How long a client's connection may stay open without a request when another process takes over.  By then each busy
 client knows that its connection closes."""
 
+READ_BYTES: Final = 64 * 1024
+"""Read at a time.  Asyncio's own 256 KiB are more than the allocator keeps: each request would have the kernel map a
+block, trim it and take it back, which costs more than the parser."""
+
 LOOK_S: Final = 0.02
 """Interval between checks whether all connections have ended."""
 
@@ -245,7 +249,8 @@ class HttpListener(uvicorn.Server):
         accepted.setblocking(False)  # noqa: FBT003 - takes no keyword
         connection = UnprovenConnection(accepted, time.monotonic())
         self._unproven[connection] = None
-        asyncio.get_running_loop().add_reader(accepted, self._on_first_bytes, connection)
+        # By its number: asyncio asks whether it is known already, and words an error for a socket that is not.
+        asyncio.get_running_loop().add_reader(accepted.fileno(), self._on_first_bytes, connection)
 
     def _on_first_bytes(self, connection: UnprovenConnection) -> None:
         """Hand a connection over to uvicorn, now that something came."""
@@ -347,6 +352,8 @@ class ListenerConnection(Connection):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See `asyncio.Protocol`."""
         super().connection_made(transport)
+        # As old as asyncio, and in no documentation; where it is ignored, reading costs more.
+        transport.max_size = READ_BYTES  # type: ignore[attr-defined]
         self._unproven.transport = transport
         if self._unproven.is_closed:
             transport.abort()

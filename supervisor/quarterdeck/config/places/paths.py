@@ -219,6 +219,11 @@ def quarantine_dir() -> Path:
     return state_dir() / "quarantine"
 
 
+def seals_dir() -> Path:
+    """Return the folder of sealed packages, which all configurations share."""
+    return state_dir() / "seals"
+
+
 def make_private_dir(path: Path) -> Path:
     """Make the directory with mode 0700, missing parents too, and check that it is ours alone.  Raises
     `UnsafePathError` if it is a symbolic link or no directory, belongs to another user, or may be used by others;

@@ -1,0 +1,81 @@
+"""Adopt a tree in processes that are killed, each a step later than the one before: `python dying.py DIRECTORY`."""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from support.seals import FILES, sealed
+
+from quarterdeck.seals.store import SealStore
+
+STEPS = ("chmod", "fchmod", "fsync", "mkdir", "open", "rename", "rmdir", "sync", "unlink")
+"""Functions of `os`, before each of whose calls a process dies once."""
+
+MOST = 400
+
+
+def die_before(step: int) -> None:
+    count = 0
+
+    def counted(original: Callable[..., object]) -> Callable[..., object]:
+        def call(*args: object, **kwargs: object) -> object:
+            nonlocal count
+            count += 1
+            if count == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return original(*args, **kwargs)
+
+        return call
+
+    for name in STEPS:
+        setattr(os, name, counted(getattr(os, name)))
+
+
+def in_a_child(work: Callable[[], object]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1]
+
+
+def check(store: SealStore, folder: Path) -> None:
+    for digest in store.digests():
+        seal = store.open(digest)
+        assert seal is not None
+        assert store.verify(seal) == []
+    store.check(sealed(store))
+    assert len(store.digests()) == 1
+    assert os.listdir(folder / ".making") == []
+
+
+def main(directory: Path) -> None:
+    os.fsync = lambda _: None  # type: ignore[assignment]  # the death of a process loses nothing that it wrote
+    os.sync = lambda: None  # type: ignore[assignment]
+    for step in range(1, MOST):
+        folder = directory / str(step)
+
+        def live(step: int = step, folder: Path = folder) -> None:
+            die_before(step)
+            sealed(SealStore(folder), FILES)
+
+        status = in_a_child(live)
+        if os.WIFSIGNALED(status):
+            check(SealStore(folder), folder)
+        else:
+            print(step if status == 0 else "failed")
+            return
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

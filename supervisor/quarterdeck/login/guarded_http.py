@@ -160,7 +160,7 @@ class GuardedHttp:
         if is_own not in self._tls:
             shown = (row.client_cert or "", row.client_key or "") if is_own else ()
             # In a thread: it may read some hundred certificates.
-            make = partial(tls_context, ca_file, *shown, with_system=not is_own)
+            make = partial(tls_context, ca_file, *shown, with_system=None if is_own else True)
             self._tls[is_own] = await anyio.to_thread.run_sync(make)
         return self._tls[is_own]
 

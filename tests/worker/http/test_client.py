@@ -169,6 +169,18 @@ async def test_a_loop_of_redirects_ends() -> None:
     assert len(asked) == MAX_REDIRECTS + 1
 
 
+@pytest.mark.parametrize(("url", "count"), [("http://h:8080/", 0), ("http://h/", 1), ("https://h:8443/", 1)])
+def test_the_systems_authorities_are_read_where_a_request_may_be_encrypted(
+    url: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each local server would start 50 ms later; or a redirect to https on its default port be trusted by nobody."""
+    read: list[object] = []
+    make = httpx2.create_ssl_context
+    monkeypatch.setattr(httpx2, "create_ssl_context", lambda **given: read.append(given) or make(**given))
+    HttpClient(RemoteServer(url), Access())
+    assert len(read) == count
+
+
 async def test_a_file_that_cannot_be_used_is_the_configurations_fault() -> None:
     """A user would look for the fault at the server."""
     with pytest.raises(ServerFault) as caught:

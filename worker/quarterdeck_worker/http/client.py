@@ -118,8 +118,16 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 
 def _tls_of(server: RemoteServer) -> SSLContext:
+    url = httpx2.URL(server.url)
+    # No redirect leads from there to https: see `_within_origin`.  Without authorities, TLS would accept nobody.
+    never_encrypts = url.scheme == "http" and url.port is not None
     try:
-        return tls_context(server.ca_file, server.client_cert, server.client_key)
+        return tls_context(
+            server.ca_file,
+            server.client_cert,
+            server.client_key,
+            with_system=False if never_encrypts else None,
+        )
     except CertificateFileError as error:
         cause = RemoteCause.of(error.__cause__)
         fault = FaultRecord(FaultKind.TRANSPORT, str(error), "config_invalid", Delivery.NOT_SENT, cause)

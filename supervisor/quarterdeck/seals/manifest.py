@@ -92,7 +92,7 @@ class Package(msgspec.Struct, frozen=True):
     """One package of a tree.
 
     Attributes:
-        integrity: the hash by which the index knows its archive.
+        integrity: the hash by which npm knows its archive; of Python that of its list of files, each with its hash.
         size: bytes on the disk.
         license: as the package names it; empty if it names none.
         script: the install script that it has ("postinstall", "built from source"); empty for none.

@@ -22,7 +22,6 @@ QUIET: Final = {
     "npm_config_fetch_retries": "2",
     "npm_config_fetch_retry_mintimeout": "500",
     "npm_config_fetch_retry_maxtimeout": "4000",
-    "npm_config_omit_lockfile_registry_resolved": "true",  # a lock that names no registry fits every mirror
 }
 """Settings that keep npm from asking for more than the packages, and from saying more than it does."""
 

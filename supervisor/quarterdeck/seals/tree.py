@@ -8,7 +8,7 @@ import errno
 import hashlib
 import os
 import stat
-from array import array
+import struct
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -18,10 +18,10 @@ import msgspec
 from .manifest import Bounds, Entry, Kind, SealError, link_problem, name_key, name_problem
 
 _CHUNK_BYTES: Final = 1024 * 1024
-_NUMBERS: Final = 4
-"""What is kept of each entry, signed and 64 bits wide: size, mtime and ctime in nanoseconds, inode."""
+_PACK: Final = struct.Struct("<4Q").pack
+_MASK: Final = 2**64 - 1
+"""An archive may have set any time, before 1970 and after 2262."""
 
-_INODE_MASK: Final = 2**63 - 1
 _OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Without O_NONBLOCK a FIFO would block us until another process writes to it."""
@@ -34,7 +34,7 @@ class Stamps(msgspec.Struct, frozen=True):
 
     Attributes:
         paths: with a NUL between them.
-        numbers: `_NUMBERS` of each path.
+        numbers: of each path 32 bytes: size, times of writing and of any change in nanoseconds, inode.
     """
 
     paths: str
@@ -70,7 +70,7 @@ def read_tree(root: Path, bounds: Bounds, *, close: bool = False) -> Reading:
     for entry in reader.entries:
         if entry.kind is Kind.LINK and (problem := link_problem(entry, kinds)):
             raise _hostile(entry.path, problem)
-    stamps = Stamps("\0".join(entry.path for entry in reader.entries), reader.numbers.tobytes())
+    stamps = Stamps("\0".join(entry.path for entry in reader.entries), b"".join(reader.numbers))
     return Reading(tuple(reader.entries), stamps, reader.times)
 
 
@@ -79,24 +79,26 @@ def is_untouched(root: Path, stamps: Stamps) -> bool:
 
     A name that was added, removed or replaced changes its folder's times, so the folders need no listing.
     """
-    numbers = array("q")
-    extend, look = numbers.extend, os.stat
+    look = os.stat
     fd = os.open(root, _OPEN_FOLDER)
     try:
-        for path in stamps.paths.split("\0"):
-            found = look(path, dir_fd=fd, follow_symlinks=False)
-            extend((found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino & _INODE_MASK))
-    except (OSError, OverflowError, ValueError):
+        paths = stamps.paths.split("\0")
+        numbers = b"".join([_numbers(look(path, dir_fd=fd, follow_symlinks=False)) for path in paths])
+    except (OSError, ValueError):
         return False
     finally:
         os.close(fd)
-    return numbers.tobytes() == stamps.numbers
+    return numbers == stamps.numbers
+
+
+def _numbers(found: os.stat_result) -> bytes:
+    return _PACK(found.st_size, found.st_mtime_ns & _MASK, found.st_ctime_ns & _MASK, found.st_ino)
 
 
 class _Reader:
     def __init__(self, bounds: Bounds, *, close: bool) -> None:
         self.entries: Final[list[Entry]] = []
-        self.numbers: Final = array("q")
+        self.numbers: Final[list[bytes]] = []
         self.times: Final[dict[str, float]] = {}
         self._bounds: Final = bounds
         self._close: Final = close
@@ -164,8 +166,7 @@ class _Reader:
         if len(self.entries) > self._bounds.entries:
             raise _too_large(f"it has more than {self._bounds.entries} files and folders")
         self.entries.append(entry)
-        numbers = status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino & _INODE_MASK
-        self.numbers.extend(numbers)
+        self.numbers.append(_numbers(status))
         self.times[entry.path] = status.st_ctime
 
 

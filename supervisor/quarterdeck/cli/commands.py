@@ -68,6 +68,7 @@ ENTRIES: Final = (
     Entry("remove", "find.remove:remove", CONFIGURE, "Take a server out of your configuration"),
     Entry("outdated", "find.outdated:outdated", CONFIGURE, "Show the servers whose package has a newer version"),
     Entry("upgrade", "find.upgrade:upgrade", CONFIGURE, "Try another version of a server, and show what changes"),
+    Entry("seals", "find.seals:group", CONFIGURE, "Show the packages that servers start from: verify, remove them"),
     Entry("config", "configure.config:group", CONFIGURE, "Find configuration, and its mistakes; import other clients'"),
     Entry("link", "configure.clients:link", CONFIGURE, "Put quarterdeck into a client's configuration"),
     Entry("unlink", "configure.clients:unlink", CONFIGURE, "Take quarterdeck out of a client's configuration"),

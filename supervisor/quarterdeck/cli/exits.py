@@ -34,12 +34,13 @@ MEANINGS: Final = {
     ExitCode.TOOL_ERROR: (
         "the tool answered with isError; for demo: a promise was not kept; for doctor: something is weaker, or a "
         "configured server would be refused; for check: something found is as bad as --fail-on; for checkpoint: a file "
-        "could not be restored; for purge: something is in use, or could not be removed"
+        "could not be restored; for purge: something is in use, or could not be removed; for seals: one is in use, or "
+        "is not as it was installed"
     ),
     ExitCode.USAGE: "the command line or the configuration is wrong; for doctor: servers cannot be confined",
     ExitCode.NOT_FOUND: (
-        "there is no such server, here or in the registry, no such tool, client, checkpoint, event, secret, lock or "
-        "ledger; for service: nothing here runs services of a user"
+        "there is no such server, here or in the registry, no such tool, client, checkpoint, event, secret, seal, lock "
+        "or ledger; for service: nothing here runs services of a user"
     ),
     ExitCode.NOT_READY: (
         "the server is not ready, or could not be started; for tools: no server is ready; for add and upgrade: it did "

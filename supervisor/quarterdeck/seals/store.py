@@ -319,7 +319,7 @@ def _as_seal_errors(folder: Path) -> Iterator[None]:
 
 
 def _absent(digest: str) -> SealError:
-    return SealError("not_found", f"there is no seal {digest[:12]}", "quarterdeck seals lists those that there are")
+    return SealError("not_found", f"there is no seal {digest[:12]}", "quarterdeck seals list shows them")
 
 
 def _damaged(digest: str, part: str, why: Exception | str) -> SealError:

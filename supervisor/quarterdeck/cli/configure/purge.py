@@ -16,6 +16,7 @@ from quarterdeck.ledger.store.lease import ledger_dir, read_holder
 WHATS: Final = {
     "server": "home, temporary files and log of a server",
     "workspace": "home and sessions of native tools",
+    "seals": "packages that servers are started from, which are installed again",
     "rest": "left by a purge that was interrupted",
 }
 

@@ -1,1 +1,1 @@
-"""Commands that find servers and keep them up to date: `search`, `add`, `remove`, `outdated`, `upgrade`."""
+"""Commands that find servers and keep them up to date: `search`, `add`, `remove`, `outdated`, `upgrade`, `seals`."""

@@ -4,6 +4,7 @@
     workspaces/<workspace>/              the home of native commands, and sessions
     ledger, token, tokens.json           records: removed only when they are named
     secrets, logins                      likewise
+    seals/                               sealed packages
     sandbox-notice                       the gaps of the sandbox that the user was warned of
 
 Servers have written there: nothing in it is trusted, no link is followed, and nothing outside is touched.  A directory
@@ -34,6 +35,8 @@ RECORDS: Final = re.compile(r"ledger.*|token|tokens\.json|secrets|logins")
 _TAKEN_AWAY: Final = re.compile(r"\.purged-[0-9a-f]{16}")
 """The rest of an interrupted removal."""
 
+SEALS: Final = "seals"
+
 OWNER_NAME: Final = "owner"
 
 _MAX_OWNER_BYTES: Final = 16 * 1024
@@ -54,6 +57,7 @@ class LeftoverKind(StrEnum):
     WORKSPACE = "workspace"
     RECORD = "record"
     REST = "rest"
+    SEALS = "seals"
 
 
 class Leftover(msgspec.Struct, frozen=True):
@@ -92,6 +96,7 @@ def find_leftovers(state: Path, live: frozenset[str]) -> list[Leftover]:
         is_open = any(is_held(SessionPaths(each).lock) for each in _folders(folder / "sessions"))
         found.append(_folder_left(LeftoverKind.WORKSPACE, folder, "", "a session is open" if is_open else ""))
     used = "something is running" if live else ""
+    found += [Leftover(LeftoverKind.SEALS, each, each.name, "", used) for each in _folders(state) if each.name == SEALS]
     with suppress(OSError):
         records = [state / name for name in sorted(os.listdir(state)) if RECORDS.fullmatch(name)]
         found += [Leftover(LeftoverKind.RECORD, path, path.name, "", used) for path in records]

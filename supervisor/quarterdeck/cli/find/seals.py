@@ -1,0 +1,210 @@
+"""`quarterdeck seals`: list, check and remove the sealed packages that servers are started from."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, Final
+
+from quarterdeck.cli import options
+from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError
+from quarterdeck.cli.output import Cell, Column, is_confirmed, print_json, print_line, print_outcome, report, show
+from quarterdeck.cli.parameters import Argument, Group
+from quarterdeck.common.words import counted, flat, printable, size
+from quarterdeck.config.places.paths import seals_dir
+from quarterdeck.seals.manifest import SealError
+from quarterdeck.seals.store import Seal, SealStore
+
+group: Final = Group("The packages that servers are started from: installed once, read-only, known by their hash.")
+
+SHORT: Final = 12
+"""Digits of a digest that people are shown."""
+
+Digest = Annotated[str, Argument(metavar="DIGEST", help="As seals list shows it; its beginning will do.")]
+
+
+@group.command("list")
+def list_seals(json: options.Json = False) -> None:
+    """Show every sealed package: its size, when it was made, and which servers start from it."""
+    store, used = _store(), used_by()
+    with _seal_errors():
+        rows = [_row(store, digest, used) for digest in store.digests()]
+    rows.sort(key=lambda row: (row["package"] or "", row["version"] or "", row["digest"]))
+    show(rows, COLUMNS, json=json, none="no package is sealed")
+
+
+@group.command("show")
+def show_seal(digest: Digest, json: options.Json = False) -> None:
+    """Show what a sealed package holds: its packages with versions, licences, sizes, and install scripts."""
+    store = _store()
+    with _seal_errors():
+        seal = store.open(_choose(store, digest))
+    assert seal is not None
+    manifest = seal.manifest
+    packages = [
+        {
+            "name": each.name,
+            "version": each.version,
+            "license": each.license or None,
+            "size_bytes": each.size,
+            "integrity": each.integrity,
+            "script": each.script or None,
+            "has_run_script": bool(each.script) and manifest.has_run_scripts,
+        }
+        for each in manifest.packages
+    ]
+    if json:
+        row = _row(store, seal.digest, used_by())
+        fields = {"words": manifest.words, "platform": manifest.platform, "interpreter": manifest.interpreter or None}
+        print_json({**row, **fields, "tree": str(seal.tree), "packages": packages})
+        return
+    print_line(f"{manifest.name} {manifest.version} ({manifest.index}), {seal.digest}", "bold")
+    print_line(f"made at {manifest.made_at} for {manifest.platform}, from {manifest.words}")
+    print_line(f"{size(manifest.size)} in {counted(manifest.files, 'file')}: {seal.tree}", wraps=False)
+    show(packages, PACKAGES)
+
+
+@group.command("verify")
+def verify(
+    digest: Annotated[
+        str | None, Argument(metavar="DIGEST", help="One alone, as seals list shows it; its beginning will do.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Compare every file of every sealed package with its hash, or of one."""
+    store = _store()
+    rows = [_verified(store, each) for each in ([_choose(store, digest)] if digest else store.digests())]
+    bad = [row for row in rows if row["problem"] or row["differences"]]
+    if json:
+        print_json(rows)
+    else:
+        for row in bad:
+            title = f"{row['package'] or 'seal'} {row['version'] or ''} ({row['digest'][:SHORT]})"
+            print_line(f"{title}: {row['problem'] or counted(len(row['differences']), 'file') + ' changed'}", "red")
+            for each in row["differences"]:
+                print_line(f"  {each['what']}: {flat(each['path'])}")
+        if not bad:
+            print_line(f"{counted(len(rows), 'sealed package')}: every file is as it was installed", "green")
+    if bad:
+        raise SystemExit(ExitCode.TOOL_ERROR)
+
+
+@group.command("remove")
+def remove(digest: Digest, yes: options.Yes = False, json: options.Json = False) -> None:
+    """Remove a sealed package.  A server that starts from it has it installed again."""
+    store = _store()
+    chosen = _choose(store, digest)
+    users = list(used_by().get(chosen, ()))
+    if users and not (yes or is_confirmed(f"{', '.join(users)} would install it again: remove it?", can_ask=not json)):
+        print_outcome("", is_done=False)
+        return
+    with _seal_errors():
+        store.remove(chosen)
+    report({"digest": chosen, "used_by": users}, f"{chosen[:SHORT]} is removed", "green", json=json)
+
+
+@group.command("collect")
+def collect(yes: options.Yes = False, json: options.Json = False) -> None:
+    """Remove every sealed package that no server starts from: shown and asked first."""
+    store, used = _store(), used_by()
+    with _seal_errors():
+        rows = [_row(store, seal.digest, used) for seal in store.seals() if seal.digest not in used]
+    removed: list[Seal] = []
+    if not json:
+        show(rows, COLUMNS, none="every sealed package is used")
+    if rows and (yes or is_confirmed(f"remove {counted(len(rows), 'sealed package')}?", can_ask=not json)):
+        with _seal_errors():
+            removed = store.collect(set(store.digests()) - {row["digest"] for row in rows})
+    if json:
+        print_json([{**row, "is_removed": row["digest"] in {seal.digest for seal in removed}} for row in rows])
+    elif rows:
+        freed = size(sum(seal.manifest.size for seal in removed))
+        print_outcome(f"removed {counted(len(removed), 'sealed package')}, {freed}", is_done=bool(removed))
+
+
+def used_by() -> Mapping[str, Sequence[str]]:
+    """Return the servers that start from each seal, by digest."""
+    return {}
+
+
+COLUMNS: Final = (
+    Column("DIGEST", lambda row: row["digest"][:SHORT]),
+    Column(
+        "PACKAGE",
+        lambda row: (
+            Cell(row["problem"], "red") if row["problem"] else Cell(f"{row['package']} ({row['index']})", "cyan")
+        ),
+    ),
+    Column("VERSION", "version"),
+    Column("SIZE", "size_bytes", form=size),
+    Column("FILES", "files"),
+    Column("MADE", "made_at", "dim"),
+    Column("USED BY", "used_by"),
+)
+
+
+def _script(row: Mapping[str, Any]) -> Cell:
+    if not row["script"]:
+        return Cell("-")
+    return Cell(f"{row['script']}, {'run' if row['has_run_script'] else 'not run'}", "yellow")
+
+
+PACKAGES: Final = (
+    Column("PACKAGE", "name", "cyan"),
+    Column("VERSION", "version"),
+    Column("LICENSE", "license"),
+    Column("SIZE", "size_bytes", form=size),
+    Column("INSTALL SCRIPT", _script),
+)
+
+
+def _row(store: SealStore, digest: str, used: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    problem = ""
+    try:
+        seal = store.open(digest)
+    except SealError as error:
+        seal, problem = None, error.message
+    manifest = seal.manifest if seal is not None else None
+    return {
+        "digest": digest,
+        "package": manifest.name if manifest else None,
+        "index": manifest.index.value if manifest else None,
+        "version": manifest.version if manifest else None,
+        "size_bytes": manifest.size if manifest else None,
+        "files": manifest.files if manifest else None,
+        "made_at": manifest.made_at if manifest else None,
+        "used_by": list(used.get(digest, ())),
+        "problem": problem or None,
+    }
+
+
+def _verified(store: SealStore, digest: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"digest": digest, "package": None, "version": None, "differences": [], "problem": None}
+    try:
+        seal = store.open(digest)
+        if seal is not None:
+            row.update(package=seal.manifest.name, version=seal.manifest.version)
+            found = store.verify(seal)
+            row["differences"] = [{"path": each.path, "what": each.what, "since_s": each.since} for each in found]
+    except SealError as error:
+        row["problem"] = error.message
+    return row
+
+
+def _store() -> SealStore:
+    return SealStore(seals_dir())
+
+
+def _choose(store: SealStore, digest: str) -> str:
+    found = [each for each in store.digests() if each.startswith(digest)] if digest else []
+    if len(found) != 1:
+        what = "several seals begin" if found else "no seal begins"
+        raise NotFoundError(f"{what} with {printable(digest)}", "quarterdeck seals list shows them")
+    return found[0]
+
+
+@contextmanager
+def _seal_errors() -> Iterator[None]:
+    try:
+        yield
+    except SealError as error:
+        code = ExitCode.NOT_FOUND if error.code == "not_found" else ExitCode.TOOL_ERROR
+        raise CommandError(code, error.message, error.remedy or "quarterdeck seals list shows them") from error

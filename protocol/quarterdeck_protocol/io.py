@@ -174,7 +174,7 @@ class Channel:
                 if len(unsent) > 1:
                     self._drop(self._socket.sendmsg(islice(unsent, MAX_BUFFERS)))
                 elif (size := self._socket.send(unsent[0])) == len(unsent[0]):
-                    unsent.clear()
+                    unsent.popleft()
                 else:
                     self._drop(size)
             self._sent_at = monotonic()

@@ -72,17 +72,17 @@ def decode(parts: Sequence[bytes], limits: WireLimits) -> tuple[Frame, bytes]:
     """
     if not parts:
         raise WireError("a message of 0 parts")
-    head, *others = parts
+    head = parts[0]
     end = _PREFIX + int.from_bytes(head[:_PREFIX], "big")
     header, body = head[_PREFIX:end], head[end:]
     if not header or len(head) < end:
         raise WireError(f"a header of {end - _PREFIX:,} bytes in a part of {len(head):,}")
-    if others:
-        if len(others) > 1:
+    if len(parts) > 1:
+        if len(parts) > 2:
             raise WireError(f"a message of {len(parts)} parts")
         if body:
             raise WireError("two bodies")
-        body = others[0]
+        body = parts[1]
     if len(header) > limits.header_bytes or len(body) > limits.body_bytes:
         raise _too_large(len(header), len(body), limits)
     try:

@@ -210,7 +210,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 def may_open(method: str, answerer: Answerer, *, is_modern: bool) -> bool:
     """Whether a client may be given a URL to open during a request, told without reading what it can: each asks."""
-    return method in (_MODERN if is_modern else _OLDER) and b'"url"' in answerer.capabilities
+    return method in (_MODERN if is_modern else _OLDER) and answerer.capabilities.find(b'"url"') >= 0
 
 
 def _unknown_method(method: str) -> ProtocolFault:

@@ -305,7 +305,8 @@ class CallLog:
             outcome, fault, size = "cancelled", "", 0
         else:
             outcome, fault, size = "fault", end.code or str(end.kind), 0
-        took_ms, program = round(duration_s * 1000, 3), self._programs.get(client.key, "")
+        # To the microsecond, and not by `round`, which is slow (measured).
+        took_ms, program = int(duration_s * 1_000_000) / 1000, self._programs.get(client.key, "")
         rows.append(CallRow(audit_time(), scope, server, tool, outcome, fault, took_ms, size, client.name, program))
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_soon())

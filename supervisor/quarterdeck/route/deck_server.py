@@ -74,6 +74,9 @@ class DeckServer(LiveEndpoint):
             note: told how calls end.
         """
         self._config = config
+        # Read for each call, and a model of pydantic's is slow to read.
+        self._id: Final = config.id
+        self._limit_s: Final = config.call_timeout_s
         self.note: Final = partial(note, scope, config.id)
         """Takes the end of a call."""
         self._fleet = fleet
@@ -94,7 +97,7 @@ class DeckServer(LiveEndpoint):
     @property
     def phase(self) -> EndpointPhase:
         """Of the endpoint of the moment."""
-        if self._approvals.launch_fault(self._config.id) is not None:
+        if self._approvals.launch_fault(self._id) is not None:
             return EndpointPhase.FAULTED
         endpoint = self.endpoint
         return endpoint.phase if endpoint is not None else EndpointPhase.IDLE
@@ -102,7 +105,7 @@ class DeckServer(LiveEndpoint):
     @property
     def endpoint(self) -> ServerEndpointImpl | None:
         """The deck's own endpoint of the moment."""
-        return self._fleet.endpoint(self._config.id)
+        return self._fleet.endpoint(self._id)
 
     # What it offers
 
@@ -111,7 +114,7 @@ class DeckServer(LiveEndpoint):
 
         One that failed for good, or was stopped, offers nothing; nor does one that is ready and lists nothing.
         """
-        server, endpoint = self._config.id, self.endpoint
+        server, endpoint = self._id, self.endpoint
         is_there = (endpoint is not None and bool(endpoint.offered())) or self._is_coming
         if not is_there and self._approvals.is_provisional(server):
             is_there = is_usable_phase(self.phase)  # its list has not been looked at yet
@@ -119,11 +122,11 @@ class DeckServer(LiveEndpoint):
 
     def offers(self, listing: Listing) -> tuple[Offered, ...]:
         """See `LiveEndpoint`: what is trusted, of a server that is ready, or is being started."""
-        return self._approvals.offer(self._config.id).offers.get(listing, ()) if self._is_there else ()
+        return self._approvals.offer(self._id).offers.get(listing, ()) if self._is_there else ()
 
     def task_support(self) -> TaskSupport:
         """See `LiveEndpoint`: likewise."""
-        return self._approvals.offer(self._config.id).tasks if self._is_there else NO_TASKS
+        return self._approvals.offer(self._id).tasks if self._is_there else NO_TASKS
 
     def has_modern_tasks(self) -> bool:
         """Whether it makes tasks of calls of clients of 2026-07-28."""
@@ -155,7 +158,7 @@ class DeckServer(LiveEndpoint):
         noted = wish.key.name if wish.key is not None else request.method
         if wish.key is not None and wish.key.subject is not Subject.TOOL:
             # A URI only if the ledger knows it anyway.
-            is_known = wish.key in self._approvals.offer(self._config.id).keys
+            is_known = wish.key in self._approvals.offer(self._id).keys
             noted = f"{request.method} {noted}" if is_known else request.method
         return self._queued(request, deliver, len(request.params), noted, None, wish)
 
@@ -173,7 +176,7 @@ class DeckServer(LiveEndpoint):
             queue = self._waits
         elif queue.asked is not None or self._is_scoped:
             queue = self._own.queue_of(request.client, queue)
-        now, limit_s = monotonic(), self._config.call_timeout_s
+        now, limit_s = monotonic(), self._limit_s
         if request.timeout_s is not None:
             limit_s = min(limit_s, request.timeout_s)
         call = ServerCall(self, queue, request, deliver, now, noted, tool, other)
@@ -184,7 +187,7 @@ class DeckServer(LiveEndpoint):
         """Where this tool may be called at this moment, or, for None, the `other` request be made, or why not; None
         while that is not known yet, but will be.
         """
-        server = self._config.id
+        server = self._id
         verdict, endpoint = self._approvals.verdict(server), self._fleet.endpoint(server)
         if verdict is None:
             return self.not_ready()
@@ -250,11 +253,11 @@ class DeckServer(LiveEndpoint):
 
     def status(self) -> EndpointStatus:
         """See `ServerEndpoint`."""
-        held = self._approvals.launch_fault(self._config.id)
+        held = self._approvals.launch_fault(self._id)
         if held is not None:
-            return EndpointStatus(self._config.id, EndpointPhase.FAULTED, 0, held)
-        status = self._fleet.status_of(self._config.id)
-        return status if status is not None else EndpointStatus(self._config.id, EndpointPhase.IDLE, 0)
+            return EndpointStatus(self._id, EndpointPhase.FAULTED, 0, held)
+        status = self._fleet.status_of(self._id)
+        return status if status is not None else EndpointStatus(self._id, EndpointPhase.IDLE, 0)
 
     @property
     def _present(self) -> tuple[ServerEndpointImpl, ...]:
@@ -264,9 +267,9 @@ class DeckServer(LiveEndpoint):
     @property
     def _is_coming(self) -> bool:
         """Whether it is being started, for the first time or again."""
-        if self._approvals.launch_fault(self._config.id) is not None:
+        if self._approvals.launch_fault(self._id) is not None:
             return False
-        return self._fleet.is_coming(self._config.id) or self.phase in _BEFORE_READY
+        return self._fleet.is_coming(self._id) or self.phase in _BEFORE_READY
 
     @property
     def _is_there(self) -> bool:
@@ -274,13 +277,13 @@ class DeckServer(LiveEndpoint):
 
     async def until(self, is_so: Callable[[], bool], within_s: float) -> None:
         """Wait until it is so, looking after each change of this server."""
-        await wait_until(partial(self._approvals.watch_one, self._config.id), is_so, within_s)
+        await wait_until(partial(self._approvals.watch_one, self._id), is_so, within_s)
 
     # Faults
 
     def with_words(self, fault: ProtocolFault) -> ProtocolFault:
         """The fault, with a remedy whose commands find this server."""
-        server = self._config.id
+        server = self._id
         verdict = self._approvals.verdict(server)
         if verdict is not None and verdict.row.rules.standing is Standing.COMMAND:
             fault = of_run(fault)
@@ -289,18 +292,18 @@ class DeckServer(LiveEndpoint):
 
     def unknown(self, tool: str) -> ProtocolFault:
         """The fault of a call of what it does not offer."""
-        verdict = self._approvals.verdict(self._config.id)
+        verdict = self._approvals.verdict(self._id)
         return verdict.unknown_tool(tool) if verdict is not None else self.not_ready()
 
     def not_ready(self) -> ProtocolFault:
         """The fault of a request for a server that does not run, with why as far as that is known."""
         status = self.status()
         is_idle = status.fault is None and status.phase is EndpointPhase.IDLE
-        if is_idle and self._fleet.status_of(self._config.id) is None:
-            why = f"there is no server {self._config.id!r}"
+        if is_idle and self._fleet.status_of(self._id) is None:
+            why = f"there is no server {self._id!r}"
             return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, why, "not_connected")
         phase = "still being installed" if status.installing else status.phase
-        message = f"{self._config.id} is {phase}" + (f": {status.fault}" if status.fault else ", not ready")
+        message = f"{self._id} is {phase}" + (f": {status.fault}" if status.fault else ", not ready")
         # A login is the one thing that whoever calls can ask their user for.
         code = status.fault.code if status.fault is not None and status.fault.code in LOGIN_FAULTS else None
         return ProtocolFault.not_sent(FaultKind.NOT_CONNECTED, message, code or "not_connected", status.fault)

@@ -228,7 +228,7 @@ class Router(ToolSource, OfferSource):
 
     def begin(self, call: RawCall | RawRequest, deliver: Deliver) -> PendingCall | None:
         """Begin a request of a client, by the names that it knows; None of a call of what is no server's tool."""
-        if isinstance(call, RawRequest):
+        if not isinstance(call, RawCall):
             return self._begin_request(call, deliver)
         found = (self._calls or self._shown()).get(call.tool)
         if found is None:

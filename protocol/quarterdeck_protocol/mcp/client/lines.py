@@ -7,9 +7,7 @@ from typing import Final
 
 import msgspec
 
-_LF: Final = 10
-_CR: Final = 13
-"""As numbers: to look for these takes a third of the time that it takes for bytes (measured)."""
+from quarterdeck_protocol.mcp.jsonrpc import CR, LF
 
 _SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
 
@@ -21,7 +19,7 @@ def request_line(wire_id: int, method: str, params: bytes, meta: bytes) -> bytes
 
 def call_line(wire_id: int, tool: str, arguments: bytes, meta: bytes) -> bytes:
     """The request `tools/call`; `arguments` is one JSON object, `meta` as for `request_line`.  Copies nothing twice."""
-    if _LF in arguments or _CR in arguments:
+    if LF in arguments or CR in arguments:
         arguments = arguments.translate(_SPACES)
     return b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%s,"arguments":%s%s' % (
         wire_id,
@@ -66,7 +64,7 @@ def _line(head: bytes, params: bytes, meta: bytes) -> bytes:
 
 
 def _unbroken(json: bytes) -> bytes:
-    return json.translate(_SPACES) if _LF in json or _CR in json else json
+    return json.translate(_SPACES) if LF in json or CR in json else json
 
 
 _encode: Final = msgspec.json.Encoder().encode

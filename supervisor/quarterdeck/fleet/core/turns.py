@@ -161,8 +161,8 @@ class Turns(Generic[T]):
             if self._answered_at is not None:
                 self._gap_s += (answered_at - self._answered_at - self._gap_s) * _GAP_WEIGHT
             self._answered_at = answered_at if given else None
-        if not line.given and not line.waiting:
-            self._forget(line)
+        if not line.given and not line.waiting and len(self._lines) > KEPT_LINES:
+            del self._lines[line.client]
 
     def give(self) -> list[T]:
         """The calls that are the server's from now on, in this order."""
@@ -207,9 +207,5 @@ class Turns(Generic[T]):
         line.waiting_bytes -= line.waiting.pop(call).size_bytes
         if not line.waiting:
             self._round.remove(line)
-            if not line.given:
-                self._forget(line)
-
-    def _forget(self, line: _Line[T]) -> None:
-        if len(self._lines) > KEPT_LINES:
-            del self._lines[line.client]
+            if not line.given and len(self._lines) > KEPT_LINES:
+                del self._lines[line.client]

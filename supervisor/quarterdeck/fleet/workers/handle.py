@@ -117,7 +117,7 @@ class WorkerHandle:
     def on_event(self, event: events.LinkEvent) -> None:
         """Take what the link says."""
         match event:
-            case events.Replied(reply, body, (on_reply, _)):
+            case events.Replied(reply=reply, body=body, requester=(on_reply, _)):
                 on_reply(reply, body)
             case events.Arrived(frame=frames.Progress() as note, requester=(_, RawCall() | RawRequest() as asker)):
                 if asker.on_progress is not None:

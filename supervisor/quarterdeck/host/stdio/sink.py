@@ -261,9 +261,8 @@ class PolledSink(Sink):
             size = len(data)
             if size > self._sure_bytes or data[-1] != _NEWLINE:
                 self._tell_half(is_half=True)
-        for id_json in ids:
-            if id_json:
-                journal.leaving(id_json)
+        for id_json in filter(None, ids):
+            journal.leaving(id_json)
         try:
             written = os.write(self._fd, data)
         except OSError:
@@ -272,9 +271,8 @@ class PolledSink(Sink):
             raise
         if written == self._held_bytes:
             self._parts.clear()
-            for id_json in ids:
-                if id_json:
-                    journal.ended(id_json)
+            for id_json in filter(None, ids):
+                journal.ended(id_json)
             if self._is_half:
                 self._tell_half(is_half=False)
         else:

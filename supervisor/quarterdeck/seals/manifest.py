@@ -196,9 +196,11 @@ def _by_name(packages: Iterable[Package]) -> dict[str, list[Package]]:
     return found
 
 
-def digest_of(entries: Iterable[Entry]) -> str:
-    """Return the name of a tree: 64 hexadecimal digits over its entries in the order of their paths."""
-    whole = hashlib.sha256(b"quarterdeck seal 1\n")
+def digest_of(entries: Iterable[Entry], *, has_run_scripts: bool = False) -> str:
+    """Return the name of a tree: 64 hexadecimal digits over its entries in the order of their paths, and over whether
+    install scripts have run, which need not leave a trace.
+    """
+    whole = hashlib.sha256(b"quarterdeck seal 1, with scripts\n" if has_run_scripts else b"quarterdeck seal 1\n")
     for entry in sorted(entries, key=lambda entry: entry.path):
         size, digest = ("", "") if entry.path.endswith(COMPILED) else (str(entry.size), entry.hash)
         # No name or target holds a control character: `name_problem` and `link_problem` see to that.

@@ -251,7 +251,7 @@ _NPM: Final = _Syntax(
     harmless=frozenset(
         """
         -y --yes -q --quiet -s --silent -d -dd --verbose --loglevel --ignore-existing --ignore-scripts --no-fund
-        --no-audit --no-update-notifier --prefer-online --prefer-offline --no-install --no-progress
+        --no-audit --no-update-notifier --prefer-online --prefer-offline --no-progress
         """.split()  # noqa: SIM905 - as words they are read, as a list they are not
     ),
     valued=frozenset({"-c", "--call", "--registry", "--cache", "--prefix", "--userconfig", "-w", "--workspace"})
@@ -264,7 +264,7 @@ _UV: Final = _Syntax(
     python=("--python", "-p"),
     harmless=frozenset(
         """
-        -q --quiet -v --verbose -n --no-cache -U --upgrade --refresh --reinstall --isolated --offline --no-progress
+        -q --quiet -v --verbose -n --no-cache -U --upgrade --refresh --reinstall --isolated --no-progress
         --native-tls --cache-dir --color --link-mode --compile-bytecode --no-env-file
         """.split()  # noqa: SIM905
     ),

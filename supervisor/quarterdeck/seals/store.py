@@ -132,7 +132,7 @@ class SealStore:
                 files=sum(entry.kind is Kind.FILE for entry in reading.entries),
                 entries=hashlib.sha256(entries).hexdigest(),
             )
-            digest = digest_of(reading.entries)
+            digest = digest_of(reading.entries, has_run_scripts=manifest.has_run_scripts)
             os.sync()  # one `fsync` a file would take a minute for what takes a second
             _write(made / "entries", entries)
             _write(made / "stamps", msgspec.msgpack.encode(reading.stamps))
@@ -248,7 +248,8 @@ class SealStore:
             kept = msgspec.json.decode(data, type=list[Entry])
         except (OSError, ValueError) as error:
             raise _damaged(seal.digest, "list of files", error) from error
-        if hashlib.sha256(data).hexdigest() != seal.manifest.entries or digest_of(kept) != seal.digest:
+        digest = digest_of(kept, has_run_scripts=seal.manifest.has_run_scripts)
+        if digest != seal.digest or hashlib.sha256(data).hexdigest() != seal.manifest.entries:
             raise _damaged(seal.digest, "list of files", "it is another one than was sealed")
         try:
             reading = read_tree(seal.tree, self._bounds)

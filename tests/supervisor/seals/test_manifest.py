@@ -59,6 +59,11 @@ def test_the_digest_depends_on_every_source_file(place: int, change: dict[str, o
     assert digest_of(other) != digest_of(TREE)
 
 
+def test_the_digest_tells_whether_scripts_have_run() -> None:
+    """Scripts that a user allowed would be asked for at each start, or run in one that was approved without them."""
+    assert digest_of(TREE, has_run_scripts=True) != digest_of(TREE)
+
+
 def test_the_bytes_of_compiled_files_are_no_part_of_the_digest() -> None:
     """Another machine would compile the same package to another seal."""
     other = [*TREE[:4], Entry("m.pyc", FILE, size=6, hash="cc")]

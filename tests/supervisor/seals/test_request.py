@@ -87,6 +87,8 @@ def test_runners_are_asked_for_packages(
         ("npx -p other ./run", None, None),
         ("npx -p server -p ./here run", "a path", "server"),
         ("npx --registry https://example.org server", "the option --registry", "server"),
+        ("npx --no-install server", "the option --no-install", "server"),
+        ("uvx --offline server", "the option --offline", "server"),
         ("npx -c 'server --flag'", "a command line that names no package", None),
         ("npx -p server", "a command line that names no program", "server"),
         ("npm exec server --flag", "the option --flag", "server"),

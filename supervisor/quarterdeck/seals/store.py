@@ -141,9 +141,7 @@ class SealStore:
             damaged = self._damaged(digest)
             with holding_directory(self._folder, LOCK_WAIT_S):
                 if self._inode(digest) not in (damaged, 0):
-                    known = self.open(digest)  # it was whole, or another process has just made it
-                    assert known is not None
-                    return known
+                    return self._renewed(digest, manifest)  # it was whole, or another process has just made it
                 self._set_aside(digest)
                 os.rename(made, self._folder / digest)
                 _sync_folder(self._folder)
@@ -261,13 +259,18 @@ class SealStore:
 
     def _renew(self, seal: Seal, reading: Reading) -> None:
         """Keep the stamps of a reading that found nothing changed; without them the next check reads all again."""
-        draft = seal.folder / f".stamps.{secrets.token_hex(8)}"
         with suppress(OSError):
-            try:
-                _write(draft, msgspec.msgpack.encode(reading.stamps))
-                os.replace(draft, seal.folder / "stamps")
-            finally:
-                draft.unlink(missing_ok=True)
+            _replace(seal.folder / "stamps", msgspec.msgpack.encode(reading.stamps))
+
+    def _renewed(self, digest: str, manifest: Manifest) -> Seal:
+        """Return a seal that is there, with the interpreter of the newer manifest: the older one may be gone."""
+        seal = self.open(digest)
+        assert seal is not None
+        if seal.manifest.interpreter == manifest.interpreter:
+            return seal
+        newer = msgspec.structs.replace(seal.manifest, interpreter=manifest.interpreter, platform=manifest.platform)
+        _replace(seal.folder / "manifest", msgspec.json.encode(newer))
+        return msgspec.structs.replace(seal, manifest=newer)
 
     def _damaged(self, digest: str) -> int:
         """Return the inode of this seal's folder if it is there, and not as it was sealed; else 0."""
@@ -360,6 +363,15 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _replace(path: Path, data: bytes) -> None:
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        _write(draft, data)
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _remove(folder: Path) -> None:

@@ -57,6 +57,20 @@ def test_the_same_files_are_one_seal_and_others_another(store: SealStore, tmp_pa
     assert left(tmp_path) == []
 
 
+def test_the_same_files_for_another_interpreter_are_started_by_that(store: SealStore) -> None:
+    """A server whose Python was replaced by an update could not be sealed again."""
+    seals = []
+    for interpreter in ("/old/python", "/new/python"):
+        with store.making() as place:
+            write(place / "tree", FILES)
+            made = msgspec.structs.replace(manifest(), interpreter=interpreter)
+            seals.append(store.adopt(place, made))
+    old, new = seals
+    assert (old.digest, new.manifest.interpreter) == (new.digest, "/new/python")
+    assert store.seals() == [new]
+    store.check(new)
+
+
 def test_two_installations_at_once_end_with_one_seal(store: SealStore, tmp_path: Path) -> None:
     """Two daemons that start the same server would break each other's files."""
     found: list[Seal] = []

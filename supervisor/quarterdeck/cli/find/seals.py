@@ -1,15 +1,20 @@
 """`quarterdeck seals`: list, check and remove the sealed packages that servers are started from."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Final
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError
+from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError, ledger_errors
 from quarterdeck.cli.output import Cell, Column, is_confirmed, print_json, print_line, print_outcome, report, show
 from quarterdeck.cli.parameters import Argument, Group
 from quarterdeck.common.words import counted, flat, printable, size
-from quarterdeck.config.places.paths import seals_dir
+from quarterdeck.config.places.paths import seals_dir, state_dir
+from quarterdeck.ledger.errors import MissingLedgerError
+from quarterdeck.ledger.events.fold import Entry, ServerKey
+from quarterdeck.ledger.events.history import labels_of
+from quarterdeck.ledger.store.lease import ledger_dir
+from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.seals.manifest import SealError
 from quarterdeck.seals.store import Seal, SealStore
 
@@ -24,7 +29,7 @@ Digest = Annotated[str, Argument(metavar="DIGEST", help="As seals list shows it;
 @group.command("list")
 def list_seals(json: options.Json = False) -> None:
     """Show every sealed package: its size, when it was made, and which servers start from it."""
-    store, used = _store(), used_by()
+    store, used = _store(), _used_by()
     with _seal_errors():
         rows = [_row(store, digest, used) for digest in store.digests()]
     rows.sort(key=lambda row: (row["package"] or "", row["version"] or "", row["digest"]))
@@ -52,7 +57,7 @@ def show_seal(digest: Digest, json: options.Json = False) -> None:
         for each in manifest.packages
     ]
     if json:
-        row = _row(store, seal.digest, used_by())
+        row = _row(store, seal.digest, _used_by())
         fields = {"words": manifest.words, "platform": manifest.platform, "interpreter": manifest.interpreter or None}
         print_json({**row, **fields, "tree": str(seal.tree), "packages": packages})
         return
@@ -92,7 +97,7 @@ def remove(digest: Digest, yes: options.Yes = False, json: options.Json = False)
     """Remove a sealed package.  A server that starts from it has it installed again."""
     store = _store()
     chosen = _choose(store, digest)
-    users = list(used_by().get(chosen, ()))
+    users = list(_used_by().get(chosen, ()))
     if users and not (yes or is_confirmed(f"{', '.join(users)} would install it again: remove it?", can_ask=not json)):
         print_outcome("", is_done=False)
         return
@@ -104,7 +109,7 @@ def remove(digest: Digest, yes: options.Yes = False, json: options.Json = False)
 @group.command("collect")
 def collect(yes: options.Yes = False, json: options.Json = False) -> None:
     """Remove every sealed package that no server starts from: shown and asked first."""
-    store, used = _store(), used_by()
+    store, used = _store(), _used_by()
     with _seal_errors():
         rows = [_row(store, seal.digest, used) for seal in store.seals() if seal.digest not in used]
     removed: list[Seal] = []
@@ -120,9 +125,18 @@ def collect(yes: options.Yes = False, json: options.Json = False) -> None:
         print_outcome(f"removed {counted(len(removed), 'sealed package')}, {freed}", is_done=bool(removed))
 
 
-def used_by() -> Mapping[str, Sequence[str]]:
-    """Return the servers that start from each seal, by digest."""
-    return {}
+def _used_by() -> Mapping[str, Sequence[str]]:
+    """Return, by digest, the servers that start from each seal, and those that did before and may go back to it."""
+    entries: Mapping[ServerKey, Entry] = {}
+    with ledger_errors(), suppress(MissingLedgerError), LedgerReader.open(ledger_dir(state_dir())) as reader:
+        entries = reader.book.entries
+    found: dict[str, list[str]] = {}
+    labels = labels_of(entries)
+    for place, entry in entries.items():
+        for event, before in ((entry.seal, ""), (entry.last_seal, " (before)")):
+            if event is not None:
+                found.setdefault(event.seal, []).append(labels[place] + before)
+    return found
 
 
 COLUMNS: Final = (

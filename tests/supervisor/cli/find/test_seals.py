@@ -6,10 +6,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.command_line import Said
+from support.ledger.histories import open_ledger
+from support.ledger.histories import sealed as event
 from support.seals import FILES, manifest, write
 
-from quarterdeck.cli.find import seals
-from quarterdeck.config.places.paths import make_private_dir, seals_dir
+from quarterdeck.config.places.paths import make_private_dir, seals_dir, state_dir
 from quarterdeck.seals.manifest import Package
 from quarterdeck.seals.store import Seal, SealStore
 
@@ -34,15 +35,17 @@ def sealed(store: SealStore, version: str = "1.0.0") -> Seal:
         return store.adopt(place, made)
 
 
-def used(seal: Seal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seals, "used_by", lambda: {seal.digest: ["notes"]})
+def used(*seals: Seal, server: str = "notes") -> None:
+    """Have the ledger say that a server runs from these, one after the other."""
+    with open_ledger(state_dir()) as ledger:
+        ledger.append([event(seal.digest, server) for seal in seals], {})
 
 
-def test_seals_are_listed_with_what_uses_them(store: SealStore, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seals_are_listed_with_what_uses_them(store: SealStore, said: Said) -> None:
     """A user could not tell what takes the room, or what can go; a damaged one would hide the others."""
     assert said(0, "seals", "list").err == "no package is sealed\n"
     one, two = sealed(store), sealed(store, "1.1.0")
-    used(two, monkeypatch)
+    used(two)
     header, first, second = said(0, "seals", "list").out.splitlines()
     assert header.split("  ")[0] == "DIGEST"
     assert first.split() == [one.digest[:12], "server", "(npm)", "1.0.0", "34", "B", "4", one.manifest.made_at, "-"]
@@ -87,12 +90,10 @@ def test_verify_names_the_files_that_changed(store: SealStore, said: Said) -> No
     assert "list of files" in said(1, "seals", "verify", two.digest).out
 
 
-def test_a_seal_is_removed_unless_a_server_needs_it(
-    store: SealStore, said: Said, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_seal_is_removed_unless_a_server_needs_it(store: SealStore, said: Said) -> None:
     """A server would need its registry at the next start, and nobody would have been asked."""
     one, two = sealed(store), sealed(store, "1.1.0")
-    used(one, monkeypatch)
+    used(one)
     assert "nothing was changed" in said(2, "seals", "remove", one.digest).err
     said(0, "seals", "remove", one.digest[:9], "--yes")
     assert said.json(0, "seals", "remove", two.digest, "--json") == {"digest": two.digest, "used_by": []}
@@ -107,19 +108,18 @@ def test_a_seal_in_use_stays(store: SealStore, said: Said) -> None:
     assert store.seals() == [seal]
 
 
-def test_what_no_server_needs_is_collected_once_that_is_confirmed(
-    store: SealStore, said: Said, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Old versions would stay for good, or go although a row starts from them."""
-    one, two = sealed(store), sealed(store, "1.1.0")
-    used(two, monkeypatch)
+def test_what_no_server_needs_is_collected_once_that_is_confirmed(store: SealStore, said: Said) -> None:
+    """Old versions would stay for good, or go although a row starts from them, or may go back to them."""
+    one, two, three = (sealed(store, version) for version in ("1.0.0", "1.1.0", "1.2.0"))
+    used(one, two, three)
     assert "confirmation needed" in said(2, "seals", "collect").err
-    assert store.seals() == [one, two]
+    assert store.seals() == [one, two, three]
     assert "removed 1 sealed package, 34 B" in said(0, "seals", "collect", "--yes").out
-    assert store.seals() == [two]
+    assert [row["used_by"] for row in said.json(0, "seals", "list", "--json")] == [["notes (before)"], ["notes"]]
     assert said(0, "seals", "collect").err == "every sealed package is used\n"
-    monkeypatch.setattr(seals, "used_by", dict)
+    sealed(store)
     assert [row["is_removed"] for row in said.json(0, "seals", "collect", "--yes", "--json")] == [True]
+    assert store.seals() == [two, three]
 
 
 def test_a_beginning_that_several_have_is_refused(store: SealStore, said: Said) -> None:

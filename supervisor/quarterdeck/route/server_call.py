@@ -64,6 +64,7 @@ class ServerCall(Struct, eq=False):
     _waiting: asyncio.Task[None] | None = None
     _again: asyncio.Handle | None = None
     _lives: int = LIVES
+    _is_over: bool = False
 
     @property
     def wish(self) -> Wish:
@@ -153,6 +154,7 @@ class ServerCall(Struct, eq=False):
             self.deliver(told)
         finally:
             self._leave(end)
+            self._pending, self._is_over = None, True  # each has the other: garbage that a collector would have to find
 
     def cancel(self, reason: str = "") -> Delivery:
         """See `PendingCall`."""
@@ -162,7 +164,9 @@ class ServerCall(Struct, eq=False):
         if self._waiting is not None:
             self._waiting.cancel()
             return Delivery.NOT_SENT
-        return self._pending.cancel(reason) if self._pending is not None else Delivery.NOT_SENT
+        if self._pending is not None:
+            return self._pending.cancel(reason)
+        return Delivery.UNKNOWN if self._is_over else Delivery.NOT_SENT
 
     def _leave(self, end: CallEnd | None) -> None:
         """Give its place away, and note how it ended; None where it was given up."""

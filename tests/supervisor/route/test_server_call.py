@@ -1,5 +1,6 @@
 """A call or a request between its asking and its end: where it begins, how long it may take, and who is told first."""
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -184,6 +185,17 @@ def test_cancelling_cancels_what_runs_and_gives_its_place_back() -> None:
     assert call.cancel("enough") is Delivery.UNKNOWN
     assert server.endpoint.running.cancelled == ["enough"]
     assert server.steps == ["left", "start", "left", ("noted", None)]
+
+
+def test_a_call_that_has_ended_holds_nothing_and_was_sent() -> None:
+    """Each call would be garbage for the collector; given up late, it would count as never sent, and be made again."""
+    server = PlayedServer()
+    call, held = call_of(server), weakref.ref(server.endpoint.running)
+    call.start()
+    server.endpoint.begun.pop()[2](DONE)
+    del server.endpoint.running
+    assert held() is None
+    assert call.cancel() is Delivery.UNKNOWN
 
 
 def test_a_request_ends_as_a_call_does() -> None:

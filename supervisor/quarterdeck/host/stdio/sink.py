@@ -16,7 +16,7 @@ import termios
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import islice
 from time import monotonic
 from types import TracebackType
@@ -252,31 +252,31 @@ class PolledSink(Sink):
 
     def _write_some(self) -> None:
         was_half, journal, size = self._is_half, self._journal, self._held_bytes
-        ids: Sequence[bytes]
         if size <= self._sure_bytes or self._takes(size):
-            parts, ids = zip(*self._parts, strict=True)
-            data: Part = b"".join(parts)
+            data: Part = b"".join([part for part, _ in self._parts])
+            count = len(self._parts)
         else:
-            data, ids = self._sure_parts()
+            data, count = self._sure_parts()
             size = len(data)
             if size > self._sure_bytes or data[-1] != _NEWLINE:
                 self._tell_half(is_half=True)
-        for id_json in filter(None, ids):
+        ids = [id_json for _, id_json in islice(self._parts, count) if id_json]
+        for id_json in ids:
             journal.leaving(id_json)
         try:
             written = os.write(self._fd, data)
         except OSError:
-            self._keep(len(ids), 0)
+            self._keep(count, 0)
             self._tell_half(is_half=was_half)
             raise
         if written == self._held_bytes:
             self._parts.clear()
-            for id_json in filter(None, ids):
+            for id_json in ids:
                 journal.ended(id_json)
             if self._is_half:
                 self._tell_half(is_half=False)
         else:
-            self._keep(len(ids), written)
+            self._keep(count, written)
             self._drop(written)
         self._wrote(written)
 
@@ -289,19 +289,20 @@ class PolledSink(Sink):
             return False
         return size + 2 * held + 4 * _CHUNK_BYTES <= room
 
-    def _sure_parts(self) -> tuple[Part, Sequence[bytes]]:
-        """As much as surely goes whole, and what it answers; of a longer first part all but the end of its line."""
-        first, id_json = self._parts[0]
+    def _sure_parts(self) -> tuple[Part, int]:
+        """As much as surely goes whole, and how many parts it is; of a longer first part all but the end of its line,
+        which is none.
+        """
+        first, _ = self._parts[0]
         if len(first) > self._sure_bytes:
-            return (memoryview(first)[:-1], ()) if first[-1] == _NEWLINE else (first, (id_json,))
-        size, parts, ids = 0, list[Part](), list[bytes]()
-        for part, id_json in self._parts:
+            return (memoryview(first)[:-1], 0) if first[-1] == _NEWLINE else (first, 1)
+        size, parts = 0, list[Part]()
+        for part, _ in self._parts:
             size += len(part)
             if size > self._sure_bytes:
                 break
             parts.append(part)
-            ids.append(id_json)
-        return b"".join(parts), ids
+        return b"".join(parts), len(parts)
 
     def _keep(self, count: int, written: int) -> None:
         """Of the first parts, tell what is not answered after all, since only so many bytes were written."""

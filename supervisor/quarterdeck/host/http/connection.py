@@ -9,25 +9,19 @@ are, so that a client without the token costs little, whatever it sends.
 
 from collections import deque
 from collections.abc import Callable
-from http import HTTPStatus
 from itertools import chain
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol
+from typing import Final, NoReturn, Protocol
 from urllib.parse import unquote
 
-import msgspec
 from httptools import HttpParserError, parse_url
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from quarterdeck_protocol.mcp.server.answers import Part
-
-from .admission import Admitted, Header, HttpAnswer
-
-if TYPE_CHECKING:
-    from .sessions import HttpSession
+from .admission import HttpAnswer
+from .exchange import Exchange
 
 MAX_HEAD_BYTES: Final = 32 * 1024
 """Of a request's head."""
@@ -35,171 +29,25 @@ MAX_HEAD_BYTES: Final = 32 * 1024
 MAX_PIPELINED: Final = 16
 """Requests that wait for the one before them: what comes in one read may hold thousands, each with its objects."""
 
-_JOIN_BYTES: Final = 64 * 1024
-"""Parts that are smaller together are joined: a copy is cheaper than a second write."""
-
-OK: Final = 200
-
-_STATUS_LINES: Final = {each.value: b"HTTP/1.1 %d %b\r\n" % (each.value, each.phrase.encode()) for each in HTTPStatus}
-_NO_BODY: Final = b"content-length: 0\r\n"
-_JSON: Final = b"content-type: application/json\r\ncontent-length: %d\r\n"
-_EVENTS: Final = (
-    b"content-type: text/event-stream\r\ncache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
-)
-_CHUNKED: Final = b"transfer-encoding: chunked\r\n"
-
 
 class Handler(Protocol):
     """Answers requests."""
 
-    def begin(self, exchange: "Exchange") -> int:
+    def begin(self, exchange: Exchange) -> int:
         """Judge a request by its head.  Return how many bytes its body may have; 0 when it is not wanted."""
         ...
 
-    def serve(self, exchange: "Exchange", body: bytes) -> None:
+    def serve(self, exchange: Exchange, body: bytes) -> None:
         """Answer a request whose body is wanted, and whole."""
         ...
 
+    def gone(self, exchange: Exchange) -> None:
+        """Take note that the client has closed its connection before it was answered; `over` comes next."""
+        ...
 
-def _nothing() -> None:
-    """Nobody is to be told."""
-
-
-class Exchange(msgspec.Struct, eq=False):
-    """One request and its response: one JSON value, or events where something comes before it.
-
-    What is written holds no line break, which would end an event.
-
-    Attributes:
-        connection: carries it.
-        query: of the URL, raw.
-        request_headers: as they came; names in lower case.
-        fields: the same by their names; of a repeated one, the last.
-        is_chunked: whether the client reads responses in chunks, as HTTP/1.1 has them.
-        keep_alive: whether the connection stays open for another request.
-        headers: of the response, besides those that describe it.
-        on_gone: called when the client has closed its connection before it was answered.
-        on_end: called once, when the client has taken most of the answer, or has gone.
-        admitted: what its head was found to be; None until then, and where it was refused.
-        session: the legacy session that it names, where its client has it.
-        is_silent: set by whoever watches over it, and unset when something is written.
-        has_begun: whether a part of the response was sent.
-        is_over: whether it is answered, or its client gone.
-        body: what came of it.
-        max_body_bytes: how much may come; 0 until it is wanted.
-        is_whole: whether the body is.
-    """
-
-    connection: "Connection"
-    method: str
-    path: str
-    query: bytes
-    request_headers: list[Header]
-    fields: dict[bytes, bytes]
-    is_chunked: bool
-    keep_alive: bool
-    headers: tuple[Header, ...] = ()
-    on_gone: Callable[[], None] = _nothing
-    on_end: Callable[[], None] = _nothing
-    admitted: Admitted | None = None
-    session: "HttpSession | None" = None
-    is_silent: bool = False
-    has_begun: bool = False
-    is_over: bool = False
-    body: bytearray = bytearray()
-    max_body_bytes: int = 0
-    is_whole: bool = False
-
-    @property
-    def is_congested(self) -> bool:
-        """Whether the client is too slow for what was written."""
-        return self.connection.flow.write_paused
-
-    async def room(self) -> None:
-        """Wait while congested."""
-        await self.connection.flow.drain()
-
-    def admit(self, who: str) -> str:
-        """Count the connection as one of this principal's; return the bound that refuses it, empty for none."""
-        connection = self.connection
-        return "" if connection.is_proven else connection.admit(who)
-
-    def tell(self, message: bytes) -> None:
-        """Send an event."""
-        self._chunk(b"event: message\ndata: ", message, b"\n\n")
-
-    def ping(self) -> None:
-        """Send what only keeps the connection open."""
-        self._chunk(b": ping\n\n")
-
-    def open(self) -> None:
-        """Begin a stream of events."""
-        if not self.is_over:
-            self._start(OK, _EVENTS + (_CHUNKED if self.is_chunked else b""))
-
-    def close(self) -> None:
-        """End a stream of events."""
-        if not self.is_over:
-            self._write(b"0\r\n\r\n" if self.is_chunked else b"")
-            self._complete()
-
-    def answer(self, *parts: Part, status: int = OK) -> None:
-        """Send the response's one JSON value, as a whole, with this status, or as the last event."""
-        if self.is_over:
-            return
-        if self.has_begun:
-            self._chunk(b"event: message\ndata: ", *parts, b"\n\n")
-            self.close()
-        else:
-            self._start(status, _JSON % sum(map(len, parts)), parts)
-            self._complete()
-
-    def respond(self, answer: HttpAnswer) -> None:
-        """Send what a request gets in place of the protocol's answer."""
-        self.headers = (*self.headers, *answer.headers)
-        if answer.error:
-            self.answer(msgspec.json.encode({"error": answer.error}), status=answer.status)
-        else:
-            self.acknowledge(answer.status)
-
-    def acknowledge(self, status: int = 202) -> None:
-        """Answer that what came was taken; there is nothing to say to it."""
-        if not self.is_over:
-            self._start(status, _NO_BODY)
-            self._complete()
-
-    def refuse(self, code: int, message: str, *, id_json: bytes = b"null", status: int = OK) -> None:
-        """Send a JSON-RPC error as the answer."""
-        error = {"jsonrpc": "2.0", "id": msgspec.Raw(id_json), "error": {"code": code, "message": message}}
-        self.answer(msgspec.json.encode(error), status=status)
-
-    def _complete(self) -> None:
-        self.is_over = True
-        self.connection.answered()
-
-    def _chunk(self, *parts: Part) -> None:
-        if self.is_over:
-            return
-        if not self.has_begun:
-            self.open()
-        if self.is_chunked:
-            self._write(b"%x\r\n" % sum(map(len, parts)), *parts, b"\r\n")
-        else:
-            self._write(*parts)
-
-    def _start(self, status: int, kind: bytes, parts: tuple[Part, ...] = ()) -> None:
-        self.has_begun = True
-        given = (*self.connection.server_state.default_headers, *self.headers)
-        lines = b"".join([b"%b: %b\r\n" % header for header in given])
-        end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
-        self._write(_STATUS_LINES[status], kind, lines, end, *(parts if self.method != "HEAD" else ()))
-
-    def _write(self, *parts: Part) -> None:
-        self.is_silent = False
-        if sum(map(len, parts)) <= _JOIN_BYTES:
-            self.connection.transport.write(b"".join(parts))
-        else:
-            self.connection.transport.writelines(parts)
+    def over(self, exchange: Exchange) -> None:
+        """Take note, once for each request that began, that its client has most of the answer, or has gone."""
+        ...
 
 
 class Connection(HttpToolsProtocol):
@@ -214,7 +62,7 @@ class Connection(HttpToolsProtocol):
     """
 
     def __init__(self, config: Config, state: ServerState, handler: Handler, admit: Callable[[str], str]) -> None:
-        """A connection whose requests `handler` answers; `admit` counts it as a principal's, see `Exchange.admit`."""
+        """A connection whose requests `handler` answers; `admit` counts it as a principal's."""
         super().__init__(config, state, {})
         self.is_proven = False
         self.latest: Exchange | None = None
@@ -233,8 +81,8 @@ class Connection(HttpToolsProtocol):
         if current is not None:
             if not current.is_over:
                 current.is_over = True
-                current.on_gone()
-            current.on_end()
+                self._handler.gone(current)
+            self._handler.over(current)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -328,7 +176,7 @@ class Connection(HttpToolsProtocol):
         self.answered()
 
     def admit(self, who: str) -> str:
-        """See `Exchange.admit`."""
+        """Count it as one of this principal's; return the bound that refuses it, empty for none."""
         refused = self._admit(who)
         self.is_proven = not refused
         return refused
@@ -339,7 +187,7 @@ class Connection(HttpToolsProtocol):
         if exchange is None or not exchange.is_over or self.flow.write_paused:
             return
         self.current = None
-        exchange.on_end()
+        self._handler.over(exchange)
         if not exchange.keep_alive:
             self.transport.close()
         if self.transport.is_closing():

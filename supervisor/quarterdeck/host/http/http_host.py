@@ -6,10 +6,10 @@ bounds its requests.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 import anyio
@@ -43,9 +43,8 @@ from quarterdeck_protocol.mcp.server.session import Answer, Cancelled, ServerSes
 from quarterdeck_protocol.tools import CancelToken, Client
 
 from .admission import Admitted, HttpAnswer
-from .connection import OK, Exchange
+from .exchange import OK, Exchange
 from .guests import Guests
-from .posts import EVENTS, JSON, Post, accepts, is_json
 from .sessions import RETRY_S, SESSION_HEADER, HttpSession, HttpSessions, TooManySessionsError
 
 PING_S: Final = 15.0
@@ -57,6 +56,8 @@ _MARK: Final = MARK.encode()
 _VERSION: Final = b"mcp-protocol-version"
 _DEFAULT_VERSION: Final = DEFAULT_VERSION.encode()
 _HANDSHAKE_VERSIONS: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
+_JSON: Final = b"application/json"
+_EVENTS: Final = b"text/event-stream"
 _NOT_JSON: Final = "the Content-Type must be application/json"
 _ACCEPT_BOTH: Final = "Not Acceptable: Client must accept both application/json and text/event-stream"
 _NO_SESSION: Final = "Session not found"
@@ -132,8 +133,8 @@ class HttpHost:
         self._closing = CancelToken()
         self._guests: Final = Guests()
         self.sessions: Final = HttpSessions(self._ended)
-        self._posts: dict[Post, Callable[[], None]] = {}
-        """With what gives back the counts of their requests."""
+        self._under_way: dict[Exchange, None] = {}
+        """The requests, until their clients have most of the answer."""
         self._mirroring: tuple[object, frozenset[str]] = ((), frozenset())
         self._none_left = asyncio.Event()
         self._told_to_end = asyncio.Event()
@@ -166,7 +167,7 @@ class HttpHost:
     @property
     def is_idle(self) -> bool:
         """Whether nobody has a session or a request here."""
-        return not (self.sessions or self._posts)
+        return not (self.sessions or self._under_way)
 
     def clients(self) -> tuple[HttpClient, ...]:
         """Who is there: each legacy session, and of clients without sessions those that were here lately."""
@@ -205,8 +206,7 @@ class HttpHost:
         elif exchange.method in ("GET", "DELETE"):
             self._serve_session(exchange)
         else:
-            allow = ((b"allow", b"GET, POST, DELETE"),)
-            exchange.headers = (*exchange.headers, *allow)
+            exchange.headers += b"allow: GET, POST, DELETE\r\n"
             exchange.refuse(INVALID_REQUEST, "Method Not Allowed", status=405)
 
     def _serve_post(self, exchange: Exchange, client: Client, body: bytes) -> None:
@@ -217,10 +217,10 @@ class HttpHost:
                 exchange.refuse(INVALID_REQUEST, _NO_SESSION, status=404)
                 return
             session = None
-        if not is_json(fields.get(b"content-type", b"")):
+        if not fields.get(b"content-type", b"").lower().startswith(_JSON):
             exchange.respond(HttpAnswer(400, _NOT_JSON))
             return
-        if not accepts(fields.get(b"accept", b""), JSON, EVENTS):
+        if not accepts(fields.get(b"accept", b""), _JSON, _EVENTS):
             exchange.refuse(INVALID_REQUEST, _ACCEPT_BOTH, status=406)
             return
         try:
@@ -234,24 +234,26 @@ class HttpHost:
                 return
             if (session := self._opened(exchange, client)) is None:
                 return
+            exchange.session = session
         carrying = session.session
         session.posts += 1
         session.client = carrying.client = msgspec.structs.replace(client, key=session.key)
-        exchange.headers = (*exchange.headers, session.header)
-        self._take(exchange, carrying, session, message)
+        exchange.headers += session.header
+        self._take(exchange, carrying, message)
         if message.method == "initialize":
             self._greeted(session)
 
     def _serve_modern(self, exchange: Exchange, client: Client, version: str, body: bytes) -> None:
         """Take a message of 2026-07-28, which stands alone."""
         fields = exchange.fields
+        exchange.session = None
         if exchange.method != "POST":
             exchange.respond(HttpAnswer(405, headers=((b"allow", b"POST"),)))
             return
-        if not is_json(fields.get(b"content-type", b"")):
+        if not fields.get(b"content-type", b"").lower().startswith(_JSON):
             exchange.respond(HttpAnswer(400, _NOT_JSON))
             return
-        if not accepts(fields.get(b"accept", b""), JSON, EVENTS):
+        if not accepts(fields.get(b"accept", b""), _JSON, _EVENTS):
             exchange.respond(HttpAnswer(406))
             return
         try:
@@ -275,7 +277,7 @@ class HttpHost:
         )
         session = Session(self._host, client, core, self._closing)
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in fields.items()}
-        self._take(exchange, session, None, message, headers)
+        self._take(exchange, session, message, headers)
         self._guests.meet(client, core.client)
         if core.client is not None:
             self._content.programs.introduce(client, core.client.name)
@@ -284,7 +286,6 @@ class HttpHost:
         self,
         exchange: Exchange,
         session: Session,
-        http_session: HttpSession | None,
         message: ClientMessage,
         headers: Mapping[str, str] | None = None,
     ) -> None:
@@ -292,18 +293,20 @@ class HttpHost:
         core = session.core
         event = core.take(message, nothing_to_check if headers is None else partial(check_standard, message, headers))
         if isinstance(event, Request):
-            post = Post(self, session, exchange, http_session, event)
-            self._begin(post)
+            exchange.host, exchange.request = self, event
+            self._under_way[exchange] = None
+            if exchange.session is not None:
+                exchange.session.under_way += 1
             try:
                 if headers is not None:
                     self._check_headers(event, headers, exchange)
             except Refused as refused:
                 error: dict[str, object] = {"code": refused.code, "message": str(refused)}
-                post.answer(event, core.refuse(event, error), refused.code)
+                exchange.answer(event, core.refuse(event, error), refused.code)
             else:
-                session.serve(event, post)
+                session.serve(event, exchange)
         elif isinstance(event, Answer):
-            exchange.answer(*event.parts, status=HTTP_STATUS.get(event.code, OK) if headers is not None else OK)
+            exchange.send(event.parts, HTTP_STATUS.get(event.code, OK) if headers is not None else OK)
         else:
             if isinstance(event, Cancelled):
                 event.request.work.cancelled(event.reason)
@@ -345,7 +348,7 @@ class HttpHost:
             session = self.sessions.open(client)
         except TooManySessionsError as error:
             self._uses.refused(client, "sessions")
-            exchange.headers = (*exchange.headers, (b"retry-after", str(RETRY_S).encode()))
+            exchange.headers += b"retry-after: %d\r\n" % RETRY_S
             exchange.refuse(INTERNAL_ERROR, str(error), status=429)
             return None
         own = msgspec.structs.replace(client, key=session.key)
@@ -372,28 +375,24 @@ class HttpHost:
             else:
                 exchange.refuse(INVALID_REQUEST, "Bad Request: Missing session ID", status=400)
             return
-        exchange.headers = (*exchange.headers, session.header)
+        exchange.headers += session.header
         if exchange.method == "DELETE":
             self.sessions.end(session)
             exchange.acknowledge(OK)
-        elif not accepts(fields.get(b"accept", b""), EVENTS):
+        elif not accepts(fields.get(b"accept", b""), _EVENTS):
             exchange.refuse(INVALID_REQUEST, "Not Acceptable: Client must accept text/event-stream", status=406)
         elif session.stream is not None:
             exchange.refuse(INVALID_REQUEST, "Conflict: Only one SSE stream is allowed per session", status=409)
         else:
             session.stream = exchange
             session.under_way += 1
-            exchange.on_gone = partial(self._unhear, session)
+            exchange.host = self
             exchange.open()
 
-    def _unhear(self, session: HttpSession) -> None:
-        session.stream = None
-        session.release()
-
     def _ended(self, session: HttpSession) -> None:
-        for post in tuple(self._posts):
-            if post.http_session is session:
-                post.give_up(SESSION_ENDED, "the session has ended")
+        for exchange in tuple(self._under_way):
+            if exchange.session is session:
+                exchange.give_up(SESSION_ENDED, "the session has ended")
         if (stream := session.stream) is not None:
             session.stream = None
             stream.close()
@@ -402,33 +401,36 @@ class HttpHost:
 
     # What is under way
 
-    def _begin(self, post: Post) -> None:
-        self._posts[post] = post.exchange.on_end
-        if post.http_session is not None:
-            post.http_session.under_way += 1
-        post.exchange.on_gone = post.gone
-        post.exchange.on_end = partial(self._over, post)
+    def gone(self, exchange: Exchange) -> None:
+        """See `ExchangeHost`."""
+        session = exchange.session
+        if exchange.request is not None:
+            exchange.request.work.cancel("the client closed its connection")
+        elif session is not None:
+            session.stream = None
+            session.release()
 
-    def _over(self, post: Post) -> None:
-        """Give back what was counted for a request: its client has the answer, or is gone."""
-        release = self._posts.pop(post)
-        if not self._posts:
+    def over(self, exchange: Exchange) -> None:
+        """See `ExchangeHost`; the stream of a session has no counts but its own."""
+        if exchange.request is None:
+            return
+        del self._under_way[exchange]
+        if not self._under_way:
             self._none_left.set()
-        if post.http_session is not None:
-            post.http_session.release()
-        if post.kept:
-            self._held.end(post.session.client.key, post.kept)
-        release()
+        if exchange.session is not None:
+            exchange.session.release()
+        if exchange.kept_bytes:
+            self._held.end(exchange.client_key, exchange.kept_bytes)
 
     def keep(self, client: str, size: int) -> str:
-        """Keep so much for a client; empty when it was counted, else which bound it met."""
+        """See `ExchangeHost`."""
         return self._held.begin(client, size)
 
     def end_client(self, who: str, why: str) -> None:
         """End all that one principal has here, and tell it why."""
-        for post in tuple(self._posts):
-            if who_of(post.session.client.key) == who:
-                post.give_up(SESSION_ENDED, why)
+        for exchange in tuple(self._under_way):
+            if who_of(exchange.client_key) == who:
+                exchange.give_up(SESSION_ENDED, why)
         for session in self.sessions:
             if session.who == who:
                 self.sessions.end(session)
@@ -454,17 +456,19 @@ class HttpHost:
         self._closing.cancel()
         with anyio.move_on_after(GRACE_S):
             await self._answered()
-        for post in tuple(self._posts):
-            post.end()
+        for exchange in tuple(self._under_way):
+            request = exchange.request
+            if request is not None and request.work is not None:
+                request.work.end()
         # On a busy machine hundreds of answers take their time; a client that reads none does not keep us.
-        left = len(self._posts) + 1
-        while 0 < len(self._posts) < left:
-            left = len(self._posts)
+        left = len(self._under_way) + 1
+        while 0 < len(self._under_way) < left:
+            left = len(self._under_way)
             with anyio.move_on_after(ANSWER_S):
                 await self._answered()
 
     async def _answered(self) -> None:
-        while self._posts:
+        while self._under_way:
             self._none_left.clear()
             await self._none_left.wait()
 
@@ -472,9 +476,16 @@ class HttpHost:
         """Send something now and then on connections whose answers take long; end sessions that are idle."""
         while True:
             streams = [session.stream for session in self.sessions if session.stream is not None]
-            for exchange in (*(post.exchange for post in tuple(self._posts)), *streams):
+            for exchange in (*self._under_way, *streams):
                 if exchange.is_silent:
                     exchange.ping()
                 exchange.is_silent = True
             self.sessions.expire()
             await anyio.sleep(PING_S / 2)
+
+
+@lru_cache(maxsize=64)
+def accepts(accept: bytes, *kinds: bytes) -> bool:
+    """Return whether an `Accept` takes answers of all these media types (RFC 9110, 12.5.1)."""
+    given = {each.partition(b";")[0].strip().lower() for each in accept.split(b",")}
+    return all(given & {kind, kind.partition(b"/")[0] + b"/*", b"*/*"} for kind in kinds)

@@ -26,7 +26,8 @@ import uvicorn
 
 from quarterdeck.common.in_flight import Shares
 
-from .connection import Connection, Exchange, Handler
+from .connection import Connection, Handler
+from .exchange import Exchange
 
 MAX_CONNECTIONS: Final = 1024
 """At a time, or as many as half of our descriptors: the other half is for servers and files."""

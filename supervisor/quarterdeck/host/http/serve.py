@@ -22,7 +22,7 @@ from quarterdeck.host.provider import ProviderHostImpl
 from quarterdeck_protocol.tools import Client
 
 from .admission import Admission, Admitted, Header, HttpAnswer
-from .connection import Exchange
+from .exchange import Exchange, header_lines
 from .http_host import HttpHost, NoHostError
 from .listener import HttpListener
 from .options import HttpOptions, accepted_names, listen
@@ -213,13 +213,16 @@ class _Requests:
                 face.uses.refused(client, "rate")
             exchange.respond(verdict)
             return 0
-        exchange.headers = verdict.headers
-        client, host = verdict.client, self._hosts.present(verdict.deck)
-        if host is not None:
-            exchange.session = host.sessions.of(client, exchange.fields.get(SESSION_HEADER, b""))
-        asker = client if exchange.session is None else exchange.session.client
-        face.uses.count(asker.key)
-        if refused := exchange.admit(client.key):
+        if verdict.headers:
+            exchange.headers = header_lines(verdict.headers)
+        asker, named = verdict.client, exchange.fields.get(SESSION_HEADER)
+        if named and (host := self._hosts.present(verdict.deck)) is not None:
+            session = exchange.session = host.sessions.of(asker, named)
+            if session is not None:
+                asker = session.client
+        key, connection = asker.key, exchange.connection
+        face.uses.count(key)
+        if not connection.is_proven and (refused := connection.admit(verdict.client.key)):
             why = f"too many connections: {refused}; close some that you do not need"
             self._refuse(exchange, asker, "connections", why, (b"connection", b"close"))
             return 0
@@ -231,15 +234,15 @@ class _Requests:
                 exchange.respond(HttpAnswer(413, "the request is too large"))
                 return 0
         if exchange.method != "DELETE":
-            limit, refused = "requests", face.in_flight.begin(asker.key)
-            if not refused and (refused := face.held.begin(asker.key, size)):
+            limit, refused = "requests", face.in_flight.begin(key)
+            if not refused and (refused := face.held.begin(key, size)):
                 limit = "bytes"
-                face.in_flight.end(asker.key)
+                face.in_flight.end(key)
             if refused:
                 why = f"too many requests: {refused}; try again when some have been answered, and their answers read"
                 self._refuse(exchange, asker, limit, why)
                 return 0
-            exchange.on_end = partial(self._release, asker.key, size)
+            exchange.client_key, exchange.counted_bytes, exchange.is_counted = key, size, True
         exchange.admitted = verdict
         return self._max_body_bytes
 
@@ -254,6 +257,19 @@ class _Requests:
         task = asyncio.get_running_loop().create_task(self._serve_found(exchange, verdict, body))
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
+
+    def gone(self, exchange: Exchange) -> None:
+        """Have its host give up a request.  See `Handler`."""
+        if exchange.host is not None:
+            exchange.host.gone(exchange)
+
+    def over(self, exchange: Exchange) -> None:
+        """Give back what was counted for a request.  See `Handler`."""
+        if exchange.host is not None:
+            exchange.host.over(exchange)
+        if exchange.is_counted:
+            self._face.in_flight.end(exchange.client_key)
+            self._face.held.end(exchange.client_key, exchange.counted_bytes)
 
     async def _serve_found(self, exchange: Exchange, verdict: Admitted, body: bytes) -> None:
         try:
@@ -272,10 +288,6 @@ class _Requests:
         self._face.uses.refused(client, limit)
         later = (b"retry-after", str(RETRY_S).encode())
         exchange.respond(HttpAnswer(429, why, (later, *headers)))
-
-    def _release(self, client: str, size: int) -> None:
-        self._face.in_flight.end(client)
-        self._face.held.end(client, size)
 
 
 async def _no_app(scope: Any, receive: Any, send: Any) -> None:

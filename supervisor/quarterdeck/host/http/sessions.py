@@ -21,7 +21,7 @@ from quarterdeck_protocol.mcp.server.answers import Part
 from quarterdeck_protocol.mcp.server.requests import Request
 from quarterdeck_protocol.tools import Client
 
-from .connection import Exchange
+from .exchange import Exchange, header_lines
 
 SESSION_HEADER: Final = b"mcp-session-id"
 
@@ -46,10 +46,10 @@ class HttpSession:
     """One session; the outlet of what its client is told unasked, by the stream that it keeps open for that.
 
     Attributes:
-        id: its name.
+        id: its name; `name` is the same in bytes.
         who: the principal that opened it.
         key: of its client, as one of the principal's sessions.
-        header: names it in responses.
+        header: names it in responses, a line.
         client: who has it, as its token was last shown.
         session: carries out its requests.
         stream: what its client hears on; None while it does not.
@@ -62,7 +62,8 @@ class HttpSession:
         self.id: Final = uuid4().hex
         self.who: Final = who_of(client.key)
         self.key: Final = f"{self.who}/{self.id}"
-        self.header: Final = SESSION_HEADER, self.id.encode()
+        self.name: Final = self.id.encode()
+        self.header: Final = header_lines([(SESSION_HEADER, self.name)])
         self.client = client
         self.session: Session
         self.stream: Exchange | None = None
@@ -154,13 +155,13 @@ class HttpSessions:
                     "a request or a stream open: close those, or end a session (DELETE)"
                 )
         session = HttpSession(client)
-        self._sessions[session.header[1]] = session
+        self._sessions[session.name] = session
         self._shares.add(who)
         return session
 
     def end(self, session: HttpSession) -> None:
         """End a session; repeatable."""
-        if self._sessions.pop(session.header[1], None) is not None:
+        if self._sessions.pop(session.name, None) is not None:
             session.has_ended = True
             self._shares.remove(session.who)
             self._end(session)

@@ -15,7 +15,7 @@ import msgspec
 from quarterdeck.common.tool_names import Profile
 
 from .admission import UNKNOWN, Holder, unauthorized
-from .connection import Exchange
+from .exchange import Exchange
 from .grants import NO_GRANTS, Bucket, Grant, Grants, GrantState, Rate
 
 LOOK_S: Final = 0.5

@@ -48,13 +48,16 @@ class PlayedServer:
     def begin(self, exchange: Exchange) -> None:
         """200 for who is known, 429 for who has too many connections, else 401."""
         who = next((value.decode() for name, value in exchange.request_headers if name == b"authorization"), "")
-        status = 401
-        if who:
-            status = 429 if exchange.admit(who) else 200
+        status = (429 if exchange.connection.admit(who) else 200) if who else 401
         if exchange.path == "/hold":
             self.holding.add(asyncio.ensure_future(self.hold(exchange, status)))
         else:
             exchange.respond(HttpAnswer(status, "said"))
+
+    def over(self, exchange: Exchange) -> None:
+        """Nothing was counted for it."""
+
+    gone = over
 
     async def hold(self, exchange: Exchange, status: int) -> None:
         self.held.set()

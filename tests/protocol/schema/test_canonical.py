@@ -10,7 +10,7 @@ from support.schemas.json_schemas import JUNK, are_apart, typed_schemas
 
 from quarterdeck_protocol.schema.canonical import STRIPPED, TYPES, canonical_json, copy_json, digest, normalize_schema
 
-DEEP = 3_000
+DEEP = 1_200  # beyond what recursion reaches
 NULL = {"type": "null"}
 EMPTY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 

@@ -15,7 +15,7 @@ from quarterdeck_protocol.schema.portable_types import DISJOINT_TYPES
 
 from .json_judge import SAMPLES, admits, judge
 
-DEEP = 3_000
+DEEP = 1_200  # beyond what recursion reaches
 EMPTY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 NULL = {"type": "null"}
 STRING = {"type": "string"}

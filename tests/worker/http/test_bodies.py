@@ -80,11 +80,11 @@ async def test_a_compressed_answer_is_read_however_it_is_cut(coding: str, packed
 
 @pytest.mark.parametrize("pack", [gzip.compress, zlib.compress, raw_deflate])
 async def test_a_bomb_ends_at_the_bound_of_what_it_unpacks_to(pack: object) -> None:
-    """A hundred kilobytes would become a hundred megabytes of our memory."""
+    """Thirty kilobytes would become thirty megabytes of our memory."""
     assert callable(pack)
-    packed = pack(bytes(64 * 1024 * 1024))
+    packed = pack(bytes(32 * 1024 * 1024))
     coding = "gzip" if pack is gzip.compress else "deflate"
-    body = Pieces(cut(packed, 4096))
+    body = Pieces(cut(packed, 1024))
     response = answer([], content_encoding=coding, content_type="application/json")
     response.stream = body
     with pytest.raises(HttpFault, match="a body of more than 1,000,000 bytes") as caught:

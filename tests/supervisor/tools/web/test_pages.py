@@ -79,7 +79,7 @@ def test_the_process_imports_none_of_our_heavy_parts() -> None:
 async def test_a_text_that_grows_is_cut() -> None:
     """Short links on a page with a long address would grow a thousandfold."""
     url = "https://example.com/" + "a" * 1900 + "/"
-    page = await PageReader(PATIENT_S).read("<a href=b>x</a> " * 20_000, url)
+    page = await PageReader(PATIENT_S).read("<a href=b>x</a> " * 3_000, url)
     assert not page.is_crude
     assert MAX_CHARS * 0.9 < len(page.text) < MAX_CHARS * 1.1
     assert page.text.endswith("[the page goes on]")
@@ -194,9 +194,9 @@ def test_any_page_gives_text(page: str) -> None:
     "unit",
     ["<", "<a", "<b>", "</", "<!--", "<!-- -->", "<script>", "<script></", "&", "&#1", "<p title='", "&#" + "9" * 5000],
 )
-def test_five_megabytes_of_anything_are_done_at_once(unit: str) -> None:
-    """A page made to be slow would be slow here too: with a quadratic step this test would take hours."""
-    strip_tags(unit * ((5 << 20) // len(unit)))
+def test_two_megabytes_of_anything_are_done_at_once(unit: str) -> None:
+    """A page made to be slow would be slow here too: with a quadratic step this test would take half an hour."""
+    strip_tags(unit * ((2 << 20) // len(unit)))
 
 
 def test_other_threads_get_a_turn_at_each_tag() -> None:

@@ -181,7 +181,7 @@ def test_documents_nested_deeper_than_python_reaches_are_compared() -> None:
 
     def nested(leaf: object) -> object:
         value: object = leaf
-        for _ in range(5_000):
+        for _ in range(1_200):
             value = {"properties": {"x": value}}
         return value
 

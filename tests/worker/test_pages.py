@@ -134,14 +134,14 @@ def test_an_interpreter_goes_on_as_before_however_often_it_gives_back(run: Run) 
 import json, re, decimal
 
 def act():
-    for turn in range(60):
+    for turn in range(20):
         made = [json.dumps({"a": [number, str(number)] * 3}) for number in range(300)]
         assert [json.loads(each)["a"][0] for each in made] == list(range(300))
         assert re.sub("a", "b", "a" * turn) == "b" * turn
         gc.collect()
         give_back()
 
-for _ in range(3):
+for _ in range(2):
     in_fork(act)
 act()  # the zygote's own is no other
 """)

@@ -23,7 +23,7 @@ STEPS = ("open", "write", "fsync", "replace", "rename", "unlink", "truncate", "m
 """What changes a disk, and opening, which may."""
 
 MOST = 2_000  # more steps than the session has
-STRIDE = 5  # steps from one death to the next: what a session does a dozen times is met at each of its steps
+STRIDE = 7  # steps from one death to the next: what a session does a dozen times is met at each of its steps
 
 
 def files(work: Path) -> dict[str, bytes]:

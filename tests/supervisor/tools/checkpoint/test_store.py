@@ -16,7 +16,7 @@ from quarterdeck.tools.files.roots import Roots
 
 CRASHING = Path(__file__).with_name("crashing.py")
 
-CRASHES_S = 90.0  # sixty lives and deaths take some seconds, on a busy machine ten
+CRASHES_S = 90.0  # fifty lives and deaths take some seconds, on a busy machine ten
 
 
 def fs_of(work: Path) -> LocalFs:

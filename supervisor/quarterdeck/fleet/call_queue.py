@@ -11,7 +11,7 @@ from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import Client
 
 from .core.long_waits import TOLD_AFTER_S, LongWaits
-from .core.turns import MAX_WAITING, MAX_WAITING_BYTES, Place, Turns
+from .core.turns import GIVEN, MAX_WAITING, MAX_WAITING_BYTES, Place, Turns
 
 _REFUSALS: Final = {
     Place.TOO_MANY: f"{MAX_WAITING:,} calls of this client wait for the server already",
@@ -67,7 +67,7 @@ class CallQueue(Turns[QueuedCall]):
         A call that still waits at `until` is failed. Each call that was not refused must `leave`, once.
         """
         place = self.ask(client, call, size_bytes, until)
-        if place is Place.GIVEN:
+        if place is GIVEN:
             try:
                 call.start()
             except BaseException:

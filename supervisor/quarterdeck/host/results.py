@@ -43,6 +43,7 @@ _MISSING: Final = {False: -32002, True: INVALID_PARAMS}
 _FOR_CLIENTS: Final = frozenset({-32042, -32021})
 """A URL that has to be opened first; a capability that the client does not have."""
 
+_NEWEST: Final = Revision.R2026_07_28
 _STRUCTURED: Final = "structuredContent"
 _EMPTY: Final = Raw(b"{}")
 
@@ -146,7 +147,7 @@ def whole_result(wire: WireResult, *, is_modern: bool) -> dict[str, object]:
         result = msgspec.json.decode(wire.body, type=dict[str, object])
     except msgspec.DecodeError as error:
         raise BodyError("not one JSON object", error) from None
-    is_too_new = not is_modern and wire.era == Revision.R2026_07_28
+    is_too_new = not is_modern and wire.era == _NEWEST
     if is_too_new and not isinstance(result.get(_STRUCTURED, {}), dict):
         del result[_STRUCTURED]
     return result if wire.result_type == "complete" or not is_modern else {"resultType": wire.result_type, **result}
@@ -165,7 +166,7 @@ def splice(wire: WireResult, server_info: bytes | None, method: str = "tools/cal
     """
     body, members = wire.body, _members(wire)
     if server_info is None:
-        if wire.era != Revision.R2026_07_28 or not (left_out := _too_new(members)):
+        if wire.era != _NEWEST or not (left_out := _too_new(members)):
             return (body,)
         return (msgspec.json.encode({name: value for name, value in members.items() if name not in left_out}),)
     hints = _HINTS if method in CACHEABLE and wire.result_type == "complete" and "ttlMs" not in members else {}

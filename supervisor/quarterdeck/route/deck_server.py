@@ -48,6 +48,7 @@ Note = Callable[[str, str, str, float, CallEnd | None, Client], None]
 """Takes the scope and the id of a server, a tool's own name, how long its call took (seconds), how that ended (None for
 a caller who gave up), and who called."""
 
+_READY: Final = EndpointPhase.READY
 _BEFORE_READY: Final = frozenset({EndpointPhase.IDLE, EndpointPhase.CONNECTING})
 
 
@@ -191,7 +192,7 @@ class DeckServer(LiveEndpoint):
         verdict, endpoint = self._approvals.verdict(server), self._fleet.endpoint(server)
         if verdict is None:
             return self.not_ready()
-        if endpoint is not None and endpoint.phase is not EndpointPhase.READY:
+        if endpoint is not None and endpoint.phase is not _READY:
             endpoint = None
         if endpoint is not None and verdict.allows_now(tool, endpoint):
             return endpoint  # as nearly every call: whether it is coming makes no difference then, and costs time

@@ -54,6 +54,8 @@ OWN_METHODS: Final = frozenset(
 )
 """Requests that are of the connection, which many clients share: none is passed on for one of them."""
 
+_READY: Final = EndpointPhase.READY
+
 _log = logging.getLogger("quarterdeck.fleet")
 
 
@@ -167,7 +169,7 @@ class Exchange:
 
     def begin(self, call: RawCall, deliver: Deliver) -> PendingCall | None:
         """Start a call by the server's own name for the tool; None unless the endpoint is ready and offers it."""
-        if self.phase is not EndpointPhase.READY:
+        if self.phase is not _READY:
             return None
         if self._is_filtered and not self.config.tools.admits(call.tool):
             return None
@@ -177,7 +179,7 @@ class Exchange:
 
     def forward(self, request: RawRequest, deliver: Deliver) -> PendingCall:
         """See `LiveEndpoint`."""
-        if self.phase is not EndpointPhase.READY:
+        if self.phase is not _READY:
             return refuse(deliver, self.not_connected())
         if request.method == SUBSCRIBE:
             return self._standing.subscribe(request, deliver, self._send)
@@ -225,7 +227,7 @@ class Exchange:
 
     def tell(self, method: str, params: bytes = b"{}") -> None:
         """See `LiveEndpoint`."""
-        if self._peer is not None and self.phase is EndpointPhase.READY and not self._is_modern:
+        if self._peer is not None and self.phase is _READY and not self._is_modern:
             self._peer.post(Tell(method), params)
 
     # What the server says

@@ -307,10 +307,13 @@ class _Connection:
         self._over.set()
 
 
+_CALLS: Final = (RequestKind.CALL, RequestKind.MODERN_CALL)
+
+
 def _kind_of(request: Request) -> RequestKind:
     if request.method == "tools/call" and not request.task:
         # A client that asks for a task takes no result of a call for one.
-        return RequestKind.MODERN_CALL if request.is_modern else RequestKind.CALL
+        return _CALLS[request.is_modern]
     return RequestKind.INITIALIZE if request.method == "initialize" else RequestKind.OTHER
 
 

@@ -17,8 +17,9 @@ from support.sandbox.machine_facts import LINUX_ONLY
 
 SECRET = "sk-not-to-be-shown-4711"
 
-ALONE = ("-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:randomly")
-"""Without the plugins that `test_sample_project` is about, of which one warns, and one shuffles."""
+LEFT_OUT = ("cacheprovider", "asyncio", "hypothesispytest", "pytest_cov", "randomly", "timeout")
+ALONE = [word for name in LEFT_OUT for word in ("-p", f"no:{name}")]
+"""Without the plugins that `test_sample_project` is about: one warns, one shuffles, and each takes time to load."""
 
 CONFTEST = """
 import sys

@@ -23,7 +23,8 @@ from quarterdeck.daemon.client import ask_daemon
 from quarterdeck.daemon.messages import Order
 from quarterdeck.daemon.place import NoDaemonError, daemon_dir
 
-RECORDED: Final = list(conversations())
+# From its first question on, a server has a process for each session: those that it asks come last.
+RECORDED: Final = sorted(conversations(), key=lambda one: bool(recorded(one).asked))
 
 OUR_OWN: Final = frozenset(
     {

@@ -4,7 +4,9 @@ import gc
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,38 +16,35 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
-@pytest.fixture(scope="session", autouse=True)
-def state_of_the_tests() -> Iterator[None]:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop() -> Generator[None, object, object]:
+    """Have a run's tests share a state directory, zygotes that are forks, and few authorities.
+
+    No fixture: thousands of tests would each ask for it.
+    """
     from support.config.places import own_state, usual_state_dir
-
-    with own_state(usual_state_dir()):
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def forked_zygotes(state_of_the_tests: None) -> Iterator[None]:
     from support.processes.commands import fork_server
     from support.processes.zygotes import forked_from
 
     from quarterdeck.fleet.workers import placement
 
-    with pytest.MonkeyPatch.context() as patch:
+    with own_state(usual_state_dir()), few_authorities(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(placement, "isolated", forked_from(fork_server))
-        yield
+        return (yield)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def few_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+@contextmanager
+def few_authorities() -> Iterator[None]:
     """Have each HTTP client of this process read one of the system's authorities: all of them take 50 ms."""
     import ssl
 
     paths = ssl.get_default_verify_paths()
-    with pytest.MonkeyPatch.context() as patch:
+    with tempfile.NamedTemporaryFile(suffix=".pem") as alone, pytest.MonkeyPatch.context() as patch:
         if os.path.isfile(paths.openssl_cafile):
             first, end, _ = Path(paths.openssl_cafile).read_bytes().partition(b"-----END CERTIFICATE-----")
-            alone = tmp_path_factory.mktemp("authorities") / "first.pem"
-            alone.write_bytes(first + end + b"\n")
-            few = paths._replace(openssl_cafile=str(alone), openssl_capath="")
+            alone.write(first + end + b"\n")
+            alone.flush()
+            few = paths._replace(openssl_cafile=alone.name, openssl_capath="")
             patch.setattr(ssl, "get_default_verify_paths", lambda: few)
         yield
 

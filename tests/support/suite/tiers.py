@@ -31,9 +31,6 @@ FORBIDDEN: Final = frozenset(
 )
 """Audit events that a test of the core causes none of."""
 
-OF_THE_RUN: Final = frozenset({"forked_zygotes", "state_of_the_tests"})
-"""Fixtures that look at the machine once, before the first test of a process."""
-
 JOURNEYS: Final = "tests/acceptance/"
 
 FRAMES: Final = 12
@@ -121,8 +118,6 @@ class Tiers:
 
     def _audit(self, event: str, arguments: tuple[object, ...]) -> None:
         if event not in FORBIDDEN or self._item is None or os.getpid() != self._pid:
-            return
-        if any(fixture.argname in OF_THE_RUN for fixture in self._fixtures):
             return
         if self._fixtures and (fixture := self._fixtures[-1]).scope != "function":
             self._shared[fixture.argname, fixture.baseid] = event

@@ -32,17 +32,15 @@ OTHER = (
 )
 
 
-@pytest.mark.parametrize("uri", CANONICAL)
-def test_a_canonical_uri_is_what_whatwgs_parser_writes(uri: str) -> None:
+def test_a_canonical_uri_is_what_whatwgs_parser_writes() -> None:
     """A client that does all right would be refused; what its server gets would not be what was judged."""
-    assert read_uri(uri).problem == ""
-    assert ada_url.URL(uri).href == uri
+    assert [uri for uri in CANONICAL if read_uri(uri).problem] == []
+    assert [ada_url.URL(uri).href for uri in CANONICAL] == [*CANONICAL]
 
 
-@pytest.mark.parametrize("uri", OTHER)
-def test_any_other_spelling_is_not_canonical(uri: str) -> None:
+def test_any_other_spelling_is_not_canonical() -> None:
     """A client of a group would reach a resource by a spelling that nothing was held against."""
-    assert read_uri(uri).problem
+    assert [uri for uri in OTHER if not read_uri(uri).problem] == []
 
 
 _PARTS = (

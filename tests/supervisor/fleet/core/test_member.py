@@ -44,16 +44,16 @@ MOVES: Mapping[Move, Callable[[Member], Member]] = {
 }
 
 
-@pytest.mark.parametrize("phase", MemberPhase)
 @pytest.mark.parametrize("move", Move)
-def test_every_move_follows_the_table_and_no_other_is_made(phase: MemberPhase, move: Move) -> None:
+def test_every_move_follows_the_table_and_no_other_is_made(move: Move) -> None:
     """A server would slip into a phase that the documented table does not show."""
-    member = Member(CONFIG, phase=phase)
-    if (phase, move) in TRANSITIONS:
-        assert MOVES[move](member).phase is TRANSITIONS[phase, move]
-    else:
-        with pytest.raises(KeyError):
-            MOVES[move](member)
+    for phase in MemberPhase:
+        member = Member(CONFIG, phase=phase)
+        if (phase, move) in TRANSITIONS:
+            assert MOVES[move](member).phase is TRANSITIONS[phase, move]
+        else:
+            with pytest.raises(KeyError):
+                MOVES[move](member)
 
 
 @pytest.mark.parametrize("phase", MemberPhase)

@@ -55,18 +55,17 @@ def test_an_authority_is_a_host_and_perhaps_a_port(text: str, host: str, port: i
     assert parse_authority(text) == Authority(host, port)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", ":", ":80", "a:", "a:0", "a:65536", "a:99999999", "a:+1", "a:1 ", " a", "a b", "a\t", "a\n", "a:٣"),
-        *("u@a", "a:1@b", "127.0.0.1:8808@evil.example", "a/b", "a?b", "a#b", "a\\b", "a%2e", "%31", "a,b", "a;b"),
-        *("::1", "[::1", "::1]", "[::1]x", "[::1]:", "[::1]1", "[[::1]]", "[::1%lo]", "[127.0.0.1]", "[]", "[a]"),
-        *("http://a", "a:1:2", "bücher.example", "a" * 254),
-    ],
+NO_AUTHORITIES = (
+    *("", ":", ":80", "a:", "a:0", "a:65536", "a:99999999", "a:+1", "a:1 ", " a", "a b", "a\t", "a\n", "a:٣"),
+    *("u@a", "a:1@b", "127.0.0.1:8808@evil.example", "a/b", "a?b", "a#b", "a\\b", "a%2e", "%31", "a,b", "a;b"),
+    *("::1", "[::1", "::1]", "[::1]x", "[::1]:", "[::1]1", "[[::1]]", "[::1%lo]", "[127.0.0.1]", "[]", "[a]"),
+    *("http://a", "a:1:2", "bücher.example", "a" * 254),
 )
-def test_what_is_no_authority_is_none(text: str) -> None:
+
+
+def test_what_is_no_authority_is_none() -> None:
     """A prefix that looks like ours would let another's through."""
-    assert parse_authority(text) is None
+    assert [text for text in NO_AUTHORITIES if parse_authority(text) is not None] == []
 
 
 @given(st.text(st.sampled_from("aA1.:[]@/%-_ \\"), max_size=20))
@@ -84,19 +83,19 @@ def test_a_host_of_ours_is_served(host: str) -> None:
     assert judged(("host", host), BEARER) == 0
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        *("evil.example", "127.0.0.1.evil.example", "localhost.evil", "127.0.0.1:8808@evil.example", "127.0.0.1.", ""),
-        *("localhost.", "localhost@evil.example", "127.1", "0x7f.1", "2130706433", "0.0.0.0", "[::]", "::1", "null"),
-        *("127.0.0.1:8808, evil.example", "127.0.0.1:8808 evil.example", "127.0.0.1%00.evil.example", "[::1].evil"),
-        *("port.example", "port.example:1", "127.0.0.1:x", "127.0.0.1:", "xn--localhost-", "[::ffff:127.0.0.1]"),
-    ],
+FOREIGN_HOSTS = (
+    *("evil.example", "127.0.0.1.evil.example", "localhost.evil", "127.0.0.1:8808@evil.example", "127.0.0.1.", ""),
+    *("localhost.", "localhost@evil.example", "127.1", "0x7f.1", "2130706433", "0.0.0.0", "[::]", "::1", "null"),
+    *("127.0.0.1:8808, evil.example", "127.0.0.1:8808 evil.example", "127.0.0.1%00.evil.example", "[::1].evil"),
+    *("port.example", "port.example:1", "127.0.0.1:x", "127.0.0.1:", "xn--localhost-", "[::ffff:127.0.0.1]"),
 )
-def test_a_foreign_host_is_refused(host: str) -> None:
+
+
+def test_a_foreign_host_is_refused() -> None:
     """A web page could reach loopback under its own name (DNS rebinding)."""
-    assert judged(("host", host), BEARER) == 421
-    assert judged(HOST, ("host", host), BEARER) == 421
+    for host in FOREIGN_HOSTS:
+        assert judged(("host", host), BEARER) == 421, host
+        assert judged(HOST, ("host", host), BEARER) == 421, host
 
 
 def test_a_request_without_a_host_or_with_two_is_refused() -> None:
@@ -113,37 +112,37 @@ def test_a_page_of_ours_may_ask(origin: str) -> None:
     assert judged(HOST, ("origin", origin), BEARER) == 0
 
 
-@pytest.mark.parametrize(
-    "origin",
-    [
-        *("http://evil.example", "null", "", "file://", "http://", "http://127.0.0.1.evil.example", "localhost"),
-        *(
-            "http://127.0.0.1:8808@evil.example",
-            "http://127.0.0.1:8808.evil.example",
-            "http://localhost/",
-            "ftp://localhost",
-        ),
-        *(
-            "http://localhost http://evil.example",
-            "http://localhost,http://evil.example",
-            "http://localhost?x",
-            "http://u@localhost",
-        ),
-        *(
-            "http://localhost#x",
-            "http://localhost\\@evil.example",
-            "http://localhost%2eevil.example",
-            "http://localhost:",
-        ),
-        *("chrome-extension://abc", "http:localhost", "http:///localhost", "http://localhost.", " http://localhost"),
-    ],
+FOREIGN_ORIGINS = (
+    *("http://evil.example", "null", "", "file://", "http://", "http://127.0.0.1.evil.example", "localhost"),
+    *(
+        "http://127.0.0.1:8808@evil.example",
+        "http://127.0.0.1:8808.evil.example",
+        "http://localhost/",
+        "ftp://localhost",
+    ),
+    *(
+        "http://localhost http://evil.example",
+        "http://localhost,http://evil.example",
+        "http://localhost?x",
+        "http://u@localhost",
+    ),
+    *(
+        "http://localhost#x",
+        "http://localhost\\@evil.example",
+        "http://localhost%2eevil.example",
+        "http://localhost:",
+    ),
+    *("chrome-extension://abc", "http:localhost", "http:///localhost", "http://localhost.", " http://localhost"),
 )
-def test_a_foreign_page_may_not_ask_first_or_second(origin: str) -> None:
+
+
+def test_a_foreign_page_may_not_ask_first_or_second() -> None:
     """A web page could post blindly; or put its own origin behind one of ours."""
     ours = ("origin", "http://localhost:1")
-    assert judged(HOST, ("origin", origin), BEARER) == 403
-    assert judged(HOST, ours, ("origin", origin), BEARER) == 403
-    assert judged(HOST, ("origin", origin), ours, BEARER) == 403
+    for origin in FOREIGN_ORIGINS:
+        assert judged(HOST, ("origin", origin), BEARER) == 403, origin
+        assert judged(HOST, ours, ("origin", origin), BEARER) == 403, origin
+        assert judged(HOST, ("origin", origin), ours, BEARER) == 403, origin
 
 
 @pytest.mark.parametrize(

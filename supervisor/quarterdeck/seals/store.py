@@ -315,6 +315,8 @@ class _Form(msgspec.Struct):
 def _as_seal_errors(folder: Path) -> Iterator[None]:
     try:
         yield
+    except TimeoutError as error:
+        raise SealError("in_use", f"another process holds {folder}", "end that process if it hangs") from error
     except OSError as error:
         found = UnusableDirectoryError(folder, STATE_DIR_VARIABLE, error)
         raise SealError("no_space" if error.errno in NO_ROOM else "no_store", found.what, found.remedy) from error

@@ -1,6 +1,7 @@
 """The folder of seals: what is in it is whole, the same for all, and known again; whatever happens to its writers."""
 
 import errno
+import hashlib
 import os
 import subprocess
 import sys
@@ -12,8 +13,9 @@ import msgspec
 import pytest
 from support.seals import FILES, manifest, sealed, write
 
+from quarterdeck.common.locks import holding_directory
 from quarterdeck.seals import store as module
-from quarterdeck.seals.manifest import Difference, SealError
+from quarterdeck.seals.manifest import Difference, Entry, SealError
 from quarterdeck.seals.store import Seal, SealStore
 
 
@@ -242,11 +244,34 @@ def test_a_damaged_manifest_is_told_and_replaced(store: SealStore, spoil: Callab
     assert store.open(seal.digest) == seal
 
 
-@pytest.mark.parametrize("data", [b"[", b'[[".","folder",false,0,""]]'])
-def test_another_list_of_files_is_no_proof(store: SealStore, data: bytes) -> None:
+def _no_list(seal: Seal) -> None:
+    (seal.folder / "entries").write_bytes(b"[")
+
+
+def _source_in_list(seal: Seal) -> None:
+    _in_list(seal, "node_modules/other/index.js")
+    hashed = hashlib.sha256((seal.folder / "entries").read_bytes()).hexdigest()
+    fitting = msgspec.structs.replace(seal.manifest, entries=hashed)
+    (seal.folder / "manifest").write_bytes(msgspec.json.encode(fitting))
+
+
+def _compiled_in_list(seal: Seal) -> None:
+    _in_list(seal, "compiled.pyc")
+
+
+def _in_list(seal: Seal, path: str) -> None:
+    """Give a file another hash in the list of files."""
+    entries = msgspec.json.decode((seal.folder / "entries").read_bytes(), type=list[Entry])
+    spoiled = [msgspec.structs.replace(each, hash="00") if each.path == path else each for each in entries]
+    (seal.folder / "entries").write_bytes(msgspec.json.encode(spoiled))
+
+
+@pytest.mark.parametrize("spoil", [_no_list, _source_in_list, _compiled_in_list])
+def test_another_list_of_files_is_no_proof(store: SealStore, spoil: Callable[[Seal], None]) -> None:
     """Whoever changes a file could change its hash in the list as well."""
-    seal = sealed(store)
-    (seal.folder / "entries").write_bytes(data)
+    seal = sealed(store, {**FILES, "compiled.pyc": b"0"})
+    spoil(seal)
+    seal = store.open(seal.digest) or seal
     with pytest.raises(SealError, match="list of files") as caught:
         store.verify(seal)
     assert caught.value.code == "changed"
@@ -293,8 +318,30 @@ def test_a_name_that_is_no_digest_names_no_seal(store: SealStore, digest: str) -
     with pytest.raises(SealError, match="no seal"):
         store.remove(digest)
     sealed(store)
+    assert store.open(digest) is None
     with pytest.raises(SealError, match="no seal"):
         store.remove(digest)
+
+
+def test_names_are_given_and_taken_by_one_process_at_a_time(
+    store: SealStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A seal could be replaced while another process makes, removes or looks for it."""
+    seal = sealed(store)
+    monkeypatch.setattr(module, "LOCK_WAIT_S", 0.0)
+    with store.making() as place, holding_directory(tmp_path / "seals", 0.0):
+        write(place / "tree", FILES)
+        for use in (
+            lambda: store.adopt(place, manifest()),
+            lambda: store.remove(seal.digest),
+            lambda: store.collect(()),
+        ):
+            with pytest.raises(SealError) as caught:
+                use()
+            assert caught.value.code == "in_use"
+        with pytest.raises(SealError), store.making():
+            pytest.fail("it was made while another process held the folder")
+    assert store.seals() == [seal]
 
 
 def test_a_folder_that_others_can_use_is_not_written_to(store: SealStore, tmp_path: Path) -> None:

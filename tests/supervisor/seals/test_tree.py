@@ -47,6 +47,7 @@ def test_every_file_folder_and_link_is_read_with_its_hash(tree: Path) -> None:
 def test_a_closed_tree_is_read_only_and_reads_the_same(tree: Path) -> None:
     """A program could change what is sealed by a slip, or its digest would change with its permissions."""
     os.chmod(tree / "a/one.js", 0o744)
+    os.symlink("a", tree / "link")
     before = read(tree)
     closed = read(tree, close=True)
     assert closed.entries == before.entries
@@ -125,6 +126,20 @@ def test_a_tree_above_a_bound_is_refused(tree: Path, bounds: dict[str, int]) -> 
     with pytest.raises(SealError) as caught:
         read(tree, **bounds)
     assert caught.value.code == "too_large"
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its hash would be that of bytes which never were a file."""
+    whole = os.read
+
+    def growing(fd: int, size: int) -> bytes:
+        with (tree / "a/two.js").open("ab") as file:
+            file.write(b"more")
+        return whole(fd, size)
+
+    monkeypatch.setattr(os, "read", growing)
+    with pytest.raises(SealError, match="was changed while it was read"):
+        read(tree)
 
 
 def test_a_link_in_place_of_the_tree_is_not_followed(tree: Path, tmp_path: Path) -> None:

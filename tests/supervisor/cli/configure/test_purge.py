@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from support.command_line import Said
+from support.seals import sealed
 
 from quarterdeck.cli.configure import purge
-from quarterdeck.config.places.paths import configuration_digest, make_private_dir, server_paths
+from quarterdeck.config.places.paths import configuration_digest, make_private_dir, seals_dir, server_paths
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.ledger.store.lease import Holder, take_lease
+from quarterdeck.seals.store import SealStore
 
 from .client_commands import write
 
@@ -95,6 +97,18 @@ def test_all_keeps_the_records_and_says_so(state: Path, said: Said) -> None:
     assert left(state) == set()
     assert state.is_dir()
     said(0, "purge", "--all", "--yes")
+
+
+@pytest.mark.process
+def test_sealed_packages_are_shown_and_go_with_all_that_is_not_running(state: Path, said: Said) -> None:
+    """Gigabytes would be on the disk that nothing names, or a running server would lose its code."""
+    sealed(SealStore(seals_dir()))
+    [row] = [each for each in said.json(0, "purge", "--json") if each["kind"] == "seals"]
+    assert (row["path"], row["used_by"]) == (str(state / "seals"), None)
+    with RuntimeDirectory.create(digest(state.parent / "one.json"), state.parent / "run"):
+        assert f"{state / 'seals'} is left" in said(1, "purge", "--all", "--yes").err
+    said(0, "purge", "--all", "--yes")
+    assert not (state / "seals").exists()
 
 
 def test_what_is_running_stays(state: Path, said: Said) -> None:

@@ -266,6 +266,12 @@ def error_of(output: str, what: str) -> SealError:
     return SealError("ended", f"could not {what}: {_told(output)}", "")
 
 
+def wanted_python(message: str) -> str:
+    """Return the versions of Python that uv says are needed, such as `>=3.13`; empty if it says none."""
+    found = re.search(r"does not satisfy Python\s*(>=[\d.]+(?:,\s*<[\d.]+)?)", message)
+    return found[1].rstrip(".,") if found else ""
+
+
 def _told(output: str) -> str:
     lines = [line.strip(" ╰─▶│├×") for line in output.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("WARNING", "Traceback", "[notice]", "hint:"))]

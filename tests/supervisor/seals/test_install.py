@@ -118,6 +118,7 @@ async def test_an_npm_package_is_the_same_bytes_wherever_it_is_installed(registr
 
 
 @needs_npm
+@pytest.mark.nightly
 async def test_install_scripts_run_only_when_they_are_approved(registry, installer):
     """A package's code would run at an installation that nobody approved, or never."""
     script = "node -e \"require('fs').writeFileSync('ran', process.env.HOME)\""
@@ -130,6 +131,7 @@ async def test_install_scripts_run_only_when_they_are_approved(registry, install
 
 
 @needs_npm
+@pytest.mark.nightly
 async def test_no_login_of_a_registry_is_in_an_error_a_manifest_or_a_lock(registry, installer, tmp_path):
     """A password would be kept with the seal, or shown on the terminal."""
     registry.publish("server", bin="index.js")
@@ -193,6 +195,7 @@ async def test_a_version_that_is_not_there_any_more_is_said(registry, installer)
 
 
 @needs_npm
+@pytest.mark.nightly
 async def test_a_registry_that_is_away_is_said(registry, installer, unused_port):
     """A user would look for the mistake in the package."""
     assert registry.server is not None
@@ -249,6 +252,16 @@ async def test_an_installer_that_does_not_do_its_work_leaves_nothing(installer, 
     error = await installer.refusal(npx())
     assert error.code == code
     assert message in error.message
+
+
+async def test_no_login_that_an_installer_prints_is_in_an_error(installer, tmp_path):
+    """A password would be shown on the terminal and kept in a log."""
+    installer.path = fake_npm(tmp_path / "bin", 'cat "$HOME/.npmrc" >&2; env >&2; exit 1')
+    installer.login = "someone:hunter2-very-secret"
+    error = await installer.refusal(npx())
+    assert error.code == "ended"
+    assert "hunter2" not in error.message
+    assert "someone" not in error.message
 
 
 async def test_a_cancelled_installation_leaves_no_process_and_no_file(installer, tmp_path):

@@ -193,3 +193,11 @@ def test_a_failure_of_an_installer_has_our_code_and_its_words(output, code):
     error = python.error_of(output, "install x")
     assert error.code == code
     assert error.message.startswith("could not install x: ")
+
+
+def test_the_python_that_a_package_needs_is_read_from_uvs_words():
+    """A package for a newer Python would not be sealed though one is installed."""
+    said = "Because the current Python version (3.11.7) does not satisfy Python>=3.13 and server depends on it"
+    assert python.wanted_python(said) == ">=3.13"
+    assert python.wanted_python("does not satisfy Python>=3.12,<3.14.") == ">=3.12,<3.14"
+    assert python.wanted_python("something else") == ""

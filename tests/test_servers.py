@@ -20,28 +20,10 @@ pytestmark = pytest.mark.process
 ERAS = {"echo": "2025-11-25", "modern": "2026-07-28"}
 
 GOOD_UNTIL_CALLED = [
-    "closes_stdout",
-    "half_line",
-    "long_line",
-    "slow_drip",
-    "stderr_flood",
-    "deep_json",
-    "invalid_utf8",
-    "smuggle_whitespace",
-    "smuggle_behind",
-    "notification_flood",
-    "ping_flood",
-    "smuggle",
-    "a_million_resources",
-    "huge_answers",
-    "update_flood",
-    "asks_a_thousand_times",
+    *("closes_stdout", "half_line", "long_line", "slow_drip", "stderr_flood", "deep_json", "invalid_utf8"),
+    *("smuggle_whitespace", "smuggle_behind", "notification_flood", "ping_flood", "smuggle"),
+    *("a_million_resources", "huge_answers", "update_flood", "asks_a_thousand_times"),
 ]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(autouse=True)

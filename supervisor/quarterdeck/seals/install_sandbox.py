@@ -81,9 +81,11 @@ class InstallSandbox:
         self._machine = machine
         self._monitor = monitor
         self._redactor = Redactor(indexes.secrets)
-        self._home, self._tmp = place / "home", place / "tmp"
+        # Not in the attempt's folder itself: its lock is the attempt's, and that of a home's folder who chooses a user.
+        base = place / "install"
+        self._home, self._tmp = base / "home", base / "tmp"
         self.work: Final = self._home / _WORK
-        for folder in (self._home, self._tmp, self.work):
+        for folder in (base, self._home, self._tmp, self.work):
             folder.mkdir(mode=0o700)
         for name, text in indexes.files.items():
             path = self._home / name

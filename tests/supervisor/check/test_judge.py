@@ -201,39 +201,39 @@ def called(purpose: str = "call", **facts: Any) -> Any:
     return exchange(purpose, "tools/call", subject="t", **facts)
 
 
-@pytest.mark.parametrize(
-    ("one", "wrong"),
-    [
-        (called(result={**TEXT, "structuredContent": {"n": 1}}), set()),
-        (called(result=TEXT), {"call-structured"}),
-        (called(result={**TEXT, "structuredContent": {"n": "1"}}), {"call-structured"}),
-        (called(result={**TEXT, "isError": True}), set()),
-        (called(error=REFUSED), set()),
-        (called(result={"content": [{"type": "text", "text": 7}], "isError": True}), {"call-result"}),
-        (called(ending=Ending.LOST), {"call-survived"}),
-        (called(waited_s=9.0), {"call-answered"}),
-        (called(waited_s=9.0, progress=({"progress": 1},)), set()),
-        (called(waited_s=9.0, late=True), {"call-answered", "cancel"}),
-        (called("cancelled", late=True), {"cancel"}),
-        (called("cancelled"), set()),
-        (called("refused: without 'a'", result={**TEXT, "structuredContent": {"n": 1}}), {"call-judged"}),
-        (called("refused: without 'a'", result={**TEXT, "isError": True}), set()),
-        (called("refused: without 'a'", error=REFUSED), set()),
-        (called(error={"code": 1, "message": "Traceback (most recent call last):\n ..."}), {"error-plain"}),
-        (called(error=REFUSED, progress=({"progress": 1}, {"progress": 1})), {"progress"}),
-        (called(error=REFUSED, progress=({"progress": 1}, {"progress": 2.5})), set()),
-        (exchange("unknown-tool", "tools/call", result={**TEXT, "isError": True}), set()),
-        (exchange("unknown-tool", "tools/call", result=TEXT), {"unknown-tool"}),
-        (exchange("unknown-prompt", "prompts/get", result={"messages": []}), {"unknown-prompt"}),
-        (exchange("unknown-resource", "resources/read", error=REFUSED), set()),
-        (exchange("prompt", "prompts/get", error=REFUSED), set()),
-        (exchange("prompt", "prompts/get", result={"messages": 3}), {"prompt-answered"}),
-        (exchange("resource", "resources/read"), {"resource-read"}),
-    ],
-)
-def test_calls_are_held_against_what_the_tool_says(one: Any, wrong: set[str]) -> None:
+CALLS: list[tuple[Any, set[str]]] = [
+    (called(result={**TEXT, "structuredContent": {"n": 1}}), set()),
+    (called(result=TEXT), {"call-structured"}),
+    (called(result={**TEXT, "structuredContent": {"n": "1"}}), {"call-structured"}),
+    (called(result={**TEXT, "isError": True}), set()),
+    (called(error=REFUSED), set()),
+    (called(result={"content": [{"type": "text", "text": 7}], "isError": True}), {"call-result"}),
+    (called(ending=Ending.LOST), {"call-survived"}),
+    (called(waited_s=9.0), {"call-answered"}),
+    (called(waited_s=9.0, progress=({"progress": 1},)), set()),
+    (called(waited_s=9.0, late=True), {"call-answered", "cancel"}),
+    (called("cancelled", late=True), {"cancel"}),
+    (called("cancelled"), set()),
+    (called("refused: without 'a'", result={**TEXT, "structuredContent": {"n": 1}}), {"call-judged"}),
+    (called("refused: without 'a'", result={**TEXT, "isError": True}), set()),
+    (called("refused: without 'a'", error=REFUSED), set()),
+    (called(error={"code": 1, "message": "Traceback (most recent call last):\n ..."}), {"error-plain"}),
+    (called(error=REFUSED, progress=({"progress": 1}, {"progress": 1})), {"progress"}),
+    (called(error=REFUSED, progress=({"progress": 1}, {"progress": 2.5})), set()),
+    (exchange("unknown-tool", "tools/call", result={**TEXT, "isError": True}), set()),
+    (exchange("unknown-tool", "tools/call", result=TEXT), {"unknown-tool"}),
+    (exchange("unknown-prompt", "prompts/get", result={"messages": []}), {"unknown-prompt"}),
+    (exchange("unknown-resource", "resources/read", error=REFUSED), set()),
+    (exchange("prompt", "prompts/get", error=REFUSED), set()),
+    (exchange("prompt", "prompts/get", result={"messages": 3}), {"prompt-answered"}),
+    (exchange("resource", "resources/read"), {"resource-read"}),
+]
+
+
+def test_calls_are_held_against_what_the_tool_says() -> None:
     """A tool that hangs, dies, or answers something else than it promised would pass; or an honest error be blamed."""
-    assert problems(judge_calls, tools_listed(COUNTING), episode(one, name="calls")) == wrong
+    for one, wrong in CALLS:
+        assert problems(judge_calls, tools_listed(COUNTING), episode(one, name="calls")) == wrong, one
 
 
 def test_progress_of_a_token_that_nobody_gave_is_told() -> None:
@@ -306,34 +306,34 @@ def trial(purpose: str, status: int, content_type: str = "application/json") -> 
     return episode(http=[HttpTrial(purpose, status, content_type)])
 
 
-@pytest.mark.parametrize(
-    ("case", "wrong"),
-    [
-        (trial("notification", 202), set()),
-        (trial("notification", 200), {"http-accepted"}),
-        (trial("get", 405), set()),
-        (trial("get", 200, "text/event-stream"), set()),
-        (trial("get", 200, "text/html"), {"http-get"}),
-        (trial("origin", 403), set()),
-        (trial("origin", 200), {"http-origin"}),
-        (trial("unknown-version", 400), set()),
-        (trial("unknown-version", 200), {"http-version"}),
-        (trial("no-session", 200), set()),
-        (trial("no-session", 500), {"http-session-needed"}),
-        (trial("unknown-session", 404), set()),
-        (trial("unknown-session", 0), {"http-session-unknown"}),
-        (trial("ended-session", 404), set()),
-        (trial("ended-session", 200), {"http-session-ended"}),
-        (trial("end-session", 500), set()),
-        (episode(content_types=["text/plain"]), {"http-content-type"}),
-        (episode(content_types=["application/json", "text/event-stream"]), set()),
-        (episode(session_id="a session"), {"http-session-id"}),
-        (episode(session_id="a-session"), set()),
-    ],
-)
-def test_http_is_judged_by_its_statuses(case: Episode, wrong: set[str]) -> None:
+STATUSES: list[tuple[Episode, set[str]]] = [
+    (trial("notification", 202), set()),
+    (trial("notification", 200), {"http-accepted"}),
+    (trial("get", 405), set()),
+    (trial("get", 200, "text/event-stream"), set()),
+    (trial("get", 200, "text/html"), {"http-get"}),
+    (trial("origin", 403), set()),
+    (trial("origin", 200), {"http-origin"}),
+    (trial("unknown-version", 400), set()),
+    (trial("unknown-version", 200), {"http-version"}),
+    (trial("no-session", 200), set()),
+    (trial("no-session", 500), {"http-session-needed"}),
+    (trial("unknown-session", 404), set()),
+    (trial("unknown-session", 0), {"http-session-unknown"}),
+    (trial("ended-session", 404), set()),
+    (trial("ended-session", 200), {"http-session-ended"}),
+    (trial("end-session", 500), set()),
+    (episode(content_types=["text/plain"]), {"http-content-type"}),
+    (episode(content_types=["application/json", "text/event-stream"]), set()),
+    (episode(session_id="a session"), {"http-session-id"}),
+    (episode(session_id="a-session"), set()),
+]
+
+
+def test_http_is_judged_by_its_statuses() -> None:
     """A server would be open to every page of a browser, or a client wait for a session that is gone."""
-    assert problems(judge_http, case) == wrong
+    for case, wrong in STATUSES:
+        assert problems(judge_http, case) == wrong, case
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,15 @@ class ServerScope(StrEnum):
     """Each client's session for itself."""
 
 
+class StartMode(StrEnum):
+    """When a server is started."""
+
+    AT_ONCE = "at_once"
+    """With what serves it; it runs until that ends."""
+    ON_CALL = "on_call"
+    """With its first call, once it is approved; then it sleeps again when no client refers to it."""
+
+
 class Revision(StrEnum):
     """A revision of MCP; a test holds them against the SDK's."""
 
@@ -157,11 +166,16 @@ class _ServerConfig(FrozenModel):
     Attributes:
         protocol: the only revision to speak with it; None for the legacy one, if the server speaks it.
         scope: who has one process of it together.
+        start: when it is started; None for `on_call` if it is approved and its code is known, else for `at_once`.
+        idle_stop_s: seconds without a request after which one that is started on call is stopped although clients
+            are connected that called it; None to wait until they have left.
         ask: what becomes of what it asks its callers.
     """
 
     id: str
     scope: ServerScope = ServerScope.DECK
+    start: StartMode | None = None
+    idle_stop_s: float | None = Field(default=None, gt=0, le=86_400)
     trust: TrustMode = TrustMode.BASELINE
     ask: AskMode = AskMode.LABEL
     protocol: Revision | None = None

@@ -150,6 +150,7 @@ class EndpointStatus:
         sandbox: None while no process of ours is confined.
         installing: whether it is connecting, and its command has to fetch the program first.
         list_fault: why it has no tools although it is ready: it never listed them.
+        is_asleep: whether it is idle until it is called; `fault` says why the last call could not start it.
     """
 
     server: str
@@ -165,6 +166,7 @@ class EndpointStatus:
     sandbox: SandboxStatus | None = None
     installing: bool = False
     list_fault: ProtocolFault | None = None
+    is_asleep: bool = False
 
 
 FleetStatus = Mapping[str, EndpointStatus]

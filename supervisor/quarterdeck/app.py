@@ -154,6 +154,7 @@ async def open_quarterdeck(
             slot=shared.servers.slots.hold if shared is not None else nullcontext,
             access=access,
             has_to_install=lambda config, home: has_to_install(config.command, config.args, home),
+            is_needed=lambda server: product.schedule.needs(server),  # noqa: PLW0108 - it is made below
         )
         own = source.fleet()
         fleet = own if shared is None else DeckFleet(own, shared.servers, source.wish)
@@ -185,6 +186,7 @@ async def open_quarterdeck(
             serves=serves,
             common=common,
             sessions=sessions,
+            sleeps=serves,
             find_login=find_login,
             logins=shared.logins if shared is not None else None,
             programs=programs,
@@ -194,6 +196,9 @@ async def open_quarterdeck(
         if product.decks is not None:
             stack.push_async_callback(carried_through, product.decks.close)
         approvals.start()
+        if serves:
+            product.schedule.follow(approvals.watch_each)
+            stack.callback(product.schedule.close)
         stack.callback(common.hear(product.note_decisions))
         # Before it opens: what is decided meanwhile is followed, too.
         stack.callback(common.carry_out(product.apply))

@@ -25,6 +25,7 @@ from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.core.member import LOGIN_FAULTS
 from quarterdeck.fleet.fleet import ServerFleetImpl, SupervisedFleet
 from quarterdeck.fleet.session_servers import SessionServers
+from quarterdeck.fleet.sleep_schedule import SleepSchedule
 from quarterdeck.host.budget.kept_results import KeptResults
 from quarterdeck.host.offers.groups import LiveGroups
 from quarterdeck.host.program_names import ProgramNames
@@ -68,6 +69,7 @@ class Product:
         settings: what it runs; another value after `reload`.
         fleet: the servers that run.
         sessions: those that single sessions have for themselves.
+        schedule: puts servers to sleep; only where they may.
         approvals: what is trusted of them.
         servers: the deck's servers, with what is trusted of each, and what sessions have for themselves.
         router: what they offer, as clients are shown it, and the way of each request to its server.
@@ -96,6 +98,7 @@ class Product:
         find_login: Callable[[str], LoginPlace | None] = lambda _: None,
         logins: dict[str, OpenLogin] | None = None,
         programs: ProgramNames | None = None,
+        sleeps: bool = False,
         write_calls: Callable[[], Awaitable[None]] = _write_nothing,
     ) -> None:
         self._take(settings)
@@ -111,6 +114,8 @@ class Product:
         self.fleet: Final = fleet
         self.approvals: Final = approvals
         self.sessions: Final = sessions or SessionServers(ServerFleetImpl)
+        self._sleeps = sleeps
+        self.schedule: Final = SleepSchedule(fleet, self.sessions, approvals.why_awake)
         self.servers: Final = DeckServers(fleet, approvals, self.sessions, note)
         # The names of a lone server's tools are its own: a command of ours in front of it changes none.
         self.router: Final = Router(
@@ -263,6 +268,7 @@ class Product:
 
     def _end_session(self, client: str) -> None:
         self.sessions.ended(client)
+        self.schedule.left(client)
         self.results.leave(client)
         self.programs.pop(client, None)
 
@@ -320,7 +326,8 @@ class Product:
                 await self.approvals.withdraw_unconfigured(scopes, self.settings.ids)
             startable = self.approvals.startable
             self.sessions.reconfigure(startable)
-            await self.fleet.reconfigure(BridgeConfig(servers=startable))
+            asleep = self.schedule.asleep_of(startable) if self._sleeps else frozenset[str]()
+            await self.fleet.reconfigure(BridgeConfig(servers=startable), asleep)
         await self._restart_logged_in()
 
     def note_decisions(self, decisions: Sequence[Decision]) -> None:
@@ -350,7 +357,31 @@ class Product:
             KeyError: none of this id runs.
         """
         self.sessions.end_all_of(server)
+        self.schedule.started_by_hand(server)
         await self.fleet.restart(server)
+
+    def kept_awake_by(self, server: str) -> tuple[str, ...]:
+        """Return what keeps a server from falling asleep; empty where none does, and for one that is not ready."""
+        found = self.schedule.judged(server) if self._sleeps else None
+        return found.reasons if found is not None else ()
+
+    def wake(self, server: str) -> None:
+        """Start a server if it sleeps, and keep it awake for a while."""
+        self.schedule.started_by_hand(server)
+        self.fleet.wake(server)
+
+    async def refresh(self, only: str = "") -> None:
+        """Start every server that sleeps, or this one, and return once its lists are compared, or it has failed."""
+        for server, status in self.fleet.status().items():
+            if status.is_asleep and only in ("", server):
+                self.fleet.wake(server)
+        await self.finished()
+
+    def put_to_sleep(self, server: str) -> None:
+        """Stop a server until it is called, in all decks that share it, whatever it is working on."""
+        self.sessions.end_all_of(server)
+        self.schedule.stopped_by_hand(server)
+        self.fleet.sleep(server, by_hand=True)
 
     def _announce(self, settings: Settings) -> None:
         self.directory.announce_trusted(settings.trusted)

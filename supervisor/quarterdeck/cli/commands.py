@@ -59,6 +59,8 @@ ENTRIES: Final = (
     Entry("inspect", "run.servers:inspect", RUN, "Show one server in detail: its policy, and how much is enforced"),
     Entry("logs", "diagnose.logs:logs", RUN, "Show what a server wrote on its standard error"),
     Entry("restart", "run.servers:restart", RUN, "Restart one server"),
+    Entry("wake", "run.servers:wake", RUN, "Start a server that sleeps"),
+    Entry("sleep", "run.servers:sleep", RUN, "Stop a server until it is called"),
     Entry("trust", "trust.trust:group", TRUST, "Decide what servers may offer: list, diff, approve, block, scan"),
     Entry("lock", "trust.lock:lock", TRUST, "Write the approved hashes to deck.lock, or compare the servers with it"),
     Entry("ledger", "trust.ledger:group", TRUST, "Read the record of what was offered, approved and called"),

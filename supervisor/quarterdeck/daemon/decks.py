@@ -136,7 +136,7 @@ class Deck:
         states = served.product.status().values() if served is not None else ()
         files = tuple(map(str, served.product.settings.config_paths)) if served is not None else self.request.config
         native = self.request.native.profile if self.request.native is not None else ""
-        ready = sum(state.phase is EndpointPhase.READY for state in states)
+        ready = sum(state.phase is EndpointPhase.READY or state.is_asleep for state in states)
         since = self._since.isoformat(timespec="seconds")
         command, problem = (served.product.settings.command, served.problem) if served is not None else ("", "")
         troubles = served.product.settings.troubles if served is not None else ()
@@ -148,6 +148,10 @@ class Deck:
             return ()
         product = served.product
         return (*((id_, product.fleet.queue(id_)) for id_ in product.status()), *product.sessions.queues())
+
+    def kept_awake_by(self, server: str) -> tuple[str, ...]:
+        """Return what keeps a server of this deck from falling asleep."""
+        return served.product.kept_awake_by(server) if (served := self.opened) is not None else ()
 
     def own_servers(self, session: str) -> tuple[str, ...]:
         """The ids of the servers that a client's session has for itself."""

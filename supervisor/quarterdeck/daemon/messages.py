@@ -196,6 +196,7 @@ class ServerStatus(msgspec.Struct, frozen=True):
         deck: the key of a deck that has it.
         refused: how often each limit refused a call; only limits that did.
         waits: the calls that wait for more than some seconds, with the reasons, for people; empty if there are none.
+        awake: what keeps it from falling asleep in this deck; empty while it does not run.
     """
 
     id: str
@@ -204,13 +205,14 @@ class ServerStatus(msgspec.Struct, frozen=True):
     waiting: int
     refused: dict[str, int]
     waits: str = ""
+    awake: tuple[str, ...] = ()
 
 
 class DeckStatus(msgspec.Struct, frozen=True):
     """One deck, opened at `since` (ISO 8601, UTC), with the files of its configuration.
 
     Attributes:
-        ready: how many of its `servers` are ready.
+        ready: how many of its `servers` are ready, or asleep until they are called.
         native: the profile of its native tools; empty without any.
         command: the id of the one server of a `run`, which has no files; empty for a configuration.
         name: of its configuration, see `deck_names`; empty for none.

@@ -137,7 +137,9 @@ class DoorServer:
         seen: dict[CallQueue, ServerStatus] = {}
         for deck in self._decks:
             for id_, queue in deck.queues():
-                seen.setdefault(queue, ServerStatus(id_, deck.key, *queue.load, queue.refused, queue.long_waits))
+                if queue not in seen:
+                    awake = deck.kept_awake_by(id_)
+                    seen[queue] = ServerStatus(id_, deck.key, *queue.load, queue.refused, queue.long_waits, awake)
         return tuple(seen.values())
 
     def _take_in(self, accepted: socket.socket) -> None:

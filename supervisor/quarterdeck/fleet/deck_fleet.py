@@ -42,9 +42,9 @@ class DeckFleet(SupervisedFleet):
         own.watch_each(self._tell)
         own.watch_news(self._tell_news)
 
-    async def reconfigure(self, config: BridgeConfig) -> None:
+    async def reconfigure(self, config: BridgeConfig, asleep: frozenset[str] = frozenset()) -> None:
         """Run these servers; shared ones that this deck leaves run on for the others. After a tear-down nothing runs
-        until `spin_up`, which takes this configuration.
+        until `spin_up`, which takes this configuration. For `asleep` see `ServerFleetImpl`.
         """
         self._config = config
         if self._is_torn_down:
@@ -60,11 +60,12 @@ class DeckFleet(SupervisedFleet):
         joined: list[str] = []
         for server, wish in wishes.items():
             if wish is not None and server not in self._shared:
-                self._join(server, wish, left.get(server))
+                self._join(server, wish, left.get(server), is_asleep=server in asleep)
                 joined.append(server)
-        await self._own.reconfigure(
-            BridgeConfig(servers=tuple(each for each in config.effective() if wishes[each.id] is None))
-        )
+            elif wish is not None and server not in asleep:
+                self._shared[server].wake()
+        own = tuple(each for each in config.effective() if wishes[each.id] is None)
+        await self._own.reconfigure(BridgeConfig(servers=own), asleep)
         for server in {**left, **dict.fromkeys(joined)}:
             self._tell(server)
 
@@ -87,6 +88,27 @@ class DeckFleet(SupervisedFleet):
         """Restart one server, a shared one for all decks, and forget its crashes. Raise KeyError for an unknown one."""
         shared = self._shared.get(server)
         await (self._own.restart(server) if shared is None else shared.restart())
+
+    def wake(self, server: str) -> bool:
+        """See `SupervisedFleet`."""
+        shared = self._shared.get(server)
+        return self._own.wake(server) if shared is None else shared.wake()
+
+    def sleep(self, server: str, *, by_hand: bool = False) -> None:
+        """See `SupervisedFleet`."""
+        shared = self._shared.get(server)
+        if shared is None:
+            self._own.sleep(server)
+        else:
+            shared.sleep(by_hand=by_hand)
+
+    def is_asleep(self, server: str) -> bool:
+        """See `SupervisedFleet`."""
+        return self._of(server).is_asleep(server)
+
+    def wake_fault(self, server: str, since: float) -> ProtocolFault | None:
+        """See `SupervisedFleet`."""
+        return self._of(server).wake_fault(server, since)
 
     def _of(self, server: str) -> ServerFleetImpl:
         shared = self._shared.get(server)
@@ -136,8 +158,9 @@ class DeckFleet(SupervisedFleet):
         """See `SupervisedFleet`; `callback` runs in the context in which this fleet was made."""
         return self._news.watch(callback)
 
-    def _join(self, server: str, wish: Wish, replaced: SharedServer | None) -> None:
-        shared = self._shared[server] = self._servers.join(self, wish, self._context, replaced)
+    def _join(self, server: str, wish: Wish, replaced: SharedServer | None, *, is_asleep: bool) -> None:
+        shared = self._servers.join(self, wish, self._context, replaced, is_asleep=is_asleep)
+        self._shared[server] = shared
         self._unwatch[server] = shared.fleet.watch_each(self._tell), shared.fleet.watch_news(self._tell_news)
 
     def _leave(self, server: str) -> None:

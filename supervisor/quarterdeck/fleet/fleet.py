@@ -38,11 +38,23 @@ class SupervisedFleet(ServerFleet, Protocol):
     def endpoints(self) -> tuple[ServerEndpointImpl, ...]:
         """The present endpoints in configuration order."""
 
-    async def reconfigure(self, config: BridgeConfig) -> None:
+    async def reconfigure(self, config: BridgeConfig, asleep: frozenset[str] = frozenset()) -> None:
         """Run these servers from now on, in this order; see `ServerFleetImpl`."""
 
     async def restart(self, server: str) -> None:
         """Restart one server; raises KeyError for an unknown one."""
+
+    def wake(self, server: str) -> bool:
+        """Start a server that sleeps. Return whether it is being woken, by this or an earlier call."""
+
+    def sleep(self, server: str, *, by_hand: bool = False) -> None:
+        """Stop a running server until it is woken, unless another deck needs it and it is not stopped `by_hand`."""
+
+    def is_asleep(self, server: str) -> bool:
+        """Whether it has no process until it is woken."""
+
+    def wake_fault(self, server: str, since: float) -> ProtocolFault | None:
+        """Return the fault of the last attempt to wake it if that failed after `since`, in monotonic seconds."""
 
     def has_settled(self, server: str) -> bool:
         """Whether a server's first connect has ended, and its list with it; False for an unknown server."""
@@ -104,12 +116,12 @@ class ServerFleetImpl(SupervisedFleet):
         await self.begin_start(config)
         await self._settled.wait()
 
-    async def begin_start(self, config: BridgeConfig) -> None:
-        """`start`, without waiting for the servers."""
+    async def begin_start(self, config: BridgeConfig, asleep: frozenset[str] = frozenset()) -> None:
+        """`start`, without waiting for the servers; those `asleep` are started once they are woken."""
         async with self._starting:
-            await self._begin(config)
+            await self._begin(config, asleep)
 
-    async def _begin(self, config: BridgeConfig) -> None:
+    async def _begin(self, config: BridgeConfig, asleep: frozenset[str] = frozenset()) -> None:
         self._config = config
         if self._core.is_torn_down:
             # Nothing of the old fleet may report to the new one, which counts its generations anew.
@@ -128,22 +140,23 @@ class ServerFleetImpl(SupervisedFleet):
         self._settled.set()
         self._settled = asyncio.Event()
         self._starts += 1
-        self._handle(supervision.FleetStarted(config))
+        self._handle(supervision.FleetStarted(config, asleep))
 
-    async def reconfigure(self, config: BridgeConfig) -> None:
+    async def reconfigure(self, config: BridgeConfig, asleep: frozenset[str] = frozenset()) -> None:
         """Run these servers from now on, in this order; do not wait for them.
 
         Servers whose configuration is equal keep running. One that changed is closed and started again, its past
-        forgotten; a missing one is closed. Waiters for the first connects wait for those of the present servers.
+        forgotten; a missing one is closed. New ones that are `asleep` are started once they are woken; one that sleeps
+        and is not among them is woken. Waiters for the first connects wait for those of the present servers.
         Without an earlier start this is one; after a tear-down nothing runs until the next start, and `spin_up` takes
         this configuration.
         """
         async with self._starting:
             if not self._starts and not self._core.is_torn_down:
-                await self._begin(config)
+                await self._begin(config, asleep)
                 return
             self._config = config
-            self._handle(supervision.Reconfigured(config))
+            self._handle(supervision.Reconfigured(config, asleep))
 
     async def settled(self, timeout_s: float | None) -> bool:
         """Wait until every first connect has settled, at most so long; whether they have."""
@@ -178,6 +191,17 @@ class ServerFleetImpl(SupervisedFleet):
         if self._core.member(server) is None:
             raise KeyError(server)
         self._handle(supervision.RestartAsked(server))
+
+    def wake(self, server: str) -> bool:
+        """See `SupervisedFleet`."""
+        self._handle(supervision.WakeAsked(server))
+        member = self._core.member(server)
+        return member is not None and member.is_woken
+
+    def sleep(self, server: str, *, by_hand: bool = False) -> None:  # noqa: ARG002 - only one deck has it
+        """See `SupervisedFleet`; harmless for one that does not run."""
+        self._handle(supervision.SleepAsked(server))
+        self.queue(server).forget_clients()
 
     # Looking
 
@@ -223,6 +247,18 @@ class ServerFleetImpl(SupervisedFleet):
         is_lost = endpoint is not None and endpoint.phase is EndpointPhase.FAULTED
         return member.phase not in supervision.SETTLED_PHASES or (member.phase is MemberPhase.READY and is_lost)
 
+    def is_asleep(self, server: str) -> bool:
+        """See `SupervisedFleet`; its last process may still be closing."""
+        member = self._core.member(server)
+        return member is not None and member.phase is MemberPhase.ASLEEP
+
+    def wake_fault(self, server: str, since: float) -> ProtocolFault | None:
+        """See `SupervisedFleet`."""
+        member = self._core.member(server)
+        if member is None or member.wake_failed_at is None or member.wake_failed_at < since:
+            return None
+        return member.fault
+
     def last_fault(self, server: str) -> ProtocolFault | None:
         """Return how the server last died, kept while it serves again; a start by hand forgets it."""
         member = self._core.member(server)
@@ -239,6 +275,9 @@ class ServerFleetImpl(SupervisedFleet):
     def _status(self, member: Member) -> EndpointStatus:
         server = member.config.id
         endpoint = self._endpoints.get(server)
+        if member.phase is MemberPhase.ASLEEP:
+            restarts = member.restarts
+            return EndpointStatus(server, EndpointPhase.IDLE, 0, member.fault, restarts=restarts, is_asleep=True)
         if endpoint is None:
             phase = EndpointPhase.IDLE if member.fault is None else EndpointPhase.FAULTED
             return EndpointStatus(server, phase, 0, member.fault, restarts=member.restarts)
@@ -262,10 +301,7 @@ class ServerFleetImpl(SupervisedFleet):
     def _carry_out(self, instruction: supervision.Instruction) -> None:
         match instruction:
             case supervision.Mint(server, generation, config, patience):
-                earlier, endpoint = self._endpoints.get(server), self._make_endpoint(config)
-                if earlier is not None:
-                    endpoint.follow(earlier)
-                self._endpoints[server] = endpoint
+                endpoint = self._next_endpoint(server, config)
                 endpoint.hear(self._news.tell, self.queue(server).note_question)
                 if self.queue(server).prefers_newer:
                     endpoint.prefer_newer()
@@ -274,6 +310,8 @@ class ServerFleetImpl(SupervisedFleet):
                 self._start(self._run(endpoint, generation))
             case supervision.CloseEndpoint(server, generation):
                 self._start(self._close(self._endpoints[server], generation))
+            case supervision.Rest(server, config):
+                self._next_endpoint(server, config)
             case supervision.WakeAt(at):
                 self._set_alarm(at)
             case supervision.Publish(server):
@@ -285,6 +323,13 @@ class ServerFleetImpl(SupervisedFleet):
                     self._settled.set()
             case _:
                 assert_never(instruction)
+
+    def _next_endpoint(self, server: str, config: ServerConfig) -> ServerEndpointImpl:
+        earlier, endpoint = self._endpoints.get(server), self._make_endpoint(config)
+        if earlier is not None:
+            endpoint.follow(earlier)
+        self._endpoints[server] = endpoint
+        return endpoint
 
     async def _run(self, endpoint: ServerEndpointImpl, generation: int) -> None:
         """Run one generation from its first attempt to its tools; later events arrive by `watch`."""

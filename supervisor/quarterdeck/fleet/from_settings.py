@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -30,6 +31,7 @@ class FleetSource(msgspec.Struct, frozen=True):
         slot: a server starts inside it, see `ServerFleetImpl`.
         has_to_install: whether this server, with this home, must fetch its program before it can start; blocking.
         access: by our login at a server of this scope; None for one that needs none.
+        is_needed: whether the deck needs this server awake.
     """
 
     settings: Callable[[], Settings]
@@ -38,6 +40,7 @@ class FleetSource(msgspec.Struct, frozen=True):
     slot: Callable[[], AbstractAsyncContextManager[None]]
     has_to_install: Callable[[StdioServerConfig, Path], bool]
     access: Callable[[ServerConfig, str], Access | None] = lambda _config, _scope: None
+    is_needed: Callable[[str], bool] = lambda _: True
 
     def fleet(self) -> ServerFleetImpl:
         """Return a fleet that starts its servers with the settings of that moment."""
@@ -52,7 +55,11 @@ class FleetSource(msgspec.Struct, frozen=True):
         # The deck may be gone before the server is.
         kept = replace(self, settings=lambda: settings, scope=lambda _: scope)
         place = f"{settings.home_digest(config.id)}/{config.id}"
-        return Wish(key, place, config, self.trusted, lambda trusted: replace(kept, trusted=trusted).fleet())
+
+        def make_fleet(trusted: Trusted) -> ServerFleetImpl:
+            return replace(kept, trusted=trusted).fleet()
+
+        return Wish(key, place, config, self.trusted, make_fleet, partial(self.is_needed, config.id))
 
     def _endpoint(self, config: ServerConfig) -> ServerEndpointImpl:
         settings, scope = self.settings(), self.scope(config.id)

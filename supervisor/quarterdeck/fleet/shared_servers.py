@@ -59,7 +59,7 @@ class StartSlots:
 class Wish(msgspec.Struct, frozen=True, eq=False):
     """One deck's request for a server. Requests of one key can share a server. Of two servers with one `place`, which
     names the private home, the second starts after the first has ended. `make_fleet` gets the trusted files of all that
-    share it.
+    share it, and `is_needed` tells whether this deck needs it awake.
     """
 
     key: str
@@ -67,12 +67,15 @@ class Wish(msgspec.Struct, frozen=True, eq=False):
     config: ServerConfig
     trusted: Trusted
     make_fleet: Callable[[Trusted], ServerFleetImpl]
+    is_needed: Callable[[], bool] = lambda: True
 
 
 class SharedServer:
     """A server that at least one deck holds, alone in its `fleet`; made by `SharedServers.join`."""
 
-    def __init__(self, wish: Wish, earlier: "Iterable[SharedServer]", replaced: "SharedServer | None") -> None:
+    def __init__(
+        self, wish: Wish, earlier: "Iterable[SharedServer]", replaced: "SharedServer | None", *, is_asleep: bool = False
+    ) -> None:
         self.key: Final = wish.key
         self.place: Final = wish.place
         self.ended: Final = asyncio.Event()
@@ -80,6 +83,7 @@ class SharedServer:
         self._server = wish.config.id
         self.fleet: Final = wish.make_fleet(self._trusted)
         self._has_begun = False
+        self._begins_asleep = is_asleep
         # What happens to it happens on behalf of all who share it, not of the one that came first.
         self._context = Context()
         self._context.run(_shared.set, self)
@@ -99,6 +103,19 @@ class SharedServer:
         """Restart it, for all who share it; one that has not begun yet is about to start."""
         if self._has_begun:
             await asyncio.create_task(self.fleet.restart(self._server), context=self._context)
+
+    def wake(self) -> bool:
+        """Start it if it sleeps; return whether it is being woken."""
+        if self._has_begun:
+            return self._context.copy().run(self.fleet.wake, self._server)
+        self._begins_asleep = False
+        return True
+
+    def sleep(self, *, by_hand: bool = False) -> None:
+        """Stop it until it is woken, unless a deck needs it and it is not stopped `by_hand`."""
+        is_needed = not by_hand and any(wish.is_needed() for wish, _ in self.holders.values())
+        if self._has_begun and not is_needed:
+            self._context.copy().run(self.fleet.sleep, self._server)
 
     async def end(self) -> None:
         """Stop it."""
@@ -120,8 +137,11 @@ class SharedServer:
             except TimeoutError:
                 _log.info("%s runs in two forms: not every deck has taken the new one", self._server)
         # Never half: what was begun is torn down.
-        await carried_through(lambda: self.fleet.begin_start(BridgeConfig(servers=(config,))))
+        asleep = frozenset((config.id,) if self._begins_asleep else ())
+        await carried_through(lambda: self.fleet.begin_start(BridgeConfig(servers=(config,)), asleep))
         self._has_begun = True
+        if asleep and not self._begins_asleep:
+            self.fleet.wake(self._server)  # it was called meanwhile
 
     def _trusted(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(file for wish, _ in self.holders.values() for file in wish.trusted()))
@@ -146,15 +166,25 @@ class SharedServers:
         self._servers: dict[str, SharedServer] = {}
         self._ending: dict[asyncio.Task[None], SharedServer] = {}
 
-    def join(self, holder: object, wish: Wish, context: Context, replaced: SharedServer | None = None) -> SharedServer:
-        """Hold the requested server; start it if no deck holds it. A `holder` holds a server once, and gives it back by
-        `leave`; `replaced` is the server that it has just left for this one. What happens to the server happens in
-        contexts of which `on_behalf_of` gives this `context`.
+    def join(
+        self,
+        holder: object,
+        wish: Wish,
+        context: Context,
+        replaced: SharedServer | None = None,
+        *,
+        is_asleep: bool = False,
+    ) -> SharedServer:
+        """Hold the requested server; start it if no deck holds it, or have it sleep if it may be `is_asleep`. A
+        `holder` holds a server once, and gives it back by `leave`; `replaced` is the server that it has just left for
+        this one. What happens to the server happens in contexts of which `on_behalf_of` gives this `context`.
         """
         server = self._servers.get(wish.key)
         if server is None:
             earlier = (each for each in self._ending.values() if each.place == wish.place)
-            server = self._servers[wish.key] = SharedServer(wish, earlier, replaced)
+            server = self._servers[wish.key] = SharedServer(wish, earlier, replaced, is_asleep=is_asleep)
+        elif not is_asleep:
+            server.wake()
         server.holders[holder] = (wish, context)
         return server
 

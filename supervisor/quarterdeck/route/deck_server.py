@@ -1,10 +1,12 @@
 """The servers of a deck, whatever their endpoints of the moment are: what each offers, and where its requests begin.
 
-While a server starts, for the first time or again, its last approved tools are offered, and a request waits for it.
+While a server sleeps or starts, for the first time or again, its last approved tools are offered. A request for it
+starts it if it sleeps, and waits.
 What may be offered and asked is what trust has said of it, read as a value.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import Final
@@ -209,12 +211,20 @@ class DeckServer(LiveEndpoint):
 
     async def awaited(self, call: ServerCall) -> ServerEndpointImpl | ProtocolFault:
         """Where a call may be made when that is known, or that it took too long."""
-        patience_s = call.patience_s
-        await self.until(lambda: self.find(call.tool, call.other) is not None, min(WAIT_S, patience_s))
+        server, patience_s = self._config.id, call.patience_s
+
+        def is_over() -> bool:
+            is_found = self.find(call.tool, call.other) is not None
+            return is_found or self._fleet.wake_fault(server, call.asked_at) is not None
+
+        if not is_over() and self._fleet.wake(server):
+            call.tell_start(server)
+            patience_s = min(patience_s, self._config.connect_timeout_s)
+        await self.until(is_over, min(WAIT_S, patience_s))
         # An installation takes minutes, so tell the caller.
-        if self.find(call.tool, call.other) is None and patience_s > WAIT_S and not self.status().installing:
-            await self.until(lambda: self.find(call.tool, call.other) is not None, patience_s - WAIT_S)
-        return self.find(call.tool, call.other) or self.not_ready()
+        if patience_s > WAIT_S and not self.status().installing:
+            await self.until(is_over, patience_s - WAIT_S)
+        return self.find(call.tool, call.other) or self.not_ready(self._fleet.wake_fault(server, call.asked_at))
 
     def start_on(self, call: ServerCall, endpoint: ServerEndpointImpl) -> None:
         """Begin a call that this endpoint could take, there or on another process of the row."""
@@ -267,10 +277,11 @@ class DeckServer(LiveEndpoint):
 
     @property
     def _is_coming(self) -> bool:
-        """Whether it is being started, for the first time or again."""
+        """Whether it is being started, for the first time or again, or will be by the next call."""
         if self._approvals.launch_fault(self._id) is not None:
             return False
-        return self._fleet.is_coming(self._id) or self.phase in _BEFORE_READY
+        fleet, server = self._fleet, self._id
+        return fleet.is_coming(server) or fleet.is_asleep(server) or self.phase in _BEFORE_READY
 
     @property
     def _is_there(self) -> bool:
@@ -296,9 +307,11 @@ class DeckServer(LiveEndpoint):
         verdict = self._approvals.verdict(self._id)
         return verdict.unknown_tool(tool) if verdict is not None else self.not_ready()
 
-    def not_ready(self) -> ProtocolFault:
-        """The fault of a request for a server that does not run, with why as far as that is known."""
+    def not_ready(self, failed: ProtocolFault | None = None) -> ProtocolFault:
+        """The fault of a request for a server that does not run, with why as far as that is known: a `failed` start."""
         status = self.status()
+        if failed is not None:
+            status = replace(status, phase=EndpointPhase.FAULTED, fault=failed)
         is_idle = status.fault is None and status.phase is EndpointPhase.IDLE
         if is_idle and self._fleet.status_of(self._id) is None:
             why = f"there is no server {self._id!r}"

@@ -16,7 +16,7 @@ from quarterdeck.trust.judge.questions import judge_input_required
 from quarterdeck.trust.judge.requests import NOTHING, Wish, to_call
 from quarterdeck_protocol.faults import Delivery, ProtocolFault
 from quarterdeck_protocol.offers import RawRequest
-from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, RawCall, WireResult
+from quarterdeck_protocol.tools import CallEnd, Deliver, PendingCall, ProgressNote, RawCall, WireResult
 
 if TYPE_CHECKING:
     from .deck_server import DeckServer
@@ -122,6 +122,11 @@ class ServerCall(Struct, eq=False):
                 then(found)
 
         self._waiting = asyncio.get_running_loop().create_task(wait())
+
+    def tell_start(self, server: str) -> None:
+        """Report to a client that asked for progress that its server is being started."""
+        if self.request.on_progress is not None:
+            self.request.on_progress(ProgressNote(0.0, None, f"starting {server}"))
 
     def begin_on(self, endpoint: ServerEndpointImpl) -> None:
         """Hand it to this endpoint; its deadline counts from now."""

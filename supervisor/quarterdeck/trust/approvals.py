@@ -13,13 +13,14 @@ from types import MappingProxyType
 from typing import Final
 
 from quarterdeck.common.watchers import Told, Watchers
+from quarterdeck.config.load.origin import Standing
 from quarterdeck.config.native_tools import NO_SETTINGS, NativeSettings
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import LedgerEvent, Subject
 from quarterdeck.ledger.events.fold import Book, Item, ItemKey
 from quarterdeck.ledger.open import Batch
-from quarterdeck_protocol.configs import ServerConfig, TrustMode
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, TrustMode
 from quarterdeck_protocol.faults import ProtocolFault
 
 from .common_record import CommonRecord
@@ -28,6 +29,7 @@ from .judge.held_messages import native_held
 from .judge.offers import NOTHING, Offer, last_held, withdrawal, without
 from .judge.server_rows import NativeRow, ServerRow, loosens, loosens_native
 from .judge.server_verdict import ServerVerdict
+from .judge.sleep import UNAPPROVED, is_approved, why_awake
 from .judge.verdicts import Decision, Judgement, Verdict, decide, judge_launch, judge_native
 from .list_review import ListReview, held_log
 from .server_state import Recorder, RunningServers, ServerState, WatchedFleet
@@ -44,6 +46,11 @@ _DECIDED: Final = (Verdict.ADMITTED, Verdict.BLOCKED)
 _log = logging.getLogger("quarterdeck.trust")
 
 
+def is_remote(config: ServerConfig) -> bool:
+    """Whether a server's program is not ours to know: what it lists is all that can be compared."""
+    return not isinstance(config, StdioServerConfig)
+
+
 class Approvals:
     """The approvals of one fleet's servers, watched from `start` to `close`.
 
@@ -52,6 +59,7 @@ class Approvals:
         native_names: no server's tool may look like one of these.
         redact: takes secrets out of a text.
         common: shared by all who record with `recorder`.
+        is_code_known: whether a server's program is known to be the one that was approved.
     """
 
     def __init__(
@@ -63,8 +71,10 @@ class Approvals:
         native_names: frozenset[str] = frozenset(),
         redact: Callable[[str], str] = str,
         common: CommonRecord | None = None,
+        is_code_known: Callable[[ServerConfig], bool] = is_remote,
     ) -> None:
         self._recorder = recorder
+        self._is_code_known = is_code_known
         self._common = common or CommonRecord()
         self._fleet = fleet
         self._states: dict[str, ServerState] = {}
@@ -104,7 +114,11 @@ class Approvals:
                 documents[row.launch.hash] = row.launch.body
                 old = self._states.get(row.id)
                 is_same = old is not None and (old.row, old.verdict) == (row, verdict)
-                states[row.id] = old if old is not None and is_same else ServerState(row, verdict, loosened)
+                if old is not None and is_same:
+                    states[row.id] = old
+                    continue
+                is_new = old is not None or bool(judgement.events)
+                states[row.id] = ServerState(row, verdict, loosened, is_uncompared=is_new)
             try:
                 await self._recorder.record(events, documents)
             except LedgerWriteError as error:
@@ -177,6 +191,20 @@ class Approvals:
         """Why a server is not started; None when it may be, or there is no such row."""
         state = self._states.get(server)
         return state.launch_fault if state is not None else None
+
+    def why_awake(self, config: ServerConfig) -> str:
+        """Return why a server is not put to sleep; empty for one that may sleep."""
+        state = self._states.get(config.id)
+        if state is None:
+            return UNAPPROVED
+        rules, entry = state.row.rules, self.book.entry(state.row.scope, config.id)
+        is_unsure = state.is_uncompared or state.is_unrecorded or not self.is_judged(config.id)
+        return why_awake(
+            config.start,
+            is_own_word=rules.standing is not Standing.PROJECT and not rules.exposed,
+            is_approved=state.is_admitted and not is_unsure and is_approved(entry),
+            is_code_known=self._is_code_known(config),
+        )
 
     # Offers
 
@@ -273,6 +301,7 @@ class Approvals:
                 state.offer = without(state.offer, keys)
             if state.judged is not None:
                 state.judged = (state.judged[0], None)
+            state.is_uncompared = True
             state.retry_at = 0.0  # what could not be recorded a moment ago now can
             self._watchers.tell(state.row.id)
             self._review(state)
@@ -315,6 +344,8 @@ class Approvals:
 
     def _on_fleet(self, server: str) -> None:
         if (state := self._states.get(server)) is not None:
+            if state.judged is not None and self._fleet.is_asleep(server):
+                state.judged = None  # as before its first start: the ledger says what it offers
             self._review(state)
             state.trusted = None
         self._watchers.tell(server)

@@ -196,7 +196,7 @@ class ListReview:
         else:
             if was_unrecorded:
                 _log.info("what %s offers is recorded again", row.id)
-            state.judged, state.is_unrecorded = (endpoint, listed), False
+            state.judged, state.is_unrecorded, state.is_uncompared = (endpoint, listed), False, False
         if offer.held != state.offer.held and offer.waiting:
             held_log.warning("%s", describe_held(state.row, offer.held))
         state.offer = offer

@@ -62,6 +62,9 @@ class WatchedFleet(Protocol):
     def is_coming(self, server: str) -> bool:
         """Whether it is being started, for the first time or again."""
 
+    def is_asleep(self, server: str) -> bool:
+        """Whether it has no process until it is called."""
+
     def watch_each(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call `callback` after any change of a phase or of tools, with its server; returns what unregisters it."""
 
@@ -85,6 +88,7 @@ class ServerState:
         snapshot: hashes of what was offered before the first list.
         retry_at: loop time before which it is not judged again.
         is_unrecorded: whether the last judged list could not be recorded.
+        is_uncompared: whether its row or an approval has changed since its lists were judged.
         trusted: all of it as routes read it; None since something of it, or of its server's process, has changed.
     """
 
@@ -96,6 +100,7 @@ class ServerState:
     snapshot: Mapping[ItemKey, str] = field(default_factory=dict)
     retry_at: float = 0.0
     is_unrecorded: bool = False
+    is_uncompared: bool = False
     work: asyncio.Task[None] | None = field(default=None, repr=False)
     launch_fault: ProtocolFault | None = field(init=False, repr=False, compare=False)
     trusted: ServerVerdict | None = field(init=False, repr=False, compare=False)
@@ -155,8 +160,11 @@ class RunningServers:
     def has_events(self, endpoint: ServerEndpointImpl) -> bool:
         """Whether it has begun or ended, and that is not recorded yet."""
         server = endpoint.config.id
+        began = self._under_way.get(server)
+        if began is not None and began[1] is not endpoint:
+            return True
         if endpoint.phase is EndpointPhase.READY:
-            return self._under_way.get(server, (None, None))[1] is not endpoint
+            return began is None
         return is_terminal_phase(endpoint.phase) and self._ended.get(server) is not endpoint
 
     async def events_of(self, row: ServerRow, endpoint: ServerEndpointImpl) -> list[LedgerEvent]:

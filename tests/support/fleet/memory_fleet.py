@@ -169,6 +169,9 @@ class FakeFleet:
         self.by_id = {endpoint.config.id: endpoint for endpoint in endpoints}
         self.torn_down = False
         self.coming: set[str] = set()
+        self.asleep: set[str] = set()
+        self.woken: list[str] = []
+        self.wake_faults: dict[str, ProtocolFault] = {}
         self._told: dict[str, None] = {}
         self._watchers = Watchers("a fleet in memory", logging.getLogger("quarterdeck.fleet"))
         self._queues: defaultdict[str, CallQueue] = defaultdict(CallQueue)
@@ -190,6 +193,19 @@ class FakeFleet:
 
     def is_coming(self, server: str) -> bool:
         return server in self.coming
+
+    def is_asleep(self, server: str) -> bool:
+        return server in self.asleep
+
+    def wake(self, server: str) -> bool:
+        if server in self.asleep:
+            self.asleep.remove(server)
+            self.coming.add(server)
+            self.woken.append(server)
+        return server in self.woken and server in self.coming
+
+    def wake_fault(self, server: str, _: float) -> ProtocolFault | None:
+        return self.wake_faults.get(server)
 
     async def tear_down(self) -> None:
         self.torn_down = True

@@ -263,6 +263,9 @@ class TrustingApprovals:
     def watch_one(self, _: str, callback: Callable[[], None]) -> Callable[[], None]:
         return self.watch(callback)
 
+    def why_awake(self, _: ServerConfig) -> str:
+        return "it is trusted, but not recorded"
+
     def has_row(self, server: str) -> bool:
         return any(row.id == server for row in self.rows)
 

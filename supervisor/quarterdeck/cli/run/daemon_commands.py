@@ -20,7 +20,7 @@ from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.common.words import duration
 from quarterdeck.config.places.paths import UnsafePathError
 from quarterdeck.daemon.client import HeldListener, ask_daemon, kill_daemon, wait_until_gone
-from quarterdeck.daemon.messages import DaemonStatus, DeckStatus, HttpStatus, Order
+from quarterdeck.daemon.messages import DaemonStatus, DeckStatus, HttpStatus, Order, ServerStatus
 from quarterdeck.daemon.place import (
     SOCKET_NAME,
     NoAnswerError,
@@ -146,8 +146,19 @@ def status(json: options.Json = False) -> None:
         for server in busy:
             if server.waits:
                 print_line(server.waits, "yellow")
+    for reasons, servers in _awake(found.servers).items():
+        print_line(f"awake ({reasons}): {', '.join(servers)}", "dim")
     if found.refused_doors:
         print_line(f"{found.refused_doors} clients were one too many: {found.max_doors} may be connected.", "yellow")
+
+
+def _awake(servers: Sequence[ServerStatus]) -> dict[str, list[str]]:
+    """Return the servers that are awake, by what keeps them so."""
+    found: dict[str, list[str]] = {}
+    for server in servers:
+        if server.awake:
+            found.setdefault(", ".join(server.awake), []).append(server.id)
+    return found
 
 
 def _print_http(http: HttpStatus) -> None:

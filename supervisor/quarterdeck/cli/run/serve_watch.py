@@ -30,13 +30,13 @@ def changes_logged(product: Product) -> Iterator[None]:
     """Log each change of a server's phase or number of tools inside the block, and each broken row once."""
     # The server of a `run` has no row in which keys could be written.
     said: Callable[[ProtocolFault], ProtocolFault] = of_run if product.settings.command else lambda fault: fault
-    seen: dict[str, tuple[EndpointPhase, ProtocolFault | None, int]] = {}
+    seen: dict[str, tuple[EndpointPhase, ProtocolFault | None, int, bool]] = {}
 
     def look(server: str) -> None:
         if (status := product.status_of(server)) is None:
             seen.pop(server, None)
             return
-        now = (status.phase, status.fault, status.tool_count)
+        now = (status.phase, status.fault, status.tool_count, status.is_asleep)
         if seen.get(server) != now:
             seen[server] = now
             _log_status(status, said)
@@ -60,6 +60,9 @@ def _log_status(status: EndpointStatus, said: Callable[[ProtocolFault], Protocol
         fault, server = said(status.fault), status.server
         code, remedy = fault.code or fault.kind, fault.remedy_for(server)
         _log.warning("%s is faulted: %s (%s): %s", server, fault.message, code, remedy or "")
+    elif status.is_asleep:
+        why = f": it could not be started: {said(status.fault)}" if status.fault is not None else ""
+        _log.info("%s is asleep%s", status.server, why)
 
 
 @asynccontextmanager

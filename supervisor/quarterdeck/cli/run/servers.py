@@ -37,6 +37,8 @@ from quarterdeck.daemon.control.protocol import (
     SandboxView,
     ServerList,
     ServerView,
+    Sleep,
+    Wake,
 )
 from quarterdeck_protocol.faults import Dossier
 
@@ -47,7 +49,7 @@ REACHES: Final = "can reach your local network"
 ASKED_FOR: Final = 'its row says "network": "full"'
 """The reason for an open network that receipts do not call a gap."""
 
-STYLES: Final = {"ready": "green", "connecting": "yellow", "idle": "yellow", "faulted": "bold red"}
+STYLES: Final = {"ready": "green", "asleep": "dim", "connecting": "yellow", "idle": "yellow", "faulted": "bold red"}
 
 TAIL_LINES: Final = 5
 """Lines of a dead server's stderr; `logs` shows the rest."""
@@ -164,6 +166,34 @@ def restart(source: Asked, server: options.ServerId, json: options.Json = False)
     else:
         print_servers((answer.server,))
     if answer.server.phase != "ready":
+        raise SystemExit(ExitCode.NOT_READY)
+
+
+def wake(source: Asked, server: options.ServerId, json: options.Json = False) -> None:
+    """Start a server that sleeps, and keep it awake for ten minutes."""
+    _by_hand(source, Wake(server), "ready", json=json)
+
+
+def sleep(source: Asked, server: options.ServerId, json: options.Json = False) -> None:
+    """Stop a server until it is called: what it works on ends."""
+    _by_hand(source, Sleep(server), "asleep", json=json)
+
+
+def _by_hand(source: Source, request: Wake | Sleep, wanted: str, *, json: bool) -> None:
+    answer = ask_running(source, request, anywhere=True)
+    if answer is None:
+        check_server(load(source), request.server)
+        raise CommandError(
+            ExitCode.NOT_READY,
+            f"no server runs: {_describe_daemon()}",
+            "quarterdeck serve starts the servers, and so does each client that starts that",
+        )
+    assert isinstance(answer, Restarted)
+    if json:
+        print_json({"server": answer.server})
+    else:
+        print_servers((answer.server,))
+    if answer.server.phase != wanted:
         raise SystemExit(ExitCode.NOT_READY)
 
 

@@ -38,13 +38,14 @@ def tools(
     tokens: Annotated[
         bool, Option(help="What each tool, server and group costs a model that is given it, in tokens.")
     ] = False,
+    refresh: Annotated[bool, Option(help="Start servers that sleep, and compare what they list now.")] = False,
     json: options.Json = False,
 ) -> None:
     """List the tools that can be called: native ones, and those of every server that is ready; or of one server.
 
     When there are servers and all of them failed, or could not list their tools, it ends with 4.
     """
-    answer = ask(source, Tools(tuple(group or ()), server or ""), only=server)
+    answer = ask(source, Tools(tuple(group or ()), server or "", refresh), only=server)
     assert isinstance(answer, ToolList)
     if tokens:
         _show_tokens(answer, json=json)

@@ -4,7 +4,7 @@
     {"servers": {"fs": {"type": "stdio", …}}}          VS Code
     {"servers": [{"id": "fs", "command": "npx", …}]}   ours: every field of the protocol's models
     {"native": {"sandbox": {…}, "webfetch": {…}}}      ours: see `native_tools`; alone or beside servers
-    {"trust": "strict"}                                ours: the default of rows without their own
+    {"trust": "strict", "start": "on_call"}            ours: the defaults of rows without their own
     {"allow_project_env": ["NAME"]}                    ours: variables that projects' files may use
     {"http": …, "registry": …, "max_result_tokens": …, "groups": …}      ours: see `own_keys`
 
@@ -19,7 +19,7 @@ import msgspec
 
 from quarterdeck.config.load.problems import RowError, at, describe
 from quarterdeck.config.load.project import ALLOW_KEY
-from quarterdeck_protocol.configs import TrustMode
+from quarterdeck_protocol.configs import StartMode, TrustMode
 from quarterdeck_protocol.names import nearest, nearest_key, to_server_id
 
 MAX_DEPTH: Final = 64
@@ -32,13 +32,24 @@ SERVER_KEYS: Final = ("mcpServers", "servers")
 """Where the rows are; a file may have both."""
 
 TRUST_KEY: Final = "trust"
+START_KEY: Final = "start"
 NATIVE_KEY: Final = "native"
 HTTP_KEY: Final = "http"
 REGISTRY_KEY: Final = "registry"
 GROUPS_KEY: Final = "groups"
 BUDGET_KEY: Final = "max_result_tokens"
 
-OUR_KEYS: Final = (*SERVER_KEYS, NATIVE_KEY, TRUST_KEY, ALLOW_KEY, HTTP_KEY, REGISTRY_KEY, GROUPS_KEY, BUDGET_KEY)
+OUR_KEYS: Final = (
+    *SERVER_KEYS,
+    NATIVE_KEY,
+    TRUST_KEY,
+    START_KEY,
+    ALLOW_KEY,
+    HTTP_KEY,
+    REGISTRY_KEY,
+    GROUPS_KEY,
+    BUDGET_KEY,
+)
 """Each may appear once."""
 
 _MAX_TOLD: Final = 8
@@ -186,12 +197,21 @@ def claimed_id(row: WrittenRow) -> str | None:
 
 def read_trust(document: JsonObject) -> TrustMode | None:
     """Return the file's default for its rows; None without one.  Raises `RowError` if it is no trust mode."""
-    value = document.get(TRUST_KEY)
-    if value is None:
-        return None
-    if not isinstance(value, str) or value not in tuple(TrustMode):
-        raise RowError(TRUST_KEY, f"must be {', '.join(map(repr, map(str, TrustMode)))}")
-    return TrustMode(value)
+    value = _one_of(TrustMode, TRUST_KEY, document)
+    return TrustMode(value) if value is not None else None
+
+
+def read_start(document: JsonObject) -> StartMode | None:
+    """Return when the file's rows start by default; None without one.  Raises `RowError` if it is no such word."""
+    value = _one_of(StartMode, START_KEY, document)
+    return StartMode(value) if value is not None else None
+
+
+def _one_of(words: Iterable[str], key: str, document: JsonObject) -> str | None:
+    value = document.get(key)
+    if value is not None and value not in tuple(words):
+        raise RowError(key, f"must be {', '.join(map(repr, map(str, words)))}")
+    return str(value) if value is not None else None
 
 
 def read_allowed_env(document: JsonObject) -> frozenset[str]:

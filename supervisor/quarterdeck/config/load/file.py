@@ -18,6 +18,7 @@ from quarterdeck.config.load.document import (
     HTTP_KEY,
     NATIVE_KEY,
     REGISTRY_KEY,
+    START_KEY,
     TRUST_KEY,
     DocumentError,
     JsonObject,
@@ -27,6 +28,7 @@ from quarterdeck.config.load.document import (
     name_of,
     parse_document,
     read_allowed_env,
+    read_start,
     read_trust,
     rows_of,
 )
@@ -41,7 +43,7 @@ from quarterdeck.config.native_tools import NativeSettings, examine_native
 from quarterdeck.config.overrides import OVERRIDE_KEYS, ServerOverrides
 from quarterdeck.config.places.paths import runtime_dir, state_dir
 from quarterdeck.config.secrets.store import SecretStore
-from quarterdeck_protocol.configs import ServerConfig, TrustMode
+from quarterdeck_protocol.configs import ServerConfig, StartMode, TrustMode
 from quarterdeck_protocol.faults import REMEDIES
 from quarterdeck_protocol.names import to_server_id
 
@@ -86,7 +88,7 @@ class LoadedConfig:
     Attributes:
         native: its settings of native tools; None without any that can be used.
         native_row: these as they are written, variables unexpanded.
-        trust: its default for rows; None without one.
+        trust, start: its defaults for rows; None without one.
         registry: where servers are looked for, or what is wrong with that; None if it does not say.
         top_problems: what is wrong with keys outside the rows.
         kept: broken rows that were good before; `servers` has their earlier form, see `merge.keep_good`.
@@ -104,6 +106,7 @@ class LoadedConfig:
     native_problems: tuple[Problem, ...] = ()
     native_row: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
     trust: TrustMode | None = None
+    start: StartMode | None = None
     allowed_env: frozenset[str] = frozenset()
     registry: RegistryWish | Problem | None = None
     top_problems: tuple[Problem, ...] = ()
@@ -186,12 +189,14 @@ class _Loading:
         self._claimed: set[str] = set()
         self._overrides: dict[str, ServerOverrides] = {}
         self._trust: TrustMode | None = None
+        self._start: StartMode | None = None
         self._top = Problems()
 
     def load(self) -> LoadedConfig:
         if others := describe_unknown_keys(self._document):
             self._warn(others)
         self._trust = self._top.try_to(read_trust, self._document)
+        self._start = self._top.try_to(read_start, self._document)
         allowed_env = self._top.try_to(read_allowed_env, self._document) or frozenset()
         self._top.try_to(read_http, self._document)
         max_result_tokens = self._top.try_to(read_budget, self._document)
@@ -204,6 +209,7 @@ class _Loading:
             tuple(self._servers),
             tuple(self._broken),
             trust=self._trust,
+            start=self._start,
             registry=registry,
             max_result_tokens=max_result_tokens,
             top_problems=tuple(self._top),
@@ -285,7 +291,8 @@ class _Loading:
     def _build(
         self, row: WrittenRow, value: JsonObject, server_id: str, problems: Problems, variables: Variables
     ) -> BuiltRow | None:
-        defaults = {TRUST_KEY: self._trust} if self._trust is not None else {}
+        of_file = {TRUST_KEY: self._trust, START_KEY: self._start}
+        defaults = {key: value for key, value in of_file.items() if value is not None}
         built, found = examine_row(value, server_id, row.location, variables, defaults)
         problems += found
         bounds = self._variables.bounds

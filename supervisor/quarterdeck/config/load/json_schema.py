@@ -11,10 +11,26 @@ from typing import Final
 from quarterdeck.config.groups import Group
 from quarterdeck.config.native_tools import NativeSettings
 from quarterdeck.config.overrides import ServerOverrides
-from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig, TrustMode
+from quarterdeck_protocol.configs import (
+    SseServerConfig,
+    StartMode,
+    StdioServerConfig,
+    StreamableHttpServerConfig,
+    TrustMode,
+)
 from quarterdeck_protocol.policy import FrozenModel
 
-from .document import BUDGET_KEY, GROUPS_KEY, HTTP_KEY, NATIVE_KEY, OUR_KEYS, REGISTRY_KEY, SERVER_KEYS, TRUST_KEY
+from .document import (
+    BUDGET_KEY,
+    GROUPS_KEY,
+    HTTP_KEY,
+    NATIVE_KEY,
+    OUR_KEYS,
+    REGISTRY_KEY,
+    SERVER_KEYS,
+    START_KEY,
+    TRUST_KEY,
+)
 from .own_keys import MAX_TOKENS, HttpKey, RegistryKey
 from .project import ALLOW_KEY
 from .row import FOREIGN_KEYS, refused_keys
@@ -80,6 +96,10 @@ def config_schema() -> dict[str, object]:
             TRUST_KEY: {
                 "enum": [*map(str, TrustMode), None],
                 "description": "What servers of this file get that do not say it themselves.",
+            },
+            START_KEY: {
+                "enum": [*map(str, StartMode), None],
+                "description": "When servers of this file start that do not say it themselves.",
             },
             ALLOW_KEY: {
                 "type": ["array", "null"],

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from quarterdeck.config.load.document import BUDGET_KEY, GROUPS_KEY, NATIVE_KEY, TRUST_KEY, pointer
+from quarterdeck.config.load.document import BUDGET_KEY, GROUPS_KEY, NATIVE_KEY, START_KEY, TRUST_KEY, pointer
+from quarterdeck.config.load.file import LoadedConfig
 from quarterdeck.config.load.merge import FileFound, MergedConfig, merge_files
 from quarterdeck.config.load.origin import FROM_CODE, Origin
 from quarterdeck.config.load.problems import Problem, model_in
@@ -136,11 +137,11 @@ def _error(path: Path, server: str, problem: Problem) -> ConfigProblem:
 def value_origins(files: Iterable[FileFound], gathered: MergedConfig) -> ConfigValues:
     """Return everything that these files say together, and what they leave to the defaults."""
     files = tuple(files)
-    trusts = {found.candidate.path: found.loaded.trust for found in files if found.loaded is not None}
+    tops = {found.candidate.path: found.loaded for found in files if found.loaded is not None}
     servers = []
     for config in gathered.servers:
         origin = gathered.origins.get(config.id, FROM_CODE)
-        values = _ServerFields(config, origin, trusts.get(origin.path) if origin.path else None)
+        values = _ServerFields(config, origin, tops.get(origin.path) if origin.path else None)
         servers.append(_server(config.id, origin, "", values.all()))
     for row in gathered.broken:
         origin = gathered.origins.get(row.id, FROM_CODE)
@@ -156,11 +157,11 @@ def _server(server: str, origin: Origin, problem: str, values: Iterable[Value]) 
 
 
 class _ServerFields:
-    def __init__(self, config: ServerConfig, origin: Origin, file_trust: TrustMode | None) -> None:
+    def __init__(self, config: ServerConfig, origin: Origin, file: LoadedConfig | None) -> None:
         self._config = config
         self._origin = origin
         self._row = _shown(origin)
-        self._file_trust = file_trust
+        self._file_trust, self._file_start = (file.trust, file.start) if file is not None else (None, None)
 
     def all(self) -> Iterator[Value]:
         """Yield every field of the model, then the other keys of the row."""
@@ -179,6 +180,8 @@ class _ServerFields:
                 yield from _model(member, self._row.get(key), key, str(self._origin.path), self._origin.pointer)
             elif key in self._row:
                 yield self._at(key, self._row[key], key)
+            elif key == START_KEY and self._file_start is not None:
+                yield Value(key, plain[key], str(self._origin.path), pointer(key))
             elif key == "legacy_only" and member:
                 yield self._at(key, member, "type" if "type" in self._row else "transport")
             else:
@@ -260,7 +263,7 @@ def _settings(files: Iterable[FileFound]) -> Iterator[Value]:
             if member == value.key or member not in said:
                 yield value
         said |= {".".join(value.key.split(".")[:2]) for value in _top(found)}
-    defaults: dict[str, object] = {TRUST_KEY: str(TrustMode.BASELINE), ALLOW_KEY: [], BUDGET_KEY: None}
+    defaults: dict[str, object] = {TRUST_KEY: str(TrustMode.BASELINE), START_KEY: None, ALLOW_KEY: [], BUDGET_KEY: None}
     defaults |= {f"{NATIVE_KEY}.{member}": None for member in NativeSettings.model_fields}
     yield from (Value(key, value) for key, value in defaults.items() if key not in said)
 
@@ -271,6 +274,8 @@ def _top(found: FileFound) -> Iterator[Value]:
         return
     if loaded.trust is not None:
         yield Value(TRUST_KEY, str(loaded.trust), source, pointer(TRUST_KEY))
+    if loaded.start is not None:
+        yield Value(START_KEY, str(loaded.start), source, pointer(START_KEY))
     if loaded.allowed_env:
         yield Value(ALLOW_KEY, sorted(loaded.allowed_env), source, pointer(ALLOW_KEY))
     if loaded.max_result_tokens is not None:

@@ -40,9 +40,11 @@ from .protocol import (
     Restarted,
     Result,
     ServerList,
+    Sleep,
     ToolList,
     Tools,
     ToolView,
+    Wake,
     WriteCalls,
     Written,
 )
@@ -64,12 +66,16 @@ async def answer(product: Product, request: Request) -> Answer:
     match request:
         case Ps():
             return ServerList(await view_servers(product, product.status().values()), product.settings.troubles)
-        case Tools(groups, server):
-            return await _list_tools(product, groups, server)
+        case Tools(groups, server, refresh):
+            return await _list_tools(product, groups, server, refresh=refresh)
         case Call(name, arguments):
             return await _call(product, name, bytes(arguments))
         case Restart(server):
             return await _restart(product, server)
+        case Wake(server):
+            return await _wake(product, server)
+        case Sleep(server):
+            return await _put_to_sleep(product, server)
         case LogPath(server):
             if server not in product.status():
                 return _no_server(product, server)
@@ -92,7 +98,7 @@ async def answer(product: Product, request: Request) -> Answer:
             assert_never(request)
 
 
-async def _list_tools(product: Product, groups: Sequence[str], only: str) -> ToolList | Refused:
+async def _list_tools(product: Product, groups: Sequence[str], only: str, *, refresh: bool) -> ToolList | Refused:
     if only and only not in product.status():
         return _no_server(product, only)
     for name in groups:
@@ -100,6 +106,8 @@ async def _list_tools(product: Product, groups: Sequence[str], only: str) -> Too
             hint = did_you_mean(name, product.groups.current, "groups")
             return Refused(Refusal.NO_SUCH_GROUP, f"there is no group {name!r}{hint}")
     client = product.groups.narrow(COMMAND, groups)
+    if refresh:
+        await product.refresh(only)
     await product.settled()
     short_names = aliases(product)
     tools = await _native_tools(product) + tuple(
@@ -122,7 +130,8 @@ async def _list_tools(product: Product, groups: Sequence[str], only: str) -> Too
     absent = [
         status
         for status in product.status().values()
-        if (status.list_fault is not None or not is_usable_phase(status.phase)) and is_wanted(status.server)
+        if (status.list_fault is not None or not (is_usable_phase(status.phase) or status.is_asleep))
+        and is_wanted(status.server)
     ]
     rows = {row.id: row for row in product.approvals.rows}
     held = tuple(
@@ -220,6 +229,28 @@ async def _restart(product: Product, server: str) -> Answer:
         return is_another and now.phase not in BEFORE_READY and product.is_final(server)
 
     await product.until(is_over, within_s)
+    return await _shown(product, server)
+
+
+async def _wake(product: Product, server: str) -> Answer:
+    config, before = product.config(server), product.status().get(server)
+    if before is None:
+        return _no_server(product, server)
+    if config is not None and product.approvals.launch_fault(server) is None:
+        product.wake(server)
+        within_s = config.connect_timeout_s + config.list_timeout_s + RESTART_SLACK_S
+        await product.until(lambda: product.is_final(server), within_s)
+    return await _shown(product, server)
+
+
+async def _put_to_sleep(product: Product, server: str) -> Answer:
+    if server not in product.status():
+        return _no_server(product, server)
+    product.put_to_sleep(server)
+    return await _shown(product, server)
+
+
+async def _shown(product: Product, server: str) -> Restarted:
     return Restarted((await view_servers(product, [product.status()[server]]))[0])
 
 

@@ -16,6 +16,8 @@ from .protocol import (
     Call,
     Request,
     Restart,
+    Tools,
+    Wake,
     decode_answer,
     encode,
 )
@@ -24,7 +26,7 @@ CONNECT_S: Final = 5.0
 """Seconds to be accepted by a living local process."""
 
 ANSWER_S: Final = 30.0
-"""Seconds for any answer but those to calls and restarts, which have deadlines of their own."""
+"""Seconds for any answer that waits for no server."""
 
 
 class TooLargeError(ValueError):
@@ -37,6 +39,11 @@ class NotServingError(ConnectionError):
 
 class NoAnswerError(ConnectionError):
     """A process listens but does not answer as it should; the text says how."""
+
+
+def waits_for_servers(request: Request) -> bool:
+    """Whether the answer comes only once servers have started or answered, which has deadlines of its own."""
+    return isinstance(request, Call | Restart | Wake) or (isinstance(request, Tools) and request.refresh)
 
 
 def ask(directory: Path, request: Request) -> Answer:
@@ -54,7 +61,7 @@ def ask(directory: Path, request: Request) -> Answer:
             connection.connect(os.fsencode(directory / SOCKET_NAME))
         except OSError as error:
             raise NotServingError(f"{directory}: {error.strerror or error}") from error
-        connection.settimeout(None if isinstance(request, Call | Restart) else ANSWER_S)
+        connection.settimeout(None if waits_for_servers(request) else ANSWER_S)
         try:
             key = read_key(directory / KEY_NAME)  # a serve has none that has just ended
             connection.sendall((f"{key}\n".encode() if key else b"") + line)

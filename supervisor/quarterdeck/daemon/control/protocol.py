@@ -30,11 +30,13 @@ class Ps(Message, frozen=True, tag="ps"):
 
 class Tools(Message, frozen=True, tag="tools"):
     """List the tools that can be called, once servers have connected, as for an MCP client's first list; only those of
-    these groups together, and of this server, if given (which leaves out native tools).
+    these groups together, and of this server, if given (which leaves out native tools). `refresh` starts servers that
+    sleep first, so that what they list is compared.
     """
 
     groups: tuple[str, ...] = ()
     server: str = ""
+    refresh: bool = False
 
 
 class Call(Message, frozen=True, tag="call"):
@@ -46,6 +48,18 @@ class Call(Message, frozen=True, tag="call"):
 
 class Restart(Message, frozen=True, tag="restart"):
     """Restart a server, and show its state once it is ready or has failed."""
+
+    server: str
+
+
+class Wake(Message, frozen=True, tag="wake"):
+    """Start a server if it sleeps, keep it awake for a while, and show its state once it is ready or has failed."""
+
+    server: str
+
+
+class Sleep(Message, frozen=True, tag="sleep"):
+    """Stop a server until it is called, and show its state."""
 
     server: str
 
@@ -82,7 +96,7 @@ class Record(Message, frozen=True, tag="record"):
     batch: bytes
 
 
-Request = Ps | Tools | Call | Restart | LogPath | Inspect | Listings | Decide | WriteCalls | Record
+Request = Ps | Tools | Call | Restart | Wake | Sleep | LogPath | Inspect | Listings | Decide | WriteCalls | Record
 
 
 class FaultView(msgspec.Struct, frozen=True):
@@ -117,7 +131,7 @@ class ServerView(msgspec.Struct, frozen=True):
     """One server at one moment; see `EndpointStatus`.
 
     Attributes:
-        phase: as of an endpoint, or `installing`.
+        phase: as of an endpoint, or `installing`, or `asleep`.
         transport: None for an unusable row.
         memory_bytes: resident memory of the server's whole process tree, None when it has none here.
         sandbox: None when it has or had no process here.
@@ -125,6 +139,7 @@ class ServerView(msgspec.Struct, frozen=True):
         held: how many of its tools await the user's approval.
         blocked: how many the user has blocked.
         of_sessions: the sessions' own servers of this row; this one is listed and judged for all of them.
+        awake: what keeps it from falling asleep; empty where servers do not sleep, and while it is not ready.
     """
 
     id: str
@@ -142,6 +157,7 @@ class ServerView(msgspec.Struct, frozen=True):
     held: int = 0
     blocked: int = 0
     of_sessions: tuple[OwnServerView, ...] = ()
+    awake: tuple[str, ...] = ()
 
 
 class ToolView(msgspec.Struct, frozen=True):
@@ -233,7 +249,7 @@ class Fault(Message, frozen=True, tag="fault"):
 
 
 class Restarted(Message, frozen=True, tag="restarted"):
-    """The answer to `Restart`: ready, or faulted with the reason."""
+    """The answer to `Restart`, `Wake` and `Sleep`: ready, asleep, or faulted with the reason."""
 
     server: ServerView
 

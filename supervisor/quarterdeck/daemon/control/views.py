@@ -31,6 +31,9 @@ from .protocol import (
     ServerView,
 )
 
+ASLEEP: Final = "asleep"
+"""The shown phase of a server that is idle until it is called."""
+
 INSTALLING: Final = "installing"
 """The shown phase of a connecting server whose command has to fetch its program first."""
 
@@ -69,11 +72,12 @@ def _view_server(product: Product, status: EndpointStatus, memory: dict[int, int
     offer = product.approvals.offer(status.server)
     is_usable = is_usable_phase(status.phase)
     fault = status.fault or status.list_fault
+    tools = status.tool_count - offer.waiting[Subject.TOOL] - offer.blocked[Subject.TOOL]
     return ServerView(
         id=status.server,
-        phase=INSTALLING if status.installing else status.phase,
+        phase=INSTALLING if status.installing else ASLEEP if status.is_asleep else status.phase,
         transport=config.transport if config is not None else None,
-        tools=max(0, status.tool_count - offer.waiting[Subject.TOOL] - offer.blocked[Subject.TOOL]),
+        tools=len(offer.tools) if status.is_asleep else max(0, tools),
         pid=status.pid,
         worker_pid=status.worker_pid,
         memory_bytes=memory.get(status.pid) if status.pid is not None else None,
@@ -90,6 +94,7 @@ def _view_server(product: Product, status: EndpointStatus, memory: dict[int, int
             OwnServerView(each.client, each.status.phase, each.status.pid)
             for each in product.sessions.statuses(status.server)
         ),
+        awake=product.kept_awake_by(status.server),
     )
 
 

@@ -3,7 +3,8 @@
 Pure: a member is a value, a move returns the next one; times and chance are arguments. `decide` judges a death after
 ready, and a failed connect if the server has served before, lost its worker (our fault) or was killed from outside. Any
 other failed connect faults the server at once, since a retry would not help; so does a required login. A server whose
-time ran out while it was still installing is retried once, with more time.
+time ran out while it was still installing is retried once, with more time. A server that sleeps is started by whoever
+wakes it; if that fails, it sleeps again until the next wake, and `decide` bounds how often.
 
 Source: Erlang/OTP sup_princ, "Maximum Restart Intensity" (MaxR restarts in MaxT seconds).
 """
@@ -90,13 +91,16 @@ SLOW_START: Final = "handshake_timeout"
 
 
 class MemberPhase(StrEnum):
-    """Where the fleet stands with a server.  `WAITING`: for its time, its last generation's end and a slot."""
+    """Where the fleet stands with a server. `WAITING`: for its time, its last generation's end and a slot. `ASLEEP`: it
+    has no process until it is woken; its last generation may still be closing.
+    """
 
     WAITING = "waiting"
     STARTING = "starting"
     READY = "ready"
     FAULTED = "faulted"
     CLOSED = "closed"
+    ASLEEP = "asleep"
 
 
 class Move(StrEnum):
@@ -108,6 +112,8 @@ class Move(StrEnum):
     GIVE_UP = "give_up"
     RENEW = "renew"
     CLOSE = "close"
+    SLEEP = "sleep"
+    WAKE = "wake"
 
 
 TRANSITIONS: Final[Mapping[tuple[MemberPhase, Move], MemberPhase]] = MappingProxyType(
@@ -115,19 +121,25 @@ TRANSITIONS: Final[Mapping[tuple[MemberPhase, Move], MemberPhase]] = MappingProx
         (MemberPhase.WAITING, Move.MINT): MemberPhase.STARTING,
         (MemberPhase.WAITING, Move.RENEW): MemberPhase.WAITING,
         (MemberPhase.WAITING, Move.CLOSE): MemberPhase.CLOSED,
+        (MemberPhase.WAITING, Move.SLEEP): MemberPhase.ASLEEP,
         (MemberPhase.STARTING, Move.ADMIT): MemberPhase.READY,
         (MemberPhase.STARTING, Move.RETRY): MemberPhase.WAITING,
         (MemberPhase.STARTING, Move.GIVE_UP): MemberPhase.FAULTED,
         (MemberPhase.STARTING, Move.RENEW): MemberPhase.WAITING,
         (MemberPhase.STARTING, Move.CLOSE): MemberPhase.CLOSED,
+        (MemberPhase.STARTING, Move.SLEEP): MemberPhase.ASLEEP,
         (MemberPhase.READY, Move.RETRY): MemberPhase.WAITING,
         (MemberPhase.READY, Move.GIVE_UP): MemberPhase.FAULTED,
         (MemberPhase.READY, Move.RENEW): MemberPhase.WAITING,
         (MemberPhase.READY, Move.CLOSE): MemberPhase.CLOSED,
+        (MemberPhase.READY, Move.SLEEP): MemberPhase.ASLEEP,
         (MemberPhase.FAULTED, Move.RENEW): MemberPhase.WAITING,
         (MemberPhase.FAULTED, Move.CLOSE): MemberPhase.FAULTED,
         (MemberPhase.CLOSED, Move.RENEW): MemberPhase.WAITING,
         (MemberPhase.CLOSED, Move.CLOSE): MemberPhase.CLOSED,
+        (MemberPhase.ASLEEP, Move.WAKE): MemberPhase.WAITING,
+        (MemberPhase.ASLEEP, Move.RENEW): MemberPhase.WAITING,
+        (MemberPhase.ASLEEP, Move.CLOSE): MemberPhase.CLOSED,
     }
 )
 """Every legal move.  Closing a faulted server releases what it holds and keeps its fault to be seen."""
@@ -139,12 +151,14 @@ class Member(msgspec.Struct, frozen=True):
 
     Attributes:
         generation: the number of its last endpoint, 0 before the first of this start; unique for its id.
-        restarts: how often another endpoint took its place in this start, by hand included.
-        fault: its last death, or the resulting crash loop; kept while it serves again, cleared by hand.
-        start_at: when it is to be started; infinite when no start is planned.
+        restarts: how often another endpoint took its place in this start, by hand included, wakes not.
+        fault: its last death, or the resulting crash loop; kept while it serves again, cleared by hand and by sleep.
+        start_at: when it is to be started, or while it sleeps, when at the earliest; infinite when no start is planned.
         ready_at: when it last became ready; None if never since it was last started by hand.
         history: times of the restarts that count against it.
         patience: factor on the deadline of its next connect.
+        is_woken: it was woken, and has not been ready since.
+        wake_failed_at: when a wake last failed; None once one succeeded or it was started by hand.
     """
 
     config: ServerConfig
@@ -156,6 +170,8 @@ class Member(msgspec.Struct, frozen=True):
     ready_at: float | None = None
     history: tuple[float, ...] = ()
     patience: int = 1
+    is_woken: bool = False
+    wake_failed_at: float | None = None
 
     def minted(self, generation: int, now: float) -> Self:
         """It has a new endpoint.  One that was waiting with a fault is a restart that its policy remembers."""
@@ -163,14 +179,15 @@ class Member(msgspec.Struct, frozen=True):
             self,
             phase=TRANSITIONS[self.phase, Move.MINT],
             generation=generation,
-            restarts=self.restarts + (self.generation > 0),
+            restarts=self.restarts + (self.generation > 0 and not self.is_woken),
             start_at=inf,
             history=remember(self.config.restart, self.history, now) if self.fault is not None else self.history,
         )
 
     def admitted(self, now: float) -> Self:
         """Return the member once it is ready."""
-        return replace(self, phase=TRANSITIONS[self.phase, Move.ADMIT], ready_at=now)
+        phase = TRANSITIONS[self.phase, Move.ADMIT]
+        return replace(self, phase=phase, ready_at=now, is_woken=False, wake_failed_at=None)
 
     def failed(
         self,
@@ -192,10 +209,14 @@ class Member(msgspec.Struct, frozen=True):
         if ready_at is None and was_installing and fault.code == SLOW_START and self.patience == 1:
             phase = TRANSITIONS[self.phase, Move.RETRY]
             return replace(dead, phase=phase, start_at=now, patience=INSTALL_PATIENCE)
-        is_hopeless = ready_at is None and not _is_anothers_doing(fault)
+        is_known = ready_at is not None or self.is_woken  # only a server that has served is ever woken
+        is_hopeless = not is_known and not _is_anothers_doing(fault)
         if is_hopeless or fault.code in LOGIN_FAULTS:
             return replace(dead, phase=TRANSITIONS[self.phase, Move.GIVE_UP])
-        match decide(policy, dead.history, now, fraction, has_served=ready_at is not None):
+        match decide(policy, dead.history, now, fraction, has_served=is_known):
+            case Restart(delay_s) if self.is_woken and not was_ready:
+                phase = TRANSITIONS[self.phase, Move.SLEEP]
+                return replace(dead, phase=phase, start_at=now + delay_s, is_woken=False, wake_failed_at=now)
             case Restart(delay_s):
                 if ready_at is not None and not dead.history:
                     delay_s = 0.0  # the first death of a server that served: a call may wait for it
@@ -207,7 +228,30 @@ class Member(msgspec.Struct, frozen=True):
     def renewed(self, now: float) -> Self:
         """Return the member to be started by hand: at once, and with a clean past."""
         phase = TRANSITIONS[self.phase, Move.RENEW]
-        return replace(self, phase=phase, fault=None, start_at=now, ready_at=None, history=(), patience=1)
+        return self._without_past(phase, start_at=now)
+
+    def asleep(self) -> Self:
+        """Return the member to be closed until it is woken: an end that it did not cause, with a clean past."""
+        return self._without_past(TRANSITIONS[self.phase, Move.SLEEP], start_at=inf)
+
+    def woken(self, now: float) -> Self:
+        """Return the member to be started because it is needed: at once, or after the pause since a failed wake."""
+        phase = TRANSITIONS[self.phase, Move.WAKE]
+        start_at = max(now, self.start_at) if self.start_at < inf else now
+        return replace(self, phase=phase, start_at=start_at, is_woken=True)
+
+    def _without_past(self, phase: MemberPhase, start_at: float) -> Self:
+        return replace(
+            self,
+            phase=phase,
+            fault=None,
+            start_at=start_at,
+            ready_at=None,
+            history=(),
+            patience=1,
+            is_woken=False,
+            wake_failed_at=None,
+        )
 
     def closed(self) -> Self:
         """Return the member once it is no longer wanted."""

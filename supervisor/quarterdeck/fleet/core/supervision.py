@@ -26,20 +26,30 @@ MAX_STARTING: Final = 4
 SLOT_HOLD_S: Final = 5.0
 """Seconds that a start keeps its slot at most: a server that hangs must not keep the others waiting."""
 
-SETTLED_PHASES: Final = frozenset({MemberPhase.READY, MemberPhase.FAULTED, MemberPhase.CLOSED})
-"""Phases in which a first connect has ended. A retry of a start that we lost ourselves is still the first connect."""
+SETTLED_PHASES: Final = frozenset({MemberPhase.READY, MemberPhase.FAULTED, MemberPhase.CLOSED, MemberPhase.ASLEEP})
+"""Phases in which nobody waits for a first connect: it has ended, or none is wanted. A retry of a start that we lost
+ourselves is still the first connect.
+"""
+
+_ENDS_IN_SLEEP: Final = frozenset({MemberPhase.READY, MemberPhase.STARTING, MemberPhase.WAITING})
 
 
 class FleetStarted(msgspec.Struct, frozen=True):
-    """Run these servers instead of the present ones; duplicate ids are resolved by the core."""
+    """Run these servers instead of the present ones; duplicate ids are resolved by the core. Those `asleep` are started
+    once they are woken.
+    """
 
     config: BridgeConfig
+    asleep: frozenset[str] = frozenset()
 
 
 class Reconfigured(msgspec.Struct, frozen=True):
-    """After a `FleetStarted`: run these servers from now on, and leave those alone whose configuration is the same."""
+    """After a `FleetStarted`: run these servers from now on, and leave those alone whose configuration is the same. New
+    ones that are `asleep` are started once they are woken; one that sleeps and may not any longer is woken.
+    """
 
     config: BridgeConfig
+    asleep: frozenset[str] = frozenset()
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -80,6 +90,18 @@ class RestartAsked(msgspec.Struct, frozen=True):
     server: str
 
 
+class SleepAsked(msgspec.Struct, frozen=True):
+    """Nothing needs a server: close it until it is woken. It means nothing for one that does not run."""
+
+    server: str
+
+
+class WakeAsked(msgspec.Struct, frozen=True):
+    """A server is needed: start it. It means nothing for one that does not sleep."""
+
+    server: str
+
+
 class TearDown(msgspec.Struct, frozen=True):
     """Close everything for good: nothing starts from here on, whatever is asked."""
 
@@ -97,6 +119,8 @@ Event = (
     | ToolsChanged
     | Closed
     | RestartAsked
+    | SleepAsked
+    | WakeAsked
     | TearDown
     | Tick
 )
@@ -116,6 +140,13 @@ class CloseEndpoint(msgspec.Struct, frozen=True):
 
     server: str
     generation: int
+
+
+class Rest(msgspec.Struct, frozen=True):
+    """A server sleeps, and nothing of it is left: keep an idle endpoint for it."""
+
+    server: str
+    config: ServerConfig
 
 
 class WakeAt(msgspec.Struct, frozen=True):
@@ -138,7 +169,7 @@ class FirstStartsDone(msgspec.Struct, frozen=True):
     start: int
 
 
-Instruction = Mint | CloseEndpoint | WakeAt | Publish | FirstStartsDone
+Instruction = Mint | CloseEndpoint | Rest | WakeAt | Publish | FirstStartsDone
 
 
 class FleetCore:
@@ -197,20 +228,28 @@ class FleetCore:
                 return self._live.get(server) != generation or not self._is_running(server)
             case RestartAsked(server):
                 return self._is_torn_down or server not in self._members
+            case SleepAsked(server):
+                return self._is_torn_down or self._phase(server) not in _ENDS_IN_SLEEP
+            case WakeAsked(server):
+                return self._is_torn_down or self._phase(server) is not MemberPhase.ASLEEP
             case FleetStarted() | Reconfigured() | TearDown():
                 return self._is_torn_down
             case _:
                 return False
+
+    def _phase(self, server: str) -> MemberPhase | None:
+        member = self._members.get(server)
+        return member.phase if member is not None else None
 
     def _is_running(self, server: str) -> bool:
         return server in self._live and server not in self._closing
 
     def _take(self, event: Event, now: float) -> None:
         match event:
-            case FleetStarted(config):
-                self._begin(config, now)
-            case Reconfigured(config):
-                self._adjust(config, now)
+            case FleetStarted(config, asleep):
+                self._begin(config, asleep, now)
+            case Reconfigured(config, asleep):
+                self._adjust(config, asleep, now)
             case Connected(server):
                 self._put(self._members[server].admitted(now))
             case ConnectFailed() | ServerLost():
@@ -222,6 +261,12 @@ class FleetCore:
             case RestartAsked(server):
                 self._close(server)
                 self._put(self._members[server].renewed(now))
+            case SleepAsked(server):
+                self._close(server)
+                self._put(self._members[server].asleep())
+                self._rest_if_gone(server)
+            case WakeAsked(server):
+                self._put(self._members[server].woken(now))
             case TearDown():
                 self._is_torn_down = True
                 for member in self._members.values():
@@ -232,7 +277,7 @@ class FleetCore:
             case _:
                 assert_never(event)
 
-    def _begin(self, config: BridgeConfig, now: float) -> None:
+    def _begin(self, config: BridgeConfig, asleep: frozenset[str], now: float) -> None:
         """Replace all members. Report the older start's first connects as over."""
         if self._unsettled is not None:
             self._said.append(FirstStartsDone(self._start))
@@ -243,12 +288,13 @@ class FleetCore:
         self._slots = {}
         self._members = {}
         self._waiting = {}
+        self._unsettled = None
         for server_config in config.effective():
-            self._put(Member(server_config, start_at=now))
+            self._add(server_config, asleep, now)
         self._start += 1
-        self._unsettled = set(self._members)
+        self._unsettled = {server for server, each in self._members.items() if each.phase not in SETTLED_PHASES}
 
-    def _adjust(self, config: BridgeConfig, now: float) -> None:
+    def _adjust(self, config: BridgeConfig, asleep: frozenset[str], now: float) -> None:
         """Replace the members whose configuration changed; the others keep all that they have."""
         before, self._members = self._members, {}
         wanted = {server_config.id: server_config for server_config in config.effective()}
@@ -260,13 +306,29 @@ class FleetCore:
             present = before.get(server)
             if present is not None and present.config == server_config:
                 self._members[server] = present
+                if present.phase is MemberPhase.ASLEEP and server not in asleep:
+                    self._put(present.woken(now))
                 continue
             if self._unsettled is not None:
                 self._unsettled.add(server)
-            self._put(Member(server_config, start_at=now))
+            self._add(server_config, asleep, now)
         self._waiting = dict.fromkeys(server for server in self._members if server in self._waiting)
         if [server for server in before if server in wanted] != [server for server in wanted if server in before]:
             self._changed |= dict.fromkeys(self._members)
+
+    def _add(self, config: ServerConfig, asleep: frozenset[str], now: float) -> None:
+        """Put a new member in its place, waiting for its start or for what wakes it."""
+        if config.id in asleep:
+            self._put(Member(config, phase=MemberPhase.ASLEEP))
+            self._rest_if_gone(config.id)
+        else:
+            self._put(Member(config, start_at=now))
+
+    def _rest_if_gone(self, server: str) -> None:
+        member = self._members.get(server)
+        if member is not None and member.phase is MemberPhase.ASLEEP and server not in self._live:
+            self._said.append(Rest(server, member.config))
+            self._changed[server] = None
 
     def _forget(self, server: str) -> None:
         """Remove a member; its generation number, and what still lives of it, stay known."""
@@ -294,6 +356,7 @@ class FleetCore:
             self._put(self._members[server].closed())
         self._closing.discard(server)
         self._retiring.discard(server)
+        self._rest_if_gone(server)
 
     def _mint_what_is_due(self, now: float) -> None:
         """Start waiting servers, the longest due first, as far as slots go."""

@@ -43,6 +43,10 @@ KEPT_LINES: Final = 64
 """Clients that are remembered without any call: to forget one and know it again costs more than its turn."""
 
 
+MAX_CLIENTS: Final = 4096
+"""Clients that are known to have called: those without a session may come under ever new keys."""
+
+
 class Place(Enum):
     """The outcome of asking for a call."""
 
@@ -91,6 +95,7 @@ class Turns(Generic[T]):
         self._given: dict[T, _Line[T]] = {}
         self._places: dict[T, _Line[T]] = {}
         self._lines: dict[Hashable, _Line[T]] = {}
+        self._clients: dict[Hashable, None] = {}
         self._round: deque[_Line[T]] = deque()
         # How the server answers.
         self._in_turn = 0
@@ -115,6 +120,23 @@ class Turns(Generic[T]):
         return len(line.waiting) if (line := self._lines.get(client)) is not None else 0
 
     @property
+    def clients(self) -> tuple[Hashable, ...]:
+        """The clients that have asked for a call, and were not forgotten since."""
+        return tuple(self._clients)
+
+    def forget_client(self, client: Hashable) -> None:
+        """Count a client among `clients` only once it asks again; one with calls in progress is not forgotten."""
+        line = self._lines.get(client)
+        if line is None or not (line.given or line.waiting):
+            self._clients.pop(client, None)
+            self._lines.pop(client, None)
+
+    def forget_clients(self) -> None:
+        """Forget all clients without calls in progress: the server has nothing of theirs any longer."""
+        for client in tuple(self._clients):
+            self.forget_client(client)
+
+    @property
     def width(self) -> int:
         """How many calls at a time, besides the first of each client."""
         if not self._shared_for or self._in_turn < IN_TURN or self._gap_s * self._most <= SOON_S:
@@ -128,6 +150,9 @@ class Turns(Generic[T]):
         line = self._lines.get(client)
         if line is None:
             line = self._lines[client] = _Line(client)
+            self._clients[client] = None
+            if len(self._clients) > MAX_CLIENTS:
+                del self._clients[next(iter(self._clients))]
         if line.waiting:
             if len(line.waiting) >= MAX_WAITING:
                 return Place.TOO_MANY

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from functools import partial
+from time import monotonic
 from typing import Final
 
 import msgspec
@@ -11,6 +12,7 @@ from quarterdeck.fleet.core.completion import COMPLETE, bounded_completion
 from quarterdeck.fleet.core.linked_uris import LINK_MARK
 from quarterdeck.fleet.core.rounds import INPUT_REQUIRED, next_params
 from quarterdeck.fleet.core.subscriptions import Subscriptions
+from quarterdeck.fleet.core.wakefulness import Use
 from quarterdeck.fleet.workers.handle import Asker, WorkerHandle
 from quarterdeck.fleet.workers.requests import as_request, not_made, refuse, refused
 from quarterdeck_protocol.configs import ServerConfig, ToolFilter
@@ -133,6 +135,24 @@ class Exchange:
         self._standing = Standing(config)
         self._owners = ServerTasks(config)
         self.tell_news: TakeNews = lambda _: None
+        self._mark = 0
+        self._used_at = monotonic()
+
+    def use(self) -> Use:
+        """Return what of its clients would end with it, and how long it has had no request, as of the last look."""
+        now = monotonic()
+        if self._peer is not None and self.phase is EndpointPhase.READY:
+            # The ids of requests grow: that another one was given since the last look costs no request anything.
+            mark = self._peer.next_id()
+            if mark != self._mark + 1:
+                self._used_at = now
+            self._mark = mark
+        return Use(
+            questions=len(self._questions),
+            subscriptions=len(self.wishes.uris),
+            tasks=len(self._owners),
+            unused_s=now - self._used_at,
+        )
 
     @property
     def wishes(self) -> Subscriptions:

@@ -68,6 +68,9 @@ class OpenQuestions:
         self._withdraw: dict[int, Withdraw] = {}
         self.any_asked = False
 
+    def __len__(self) -> int:
+        return len(self._questions)
+
     def ask(self, handle: WorkerHandle, ask_id: int, method: str, params: bytes) -> None:
         """Put a question to its client; the server is told of its end."""
         askers = _candidates(dict(handle.under_way()), params)

@@ -122,6 +122,9 @@ class ServerTasks:
         if not isinstance(self._config, StdioServerConfig):
             self._owners = earlier._owners  # noqa: SLF001 - of its own kind
 
+    def __len__(self) -> int:
+        return len(self._owners)
+
     def stop(self) -> None:
         """The server is gone, and what it worked on, where that was in its process."""
         if isinstance(self._config, StdioServerConfig) and len(self._owners):

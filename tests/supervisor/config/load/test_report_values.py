@@ -107,6 +107,7 @@ def test_what_stands_beside_the_servers_has_its_file(tmp_path: Path) -> None:
     assert values["allow_project_env"] == (["A", "B"], str(first), "/allow_project_env")
     assert by_key(tour_of().settings) == {
         "trust": ("baseline", DEFAULT, ""),
+        "start": (None, DEFAULT, ""),
         "allow_project_env": ([], DEFAULT, ""),
         "max_result_tokens": (None, DEFAULT, ""),
         "native.sandbox": (None, DEFAULT, ""),

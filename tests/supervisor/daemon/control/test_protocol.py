@@ -31,9 +31,11 @@ from quarterdeck.daemon.control.protocol import (
     SandboxView,
     ServerList,
     ServerView,
+    Sleep,
     ToolList,
     Tools,
     ToolView,
+    Wake,
     WriteCalls,
     Written,
     decode_answer,
@@ -51,7 +53,7 @@ SERVER = ServerView(
 )
 
 REQUESTS: list[Request] = [Ps(), Tools(), Call("fs__read", msgspec.Raw(b'{"a":1}')), Restart("fs"), LogPath("fs")]
-REQUESTS += [Inspect("fs"), Listings(), WriteCalls()]
+REQUESTS += [Inspect("fs"), Listings(), WriteCalls(), Wake("fs"), Sleep("fs"), Tools(refresh=True)]
 DECISION = Decision("/deck.json", "fs", ItemKey(Subject.TOOL, "read"), "ab12", b"{}")
 REQUESTS += [Decide(msgspec.Raw(msgspec.json.encode([DECISION]))), Record(b'{"calls":[]}')]
 ANSWERS: list[Answer] = [
@@ -112,7 +114,7 @@ def test_an_answer_arrives_as_it_was_made(answer: Answer) -> None:
 
 MEMBERS = {
     "server": "id phase transport tools pid worker_pid memory_bytes uptime_s restarts era fault sandbox held blocked "
-    "of_sessions",
+    "of_sessions awake",
     "fault": "kind code message remedy delivery dossier",
     "dossier": "exit_status signal limit stderr_tail peak_rss_bytes cpu_s uptime_s hints peak_is_sampled",
     "sandbox": "tier network gaps caught",

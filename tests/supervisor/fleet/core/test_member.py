@@ -29,7 +29,7 @@ EXITED = ProtocolFault(FaultKind.TRANSPORT, "it exited with status 3", code="exi
 NO_HANDSHAKE = ProtocolFault(FaultKind.SPAWN_FAILED, "no answer", code="exited_at_handshake")
 WORKER_LOST = ProtocolFault(FaultKind.SPAWN_FAILED, "its worker died", code="worker_lost")
 TOO_SLOW = ProtocolFault(FaultKind.TIMEOUT, "no answer within 60 s", code=SLOW_START)
-WAITING, STARTING, READY, FAULTED, CLOSED = MemberPhase
+WAITING, STARTING, READY, FAULTED, CLOSED, ASLEEP = MemberPhase
 NEW = Member(CONFIG, start_at=0.0)
 YOUNG = NEW.minted(1, 0.0)
 SERVING = YOUNG.admitted(1.0)
@@ -41,6 +41,8 @@ MOVES: Mapping[Move, Callable[[Member], Member]] = {
     Move.GIVE_UP: lambda member: member.failed(NO_HANDSHAKE, 10.0, 0.5),
     Move.RENEW: lambda member: member.renewed(10.0),
     Move.CLOSE: lambda member: member.closed(),
+    Move.SLEEP: lambda member: member.asleep(),
+    Move.WAKE: lambda member: member.woken(10.0),
 }
 
 
@@ -182,6 +184,51 @@ def test_a_start_by_hand_is_counted_and_not_held_against_the_server() -> None:
 def test_a_server_keeps_its_last_fault_while_it_serves_again() -> None:
     """Nobody could tell why a running server was restarted."""
     assert SERVING.failed(EXITED, 10.0, 0.5, was_ready=True).minted(2, 10.5).admitted(11.0).fault is EXITED
+
+
+def test_a_server_that_is_woken_after_a_sleep_has_a_clean_past_and_no_restart_more() -> None:
+    """Waking a server six times in a minute would count as a crash loop, and `ps` show restarts that are none."""
+    crashed = SERVING.failed(EXITED, 10.0, 0.5, was_ready=True).minted(2, 10.0).admitted(11.0)
+    member = crashed
+    for generation in range(3, 12):
+        member = member.asleep().woken(12.0)
+        assert (member.phase, member.start_at, member.fault, member.is_woken) == (WAITING, 12.0, None, True)
+        member = member.minted(generation, 12.0).admitted(12.1)
+    assert (member.phase, member.restarts, member.history, member.is_woken) == (READY, 1, (), False)
+
+
+def test_a_wake_that_fails_puts_the_server_to_sleep_again_and_the_next_one_waits_for_the_backoff() -> None:
+    """A server that was approved, and cannot be reached for a minute, would be given up until a person restarts it."""
+    asleep = Member(CONFIG, phase=ASLEEP).woken(1.0).minted(1, 1.0).failed(NO_HANDSHAKE, 2.0, 0.5)
+    assert (asleep.phase, asleep.fault, asleep.wake_failed_at, asleep.start_at) == (ASLEEP, NO_HANDSHAKE, 2.0, 2.5)
+    again = asleep.woken(2.1)
+    assert (again.phase, again.start_at) == (WAITING, 2.5)
+    served = again.minted(2, 2.5).admitted(3.0)
+    assert (served.phase, served.wake_failed_at) == (READY, None)
+
+
+def test_a_server_whose_wakes_keep_failing_is_left_alone_like_any_other() -> None:
+    """A client that calls a broken server in a loop would have it started without end."""
+    member, wakes, now = Member(CONFIG, phase=ASLEEP), 0, 0.0
+    while member.phase is ASLEEP:
+        member = member.woken(now)
+        now = member.start_at
+        wakes += 1
+        member = member.minted(wakes, now).failed(NO_HANDSHAKE, now, 0.5)
+    assert (member.phase, member.fault.code, wakes) == (FAULTED, "crash_loop", 6)
+
+
+def test_a_woken_server_that_wants_a_login_is_left_alone() -> None:
+    """Each call would ask the same of the same login."""
+    refused = ProtocolFault(FaultKind.TRANSPORT, "it requires login", code="auth_needed")
+    woken = Member(CONFIG, phase=ASLEEP).woken(1.0).minted(1, 1.0)
+    assert woken.failed(refused, 2.0, 0.5).phase is FAULTED
+
+
+def test_a_server_that_dies_once_it_was_woken_is_restarted() -> None:
+    """A crash in the middle of a session would leave the next call to pay for a start, or a crash loop unnoticed."""
+    woken = Member(CONFIG, phase=ASLEEP).woken(1.0).minted(1, 1.0).admitted(2.0)
+    assert woken.failed(EXITED, 3.0, 0.5, was_ready=True).phase is WAITING
 
 
 def test_a_closed_server_has_no_planned_start() -> None:

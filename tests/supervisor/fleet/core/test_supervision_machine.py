@@ -31,11 +31,14 @@ from quarterdeck.fleet.core.supervision import (
     Mint,
     Publish,
     Reconfigured,
+    Rest,
     RestartAsked,
     ServerLost,
+    SleepAsked,
     TearDown,
     Tick,
     ToolsChanged,
+    WakeAsked,
     WakeAt,
 )
 from quarterdeck_protocol.configs import BridgeConfig, RestartPolicy, ServerConfig, StdioServerConfig
@@ -52,6 +55,7 @@ POLICIES = st.builds(
 CONFIGS = st.lists(
     st.builds(StdioServerConfig, id=st.sampled_from(SERVERS), command=st.just("x"), restart=POLICIES), max_size=6
 ).map(lambda servers: BridgeConfig(servers=tuple(servers)))
+ASLEEP = st.frozensets(st.sampled_from(SERVERS))
 INDICES = st.integers(0, 100)
 """Which of the generations that may act does: an index, wrapped."""
 
@@ -108,6 +112,10 @@ class FleetWalk(RuleBasedStateMachine):
                     life = self.lives[server, generation]
                     assert not life.is_closing, "closed twice"
                     life.is_closing = True
+                case Rest(server, config):
+                    member = self.core.members[server]
+                    assert (member.phase, member.config) == (MemberPhase.ASLEEP, config)
+                    assert all(live != server for live, _ in self.lives), "it rests beside its process"
                 case WakeAt(at):
                     assert at > self.now
                     self.wake_at = at
@@ -131,6 +139,7 @@ class FleetWalk(RuleBasedStateMachine):
         assert generation > self.last_generation[server], "a generation's number is used twice"
         self.last_generation[server] = generation
         self.lives[server, generation] = _Life(self.starts, self.now)
+        assert self.core.members[server].phase is MemberPhase.STARTING
         past = self.pasts[server]
         if not past.is_fresh:
             past.restarts.append(self.now)
@@ -145,24 +154,24 @@ class FleetWalk(RuleBasedStateMachine):
     def running(self, *, is_ready: bool) -> list[tuple[str, int]]:
         return [name for name, life in self.lives.items() if life.is_ready == is_ready and not life.is_closing]
 
-    @rule(config=CONFIGS)
-    def new_start(self, config: BridgeConfig) -> None:
+    @rule(config=CONFIGS, asleep=ASLEEP)
+    def new_start(self, config: BridgeConfig, asleep: frozenset[str] = frozenset()) -> None:
         """The user starts the fleet, from this configuration; in vain when it was torn down."""
         if not self.is_torn_down:
             self.pasts.clear()
             self.starts += 1
             self.order = [server.id for server in config.effective()]
             self.unsettled = set(self.order)
-        self.tell(FleetStarted(config))
+        self.tell(FleetStarted(config, asleep))
 
-    @rule(other=CONFIGS, kept=st.sets(st.sampled_from(SERVERS)))
-    def reconfigure(self, other: BridgeConfig, kept: set[str]) -> None:
+    @rule(other=CONFIGS, kept=st.sets(st.sampled_from(SERVERS)), asleep=ASLEEP)
+    def reconfigure(self, other: BridgeConfig, kept: set[str], asleep: frozenset[str]) -> None:
         """The user edits the configuration: some servers stay as they are, others change, come, go or move."""
         before = self.core.members
         stay = tuple(before[server].config for server in before if server in kept)
         config = BridgeConfig(servers=(*other.servers, *stay))
         if self.is_torn_down:
-            self.tell(Reconfigured(config))
+            self.tell(Reconfigured(config, asleep))
             assert self.core.members == before
             return
         same = {
@@ -174,13 +183,15 @@ class FleetWalk(RuleBasedStateMachine):
         self.unsettled = set() if is_settled else (self.unsettled & same) | (set(self.order) - same)
         for server in self.pasts.keys() - same:
             del self.pasts[server]
-        self.tell(Reconfigured(config))
+        self.tell(Reconfigured(config, asleep))
         for (server, generation), was_closing in lives.items():
             is_closing = self.lives[server, generation].is_closing
             assert is_closing == (was_closing or server not in same), "the wrong one was closed, or left open"
         for member in self.core.members.values():
             if member.config.id not in same:
                 assert (member.restarts, member.fault, member.history) == (0, None, ()), "the old past lives on"
+            elif before[member.config.id].phase is MemberPhase.ASLEEP:
+                assert (member.phase is MemberPhase.ASLEEP) == (member.config.id in asleep)
             elif before[member.config.id].phase is not MemberPhase.WAITING:
                 assert member == before[member.config.id], "a server that did not change was touched"
 
@@ -223,6 +234,21 @@ class FleetWalk(RuleBasedStateMachine):
     def ask_restart(self, server: str) -> None:
         self.pasts.pop(server, None)
         self.tell(RestartAsked(server))
+
+    @rule(server=st.sampled_from(SERVERS))
+    def ask_sleep(self, server: str) -> None:
+        member = self.core.members.get(server)
+        self.tell(SleepAsked(server))
+        if member is not None and self.core.members[server] != member:
+            self.pasts.pop(server, None)
+            assert self.core.members[server].phase is MemberPhase.ASLEEP
+
+    @rule(server=st.sampled_from(SERVERS))
+    def wake(self, server: str) -> None:
+        member = self.core.members.get(server)
+        self.tell(WakeAsked(server))
+        if member is not None and member.phase is MemberPhase.ASLEEP:
+            assert self.core.members[server].phase in {MemberPhase.WAITING, MemberPhase.STARTING}
 
     @rule()
     def lose_zygote(self) -> None:
@@ -287,7 +313,7 @@ class FleetWalk(RuleBasedStateMachine):
         while self.running(is_ready=False):
             self.connect(0)
         self.run_until_still()
-        assert self.phases() <= {MemberPhase.READY, MemberPhase.FAULTED, MemberPhase.CLOSED}
+        assert self.phases() <= SETTLED_PHASES
         assert self.settled[self.starts] == 1
         assert bool(self.core._live) == bool(self.lives)
 

@@ -310,3 +310,24 @@ class Walk(RuleBasedStateMachine):
 def test_no_order_of_events_breaks_a_promise_of_the_turns() -> None:
     """Some rare order would lose a call, or let one client starve."""
     run_state_machine_as_test(Walk, settings=settings(stateful_step_count=30))
+
+
+def test_the_clients_that_called_are_known_until_they_leave() -> None:
+    """A server would be stopped below a client that called it, or run on for those that have left."""
+    turns = Turns[str]()
+    for number in range(100):
+        turns.ask(f"client {number}", f"call {number}")
+        turns.end(f"call {number}")
+    assert len(turns.clients) == 100
+    turns.forget_client("client 7")
+    turns.forget_client("a stranger")
+    assert "client 7" not in turns.clients
+    turns.ask("client 7", "again")
+    assert "client 7" in turns.clients
+    turns.forget_clients()
+    assert turns.clients == ("client 7",), "its call is in progress"
+    turns.end("again")
+    turns.forget_clients()
+    assert turns.clients == ()
+    turns.ask("client 7", "once more")
+    assert turns.clients == ("client 7",)

@@ -1,0 +1,81 @@
+"""Servers that sleep until they are called: listed without a process, compared before a call, asleep again after."""
+
+from typing import Any
+
+import pytest
+from support.config.places import write_config
+from support.processes.commands import DEADLINE_S
+from support.serves.changing_server import Author, Connected, connected
+from support.serves.shared_serve import open_folder
+from support.waiting import eventually_async
+
+
+async def state_of(client: Connected, server: str) -> dict[str, Any]:
+    servers = (await client.command("ps"))["servers"]
+    return next(each for each in servers if each["id"] == server)
+
+
+async def test_an_approved_server_sleeps_until_it_is_called_and_its_changed_tool_is_held_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A configured server would run for nothing, be missing from the list, or change its tools while nobody looks."""
+    with open_folder() as folder:
+        monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(folder / "state"))
+        (folder / "library").mkdir(mode=0o755)
+        author = Author(folder / "library")
+        config = write_config(folder / "mcp.json", library=author.row(start="on_call"))
+        async with connected(config, folder) as client:
+            tools = await client.until(lambda tools: "library__lend" in tools, "the first look at the server")
+        author.tool()["description"] = "Another text."
+        author.publish()
+        (folder / "serve.log").unlink()
+        async with connected(config, folder) as client:
+            assert await client.tools() == tools
+            asleep = await state_of(client, "library")
+            assert (asleep["phase"], asleep["pid"], asleep["worker_pid"], asleep["tools"]) == ("asleep", None, None, 2)
+            assert "library is ready" not in client.logged()
+            text, is_error = await client.call("library__lend", book="x")
+            assert is_error
+            assert "quarterdeck trust approve library lend" in text
+            assert await client.call("library__weather") == ("weather from me", False)
+            await client.until(lambda tools: "library__lend" not in tools, "the changed tool is caught")
+            assert (await state_of(client, "library"))["phase"] == "ready"
+
+
+async def test_a_server_by_hand_falls_asleep_and_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user could not stop a server that uses memory, or see whether it starts."""
+    with open_folder() as folder:
+        monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(folder / "state"))
+        (folder / "library").mkdir(mode=0o755)
+        author = Author(folder / "library")
+        config = write_config(folder / "mcp.json", library=author.row())
+        async with connected(config, folder) as client:
+            tools = await client.until(lambda tools: "library__lend" in tools, "the server")
+            assert (await client.command("sleep", "library"))["server"]["phase"] == "asleep"
+            await eventually_async(lambda: "library is asleep" in client.logged(), DEADLINE_S, "the log")
+            assert await client.tools() == tools
+            assert (await client.command("wake", "library"))["server"]["phase"] == "ready"
+            await client.command("sleep", "library")
+            assert await client.call("library__lend", book="x") == ("lend from me", False)
+
+
+async def test_a_server_that_cannot_be_started_any_longer_says_so_to_its_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A caller would wait for a server that is gone until the deadline of its call."""
+    with open_folder() as folder:
+        monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(folder / "state"))
+        (folder / "library").mkdir(mode=0o755)
+        author = Author(folder / "library")
+        config = write_config(folder / "mcp.json", library=author.row(start="on_call"))
+        async with connected(config, folder) as client:
+            await client.until(lambda tools: "library__lend" in tools, "the first look at the server")
+        author.path.unlink()
+        async with connected(config, folder) as client:
+            text, is_error = await client.call("library__lend", book="x")
+            assert is_error
+            assert "exited_at_handshake" in text or "library is faulted" in text
+            state = await state_of(client, "library")
+            assert (state["phase"], state["fault"] is not None) == ("asleep", True)
+            author.publish()
+            assert await client.call("library__lend", book="x") == ("lend from me", False)

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 
     from .serve_http import HttpPlan
 
+COLLECT_AFTER: Final = 10_000
+"""Objects, more than were freed, until the collector looks for garbage.  A hundred calls at once have some thousands,
+and leave no garbage: by its default, 700, it would look at them several times while they are under way."""
+
 _ANOTHER_FOLDER: Final = "make it a folder of your own, or name another: --state-dir DIR, QUARTERDECK_RUNTIME_DIR"
 
 _ALONE: Final = (
@@ -328,6 +332,7 @@ async def _serve(plan: Plan) -> None:
                 host = product.create_host(portable_schemas=plan.request.portable_schemas, greeted_at=since)
                 stack.callback(host.close)
                 gc.freeze()
+                gc.set_threshold(COLLECT_AFTER)
                 gc.enable()
                 if plan.http is None:
                     serving = _serve_stdio(host, plan.left, client)

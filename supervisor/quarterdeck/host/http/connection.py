@@ -30,6 +30,16 @@ MAX_PIPELINED: Final = 16
 """Requests that wait for the one before them: what comes in one read may hold thousands, each with its objects."""
 
 
+class SharedState(ServerState):
+    """The state that connections share.
+
+    Attributes:
+        head_lines: of each response's head, such as the date; set anew once a second.
+    """
+
+    head_lines = b""
+
+
 class Handler(Protocol):
     """Answers requests."""
 
@@ -61,9 +71,10 @@ class Connection(HttpToolsProtocol):
         is_last: whether the next request that comes is the last.
     """
 
-    def __init__(self, config: Config, state: ServerState, handler: Handler, admit: Callable[[str], str]) -> None:
+    def __init__(self, config: Config, state: SharedState, handler: Handler, admit: Callable[[str], str]) -> None:
         """A connection whose requests `handler` answers; `admit` counts it as a principal's."""
         super().__init__(config, state, {})
+        self.server_state: SharedState = state
         self.is_proven = False
         self.latest: Exchange | None = None
         self.current: Exchange | None = None

@@ -212,7 +212,7 @@ class Exchange(msgspec.Struct, eq=False):
 
     def _start(self, status: int, kind: bytes, parts: tuple[Part, ...] = ()) -> None:
         self.has_begun = True
-        lines = header_lines(self.connection.server_state.default_headers)
+        lines = self.connection.server_state.head_lines
         end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
         self._write(_STATUS_LINES[status], kind, lines, self.headers, end, *(parts if self.method != "HEAD" else ()))
 

@@ -26,8 +26,8 @@ import uvicorn
 
 from quarterdeck.common.in_flight import Shares
 
-from .connection import Connection, Handler
-from .exchange import Exchange
+from .connection import Connection, Handler, SharedState
+from .exchange import Exchange, header_lines
 
 MAX_CONNECTIONS: Final = 1024
 """At a time, or as many as half of our descriptors: the other half is for servers and files."""
@@ -107,6 +107,7 @@ class HttpListener(uvicorn.Server):
         `handler` answers its requests.
         """
         super().__init__(config)
+        self.server_state: SharedState = SharedState()
         self.handler: Final = handler
         self._listener = listener
         self._on_started = started
@@ -177,7 +178,9 @@ class HttpListener(uvicorn.Server):
         while (oldest := next(iter(self._unproven), None)) is not None and oldest.since < until:
             self._warn("closed a connection that showed no token within %g s", PROOF_S)
             self._close(oldest)
-        return await super().on_tick(counter)
+        has_to_end = await super().on_tick(counter)
+        self.server_state.head_lines = header_lines(self.server_state.default_headers)
+        return has_to_end
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more, then uvicorn's own."""
@@ -250,8 +253,7 @@ class HttpListener(uvicorn.Server):
         accepted.setblocking(False)  # noqa: FBT003 - takes no keyword
         connection = UnprovenConnection(accepted, time.monotonic())
         self._unproven[connection] = None
-        # By its number: asyncio asks whether it is known already, and words an error for a socket that is not.
-        asyncio.get_running_loop().add_reader(accepted.fileno(), self._on_first_bytes, connection)
+        asyncio.get_running_loop().add_reader(accepted, self._on_first_bytes, connection)
 
     def _on_first_bytes(self, connection: UnprovenConnection) -> None:
         """Hand a connection over to uvicorn, now that something came."""

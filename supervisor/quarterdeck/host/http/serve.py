@@ -203,10 +203,8 @@ class _Requests:
 
     def begin(self, exchange: Exchange) -> int:
         """Admit a request by its head, and count it until its client has its answer.  See `Handler`."""
-        face = self._face
-        verdict = self._admission.judge(
-            exchange.method, exchange.path, exchange.request_headers, exchange.fields, exchange.query
-        )
+        face, method, fields = self._face, exchange.method, exchange.fields
+        verdict = self._admission.judge(method, exchange.path, exchange.request_headers, fields, exchange.query)
         if isinstance(verdict, HttpAnswer):
             if (client := verdict.client) is not None:
                 face.uses.count(client.key)
@@ -215,7 +213,7 @@ class _Requests:
             return 0
         if verdict.headers:
             exchange.headers = header_lines(verdict.headers)
-        asker, named = verdict.client, exchange.fields.get(SESSION_HEADER)
+        asker, named = verdict.client, fields.get(SESSION_HEADER)
         if named and (host := self._hosts.present(verdict.deck)) is not None:
             session = exchange.session = host.sessions.of(asker, named)
             if session is not None:
@@ -227,13 +225,13 @@ class _Requests:
             self._refuse(exchange, asker, "connections", why, (b"connection", b"close"))
             return 0
         size = 0
-        if exchange.method == "POST":
-            declared = exchange.fields.get(b"content-length", b"")
+        if method == "POST":
+            declared = fields.get(b"content-length", b"")
             size = int(declared) if declared.isdigit() else self._max_body_bytes
             if size > self._max_body_bytes:
                 exchange.respond(HttpAnswer(413, "the request is too large"))
                 return 0
-        if exchange.method != "DELETE":
+        if method != "DELETE":
             limit, refused = "requests", face.in_flight.begin(key)
             if not refused and (refused := face.held.begin(key, size)):
                 limit = "bytes"

@@ -222,11 +222,11 @@ async def test_a_call_is_taken_up_as_often_as_its_server_likes() -> None:
     """A server that has its clients poll would lose the results of long calls after some hundred times."""
     passing = Time()
     empty = answer(200, b"id: 2\n\n", content_type="text/event-stream")
-    play, get, gets = broken_off(*[empty] * 400, None)
+    play, get, gets = broken_off(*[empty] * 200, None)
     async with calling(play, get, timing=passing.timing) as caller:
         assert isinstance(await caller.call("late"), SplitResult)
-        assert len(gets) == 401
-        assert passing.now >= 390 * ANSWERING.longest_s, "but not as soon as it likes"
+        assert len(gets) == 201
+        assert passing.now >= 190 * ANSWERING.longest_s, "but not as soon as it likes"
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ async def test_only_so_many_are_read_at_a_time() -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch)
         async with anyio.create_task_group() as calls:
-            for _ in range(4):
+            for _ in range(pages.AT_A_TIME + 1):
                 calls.start_soon(reader.read, "<p>text" * 2_000, URL)
         tasks.cancel_scope.cancel()
     assert 1 <= most <= pages.AT_A_TIME

@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from support.seals import FILES, sealed
 
+from quarterdeck.seals import store as module
 from quarterdeck.seals.store import SealStore
 
 STEPS = ("chmod", "fchmod", "fsync", "mkdir", "open", "rename", "rmdir", "sync", "unlink")
@@ -62,6 +63,7 @@ def check(store: SealStore, folder: Path) -> None:
 def main(directory: Path) -> None:
     os.fsync = lambda _: None  # type: ignore[assignment]  # the death of a process loses nothing that it wrote
     os.sync = lambda: None  # type: ignore[assignment]
+    module.sync_file_system = lambda _: os.sync()
     for step in range(1, MOST):
         folder = directory / str(step)
 

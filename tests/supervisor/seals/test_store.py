@@ -21,7 +21,7 @@ from quarterdeck.seals.store import Seal, SealStore
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SealStore:
-    monkeypatch.setattr(os, "sync", lambda: None)
+    monkeypatch.setattr(module, "sync_file_system", lambda _: None)
     return SealStore(tmp_path / "seals")
 
 
@@ -109,6 +109,23 @@ def test_what_lives_is_left_alone_by_the_next_attempt(store: SealStore, tmp_path
         (tmp_path / "seals/.making/dead").mkdir()
         with SealStore(tmp_path / "seals").making() as other:
             assert (sorted(left(tmp_path)), (one / "tree").is_dir()) == (sorted([one.name, other.name]), True)
+
+
+def test_the_files_are_on_the_disk_before_they_have_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a power cut a seal would be there whose files are empty."""
+    store = SealStore(tmp_path / "seals")
+    seen: list[tuple[str, list[str]]] = []
+    sync = module.sync_file_system
+
+    def watched(folder: Path) -> None:
+        seen.append((folder.name, store.digests()))
+        sync(folder)
+
+    monkeypatch.setattr(module, "sync_file_system", watched)
+    store.check(sealed(store))
+    assert seen == [("sealed", [])]
+    with pytest.raises(FileNotFoundError):
+        sync(tmp_path / "none")
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

@@ -23,7 +23,7 @@ PACKAGES = (
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SealStore:
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(make_private_dir(tmp_path.resolve() / "state")))
-    monkeypatch.setattr(os, "sync", lambda: None)
+    monkeypatch.setattr("quarterdeck.seals.store.sync_file_system", lambda _: None)
     return SealStore(seals_dir())
 
 

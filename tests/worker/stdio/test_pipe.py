@@ -186,6 +186,7 @@ async def test_what_a_slow_server_does_not_take_is_kept_in_order() -> None:
                 await anyio.lowlevel.checkpoint()
         assert heard == large + b"after\n"
         played.pipe.write(b"again\n")
+        await anyio.lowlevel.checkpoint()
         assert played.has_heard() == b"again\n"
 
 

@@ -214,6 +214,10 @@ _AWAY: Final = ("registry_away", "check the network and the registry in your .np
 _NOT_FOUND: Final = ("not_found", "check the package's name and version")
 _NO_LOGIN: Final = ("not_found", "log in to the registry with npm login, or check the token in your .npmrc")
 _NO_SPACE: Final = ("no_space", "make room on the disk, or remove unused seals: quarterdeck seals collect")
+_FOREIGN: Final = (
+    "unsealable",
+    'it comes from git, a URL or a folder: set "seal": false in the row to keep the runner',
+)
 _PLATFORM: Final = ("other_platform", "seal it on this machine")
 _ERRORS: Final[Mapping[str, tuple[str, str]]] = {
     **dict.fromkeys(("E404", "ETARGET", "ENOVERSIONS", "EINVALIDPACKAGENAME", "EINVALIDTAGNAME"), _NOT_FOUND),
@@ -227,6 +231,7 @@ _ERRORS: Final[Mapping[str, tuple[str, str]]] = {
         ),
         _AWAY,
     ),
+    **dict.fromkeys(("128", "EALLOWGIT", "EALLOWREMOTE", "EALLOWFILE", "EALLOWDIRECTORY"), _FOREIGN),
     "EINTEGRITY": ("wrong_hash", "try again; if it stays, the registry or a mirror has changed the package"),
     "EBADPLATFORM": _PLATFORM,
     "ENOSPC": _NO_SPACE,

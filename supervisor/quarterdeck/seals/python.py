@@ -275,11 +275,12 @@ def wanted_python(message: str) -> str:
 def _told(output: str) -> str:
     lines = [line.strip(" ╰─▶│├×") for line in output.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("WARNING", "Traceback", "[notice]", "hint:"))]
-    errors = [line for line in lines if re.match(r"(?:error|ERROR|Because|No solution|Caused by|Failed)\b", line)]
+    errors = [line for line in lines if re.match(r"(?:error|caused?|because|and because)\b", line, re.IGNORECASE)]
     return " ".join(errors or lines[-3:])[:600] or "the installer said nothing"
 
 
 _ERRORS: Final = (
+    ("URL dependenc", "unsealable", 'set "seal": false in the row to keep the runner'),
     ("hash mismatch|do not match the hashes", "wrong_hash", "try again; if it stays, an index has changed the package"),
     (r"no space left|disk quota exceeded|os error 28\b", "no_space", "make room: quarterdeck seals collect"),
     (r"file too large|os error 27\b", "too_large", "a file of the package is larger than a seal may hold"),

@@ -156,6 +156,7 @@ def test_a_broken_package_file_is_read_as_an_empty_one(data):
         ("npm error code E503\nnpm error 503 Service Unavailable", "registry_away"),
         ("npm error code EBADPLATFORM\nnpm error notsup Unsupported platform for x@1", "other_platform"),
         ("npm error code ENOSPC\nnpm error nospc ENOSPC: no space left on device", "no_space"),
+        ("npm error code 128\nnpm error An unknown git error occurred", "unsealable"),
         ("npm error something new", "ended"),
         ("", "ended"),
     ],

@@ -184,6 +184,7 @@ def test_a_package_is_known_by_its_files_and_says_what_was_built():
         ("the current Python version (3.11.7) does not satisfy Python>=3.14", "other_platform"),
         ("Because x==1 has no wheels with a matching platform tag (e.g., `linux`)", "other_platform"),
         ("Because x==1 has no usable wheels and building from source is disabled", "needs_scripts"),
+        ("error: x\n  cause: URL dependencies must be expressed as direct requirements", "unsealable"),
         ("OSError: [Errno 28] No space left on device", "no_space"),
         ("something else", "ended"),
     ],

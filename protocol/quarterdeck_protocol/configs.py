@@ -208,6 +208,7 @@ class StdioServerConfig(_ServerConfig):
         cwd: where it runs; its private home when absent.
         inherit_env: names of our own variables that it may see too.
         sandbox: what it may reach and use.
+        seal: whether the package that its command asks a package runner for is sealed, and started without the runner.
     """
 
     kind: Literal[TransportKind.STDIO] = TransportKind.STDIO
@@ -218,6 +219,7 @@ class StdioServerConfig(_ServerConfig):
     cwd: Text | None = None
     inherit_env: tuple[VariableName, ...] = ()
     sandbox: SandboxPolicy = SandboxPolicy()
+    seal: bool = True
 
 
 class GrantType(StrEnum):

@@ -151,6 +151,7 @@ class EndpointStatus:
         installing: whether it is connecting, and its command has to fetch the program first.
         list_fault: why it has no tools although it is ready: it never listed them.
         is_asleep: whether it is idle until it is called; `fault` says why the last call could not start it.
+        seal: the digest of the package tree that it runs from; None for a server that runs as its row says.
     """
 
     server: str
@@ -167,6 +168,7 @@ class EndpointStatus:
     installing: bool = False
     list_fault: ProtocolFault | None = None
     is_asleep: bool = False
+    seal: str | None = None
 
 
 FleetStatus = Mapping[str, EndpointStatus]

@@ -98,6 +98,10 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "doctor says what that is",
         "scope_needed": "quarterdeck login SERVER asks for it, too; where the login has it already, or the row sends a "
         "token of its own, ask its operator",
+        "seal_changed": "quarterdeck seals verify says which file differs; quarterdeck upgrade SERVER seals its "
+        "package anew",
+        "seal_failed": "do what the message says, then quarterdeck restart SERVER; to start its package runner "
+        'instead: "seal": false in its row',
         "server_error": "look whether it was done, then call again; its operator can see why it failed",
         "server_lost": "wait: it is restarted unless it keeps crashing",
         "server_unavailable": "look whether it was done, then call again in a minute",

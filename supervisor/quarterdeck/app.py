@@ -12,17 +12,18 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from quarterdeck.common.shielding import carried_through, made_in_thread
 from quarterdeck.common.tool_names import NATIVE_NAMES
-from quarterdeck.config.places.paths import state_dir
+from quarterdeck.config.places.paths import seals_dir, state_dir
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory
 from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.deck_fleet import DeckFleet
-from quarterdeck.fleet.from_settings import FleetSource
+from quarterdeck.fleet.from_settings import FleetSource, SealingOf
 from quarterdeck.fleet.session_servers import SessionServers
 from quarterdeck.fleet.shared_servers import SharedServers
 from quarterdeck.fleet.workers.runtime import Runtime
@@ -42,11 +43,13 @@ from quarterdeck.login.access import Admits, LoginAccess, is_own_word
 from quarterdeck.login.broker import LoginPlace, OpenLogin
 from quarterdeck.login.store import login_name
 from quarterdeck.running_product import Product
+from quarterdeck.seals.store import SealStore
 from quarterdeck.trust.approvals import Approvals
 from quarterdeck.trust.common_record import CommonRecord
 from quarterdeck.trust.judge.server_rows import Locks
 from quarterdeck.trust.logins import LoginApprovals
 from quarterdeck.trust.package import has_to_install
+from quarterdeck.trust.seals import PackageSeals, wanted_package
 from quarterdeck_protocol.configs import RemoteServerConfig, ServerConfig, StdioServerConfig
 
 COMMAND_WAIT_S: Final = 10.0
@@ -78,6 +81,7 @@ async def open_quarterdeck(
     lock: Locks | None = None,
     shared: Shared | None = None,
     hand_over: HandOver | None = None,
+    sealing: SealingOf | None = None,
 ) -> AsyncIterator[Product]:
     """Start what the settings name, without waiting for it; at the end stop it all, and wait for that.
 
@@ -88,6 +92,7 @@ async def open_quarterdeck(
         lock: a `deck.lock`; beside what it names nothing is offered.
         shared: with the other products of this process; None for one that is alone.
         hand_over: passes this product's records to the process that writes the ledger; None to keep them in memory.
+        sealing: seals the packages of servers; None to take those that the ledger names, from the user's own seals.
 
     Raises:
         LeaseHeldError: another process writes the ledger, and we must.
@@ -147,14 +152,18 @@ async def open_quarterdeck(
             name, approved = login_name(scope, server, config.url), partial(logins.approved, scope, server)
             return LoginPlace(config, name, approved, admits_of(config, scope))
 
+        if sealing is None:
+            store, is_loose = SealStore(seals_dir()), settings.allow_unsandboxed
+            sealing = PackageSeals(writes, common, store, settings.environ, allow_unsandboxed=is_loose).open
         source = FleetSource(
             settings=at_present,
             scope=lambda server: product.scope(server),  # noqa: PLW0108 - it is made below
             trusted=lambda: product.settings.trusted,
             slot=shared.servers.slots.hold if shared is not None else nullcontext,
             access=access,
-            has_to_install=lambda config, home: has_to_install(config.command, config.args, home),
             is_needed=lambda server: product.schedule.needs(server),  # noqa: PLW0108 - it is made below
+            sealing=sealing,
+            has_to_install=_has_to_install,
         )
         own = source.fleet()
         fleet = own if shared is None else DeckFleet(own, shared.servers, source.wish)
@@ -204,6 +213,10 @@ async def open_quarterdeck(
         stack.callback(common.carry_out(product.apply))
         await product.apply()
         yield product
+
+
+def _has_to_install(config: StdioServerConfig, home: Path) -> bool:
+    return wanted_package(config) is None and has_to_install(config.command, config.args, home)
 
 
 def make_holder(directory: RuntimeDirectory, settings: Settings | None = None, *, command: str) -> Holder:

@@ -134,10 +134,10 @@ def test_a_program_that_is_no_server_and_one_that_is_not_there_are_told_apart(ch
 
 def test_a_package_that_cannot_be_fetched_is_told_by_what_its_runner_said_first(check: Check, tmp_path: Path) -> None:
     """Whoever mistyped a package would read of a cache that holds nothing."""
-    runner = tmp_path / "npx"
+    runner = tmp_path / "yarn"
     runner.write_text('#!/bin/sh\necho "${npm_config_offline:-no such package}" >&2\nexit 1\n')
     runner.chmod(0o755)
-    ended = check("--json", "--timeout", PLENTY_S, "--", str(runner), "-y", "mistyped")
+    ended = check("--json", "--timeout", PLENTY_S, "--", str(runner), "dlx", "mistyped")
     assert ended.returncode == 1, ended.stdout + ended.stderr
     document = json.loads(ended.stdout)
     assert [each for each, state in found(document).items() if state == "found"] == ["greeting"]

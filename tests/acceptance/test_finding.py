@@ -5,35 +5,27 @@ import os
 import pty
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 from support.config.places import short_folder, use_places
 from support.processes.commands import command, quarterdeck_forked, quarterdeck_json_forked
 from support.processes.http_servers import forked_http_server
 from support.processes.programs import SERVERS
 from support.processes.running import run
+from support.servers.package_registries import PackageRegistry, package_registry
 from support.serves.shared_serve import open_folder
 
 from quarterdeck.config.places.paths import state_dir
 
-NPX = """#!{python}
-import json, os, pathlib, sys
-name, _, version = sys.argv[2].partition("@")
-version = version or "1.0.0"
-place = pathlib.Path(os.environ["HOME"], ".npm", "_npx", version)
-package = place / "node_modules" / name
-package.mkdir(parents=True, exist_ok=True)
-(place / "package.json").write_text(json.dumps({{"_npx": {{"packages": [sys.argv[2]]}}}}))
-(package / "package.json").write_text(json.dumps({{"name": name, "version": version}}))
-os.execv("{python}", ["{python}", "{servers}/turncoat.py", "{folder}/" + version + ".json"])
+PROGRAM = """#!{python}
+import os
+os.execv("{python}", ["{python}", "{servers}/turncoat.py", "{folder}/{version}.json"])
 """
-"""Pretends to be npx: each version of its one package offers what the file of that name says."""
-
-NPM = """#!/bin/sh
-echo '"2.0.0"'
-"""
+"""The program of the package: each version of it offers what the file of that name says."""
 
 TEXT = """{
   // what I use
@@ -51,19 +43,20 @@ def tool(name: str, description: str, *required: str) -> dict[str, Any]:
 
 
 class Publisher:
-    """A package with several versions, a configuration file, and the programs of npm in a folder of their own."""
+    """A package with several versions in a registry of its own, and a configuration file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, registry: PackageRegistry) -> None:
         self.folder = folder
         self.config = folder / "mcp.json"
         self.config.write_text(TEXT)
-        for name, text in (("npx", NPX), ("npm", NPM)):
-            path = folder / "bin" / name
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text.format(python=sys.executable, servers=SERVERS, folder=folder))
-            path.chmod(0o755)
-        self.offer("1.0.0", tool("save", "Keep a note.", "text"), tool("old", "Of no use."))
-        self.offer("2.0.0", tool("save", "Keep a note for good.", "text"), tool("load", "Read a note."))
+        self._registry = registry
+        self.publish("1.0.0", tool("save", "Keep a note.", "text"), tool("old", "Of no use."))
+
+    def publish(self, version: str, *tools: dict[str, Any]) -> None:
+        """Publish a version that lists these tools."""
+        program = PROGRAM.format(python=sys.executable, servers=SERVERS, folder=self.folder, version=version)
+        self._registry.publish("notes-server", version, {"run": program}, bin={"notes-server": "run"})
+        self.offer(version, *tools)
 
     def offer(self, version: str, *tools: dict[str, Any]) -> None:
         """Have a version list these tools."""
@@ -91,11 +84,14 @@ class Publisher:
 @pytest.fixture
 def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
     """See `Publisher`; nothing of ours is there before."""
-    with open_folder() as folder, short_folder() as root:
+    with ExitStack() as stack:
+        folder, root = stack.enter_context(open_folder()), stack.enter_context(short_folder())
+        portal = stack.enter_context(start_blocking_portal())
+        registry = stack.enter_context(portal.wrap_async_context_manager(package_registry()))
         use_places(monkeypatch, root)
-        made = Publisher(folder)
-        monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
-        yield made
+        for name, value in registry.environ(os.environ["PATH"]).items():
+            monkeypatch.setenv(name, value)
+        yield Publisher(folder, registry)
 
 
 def answered(*words: str, answer: str) -> tuple[int, str]:
@@ -134,6 +130,7 @@ def test_an_upgrade_is_compared_before_pin_and_approval_change_together(publishe
     config = ("-c", str(publisher.config))
     assert quarterdeck_forked(*publisher.add[:-4], "--yes", *publisher.add[-4:]).returncode == 0
     before = publisher.config.read_text()
+    publisher.publish("2.0.0", tool("save", "Keep a note for good.", "text"), tool("load", "Read a note."))
     [moved] = quarterdeck_json_forked("outdated", *config)
     assert (moved["pinned"], moved["latest"], moved["is_behind"]) == ("1.0.0", "2.0.0", True)
     unasked = quarterdeck_forked("upgrade", "notes", *config)

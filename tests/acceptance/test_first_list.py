@@ -43,6 +43,7 @@ def config(tmp_path: Path) -> Iterator[Path]:
     runner.write_text(RUNNER.format(gate=tmp_path / "gate", server=" ".join(server_argv("echo"))))
     runner.chmod(0o755)
     slow = {"command": str(runner), "args": ["-y", "server"], "connect_timeout_s": 5, "sandbox": {"preset": "trusted"}}
+    slow["seal"] = False  # it stands for a runner that is not understood
     with no_leftovers(DEADLINE_S):
         yield write_config(tmp_path / "mcp.json", slow=slow, quick=row("echo"))
 

@@ -33,6 +33,7 @@ from .parameters import Combined
 if TYPE_CHECKING:
     from quarterdeck.config.load.merge import FileFound
     from quarterdeck.config.settings import Settings
+    from quarterdeck.fleet.from_settings import SealingOf
     from quarterdeck.ledger.store.lease import LeaseHeldError
     from quarterdeck.running_product import Product
     from quarterdeck.trust.judge.server_rows import Locks
@@ -291,7 +292,13 @@ def configured_server(settings: "Settings", server: str) -> "ServerConfig":
 
 @asynccontextmanager
 async def start_product(
-    settings: "Settings", *, serves: bool = False, visits: bool = False, lock: "Locks | None" = None, http: bool = False
+    settings: "Settings",
+    *,
+    serves: bool = False,
+    visits: bool = False,
+    lock: "Locks | None" = None,
+    http: bool = False,
+    sealing: "SealingOf | None" = None,
 ) -> "AsyncIterator[Product]":
     """Open the product; raise CommandError if files cannot be used, or are used by another process."""
     from quarterdeck.fleet.workers.placement import start_zygote_early
@@ -307,7 +314,9 @@ async def start_product(
 
     async with AsyncExitStack() as stack:
         try:
-            opening = open_quarterdeck(settings, serves=serves, visits=visits, lock=lock, hand_over=hand_over)
+            opening = open_quarterdeck(
+                settings, serves=serves, visits=visits, lock=lock, hand_over=hand_over, sealing=sealing
+            )
             product = await stack.enter_async_context(opening)
             if not serves and not visits:
                 await stack.enter_async_context(open_control(product, is_found=False))

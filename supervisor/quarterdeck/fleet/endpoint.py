@@ -35,6 +35,7 @@ from quarterdeck_sandbox import Caught, Receipt
 
 from .exchange.exchange import Exchange
 from .exchange.lists import ServerLists
+from .sealed_start import SealedStart
 from .worker_session import ConfinedServer, Session, WorkerSession
 from .workers.handle import WorkerHandle
 from .workers.requests import arguments_json, ask, ended
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 CLOSE_S: Final = 3 * CLOSE_GRACE_S + 1.0
 """Seconds that a worker may take to stop its server: three graces, and a moment to say so."""
 
+
+MAX_SCRIPTS_NAMED: Final = 5
+"""Packages with install scripts that one remedy names."""
 
 _log = logging.getLogger("quarterdeck.fleet")
 
@@ -78,6 +82,11 @@ class ServerEndpointImpl(Exchange):
         self._watchers: Final = Watchers(config.id, _log)
         self.patience = 1
         self.is_installing = False
+
+    @property
+    def sealed(self) -> SealedStart | None:
+        """How it is started from its package's seal; None for a server that runs as its row says."""
+        return self._session.sealed
 
     def prefer_newer(self) -> None:
         """Speak the modern era with a process that speaks both; call this before `open`."""
@@ -143,7 +152,7 @@ class ServerEndpointImpl(Exchange):
             handle = self._handle = await self._session.start(self)
             card = await self._session.greet(handle, self.config.connect_timeout_s * self.patience)
         except ProtocolFault as fault:
-            return self._at_connect(fault)
+            return self._at_connect(_with_scripts(fault, self.sealed))
         try:
             self._lists.promise(card.capabilities)
             self._task_support = support_of(msgspec.json.decode(card.capabilities))
@@ -321,8 +330,9 @@ class ServerEndpointImpl(Exchange):
             isolated=self._session.isolated,
             era=self.card.era if self.card else None,
             sandbox=self.confined.status if self.confined else None,
-            installing=self.is_installing and self.phase is EndpointPhase.CONNECTING,
+            installing=(self.is_installing or self._session.is_sealing) and self.phase is EndpointPhase.CONNECTING,
             list_fault=self._lists.fault if alive else None,
+            seal=self.sealed.seal if self.sealed is not None else None,
         )
 
     def _ready_handle(self) -> WorkerHandle:
@@ -340,6 +350,23 @@ class ServerEndpointImpl(Exchange):
         task = self._tasks[name] = asyncio.create_task(work, name=f"{self.config.id}: {name}")
         task.add_done_callback(lambda done: self._tasks.pop(name) if self._tasks.get(name) is done else None)
         return task
+
+
+def _with_scripts(fault: ProtocolFault, sealed: SealedStart | None) -> ProtocolFault:
+    """Return the fault of a failed start with the install scripts that it may lack."""
+    if sealed is None or not sealed.unrun_scripts or fault.dossier is None:
+        return fault
+    packages = ", ".join(sealed.unrun_scripts[:MAX_SCRIPTS_NAMED])
+    scripts = f"its package was sealed without install scripts ({packages}): quarterdeck upgrade SERVER --scripts"
+    return ProtocolFault(
+        fault.kind,
+        fault.message,
+        fault.cause,
+        code=fault.code,
+        delivery=fault.delivery,
+        dossier=fault.dossier,
+        remedy=f"{fault.remedy}; or {scripts}" if fault.remedy else scripts,
+    )
 
 
 def create_server_endpoint(

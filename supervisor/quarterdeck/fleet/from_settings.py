@@ -1,7 +1,7 @@
 """Make fleets of the servers that settings name: one for a deck's own, and one for each that decks share."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,11 @@ from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from .access import Access
 from .endpoint import ServerEndpointImpl, create_server_endpoint
 from .fleet import ServerFleetImpl
+from .sealed_start import SealedStart, start_unsealed
 from .shared_servers import Trusted, Wish
+
+SealingOf = Callable[[StdioServerConfig, str], Awaitable[SealedStart | None]]
+"""As `Sealing`, for a server of this scope."""
 
 
 class FleetSource(msgspec.Struct, frozen=True):
@@ -32,6 +36,7 @@ class FleetSource(msgspec.Struct, frozen=True):
         has_to_install: whether this server, with this home, must fetch its program before it can start; blocking.
         access: by our login at a server of this scope; None for one that needs none.
         is_needed: whether the deck needs this server awake.
+        sealing: by a server's scope, seals the package that its row asks for; see `WorkerSession`.
     """
 
     settings: Callable[[], Settings]
@@ -41,6 +46,7 @@ class FleetSource(msgspec.Struct, frozen=True):
     has_to_install: Callable[[StdioServerConfig, Path], bool]
     access: Callable[[ServerConfig, str], Access | None] = lambda _config, _scope: None
     is_needed: Callable[[str], bool] = lambda _: True
+    sealing: SealingOf | None = None
 
     def fleet(self) -> ServerFleetImpl:
         """Return a fleet that starts its servers with the settings of that moment."""
@@ -73,7 +79,12 @@ class FleetSource(msgspec.Struct, frozen=True):
             environ=settings.environ,
             digest=settings.home_digest(config.id),
             access=self.access(config, scope) if scope is not None else None,
+            sealing=start_unsealed if scope is None or self.sealing is None else partial(self._seal, scope),
         )
+
+    async def _seal(self, scope: str, config: StdioServerConfig) -> SealedStart | None:
+        assert self.sealing is not None
+        return await self.sealing(config, scope)
 
     def _claim(self, server: str) -> None:
         if (scope := self.scope(server)) is not None:

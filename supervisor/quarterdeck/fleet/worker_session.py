@@ -3,9 +3,11 @@
 A session is started once, for one endpoint; its end releases everything.
 """
 
+import asyncio
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -50,6 +52,7 @@ from quarterdeck_sandbox import (
 )
 
 from .access import Access, AccessKeeper
+from .sealed_start import SealedStart, Sealing, start_unsealed
 from .workers.handle import WorkerHandle, WorkerListener
 from .workers.requests import ask
 from .workers.runtime import Runtime
@@ -88,6 +91,10 @@ class Session(ABC):
     isolated = True
     newer_first = False
     """Whether a process that speaks both eras must speak the modern one."""
+    is_sealing = False
+    """Whether the server's package is being sealed, before anything of it starts."""
+    sealed: SealedStart | None = None
+    """The seal from which the server is started; None for one that runs as its row says."""
 
     @abstractmethod
     async def start(self, listener: WorkerListener) -> WorkerHandle:
@@ -134,6 +141,7 @@ class WorkerSession(Session):
         environ: Mapping[str, str] = os.environ,
         digest: str = "",
         access: Access | None = None,
+        sealing: Sealing = start_unsealed,
     ) -> None:
         """Start nothing yet.
 
@@ -148,6 +156,7 @@ class WorkerSession(Session):
             environ: what its environment is made from.
             digest: names the configuration, which its directories belong to; that of the runtime by default.
             access: by our login at a remote server; None without one.
+            sealing: seals the package that its row asks a package runner for.
         """
         self._config = config
         self._trusted = trusted
@@ -162,9 +171,14 @@ class WorkerSession(Session):
         self._watch: Watch | None = None
         self._access = access
         self._keeper: AccessKeeper | None = None
+        self._sealing = sealing
+        self._checking: asyncio.Future[None] | None = None
+        self._holding = ExitStack()
 
     async def start(self, listener: WorkerListener) -> WorkerHandle:
         """See `Session`."""
+        if isinstance(self._config, StdioServerConfig):
+            await self._open_seal(self._config)
         try:
             self._runtime = await Runtime.acquire()
         except UnsafePathError as error:
@@ -175,10 +189,21 @@ class WorkerSession(Session):
         )
         return self._handle
 
+    async def _open_seal(self, config: StdioServerConfig) -> None:
+        self.is_sealing = True
+        try:
+            self.sealed = await self._sealing(config)
+        finally:
+            self.is_sealing = False
+        if self.sealed is not None:
+            self._holding.enter_context(self.sealed.hold())
+            # Beside the start of the worker, which takes as long.
+            self._checking = asyncio.ensure_future(asyncio.to_thread(self.sealed.check))
+
     def order(self) -> OpenOrder:
         """See `Session`."""
         assert self._runtime is not None
-        config = self._config
+        config = self._config if self.sealed is None else self.sealed.config
         agreed = (config.protocol, config.max_result_bytes)
         if not isinstance(config, StdioServerConfig):
             return OpenOrder(
@@ -212,6 +237,8 @@ class WorkerSession(Session):
     async def prepare(self, order: OpenOrder) -> OpenOrder:
         """See `Session`."""
         assert self._runtime is not None
+        if self._checking is not None:
+            await self._checking
         if isinstance(order.server, StdioServer):
             return await self._runtime.prepare(order)
         return await self._authorized(order, order.server)
@@ -256,6 +283,8 @@ class WorkerSession(Session):
 
     async def end(self) -> None:
         """See `Session`."""
+        if self._checking is not None:
+            await asyncio.gather(self._checking, return_exceptions=True)
         if self._watch is not None:
             self._watch()
         if self._keeper is not None:
@@ -266,6 +295,7 @@ class WorkerSession(Session):
         if self._runtime is not None:
             runtime, self._runtime = self._runtime, None
             await runtime.release()
+        self._holding.close()
 
     def _withheld(self, env: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """Return the values given to the server that no message may repeat."""

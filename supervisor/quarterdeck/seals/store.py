@@ -24,7 +24,7 @@ import msgspec
 
 from quarterdeck.common.locks import acquire, holding_directory
 from quarterdeck.config.places.paths import (
-    STATE_DIR_VARIABLE,
+    DATA_DIR_VARIABLE,
     UnsafePathError,
     UnusableDirectoryError,
     make_private_dir,
@@ -178,6 +178,15 @@ class SealStore:
                 return None
             raise _damaged(digest, "manifest", error) from error
 
+    def find(self, words: str, *, has_run_scripts: bool = False) -> Seal | None:
+        """Return the seal that was made last of what these words ask for; None if there is none."""
+        found = (
+            seal
+            for seal in self.seals()
+            if seal.manifest.words == words and seal.manifest.has_run_scripts == has_run_scripts
+        )
+        return max(found, key=lambda seal: seal.manifest.made_at, default=None)
+
     @contextmanager
     def held(self, seal: Seal) -> Iterator[None]:
         """Keep everyone from removing the seal inside the block.  Raises SealError `not_found` if it is gone."""
@@ -318,7 +327,7 @@ def _as_seal_errors(folder: Path) -> Iterator[None]:
     except TimeoutError as error:
         raise SealError("in_use", f"another process holds {folder}", "end that process if it hangs") from error
     except OSError as error:
-        found = UnusableDirectoryError(folder, STATE_DIR_VARIABLE, error)
+        found = UnusableDirectoryError(folder, DATA_DIR_VARIABLE, error)
         raise SealError("no_space" if error.errno in NO_ROOM else "no_store", found.what, found.remedy) from error
     except UnsafePathError as error:
         raise SealError("no_store", str(error)) from error

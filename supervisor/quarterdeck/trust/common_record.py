@@ -39,6 +39,7 @@ class CommonRecord:
         self.limits: Final[dict[tuple[str, str], TokenBucket]] = {}
         self.starts: Final = StartRegister()
         self._reviews: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._sealings: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._following: dict[Follow, Context] = {}
         self._carrying_out: dict[CarryOut, Context] = {}
 
@@ -46,6 +47,13 @@ class CommonRecord:
     async def reviewing(self, scope: str, server: str) -> AsyncIterator[None]:
         """Look through this server's list alone: the next who does finds what is recorded of it."""
         lock = self._reviews.setdefault((scope, server), asyncio.Lock())
+        async with lock:
+            yield
+
+    @asynccontextmanager
+    async def sealing(self, words: str) -> AsyncIterator[None]:
+        """Seal what these words ask for alone: the next who asks for the same finds the seal."""
+        lock = self._sealings.setdefault(words, asyncio.Lock())
         async with lock:
             yield
 

@@ -198,9 +198,9 @@ class RunningServers:
         return [_ended(row, endpoint.fault, self._redact)] if is_news else []
 
     async def _began(self, row: ServerRow, endpoint: ServerEndpointImpl) -> Began:
-        status, card, config = endpoint.status(), endpoint.card, row.config
-        package = None
-        if isinstance(config, StdioServerConfig):
+        status, card, config, sealed = endpoint.status(), endpoint.card, row.config, endpoint.sealed
+        package = sealed.package if sealed is not None else None
+        if sealed is None and isinstance(config, StdioServerConfig):
             package = await asyncio.to_thread(resolved_package, config.command, config.args, self._home_of(row.id))
         return Began(
             scope=row.scope,
@@ -210,6 +210,7 @@ class RunningServers:
             era=status.era or "",
             program=f"{card.name} {card.version}".strip() if card is not None else "",
             package=package or "",
+            seal=sealed.seal if sealed is not None else "",
         )
 
 

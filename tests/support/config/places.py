@@ -52,7 +52,8 @@ def is_removed(folder: Path) -> bool:
 
 
 def use_places(patch: pytest.MonkeyPatch, root: Path) -> None:
-    """Have state and runtime directories be below `root`."""
+    """Have state, data and runtime directories be below `root`."""
+    patch.setenv("QUARTERDECK_DATA_DIR", str(root / "data"))
     patch.setenv("QUARTERDECK_STATE_DIR", str(root / "state"))
     patch.setenv("QUARTERDECK_RUNTIME_DIR", str(root / "run"))
 
@@ -93,6 +94,7 @@ def own_state(usual: Path) -> Iterator[None]:
     with short_folder() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder))
         patch.delenv("QUARTERDECK_STATE_DIR", raising=False)
+        patch.setenv("QUARTERDECK_DATA_DIR", str(folder / "data"))
         # A daemon outlives the test that made it; those that are about doors say so.
         patch.setenv("QUARTERDECK_OWN", "1")
         yield

@@ -58,6 +58,7 @@ class FakeEndpoint:
         self.list_fault: ProtocolFault | None = None
         self.answer = answer
         self.card = None
+        self.sealed = None
         self.has_listed = True
         self.lists_version = 1
         self.is_busy = False

@@ -6,6 +6,7 @@ All changes are computed before the first file is written: one that cannot be us
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -18,7 +19,7 @@ from quarterdeck.cli.options import native_options
 from quarterdeck.cli.output import hint, is_confirmed, print_json, print_line, warn
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.run.request import no_group, read_request
-from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE, files_of, user_file
+from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE, Source, files_of, read_settings, user_file
 from quarterdeck.common.words import utf8
 from quarterdeck.common.working_directory import working_directory
 from quarterdeck.config.clients.client_locations import ClientLocation, UserDirectories, user_locations
@@ -37,7 +38,9 @@ from quarterdeck.config.clients.link_entry import (
 )
 from quarterdeck.config.clients.user_file import UserFileError, read_user_file
 from quarterdeck.config.load.document import DocumentError
+from quarterdeck.config.load.file import ConfigFileError
 from quarterdeck.config.load.jsonc import parse
+from quarterdeck.config.load.origin import Standing
 from quarterdeck.daemon.messages import ServeRequest
 
 from .link_http import HTTP_URL, ClientTokens, check_private, end_token, found_url, tell_tokens, tokens_shown
@@ -53,6 +56,9 @@ Name = Annotated[str, Option("--name", metavar="NAME", help="The client's name f
 TakeOut = Annotated[
     bool, Option("--take-out", help="Take servers that are imported out of the client's file, without asking.")
 ]
+
+
+NoSeal = Annotated[bool, Option(help="Leave the packages of the servers to their first start, which seals them.")]
 
 
 def link(
@@ -80,6 +86,7 @@ def link(
         bool, Option(help="With --http: write the token also into a file that others can read.")
     ] = False,
     take_out: TakeOut = False,
+    no_seal: NoSeal = False,
     dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
@@ -136,6 +143,18 @@ def link(
         return
     if not arguments and not any(found.exists for found in files_of(None)):
         warn("nothing is configured: the client will find no tools", NO_CONFIGURATION + OR_NATIVE)
+    elif not (dry_run or no_seal or json):
+        _seal_configured(config)
+
+
+def _seal_configured(config: list[Path] | None) -> None:
+    """Seal the packages of the linked servers, so that the client's first list need not wait for them."""
+    from quarterdeck.cli.find.sealing import seal_configured
+
+    with suppress(ConfigFileError):  # `serve` says what is wrong with it
+        settings = read_settings(Source(tuple(config or ())))
+        own = {server for server in settings.ids if settings.origin(server).standing is not Standing.PROJECT}
+        seal_configured(settings, own, is_shown=True)
 
 
 def unlink(

@@ -13,7 +13,7 @@ from quarterdeck.cli.exits import NotFoundError, UsageError, as_command_error
 from quarterdeck.cli.file_change import as_it_was, file_errors, print_diff, view_change
 from quarterdeck.cli.output import fields, hint, print_json, print_line, warn
 from quarterdeck.cli.parameters import Argument, Option
-from quarterdeck.cli.source import user_file
+from quarterdeck.cli.source import Source, read_settings, user_file
 from quarterdeck.common.words import counted, utf8
 from quarterdeck.config.clients.client_locations import ClientLocation, UserDirectories, sources
 from quarterdeck.config.clients.import_servers import (
@@ -30,9 +30,10 @@ from quarterdeck.config.clients.import_servers import (
 from quarterdeck.config.clients.known_clients import find_client
 from quarterdeck.config.clients.link_entry import show_change
 from quarterdeck.config.clients.user_file import read_user_file, write_user_file
+from quarterdeck.config.load.file import ConfigFileError
 from quarterdeck.config.load.jsonc import parse
 
-from .clients import KNOWN, TakeOut, is_of_user, take_out_of_files
+from .clients import KNOWN, NoSeal, TakeOut, is_of_user, take_out_of_files
 
 
 def import_config(
@@ -42,6 +43,7 @@ def import_config(
     ] = None,
     server: Annotated[list[str] | None, Option(metavar="NAME", help="Only this one; may be repeated.")] = None,
     take_out: TakeOut = False,
+    no_seal: NoSeal = False,
     dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
@@ -66,6 +68,7 @@ def import_config(
     imported = [server for server in found if is_of_user(server) and is_in(document, server)]
     if json:
         changed_files = take_out_of_files(imported, is_wanted=take_out, dry_run=dry_run, can_ask=False, is_shown=False)
+        sealed = _sealed(target, added, is_shown=False) if wanted and not no_seal else {}
         print_json(
             {
                 "from": [utf8(path) for path in taken.read],
@@ -75,6 +78,7 @@ def import_config(
                 "other_projects": taken.elsewhere,
                 **view_change(diff, backup, is_changed=wanted),
                 "taken_out": changed_files,
+                "sealed": sealed,
             }
         )
         return
@@ -86,7 +90,20 @@ def import_config(
         print_line("nothing was changed (--dry-run)", "dim")
     else:
         print_line(f"imported {counted(len(added), 'server')} into {target}{as_it_was(backup)}")
+        if not no_seal:
+            _sealed(target, added, is_shown=True)
     take_out_of_files(imported, is_wanted=take_out, dry_run=dry_run, can_ask=True, is_shown=True)
+
+
+def _sealed(target: Path, added: Sequence[FoundServer], *, is_shown: bool) -> dict[str, str]:
+    """Seal the packages of what was imported, so that the first client need not wait for them."""
+    from quarterdeck.cli.find.sealing import seal_configured
+
+    try:
+        settings = read_settings(Source((target,)))
+    except ConfigFileError:
+        return {}  # `serve` says what is wrong with it
+    return seal_configured(settings, {each.id for each in added}, is_shown=is_shown)
 
 
 def _locations(source: str) -> Sequence[ClientLocation]:

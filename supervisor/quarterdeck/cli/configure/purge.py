@@ -9,7 +9,7 @@ from quarterdeck.cli.output import Cell, Column, hint, is_confirmed, print_json,
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.common.words import size, utf8
 from quarterdeck.config.places.kept_state import Leftover, LeftoverKind, RemovalError, find_leftovers, remove_leftover
-from quarterdeck.config.places.paths import configuration_digest, privacy_problem, runtime_roots, state_dir
+from quarterdeck.config.places.paths import configuration_digest, privacy_problem, runtime_roots, seals_dir, state_dir
 from quarterdeck.config.places.runtime_directory import live_digests
 from quarterdeck.ledger.store.lease import ledger_dir, read_holder
 
@@ -101,7 +101,7 @@ def _find(state: Path, config: list[Path] | None) -> list[Leftover]:
     holder = read_holder(ledger_dir(state))
     theirs = (Path(holder.runtime_directory).parent,) if holder is not None and holder.runtime_directory else ()
     live = live_digests((*runtime_roots(), *theirs)) | ({holder.digest} if holder is not None else set())
-    found = find_leftovers(state, live)
+    found = find_leftovers(state, live, seals_dir())
     if not config:
         return found
     # Of each file, and of all together: earlier versions named the directories so.
@@ -122,7 +122,7 @@ def _remove(wanted: list[Leftover], state: Path) -> tuple[list[Path], list[str]]
     removed, failures = [], []
     for each in wanted:
         try:
-            remove_leftover(each, state)
+            remove_leftover(each, each.path.parent if each.kind is LeftoverKind.SEALS else state)
         except RemovalError as error:
             failures.append(str(error))
         else:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -20,6 +20,7 @@ from quarterdeck.check.scenario import Wishes
 from quarterdeck.check.verdicts import Outcome, Report, State
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.find.sealing import sealed_server
 from quarterdeck.cli.output import Cell, print_json, print_line, print_paragraph, print_table, waiting_for
 from quarterdeck.cli.parameters import HAS_DASHES, Argument, Option
 from quarterdeck.cli.process import run as run_work
@@ -82,9 +83,8 @@ def check(
 ) -> None:
     """Try a server: greetings, lists, schemas, every tool with made-up arguments, wrong requests, odd bytes, endings.
 
-    It runs confined, in throwaway directories, without a network unless --network says otherwise; only a package
-    runner such as npx is given one, once, to fetch its package. What its tools touched is compared
-    with their annotations.
+    It runs confined, in throwaway directories, without a network unless --network says otherwise. The package that a
+    runner such as npx would fetch is sealed first. What its tools touched is compared with their annotations.
 
     A configured remote server is not confined: only tools with readOnlyHint are called.
 
@@ -97,6 +97,9 @@ def check(
         is_typed = context.get_parameter_source("config") is ParameterSource.COMMANDLINE
         config = [*((config or ()) if is_typed else ()), *after] if after else config
     subject = _subject(command, wish, config)
+    sealed = sealed_server(subject.config, is_shown=not json, allow_unsandboxed=allow_unsandboxed)
+    if sealed is not None:
+        subject = replace(subject, config=sealed, installs=False)
 
     with waiting_for(f"starting {subject.called}", is_shown=not json) as show:
         wishes = Wishes(

@@ -27,12 +27,15 @@ from quarterdeck.registry.offers import NEAR, NEAR_REMEDY, Offer, Unusable, is_n
 from quarterdeck.registry.server_json import Entry
 from quarterdeck.registry.versions import VersionError, latest_version
 from quarterdeck.seals.request import pin_of, pinned
+from quarterdeck.seals.store import Seal
 from quarterdeck.trust.configured_servers import scope_of_row
+from quarterdeck.trust.seals import unrun_scripts
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_sandbox import LaunchError, is_within_any
 
 from .candidate import Candidate, Said, from_entry, from_words, no_such_server
 from .row_change import RowChange, added, own_place, record, recorded, settings_of, taken
+from .sealing import Scripts, seal_of
 from .search import NOTHING_OFFERED, Registry, offers_here, open_catalog, registry_errors
 from .trial import Trial, patience_of, remedy_of, try_server
 from .views import (
@@ -88,6 +91,7 @@ def add(
     ] = None,
     registry: Registry = None,
     no_pin: Annotated[bool, Option(help="Leave the package's version open, as it was given.")] = False,
+    scripts: Scripts = False,
     untried: Annotated[bool, Option(help="Do not try it: what it lists is judged at its first start.")] = False,
     whole: Whole = False,
     dry_run: options.DryRun = False,
@@ -110,7 +114,9 @@ def add(
     settings = settings_of(source)
     if candidate.server in settings.ids:
         raise taken(candidate.server, settings.origin(candidate.server).path)
-    planned = _plan(source, candidate, pins=not no_pin, tries=not untried, allow_unsandboxed=allow_unsandboxed)
+    planned = _plan(
+        source, candidate, pins=not no_pin, tries=not untried, scripts=scripts, allow_unsandboxed=allow_unsandboxed
+    )
     if not json:
         _show(planned, whole=whole)
     is_wanted = not dry_run and (yes or is_confirmed("add it, and approve what is shown?", can_ask=not json))
@@ -128,13 +134,14 @@ def add(
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """A server to add; `trial` is None if it was not tried, `notes` are for the user's decision."""
+    """A server to add; `trial` is None if it was not tried, `seal` has its package, `notes` are for the decision."""
 
     candidate: Candidate
     change: RowChange
     trial: Trial | None
     findings: Findings
     notes: tuple[str, ...]
+    seal: Seal | None = None
 
 
 def _from_registry(catalog: Catalog, name: str, kind: Kind | None, said: Said) -> Candidate:
@@ -197,21 +204,27 @@ def _choose(entry: Entry, kind: Kind | None) -> Offer:
     )
 
 
-def _plan(source: Source, candidate: Candidate, *, pins: bool, tries: bool, allow_unsandboxed: bool) -> _Planned:
+def _plan(
+    source: Source, candidate: Candidate, *, pins: bool, tries: bool, scripts: bool, allow_unsandboxed: bool
+) -> _Planned:
     place = own_place(source)
     change = added(place, candidate.server, candidate.row, candidate.lookup)
     notes = list(candidate.notes)
     if needed := _needed(candidate, change.config, notes):
         candidate = replace(candidate, row=needed)
         change = added(place, candidate.server, candidate.row, candidate.lookup)
-    trial = _try(candidate, change, allow_unsandboxed=allow_unsandboxed, notes=notes) if tries else None
+    trial = seal = None
+    if tries:
+        seal = seal_of(change.config, with_scripts=scripts, is_shown=True, allow_unsandboxed=allow_unsandboxed)
+        trial = _try(candidate, change, seal, allow_unsandboxed=allow_unsandboxed, notes=notes)
     if pins and (row := _pinned(candidate.row, trial, notes)) is not None:
         candidate = replace(candidate, row=row)
         change = added(place, candidate.server, candidate.row, candidate.lookup)
     scope = scope_of_row(change.origin)
     with recorded() as (book, _):
         findings = scanned(trial.documents if trial is not None else (), book, scope, candidate.server)
-    return _Planned(candidate, change, trial, findings, tuple(notes))
+    notes += [f"its install scripts were not run: {flat(each)}" for each in unrun_scripts(seal)] if seal else ()
+    return _Planned(candidate, change, trial, findings, tuple(notes), seal)
 
 
 def _needed(candidate: Candidate, config: ServerConfig, notes: list[str]) -> dict[str, object] | None:
@@ -228,11 +241,13 @@ def _needed(candidate: Candidate, config: ServerConfig, notes: list[str]) -> dic
     return {**candidate.row, "sandbox": sandbox_with(candidate.row, wanted)} if wanted else None
 
 
-def _try(candidate: Candidate, change: RowChange, *, allow_unsandboxed: bool, notes: list[str]) -> Trial:
+def _try(
+    candidate: Candidate, change: RowChange, seal: Seal | None, *, allow_unsandboxed: bool, notes: list[str]
+) -> Trial:
     is_remote = "url" in candidate.row
     how = f"asking {candidate.server} once" if is_remote else f"trying {candidate.server} once, in a throwaway sandbox"
-    hint(f"{how}: {patience_of(change.config)} …")
-    trial = try_server(change.config, change.secrets, allow_unsandboxed=allow_unsandboxed)
+    hint(f"{how}: {patience_of(change.config, seal)} …")
+    trial = try_server(change.config, change.secrets, seal=seal, allow_unsandboxed=allow_unsandboxed)
     if trial.fault is not None and trial.fault.code == NEEDS_LOGIN:
         notes.append("it wants a login before it lists anything: what it lists is judged at its first start")
     elif trial.fault is not None:
@@ -296,7 +311,8 @@ def _carry_out(source: Source, planned: _Planned) -> Path | None:
         for name, value in typed.items():
             store.set(name, value)
     try:
-        return record(source, planned.change, planned.trial.documents if planned.trial is not None else ())
+        documents = planned.trial.documents if planned.trial is not None else ()
+        return record(source, planned.change, documents, planned.seal)
     except CommandError:
         for name in typed:
             store.remove(name)

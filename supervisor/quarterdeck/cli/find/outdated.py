@@ -11,10 +11,13 @@ from quarterdeck.cli.process import run
 from quarterdeck.cli.source import Named, Source, load
 from quarterdeck.common.words import counted
 from quarterdeck.config.settings import Settings
+from quarterdeck.ledger.events.fold import Book
 from quarterdeck.registry.versions import VersionError, latest_versions
 from quarterdeck.seals.request import PackageRequest, is_behind, pin_of
+from quarterdeck.trust.configured_servers import scope_of_row
 from quarterdeck.trust.package import resolved_package
 
+from .row_change import recorded
 from .search import Registry, open_catalog, registry_errors
 
 
@@ -24,7 +27,7 @@ class Packaged:
 
     Attributes:
         listed: its name in the MCP registry; empty for a row that did not come from there.
-        installed: the version that ran last; empty if unknown.
+        installed: the version that is sealed, or that ran last; empty if unknown.
     """
 
     server: str
@@ -43,7 +46,9 @@ class Latest:
 
 def outdated(source: Named, registry: Registry = None, json: options.Json = False) -> None:
     """Show the servers whose package has moved, or is not pinned: npm, uv and the MCP registry are asked."""
-    found = packaged(load(source))
+    settings = load(source)
+    with recorded() as (book, _):
+        found = packaged(settings, book)
     told = latest(source, registry, found)
     rows = [_view(each, answer) for each, answer in zip(found, told, strict=True)]
     if json:
@@ -98,23 +103,27 @@ def _view(each: Packaged, answer: Latest | VersionError) -> dict[str, Any]:
     }
 
 
-def packaged(settings: Settings) -> list[Packaged]:
+def packaged(settings: Settings, book: Book) -> list[Packaged]:
     """Return the configured servers that start a package, in order."""
-    found = (package_of(settings, server) for server in settings.ids)
+    found = (package_of(settings, server, book) for server in settings.ids)
     return [each for each in found if each is not None]
 
 
-def package_of(settings: Settings, server: str) -> Packaged | None:
-    """Return the package of one server, or None if it starts none that has versions."""
-    row = settings.origin(server).row
+def package_of(settings: Settings, server: str, book: Book) -> Packaged | None:
+    """Return the package of one server, or None if it starts none that has versions; `book` is the ledger's state."""
+    origin = settings.origin(server)
+    row, seal = origin.row, book.entry(scope_of_row(origin), server).seal
     command, args, listed = row.get("command"), row.get("args"), row.get("registry")
     if not isinstance(command, str) or not isinstance(args, list) or not all(isinstance(each, str) for each in args):
         return None
     pin = pin_of(command, args)
     if pin is None:
         return None
-    _, _, installed = (resolved_package(command, args, settings.paths_of(server).home) or "").partition(" ")
-    return Packaged(server, pin, listed if isinstance(listed, str) else "", installed.partition(" ")[0])
+    installed = seal.version if seal is not None else ""
+    if seal is None:
+        _, _, told = (resolved_package(command, args, settings.paths_of(server).home) or "").partition(" ")
+        installed = told.partition(" ")[0]
+    return Packaged(server, pin, listed if isinstance(listed, str) else "", installed)
 
 
 class _UnlistedError(Exception):

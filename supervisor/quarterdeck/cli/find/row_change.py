@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from quarterdeck.cli.exits import UsageError
+from quarterdeck.cli.exits import UsageError, ledger_errors
 from quarterdeck.cli.file_change import FileChange, file_errors, write_file
 from quarterdeck.cli.source import Source, load, user_file
 from quarterdeck.cli.trust.context import reading_if_any, send
@@ -21,13 +21,18 @@ from quarterdeck.config.load.jsonc import set_member
 from quarterdeck.config.load.origin import Origin, Standing, steps_of
 from quarterdeck.config.secrets.masking import secrets_of
 from quarterdeck.config.settings import Settings
+from quarterdeck.daemon.control.recording import hand_over
+from quarterdeck.ledger.events.events import Authority
 from quarterdeck.ledger.events.fold import Book, Item
+from quarterdeck.ledger.open import Batch
+from quarterdeck.seals.store import Seal
 from quarterdeck.trust.configured_servers import configured
 from quarterdeck.trust.judge.documents import Document
 from quarterdeck.trust.judge.overview import Read
 from quarterdeck.trust.judge.server_rows import ServerRow
 from quarterdeck.trust.judge.verdicts import Decision
-from quarterdeck_protocol.configs import ServerConfig
+from quarterdeck.trust.seals import sealed_event, wanted_package
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 
 Lookup = Callable[[str], str]
 """Finds the secret of a name, or raises `SecretError`."""
@@ -149,8 +154,9 @@ def launch_row(source: Source, change: RowChange) -> ServerRow:
     return row
 
 
-def record(source: Source, change: RowChange, documents: Iterable[Document]) -> Path | None:
-    """Approve how the server starts after the change, and these documents; then write the file.
+def record(source: Source, change: RowChange, documents: Iterable[Document], seal: Seal | None = None) -> Path | None:
+    """Have the server run from this seal, and approve how it starts after the change, and these documents; then write
+    the file.
 
     Blocked documents stay blocked. Return the backup, None for a new file; raise CommandError if nothing is approved or
     nothing written.
@@ -159,6 +165,13 @@ def record(source: Source, change: RowChange, documents: Iterable[Document]) -> 
     with recorded() as (book, _):
         items = book.entry(row.scope, row.id).items
     file = change.check()
+    if seal is not None:
+        assert isinstance(change.config, StdioServerConfig)
+        request = wanted_package(change.config)
+        assert request is not None
+        event, kept = sealed_event(seal, row.scope, row.id, Authority.PERSON, request.words)
+        with ledger_errors():
+            hand_over(Batch((event,), kept))
     send(
         [
             Decision(row.scope, row.id, document.key, document.hash, document.body)

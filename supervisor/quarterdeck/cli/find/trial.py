@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,10 +25,13 @@ from quarterdeck.daemon.control.protocol import FaultView, Inspect, Inspection, 
 from quarterdeck.fleet.core.member import INSTALL_PATIENCE
 from quarterdeck.ledger.events.events import LISTED, Subject
 from quarterdeck.seals.request import runner_of
+from quarterdeck.seals.store import Seal
 from quarterdeck.trust.judge.documents import Document
 from quarterdeck.trust.judge.server_rows import PROGRAM_SCOPE
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, TrustMode
 from quarterdeck_sandbox import is_within_any, temporary_folder
+
+from .sealing import start_from
 
 _PACKAGE: Final = re.compile(r"\S+ (?P<version>\S+) \((?:npm|PyPI)\)")
 
@@ -74,8 +78,11 @@ class Trial:
         return not any(document.key.subject in LISTED for document in self.documents)
 
 
-def try_server(config: ServerConfig, secrets: frozenset[str], *, allow_unsandboxed: bool) -> Trial:
-    """Start the server, read its lists, and end it; `secrets` are kept out of all messages.
+def try_server(
+    config: ServerConfig, secrets: frozenset[str], *, seal: Seal | None = None, allow_unsandboxed: bool
+) -> Trial:
+    """Start the server, from its package's seal if it has one, read its lists, and end it; `secrets` are kept out of
+    all messages.
 
     Raise CommandError if nothing can be tried here.
     """
@@ -84,14 +91,14 @@ def try_server(config: ServerConfig, secrets: frozenset[str], *, allow_unsandbox
     # The caller says what was found, and asks.
     logging.getLogger("quarterdeck").setLevel(logging.CRITICAL)
     with temporary_folder("quarterdeck-try-") as base, _throwaway(Path(base)):
-        return run(lambda: _try(settings, config.id))
+        return run(lambda: _try(settings, config.id, seal))
 
 
-def patience_of(config: ServerConfig) -> str:
+def patience_of(config: ServerConfig, seal: Seal | None) -> str:
     """Return in words how long a server has to answer when it is tried."""
     limit_s = config.connect_timeout_s
     first = f"it has {limit_s:g} s to answer"
-    if not isinstance(config, StdioServerConfig) or runner_of(config.command, config.args) is None:
+    if seal or not isinstance(config, StdioServerConfig) or runner_of(config.command, config.args) is None:
         return first
     return f"{first}, {limit_s * INSTALL_PATIENCE:g} s more while its package is being installed"
 
@@ -118,8 +125,8 @@ def remedy_of(fault: FaultView, *, is_remote: bool) -> str:
     return f"{what}; or add it all the same: --untried"
 
 
-async def _try(settings: Settings, server: str) -> Trial:
-    async with start_product(settings) as product:
+async def _try(settings: Settings, server: str, seal: Seal | None) -> Trial:
+    async with start_product(settings, sealing=partial(start_from, seal)) as product:
         await product.finished()
         found = await answer(product, Inspect(server))
     assert isinstance(found, Inspection)

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Annotated
 
+import msgspec
+
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
+from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError, UsageError, as_command_error
 from quarterdeck.cli.file_change import as_it_was, print_diff
 from quarterdeck.cli.output import hint, is_confirmed, print_json, print_line, print_outcome, warn
 from quarterdeck.cli.parameters import Option
@@ -13,11 +15,14 @@ from quarterdeck.cli.trust.context import refuse_unapproved
 from quarterdeck.cli.trust.trust import Whole
 from quarterdeck.cli.trust.views import print_changes, view_change
 from quarterdeck.common.words import flat
+from quarterdeck.config.places.paths import seals_dir
 from quarterdeck.config.secrets.store import SecretStore
 from quarterdeck.ledger.events.events import Subject
-from quarterdeck.ledger.events.fold import Book, ItemKey
+from quarterdeck.ledger.events.fold import Book, Entry, ItemKey
 from quarterdeck.registry.versions import VersionError
+from quarterdeck.seals.manifest import SealError
 from quarterdeck.seals.request import pinned
+from quarterdeck.seals.store import Seal, SealStore
 from quarterdeck.trust.configured_servers import configured, scope_of_row
 from quarterdeck.trust.diff.changes import ServerDiff, diff_server
 from quarterdeck.trust.judge.documents import Document, value_of
@@ -25,6 +30,7 @@ from quarterdeck.trust.judge.overview import Read
 
 from .outdated import Packaged, latest, package_of
 from .row_change import record, recorded, with_args
+from .sealing import Scripts, changes_since, print_package_changes, seal_of
 from .search import Registry
 from .trial import patience_of, try_server
 from .views import AcceptFindings, print_failure, print_findings, refuse_unseen, scanned, view_offer
@@ -34,6 +40,8 @@ def upgrade(
     source: Named,
     server: options.ServerId,
     to: Annotated[str | None, Option(metavar="VERSION", help="This version; the latest unless told otherwise.")] = None,
+    back: Annotated[bool, Option(help="The sealed package that it ran from before; no index is asked.")] = False,
+    scripts: Scripts = False,
     registry: Registry = None,
     whole: Whole = False,
     dry_run: options.DryRun = False,
@@ -44,21 +52,30 @@ def upgrade(
 ) -> None:
     """Try another version of a server's package, show what changes of what it lists, then pin and approve it at once.
 
-    It is tried once in a throwaway sandbox. With no for an answer nothing changes; with --yes a version in which the
-    scan finds something new is refused, unless --accept-findings is given.
+    It is sealed beside the present one, compared with it package by package, and tried once in a throwaway sandbox.
+    With no for an answer nothing changes; with --yes a version in which the scan finds something new is refused, unless
+    --accept-findings is given.
     """
+    if back and (to or scripts):
+        raise UsageError("--back goes to the package that is sealed already", "leave --to and --scripts out")
     settings = load(source)
     configured_server(settings, server)
-    if (found := package_of(settings, server)) is None:
+    origin = settings.origin(server)
+    scope = scope_of_row(origin)
+    with recorded() as (book, _):
+        entry = book.entry(scope, server)
+        found = package_of(settings, server, book)
+    if found is None:
         raise UsageError(
             f"{server} starts no package of npm or PyPI whose version could be chosen",
             "quarterdeck outdated shows those that do",
         )
-    version = to or _latest(source, registry, found)
-    if version == found.pin.version:
+    earlier = _earlier(entry, server) if back else None
+    version = earlier.manifest.version if earlier is not None else to or _latest(source, registry, found)
+    is_same = entry.seal is None or scripts == entry.seal.has_run_scripts
+    if version == found.pin.version and earlier is None and is_same:
         print_line(f"{server} is pinned to {found.pin.name} {version} already: nothing to do")
         return
-    origin = settings.origin(server)
     written = origin.row["args"]
     assert isinstance(written, list)
     with as_command_error(ValueError, remedy="give one such as 1.2.3: --to VERSION"):
@@ -67,9 +84,12 @@ def upgrade(
     for row in configured(settings).rows:
         if row.id == server:
             refuse_unapproved(source, row)
+    seal = earlier or seal_of(
+        change.config, with_scripts=scripts, is_shown=not json, allow_unsandboxed=allow_unsandboxed
+    )
     how = f"trying {found.pin.name} {version} once, in a throwaway sandbox"
-    hint(f"{how}: {patience_of(change.config)} …")
-    trial = try_server(change.config, change.secrets, allow_unsandboxed=allow_unsandboxed)
+    hint(f"{how}: {patience_of(change.config, seal)} …")
+    trial = try_server(change.config, change.secrets, seal=seal, allow_unsandboxed=allow_unsandboxed)
     if trial.fault is not None or trial.lists_nothing:
         if trial.fault is not None:
             print_failure(server, trial.fault)
@@ -78,7 +98,7 @@ def upgrade(
             f"{found.pin.name} {version} did not work when it was tried: {server} stays as it is",
             "try another version: --to VERSION",
         )
-    scope = scope_of_row(change.origin)
+    packages = changes_since(entry.seal.seal, seal) if seal is not None and entry.seal is not None else None
     with recorded() as (book, read):
         compared, approved = _compared(book, read, scope, server, trial.documents, whole=whole)
         findings = {
@@ -90,12 +110,14 @@ def upgrade(
         print_changes(compared)
         if not compared.changes:
             print_line("  nothing changes of what it lists")
+        if packages is not None:
+            print_package_changes(packages)
         print_findings(findings)
         print_diff(change.diff)
     is_wanted = not dry_run and (yes or is_confirmed("pin this version, and approve it?", can_ask=not json))
     if is_wanted and yes and not accept_findings:
         refuse_unseen(findings, f"{server} stays as it is")
-    backup = record(source, change, trial.documents) if is_wanted else None
+    backup = record(source, change, trial.documents, seal) if is_wanted else None
     if json:
         print_json(
             {
@@ -104,6 +126,8 @@ def upgrade(
                 "from": found.pin.version or None,
                 "to": version,
                 "changed": is_wanted,
+                "seal": seal.digest if seal is not None else None,
+                "packages": msgspec.to_builtins(packages) if packages is not None else None,
                 "changes": [view_change(each) for each in compared.changes],
                 **view_offer(trial.documents, findings),
             }
@@ -111,6 +135,19 @@ def upgrade(
         return
     done = f"{server} has {found.pin.name} {version} from its next start{as_it_was(backup)}"
     print_outcome(done, is_done=is_wanted, dry_run=dry_run)
+
+
+def _earlier(entry: Entry, server: str) -> Seal:
+    """Return the seal that a server ran from before its present one; raise CommandError if there is none."""
+    earlier = entry.last_seal
+    if earlier is None:
+        raise NotFoundError(f"{server} has run from no other seal", "name a version: --to VERSION")
+    with as_command_error(SealError, remedy="name a version: --to VERSION"):
+        found = SealStore(seals_dir()).open(earlier.seal)
+    if found is None:
+        gone = f"the seal of {earlier.package} {earlier.version} was removed"
+        raise NotFoundError(gone, f"quarterdeck upgrade {server} --to {earlier.version} makes it anew")
+    return found
 
 
 def _latest(source: Source, registry: str | None, found: Packaged) -> str:

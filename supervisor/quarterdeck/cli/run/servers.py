@@ -51,6 +51,9 @@ ASKED_FOR: Final = 'its row says "network": "full"'
 
 STYLES: Final = {"ready": "green", "asleep": "dim", "connecting": "yellow", "idle": "yellow", "faulted": "bold red"}
 
+SEAL_DIGITS: Final = 12
+"""Of a seal's digest for people; every command takes as few of them as tell it apart."""
+
 TAIL_LINES: Final = 5
 """Lines of a dead server's stderr; `logs` shows the rest."""
 
@@ -199,7 +202,8 @@ def _by_hand(source: Source, request: Wake | Sleep, wanted: str, *, json: bool) 
 
 def print_servers(servers: Sequence[ServerView]) -> None:
     """Print the table of servers, then the faults with their remedies."""
-    show([row for server in servers for row in (server, *_own_rows(server))], COLUMNS)
+    columns = (*COLUMNS, SEAL) if any(server.seal for server in servers) else COLUMNS
+    show([row for server in servers for row in (server, *_own_rows(server))], columns)
     open_ones: dict[str, list[str]] = {}
     for server in servers:
         if server.sandbox and is_reachable(server.sandbox):
@@ -218,7 +222,7 @@ def print_servers(servers: Sequence[ServerView]) -> None:
 
 
 def _own_rows(server: ServerView) -> list[dict[str, object]]:
-    blank = dict.fromkeys(column.value for column in COLUMNS if isinstance(column.value, str))
+    blank = dict.fromkeys(column.value for column in (*COLUMNS, SEAL) if isinstance(column.value, str))
     return [
         {**blank, "id": Cell(f"  {server.id} of {each.client}", "dim"), "phase": each.phase, "pid": each.pid}
         for each in server.of_sessions
@@ -262,6 +266,9 @@ COLUMNS: Final = (
     Column("SANDBOX", _sandbox_cell),
 )
 """Columns of `ps`; a session's own servers fill only the first."""
+
+SEAL: Final = Column("SEAL", "seal", form=lambda digest: digest[:SEAL_DIGITS])
+"""The last column, where any server runs from a seal."""
 
 
 def is_reachable(sandbox: SandboxView) -> bool:
@@ -333,6 +340,7 @@ def inspect(source: AskedQuietly, server: options.ServerId, json: options.Json =
         if receipt
         else answer.note,
         "network": receipt.network if receipt else "",
+        "seal": found.seal,
     }
     for label, text in facts.items():
         if text not in (None, ""):

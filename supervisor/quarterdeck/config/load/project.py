@@ -57,6 +57,8 @@ def excesses(config: ServerConfig, bounds: ProjectBounds, location: str) -> tupl
     asks = asks if config.ask is AskMode.ALLOW else []
     if not isinstance(config, StdioServerConfig):
         return tuple(asks)
+    if not config.seal:
+        asks.append(Problem(at(location, "seal"), f"a project's file may not say false: {_OWN_FILE}"))
     found = [
         Problem(at(location, "inherit_env", index), closed_variable(name), "unset_variable")
         for index, name in enumerate(config.inherit_env)

@@ -1,10 +1,9 @@
-"""The content of the state directory: owners, current use, and removal.
+"""The content of the state directory, and of the seals beside it: owners, current use, and removal.
 
     servers/<file>/<server>/             a server's private home, temporary files, log; and its owner
     workspaces/<workspace>/              the home of native commands, and sessions
     ledger, token, tokens.json           records: removed only when they are named
     secrets, logins                      likewise
-    seals/                               sealed packages
     sandbox-notice                       the gaps of the sandbox that the user was warned of
 
 Servers have written there: nothing in it is trusted, no link is followed, and nothing outside is touched.  A directory
@@ -34,8 +33,6 @@ RECORDS: Final = re.compile(r"ledger.*|token|tokens\.json|secrets|logins")
 
 _TAKEN_AWAY: Final = re.compile(r"\.purged-[0-9a-f]{16}")
 """The rest of an interrupted removal."""
-
-SEALS: Final = "seals"
 
 OWNER_NAME: Final = "owner"
 
@@ -82,8 +79,10 @@ class RemovalError(Exception):
     """A leftover is still there; the text says why, and what to do."""
 
 
-def find_leftovers(state: Path, live: frozenset[str]) -> list[Leftover]:
-    """Return all there is below the state directory, without links and unknown files; `live` is of `live_digests`."""
+def find_leftovers(state: Path, live: frozenset[str], seals: Path | None = None) -> list[Leftover]:
+    """Return all there is below the state directory, without links and unknown files, and the folder of seals, if it is
+    given; `live` is of `live_digests`.
+    """
     state = Path(os.path.realpath(state))
     found: list[Leftover] = []
     for folder in _folders(state / "servers"):
@@ -96,7 +95,8 @@ def find_leftovers(state: Path, live: frozenset[str]) -> list[Leftover]:
         is_open = any(is_held(SessionPaths(each).lock) for each in _folders(folder / "sessions"))
         found.append(_folder_left(LeftoverKind.WORKSPACE, folder, "", "a session is open" if is_open else ""))
     used = "something is running" if live else ""
-    found += [Leftover(LeftoverKind.SEALS, each, each.name, "", used) for each in _folders(state) if each.name == SEALS]
+    if seals is not None and seals.is_dir():
+        found.append(Leftover(LeftoverKind.SEALS, Path(os.path.realpath(seals)), seals.name, "", used))
     with suppress(OSError):
         records = [state / name for name in sorted(os.listdir(state)) if RECORDS.fullmatch(name)]
         found += [Leftover(LeftoverKind.RECORD, path, path.name, "", used) for path in records]

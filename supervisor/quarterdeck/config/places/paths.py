@@ -1,9 +1,11 @@
 """The directories that we write to, each checked to be ours alone.
 
     state directory     survives us: homes, temporary files and logs of servers, and data of native tools
+    data directory      survives us, and may be fetched again: sealed packages
     runtime directory   sockets and locks of running processes; short, because a socket's path is
 
-`QUARTERDECK_STATE_DIR` and `QUARTERDECK_RUNTIME_DIR` override them; else the XDG variables, else the platform's custom.
+`QUARTERDECK_STATE_DIR`, `QUARTERDECK_DATA_DIR` and `QUARTERDECK_RUNTIME_DIR` override them; else the XDG variables,
+else the platform's custom.
 """
 
 import errno
@@ -36,6 +38,7 @@ _SHORT_ROOT: Final = Path("/tmp")  # noqa: S108 - what lies below is checked to 
 
 STATE_DIR_VARIABLE: Final = "QUARTERDECK_STATE_DIR"
 RUNTIME_DIR_VARIABLE: Final = "QUARTERDECK_RUNTIME_DIR"
+DATA_DIR_VARIABLE: Final = "QUARTERDECK_DATA_DIR"
 
 _named: Final[list[str]] = []
 """The state directory named on the command line, if any."""
@@ -220,8 +223,11 @@ def quarantine_dir() -> Path:
 
 
 def seals_dir() -> Path:
-    """Return the folder of sealed packages, which all configurations share."""
-    return state_dir() / "seals"
+    """Return the folder of sealed packages, which all configurations and state directories share.
+
+    Not in the state directory, of which no confined program sees anything but what is its own.
+    """
+    return (_override(DATA_DIR_VARIABLE) or platformdirs.user_data_path(APP_NAME, appauthor=False)) / "seals"
 
 
 def make_private_dir(path: Path) -> Path:

@@ -1,8 +1,8 @@
 """List the files that hold the user's word: no confined program and no native tool may ever write them.
 
-Configuration, whether it exists yet or not, and the files that it refers to; locks; other clients' files, which `link`
-and `config import` edit; and the programs that run as the user, unconfined.  A project's own configuration is
-untrusted, and held until it is approved.  Our code is for `quarterdeck_sandbox.own_code`.
+Configuration, whether it exists yet or not, and the files that it refers to; locks; sealed packages; other clients'
+files, which `link` and `config import` edit; and the programs that run as the user, unconfined.  A project's own
+configuration is untrusted, and held until it is approved.  Our code is for `quarterdeck_sandbox.own_code`.
 """
 
 import os
@@ -18,7 +18,7 @@ from quarterdeck.config.load.origin import Standing, candidates
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_sandbox import own_code
 
-from .paths import default_state_dir, state_dir
+from .paths import default_state_dir, seals_dir, state_dir
 from .runtime_directory import announced_files
 
 CONFIG_VARIABLE: Final = "QUARTERDECK_CONFIG"
@@ -46,6 +46,8 @@ def trusted_files(
     found += [place.path for place in candidates(here, environ) if place.standing is Standing.USER]
     if (usual := default_state_dir()).is_dir() and not state_dir().is_relative_to(usual):
         found.append(usual)  # where another one is in use: the next that names none believes this one
+    if (seals := seals_dir()).is_dir():
+        found.append(seals)  # what is sealed for one server, no other may change
     found += [path for name in LOCKS if os.path.lexists(path := here / name)]
     dirs = UserDirectories.here(environ, cwd=here)
     found += [location.path for client in CLIENTS for location in user_locations(client, dirs)]

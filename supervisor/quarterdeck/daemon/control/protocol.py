@@ -140,6 +140,7 @@ class ServerView(msgspec.Struct, frozen=True):
         blocked: how many the user has blocked.
         of_sessions: the sessions' own servers of this row; this one is listed and judged for all of them.
         awake: what keeps it from falling asleep; empty where servers do not sleep, and while it is not ready.
+        seal: the digest of the package tree that it runs from; None for a server that runs as its row says.
     """
 
     id: str
@@ -158,6 +159,7 @@ class ServerView(msgspec.Struct, frozen=True):
     blocked: int = 0
     of_sessions: tuple[OwnServerView, ...] = ()
     awake: tuple[str, ...] = ()
+    seal: str | None = None
 
 
 class ToolView(msgspec.Struct, frozen=True):

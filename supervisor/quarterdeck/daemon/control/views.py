@@ -95,6 +95,7 @@ def _view_server(product: Product, status: EndpointStatus, memory: dict[int, int
             for each in product.sessions.statuses(status.server)
         ),
         awake=product.kept_awake_by(status.server),
+        seal=status.seal,
     )
 
 

@@ -113,7 +113,7 @@ def revealed(stored: object, clear: object, shown: object, key: bytes) -> object
     return stored
 
 
-_PROCESS_KEYS: Final = ("cwd", "envFile", "inherit_env", "sandbox")
+_PROCESS_KEYS: Final = ("cwd", "envFile", "inherit_env", "sandbox", "seal")
 
 _WAY_KEYS: Final = ("proxy", "ca_file", "client_cert", "client_key", "internet_only")
 _SHOWN_KEYS: Final = frozenset(

@@ -185,6 +185,8 @@ def _of_servers(old: ServerConfig | None, new: ServerConfig) -> Iterator[str]:
     yield from _of_policies(before.sandbox if before is not None else SandboxPolicy(), new.sandbox)
     if not set(new.inherit_env) <= set(before.inherit_env if before is not None else ()):
         yield "inherit_env"
+    if not new.seal and (before is None or before.seal):
+        yield "seal"
 
 
 def _of_policies(old: SandboxPolicy, new: SandboxPolicy) -> Iterator[str]:

@@ -154,7 +154,7 @@ def test_the_servers_of_a_client_are_ours_afterwards(home: Path, said: Said) -> 
         "quarterdeck": {"command": "quarterdeck", "args": ["serve"]},
     }
     write(home / ".cursor" / "mcp.json", {"mcpServers": rows})
-    out, err = said(0, "config", "import", "cursor")
+    out, err = said(0, "config", "import", "--no-seal", "cursor")
     assert SECRET not in out + err
     assert "gh: env.GITHUB_TOKEN" in err
     assert "web: headers.Authorization" in err
@@ -174,14 +174,14 @@ def test_what_is_there_already_stays_as_it_is(home: Path, said: Said) -> None:
     write(ours(home), text).chmod(0o644)
     rows = {"a": {"command": "mine", "env": {"A": "1"}}, "b": {"command": "y"}}
     write(home / ".cursor" / "mcp.json", {"mcpServers": rows})
-    report = said.json(0, "config", "import", "cursor", "--json")
+    report = said.json(0, "config", "import", "--no-seal", "cursor", "--json")
     assert [each["id"] for each in report["imported"]] == ["b"]
     assert [each["name"] for each in report["left_out"]] == ["a"]
     assert Path(report["backup"]).read_text() == text
     assert ours(home).stat().st_mode & 0o777 == 0o600
     new = ours(home).read_text()
     assert new.startswith(text[: text.index("\n    }\n}")])
-    report = said.json(0, "config", "import", "cursor", "--json")
+    report = said.json(0, "config", "import", "--no-seal", "cursor", "--json")
     assert (report["changed"], report["backup"], report["diff"]) == (False, None, [])
     assert ours(home).read_text() == new
 
@@ -189,13 +189,13 @@ def test_what_is_there_already_stays_as_it_is(home: Path, said: Said) -> None:
 def test_a_dry_run_and_a_choice(home: Path, said: Said) -> None:
     """Nobody could look first, or take one of many."""
     write(home / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}})
-    out = said(0, "config", "import", "cursor", "--dry-run", "--server", "b").out
+    out = said(0, "config", "import", "--no-seal", "cursor", "--dry-run", "--server", "b").out
     assert '+    "b": {' in out
     assert '"a"' not in out
     assert not ours(home).exists()
-    said(0, "config", "import", "cursor", "--server", "b", "--to", "here.json")
+    said(0, "config", "import", "--no-seal", "cursor", "--server", "b", "--to", "here.json")
     assert list(json.loads(Path("here.json").read_text())["mcpServers"]) == ["b"]
-    said(3, "config", "import", "cursor", "--server", "none")
+    said(3, "config", "import", "--no-seal", "cursor", "--server", "none")
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,9 @@ def test_what_is_imported_is_taken_out_where_the_user_says_so(home: Path, said: 
     """The client would start every server a second time, unconfined; or lose its comments."""
     path = write(home / ".codex" / "config.toml", CODEX)
     goose = write(home / ".config" / "goose" / "config.yaml", GOOSE)
-    out = said.all(0, "config", "import", "codex", "--take-out")
+    out = said.all(0, "config", "import", "--no-seal", "codex", "--take-out")
     assert "-[mcp_servers.docs]" in out
-    out += said.all(0, "config", "import", "goose", "--to", home / "goose.json", "--take-out")
+    out += said.all(0, "config", "import", "--no-seal", "goose", "--to", home / "goose.json", "--take-out")
     assert "sk-1234" not in out
     assert path.read_text() == "# mine\n\n# profiles\n[profiles.x]\na = 1\n"
     assert goose.read_text() == "extensions:\n  memory:\n    type: builtin  # ours\n# the end\n"
@@ -65,7 +65,7 @@ def test_a_terminal_is_asked(home: Path, said: Said, monkeypatch: pytest.MonkeyP
     """A file of another program would be changed without a word, or never."""
     path = write(home / ".codex" / "config.toml", CODEX)
     asked = answer(monkeypatch, is_yes=is_yes)
-    said(0, "config", "import", "codex")
+    said(0, "config", "import", "--no-seal", "codex")
     assert asked == ["take docs out of it?"]
     assert ("[mcp_servers.docs]" in path.read_text()) is not is_yes
 
@@ -75,14 +75,14 @@ def test_linking_offers_to_take_out_what_was_imported_before(
 ) -> None:
     """Who imported first and links later would have every tool twice; who imported nothing would lose servers."""
     path = write(home / ".codex" / "config.toml", CODEX + '[mcp_servers.other]\ncommand = "y"\n')
-    assert "--take-out removes that" in said(0, "config", "import", "codex", "--server", "docs").err
+    assert "--take-out removes that" in said(0, "config", "import", "--no-seal", "codex", "--server", "docs").err
     asked = answer(monkeypatch, is_yes=True)
-    assert "it also starts other itself" in said(0, "link", "codex").err
+    assert "it also starts other itself" in said(0, "link", "--no-seal", "codex").err
     assert asked == ["take docs out of it?"]
     text = path.read_text()
     assert "[mcp_servers.docs]" not in text
     assert all(kept in text for kept in ("# mine", "# profiles", "[mcp_servers.other]", "[mcp_servers.quarterdeck]"))
-    said(0, "link", "codex")
+    said(0, "link", "--no-seal", "codex")
     assert len(asked) == 1
 
 
@@ -90,9 +90,9 @@ def test_nothing_is_taken_out_without_a_word_from_the_user(home: Path, said: Sai
     """A script would change another program's file."""
     path = write(home / ".codex" / "config.toml", CODEX)
     for options in ([], ["--json"], ["--dry-run", "--take-out"], ["--dry-run", "--take-out", "--json"]):
-        said(0, "config", "import", "codex", *options)
+        said(0, "config", "import", "--no-seal", "codex", *options)
         assert path.read_text() == CODEX
-    [taken] = said.json(0, "config", "import", "codex", "--json", "--take-out")["taken_out"]
+    [taken] = said.json(0, "config", "import", "--no-seal", "codex", "--json", "--take-out")["taken_out"]
     assert (taken["servers"], taken["changed"]) == (["docs"], True)
 
 
@@ -101,13 +101,13 @@ def test_a_projects_file_and_another_server_of_the_name_are_left(home: Path, sai
     (home / ".roo").mkdir()
     path = write(Path(".roo/mcp.json"), {"mcpServers": {"docs": {"command": "npx"}}})
     before = path.read_text()
-    said(0, "config", "import", "roo", "--take-out")
+    said(0, "config", "import", "--no-seal", "roo", "--take-out")
     assert path.read_text() == before
     path = write(home / ".codex" / "config.toml", CODEX)
     ours = write(home / ".config" / "quarterdeck" / "mcp.json", {"mcpServers": {"docs": {"command": "mine"}}})
-    said(0, "link", "codex", "--take-out")
+    said(0, "link", "--no-seal", "codex", "--take-out")
     assert CODEX in path.read_text()
-    said(0, "config", "import", "codex", "--take-out")
+    said(0, "config", "import", "--no-seal", "codex", "--take-out")
     rows = json.loads(ours.read_text())["mcpServers"]
     assert (rows["docs"], rows["docs-2"]["args"]) == ({"command": "mine"}, ["docs"])
     assert "[mcp_servers.docs]" not in path.read_text()

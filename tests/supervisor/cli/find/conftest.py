@@ -11,6 +11,7 @@ from quarterdeck.cli.find.trial import Trial
 from quarterdeck.daemon.control.protocol import FaultView
 from quarterdeck.ledger.events.events import Subject, hash_of
 from quarterdeck.ledger.events.fold import ItemKey
+from quarterdeck.seals.store import Seal
 from quarterdeck.trust.judge.documents import Document
 from quarterdeck_protocol.configs import ServerConfig
 
@@ -26,15 +27,23 @@ class Trials:
     def __init__(self) -> None:
         self.result = Trial((tool("save"),))
         self.tried: list[ServerConfig] = []
+        self.seal: Seal | None = None
 
     def fail(self, code: str, message: str) -> None:
         """Have the next ones fail."""
         self.result = Trial(fault=FaultView("connect", code, message, None, "not_sent"))
 
-    def __call__(self, config: ServerConfig, secrets: frozenset[str], *, allow_unsandboxed: bool) -> Trial:
+    def __call__(
+        self, config: ServerConfig, secrets: frozenset[str], *, seal: Seal | None, allow_unsandboxed: bool
+    ) -> Trial:
         """In place of `try_server`."""
+        assert seal is self.seal, "it is tried from the seal that it will run from"
         self.tried.append(config)
         return self.result
+
+    def seal_of(self, _config: ServerConfig, **_options: bool) -> Seal | None:
+        """In place of the real one: what the package was sealed to."""
+        return self.seal
 
 
 @pytest.fixture
@@ -42,6 +51,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
     made = Trials()
     for module in (add, upgrade):
         monkeypatch.setattr(module, "try_server", made)
+        monkeypatch.setattr(module, "seal_of", made.seal_of)
     return made
 
 
@@ -78,6 +88,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     for name in ("state", "run", "work", "bin"):
         (root / name).mkdir(mode=0o700)
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(root / "state"))
+    monkeypatch.setenv("QUARTERDECK_DATA_DIR", str(root / "data"))
     monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(root / "run"))
     for name in ("npx", "uvx"):
         path = root / "bin" / name

@@ -24,6 +24,7 @@ PACKAGES = (
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SealStore:
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(make_private_dir(tmp_path.resolve() / "state")))
     monkeypatch.setattr("quarterdeck.seals.store.sync_file_system", lambda _: None)
+    monkeypatch.setenv("QUARTERDECK_DATA_DIR", str(tmp_path.resolve() / "data"))
     return SealStore(seals_dir())
 
 

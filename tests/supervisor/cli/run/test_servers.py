@@ -68,6 +68,13 @@ def test_ps_shows_each_server_and_what_is_wrong(monkeypatch: pytest.MonkeyPatch,
     assert git["fault"]["dossier"]["exit_status"] == 3
 
 
+def test_ps_shows_which_seal_a_server_runs_from(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
+    """A user could not tell sealed code from code that changes behind their back."""
+    answering(monkeypatch, ServerList((msgspec.structs.replace(READY, seal="5ea1" * 16), DEAD)))
+    header, sealed, other = (line.split() for line in said(0, "ps").out.split("\n\n")[0].splitlines())
+    assert (header[-1], sealed[-1], other[-1]) == ("SEAL", "5ea15ea15ea1", "-")
+
+
 def test_a_death_is_told_with_all_that_is_known_and_a_block_is_no_hold() -> None:
     """The reason of a death would be seen by nobody."""
     counted = msgspec.structs.replace(READY, held=2, blocked=1)

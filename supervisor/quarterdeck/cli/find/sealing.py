@@ -1,0 +1,166 @@
+"""Seal the packages of servers before they start, with what a person sees of it, and compare two seals."""
+
+import asyncio
+import os
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final
+
+from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
+from quarterdeck.cli.output import print_line, waiting_for, warn
+from quarterdeck.cli.parameters import Option
+from quarterdeck.cli.process import run
+from quarterdeck.common.words import flat
+from quarterdeck.config.places.paths import seals_dir
+from quarterdeck.config.settings import Settings
+from quarterdeck.fleet.sealed_start import SealedStart
+from quarterdeck.seals.install import Progress, seal
+from quarterdeck.seals.install_sandbox import InstallSettings
+from quarterdeck.seals.manifest import Changes, Package, SealError, compare
+from quarterdeck.seals.store import Seal, SealStore
+from quarterdeck.trust.seals import fault_of, sealed_start, unrun_scripts, wanted_package
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
+
+Scripts = Annotated[bool, Option(help="Run the install scripts of its packages, in the sandbox that installs them.")]
+
+AT_ONCE: Final = 4
+"""Packages that are sealed at the same time: two cores and one network are busy with as many."""
+
+STEPS: Final = {
+    "resolve": "looking for its versions",
+    "fetch": "fetching",
+    "install": "installing",
+    "hash": "hashing",
+}
+
+
+def seal_of(
+    config: ServerConfig, *, with_scripts: bool = False, is_shown: bool, allow_unsandboxed: bool
+) -> Seal | None:
+    """Return the seal of the package that a row asks for, made now if there is none; None if the row runs as it says.
+
+    Raise CommandError if it cannot be sealed.
+    """
+    found = seal_all([config], with_scripts=with_scripts, is_shown=is_shown, allow_unsandboxed=allow_unsandboxed)
+    result = found.get(config.id)
+    if isinstance(result, SealError):
+        fault = fault_of(result)
+        raise CommandError(ExitCode.NOT_READY, f"{config.id}: {flat(fault.message)}", fault.remedy_for(config.id) or "")
+    return result
+
+
+def seal_all(
+    configs: Sequence[ServerConfig], *, with_scripts: bool = False, is_shown: bool, allow_unsandboxed: bool
+) -> Mapping[str, Seal | SealError]:
+    """Seal the packages that these rows ask for, several at once; return what became of each, by the server's id."""
+    store = SealStore(seals_dir())
+    settings = InstallSettings(os.environ, Path.home(), allow_unsandboxed=allow_unsandboxed)
+    steps: dict[str, str] = {}
+    found: dict[str, Seal | SealError] = {}
+
+    with waiting_for("sealing packages", is_shown=is_shown) as show:
+
+        def tell(server: str, progress: Progress) -> None:
+            part = f" {progress.done} of {progress.total}" if progress.total else ""
+            steps[server] = f"{server}: {STEPS.get(progress.step, progress.step)}{part}"
+            show("; ".join(steps.values()))
+
+        async def make(config: StdioServerConfig, turn: asyncio.Semaphore) -> None:
+            request = wanted_package(config)
+            assert request is not None
+            async with turn:
+                try:
+                    kept = await asyncio.to_thread(store.find, request.words, has_run_scripts=with_scripts)
+                    tell_of = partial(tell, config.id)
+                    found[config.id] = kept or await seal(
+                        request, store, settings, with_scripts=with_scripts, tell=tell_of
+                    )
+                except SealError as error:
+                    found[config.id] = error
+                steps.pop(config.id, None)
+
+        async def make_all() -> None:
+            turn = asyncio.Semaphore(AT_ONCE)
+            async with asyncio.TaskGroup() as tasks:
+                for config in configs:
+                    if isinstance(config, StdioServerConfig) and wanted_package(config) is not None:
+                        tasks.create_task(make(config, turn))
+
+        run(make_all)
+    return found
+
+
+def seal_configured(settings: Settings, ids: Collection[str] | None = None, *, is_shown: bool) -> dict[str, str]:
+    """Seal the packages of configured servers, of those with these ids or of all, and say what became of each.
+
+    Return the digests by server. A package that cannot be sealed is a warning: its server says the same when it starts.
+    """
+    configs = [each for each in settings.servers if ids is None or each.id in ids]
+    found = seal_all(configs, is_shown=is_shown, allow_unsandboxed=settings.allow_unsandboxed)
+    for server, result in found.items():
+        if isinstance(result, SealError):
+            warn(f"{server} is not sealed: {flat(result.message)}", result.remedy)
+        elif is_shown:
+            print_line(f"sealed {flat(result.title)} for {server}", "dim")
+            for each in unrun_scripts(result):
+                warn(f"{server}: an install script was not run: {flat(each)}")
+    return {server: result.digest for server, result in found.items() if isinstance(result, Seal)}
+
+
+def sealed_server(config: ServerConfig, *, is_shown: bool, allow_unsandboxed: bool) -> StdioServerConfig | None:
+    """Return what is started of a row from the seal of its package; None if the row runs as it says.
+
+    Raise CommandError if it cannot be sealed.
+    """
+    seal = seal_of(config, is_shown=is_shown, allow_unsandboxed=allow_unsandboxed)
+    if seal is None:
+        return None
+    assert isinstance(config, StdioServerConfig)
+    request = wanted_package(config)
+    assert request is not None
+    with as_command_error(SealError, remedy="install it", code=ExitCode.NOT_READY):
+        return sealed_start(seal, request, config, SealStore(seal.folder.parent), os.environ).config
+
+
+async def start_from(found: Seal | None, config: StdioServerConfig, _scope: str) -> SealedStart | None:
+    """Return how a server is started from this seal, whatever the ledger says; None without one."""
+    request = wanted_package(config)
+    if found is None or request is None:
+        return None
+    try:
+        return await asyncio.to_thread(sealed_start, found, request, config, SealStore(found.folder.parent), os.environ)
+    except SealError as error:
+        raise fault_of(error) from error
+
+
+def changes_since(before: str, now: Seal) -> Changes | None:
+    """Return how the packages of a seal differ from those of the one with this digest; None if that is gone."""
+    with suppress(SealError):
+        old = SealStore(seals_dir()).open(before) if before else None
+        return compare(old.manifest, now.manifest) if old is not None else None
+    return None
+
+
+MAX_SHOWN: Final = 20
+"""Packages of one kind of change that are printed."""
+
+
+def print_package_changes(changes: Changes) -> None:
+    """Print which packages were added, removed and changed, and which bring install scripts."""
+    for sign, style, packages in (("+", "green", changes.added), ("-", "red", changes.removed)):
+        _print_some([f"  {sign} {_named(each)}" for each in packages], style)
+    _print_some([f"  ~ {_named(old)} to {flat(new.version)}" for old, new in changes.changed], "yellow")
+    _print_some([f"  install script: {_named(each)} ({flat(each.script)})" for each in changes.scripts], "bold red")
+
+
+def _named(package: Package) -> str:
+    return f"{flat(package.name)} {flat(package.version)}"
+
+
+def _print_some(lines: Sequence[str], style: str) -> None:
+    for line in lines[:MAX_SHOWN]:
+        print_line(line, style)
+    if len(lines) > MAX_SHOWN:
+        print_line(f"  … and {len(lines) - MAX_SHOWN} more", style)

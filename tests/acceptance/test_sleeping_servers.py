@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import anyio
 import pytest
 from support.config.places import write_config
 from support.processes.commands import DEADLINE_S
@@ -79,3 +80,27 @@ async def test_a_server_that_cannot_be_started_any_longer_says_so_to_its_caller(
             assert (state["phase"], state["fault"] is not None) == ("asleep", True)
             author.publish()
             assert await client.call("library__lend", book="x") == ("lend from me", False)
+
+
+async def test_a_server_falls_asleep_when_it_was_not_called_for_as_long_as_its_row_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client that stays open for days would keep each server that it ever called in memory."""
+    with open_folder() as folder:
+        monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(folder / "state"))
+        (folder / "library").mkdir(mode=0o755)
+        author = Author(folder / "library")
+        row = author.row(start="on_call", idle_stop_s=0.5)
+        config = write_config(folder / "mcp.json", library=row)
+        async with connected(config, folder) as client:
+            await client.until(lambda tools: "library__lend" in tools, "the first look at the server")
+            await eventually_async(lambda: "library is asleep" in client.logged(), DEADLINE_S, "the first sleep")
+            async with anyio.create_task_group() as calls:
+                for _ in range(100):
+                    calls.start_soon(lends, client)
+            assert client.logged().count("library is ready") == 2, "one start for the first look, one for all calls"
+            await eventually_async(lambda: client.logged().count("library is asleep") == 2, DEADLINE_S, "asleep again")
+
+
+async def lends(client: Connected) -> None:
+    assert await client.call("library__lend", book="x") == ("lend from me", False)

@@ -172,6 +172,7 @@ class FakeFleet:
         self.coming: set[str] = set()
         self.asleep: set[str] = set()
         self.woken: list[str] = []
+        self.slept: list[tuple[str, bool]] = []
         self.wake_faults: dict[str, ProtocolFault] = {}
         self._told: dict[str, None] = {}
         self._watchers = Watchers("a fleet in memory", logging.getLogger("quarterdeck.fleet"))
@@ -204,6 +205,9 @@ class FakeFleet:
             self.coming.add(server)
             self.woken.append(server)
         return server in self.woken and server in self.coming
+
+    def sleep(self, server: str, *, by_hand: bool = False) -> None:
+        self.slept.append((server, by_hand))
 
     def wake_fault(self, server: str, _: float) -> ProtocolFault | None:
         return self.wake_faults.get(server)

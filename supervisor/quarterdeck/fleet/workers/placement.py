@@ -58,6 +58,10 @@ class Placement(Protocol):
 
     machine: Machine | None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no worker runs or is being started."""
+
     async def spawn(self, order: SpawnOrder, on_exit: OnExit) -> SpawnedWorker:
         """Start a worker; call `on_exit` once, from the loop, when it is gone. Raise OSError if none can be started."""
 
@@ -155,6 +159,11 @@ class ZygotePlacement:
         self.machine: Machine | None = None
         self._decoder = msgspec.json.Decoder(Report)
         self._loop.add_reader(ours, self._readable)
+
+    @property
+    def is_idle(self) -> bool:
+        """See `Placement`."""
+        return not (self._starting or self._exits)
 
     async def spawn(self, order: SpawnOrder, on_exit: OnExit) -> SpawnedWorker:
         """See `Placement`."""
@@ -286,6 +295,11 @@ class FreshPlacement:
 
     def __init__(self) -> None:
         self._workers: dict[int, tuple[subprocess.Popen[bytes], asyncio.Task[None]]] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        """See `Placement`."""
+        return not self._workers
 
     async def spawn(self, order: SpawnOrder, on_exit: OnExit) -> SpawnedWorker:
         """See `Placement`."""

@@ -34,6 +34,9 @@ from .handle import WorkerHandle, WorkerListener
 from .placement import INHERITED, FreshPlacement, OnExit, Placement, SpawnedWorker, ZygotePlacement, forks_workers
 from .router import SOCKET_NAME, Router
 
+IDLE_S: Final = 20.0
+"""Seconds after which a zygote without workers is ended: with all servers asleep it would hold 40 MiB for nothing."""
+
 PREPARE_S: Final = 1.0
 """Seconds for a layout, which takes milliseconds; on a file system that hangs it is left to the worker."""
 
@@ -53,6 +56,7 @@ class Runtime:
         self._monitor: TreeMonitor | None = None
         self._watching: asyncio.Task[None] | None = None
         self._launches: PreparedLaunches | None = None
+        self._idle: asyncio.TimerHandle | None = None
 
     @classmethod
     async def acquire(cls, digest: str | None = None) -> "Runtime":
@@ -82,6 +86,8 @@ class Runtime:
             if self._users:
                 return
             del _runtimes[loop]
+            if self._idle is not None:
+                self._idle.cancel()
             if self._source is not None:
                 await self._source.close()
             if self._watching is not None:
@@ -110,7 +116,7 @@ class Runtime:
         handle.forget = lambda: self._router.forget(token, way)
         try:
             order = SpawnOrder(self._generation, self._router.address, token.hex(), is_remote)
-            worker = await self._spawn(order, handle.on_exit)
+            worker = await self._spawn(order, partial(self._exited, handle.on_exit))
             handle.pid, handle.kill = worker.pid, worker.kill
             driver.expect(partial(waited_s, worker.pid))
             await handle.greeted
@@ -137,7 +143,25 @@ class Runtime:
     def _workers(self) -> Placement:
         if self._source is None:
             self._source = ZygotePlacement(self._zygote_lost) if forks_workers() else FreshPlacement()
+            self._look_when_idle()
         return self._source
+
+    def _exited(self, on_exit: OnExit, returncode: int | None) -> None:
+        on_exit(returncode)
+        self._look_when_idle()
+
+    def _look_when_idle(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        if self._users:
+            self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end_idle)
+
+    def _end_idle(self) -> None:
+        """End the zygote if it has no worker; the next start makes another."""
+        self._idle = None
+        if self._source is not None and self._source.is_idle:
+            source, self._source = self._source, None
+            self._start(source.close())
 
     def _zygote_lost(self, workers: int) -> None:
         _log.error("the zygote died, and its %d workers with it; another one is started for the next", workers)

@@ -39,6 +39,7 @@ class PlayedPlacement:
     greets = True
     pid = 0
     machine = None
+    is_idle = True
 
     def __init__(self, on_lost: Callable[[int], None] = lambda _: None) -> None:
         self.on_lost = on_lost
@@ -127,6 +128,27 @@ async def test_a_runtime_without_workers_starts_none(placements: list[PlayedPlac
     runtime = await Runtime.acquire()
     await runtime.release()
     assert placements == []
+
+
+async def test_a_zygote_without_workers_is_ended_and_the_next_start_makes_another(
+    placements: list[PlayedPlacement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon whose servers all sleep would keep forty megabytes for a start that may never come."""
+    monkeypatch.setattr(runtime_module, "IDLE_S", 0.01)
+    runtime = await Runtime.acquire()
+    runtime.warm_up()
+    placements[0].is_idle = False
+    await asyncio.sleep(0.05)
+    assert placements[0].closed == 0
+    handle = await hired(runtime, Owner())
+    placements[0].is_idle = True
+    placements[0].exits[0](0)
+    await until(lambda: placements[0].closed == 1)
+    other = await hired(runtime, Owner())
+    assert len(placements) == 2
+    await runtime.release()
+    for gone in (handle, other):
+        gone.driver.close()
 
 
 async def test_a_hired_worker_has_proved_itself(placements: list[PlayedPlacement]) -> None:

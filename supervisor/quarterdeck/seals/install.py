@@ -86,14 +86,13 @@ async def _seal_npm(
     sandbox.write("package.json", npm.package_text(request))
     tell(Progress("resolve"))
     if lock:
-        npm.read_lock(lock)
+        locked = npm.read_lock(lock)
         sandbox.write("package-lock.json", npm.portable_lock(lock))
     else:
         await sandbox.run(npm.RESOLVE, lambda output: npm.error_of(output, f"resolve {named}"))
-        lock = sandbox.read("package-lock.json")
-        npm.read_lock(lock)
-        lock = npm.portable_lock(lock)  # npm goes on with its own, which has the addresses
-    locked = npm.read_lock(lock)
+        lock = sandbox.read("package-lock.json")  # npm goes on with this, which has the addresses
+        locked = npm.read_lock(lock)
+    lock = npm.portable_lock(lock)
     total = len(locked)
     tell(Progress("fetch", 0, total))
     await sandbox.run(

@@ -19,7 +19,7 @@ import msgspec
 
 from quarterdeck.common.words import printable
 from quarterdeck.config.places.paths import runtime_dir, state_dir
-from quarterdeck_protocol.policy_values import LimitValues, PolicyValues
+from quarterdeck_protocol.policy_values import LimitValues, NetworkMode, PolicyValues
 from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_sandbox import (
     ConfinedProcess,
@@ -209,7 +209,7 @@ class InstallSandbox:
             scratch_bytes=2 * bounds.total_bytes,
             scratch_inodes=2 * bounds.entries,
         )
-        policy = PolicyValues(read=self._indexes.read, network=self._indexes.hosts, limits=limits)
+        policy = PolicyValues(read=self._indexes.read, network=self._indexes.hosts or NetworkMode.NONE, limits=limits)
         private = (str(self._place), str(self._place.parent.parent), str(state_dir()), str(runtime_dir()))
         places = Places(self._home, self._tmp, settings.user_home, private)
         requester = Requester(places, settings.environ, self._machine, allow_unsandboxed=settings.allow_unsandboxed)

@@ -234,6 +234,7 @@ _ERRORS: Final[Mapping[str, tuple[str, str]]] = {
     **dict.fromkeys(("128", "EALLOWGIT", "EALLOWREMOTE", "EALLOWFILE", "EALLOWDIRECTORY"), _FOREIGN),
     "EINTEGRITY": ("wrong_hash", "try again; if it stays, the registry or a mirror has changed the package"),
     "EBADPLATFORM": _PLATFORM,
+    "EUSAGE": ("ended", "the lock was made for another version of the row: seal it again without it"),
     "ENOSPC": _NO_SPACE,
     "EDQUOT": _NO_SPACE,
     "EFBIG": ("too_large", "a file of the package is larger than a seal may hold"),

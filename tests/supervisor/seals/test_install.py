@@ -289,15 +289,24 @@ async def test_without_an_installer_its_name_is_said(installer):
         assert name in error.message
 
 
-CLI = "import sys, dep, importlib.metadata as m\ndef main():\n    print(sys.argv, m.version('dep'), dep.__file__)\n"
+CLI = """\
+import importlib.metadata, importlib.resources, json, subprocess, sys
+import dep, hidden
+
+def main():
+    data = importlib.resources.files("server").joinpath("data.txt").read_text()
+    child = subprocess.check_output([sys.executable, "-P", "-c", "import dep; print(dep.__file__)"], text=True)
+    json.dump([sys.argv, data, importlib.metadata.version("dep"), dep.__file__, child.strip()], sys.stdout)
+    sys.exit("pip" in sys.modules or any("site-packages" in path or not path for path in sys.path))
+"""
+"""What a server may rely on in an environment that a runner makes for it."""
 
 
 async def test_a_python_package_is_the_same_bytes_by_pip_and_uv(registry, installer, tmp_path):
     """Two machines would have different seals of the same packages, or a seal that does not start."""
     registry.publish_wheel("dep", scripts={"dep-tool": "dep:main"})
-    registry.publish_wheel(
-        "server", files={"server/cli.py": CLI}, scripts={"server": "server.cli:main"}, requires=("dep",)
-    )
+    files = {"server/cli.py": CLI, "server/data.txt": "hi", "x.pth": "below\n", "below/hidden.py": ""}
+    registry.publish_wheel("server", files=files, scripts={"server": "server.cli:main"}, requires=("dep",))
     asked = uvx(args=("--utc",))
     installer.path = PYTHON
     seal = await installer.seal(asked)
@@ -305,12 +314,9 @@ async def test_a_python_package_is_the_same_bytes_by_pip_and_uv(registry, instal
         ("dep", "1.0", "MIT"),
         ("server", "1.0", "MIT"),
     ]
-    assert output_of(seal, asked, tmp_path).split() == [
-        "['server',",
-        "'--utc']",
-        "1.0",
-        f"{seal.tree}/site/dep/__init__.py",
-    ]
+    (tmp_path / "dep.py").write_text("raise SystemExit('a module of the working directory was imported')")
+    place = f"{seal.tree}/site/dep/__init__.py"
+    assert json.loads(output_of(seal, asked, tmp_path)) == [["server", "--utc"], "hi", "1.0", place, place]
     assert list(seal.tree.rglob("__pycache__/cli.*.pyc"))
     assert not (seal.tree / "site" / "bin").exists()
 

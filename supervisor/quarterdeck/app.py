@@ -196,6 +196,7 @@ async def open_quarterdeck(
             common=common,
             sessions=sessions,
             sleeps=serves,
+            warm_up=runtime.warm_up,
             find_login=find_login,
             logins=shared.logins if shared is not None else None,
             programs=programs,

@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from quarterdeck.tools.session import DeckSession
 
 
+WARM_UP_S: Final = 0.2
+"""Seconds after a client has come before the zygote is started that its calls to sleeping servers need."""
+
 STARTED_S: Final = 60.0
 """How long calls wait for a server that a person has just logged in at; then they say that it still starts."""
 
@@ -99,9 +102,11 @@ class Product:
         logins: dict[str, OpenLogin] | None = None,
         programs: ProgramNames | None = None,
         sleeps: bool = False,
+        warm_up: Callable[[], None] = lambda: None,
         write_calls: Callable[[], Awaitable[None]] = _write_nothing,
     ) -> None:
         self._take(settings)
+        self._warm_up = warm_up
         self._common = common or CommonRecord()
         self._lock = lock
         self._serves = serves
@@ -261,10 +266,16 @@ class Product:
             groups=self.groups,
             results=self.results,
             logins=self.logins,
-            on_opened=self.sessions.opened,
+            on_opened=self._begin_session,
             on_ended=self._end_session,
             programs=self.programs,
         )
+
+    def _begin_session(self, client: str) -> None:
+        self.sessions.opened(client)
+        if self._sleeps and self.settings.starts_processes:
+            # A client that has come will soon call: the zygote imports meanwhile, once the first list is answered.
+            asyncio.get_running_loop().call_later(WARM_UP_S, self._warm_up)
 
     def _end_session(self, client: str) -> None:
         self.sessions.ended(client)
@@ -370,12 +381,13 @@ class Product:
         self.schedule.started_by_hand(server)
         self.fleet.wake(server)
 
-    async def refresh(self, only: str = "") -> None:
+    async def refresh(self, only: str = "", within_s: float | None = None) -> None:
         """Start every server that sleeps, or this one, and return once its lists are compared, or it has failed."""
-        for server, status in self.fleet.status().items():
-            if status.is_asleep and only in ("", server):
-                self.fleet.wake(server)
-        await self.finished()
+        asleep = [each for each, status in self.fleet.status().items() if status.is_asleep and only in ("", each)]
+        for server in asleep:
+            self.fleet.wake(server)
+        if asleep:
+            await self.until(lambda: all(map(self.is_final, asleep)), within_s)
 
     def put_to_sleep(self, server: str) -> None:
         """Stop a server until it is called, in all decks that share it, whatever it is working on."""

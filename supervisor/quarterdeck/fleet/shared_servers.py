@@ -192,6 +192,7 @@ class SharedServers:
         """Hold it no longer. Return its end, to be awaited, if no other deck holds it."""
         del server.holders[holder]
         if server.holders:
+            server.sleep()
             return None
         del self._servers[server.key]
         task = asyncio.create_task(server.end())

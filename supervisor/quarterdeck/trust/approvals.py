@@ -124,9 +124,8 @@ class Approvals:
             except LedgerWriteError as error:
                 # A launch that nobody could record is as if never seen; the next start judges it again.
                 _log.error("how servers are launched is not recorded: %s", error)
-        for state in states.values():
-            if state.judged is None and state.is_admitted:
-                await self._lists.take_snapshot(state)
+        unasked = (state for state in states.values() if state.judged is None and state.is_admitted)
+        await asyncio.gather(*map(self._lists.take_snapshot, unasked))
         present = {(state.row.scope, state.row.id) for state in states.values()}
         gone = [state for state in self._states.values() if (state.row.scope, state.row.id) not in present]
         self._states = states

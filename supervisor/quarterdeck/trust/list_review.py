@@ -106,9 +106,11 @@ class ListReview:
         wanted = snapshot_hashes(state.row, self._recorder.book.entry(state.row.scope, state.row.id))
         if wanted == state.snapshot:
             return
-        bodies = [(key, hash_, await self._recorder.document(hash_)) for key, hash_ in wanted.items()]
+        # Together, as one after the other each would wait for a turn of the ledger's thread.
+        bodies = await asyncio.gather(*map(self._recorder.document, wanted.values()))
+        found = zip(wanted.items(), bodies, strict=True)
         home = str(self._home_of(state.row.id))
-        documents = [Document(key, hash_, body, home) for key, hash_, body in bodies if body is not None]
+        documents = [Document(key, hash_, body, home) for (key, hash_), body in found if body is not None]
         offer = await asyncio.to_thread(snapshot_offer, state.row, documents) if documents else NOTHING
         if state.judged is None:
             state.snapshot, state.offer = wanted, offer

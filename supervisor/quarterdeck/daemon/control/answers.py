@@ -175,6 +175,7 @@ def _own_name(offers: ServerOffers, tool: ToolDescriptor) -> str:
 
 
 async def _list_all(product: Product) -> ListingList:
+    await product.refresh(within_s=product.settings.settle_s)
     await product.settled()
     listings = []
     for server in product.status():

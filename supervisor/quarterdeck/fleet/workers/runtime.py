@@ -117,6 +117,7 @@ class Runtime:
         try:
             order = SpawnOrder(self._generation, self._router.address, token.hex(), is_remote)
             worker = await self._spawn(order, partial(self._exited, handle.on_exit))
+            self._look_when_idle()
             handle.pid, handle.kill = worker.pid, worker.kill
             driver.expect(partial(waited_s, worker.pid))
             await handle.greeted
@@ -143,7 +144,6 @@ class Runtime:
     def _workers(self) -> Placement:
         if self._source is None:
             self._source = ZygotePlacement(self._zygote_lost) if forks_workers() else FreshPlacement()
-            self._look_when_idle()
         return self._source
 
     def _exited(self, on_exit: OnExit, returncode: int | None) -> None:
@@ -195,8 +195,10 @@ class Runtime:
         return self._monitor
 
     def warm_up(self) -> None:
-        """Start the zygote now, so that it imports while we do."""
-        self._workers()
+        """Start the zygote now, so that it imports while we do; harmless after the last user has left."""
+        if self._users:
+            self._workers()
+            self._look_when_idle()
 
     def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -154,8 +154,10 @@ class InstallSandbox:
             confinement = await anyio.to_thread.run_sync(self._confinement, words)
             process = await start(confinement)
         except LaunchError as error:
-            kind = "no_runner" if error.code in {"command_not_found", "not_executable"} else "ended"
-            raise SealError(kind, self._clean(str(error)), f"install {os.path.basename(words[0])}") from None
+            if error.code in {"command_not_found", "not_executable"}:
+                raise SealError("no_runner", self._clean(str(error)), f"install {os.path.basename(words[0])}") from None
+            message = f"the install sandbox cannot be had: {self._clean(str(error))}"
+            raise SealError("no_sandbox", message, "see what this machine lacks: quarterdeck doctor") from None
         output, ended = _Output(counted, tell), []
         try:
             tree = process.tree((str(self._home), str(self._tmp)))

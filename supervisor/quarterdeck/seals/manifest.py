@@ -40,7 +40,7 @@ class SealError(Exception):
 
     Attributes:
         code: one of `unsealable`, `no_runner`, `not_found`, `registry_away`, `wrong_hash`, `too_large`, `hostile_tree`,
-            `other_platform`, `no_space`, `no_store`, `in_use`, `changed`, `ended`, `needs_scripts`.
+            `other_platform`, `no_sandbox`, `no_space`, `no_store`, `in_use`, `changed`, `ended`, `needs_scripts`.
         message: what happened.
         remedy: what to do; may be empty.
     """

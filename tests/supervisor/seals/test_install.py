@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import psutil
 import pytest
+from support.sandbox.machine_facts import bubblewrap_missing
 from support.servers.package_registries import PackageRegistry, package_registry
 
 from quarterdeck.seals import install
@@ -18,6 +19,8 @@ from quarterdeck.seals.launch import launch_of
 from quarterdeck.seals.manifest import Bounds, SealError
 from quarterdeck.seals.request import PackageIndex, PackageRequest
 from quarterdeck.seals.store import Seal, SealStore
+from quarterdeck_protocol.policy_values import Tier
+from quarterdeck_sandbox import known_machine
 
 pytestmark = pytest.mark.process
 
@@ -69,6 +72,8 @@ class Installer:
 
 @pytest.fixture
 def installer(registry, store, tmp_path) -> Installer:
+    if missing := bubblewrap_missing():
+        pytest.skip(missing)
     (tmp_path / "home").mkdir()
     return Installer(registry, store, tmp_path / "home")
 
@@ -287,6 +292,15 @@ async def test_without_an_installer_its_name_is_said(installer):
         error = await installer.refusal(request)
         assert error.code == "no_runner"
         assert name in error.message
+
+
+async def test_an_installation_that_could_reach_every_host_is_not_begun(installer, tmp_path):
+    """An installer would reach the user's network where the sandbox cannot keep it to the registry."""
+    installer.path = fake_npm(tmp_path / "bin", "exit 0")
+    installer.facts = {"machine": known_machine().capped(Tier.LANDLOCK)}
+    error = await installer.refusal(npx())
+    assert error.code == "no_sandbox"
+    assert error.remedy.endswith("quarterdeck doctor")
 
 
 CLI = """\

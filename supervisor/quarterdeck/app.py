@@ -154,7 +154,8 @@ async def open_quarterdeck(
 
         if sealing is None:
             store, is_loose = SealStore(seals_dir()), settings.allow_unsandboxed
-            sealing = PackageSeals(writes, common, store, settings.environ, allow_unsandboxed=is_loose).open
+            seals = PackageSeals(writes, common, store, settings.environ, lock=lock, allow_unsandboxed=is_loose)
+            sealing = seals.open
         source = FleetSource(
             settings=at_present,
             scope=lambda server: product.scope(server),  # noqa: PLW0108 - it is made below

@@ -5,7 +5,7 @@ from the lock that the ledger keeps, and has to have the same bytes.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 
 from .common_record import CommonRecord
+from .judge.server_rows import LockedSeal, Locks
 from .server_state import Recorder
 
 
@@ -31,12 +32,17 @@ def wanted_package(config: StdioServerConfig) -> PackageRequest | None:
     return request if isinstance(request, PackageRequest) else None
 
 
+Install = Callable[[PackageRequest, LockedSeal | None], Awaitable[Seal]]
+
+
 class PackageSeals:
     """Opens the seals of servers, and makes missing ones.
 
     Args:
         common: as for `Approvals`.
         environ: our own environment, and that of the installers.
+        lock: a `deck.lock`, which no server's seal may contradict.
+        install: installs what is asked for, or a known seal again, from its lock; None for the real one.
         allow_unsandboxed: install even where nothing but limits can be enforced.
     """
 
@@ -47,12 +53,16 @@ class PackageSeals:
         store: SealStore,
         environ: Mapping[str, str],
         *,
+        lock: Locks | None = None,
+        install: Install | None = None,
         allow_unsandboxed: bool = False,
     ) -> None:
+        self._install = install or self._install_really
         self._recorder = recorder
         self._common = common
         self._store = store
         self._environ = environ
+        self._lock = lock
         self._allow_unsandboxed = allow_unsandboxed
 
     async def open(self, config: StdioServerConfig, scope: str) -> SealedStart | None:
@@ -67,10 +77,19 @@ class PackageSeals:
 
     async def _seal_of(self, request: PackageRequest, scope: str, server: str) -> Seal:
         recorded = self._recorder.book.entry(scope, server).seal
+        locked = self._lock.for_server(server).seal if self._lock is not None else None
+        if locked is not None:
+            _refuse_contradiction(locked, request, recorded)
         if recorded is not None and recorded.words == request.words:
-            kept = await asyncio.to_thread(self._store.open, recorded.seal)
-            return kept or await self._made_again(request, recorded)
-        found = await asyncio.to_thread(self._store.find, request.words) or await self._made(request)
+            lock = (await self._recorder.document(recorded.lock) or b"").decode("utf-8", "replace")
+            return await self._as_before(
+                request, LockedSeal(recorded.seal, recorded.words, lock, recorded.has_run_scripts)
+            )
+        if locked is not None:
+            found = await self._as_before(request, locked)
+        else:
+            kept = await asyncio.to_thread(self._store.find, request.words)
+            found = kept if kept is not None else await self._install(request, None)
         event, documents = sealed_event(found, scope, server, Authority.BASELINE, request.words)
         async with self._common.recording:
             try:
@@ -80,25 +99,41 @@ class PackageSeals:
                 raise SealError("unrecorded", f"its seal cannot be recorded: {error}") from error
         return found
 
-    async def _made_again(self, request: PackageRequest, recorded: Sealed) -> Seal:
-        lock = await self._recorder.document(recorded.lock)
-        text = (lock or b"").decode("utf-8", "replace")
-        made = await self._made(request, text, with_scripts=recorded.has_run_scripts)
-        if made.digest != recorded.seal:
+    async def _as_before(self, request: PackageRequest, known: LockedSeal) -> Seal:
+        """Return this seal, installed again from its lock if it is not there."""
+        kept = await asyncio.to_thread(self._store.open, known.digest)
+        if kept is not None:
+            return kept
+        made = await self._install(request, known)
+        if made.digest != known.digest:
             raise SealError(
                 "changed",
-                f"{recorded.package} {recorded.version} is not what was approved: its seal is gone, and its index has "
-                "other files now",
+                f"{made.manifest.name} {made.manifest.version} has other files here ({made.digest[:12]}) than what was "
+                f"approved or locked ({known.digest[:12]}): its index has changed, or this is another platform",
             )
         return made
 
-    async def _made(self, request: PackageRequest, lock: str = "", *, with_scripts: bool = False) -> Seal:
+    async def _install_really(self, request: PackageRequest, known: LockedSeal | None) -> Seal:
         await imported("quarterdeck.seals.install")
         from quarterdeck.seals.install import seal
         from quarterdeck.seals.install_sandbox import InstallSettings
 
         settings = InstallSettings(self._environ, Path.home(), allow_unsandboxed=self._allow_unsandboxed)
-        return await seal(request, self._store, settings, with_scripts=with_scripts, lock=lock)
+        if known is None:
+            return await seal(request, self._store, settings)
+        return await seal(request, self._store, settings, with_scripts=known.has_run_scripts, lock=known.lock)
+
+
+def _refuse_contradiction(locked: LockedSeal, request: PackageRequest, recorded: Sealed | None) -> None:
+    """Raise SealError if a row, or what it ran from before, is not what a `deck.lock` names.  A stranger may have
+    written that: it changes nothing that was approved here.
+    """
+    remedy = "take the lock's version into the row, or write the lock anew: quarterdeck lock"
+    if locked.words != request.words:
+        raise SealError("changed", f"deck.lock has {locked.words}, and the row asks for {request.words}", remedy)
+    if recorded is not None and recorded.words == request.words and recorded.seal != locked.digest:
+        here, there = recorded.seal[:12], locked.digest[:12]
+        raise SealError("changed", f"deck.lock has the seal {there} of {locked.words}, and here {here} runs", remedy)
 
 
 def sealed_start(

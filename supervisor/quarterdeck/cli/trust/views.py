@@ -141,8 +141,8 @@ def view_standing(server: ServerMatters, since: Callable[[ServerMatters, Matter]
 
 
 def _view_items(server: ServerMatters, items: Iterable[dict[str, object]]) -> dict[str, object]:
-    told = fields(server, "scope", "server", "package", "seal")
-    return {**told, "items": list(items)}
+    seal = server.seal.seal if server.seal is not None else ""
+    return {**fields(server, "scope", "server", "package"), "seal": seal, "items": list(items)}
 
 
 def print_difference(server: ServerMatters, read: Read, matters: Iterable[Matter], *, whole: bool = False) -> bool:
@@ -235,5 +235,5 @@ def _urgency(matter: Matter) -> int:
 
 
 def _origin(server: ServerMatters) -> str:
-    seal = f"seal {short(server.seal)}" if server.seal else ""
+    seal = f"seal {short(server.seal.seal)}" if server.seal is not None else ""
     return ", ".join(flat(each) for each in (server.scope, server.package, seal) if each)

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from quarterdeck.ledger.events.events import ORDER, Authority, Subject
+from quarterdeck.ledger.events.events import ORDER, Authority, Sealed, Subject
 from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey
 from quarterdeck.trust.diff.changes import ServerDiff, diff_server
 from quarterdeck.trust.diff.values import spelling
@@ -83,7 +83,7 @@ class ServerMatters:
 
     Attributes:
         package: what its row's package was resolved to last; empty if it is unknown.
-        seal: the digest of the code that it runs from; empty without a seal.
+        seal: what it runs from; None without a seal.
     """
 
     scope: str
@@ -91,7 +91,7 @@ class ServerMatters:
     matters: tuple[Matter, ...]
     package: str = ""
     is_configured: bool = True
-    seal: str = ""
+    seal: Sealed | None = None
 
     def of(self, *states: State) -> tuple[Matter, ...]:
         """Those in these states."""
@@ -175,9 +175,7 @@ def _survey_one(
     package = (life.package or life.program) if life is not None else ""
     if seal is not None:
         package = f"{seal.package} {seal.version}"
-    return ServerMatters(
-        scope, server, tuple(matters), package, launch is not None, seal.seal if seal is not None else ""
-    )
+    return ServerMatters(scope, server, tuple(matters), package, launch is not None, seal)
 
 
 def _state_of_launch(item: Item, seen: str, entry: Entry, row: ServerRow | NativeRow | None) -> State:

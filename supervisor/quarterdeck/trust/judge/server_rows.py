@@ -35,8 +35,23 @@ NATIVE_ID: Final = "native.tools"
 """Stands for a server's id where the ledger and people name the key `native`; no server can have it."""
 
 
+class LockedSeal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The package tree that a server runs from: its digest, the words that ask for it, and the text of the lock that
+    installs it.
+    """
+
+    digest: str
+    words: str
+    lock: str
+    has_run_scripts: bool = False
+
+
 class Lock(Protocol):
     """What a `deck.lock` admits of one server; beside it nothing is."""
+
+    @property
+    def seal(self) -> LockedSeal | None:
+        """What it runs from; None if the lock does not say."""
 
     def admits(self, document: Document) -> bool:
         """Whether the lock names this form."""

@@ -5,7 +5,8 @@
       "ledger": {"count": 42, "hash": "…"},
       "servers": {
         "time": {
-          "package": "…", "capabilities": "…", "instructions": "…",
+          "package": "…", "seal": {"digest": "…", "words": "…", "lock": "…"},
+          "capabilities": "…", "instructions": "…",
           "tools": {"get_current_time": "…"}, "prompts": {"today": "…"}, "resources": {"time://now": "…"}
         }
       }
@@ -13,6 +14,9 @@
 
 How servers are launched is not in it, since paths differ between machines.  `package` tells people what was looked at,
 and `ledger` which state of the ledger it was made from; neither is judged.
+
+`seal` names the package tree that the server runs from, with what it was asked for and the lock that installs the same
+files on another machine; `serve --locked` runs no other.
 
 `unordered:…` is the hash of a canonical form: a person has approved every order of that item.
 
@@ -27,12 +31,15 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Self
 
+import msgspec
+
 from quarterdeck.config.load.document import DocumentError, JsonObject, parse_document
 from quarterdeck.ledger.events.chain import Head
-from quarterdeck.ledger.events.events import LISTED, ORDER, Subject
+from quarterdeck.ledger.events.events import LISTED, ORDER, Sealed, Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.documents import Document
 from quarterdeck.trust.judge.overview import Matter, Read, ServerMatters, State
+from quarterdeck.trust.judge.server_rows import LockedSeal
 from quarterdeck_protocol.names import did_you_mean, is_server_id, nearest_key
 
 from .ignores import IGNORED, UNORDERED, Ignores
@@ -70,10 +77,11 @@ class LockError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LockedServer:
-    """One server in a lock: each form a hash, or `IGNORED`; `package` is empty if unknown."""
+    """One server in a lock: each form a hash, or `IGNORED`; `package` is empty if unknown, `seal` None without one."""
 
     forms: Mapping[ItemKey, str]
     package: str = ""
+    seal: LockedSeal | None = None
 
     def forms_of(self, subject: Subject) -> Mapping[str, str]:
         """The forms of what it lists of a kind, by name, in order."""
@@ -91,6 +99,11 @@ class ServerLock:
     server: str
     locked: LockedServer | None
     ignores: Ignores
+
+    @property
+    def seal(self) -> LockedSeal | None:
+        """What it runs from; None if the lock does not say."""
+        return self.locked.seal if self.locked is not None else None
 
     def admits(self, document: Document) -> bool:
         """Whether the lock names this form, or leaves what is of its kind out."""
@@ -142,6 +155,7 @@ def lock_of(
     head: Head,
     packages: Mapping[str, str] = MappingProxyType({}),
     unordered: Mapping[str, Collection[ItemKey]] = MappingProxyType({}),
+    seals: Mapping[str, LockedSeal] = MappingProxyType({}),
 ) -> DeckLock:
     """Return the lock of these documents, by server, without launches; those in `unordered` in their canonical form."""
     servers: dict[str, LockedServer] = {}
@@ -151,7 +165,8 @@ def lock_of(
         locked = (each for each in documents[server] if is_locked(each.key))
         found = ((each.key, own.form_of(server, each, unordered=each.key in sets)) for each in locked)
         forms = {key: form for key, form in found if not _is_left_out(key, form)}
-        servers[server] = LockedServer(MappingProxyType(forms), packages.get(server, "")[:MAX_PACKAGE_CHARS])
+        package = packages.get(server, "")[:MAX_PACKAGE_CHARS]
+        servers[server] = LockedServer(MappingProxyType(forms), package, seals.get(server))
     return DeckLock(head, MappingProxyType(servers), ignores)
 
 
@@ -231,6 +246,7 @@ def _drifts(server: str, before: Mapping[ItemKey, str], after: Mapping[ItemKey, 
 
 def _row(server: LockedServer) -> dict[str, object]:
     row: dict[str, object] = {"package": server.package} if server.package else {}
+    row |= {"seal": msgspec.to_builtins(server.seal)} if server.seal is not None else {}
     row |= {name: server.forms[key] for name, key in _ALONE.items() if key in server.forms}
     lists = {name: server.forms_of(subject) for name, subject in _LISTS.items()}
     return row | {name: forms for name, forms in lists.items() if forms or name == "tools"}
@@ -240,7 +256,7 @@ def _parse_server(server: str, value: object) -> LockedServer:
     place = f"servers.{server[:80]}"
     if not is_server_id(server):
         raise LockError(f"{place}: this is not a server's id")
-    row = _object(value, place, required=("tools",), optional=(*_LISTS, *_ALONE, "package"))
+    row = _object(value, place, required=("tools",), optional=(*_LISTS, *_ALONE, "package", "seal"))
     forms: dict[ItemKey, str] = {}
     for word, subject in _LISTS.items():
         if word in row:
@@ -254,7 +270,20 @@ def _parse_server(server: str, value: object) -> LockedServer:
     package = row.get("package", "")
     if not isinstance(package, str) or len(package) > MAX_PACKAGE_CHARS:
         raise LockError(f"{place}.package: a text of at most {MAX_PACKAGE_CHARS} characters is expected here")
-    return LockedServer(MappingProxyType(forms), package)
+    seal = _parse_seal(row["seal"], f"{place}.seal") if "seal" in row else None
+    return LockedServer(MappingProxyType(forms), package, seal)
+
+
+def _parse_seal(value: object, place: str) -> LockedSeal:
+    seal = _object(value, place, required=("digest", "words", "lock"), optional=("has_run_scripts",))
+    for name in ("words", "lock"):
+        if not isinstance(seal[name], str):
+            raise LockError(f"{place}.{name}: a text is expected here")
+    scripts = seal.get("has_run_scripts", False)
+    if not isinstance(scripts, bool):
+        raise LockError(f"{place}.has_run_scripts: true or false is expected here")
+    digest = _hash(seal["digest"], f"{place}.digest")
+    return LockedSeal(digest, str(seal["words"]), str(seal["lock"]), scripts)
 
 
 def _parse_head(value: object) -> Head:
@@ -345,6 +374,7 @@ def draft_lock(
         empty.head,
         {server.server: server.package for server in listed},
         {server.server: [each.key for each in server.matters if each.unordered] for server in listed},
+        {server.server: _locked_seal(server.server, server.seal, read) for server in listed if server.seal is not None},
     )
     unlisted = sorted({*configured} - lock.servers.keys())
     kept = {server: old.servers[server] for server in unlisted if old is not None and server in old.servers}
@@ -354,6 +384,13 @@ def draft_lock(
         tuple(kept),
         tuple(server for server in unlisted if server not in kept),
     )
+
+
+def _locked_seal(server: str, seal: Sealed, read: Read) -> LockedSeal:
+    lock = read(seal.lock)
+    if lock is None:
+        raise MissingDocumentError(server, seal.lock)
+    return LockedSeal(seal.seal, seal.words, lock.decode("utf-8", "replace"), seal.has_run_scripts)
 
 
 def _approved(server: ServerMatters, read: Read, home: str) -> list[Document]:

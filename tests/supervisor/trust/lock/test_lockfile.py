@@ -12,6 +12,7 @@ from quarterdeck.ledger.events.chain import Head
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.documents import Document, capabilities_document, hash_of, instructions_document
+from quarterdeck.trust.judge.server_rows import LockedSeal
 from quarterdeck.trust.lock.ignores import Ignores
 from quarterdeck.trust.lock.lockfile import (
     DeckLock,
@@ -38,7 +39,14 @@ def launch() -> Document:
 
 
 TIME = (instructions_document("Ask me."), tool("now"), tool("zone"))
-LOCK = lock_of({"time": TIME, "fs": [instructions_document(""), tool("read")]}, Ignores(), HEAD, {"time": "time 1.2"})
+SEAL = LockedSeal("5e" * 32, "npx time@1.2.0", "the lock")
+LOCK = lock_of(
+    {"time": TIME, "fs": [instructions_document(""), tool("read")]},
+    Ignores(),
+    HEAD,
+    {"time": "time 1.2"},
+    seals={"time": SEAL},
+)
 
 
 def test_a_lock_is_read_as_it_was_written() -> None:
@@ -59,6 +67,7 @@ def test_a_lock_looks_as_documented_and_sorted() -> None:
             "fs": {"instructions": instructions_document("").hash, "tools": {"read": tool("read").hash}},
             "time": {
                 "package": "time 1.2",
+                "seal": {"digest": "5e" * 32, "words": "npx time@1.2.0", "lock": "the lock"},
                 "instructions": instructions_document("Ask me.").hash,
                 "tools": {"now": tool("now").hash, "zone": tool("zone").hash},
             },
@@ -166,6 +175,10 @@ def edited(change: Callable[[Any], object]) -> str:
             "servers.a__b: this is not a server's id",
         ),
         (edited(lambda lock: lock["servers"]["fs"].pop("tools")), "servers.fs: 'tools' is missing"),
+        (edited(lambda lock: lock["servers"]["time"]["seal"].pop("words")), "servers.time.seal: 'words' is missing"),
+        (edited(lambda lock: lock["servers"]["time"]["seal"].update(lock=1)), "servers.time.seal.lock: a text"),
+        (edited(lambda lock: lock["servers"]["time"]["seal"].update(digest="x")), "seal.digest: 64 hex digits"),
+        (edited(lambda lock: lock["servers"]["time"]["seal"].update(has_run_scripts=1)), "scripts: true or false"),
         (edited(lambda lock: lock["servers"]["fs"]["tools"].update(read="AB" * 32)), "servers.fs.tools.read: 64 hex"),
         (edited(lambda lock: lock["servers"]["fs"]["tools"].update(read="ignored")), "servers.fs.tools.read: 64 hex"),
         (edited(lambda lock: lock["servers"]["fs"].update(instructions=None)), "servers.fs.instructions: 64 hex"),

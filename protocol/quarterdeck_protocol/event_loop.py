@@ -8,6 +8,7 @@ import asyncio
 import select
 from collections.abc import Mapping
 from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, SelectorKey
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class EpollSelector(BaseSelector):
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._keys: dict[int, SelectorKey] = {}
+        self._keys: dict[FileDescriptorLike, SelectorKey] = {}
         # What `select` tells of the usual events; of any other both: whoever reads or writes then learns why.
         self._told = {select.EPOLLIN: EVENT_READ, select.EPOLLOUT: EVENT_WRITE}
 
@@ -71,8 +72,8 @@ class EpollSelector(BaseSelector):
         self._keys.clear()
 
     def get_map(self) -> Mapping["FileDescriptorLike", SelectorKey]:
-        """See `BaseSelector`."""
-        return {key.fileobj: key for key in self._keys.values()}
+        """Return the keys by their descriptors, which is all that an event loop asks for, at each new reader."""
+        return MappingProxyType(self._keys)
 
     def get_key(self, fileobj: "FileDescriptorLike") -> SelectorKey:
         """See `BaseSelector`; a socket that was closed meanwhile is still known."""

@@ -25,7 +25,7 @@ def test_it_tells_what_the_selector_of_the_standard_library_tells(wanted: int, s
             theirs.close()
         assert fast.select(0) == usual.select(0)
         assert fast.get_key(ours) == usual.get_key(ours.fileno())
-        assert dict(fast.get_map()) == {ours: usual.get_key(ours)}
+        assert fast.get_map().get(ours.fileno()) == usual.get_map().get(ours.fileno())
 
 
 def test_it_waits_for_as_long_as_it_is_told_and_knows_nothing_of_what_was_closed() -> None:

@@ -1,11 +1,14 @@
 """Servers that sleep until they are called: listed without a process, compared before a call, asleep again after."""
 
+from contextlib import ExitStack
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import pytest
 from support.config.places import write_config
 from support.processes.commands import DEADLINE_S
+from support.processes.http_servers import forked_http_server
 from support.serves.changing_server import Author, Connected, connected
 from support.serves.shared_serve import open_folder
 from support.waiting import eventually_async
@@ -100,6 +103,25 @@ async def test_a_server_falls_asleep_when_it_was_not_called_for_as_long_as_its_r
                     calls.start_soon(lends, client)
             assert client.logged().count("library is ready") == 2, "one start for the first look, one for all calls"
             await eventually_async(lambda: client.logged().count("library is asleep") == 2, DEADLINE_S, "asleep again")
+
+
+async def test_a_remote_server_is_not_connected_to_before_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each start of a client would connect to every remote server, and show no tools of one that is away."""
+    with open_folder() as folder, ExitStack() as first:
+        monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(folder / "state"))
+        url = first.enter_context(forked_http_server())
+        config = write_config(folder / "mcp.json", far={"type": "http", "url": url})
+        async with connected(config, folder) as client:
+            tools = await client.until(lambda tools: "far__echo" in tools, "the first look at the server")
+        first.close()
+        async with connected(config, folder) as client:
+            assert await client.tools() == tools
+            assert (await state_of(client, "far"))["phase"] == "asleep"
+            text, is_error = await client.call("far__echo", text="x")
+            assert is_error
+            assert "far is faulted" in text
+            with forked_http_server("--port", str(urlsplit(url).port)):
+                assert await client.call("far__echo", text="x") == ("x", False)
 
 
 async def lends(client: Connected) -> None:

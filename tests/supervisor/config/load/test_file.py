@@ -15,7 +15,13 @@ from quarterdeck.config.load.file import MAX_CONFIG_BYTES, ConfigFileError, Load
 from quarterdeck.config.load.origin import Origin, Standing
 from quarterdeck.config.load.project import ProjectBounds
 from quarterdeck.config.places.paths import runtime_dir
-from quarterdeck_protocol.configs import SseServerConfig, StdioServerConfig, StreamableHttpServerConfig, TrustMode
+from quarterdeck_protocol.configs import (
+    SseServerConfig,
+    StartMode,
+    StdioServerConfig,
+    StreamableHttpServerConfig,
+    TrustMode,
+)
 from quarterdeck_protocol.names import is_server_id
 
 ENVIRON = {"HOME": "/home/u", "TOKEN": "s3cret"}
@@ -322,6 +328,34 @@ def test_the_file_says_the_trust_of_rows_that_do_not_say_it(folder: Path) -> Non
     assert [server.trust for server in load(folder, {"servers": rows}).servers] == [TrustMode.BASELINE, TrustMode.OPEN]
     loaded = load(folder, {"servers": rows, "trust": "strict"})
     assert [server.trust for server in loaded.servers] == [TrustMode.STRICT, TrustMode.OPEN]
+
+
+def test_the_file_says_when_rows_start_that_do_not_say_it(folder: Path) -> None:
+    """A user with forty servers would have to say forty times that they may sleep."""
+    rows = {"a": {"command": "c"}, "b": {"command": "c", "start": "at_once", "idle_stop_s": 60}}
+    assert [server.start for server in load(folder, {"servers": rows}).servers] == [None, StartMode.AT_ONCE]
+    loaded = load(folder, {"servers": rows, "start": "on_call"})
+    assert [(server.start, server.idle_stop_s) for server in loaded.servers] == [
+        (StartMode.ON_CALL, None),
+        (StartMode.AT_ONCE, 60.0),
+    ]
+    assert load_project(folder, {"servers": rows, "start": "on_call"}).servers[0].start is StartMode.ON_CALL
+
+
+def test_a_misspelt_start_is_told_and_the_rows_run_on(folder: Path) -> None:
+    """Servers would be gone for a word that only says when they start, or the user wonder why they run."""
+    loaded = load(folder, {"servers": {"a": {"command": "c"}}, "start": "oncall"})
+    assert [server.start for server in loaded.servers] == [None]
+    assert [str(problem) for problem in loaded.top_problems] == ["start: must be 'at_once', 'on_call'"]
+
+
+@pytest.mark.parametrize("row", [{"start": "later"}, {"idle_stop_s": 0}, {"idle_stop_s": "soon"}])
+def test_a_row_that_says_nonsense_of_its_sleep_is_broken(folder: Path, row: dict[str, object]) -> None:
+    """A server would run for ever, or stop at once, and its user not learn why."""
+    loaded = load(folder, {"servers": {"a": {"command": "c", **row}}})
+    assert loaded.servers == ()
+    [broken] = loaded.broken
+    assert next(iter(row)) in broken.message
 
 
 def test_a_misspelt_trust_stops_the_rows_that_it_was_for(folder: Path) -> None:

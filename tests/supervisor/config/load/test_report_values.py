@@ -30,7 +30,7 @@ def only(path: Path) -> ServerValues:
 def test_what_is_written_has_its_place_and_the_rest_is_marked_as_default(tmp_path: Path) -> None:
     """A user could not tell what they said from what we assume."""
     row = {"type": "stdio", "command": "${TOKEN}", "tools": {"deny": ["x"]}, "cwd": "sub", "call_timeout_s": 5}
-    path = write_document(tmp_path / "a.json", mcpServers={"a/b": row}, trust="strict")
+    path = write_document(tmp_path / "a.json", mcpServers={"a/b": row}, trust="strict", start="on_call")
     server = only(path)
     place = "/mcpServers/a~1b"
     assert (server.id, server.standing, server.file, server.pointer) == ("a-b", "named", str(path), place)
@@ -41,6 +41,7 @@ def test_what_is_written_has_its_place_and_the_rest_is_marked_as_default(tmp_pat
     assert values["tools.allow"] == (["*"], DEFAULT, "")
     assert values["cwd"] == ("sub", str(path), f"{place}/cwd")
     assert values["trust"] == ("strict", str(path), "/trust")
+    assert values["start"] == ("on_call", str(path), "/start")
     assert values["list_timeout_s"] == (30.0, DEFAULT, "")
     assert values["env"] == ({}, DEFAULT, "")
     assert {key.split(".")[0] for key in values} == {*StdioServerConfig.model_fields} - {"id"}

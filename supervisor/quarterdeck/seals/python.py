@@ -288,7 +288,7 @@ _ERRORS: Final = (
         "|".join(
             (
                 "error sending request|connection refused|dns error|name resolution|timed out|failed to connect",
-                "max retries|newconnectionerror|network is unreachable|failed to fetch|certificate",
+                "max retries|newconnectionerror|network is unreachable|failed to fetch|certificate|trusted or secure",
                 r"connection (?:error|broken|aborted|reset)|\b50\d (?:internal|bad|service|gateway|server error)",
             )
         ),

@@ -57,10 +57,11 @@ class Installer:
         self._home = home
         self.path = PATH
         self.login = ""
+        self.environ: dict[str, str] = {}
         self.facts: dict[str, object] = {}
 
     async def seal(self, request: PackageRequest, store: SealStore | None = None, **options: object) -> Seal:
-        environ = self._registry.environ(self.path, self.login)
+        environ = self._registry.environ(self.path, self.login) | self.environ
         settings = InstallSettings(environ, self._home, **self.facts)
         return await install.seal(request, store or self._store, settings, **options)
 
@@ -207,6 +208,16 @@ async def test_a_registry_that_is_away_is_said(registry, installer, unused_port)
     assert registry.server is not None
     registry.server.port = unused_port
     assert (await installer.refusal(npx())).code == "registry_away"
+
+
+@needs_npm
+@pytest.mark.nightly
+async def test_a_registry_whose_name_leads_nowhere_is_said(installer):
+    """A user would look for the mistake in the package."""
+    url = "https://registry.invalid"
+    installer.environ = {"npm_config_registry": f"{url}/", "UV_DEFAULT_INDEX": f"{url}/simple"}
+    for request in (npx(), uvx()):
+        assert (await installer.refusal(request)).code == "registry_away"
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """What a start costs: `python tests/bench/start.py [--servers 1 40 …] [--only PART] [--rounds N]`.
 
-By step, by process and in all; with a daemon and without; beside FastMCP's proxy where that can be installed; and what
-a fleet costs that runs: idle, after its zygote was lost, and at an event of one server among few and among many.
+By step, by process and in all; with a daemon and without; beside FastMCP's proxy where that can be installed; what
+servers cost that sleep; and what a fleet costs that runs: idle, after its zygote was lost, and at an event of one
+server among few and among many.
 """
 
 import argparse
@@ -46,6 +47,18 @@ IDLE_PERCENT: Final = Target(1.5, 0.5)
 
 OURS_MIB: Final = Target(7.0, 5.0)
 
+ASLEEP_LIST_S: Final = Target(0.05)
+"""From a client's question at the door to its answer, the daemon up and every server asleep."""
+
+ASLEEP_START_S: Final = Target(0.5)
+"""From the command's start to that answer, with nothing running."""
+
+WOKEN_S: Final = Target(0.25)
+
+ASLEEP_MIB: Final = Target(80.0)
+
+ASLEEP_PERCENT: Final = Target(0.1)
+
 SAME_WORK: Final = Target(1.2)
 """Of an event among many servers, as a part of one among few."""
 
@@ -63,10 +76,13 @@ EVENTS: Final = 5
 
 EVENT_S: Final = 1.5
 
+WAKES: Final = 8
+"""Sleeping servers that are called, one after the other."""
+
 STARTS: Final = 15
 """Of one server, for its steps."""
 
-PARTS: Final = ("steps", "listed", "daemon", "fastmcp", "zygote", "idle", "events")
+PARTS: Final = ("steps", "listed", "daemon", "sleeping", "fastmcp", "zygote", "idle", "events")
 
 SOME_ROUNDS: Final = 3
 
@@ -112,6 +128,8 @@ def _findings(
             if count in WITH_DAEMON_S:
                 listed = [_start(count, has_daemon=True) for _ in range(rounds)]
                 yield Finding(_measure(count, "the daemon up"), "s", WITH_DAEMON_S[count], median(listed))
+    if "sleeping" in parts:
+        yield from _sleeping(show)
     if "fastmcp" in parts:
         try:
             yield from _beside_fastmcp(rounds)
@@ -177,6 +195,30 @@ def _beside_fastmcp(rounds: int) -> Iterator[Finding]:
                 ours.append(_start(count))
             target = OF_FASTMCP if count == MANY else Target(1.0)
             yield Finding.of_rounds(_measure(count, "against FastMCP's proxy"), "s", target, ours, theirs)
+
+
+def _sleeping(show: Callable[[object], None]) -> Iterator[Finding]:
+    """What servers cost that were approved before, and that nobody calls."""
+    with short_folder() as folder:
+        with serving(folder, MANY, has_daemon=True, start="on_call"):
+            pass  # the first start: all are asked, and what they list is approved
+        with serving(folder, MANY, has_daemon=True, start="on_call") as running:
+            costs = running.idle(IDLE_S)
+            resting = costs_of(running.supervisor, with_memory=True)
+            show(_costs_table(f"{MANY} sleeping servers", resting, MANY))
+            asked_s = running.start.listed_s - running.start.greeted_s
+            yield Finding(f"tools of {MANY} sleeping servers listed, at the door", "s", ASLEEP_LIST_S, asked_s)
+            percent = _of_supervisor(costs) / IDLE_S / 10  # the zygote ends meanwhile
+            yield Finding(f"CPU of {MANY} sleeping servers, of one core", "%", ASLEEP_PERCENT, percent)
+            note = f"in {resting.ours.processes} processes"
+            mib = resting.ours.private_mib
+            yield Finding(f"private memory of ours, {MANY} asleep", "MiB", ASLEEP_MIB, mib, note=note)
+            woken = [running.call_s(number) for number in range(WAKES)]
+            note = f"the first one {woken[0]:.2f} s, with a zygote"
+            yield Finding("first call of a sleeping server", "s", WOKEN_S, median(woken[1:]), note=note)
+        with serving(folder, MANY, start="on_call") as running:
+            listed_s = running.start.listed_s
+            yield Finding(f"tools of {MANY} sleeping servers listed, nothing running", "s", ASLEEP_START_S, listed_s)
 
 
 def _afterwards(parts: Sequence[str], show: Callable[[object], None]) -> Iterator[Finding]:

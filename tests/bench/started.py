@@ -87,17 +87,26 @@ class Serving:
         """Have the first server change its tools; what is new of them is held, so that the client hears nothing."""
         self.client.call(f"{server_id(0)}__change")
 
+    def call_s(self, number: int) -> float:
+        """Seconds until this server has answered a call."""
+        began = time.perf_counter()
+        found = self.client.reply(self._ask(number))
+        assert "content" in found["result"], found
+        return time.perf_counter() - began
+
     def _ask(self, number: int) -> int | str:
         return self.client.send("tools/call", {"name": f"{server_id(number)}__{ECHO}", "arguments": {"text": TEXT}})
 
 
 @contextmanager
-def serving(folder: Path, count: int, *, has_daemon: bool = False) -> Iterator[Serving]:
+def serving(folder: Path, count: int, *, has_daemon: bool = False, start: str = "at_once") -> Iterator[Serving]:
     """A `serve` over so many echo servers, of a state directory in `folder`; `has_daemon`: by a daemon that is up."""
     with ExitStack() as stack:
         places = {"QUARTERDECK_STATE_DIR": str(folder / "state"), "QUARTERDECK_RUNTIME_DIR": str(folder / "run")}
         environ = {name: value for name, value in os.environ.items() if name != "QUARTERDECK_OWN"} | places
-        config = write_config(folder / "servers.json", **{server_id(number): row(ECHO) for number in range(count)})
+        config = write_config(
+            folder / "servers.json", **{server_id(number): row(ECHO, start=start) for number in range(count)}
+        )
         words = command("serve", "--config", str(config), "--settle", WAIT_S)
         supervisor = stack.enter_context(_daemon(places)) if has_daemon else None
         client, start_s = _listed(stack, words if has_daemon else [*words, "--own"], environ, folder, count)

@@ -18,8 +18,6 @@ import msgspec
 
 from quarterdeck_sandbox import open_regular
 
-from .manifest import SealError
-
 MAX_FILE_BYTES: Final = 1024 * 1024  # of a file with settings
 
 NPM_REGISTRY: Final = "https://registry.npmjs.org/"
@@ -82,7 +80,7 @@ def npm_indexes(environ: Mapping[str, str], home: Path) -> Indexes:
         if key.rpartition(":")[2].lower().lstrip("_") in {"auth", "authtoken", "password"} or key == "key"
         for value in values
     ]
-    lines = [f"{key}={value}\n" for key, values in kept.items() for value in values]
+    lines = [f"{key}={_written(value)}\n" for key, values in kept.items() for value in values]
     return Indexes(
         hosts=_hosts([*urls, *proxies.values()]),
         env=proxies | _certificates(environ),
@@ -230,15 +228,21 @@ def _npmrc(text: str, environ: Mapping[str, str]) -> dict[str, list[str]]:
         if not sign or not key or key.startswith(("#", ";")):
             continue
         if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
-            value = value[1:-1]
+            try:
+                value = msgspec.json.decode(value, type=str)
+            except msgspec.MsgspecError:
+                value = value[1:-1]
         value = re.sub(r"\$\{([^}?]+)\??\}", lambda name: environ.get(name[1], ""), value)
-        if "\n" in value or "\r" in value:
-            raise SealError("no_runner", f"the npm setting {key} holds a line end", "take it out of the environment")
         if key.endswith("[]"):
             found.setdefault(key, []).append(value)
         else:
             found[key] = [value]
     return found
+
+
+def _written(value: str) -> str:
+    """Return a value so that npm reads it as it is, with what would begin a comment or a line."""
+    return value if re.fullmatch(r"[^;#\\\"'\r\n]*", value) else msgspec.json.encode(value).decode()
 
 
 def _npm_key(name: str) -> str:

@@ -56,6 +56,16 @@ ignore-scripts=false
     assert found.secrets == ("t0ken", "aHVudGVyMg==")
 
 
+def test_a_setting_of_npms_keeps_its_line_ends_and_comment_signs(home):
+    """A certificate or a token would be cut off, or could add a setting of its own."""
+    write(home / ".npmrc", 'ca="-----BEGIN\\nabc"\n//h.example/:_authToken=${TOKEN}\n')
+    found = npm_indexes({**NOTHING, "TOKEN": "a;b#c\nignore-scripts=false"}, home)
+    assert found.files[".npmrc"].splitlines()[:2] == [
+        'ca="-----BEGIN\\nabc"',
+        '//h.example/:_authToken="a;b#c\\nignore-scripts=false"',
+    ]
+
+
 def test_the_environment_wins_over_npms_files(home):
     """A CI job's registry would be ignored."""
     write(home / ".npmrc", "registry=https://one.example/\n")

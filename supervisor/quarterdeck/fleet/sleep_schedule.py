@@ -92,9 +92,9 @@ class SleepSchedule:
             self._timers[server] = asyncio.get_running_loop().call_later(found.again_s, self.look, server)
 
     def needs(self, server: str) -> bool:
-        """Whether something in this deck keeps a server awake."""
+        """Whether something in this deck keeps a server awake; one that is not ready may be starting for a caller."""
         found = self.judged(server)
-        return found is not None and bool(found.reasons)
+        return found is None or bool(found.reasons)
 
     def judged(self, server: str) -> Wakefulness | None:
         """Return what keeps a ready server awake; None for any other."""

@@ -37,12 +37,14 @@ class PlayedDecks:
     prepare: dict[str, Callable[..., None]] = field(default_factory=dict)
     owns: list[PlayedFleet] = field(default_factory=list)
     decks: list[DeckFleet] = field(default_factory=list)
+    needing: set[str] = field(default_factory=set)
 
     def deck(self, name: str = "", files: Iterable[str] = ()) -> DeckFleet:
         def wish(wanted: ServerConfig) -> Wish | None:
             if wanted.id.startswith("own"):
                 return None
-            return Wish(wanted.model_dump_json(), wanted.id, wanted, lambda: files, self._make)
+            key, is_needed = wanted.model_dump_json(), lambda: not name or name in self.needing
+            return Wish(key, wanted.id, wanted, lambda: files, self._make, is_needed)
 
         own = PlayedFleet(self.runtime)
         self.owns.append(own)
@@ -132,6 +134,59 @@ async def test_a_restart_is_one_for_all(at: PlayedDecks) -> None:
     assert one.last_fault("a") is None
     with pytest.raises(KeyError):
         await one.restart("none")
+
+
+async def test_a_shared_server_sleeps_only_once_no_deck_needs_it(at: PlayedDecks) -> None:
+    """A client of one project would stop the server below a client of another."""
+    one, two = at.deck("one"), at.deck("two")
+    for deck in (one, two):
+        await deck.reconfigure(config("a", "own"))
+        await ready(deck, "a", "own")
+    at.needing = {"two"}
+    one.sleep("a")
+    one.sleep("own")
+    await until(lambda: one.is_asleep("own"))
+    assert (one.is_asleep("a"), two.is_asleep("own")) == (False, False)
+    at.needing = set()
+    two.sleep("a")
+    assert one.is_asleep("a")
+    await until(lambda: phases(one)["a"] is IDLE)
+    assert two.wake("a")
+    await until(lambda: phases(one)["a"] is READY)
+    at.needing = {"two"}
+    one.sleep("a", by_hand=True)
+    assert two.is_asleep("a"), "a person stops it for all"
+
+
+async def test_a_shared_server_that_may_sleep_starts_with_the_first_call_of_any_deck(at: PlayedDecks) -> None:
+    """Each window would start every server, or a call that comes at once be lost."""
+    one, two = at.deck("one"), at.deck("two")
+    await one.reconfigure(config("a"), frozenset("a"))
+    assert two.wake("a") is False
+    await two.reconfigure(config("a"), frozenset("a"))
+    await turns()
+    assert two.is_asleep("a")
+    assert two.wake("a")
+    await ready(one, "a")
+    await two.reconfigure(config("a"), frozenset("a"))
+    assert phases(two) == {"a": READY}
+    early = at.deck("early")
+    await early.reconfigure(config("b"), frozenset("b"))
+    assert early.wake("b"), "before it has begun"
+    await ready(early, "b")
+
+
+async def test_a_shared_server_falls_asleep_with_the_deck_that_needed_it(at: PlayedDecks) -> None:
+    """It would run on for a window that was closed."""
+    one, two = at.deck("one"), at.deck("two")
+    for deck in (one, two):
+        await deck.reconfigure(config("a"))
+        await ready(deck, "a")
+    at.needing = {"one"}
+    two.sleep("a")
+    assert not two.is_asleep("a")
+    await one.tear_down()
+    assert two.is_asleep("a")
 
 
 async def test_a_server_that_comes_back_waits_for_the_end_of_the_one_before(at: PlayedDecks) -> None:

@@ -109,6 +109,7 @@ async def test_only_a_ready_server_is_put_to_sleep(phase: EndpointPhase) -> None
     at.server.phase = phase
     at.schedule.look("a")
     assert at.schedule.judged("a") is None
+    assert at.schedule.needs("a"), "another deck must not stop it either"
     assert at.fleet.slept == []
 
 

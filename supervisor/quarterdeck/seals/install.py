@@ -64,6 +64,7 @@ async def seal(
         async with open_install_sandbox(place, settings, indexes) as sandbox:
             make = _seal_npm if is_npm else _seal_python
             manifest = await make(request, sandbox, with_scripts, lock, tell)
+            await anyio.to_thread.run_sync(sandbox.discard)
         tell(Progress("hash"))
         return await anyio.to_thread.run_sync(store.adopt, place, manifest)
     except OSError as error:

@@ -34,6 +34,7 @@ from quarterdeck_sandbox import (
     known_machine,
     open_regular,
     plan_launch,
+    remove_tree,
     resolve_program,
     start,
 )
@@ -82,7 +83,7 @@ class InstallSandbox:
         self._monitor = monitor
         self._redactor = Redactor(indexes.secrets)
         # Not in the attempt's folder itself: its lock is the attempt's, and that of a home's folder who chooses a user.
-        base = place / "install"
+        self._base = base = place / "install"
         self._home, self._tmp = base / "home", base / "tmp"
         self.work: Final = self._home / _WORK
         for folder in (base, self._home, self._tmp, self.work):
@@ -137,6 +138,13 @@ class InstallSandbox:
                 for each in (*folders, *files):
                     os.chown(each, 0, os.getegid(), dir_fd=fd, follow_symlinks=False)
         return self._place / "tree"
+
+    def discard(self) -> None:
+        """Remove all but what was taken.  Blocking.
+
+        An installer's cache is as large as what it installs: the disk need not write it out with the seal.
+        """
+        remove_tree(str(self._base))
 
     async def run(
         self,

@@ -27,7 +27,7 @@ UV_QUIET: Final = {
     "UV_NO_CONFIG": "1",
     "UV_NO_PROGRESS": "1",
     "UV_PYTHON_DOWNLOADS": "never",
-    "UV_LINK_MODE": "copy",
+    "UV_LINK_MODE": "hardlink",  # to its cache, which is removed before the seal is read
     "UV_HTTP_TIMEOUT": "30",
     "UV_HTTP_RETRIES": "2",
     "NO_COLOR": "1",

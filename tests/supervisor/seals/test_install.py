@@ -105,8 +105,15 @@ async def test_an_npm_package_is_the_same_bytes_wherever_it_is_installed(registr
     registry.publish("dep", bin="index.js", scripts={"postinstall": "touch ran"})
     registry.publish("@s/server", bin={"run": "index.js"}, dependencies={"dep": "^1"})
     told: list[Progress] = []
+    left: list[str] = []
+
+    def tell(progress: Progress) -> None:
+        told.append(progress)
+        if progress.step == "hash":
+            left.extend(path.name for path in (tmp_path / "seals" / ".making").glob("*/*"))
+
     asked = npx("@s/server", args=("--flag", "x y"))
-    one = await installer.seal(asked, tell=told.append)
+    one = await installer.seal(asked, tell=tell)
     manifest = one.manifest
     assert [(each.name, each.version, each.license, each.script) for each in manifest.packages] == [
         ("@s/server", "1.0.0", "MIT", ""),
@@ -117,6 +124,7 @@ async def test_an_npm_package_is_the_same_bytes_wherever_it_is_installed(registr
     assert not (one.tree / "node_modules/dep/ran").exists()
     assert json.loads(output_of(one, asked, tmp_path)) == ["--flag", "x y"]
     assert list(dict.fromkeys(each.step for each in told)) == ["resolve", "fetch", "install", "hash"]
+    assert left == ["tree"]  # else the disk would write the installer's cache out with the seal
 
     registry.publish("dep", "1.5.0")
     again = await installer.seal(asked, SealStore(tmp_path / "elsewhere" / "seals"), lock=manifest.lock)
@@ -353,6 +361,7 @@ async def test_a_python_package_is_the_same_bytes_by_pip_and_uv(registry, instal
         installer.path = f"{os.path.dirname(uv)}:{PATH}"
         by_uv = await installer.seal(asked, elsewhere, lock=seal.manifest.lock)
         assert by_uv.digest == seal.digest
+        assert {path.stat().st_nlink for path in by_uv.tree.rglob("*") if path.is_file()} == {1}
 
 
 @pytest.mark.nightly

@@ -5,6 +5,7 @@ from the lock that the ledger keeps, and has to have the same bytes.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from .common_record import CommonRecord
 from .judge.server_rows import LockedSeal, Locks
 from .server_state import Recorder
+
+_log = logging.getLogger("quarterdeck.trust")
 
 
 def wanted_package(config: StdioServerConfig) -> PackageRequest | None:
@@ -72,7 +75,14 @@ class PackageSeals:
             return None
         with _as_faults():
             async with self._common.sealing(request.words):
-                found = await self._seal_of(request, scope, config.id)
+                try:
+                    found = await self._seal_of(request, scope, config.id)
+                except SealError as error:
+                    if error.code != "no_sandbox" or self._recorder.book.entry(scope, config.id).seal is not None:
+                        raise
+                    # A machine without bubblewrap: an installer would reach more than the index.
+                    _log.warning("%s runs by its package runner: %s; %s", config.id, error.message, error.remedy)
+                    return None
             return await asyncio.to_thread(sealed_start, found, request, config, self._store, self._environ)
 
     async def _seal_of(self, request: PackageRequest, scope: str, server: str) -> Seal:

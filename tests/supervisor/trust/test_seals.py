@@ -222,6 +222,20 @@ async def test_a_failure_to_seal_is_told_with_its_remedy_and_tried_again(at: At)
     assert (await opened(at)).seal
 
 
+async def test_where_nothing_can_be_installed_safely_the_runner_runs_as_before(
+    at: At, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A machine without bubblewrap would start no package at all, or a sealed server run from what is not its seal."""
+    at.installer.fails = SealError("no_sandbox", "the install sandbox cannot be had", "quarterdeck doctor")
+    assert await at.open() is None
+    assert "notes runs by its package runner" in caplog.text
+    at.installer.fails = None
+    at.store.remove((await opened(at)).seal)
+    at.installer.fails = SealError("no_sandbox", "the install sandbox cannot be had", "quarterdeck doctor")
+    with pytest.raises(ProtocolFault, match="cannot be had"):
+        await at.open()
+
+
 async def test_scripts_that_were_not_run_are_named_until_they_are(at: At) -> None:
     """A server that lacks its native part would only be said to have ended."""
     at.installer.script = "postinstall"

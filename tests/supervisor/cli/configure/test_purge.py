@@ -23,6 +23,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     base = tmp_path.resolve()
     state = make_private_dir(base / "state")
     monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(state))
+    monkeypatch.setenv("QUARTERDECK_DATA_DIR", str(state.parent / "data"))
     monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(base / "run"))
     monkeypatch.delenv("QUARTERDECK_CONFIG", raising=False)
     monkeypatch.setattr(purge, "runtime_roots", lambda: (base / "run",))
@@ -104,11 +105,11 @@ def test_sealed_packages_are_shown_and_go_with_all_that_is_not_running(state: Pa
     """Gigabytes would be on the disk that nothing names, or a running server would lose its code."""
     sealed(SealStore(seals_dir()))
     [row] = [each for each in said.json(0, "purge", "--json") if each["kind"] == "seals"]
-    assert (row["path"], row["used_by"]) == (str(state / "seals"), None)
+    assert (row["path"], row["used_by"]) == (str(seals_dir()), None)
     with RuntimeDirectory.create(digest(state.parent / "one.json"), state.parent / "run"):
-        assert f"{state / 'seals'} is left" in said(1, "purge", "--all", "--yes").err
+        assert f"{seals_dir()} is left" in said(1, "purge", "--all", "--yes").err
     said(0, "purge", "--all", "--yes")
-    assert not (state / "seals").exists()
+    assert not seals_dir().exists()
 
 
 def test_what_is_running_stays(state: Path, said: Said) -> None:

@@ -83,6 +83,7 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "an argument (its documentation says which)",
         "not_offered": "send what a server answers: calls, prompts, resources, completion, tasks",
         "not_resumable": "make the request again without requestState and inputResponses",
+        "program_changed": "look at it with quarterdeck trust diff SERVER, then quarterdeck trust approve SERVER --all",
         "prompt_blocked": "unblock it: quarterdeck trust approve SERVER PROMPT",
         "prompt_held": "look at it with quarterdeck trust diff SERVER, then quarterdeck trust approve SERVER PROMPT",
         "protocol_violation": "report this to us with the log",

@@ -49,6 +49,7 @@ from quarterdeck.trust.common_record import CommonRecord
 from quarterdeck.trust.judge.server_rows import Locks
 from quarterdeck.trust.logins import LoginApprovals
 from quarterdeck.trust.package import has_to_install
+from quarterdeck.trust.programs import Programs
 from quarterdeck.trust.seals import PackageSeals, wanted_package
 from quarterdeck_protocol.configs import RemoteServerConfig, ServerConfig, StdioServerConfig
 
@@ -152,10 +153,9 @@ async def open_quarterdeck(
             name, approved = login_name(scope, server, config.url), partial(logins.approved, scope, server)
             return LoginPlace(config, name, approved, admits_of(config, scope))
 
-        if sealing is None:
-            store, is_loose = SealStore(seals_dir()), settings.allow_unsandboxed
-            seals = PackageSeals(writes, common, store, settings.environ, lock=lock, allow_unsandboxed=is_loose)
-            sealing = seals.open
+        store, is_loose = SealStore(seals_dir()), settings.allow_unsandboxed
+        seals = PackageSeals(writes, common, store, settings.environ, lock=lock, allow_unsandboxed=is_loose)
+        local = Programs(writes, common, settings.environ, seals.has_seal)
         source = FleetSource(
             settings=at_present,
             scope=lambda server: product.scope(server),  # noqa: PLW0108 - it is made below
@@ -163,7 +163,8 @@ async def open_quarterdeck(
             slot=shared.servers.slots.hold if shared is not None else nullcontext,
             access=access,
             is_needed=lambda server: product.schedule.needs(server),  # noqa: PLW0108 - it is made below
-            sealing=sealing,
+            sealing=sealing or seals.open,
+            check_program=local.check if sealing is None else None,
             has_to_install=_has_to_install,
         )
         own = source.fleet()
@@ -178,6 +179,7 @@ async def open_quarterdeck(
             native_names=NATIVE_NAMES if settings.native is not None else frozenset(),
             redact=lambda text: product.redact(text),  # noqa: PLW0108 - it is made below
             common=common,
+            code=local,
         )
         stack.push_async_callback(carried_through, approvals.close)
 

@@ -39,7 +39,7 @@ from quarterdeck.trust.configured_servers import command_options, configured, co
 from quarterdeck.trust.judge.held_messages import notice
 from quarterdeck.trust.judge.merged_instructions import merged
 from quarterdeck.trust.judge.server_rows import Locks, server_words
-from quarterdeck.trust.judge.verdicts import Decision
+from quarterdeck.trust.judge.verdicts import PROGRAM, Decision
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetStatus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
@@ -112,7 +112,7 @@ class Product:
         self._serves = serves
         self._is_live = False
         self._scopes: dict[str, str] = {}
-        self._logged_in: set[str] = set()
+        self._decided: set[str] = set()
         self._native_settings = NO_SETTINGS
         self._applying = asyncio.Lock()
         self.directory: Final = directory
@@ -339,17 +339,19 @@ class Product:
             self.sessions.reconfigure(startable)
             asleep = self.schedule.asleep_of(startable) if self._sleeps else frozenset[str]()
             await self.fleet.reconfigure(BridgeConfig(servers=startable), asleep)
-        await self._restart_logged_in()
+        await self._restart_decided()
 
     def note_decisions(self, decisions: Sequence[Decision]) -> None:
-        """Keep in mind whose login a person has decided about; `apply` starts those that wait for one."""
-        self._logged_in |= {
-            each.server for each in decisions if each.key == LOGIN and self._scopes.get(each.server) == each.scope
+        """Keep in mind whose login or program a person has decided about; `apply` starts those that wait for one."""
+        self._decided |= {
+            each.server
+            for each in decisions
+            if each.key in (LOGIN, PROGRAM) and self._scopes.get(each.server) == each.scope
         }
 
-    async def _restart_logged_in(self) -> None:
-        logged_in, self._logged_in = self._logged_in, set()
-        for server in logged_in:
+    async def _restart_decided(self) -> None:
+        decided, self._decided = self._decided, set()
+        for server in decided:
             status = self.fleet.status_of(server)
             # What starts just now has the token of before.
             if status is not None and status.phase in (EndpointPhase.CONNECTING, EndpointPhase.FAULTED):

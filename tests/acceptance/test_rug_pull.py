@@ -49,6 +49,7 @@ async def test_a_changed_definition_is_caught_shown_and_undone_by_approval(clien
     await assert_held(client, lend, f"quarterdeck trust approve {turn.id} lend")
     assert await client.states(turn.id) == {
         "launch": "approved",
+        "program": "approved",
         "capabilities": "approved",
         "instructions": "approved",
         "lend": "changed",

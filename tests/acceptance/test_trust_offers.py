@@ -93,5 +93,9 @@ def test_changed_prompts_and_new_resources_are_held(folder: Path) -> None:
         assert client.pages("prompts/list", "prompts") == []
         assert [each["uri"] for each in client.pages("resources/list", "resources")] == ["note://1"]
     found = held()
-    assert {name: state for name, (state, _) in found.items()} == {"plan": "changed", "note://2": "new"}
+    assert {name: state for name, (state, _) in found.items()} == {
+        "program": "changed",
+        "plan": "changed",
+        "note://2": "new",
+    }
     assert "hidden-unicode" in found["plan"][1]

@@ -24,6 +24,9 @@ from .shared_servers import Trusted, Wish
 SealingOf = Callable[[StdioServerConfig, str], Awaitable[SealedStart | None]]
 """As `Sealing`, for a server of this scope."""
 
+CheckingOf = Callable[[StdioServerConfig, str], Awaitable[None]]
+"""As `Checking`, for a server of this scope."""
+
 
 class FleetSource(msgspec.Struct, frozen=True):
     """What fleets are made of.
@@ -36,7 +39,7 @@ class FleetSource(msgspec.Struct, frozen=True):
         has_to_install: whether this server, with this home, must fetch its program before it can start; blocking.
         access: by our login at a server of this scope; None for one that needs none.
         is_needed: whether the deck needs this server awake.
-        sealing: by a server's scope, seals the package that its row asks for; see `WorkerSession`.
+        sealing, check_program: by a server's scope; see `WorkerSession`.
     """
 
     settings: Callable[[], Settings]
@@ -47,6 +50,7 @@ class FleetSource(msgspec.Struct, frozen=True):
     access: Callable[[ServerConfig, str], Access | None] = lambda _config, _scope: None
     is_needed: Callable[[str], bool] = lambda _: True
     sealing: SealingOf | None = None
+    check_program: CheckingOf | None = None
 
     def fleet(self) -> ServerFleetImpl:
         """Return a fleet that starts its servers with the settings of that moment."""
@@ -80,7 +84,14 @@ class FleetSource(msgspec.Struct, frozen=True):
             digest=settings.home_digest(config.id),
             access=self.access(config, scope) if scope is not None else None,
             sealing=start_unsealed if scope is None or self.sealing is None else partial(self._seal, scope),
+            check_program=start_unsealed
+            if scope is None or self.check_program is None
+            else partial(self._check, scope),
         )
+
+    async def _check(self, scope: str, config: StdioServerConfig) -> None:
+        assert self.check_program is not None
+        await self.check_program(config, scope)
 
     async def _seal(self, scope: str, config: StdioServerConfig) -> SealedStart | None:
         assert self.sealing is not None

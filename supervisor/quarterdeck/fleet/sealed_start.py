@@ -36,8 +36,12 @@ a server that runs as its row says.  Raises `ProtocolFault`.
 """
 
 
+Checking = Callable[[StdioServerConfig], Awaitable[None]]
+"""Compare the program of a server that runs as its row says with the approved one.  Raises `ProtocolFault`."""
+
+
 async def start_unsealed(_: StdioServerConfig) -> None:
-    """Seal nothing: every server runs as its row says."""
+    """Seal nothing, and compare nothing: every server runs as its row says."""
 
 
 def sealed_config(config: StdioServerConfig, launch: SealedLaunch, search_path: str) -> StdioServerConfig:

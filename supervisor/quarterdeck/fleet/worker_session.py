@@ -52,7 +52,7 @@ from quarterdeck_sandbox import (
 )
 
 from .access import Access, AccessKeeper
-from .sealed_start import SealedStart, Sealing, start_unsealed
+from .sealed_start import Checking, SealedStart, Sealing, start_unsealed
 from .workers.handle import WorkerHandle, WorkerListener
 from .workers.requests import ask
 from .workers.runtime import Runtime
@@ -142,6 +142,7 @@ class WorkerSession(Session):
         digest: str = "",
         access: Access | None = None,
         sealing: Sealing = start_unsealed,
+        check_program: Checking = start_unsealed,
     ) -> None:
         """Start nothing yet.
 
@@ -157,6 +158,7 @@ class WorkerSession(Session):
             digest: names the configuration, which its directories belong to; that of the runtime by default.
             access: by our login at a remote server; None without one.
             sealing: seals the package that its row asks a package runner for.
+            check_program: compares the program of a server without a seal with the approved one.
         """
         self._config = config
         self._trusted = trusted
@@ -172,6 +174,7 @@ class WorkerSession(Session):
         self._access = access
         self._keeper: AccessKeeper | None = None
         self._sealing = sealing
+        self._check_program = check_program
         self._checking: asyncio.Future[None] | None = None
         self._holding = ExitStack()
 
@@ -195,10 +198,12 @@ class WorkerSession(Session):
             self.sealed = await self._sealing(config)
         finally:
             self.is_sealing = False
+        # Beside the start of the worker, which takes as long.
         if self.sealed is not None:
             self._holding.enter_context(self.sealed.hold())
-            # Beside the start of the worker, which takes as long.
             self._checking = asyncio.ensure_future(asyncio.to_thread(self.sealed.check))
+        else:
+            self._checking = asyncio.ensure_future(self._check_program(config))
 
     def order(self) -> OpenOrder:
         """See `Session`."""

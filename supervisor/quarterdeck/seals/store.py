@@ -178,6 +178,10 @@ class SealStore:
                 return None
             raise _damaged(digest, "manifest", error) from error
 
+    def has(self, digest: str) -> bool:
+        """Return whether there is a folder of this seal; nothing in it is looked at."""
+        return bool(_DIGEST.fullmatch(digest)) and (self._folder / digest).exists()
+
     def find(self, words: str, *, has_run_scripts: bool = False) -> Seal | None:
         """Return the seal that was made last of what these words ask for; None if there is none."""
         found = (

@@ -17,7 +17,7 @@ from quarterdeck.config.load.origin import Standing
 from quarterdeck.config.native_tools import NO_SETTINGS, NativeSettings
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.errors import LedgerWriteError
-from quarterdeck.ledger.events.events import LedgerEvent, Subject
+from quarterdeck.ledger.events.events import OURS, LedgerEvent, Subject
 from quarterdeck.ledger.events.fold import Book, Item, ItemKey
 from quarterdeck.ledger.open import Batch
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, TrustMode
@@ -32,23 +32,19 @@ from .judge.server_verdict import ServerVerdict
 from .judge.sleep import UNAPPROVED, is_approved, why_awake
 from .judge.verdicts import Decision, Judgement, Verdict, decide, judge_launch, judge_native
 from .list_review import ListReview, held_log
+from .programs import Programs
 from .server_state import Recorder, RunningServers, ServerState, WatchedFleet
 
 CLOSE_S: Final = 5.0
 """Maximum seconds for judgements in progress at the end; later ones are not recorded."""
 
-LISTED: Final = frozenset(Subject) - {Subject.LAUNCH, Subject.LOGIN}
+LISTED: Final = frozenset(Subject) - OURS
 """Subjects known only once the server was asked."""
 
 _DECIDED: Final = (Verdict.ADMITTED, Verdict.BLOCKED)
 """Decided by a person, or by what they trust."""
 
 _log = logging.getLogger("quarterdeck.trust")
-
-
-def is_remote(config: ServerConfig) -> bool:
-    """Whether a server's program is not ours to know: what it lists is all that can be compared."""
-    return not isinstance(config, StdioServerConfig)
 
 
 class Approvals:
@@ -59,7 +55,7 @@ class Approvals:
         native_names: no server's tool may look like one of these.
         redact: takes secrets out of a text.
         common: shared by all who record with `recorder`.
-        is_code_known: whether a server's program is known to be the one that was approved.
+        code: what is known of the servers' programs; None if nothing is looked at.
     """
 
     def __init__(
@@ -71,10 +67,10 @@ class Approvals:
         native_names: frozenset[str] = frozenset(),
         redact: Callable[[str], str] = str,
         common: CommonRecord | None = None,
-        is_code_known: Callable[[ServerConfig], bool] = is_remote,
+        code: Programs | None = None,
     ) -> None:
         self._recorder = recorder
-        self._is_code_known = is_code_known
+        self._code = code
         self._common = common or CommonRecord()
         self._fleet = fleet
         self._states: dict[str, ServerState] = {}
@@ -126,6 +122,8 @@ class Approvals:
                 _log.error("how servers are launched is not recorded: %s", error)
         unasked = (state for state in states.values() if state.judged is None and state.is_admitted)
         await asyncio.gather(*map(self._lists.take_snapshot, unasked))
+        if self._code is not None:
+            await self._code.load(state.row for state in states.values())
         present = {(state.row.scope, state.row.id) for state in states.values()}
         gone = [state for state in self._states.values() if (state.row.scope, state.row.id) not in present]
         self._states = states
@@ -204,6 +202,14 @@ class Approvals:
             is_approved=state.is_admitted and not is_unsure and is_approved(entry),
             is_code_known=self._is_code_known(config),
         )
+
+    def _is_code_known(self, config: ServerConfig) -> bool:
+        return not isinstance(config, StdioServerConfig)  # all of a remote one is what it lists
+
+    def changed_files(self, server: str) -> tuple[str, ...]:
+        """Return the files of a server's program that have changed since they were approved; empty for none."""
+        state = self._states.get(server)
+        return self._code.changed(state.row.scope, server) if self._code is not None and state is not None else ()
 
     # Offers
 

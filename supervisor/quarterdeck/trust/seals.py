@@ -15,6 +15,7 @@ from quarterdeck.config.environment import DEFAULT_PATH
 from quarterdeck.fleet.sealed_start import SealedStart, sealed_config
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import Authority, Sealed, hash_of
+from quarterdeck.ledger.events.fold import Entry
 from quarterdeck.seals.launch import launch_of
 from quarterdeck.seals.manifest import SealError
 from quarterdeck.seals.request import PackageRequest, request_of
@@ -84,6 +85,13 @@ class PackageSeals:
                     _log.warning("%s runs by its package runner: %s; %s", config.id, error.message, error.remedy)
                     return None
             return await asyncio.to_thread(sealed_start, found, request, config, self._store, self._environ)
+
+    def has_seal(self, config: StdioServerConfig, entry: Entry) -> bool | None:
+        """Return whether the seal that the ledger names for a row is there, unchecked; None for a row without one."""
+        request = wanted_package(config)
+        if request is None:
+            return None
+        return entry.seal is not None and entry.seal.words == request.words and self._store.has(entry.seal.seal)
 
     async def _seal_of(self, request: PackageRequest, scope: str, server: str) -> Seal:
         recorded = self._recorder.book.entry(scope, server).seal

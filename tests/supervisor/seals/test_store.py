@@ -42,6 +42,7 @@ def test_a_tree_is_taken_in_and_found_by_its_digest(store: SealStore, tmp_path: 
     """A server could not be started from what was installed for it."""
     seal = sealed(store)
     assert store.open(seal.digest) == seal
+    assert [store.has(each) for each in (seal.digest, "0" * len(seal.digest), "..")] == [True, False, False]
     assert store.seals() == [seal]
     assert (seal.tree / "node_modules/server/bin.js").read_bytes() == FILES["node_modules/server/bin.js"]
     assert (seal.manifest.files, seal.manifest.size) == (3, sum(map(len, FILES.values())))

@@ -17,7 +17,7 @@ from quarterdeck.cli.trust.views import print_changes, view_change
 from quarterdeck.common.words import flat
 from quarterdeck.config.places.paths import seals_dir
 from quarterdeck.config.secrets.store import SecretStore
-from quarterdeck.ledger.events.events import Subject
+from quarterdeck.ledger.events.events import OURS
 from quarterdeck.ledger.events.fold import Book, Entry, ItemKey
 from quarterdeck.registry.versions import VersionError
 from quarterdeck.seals.manifest import SealError
@@ -166,7 +166,7 @@ def _compared(
     old = {
         key: value_of(read(item.approved) or b"null")
         for key, item in items.items()
-        if item.approved and item.seen and key.subject is not Subject.LAUNCH
+        if item.approved and item.seen and key.subject not in OURS
     }
     new = {each.key: value_of(each.body) for each in documents}
     known = {each.key for each in documents if each.key in items and items[each.key].approved == each.hash}

@@ -216,9 +216,17 @@ def print_servers(servers: Sequence[ServerView]) -> None:
             print_line()
             for caught in server.sandbox.caught:
                 print_line(f"warning: {server.id}: {flat(caught)}", "yellow")
+        if server.changed:
+            print_line()
+            print_line(f"{server.id}: {describe_changed(server)}", "yellow")
         if server.fault is not None:
             print_line()
             print_fault(server.fault, of=server.id)
+
+
+def describe_changed(server: ServerView) -> str:
+    """Return which files of its program changed since they were approved; empty for none."""
+    return f"changed since approved: {', '.join(map(flat, server.changed))}" if server.changed else ""
 
 
 def _own_rows(server: ServerView) -> list[dict[str, object]]:
@@ -341,6 +349,7 @@ def inspect(source: AskedQuietly, server: options.ServerId, json: options.Json =
         else answer.note,
         "network": receipt.network if receipt else "",
         "seal": found.seal,
+        "": describe_changed(found),
     }
     for label, text in facts.items():
         if text not in (None, ""):

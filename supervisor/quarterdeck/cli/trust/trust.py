@@ -36,7 +36,7 @@ from quarterdeck_protocol.configs import TrustMode
 from quarterdeck_protocol.names import did_you_mean
 
 from .context import TrustContext, open_context, send
-from .views import approved_instructions, print_difference, print_servers, view_difference, view_server
+from .views import approved_instructions, changed_program, print_difference, print_servers, view_difference, view_server
 
 group: Final = Group("Decide what servers may offer: what is held, what changed, approve, block.")
 
@@ -78,6 +78,8 @@ def list_matters(
             diff = context.command("diff", server or "")
             print_servers(servers, everything=everything, trust=context.trust_of, diff=diff)
             for each in servers:
+                if changed := changed_program(each, context.read):
+                    warn(changed)
                 if advice := _unordered_advice(context, each):
                     warn(advice)
 

@@ -11,6 +11,7 @@ from quarterdeck.ledger.events.events import ORDER
 from quarterdeck.ledger.events.fold import ItemKey, ServerKey
 from quarterdeck.ledger.events.history import labels_of, short
 from quarterdeck.trust.diff.changes import Change, ServerDiff
+from quarterdeck.trust.diff.fingerprints import changed_files, fingerprint_of
 from quarterdeck.trust.judge.documents import value_of
 from quarterdeck.trust.judge.overview import Matter, ServerMatters, difference, renames
 from quarterdeck_protocol.configs import TrustMode
@@ -99,7 +100,9 @@ def print_servers(
         return
     states = Counter(matter.state.value for server in servers for matter in server.matters)
     held = sum(len(server.waiting) for server in servers)
-    parts = [f"{states['approved']:,} approved", f"{held:,} held"]
+    programs = sum(_is_running_changed(each, matter, trust) for each in servers for matter in each.waiting)
+    parts = [f"{states['approved']:,} approved", f"{held - programs:,} held"]
+    parts += [f"{programs:,} changed since approved, and not held"] if programs else []
     parts += [f"{states['blocked']:,} blocked"] if states["blocked"] else []
     if unstarted := states["not started yet"]:
         those = (each for each in servers if any(matter.state.value == "not started yet" for matter in each.matters))
@@ -107,6 +110,24 @@ def print_servers(
         parts.append(f"{unstarted:,} not started yet (approved on first start: trust={', '.join(sorted(modes))})")
     advice = f": {diff} shows what would change" if held else ""
     print_line(f"{counted(len(servers), 'server')}: {', '.join(parts)}{advice}")
+
+
+def _is_running_changed(
+    server: ServerMatters, matter: Matter, trust: Callable[[ServerMatters], TrustMode | None]
+) -> bool:
+    """Return whether this is a program that runs though it changed: only `strict` holds it."""
+    return matter.key.subject.value == "program" and trust(server) is not TrustMode.STRICT
+
+
+def changed_program(server: ServerMatters, read: Read) -> str:
+    """Return which files of the server's program changed since they were approved; empty for none."""
+    for matter in server.waiting:
+        if matter.key.subject.value == "program":
+            before, after = fingerprint_of(read(matter.approved)), fingerprint_of(read(matter.seen))
+            if before is not None and after is not None:
+                files = ", ".join(map(flat, changed_files(before, after)))
+                return f"{flat(server.server)}: changed since approved: {files}"
+    return ""
 
 
 COLUMNS: Final = (

@@ -141,6 +141,7 @@ class ServerView(msgspec.Struct, frozen=True):
         of_sessions: the sessions' own servers of this row; this one is listed and judged for all of them.
         awake: what keeps it from falling asleep; empty where servers do not sleep, and while it is not ready.
         seal: the digest of the package tree that it runs from; None for a server that runs as its row says.
+        changed: files of its program that have changed since they were approved.
     """
 
     id: str
@@ -160,6 +161,7 @@ class ServerView(msgspec.Struct, frozen=True):
     of_sessions: tuple[OwnServerView, ...] = ()
     awake: tuple[str, ...] = ()
     seal: str | None = None
+    changed: tuple[str, ...] = ()
 
 
 class ToolView(msgspec.Struct, frozen=True):

@@ -96,6 +96,7 @@ def _view_server(product: Product, status: EndpointStatus, memory: dict[int, int
         ),
         awake=product.kept_awake_by(status.server),
         seal=status.seal,
+        changed=product.approvals.changed_files(status.server),
     )
 
 

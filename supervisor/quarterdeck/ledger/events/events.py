@@ -46,6 +46,8 @@ class Subject(StrEnum):
     """How it is started or reached: command line, environment names, URL, policy."""
     LOGIN = "login"
     """The terms of our login at a remote one: issuer, resource, scopes."""
+    PROGRAM = "program"
+    """Its program on this machine: the file, and those that its arguments name."""
     CAPABILITIES = "capabilities"
     """The capabilities that it announces: tools, prompts, resources, completion, extensions."""
     INSTRUCTIONS = "instructions"
@@ -61,6 +63,9 @@ class Subject(StrEnum):
 
 LISTED: Final = frozenset({Subject.TOOL, Subject.PROMPT, Subject.RESOURCE, Subject.TEMPLATE})
 """What a server lists: it may have many of these, told apart by name or URI."""
+
+OURS: Final = frozenset({Subject.LAUNCH, Subject.LOGIN, Subject.PROGRAM})
+"""What we find out ourselves of a server, on this machine: it lists none of it."""
 
 ORDER: Final[Mapping[str, int]] = {subject.value: place for place, subject in enumerate(Subject)}
 

@@ -15,6 +15,7 @@ from typing import Final
 from quarterdeck.ledger.events.events import LISTED, ORDER, Subject
 from quarterdeck.ledger.events.fold import ItemKey
 
+from .fingerprints import contents_of
 from .schema_differences import Side, schema_differences
 from .values import ABSENT, Difference, Path, Severity, cut_pair, is_same, quoted, shown, spelled, value_differences
 
@@ -113,6 +114,8 @@ def _differences(key: ItemKey, old: object, new: object) -> Iterator[Difference]
             yield from value_differences(old, new, Severity.TEXT)
         case Subject.CAPABILITIES:
             yield from capability_differences(old, new)
+        case Subject.PROGRAM if old is not ABSENT and new is not ABSENT:
+            yield from value_differences(contents_of(old), contents_of(new), Severity.BREAKING)
         case _ if old is ABSENT and key[0] in LISTED:
             yield Difference((), Severity.ADDITIVE, old, new, "")
         case Subject.TOOL if new is not ABSENT:
@@ -163,6 +166,8 @@ def _subject(kind: str, name: str, noun: str) -> str:
             return "The text of the server's instructions"
         case Subject.LOGIN:
             return f"What the login is for: {noun}" if noun else "What the login is for"
+        case Subject.PROGRAM:
+            return f"The server's program: {noun}" if noun else "The server's program"
         case Subject.LAUNCH:
             return f"How the server is started: {noun}" if noun else "How the server is started"
         case _:

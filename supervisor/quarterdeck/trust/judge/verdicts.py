@@ -20,8 +20,19 @@ from typing import Final
 import msgspec
 
 from quarterdeck.config.load.origin import Standing
-from quarterdeck.ledger.events.events import Approved, Authority, Blocked, Gone, LedgerEvent, Seen, Subject, hash_of
+from quarterdeck.ledger.events.events import (
+    OURS,
+    Approved,
+    Authority,
+    Blocked,
+    Gone,
+    LedgerEvent,
+    Seen,
+    Subject,
+    hash_of,
+)
 from quarterdeck.ledger.events.fold import Book, Entry, Item, ItemKey
+from quarterdeck.trust.diff.fingerprints import Fingerprint, changed_files
 from quarterdeck.trust.diff.values import is_same
 from quarterdeck_protocol.configs import TrustMode
 
@@ -30,6 +41,9 @@ from .server_rows import NativeRow, Rules, ServerRow
 
 INSTRUCTIONS: Final = ItemKey(Subject.INSTRUCTIONS)
 """Of any server; it has one."""
+
+PROGRAM: Final = ItemKey(Subject.PROGRAM)
+"""Of a server that runs from files of this machine; it has one."""
 
 CAPABILITIES: Final = ItemKey(Subject.CAPABILITIES)
 """Of any server, once all its lists have come; it has one."""
@@ -106,6 +120,21 @@ def judge_native(row: NativeRow, entry: Entry, loosened: Sequence[str], *, is_li
     return _judgement(row, entry, {row.launch: found})
 
 
+def judge_program(item: Item, mode: TrustMode, approved: Fingerprint | None, found: Fingerprint) -> Authority | None:
+    """Return who approves the program that is found now; None if it is approved already, or waits for a person.
+
+    `approved` is the fingerprint that was approved last; None if there is none, or it is lost. The first start of an
+    approved command line approves the program that it names: another command line was approved as such.
+    """
+    if item.is_blocked or item.approved == found.hash:
+        return None
+    if not item.approved or (approved is not None and approved.words != found.words):
+        return Authority.BASELINE
+    if approved is not None and not changed_files(approved, found):
+        return item.by  # nothing but its times differs
+    return Authority.OPEN if mode is TrustMode.OPEN else None
+
+
 def judge_listing(
     row: ServerRow,
     entry: Entry,
@@ -138,9 +167,6 @@ def judge_listing(
             judged[document] = authority or _unapproved(item)
     return _judgement(row, entry, judged, unknown=unknown)
 
-
-_OURS: Final = frozenset({Subject.LAUNCH, Subject.LOGIN})
-"""What a person decides that no server lists, so that it is never gone."""
 
 _SEEN_WITH_SAID: Final = frozenset({Subject.CAPABILITIES, Subject.PROMPT, Subject.RESOURCE, Subject.TEMPLATE})
 
@@ -241,7 +267,7 @@ def _judgement(
         events += [
             Gone(scope=scope, server=server, subject=key.subject, name=key.name)
             for key, item in entry.items.items()
-            if item.seen and key not in verdicts and key.subject not in _OURS and key.subject not in unknown
+            if item.seen and key not in verdicts and key.subject not in OURS and key.subject not in unknown
         ]
         verdicts = under_instructions(verdicts)
     return Judgement(MappingProxyType(verdicts), tuple(events))
@@ -249,7 +275,7 @@ def _judgement(
 
 def _code_of(entry: Entry, subject: Subject) -> str:
     """Return the seal of the code that a definition comes from; a launch and a login are of no code."""
-    return entry.seal.seal if entry.seal is not None and subject not in _OURS else ""
+    return entry.seal.seal if entry.seal is not None and subject not in OURS else ""
 
 
 class Decision(msgspec.Struct, frozen=True):

@@ -35,7 +35,7 @@ import msgspec
 
 from quarterdeck.config.load.document import DocumentError, JsonObject, parse_document
 from quarterdeck.ledger.events.chain import Head
-from quarterdeck.ledger.events.events import LISTED, ORDER, Sealed, Subject
+from quarterdeck.ledger.events.events import LISTED, ORDER, OURS, Sealed, Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.trust.judge.documents import Document
 from quarterdeck.trust.judge.overview import Matter, Read, ServerMatters, State
@@ -327,7 +327,7 @@ def _hash(value: object, place: str) -> str:
 
 def is_locked(key: ItemKey) -> bool:
     """A launch is not: paths differ between machines."""
-    return key.subject not in (Subject.LAUNCH, Subject.LOGIN)  # of a machine, which a lock is not
+    return key.subject not in OURS  # of a machine, which a lock is not
 
 
 class MissingDocumentError(LookupError):

@@ -93,6 +93,8 @@ def scan_definition(kind: str, name: str, document: object, known: KnownNames = 
 def _matches(kind: str, name: str, document: object, known: KnownNames) -> Iterator[tuple[str, RuleMatch]]:
     if kind == Subject.TOOL:
         yield from (("/name", match) for match in _name_matches(name, known))
+    if kind == Subject.PROGRAM:
+        return  # hashes, and paths that its launch has, too
     texts, beyond = texts_of(document)
     if beyond is not None:
         yield place_of(beyond.path), RuleMatch("too-much-text", beyond.text[:MAX_EXCERPT_CHARS])

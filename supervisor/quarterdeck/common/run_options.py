@@ -60,6 +60,9 @@ REMEDIES_OF_RUN: Final[Mapping[str, str]] = MappingProxyType(
         "result_too_large": "ask for less",
         "sandbox_refused": "add the option that the message names before its --: --read PATH, --write PATH, "
         "--network MODE; quarterdeck doctor says what this machine gives",
+        "seal_changed": "quarterdeck seals verify says which file differs; quarterdeck seals remove has it "
+        "installed again",
+        "seal_failed": "do what the message says, then have its client start it again",
         "spawn_failed": "run the command by hand; if it works, have its client start it again",
         "unset_variable": "set the variable: --env NAME=VALUE before its --",
     }

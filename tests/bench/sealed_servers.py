@@ -74,7 +74,7 @@ SERVERS: Final = (
     Server("npx -y @modelcontextprotocol/server-filesystem /usr/share", "list_allowed_directories", files=("/usr",)),
     Server("uvx mcp-server-git", "git_status", {"repo_path": "/nowhere"}),
     Server("npx -y @modelcontextprotocol/server-memory", "read_graph"),
-    Server("uvx mcp-server-sqlite --db-path /tmp/sealed.db", "list_tables"),
+    Server("uvx --with 'mcp<2' mcp-server-sqlite --db-path /tmp/sealed.db", "list_tables"),
     Server("npx -y @modelcontextprotocol/server-sequential-thinking", "sequentialthinking", THOUGHT),
     Server("uvx mcp-server-calculator", "calculate", {"expression": "2 + 3"}),
     Server("npx -y @modelcontextprotocol/server-puppeteer"),

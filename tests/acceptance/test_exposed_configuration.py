@@ -62,7 +62,8 @@ def test_a_row_that_a_session_could_have_added_waits_now_and_after_a_restart_unt
     folder: Path,
 ) -> None:
     """A `bash` of the session would write itself a server without a sandbox."""
-    kept, loose = row("echo", env={"A": "1"}), row("echo", sandbox={"preset": "trusted"})
+    kept = row("echo", env={"A": "1"}, start="at_once")
+    loose = row("echo", sandbox={"preset": "trusted"}, start="at_once")
     config = write_config(folder / "mcp.json", kept=kept)
     with serve(config) as client:
         greeted(client)

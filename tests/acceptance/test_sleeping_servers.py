@@ -46,6 +46,30 @@ async def test_an_approved_server_sleeps_until_it_is_called_and_its_changed_tool
             assert (await state_of(client, "library"))["phase"] == "ready"
 
 
+async def test_a_server_whose_program_is_unchanged_sleeps_without_being_told_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each server would run for nothing unless its user had found a key for it, or sleep though its code changed."""
+    with open_folder() as folder:
+        monkeypatch.setenv("QUARTERDECK_STATE_DIR", str(folder / "state"))
+        rows, authors = {}, {}
+        for server in ("same", "changed"):
+            (folder / server).mkdir(mode=0o755)
+            authors[server] = Author(folder / server)
+            rows[server] = authors[server].row()
+        config = write_config(folder / "mcp.json", **rows)
+        async with connected(config, folder) as client:
+            await client.until(lambda tools: {"same__lend", "changed__lend"} <= tools.keys(), "the first look")
+        authors["changed"].publish()  # the same text, in another file
+        authors["changed"].path.write_text("  " + authors["changed"].path.read_text())
+        async with connected(config, folder) as client:
+            assert {"same__lend", "changed__lend"} <= (await client.tools()).keys()
+            assert await client.call("changed__lend", book="x") == ("lend from me", False)
+            assert (await state_of(client, "same"))["phase"] == "asleep"
+            assert (await state_of(client, "changed"))["phase"] == "ready"
+            assert await client.call("same__lend", book="x") == ("lend from me", False)
+
+
 async def test_a_server_by_hand_falls_asleep_and_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user could not stop a server that uses memory, or see whether it starts."""
     with open_folder() as folder:

@@ -30,7 +30,9 @@ async def test_a_restart_lists_what_was_approved_at_once_and_holds_what_was_held
             (folder / server).mkdir(mode=0o755)
             authors[server] = Author(folder / server)
             gate_of(folder, server).touch()
-        rows = {each: author.row("--wait", str(gate_of(folder, each))) for each, author in authors.items()}
+        rows = {
+            each: author.row("--wait", str(gate_of(folder, each)), start="at_once") for each, author in authors.items()
+        }
         config = write_config(folder / "mcp.json", **rows)
         async with connected(config, folder) as client:
             lent = {f"{server}__lend" for server in SERVERS}

@@ -200,11 +200,13 @@ class Approvals:
             config.start,
             is_own_word=rules.standing is not Standing.PROJECT and not rules.exposed,
             is_approved=state.is_admitted and not is_unsure and is_approved(entry),
-            is_code_known=self._is_code_known(config),
+            is_code_known=self._is_code_known(config, state.row.scope),
         )
 
-    def _is_code_known(self, config: ServerConfig) -> bool:
-        return not isinstance(config, StdioServerConfig)  # all of a remote one is what it lists
+    def _is_code_known(self, config: ServerConfig, scope: str) -> bool:
+        if self._code is None:
+            return not isinstance(config, StdioServerConfig)  # all of a remote one is what it lists
+        return self._code.is_known(config, scope)
 
     def changed_files(self, server: str) -> tuple[str, ...]:
         """Return the files of a server's program that have changed since they were approved; empty for none."""

@@ -75,7 +75,9 @@ class Served:
 def started() -> Iterator[Served]:
     """Start it; nothing runs at its end."""
     with short_folder() as folder, no_leftovers(DEADLINE_S):
-        config = write_config(folder / "mcp.json", kept=row("echo"), other=row("echo"))
+        config = write_config(
+            folder / "mcp.json", kept=row("echo", start="at_once"), other=row("echo", start="at_once")
+        )
         with serving(config, is_forked=True) as client:
             client.initialize()
             yield Served(client, config)
@@ -93,7 +95,7 @@ def reused(own_directories: Path) -> Iterator[Reused[Served]]:
 def served(reused: Reused[Served]) -> Served:
     """It, as every test finds it: with two servers that are ready, and with no news for its client."""
     served = reused.get()
-    served.edit(kept=row("echo"), other=row("echo"))
+    served.edit(kept=row("echo", start="at_once"), other=row("echo", start="at_once"))
     served.ready("kept", "other")
     eventually(served.is_up, DEADLINE_S, "what is offered runs, too")
     served.client.notifications.clear()
@@ -104,18 +106,22 @@ def test_servers_come_change_and_go_with_the_file_and_the_others_do_not_notice(s
     """A user would have to restart their client after each edit, or lose every server's state."""
     client, before, written = served.client, served.servers(), served.written()
 
-    served.edit(kept=row("echo"), other=row("echo"), new=row("echo"))
+    served.edit(kept=row("echo", start="at_once"), other=row("echo", start="at_once"), new=row("echo", start="at_once"))
     served.approve("new")  # it may read a folder, which by default none may
     client.notification("notifications/tools/list_changed", DEADLINE_S)
     served.ready("kept", "other", "new")
     assert client.call("new__echo", text="hi")["content"][0]["text"] == "hi"
 
-    served.edit(kept=row("echo"), other=row("echo", call_timeout_s=7.0), new=row("echo"))
+    served.edit(
+        kept=row("echo", start="at_once"),
+        other=row("echo", start="at_once", call_timeout_s=7.0),
+        new=row("echo", start="at_once"),
+    )
     served.logged("changed: other", written)
     eventually(lambda: not is_running(before["other"]["pid"]), DEADLINE_S, "the old server has ended")
     served.ready("kept", "other", "new")
 
-    served.edit(kept=row("echo"))
+    served.edit(kept=row("echo", start="at_once"))
     served.ready("kept")
     assert client.call("other__echo", text="hi")["isError"] is True
 
@@ -128,7 +134,12 @@ def test_servers_come_change_and_go_with_the_file_and_the_others_do_not_notice(s
 def test_a_row_that_breaks_runs_on_beside_what_is_new_and_every_view_says_so(served: Served) -> None:
     """One bad row would freeze the running configuration, and only the log would say so."""
     client, before, written = served.client, served.servers(), served.written()
-    served.edit(kept=row("echo"), other={"comand": "true"}, bad={"command": 7}, fresh=row("echo"))
+    served.edit(
+        kept=row("echo", start="at_once"),
+        other={"comand": "true"},
+        bad={"command": 7},
+        fresh=row("echo", start="at_once"),
+    )
     assert served.logged("other runs as it was before", written)["level"] == "error"
     served.approve("fresh")
     served.ready("kept", "other", "fresh")
@@ -143,7 +154,7 @@ def test_a_row_that_breaks_runs_on_beside_what_is_new_and_every_view_says_so(ser
         assert "".join(banner.split()) in said, words
         assert "".join(["fix:", "correct", "the", "configuration", "where", "the", "message", "points"]) in said, words
 
-    served.edit(kept=row("echo"), other=row("echo"))
+    served.edit(kept=row("echo", start="at_once"), other=row("echo", start="at_once"))
     served.logged("the whole configuration can be used again", written)
     assert quarterdeck_json_forked("ps", *whom)["troubles"] == []
     assert served.servers()["other"]["pid"] == before["other"]["pid"]
@@ -167,7 +178,7 @@ def test_a_file_that_cannot_be_parsed_changes_nothing_until_it_is_mended(served:
     }
     assert client.call("other__echo", text="hi")["content"][0]["text"] == "hi"
 
-    served.edit(kept=row("echo"))
+    served.edit(kept=row("echo", start="at_once"))
     served.ready("kept")
     assert quarterdeck_forked("config", "check", "-c", str(served.config)).returncode == 0
     assert served.servers()["kept"]["pid"] == before["kept"]["pid"]

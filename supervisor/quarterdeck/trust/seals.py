@@ -214,11 +214,12 @@ def _as_faults() -> Iterator[None]:
 
 def fault_of(error: SealError) -> ProtocolFault:
     """Return the fault of a start that a seal prevents."""
+    is_changed = error.code == "changed"
     return ProtocolFault(
         FaultKind.SPAWN_FAILED,
         error.message,
         error,
-        code="seal_changed" if error.code == "changed" else "seal_failed",
+        code="seal_changed" if is_changed else "seal_failed",
         delivery=Delivery.NOT_SENT,
         remedy=error.remedy or None,
     )

@@ -30,9 +30,9 @@ def window(own_directories: Path, tmp_path: Path) -> Iterator[Callable[..., EraC
         return client
 
     servers = {
-        "s": row("tasking", "--legacy"),
-        "n": row("tasking", "--legacy"),
-        "m": row("tasking", protocol="2026-07-28"),
+        "s": row("tasking", "--legacy", start="at_once"),
+        "n": row("tasking", "--legacy", start="at_once"),
+        "m": row("tasking", protocol="2026-07-28", start="at_once"),
     }
     with doors_at_home(tmp_path, **servers):
         yield make

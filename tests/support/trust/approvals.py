@@ -254,6 +254,9 @@ class TrustingApprovals:
     def held_launches(self) -> tuple[str, ...]:
         return ()
 
+    def changed_files(self, _: str) -> tuple[str, ...]:
+        return ()
+
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         return self._fleet.watch_each(lambda _: callback())
 

@@ -114,7 +114,7 @@ def test_an_answer_arrives_as_it_was_made(answer: Answer) -> None:
 
 MEMBERS = {
     "server": "id phase transport tools pid worker_pid memory_bytes uptime_s restarts era fault sandbox held blocked "
-    "of_sessions awake seal",
+    "of_sessions awake seal changed",
     "fault": "kind code message remedy delivery dossier",
     "dossier": "exit_status signal limit stderr_tail peak_rss_bytes cpu_s uptime_s hints peak_is_sampled",
     "sandbox": "tier network gaps caught",

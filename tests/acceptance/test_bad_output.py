@@ -5,7 +5,9 @@ from collections.abc import Callable
 import pytest
 from support.config.places import row
 from support.processes.leftovers import assert_gone
+from support.processes.running import DEADLINE_S
 from support.servers.real_endpoints import assert_fault
+from support.waiting import eventually
 
 from quarterdeck_pytest import McpClient, McpServer, ProtocolFault
 
@@ -66,6 +68,8 @@ def test_an_answer_that_cannot_come_any_more_ends_the_server(
     assert_fault(fault, "tool_error", code, "unknown", words)
     assert fault.dossier is not None
     assert_gone([pid])
+    # The call's fault may come before the server's, until which it counts as ready.
+    eventually(lambda: server.last_fault is not None, DEADLINE_S, "its loss")
     server.assert_recovers_within(120.0)
     loss = server.last_fault
     assert loss is not None

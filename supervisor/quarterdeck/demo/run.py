@@ -26,7 +26,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from quarterdeck.config.places.paths import configuration_digest
 from quarterdeck.config.places.runtime_directory import find_serving
 from quarterdeck.daemon.control.client import ask
-from quarterdeck.daemon.control.protocol import Ps, SandboxView, ServerList, ServerView
+from quarterdeck.daemon.control.protocol import FaultView, Inspect, Inspection, Ps, SandboxView, ServerList, ServerView
 from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.policy_values import Tier
 
@@ -146,12 +146,25 @@ class Setup:
 
     async def servers(self) -> dict[str, ServerView]:
         """Return what `quarterdeck ps` shows."""
+        answer = await self._ask(Ps())
+        assert isinstance(answer, ServerList)
+        return {server.id: server for server in answer.servers}
+
+    async def last_death(self, server: str) -> FaultView | None:
+        """Return what `quarterdeck inspect` says of the last death, once there was one; the server may run again."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            answer = await self._ask(Inspect(server))
+            assert isinstance(answer, Inspection)
+            if answer.last_death is not None or time.monotonic() > deadline:
+                return answer.last_death
+            await asyncio.sleep(POLL_S)
+
+    async def _ask(self, request: Ps | Inspect) -> object:
         directory = find_serving(self._digest, self._runtime_root)
         if directory is None:
             raise DemoError("the serve of the demonstration has ended")
-        answer = await asyncio.to_thread(ask, directory, Ps())
-        assert isinstance(answer, ServerList)
-        return {server.id: server for server in answer.servers}
+        return await asyncio.to_thread(ask, directory, request)
 
     async def until(self, server: str, is_so: Callable[[ServerView], bool]) -> ServerView:
         """Return a server's state once `is_so`, or after `PATIENCE_S`."""
@@ -364,11 +377,11 @@ class _Demo:
 
     async def _death(self, setup: Setup, server: str) -> Dossier:
         """Tell and return what is known of a server's death; an empty dossier if nothing is."""
-        dead = await setup.until(server, lambda view: view.fault is not None)
-        if dead.fault is None or dead.fault.dossier is None:
+        fault = await setup.last_death(server)
+        if fault is None or fault.dossier is None:
             return Dossier()
-        self._tell(Death(server, dead.fault.dossier))
-        return dead.fault.dossier
+        self._tell(Death(server, fault.dossier))
+        return fault.dossier
 
     def _promise(self, text: str, *, is_kept: bool) -> None:
         self.kept += is_kept

@@ -369,7 +369,7 @@ def _npm_request(runner: str, line: _Line) -> PackageRequest | Unsealable:
 
 
 def _judged(request: PackageRequest, line: _Line, problems: list[str]) -> PackageRequest | Unsealable:
-    problems += [line.strange, "" if line.words else "a command line that names no program"]
+    problems += [line.strange, "" if line.program else "a command line that names no program"]
     why = next(filter(None, problems), "")
     return Unsealable(why, request) if why else request
 

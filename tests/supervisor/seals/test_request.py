@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from quarterdeck.seals.request import (
@@ -128,6 +128,7 @@ def test_what_is_no_runner_asks_for_no_package(line: str) -> None:
 
 
 @given(st.lists(st.text(alphabet="-@=[]<>.,/: pwcaz1_~;", max_size=9) | st.sampled_from(["--", "--from", "-p"])))
+@example(["", "-p", "1", "-p", "1"])
 def test_any_words_are_read_and_a_requests_words_ask_for_the_same(words: list[str]) -> None:
     """A start would fail on odd words, or two requests that differ would share one installation."""
     for runner in ("npx", "npm exec", "bunx", "pnpm dlx", "uvx", "uv tool run", "pipx run"):

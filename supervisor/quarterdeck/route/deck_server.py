@@ -211,7 +211,7 @@ class DeckServer(LiveEndpoint):
 
     async def awaited(self, call: ServerCall) -> ServerEndpointImpl | ProtocolFault:
         """Where a call may be made when that is known, or that it took too long."""
-        server, patience_s = self._config.id, call.patience_s
+        server, patience_s = self._id, call.patience_s
 
         def is_over() -> bool:
             is_found = self.find(call.tool, call.other) is not None

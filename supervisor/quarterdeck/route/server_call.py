@@ -158,9 +158,8 @@ class ServerCall(Struct, eq=False):
                 told = self._asking(end)
             self.deliver(told)
         finally:
-            self._pending = None  # each refers to the other: garbage that a collector would have to find
-            self._leave(end)
             self._pending, self._is_over = None, True  # each has the other: garbage that a collector would have to find
+            self._leave(end)
 
     def cancel(self, reason: str = "") -> Delivery:
         """See `PendingCall`."""

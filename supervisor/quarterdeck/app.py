@@ -153,8 +153,14 @@ async def open_quarterdeck(
             name, approved = login_name(scope, server, config.url), partial(logins.approved, scope, server)
             return LoginPlace(config, name, approved, admits_of(config, scope))
 
-        store, is_loose = SealStore(seals_dir()), settings.allow_unsandboxed
-        seals = PackageSeals(writes, common, store, settings.environ, lock=lock, allow_unsandboxed=is_loose)
+        seals = PackageSeals(
+            writes,
+            common,
+            SealStore(seals_dir()),
+            settings.environ,
+            lock=lock,
+            allow_unsandboxed=settings.allow_unsandboxed,
+        )
         local = Programs(writes, common, settings.environ, seals.has_seal)
         source = FleetSource(
             settings=at_present,

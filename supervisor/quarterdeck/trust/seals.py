@@ -37,6 +37,7 @@ def wanted_package(config: StdioServerConfig) -> PackageRequest | None:
 
 
 Install = Callable[[PackageRequest, LockedSeal | None], Awaitable[Seal]]
+"""Install what is asked for, or a known seal again, from its lock.  Raises `SealError`."""
 
 
 class PackageSeals:
@@ -46,7 +47,7 @@ class PackageSeals:
         common: as for `Approvals`.
         environ: our own environment, and that of the installers.
         lock: a `deck.lock`, which no server's seal may contradict.
-        install: installs what is asked for, or a known seal again, from its lock; None for the real one.
+        install: None for the real one.
         allow_unsandboxed: install even where nothing but limits can be enforced.
     """
 
@@ -74,7 +75,7 @@ class PackageSeals:
         request = wanted_package(config)
         if request is None:
             return None
-        with _as_faults():
+        with as_faults():
             async with self._common.sealing(request.words):
                 try:
                     found = await self._seal_of(request, scope, config.id)
@@ -84,7 +85,7 @@ class PackageSeals:
                     # A machine without bubblewrap: an installer would reach more than the index.
                     _log.warning("%s runs by its package runner: %s; %s", config.id, error.message, error.remedy)
                     return None
-            return await asyncio.to_thread(sealed_start, found, request, config, self._store, self._environ)
+            return await asyncio.to_thread(sealed_start, found, config, self._environ)
 
     def has_seal(self, config: StdioServerConfig, entry: Entry) -> bool | None:
         """Return whether the seal that the ledger names for a row is there, unchecked; None for a row without one."""
@@ -154,23 +155,23 @@ def _refuse_contradiction(locked: LockedSeal, request: PackageRequest, recorded:
         raise SealError("changed", f"deck.lock has the seal {there} of {locked.words}, and here {here} runs", remedy)
 
 
-def sealed_start(
-    found: Seal, request: PackageRequest, config: StdioServerConfig, store: SealStore, environ: Mapping[str, str]
-) -> SealedStart:
-    """Return how a row is started from this seal, which is in `store`; `environ` is our own environment.
+def sealed_start(found: Seal, config: StdioServerConfig, environ: Mapping[str, str]) -> SealedStart:
+    """Return how a row is started from the seal of its package; `environ` is our own environment.
 
     Blocking.  Raises `SealError` if a program that it needs is not here.
     """
+    request, store = wanted_package(config), SealStore(found.folder.parent)
+    assert request is not None, "its row asks for the package"
     path = config.env.get("PATH") or environ.get("PATH") or DEFAULT_PATH
     launch = launch_of(found, request, path)
 
     @contextmanager
     def hold() -> Iterator[None]:
-        with _as_faults(), store.held(found):
+        with as_faults(), store.held(found):
             yield
 
     def check() -> None:
-        with _as_faults():
+        with as_faults():
             store.check(found)
 
     package = f"{found.manifest.name} {found.manifest.version} ({found.manifest.index})"
@@ -205,7 +206,8 @@ def unrun_scripts(found: Seal) -> tuple[str, ...]:
 
 
 @contextmanager
-def _as_faults() -> Iterator[None]:
+def as_faults() -> Iterator[None]:
+    """Raise errors of seals in the block as the faults of a start."""
     try:
         yield
     except SealError as error:

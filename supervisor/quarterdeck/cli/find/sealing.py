@@ -19,8 +19,9 @@ from quarterdeck.fleet.sealed_start import SealedStart
 from quarterdeck.seals.install import Progress, seal
 from quarterdeck.seals.install_sandbox import InstallSettings
 from quarterdeck.seals.manifest import Changes, Package, SealError, compare
+from quarterdeck.seals.request import PackageRequest
 from quarterdeck.seals.store import Seal, SealStore
-from quarterdeck.trust.seals import fault_of, sealed_start, unrun_scripts, wanted_package
+from quarterdeck.trust.seals import as_faults, fault_of, sealed_start, unrun_scripts, wanted_package
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 
 Scripts = Annotated[bool, Option(help="Run the install scripts of its packages, in the sandbox that installs them.")]
@@ -67,26 +68,25 @@ def seal_all(
             steps[server] = f"{server}: {STEPS.get(progress.step, progress.step)}{part}"
             show("; ".join(steps.values()))
 
-        async def make(config: StdioServerConfig, turn: asyncio.Semaphore) -> None:
-            request = wanted_package(config)
-            assert request is not None
+        async def make(server: str, request: PackageRequest, turn: asyncio.Semaphore) -> None:
             async with turn:
                 try:
                     kept = await asyncio.to_thread(store.find, request.words, has_run_scripts=with_scripts)
-                    tell_of = partial(tell, config.id)
-                    found[config.id] = kept or await seal(
+                    tell_of = partial(tell, server)
+                    found[server] = kept or await seal(
                         request, store, settings, with_scripts=with_scripts, tell=tell_of
                     )
                 except SealError as error:
-                    found[config.id] = error
-                steps.pop(config.id, None)
+                    found[server] = error
+                steps.pop(server, None)
 
         async def make_all() -> None:
             turn = asyncio.Semaphore(AT_ONCE)
             async with asyncio.TaskGroup() as tasks:
                 for config in configs:
-                    if isinstance(config, StdioServerConfig) and wanted_package(config) is not None:
-                        tasks.create_task(make(config, turn))
+                    request = wanted_package(config) if isinstance(config, StdioServerConfig) else None
+                    if request is not None:
+                        tasks.create_task(make(config.id, request, turn))
 
         run(make_all)
     return found
@@ -118,21 +118,16 @@ def sealed_server(config: ServerConfig, *, is_shown: bool, allow_unsandboxed: bo
     if seal is None:
         return None
     assert isinstance(config, StdioServerConfig)
-    request = wanted_package(config)
-    assert request is not None
     with as_command_error(SealError, remedy="install it", code=ExitCode.NOT_READY):
-        return sealed_start(seal, request, config, SealStore(seal.folder.parent), os.environ).config
+        return sealed_start(seal, config, os.environ).config
 
 
 async def start_from(found: Seal | None, config: StdioServerConfig, _scope: str) -> SealedStart | None:
     """Return how a server is started from this seal, whatever the ledger says; None without one."""
-    request = wanted_package(config)
-    if found is None or request is None:
+    if found is None:
         return None
-    try:
-        return await asyncio.to_thread(sealed_start, found, request, config, SealStore(found.folder.parent), os.environ)
-    except SealError as error:
-        raise fault_of(error) from error
+    with as_faults():
+        return await asyncio.to_thread(sealed_start, found, config, os.environ)
 
 
 def changes_since(before: str, now: Seal) -> Changes | None:

@@ -157,19 +157,8 @@ def restart(source: Asked, server: options.ServerId, json: options.Json = False)
     request = Restart(server)
     answer = ask(source, request, only=server) if source.own else ask_running(source, request, anywhere=True)
     if answer is None:
-        check_server(load(source), server)
-        raise CommandError(
-            ExitCode.NOT_READY,
-            f"there is nothing to restart: {_describe_daemon()}",
-            "quarterdeck serve starts the server, and so does each client that starts that",
-        )
-    assert isinstance(answer, Restarted)
-    if json:
-        print_json({"server": answer.server})
-    else:
-        print_servers((answer.server,))
-    if answer.server.phase != "ready":
-        raise SystemExit(ExitCode.NOT_READY)
+        raise _none_runs(source, server, "there is nothing to restart", "the server")
+    _tell_outcome(answer, "ready", json=json)
 
 
 def wake(source: Asked, server: options.ServerId, json: options.Json = False) -> None:
@@ -185,12 +174,19 @@ def sleep(source: Asked, server: options.ServerId, json: options.Json = False) -
 def _by_hand(source: Source, request: Wake | Sleep, wanted: str, *, json: bool) -> None:
     answer = ask_running(source, request, anywhere=True)
     if answer is None:
-        check_server(load(source), request.server)
-        raise CommandError(
-            ExitCode.NOT_READY,
-            f"no server runs: {_describe_daemon()}",
-            "quarterdeck serve starts the servers, and so does each client that starts that",
-        )
+        raise _none_runs(source, request.server, "no server runs", "the servers")
+    _tell_outcome(answer, wanted, json=json)
+
+
+def _none_runs(source: Source, server: str, what: str, started: str) -> CommandError:
+    """Return the error of a command for a running server where none runs; raise CommandError for an unknown server."""
+    check_server(load(source), server)
+    remedy = f"quarterdeck serve starts {started}, and so does each client that starts that"
+    return CommandError(ExitCode.NOT_READY, f"{what}: {_describe_daemon()}", remedy)
+
+
+def _tell_outcome(answer: object, wanted: str, *, json: bool) -> None:
+    """Show how a server is now; exit with `NOT_READY` unless it is in the `wanted` phase."""
     assert isinstance(answer, Restarted)
     if json:
         print_json({"server": answer.server})

@@ -1,14 +1,21 @@
 """`quarterdeck seals`: list, check and remove the sealed packages that servers are started from."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError, ledger_errors
 from quarterdeck.cli.output import Cell, Column, is_confirmed, print_json, print_line, print_outcome, report, show
 from quarterdeck.cli.parameters import Argument, Group
+from quarterdeck.common.text_file import MissingFileError, TextFileError, read_text
 from quarterdeck.common.words import counted, flat, printable, size
+from quarterdeck.config.load.document import DocumentError, JsonObject, claimed_id, parse_document, rows_of
+from quarterdeck.config.load.file import MAX_CONFIG_BYTES
+from quarterdeck.config.load.jsonc import to_plain
+from quarterdeck.config.load.origin import Standing, candidates
 from quarterdeck.config.places.paths import seals_dir, state_dir
 from quarterdeck.ledger.errors import MissingLedgerError
 from quarterdeck.ledger.events.fold import Entry, ServerKey
@@ -17,6 +24,7 @@ from quarterdeck.ledger.store.lease import ledger_dir
 from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.seals.manifest import SealError
 from quarterdeck.seals.store import Seal, SealStore
+from quarterdeck.trust.judge.server_rows import COMMAND_SCOPE, PROGRAM_SCOPE, USER_SCOPE
 
 group: Final = Group("The packages that servers are started from: installed once, read-only, known by their hash.")
 
@@ -126,16 +134,41 @@ def collect(yes: options.Yes = False, json: options.Json = False) -> None:
 
 
 def _used_by() -> Mapping[str, Sequence[str]]:
-    """Return, by digest, the servers that start from each seal, and those that did before and may go back to it."""
+    """Return, by digest, the servers that start from each seal, and those that did before and may go back to it.
+
+    A server whose row was taken out of its file is none of them: if it comes back, its seal is installed again.
+    """
     entries: Mapping[ServerKey, Entry] = {}
     with ledger_errors(), suppress(MissingLedgerError), LedgerReader.open(ledger_dir(state_dir())) as reader:
         entries = reader.book.entries
     found: dict[str, list[str]] = {}
     labels = labels_of(entries)
+    rows = {scope: _rows_of(scope) for scope in {place.scope for place in entries}}
     for place, entry in entries.items():
+        if (present := rows[place.scope]) is not None and place.server not in present:
+            continue
         for event, before in ((entry.seal, ""), (entry.last_seal, " (before)")):
             if event is not None:
                 found.setdefault(event.seal, []).append(labels[place] + before)
+    return found
+
+
+def _rows_of(scope: str) -> Collection[str | None] | None:
+    """Return the servers that the files of a scope have rows of; None if there are no files, or one cannot be read."""
+    if scope in {COMMAND_SCOPE, PROGRAM_SCOPE}:
+        return None
+    users = (each.path for each in candidates(Path.cwd(), os.environ) if each.standing is Standing.USER)
+    found: set[str | None] = set()
+    for path in users if scope == USER_SCOPE else (Path(scope),):
+        try:
+            document = parse_document(to_plain(read_text(path, MAX_CONFIG_BYTES).text))
+        except MissingFileError:
+            continue
+        except (TextFileError, DocumentError):
+            return None
+        if not isinstance(document, JsonObject):
+            return None
+        found |= {claimed_id(row) for row in rows_of(document)}
     return found
 
 

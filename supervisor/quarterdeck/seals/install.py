@@ -65,6 +65,7 @@ async def seal(
             make = _seal_npm if is_npm else _seal_python
             manifest = await make(request, sandbox, with_scripts, lock, tell)
             await anyio.to_thread.run_sync(sandbox.discard)
+        manifest = msgspec.structs.replace(manifest, bounds=settings.bounds)
         tell(Progress("hash"))
         return await anyio.to_thread.run_sync(store.adopt, place, manifest)
     except OSError as error:

@@ -132,6 +132,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         interpreter: absolute path of the Python that it was installed for; empty for npm.
         lock: the text of the lock that it was installed from.
         made_at: for display.
+        bounds: those of the installation, by which the tree is read again.
         size: bytes of all files; set by the store.
         files: number of files; set by the store.
         entries: SHA-256 of the list of entries; set by the store.
@@ -149,6 +150,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     interpreter: str = ""
     lock: str = ""
     made_at: str = ""
+    bounds: Bounds = Bounds()
     size: int = 0
     files: int = 0
     entries: str = ""

@@ -34,7 +34,6 @@ from quarterdeck_sandbox import open_regular, remove_tree
 
 from .manifest import (
     FORMAT,
-    Bounds,
     Difference,
     Entry,
     Kind,
@@ -81,13 +80,11 @@ class SealStore:
 
     Args:
         folder: made when it is first written to.
-        bounds: of trees that are taken in.
     """
 
-    def __init__(self, folder: Path, bounds: Bounds | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder: Final = folder
         self._making: Final = folder / ".making"
-        self._bounds: Final = bounds or Bounds()
 
     @contextmanager
     def making(self) -> Iterator[Path]:
@@ -124,7 +121,7 @@ class SealStore:
             made.mkdir(mode=0o700)
             os.rename(place / "tree", made / "tree")
             # A folder that was renamed, or a file that was written, after its stamp was taken would look changed.
-            reading = read_tree(made / "tree", self._bounds, close=True)
+            reading = read_tree(made / "tree", manifest.bounds, close=True)
             entries = msgspec.json.encode(reading.entries)
             manifest = msgspec.structs.replace(
                 manifest,
@@ -263,7 +260,7 @@ class SealStore:
         if digest != seal.digest or hashlib.sha256(data).hexdigest() != seal.manifest.entries:
             raise _damaged(seal.digest, "list of files", "it is another one than was sealed")
         try:
-            reading = read_tree(seal.tree, self._bounds)
+            reading = read_tree(seal.tree, seal.manifest.bounds)
         except OSError as error:
             raise _damaged(seal.digest, "tree", error) from error
         except SealError as error:

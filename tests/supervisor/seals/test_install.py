@@ -174,11 +174,11 @@ async def test_no_login_of_a_registry_is_in_an_error_a_manifest_or_a_lock(regist
         ({"dependencies": {"x": "git+https://registry.invalid/x.git"}}, "unsealable"),
     ],
 )
-async def test_a_package_that_does_harm_is_refused(registry, installer, tmp_path, published, code):
+async def test_a_package_that_does_harm_is_refused(registry, installer, store, published, code):
     """A seal would hold what the registry does not answer for, or what another file system reads otherwise."""
     registry.publish("server", bin="index.js", **published)
-    store = SealStore(tmp_path / "seals", Bounds(total_bytes=2_000_000, file_bytes=1 << 28, entries=500))
-    error = await installer.refusal(npx(), store=store)
+    installer.facts = {"bounds": Bounds(total_bytes=2_000_000, file_bytes=1 << 28, entries=500)}
+    error = await installer.refusal(npx())
     assert error.code == code, error.message
     assert store.digests() == []
 

@@ -15,7 +15,7 @@ from support.seals import FILES, manifest, sealed, write
 
 from quarterdeck.common.locks import holding_directory
 from quarterdeck.seals import store as module
-from quarterdeck.seals.manifest import Difference, Entry, SealError
+from quarterdeck.seals.manifest import Bounds, Difference, Entry, SealError
 from quarterdeck.seals.store import Seal, SealStore
 
 
@@ -156,6 +156,20 @@ def test_a_process_that_is_killed_leaves_no_half_seal(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) > 30
+
+
+def test_a_tree_is_verified_by_the_bounds_that_it_was_installed_with(store: SealStore, tmp_path: Path) -> None:
+    """A package that was allowed to be larger than usual would be called damaged, though no file has changed."""
+    deep = {"/".join(["d"] * (Bounds().depth + 1)) + "/file": b""}
+    with store.making() as place:
+        write(place / "tree", deep)
+        wide = msgspec.structs.replace(manifest(), bounds=Bounds(depth=Bounds().depth + 2))
+        seal = store.adopt(place, wide)
+    assert SealStore(tmp_path / "seals").verify(seal) == []
+    with store.making() as place, pytest.raises(SealError) as caught:
+        write(place / "tree", deep)
+        store.adopt(place, manifest())
+    assert caught.value.code == "too_large"
 
 
 def _content(seal: Seal) -> None:

@@ -87,14 +87,14 @@ async def _seal_npm(
     named = f"{request.name}@{request.spec or 'latest'}"
     sandbox.write("package.json", npm.package_text(request))
     tell(Progress("resolve"))
-    if lock:
-        locked = npm.read_lock(lock)
-        sandbox.write("package-lock.json", npm.portable_lock(lock))
-    else:
+    is_given = bool(lock)
+    if not is_given:
         await sandbox.run(npm.RESOLVE, lambda output: npm.error_of(output, f"resolve {named}"))
-        lock = sandbox.read("package-lock.json")  # npm goes on with this, which has the addresses
-        locked = npm.read_lock(lock)
-    lock = npm.portable_lock(lock)
+        lock = sandbox.read("package-lock.json")
+    locked = npm.read_lock(lock)
+    sandbox.write("package.json", npm.package_text(request, {each.folder: each.version for each in locked}))
+    sandbox.write("package-lock.json", npm.settled_lock(lock, with_addresses=not is_given))
+    lock = npm.settled_lock(lock)
     total = len(locked)
     tell(Progress("fetch", 0, total))
     await sandbox.run(

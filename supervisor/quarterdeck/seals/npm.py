@@ -35,6 +35,9 @@ NO_PLACE: Final = ".package-lock.json"
 FETCHED: Final = re.compile(r"http fetch GET 200 \S+\.tgz")
 """A line of npm's output for each package that it has fetched."""
 
+_TAG: Final = re.compile(r"(?![vVxX][\dxX.*-]*$)[A-Za-z][\w.-]*")
+"""Matches the tag of a version, such as `latest`, and no range of versions."""
+
 _SCRIPTS: Final = ("preinstall", "install", "postinstall")
 _CODE: Final = re.compile(r"^npm (?:error|ERR!) code (\S{1,60})", re.MULTILINE)
 _LINE: Final = re.compile(r"^npm (?:error|ERR!) (?!code |errno |syscall |A complete log|\s*/)(.*\S)", re.MULTILINE)
@@ -62,6 +65,8 @@ class _LockEntry(msgspec.Struct, rename="camel"):
     optional: bool = False
     dev_optional: bool = False
     has_install_script: bool = False
+    dependencies: dict[str, str] = {}
+    optional_dependencies: dict[str, str] = {}
 
 
 class _Lock(msgspec.Struct, rename="camel"):
@@ -92,12 +97,13 @@ class PackageFile(msgspec.Struct):
         return _inside(folder) if self.bin is None and isinstance(folder, str) else ""
 
 
-def package_text(request: PackageRequest) -> str:
-    """Return the `package.json` of an installation of what is asked for."""
+def package_text(request: PackageRequest, locked: Mapping[str, str] = {}) -> str:
+    """Return the `package.json` of an installation of what is asked for, with locked versions, by folder, for tags."""
     wanted = {request.name: request.spec or "*"}
     for word in request.beside:
         cut = word.find("@", 1)
         wanted[word if cut < 0 else word[:cut]] = "*" if cut < 0 else word[cut + 1 :]
+    wanted = {name: _settled_spec(spec, locked.get(f"node_modules/{name}", "")) for name, spec in wanted.items()}
     return msgspec.json.encode({"name": "sealed", "version": "0.0.0", "private": True, "dependencies": wanted}).decode()
 
 
@@ -136,13 +142,40 @@ def read_lock(text: str) -> tuple[LockedPackage, ...]:
     return tuple(found)
 
 
-def portable_lock(text: str) -> str:
-    """Return a lock without addresses of registries: they may hold logins, and other machines use other mirrors."""
+def settled_lock(text: str, *, with_addresses: bool = False) -> str:
+    """Return a lock that `read_lock` has read as `npm ci` installs it, without asking the registry what fits.
+
+    A tag is replaced by the version that it stood for, and an optional package that the registry did not have, as of a
+    platform that is not published yet, is not named.  Without addresses, which may hold logins, other mirrors do.
+    """
     lock = msgspec.json.decode(text)
-    for entry in lock["packages"].values():
-        entry.pop("resolved", None)
+    packages = lock["packages"]
+    for folder, entry in packages.items():
+        if not with_addresses:
+            entry.pop("resolved", None)
+        for kind in ("dependencies", "optionalDependencies"):
+            specs = entry.pop(kind, {})
+            found = {name: _locked_version(packages, folder, name) for name in specs}
+            kept = [name for name in specs if found[name] or kind == "dependencies"]
+            if kept:
+                entry[kind] = {name: _settled_spec(specs[name], found[name]) for name in kept}
     lock.pop("dependencies", None)  # the same for npm 6, which version 3 does without
     return msgspec.json.format(msgspec.json.encode(lock), indent=1).decode() + "\n"
+
+
+def _locked_version(packages: Mapping[str, Mapping[str, str]], folder: str, name: str) -> str:
+    """Return the version that a package finds of another one as Node looks, from its own folder up; empty for none."""
+    above = f"{folder}/" if folder else ""
+    while f"{above}node_modules/{name}" not in packages:
+        if not above:
+            return ""
+        above = above.rpartition("node_modules/")[0]
+    return packages[f"{above}node_modules/{name}"].get("version", "")
+
+
+def _settled_spec(spec: str, version: str) -> str:
+    """Return the version for a tag, of which a lock cannot tell whether it still stands for that; else `spec`."""
+    return version if version and _TAG.fullmatch(spec) else spec
 
 
 def read_package_file(data: bytes | None) -> PackageFile:

@@ -103,7 +103,9 @@ def output_of(seal: Seal, request: PackageRequest, home: Path) -> str:
 async def test_an_npm_package_is_the_same_bytes_wherever_it_is_installed(registry, installer, tmp_path):
     """Two machines would have different seals of the same packages, or a seal that does not start."""
     registry.publish("dep", bin="index.js", scripts={"postinstall": "touch ran"})
-    registry.publish("@s/server", bin={"run": "index.js"}, dependencies={"dep": "^1"})
+    registry.publish(
+        "@s/server", bin={"run": "index.js"}, dependencies={"dep": "^1"}, optionalDependencies={"gone": "1"}
+    )
     told: list[Progress] = []
     left: list[str] = []
 
@@ -112,7 +114,7 @@ async def test_an_npm_package_is_the_same_bytes_wherever_it_is_installed(registr
         if progress.step == "hash":
             left.extend(path.name for path in (tmp_path / "seals" / ".making").glob("*/*"))
 
-    asked = npx("@s/server", args=("--flag", "x y"))
+    asked = npx("@s/server", "latest", args=("--flag", "x y"))
     one = await installer.seal(asked, tell=tell)
     manifest = one.manifest
     assert [(each.name, each.version, each.license, each.script) for each in manifest.packages] == [
@@ -127,6 +129,7 @@ async def test_an_npm_package_is_the_same_bytes_wherever_it_is_installed(registr
     assert left == ["tree"]  # else the disk would write the installer's cache out with the seal
 
     registry.publish("dep", "1.5.0")
+    registry.publish("@s/server", "2.0.0", bin={"run": "index.js"})
     again = await installer.seal(asked, SealStore(tmp_path / "elsewhere" / "seals"), lock=manifest.lock)
     assert again.digest == one.digest
     assert again.manifest.lock == manifest.lock

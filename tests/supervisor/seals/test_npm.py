@@ -65,10 +65,38 @@ def test_a_text_that_is_no_lock_is_refused(text):
 def test_a_kept_lock_names_no_registry_and_no_login():
     """A manifest would hold the password of the user's registry, and no other mirror would serve the lock."""
     url = "https://user:hunter2@mirror.example/a.tgz"
-    kept = npm.portable_lock(lock(**{"node_modules/a": entry(resolved=url)}))
+    kept = npm.settled_lock(lock(**{"node_modules/a": entry(resolved=url)}))
     assert "mirror.example" not in kept
     assert [(each.name, each.integrity) for each in npm.read_lock(kept)] == [("a", HASH)]
-    assert npm.portable_lock(kept) == kept
+    assert npm.settled_lock(kept) == kept
+
+
+def test_a_kept_lock_leaves_npm_nothing_to_look_up():
+    """A package could not be installed again once its tag had moved on, or one of its platforms was not published."""
+    beside = {"optionalDependencies": {"gone": "1", "b": "next"}, "dependencies": {"gone": "1", "c": "^1", "b": "x.x"}}
+    kept = npm.settled_lock(
+        lock(
+            **{
+                "node_modules/a": entry(**beside),
+                "node_modules/@s/b": entry(version="4.0.0"),
+                "node_modules/a/node_modules/b": entry(version="2.0.0", dependencies={"c": "latest"}),
+                "node_modules/c": entry(version="3.0.0", optionalDependencies={"b": "*"}),
+            }
+        )
+    )
+    found = {name.rpartition("/")[2]: each for name, each in json.loads(kept)["packages"].items() if "@" not in name}
+    assert found["a"]["optionalDependencies"] == {"b": "2.0.0"}
+    assert found["a"]["dependencies"] == {"gone": "1", "c": "^1", "b": "x.x"}
+    assert found["b"]["dependencies"] == {"c": "3.0.0"}
+    assert "optionalDependencies" not in found["c"]
+    assert npm.settled_lock(kept) == kept
+
+
+def test_the_version_that_a_tag_stood_for_is_installed_and_a_range_still_binds_the_lock():
+    """A lock would be refused once `latest` has moved on, or install another version than the row allows."""
+    locked = {"node_modules/a": "3.0.0", "node_modules/b": "3.0.0"}
+    request = PackageRequest("npx", PackageIndex.NPM, "a", "latest", beside=("b@^1",))
+    assert json.loads(npm.package_text(request, locked))["dependencies"] == {"a": "3.0.0", "b": "^1"}
 
 
 def test_further_packages_are_installed_beside_the_one_that_is_asked_for():

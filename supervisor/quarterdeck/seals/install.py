@@ -16,10 +16,12 @@ import stat
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import anyio
 import anyio.to_thread
 import msgspec
+from anyio.lowlevel import RunVar
 
 from quarterdeck_sandbox import HostileTree, open_regular
 
@@ -41,6 +43,12 @@ class Progress(msgspec.Struct, frozen=True):
 
 Tell = Callable[[Progress], None]
 
+AT_ONCE: Final = 4
+"""Installations at the same time in one process: two cores and one network are busy with as many."""
+
+_turns: Final[RunVar[anyio.Semaphore]] = RunVar("turns")
+"""Of an event loop, as a semaphore is."""
+
 
 async def seal(
     request: PackageRequest,
@@ -51,10 +59,19 @@ async def seal(
     lock: str = "",
     tell: Tell = lambda _: None,
 ) -> Seal:
-    """Install what is asked for, or exactly `lock`, and return its seal.
+    """Install what is asked for, or exactly `lock`, in its turn, and return its seal.
 
     Cancelled or failed, it leaves no process and no file.  Raise SealError.
     """
+    if (turns := _turns.get(None)) is None:
+        _turns.set(turns := anyio.Semaphore(AT_ONCE))
+    async with turns:
+        return await _seal(request, store, settings, with_scripts, lock, tell)
+
+
+async def _seal(
+    request: PackageRequest, store: SealStore, settings: InstallSettings, with_scripts: bool, lock: str, tell: Tell
+) -> Seal:
     making = store.making()
     with anyio.CancelScope(shield=True):  # cancelled within, its folder would stay
         place = await anyio.to_thread.run_sync(making.__enter__)

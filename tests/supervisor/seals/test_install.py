@@ -12,6 +12,7 @@ import psutil
 import pytest
 from support.sandbox.machine_facts import bubblewrap_missing
 from support.servers.package_registries import PackageRegistry, package_registry
+from support.waiting import eventually_async
 
 from quarterdeck.seals import install
 from quarterdeck.seals.install import InstallSettings, Progress
@@ -305,6 +306,19 @@ async def test_a_cancelled_installation_leaves_no_process_and_no_file(installer,
         await started.wait()
         await anyio.sleep(0.3)
         tasks.cancel_scope.cancel()
+
+
+async def test_a_daemon_with_many_packages_installs_few_at_once(installer, tmp_path):
+    """The first start of forty servers would take all of the machine's memory."""
+    installer.path = fake_npm(tmp_path / "bin", "exec sleep 1000")
+    begun: list[Progress] = []
+    async with anyio.create_task_group() as tasks:
+        for number in range(install.AT_ONCE + 2):
+            tasks.start_soon(lambda name: installer.seal(npx(name), tell=begun.append), f"server{number}")
+        await eventually_async(lambda: len(begun) >= install.AT_ONCE)
+        await anyio.sleep(0.3)
+        tasks.cancel_scope.cancel()
+    assert len(begun) == install.AT_ONCE
 
 
 async def test_without_an_installer_its_name_is_said(installer):

@@ -26,9 +26,6 @@ from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 
 Scripts = Annotated[bool, Option(help="Run the install scripts of its packages, in the sandbox that installs them.")]
 
-AT_ONCE: Final = 4
-"""Packages that are sealed at the same time: two cores and one network are busy with as many."""
-
 STEPS: Final = {
     "resolve": "looking for its versions",
     "fetch": "fetching",
@@ -68,25 +65,21 @@ def seal_all(
             steps[server] = f"{server}: {STEPS.get(progress.step, progress.step)}{part}"
             show("; ".join(steps.values()))
 
-        async def make(server: str, request: PackageRequest, turn: asyncio.Semaphore) -> None:
-            async with turn:
-                try:
-                    kept = await asyncio.to_thread(store.find, request.words, has_run_scripts=with_scripts)
-                    tell_of = partial(tell, server)
-                    found[server] = kept or await seal(
-                        request, store, settings, with_scripts=with_scripts, tell=tell_of
-                    )
-                except SealError as error:
-                    found[server] = error
-                steps.pop(server, None)
+        async def make(server: str, request: PackageRequest) -> None:
+            try:
+                kept = await asyncio.to_thread(store.find, request.words, has_run_scripts=with_scripts)
+                tell_of = partial(tell, server)
+                found[server] = kept or await seal(request, store, settings, with_scripts=with_scripts, tell=tell_of)
+            except SealError as error:
+                found[server] = error
+            steps.pop(server, None)
 
         async def make_all() -> None:
-            turn = asyncio.Semaphore(AT_ONCE)
             async with asyncio.TaskGroup() as tasks:
                 for config in configs:
                     request = wanted_package(config) if isinstance(config, StdioServerConfig) else None
                     if request is not None:
-                        tasks.create_task(make(config.id, request, turn))
+                        tasks.create_task(make(config.id, request))
 
         run(make_all)
     return found

@@ -1,7 +1,7 @@
 """From a policy to a confinement: resolve the program, choose the tier, lay out the view, compile filter and limits.
 
 Everything that can be refused is refused here, before anything starts.  It looks at the filesystem and changes only
-the owner of private directories.
+private directories: their owner, and the links in a home (`home_links`).
 
 What concerns all servers of one program under one policy is laid out once and used again (`run/prepare`); what is
 each one's own is added to it.
@@ -40,6 +40,7 @@ from quarterdeck_sandbox.view.closed_paths import close_within, outermost
 from quarterdeck_sandbox.view.layout import CERTIFICATES, build_view, identity_mounts, require_visible
 from quarterdeck_sandbox.view.secret_paths import PathRules, configuration_folders, credentials_touching
 
+from .home_links import link_home
 from .processes import threads_of
 from .unix_user import SOMEBODY, choose_user, hand_over, own_user, owner_of, why_unreachable, why_unreadable
 
@@ -165,10 +166,15 @@ def own(shared: Confinement, plan: LaunchPlan, laid_out: Places, places: Places)
 
 
 def settle(confinement: Confinement, places: Places) -> Confinement:
-    """Hand over private directories, and count who shares a limit, at the start itself.  Raises OSError."""
-    identity = confinement.identity
+    """Hand over private directories, link the home, and count who shares a limit, at the start itself.
+
+    Raises OSError.
+    """
+    identity, policy, view = confinement.identity, confinement.policy or PolicyValues(), confinement.view
     if identity is not None:
         hand_over(identity, (places.home, places.tmp))
+    if notes := link_home(places, (*policy.write, *policy.read), identity):
+        confinement = replace(confinement, view=replace(view, shown=(*view.shown, *notes)))
     if confinement.counts_alone or confinement.limits.processes is None:
         return confinement
     others = threads_of(identity.uid if identity else os.getuid())

@@ -204,6 +204,31 @@ async def capabilities(confinement: Confinement) -> set[str]:
 SHOW_CAPABILITIES = "sed -n 's/^Cap...:.//p' /proc/self/status"
 
 
+IN_ITS_HOME = """
+cat ~/Documents/notes/plan || exit 2
+ls ~/Music/song && exit 3
+echo >~/Music/new && exit 4
+echo >~/Documents/new && exit 5
+echo >~/Documents/notes/new && exit 6
+exit 0
+"""
+
+
+async def test_what_the_user_calls_documents_is_that_or_an_error_in_its_home(yard: Yard) -> None:
+    """A notes server would list nothing, and write where the user never looks."""
+    if yard.tier_home.tier is Tier.LIMITS:
+        pytest.skip("limits alone hide nothing")
+    for name in ("Documents/notes", "Music"):
+        (yard.places.user_home / name).mkdir(parents=True)
+    (yard.places.user_home / "Documents/notes/plan").touch()
+    made = yard.confine("sh", "-c", IN_ITS_HOME, read=[str(yard.places.user_home / "Documents/notes")])
+    assert await ends(made) == 0
+    assert sorted(os.listdir(yard.places.user_home)) == [".ssh", "Documents", "Music"]
+    (yard.tier_home.home / "Music").unlink()
+    (yard.tier_home.home / "Music").write_text("its own")
+    assert yard.confine("true").view.shown[-1].startswith("home: ~/Music is a file or folder of its own")
+
+
 @ROOT_ONLY
 async def test_what_is_roots_is_written_by_a_root_without_capabilities(yard: Yard) -> None:
     """In a container everything is root's, and no server could be granted a folder."""

@@ -42,7 +42,17 @@ from quarterdeck_sandbox.view.secret_paths import PathRules, configuration_folde
 
 from .home_links import link_home
 from .processes import threads_of
-from .unix_user import SOMEBODY, choose_user, hand_over, own_user, owner_of, why_unreachable, why_unreadable
+from .unix_user import (
+    GIT_SETTINGS,
+    SOMEBODY,
+    choose_user,
+    hand_over,
+    own_user,
+    owner_of,
+    trust_repositories,
+    why_unreachable,
+    why_unreadable,
+)
 
 _RLIMITS: Final = {
     "open_files": resource.RLIMIT_NOFILE,
@@ -158,8 +168,10 @@ def own(shared: Confinement, plan: LaunchPlan, laid_out: Places, places: Places)
         shown = [was[mount.target] for mount in view.mounts if mount.target in was]
         mounts += [Mount(MountKind.WRITE, place, observed.realpath(place)) for place in shown]
         mounts += identity_mounts(uid, gid, str(places.home))
-        view = replace(view, mounts=(), env={**view.env, "HOME": str(places.home), "TMPDIR": str(places.tmp)})
-        view = view.with_mounts(mounts)
+        env = {**view.env, "HOME": str(places.home), "TMPDIR": str(places.tmp)}
+        if identity is not None and shared.policy is not None and GIT_SETTINGS not in plan.env:
+            env |= trust_repositories(identity, (*shared.policy.write, *shared.policy.read))
+        view = replace(view, mounts=(), env=env).with_mounts(mounts)
     cwd = was.get(plan.cwd, plan.cwd) if laid_out is not places else plan.cwd
     plan = LaunchPlan(shared.plan.program, plan.argv, {**plan.env, **view.env}, cwd)
     return replace(shared, plan=plan, view=view, identity=identity)

@@ -13,6 +13,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,12 @@ IN_USE_S: Final = 1.0
 """For how long a list of the users that are in use is good: all servers of a fleet choose theirs at once."""
 
 TURN_S: Final = 2.0  # for another process to choose a user, which takes milliseconds
+
+GIT_SETTINGS: Final = "GIT_CONFIG_COUNT"
+"""The variable that announces git's settings in variables (git-config, "ENVIRONMENT")."""
+
+_MAX_REPOSITORIES: Final = 200  # each takes two variables, and a program's environment is bounded
+_MAX_ENTRIES: Final = 1_000  # of a folder that is searched for repositories
 
 SOMEBODY: Final = UnixUser(-1, -1, dedicated=True)
 """A user of its own that is not chosen yet: it owns nothing."""
@@ -122,6 +129,31 @@ def why_unreadable(identity: UnixUser, paths: Iterable[str]) -> str:
         if not _allows(identity, path, needed):
             return f"{path} is closed to {identity.name}"
     return ""
+
+
+def trust_repositories(identity: UnixUser, granted: Iterable[str]) -> dict[str, str]:
+    """Return variables by which git works in granted folders that belong to another user than `identity`.
+
+    Git obeys the configuration of a repository, and refuses that of others ("dubious ownership").  Here a row's user
+    has decided: a granted folder is trusted, and so is what lies below it (by each name: before 2.46 git knows no `*`).
+    """
+    trusted: list[str] = []
+    for path in dict.fromkeys(map(os.path.realpath, granted)):
+        with suppress(OSError):
+            if os.path.isdir(path) and os.stat(path).st_uid != identity.uid:
+                trusted += [path, f"{path}/*", *_repositories_in(path)]
+    trusted = trusted[:_MAX_REPOSITORIES]
+    settings = {GIT_SETTINGS: str(len(trusted))} if trusted else {}
+    for number, path in enumerate(trusted):
+        settings |= {f"GIT_CONFIG_KEY_{number}": "safe.directory", f"GIT_CONFIG_VALUE_{number}": path}
+    return settings
+
+
+def _repositories_in(folder: str) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in islice(entries, _MAX_ENTRIES):
+            if entry.is_dir(follow_symlinks=False) and os.path.lexists(f"{entry.path}/.git"):
+                yield entry.path
 
 
 def open_to_all(folder: str) -> tuple[str, ...]:

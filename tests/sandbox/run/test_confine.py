@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from support.sandbox.confinements import BUBBLEWRAP_ONLY, PATH, TierHome, run, this_machine
-from support.sandbox.machine_facts import MOUNT_NAMESPACE_ONLY, ROOT_ONLY
+from support.sandbox.machine_facts import MOUNT_NAMESPACE_ONLY, ROOT_ONLY, installed_only
 
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.policy_values import Property, Tier
@@ -32,12 +32,13 @@ class Yard(msgspec.Struct):
     tier_home: TierHome
     places: Places
     machine: Machine = msgspec.field(default_factory=this_machine)
+    env: dict[str, str] = {}
 
     def confine(self, *words: str, **policy: Any) -> Confinement:
         """Confine a command; without a network unless the policy says otherwise."""
         fields = {"network": "none", "minimum": self.tier_home.tier, **policy}
         requester = Requester(self.places, {}, self.machine.capped(self.tier_home.tier))
-        env = {"PATH": PATH, "HOME": str(self.tier_home.home)}
+        env = {"PATH": PATH, "HOME": str(self.tier_home.home), **self.env}
         plan = plan_launch(words[0], words[1:], env, str(self.tier_home.home))
         if fields.get("preset") == "trusted":
             fields = {key: value for key, value in fields.items() if key not in ("network", "minimum")}
@@ -227,6 +228,26 @@ async def test_what_the_user_calls_documents_is_that_or_an_error_in_its_home(yar
     (yard.tier_home.home / "Music").unlink()
     (yard.tier_home.home / "Music").write_text("its own")
     assert yard.confine("true").view.shown[-1].startswith("home: ~/Music is a file or folder of its own")
+
+
+@ROOT_ONLY
+@installed_only("git")
+async def test_git_works_in_a_granted_repository_of_another_user(yard: Yard) -> None:
+    """Started by root, a git server would refuse every call: "detected dubious ownership"."""
+    if yard.tier_home.tier is Tier.LIMITS:
+        pytest.skip("limits alone change no user")
+    projects = yard.places.user_home.parent / "projects"
+    for name in ("here", "below/here"):
+        (projects / name).mkdir(parents=True)
+        await anyio.run_process(["git", "init", "-q", projects / name], env={"PATH": PATH})
+    script = f"cd {projects}/here && git status && GIT_CONFIG_COUNT=0 git status"
+    assert await ends(yard.confine("sh", "-c", script, read=[str(projects)])) == 128
+    code, said, _ = await run(yard.confine("git", "-C", f"{projects}/here", "status", read=[str(projects)]))
+    assert (code, said[:10]) == (0, "On branch ")
+    granted = yard.confine("git", "-C", f"{projects}/below/here", "status", read=[str(projects / "below/here")])
+    assert await ends(granted) == 0
+    yard.env = {"GIT_CONFIG_COUNT": "0"}
+    assert "GIT_CONFIG_KEY_0" not in yard.confine("true", read=[str(projects)]).plan.env
 
 
 @ROOT_ONLY

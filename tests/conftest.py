@@ -66,10 +66,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     from support.suite.better_machine import BetterMachine
-    from support.suite.collecting import Turns
+    from support.suite.collecting import FewReports, Turns
     from support.suite.tiers import Tiers
 
     config.pluginmanager.register(Turns())
+    config.pluginmanager.register(FewReports())
     config.pluginmanager.register(Tiers(config))
     config.pluginmanager.register(BetterMachine(config))
     if not hasattr(config, "workerinput"):

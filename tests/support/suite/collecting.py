@@ -1,13 +1,13 @@
-"""Workers that collect the same tests in turns, and have them dealt: what one has compiled, the others only load.
+"""What a run's workers do the same, done once: what one has compiled, the others only load.
 
 Compiling with pytest's assertions is most of what the first collection in a checkout costs.
 """
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -43,6 +43,33 @@ class Turns:
         yield
         if self._workers:
             items[:] = dealt(items, self._workers, [config.rootpath / folder for folder in LONG])
+
+
+class FewReports:
+    """A plugin by which a worker reports a test that passes in one message in place of five.
+
+    Packing, sending and reading the other four costs a quick test as much as running it.  They say when it began and
+    ended, and how long its fixtures took; whoever asks for that is told all.
+    """
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        options = session.config.option
+        if options.durations is not None or options.xmlpath or options.verbose > 0:
+            return
+        for plugin in session.config.pluginmanager.get_plugins():
+            if type(plugin).__name__ == "WorkerInteractor":
+                plugin.sendevent = _without_the_expected(plugin.sendevent)
+
+
+def _without_the_expected(send: Callable[..., None]) -> Callable[..., None]:
+    def send_event(name: str, **values: Any) -> None:
+        if name in {"logstart", "logfinish"}:
+            return
+        if name == "testreport" and values["data"]["when"] != "call" and values["data"]["outcome"] == "passed":
+            return
+        send(name, **values)
+
+    return send_event
 
 
 def dealt(items: Sequence[pytest.Item], workers: int, long: Sequence[Path]) -> list[pytest.Item]:

@@ -180,7 +180,7 @@ def print_line(text: str = "", style: str = "", *, stderr: bool = False, wraps: 
     if wraps and stream.isatty():
         text = fold(text, _columns_of(stream))
     if style and text and shows_styles(stream):
-        _print(_text_class().assemble((text, style)), _console(stream), soft_wrap=True)
+        _print(_text_class().assemble((text, style)), _console(stream), stream=stream, soft_wrap=True)
     else:
         stream.write(text + "\n")
         stream.flush()
@@ -314,28 +314,30 @@ def _fit(widest: Sequence[int], least: Sequence[int], room: int) -> list[int]:
 
 
 @contextmanager
-def waiting_for(what: str, *, is_shown: bool = True) -> Iterator[Callable[[str], None]]:
-    """Show a spinner on stderr during the block, if that is a terminal; yield what changes its words.
+def waiting_for(what: str, *, is_shown: bool = True) -> Iterator[Callable[..., None]]:
+    """Show a spinner on stderr during the block, if that is a terminal; yield what changes its words, of several lines.
 
-    Nothing of it stays. The cursor stays visible: whatever kills us, the terminal is as it was.
+    Nothing of it stays; what is printed on stderr meanwhile stays above it. The cursor stays visible: whatever kills
+    us, the terminal is as it was.
     """
     if not (is_shown and sys.stderr.isatty()) or not (console := _console(sys.stderr)).is_interactive:
-        yield lambda _: None
+        yield lambda *_: None
         return
     from rich.live import Live
     from rich.spinner import Spinner
 
     console.show_cursor = lambda show=True: show  # type: ignore[method-assign]
 
-    def said(words: str) -> "Text":
-        text = _text(Cell(words, "dim"))
-        text.truncate(console.width - 2, overflow="ellipsis")
-        return text
+    def said(*lines: str) -> "Text":
+        texts = [_text(Cell(line, "dim")) for line in lines]
+        for text in texts:
+            text.truncate(console.width - 2, overflow="ellipsis")
+        return _text_class()("\n").join(texts)
 
     spinner = Spinner("dots", said(what))
     # Rich would have what is printed on stdout meanwhile go to stderr.
     with Live(spinner, console=console, transient=True, refresh_per_second=10, redirect_stdout=False):
-        yield lambda words: spinner.update(text=said(words))
+        yield lambda *lines: spinner.update(text=said(*lines))
 
 
 def shows_styles(stream: TextIO) -> bool:
@@ -380,9 +382,12 @@ def _breaks(text: str, width: int) -> list[int]:
     return found
 
 
-def _print(drawn: "RenderableType", console: "Console", indent: str = "", **how: Any) -> None:
+def _print(
+    drawn: "RenderableType", console: "Console", indent: str = "", stream: TextIO | None = None, **how: Any
+) -> None:
     """Write what rich makes of it, whole, without the blanks with which it fills lines."""
     with console.capture() as capture:
         console.print(drawn, **how)
-    console.file.write("".join(f"{indent}{line}".rstrip() + "\n" for line in capture.get().split("\n")[:-1]))
-    console.file.flush()
+    file = stream or console.file  # which writes past a spinner that is shown on the stream
+    file.write("".join(f"{indent}{line}".rstrip() + "\n" for line in capture.get().split("\n")[:-1]))
+    file.flush()

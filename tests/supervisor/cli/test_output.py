@@ -236,6 +236,17 @@ def test_what_is_waited_for_is_seen_on_a_terminal_alone_and_leaves_nothing(monke
     assert terminal.getvalue() == ""
 
 
+def test_what_ends_is_said_above_the_rows_of_what_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The progress of several packages would be written over what became of one, or over itself."""
+    terminal = terminal_for(monkeypatch)
+    with waiting_for("sealing") as show:
+        show("sealing", "a  fetching", "b  waiting")
+        print_line("a is sealed", "dim", stderr=True)
+    before, after = terminal.getvalue().split("\x1b[2ma is sealed\x1b[0m\n")
+    assert before.endswith("\x1b[2K")  # what was there is gone
+    assert "sealing\x1b[0m\n\x1b[2ma  fetching\x1b[0m\n\x1b[2mb  waiting\x1b[0m" in after
+
+
 def test_json_is_one_line_and_raw_parts_stay_whole(capsys: pytest.CaptureFixture[str]) -> None:
     """Scripts would have to guess where a document ends."""
     print_json({"result": msgspec.Raw(b'{"a": 1.0}'), "text": "é\x7f"})

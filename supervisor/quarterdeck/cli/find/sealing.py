@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from quarterdeck.cli.exits import CommandError, ExitCode, as_command_error
 from quarterdeck.cli.output import print_line, waiting_for, warn
 from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.process import run
-from quarterdeck.common.words import flat
+from quarterdeck.common.words import counted, flat, size
 from quarterdeck.config.places.paths import seals_dir
 from quarterdeck.config.settings import Settings
 from quarterdeck.fleet.sealed_start import SealedStart
@@ -50,20 +50,34 @@ def seal_of(
 
 
 def seal_all(
-    configs: Sequence[ServerConfig], *, with_scripts: bool = False, is_shown: bool, allow_unsandboxed: bool
+    configs: Sequence[ServerConfig],
+    *,
+    with_scripts: bool = False,
+    is_shown: bool,
+    allow_unsandboxed: bool,
+    tell_end: Callable[[str, Seal | SealError], None] = lambda _server, _result: None,
 ) -> Mapping[str, Seal | SealError]:
-    """Seal the packages that these rows ask for, several at once; return what became of each, by the server's id."""
+    """Seal the packages that these rows ask for, several at once; return what became of each, by the server's id.
+
+    On a terminal there is a row for each server that is not done; `tell_end` is told of each that is, and may print.
+    """
     store = SealStore(seals_dir())
     settings = InstallSettings(os.environ, Path.home(), allow_unsandboxed=allow_unsandboxed)
-    steps: dict[str, str] = {}
+    stdio = [config for config in configs if isinstance(config, StdioServerConfig)]
+    wanted = {config.id: request for config in stdio if (request := wanted_package(config)) is not None}
+    rows = dict.fromkeys(wanted, "waiting")
     found: dict[str, Seal | SealError] = {}
 
     with waiting_for("sealing packages", is_shown=is_shown) as show:
 
+        def show_rows() -> None:
+            wide = max(map(len, rows), default=0)
+            show("sealing packages", *(f"{server:<{wide}}  {step}" for server, step in rows.items()))
+
         def tell(server: str, progress: Progress) -> None:
             part = f" {progress.done} of {progress.total}" if progress.total else ""
-            steps[server] = f"{server}: {STEPS.get(progress.step, progress.step)}{part}"
-            show("; ".join(steps.values()))
+            rows[server] = STEPS.get(progress.step, progress.step) + part
+            show_rows()
 
         async def make(server: str, request: PackageRequest) -> None:
             try:
@@ -72,15 +86,16 @@ def seal_all(
                 found[server] = kept or await seal(request, store, settings, with_scripts=with_scripts, tell=tell_of)
             except SealError as error:
                 found[server] = error
-            steps.pop(server, None)
+            del rows[server]
+            show_rows()
+            tell_end(server, found[server])
 
         async def make_all() -> None:
             async with asyncio.TaskGroup() as tasks:
-                for config in configs:
-                    request = wanted_package(config) if isinstance(config, StdioServerConfig) else None
-                    if request is not None:
-                        tasks.create_task(make(config.id, request))
+                for each in wanted.items():
+                    tasks.create_task(make(*each))
 
+        show_rows()
         run(make_all)
     return found
 
@@ -90,15 +105,19 @@ def seal_configured(settings: Settings, ids: Collection[str] | None = None, *, i
 
     Return the digests by server. A package that cannot be sealed is a warning: its server says the same when it starts.
     """
-    configs = [each for each in settings.servers if ids is None or each.id in ids]
-    found = seal_all(configs, is_shown=is_shown, allow_unsandboxed=settings.allow_unsandboxed)
-    for server, result in found.items():
+
+    def tell_end(server: str, result: Seal | SealError) -> None:
         if isinstance(result, SealError):
             warn(f"{server} is not sealed: {flat(result.message)}", result.remedy)
         elif is_shown:
-            print_line(f"sealed {flat(result.title)} for {server}", "dim")
+            held = f"{counted(len(result.manifest.packages), 'package')}, {size(result.manifest.size)}"
+            print_line(f"sealed {flat(result.title)} for {server}: {held}", "dim", stderr=True)
             for each in unrun_scripts(result):
                 warn(f"{server}: an install script was not run: {flat(each)}")
+
+    configs = [each for each in settings.servers if ids is None or each.id in ids]
+    allow = settings.allow_unsandboxed
+    found = seal_all(configs, is_shown=is_shown, allow_unsandboxed=allow, tell_end=tell_end)
     return {server: result.digest for server, result in found.items() if isinstance(result, Seal)}
 
 

@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 from support.command_line import Said
+from support.seals import sealed
 
 from quarterdeck.cli.configure.client_tokens import tokens_path
+from quarterdeck.common.words import size
 from quarterdeck.config.load.file import load_config_file
+from quarterdeck.config.places.paths import seals_dir
 from quarterdeck.host.http.token_file import load_grants
+from quarterdeck.seals.store import SealStore
 
 from .client_commands import write
 
@@ -166,6 +170,21 @@ def test_the_servers_of_a_client_are_ours_afterwards(home: Path, said: Said) -> 
     assert loaded.broken == ()
     assert json.loads(ours(home).read_text())["mcpServers"] == {name: rows[name] for name in ("gh", "web")}
     assert ours(home).stat().st_mode & 0o777 == 0o600
+
+
+def test_each_package_of_what_is_imported_is_told_with_its_size(
+    home: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user would not know what the first client will be served from, nor which package could not be had."""
+    monkeypatch.setattr("quarterdeck.seals.store.sync_file_system", lambda _: None)
+    seal = sealed(SealStore(seals_dir()))
+    (seals_dir() / ".making").rmdir()
+    (seals_dir() / ".making").touch()  # nothing more can be installed
+    rows = {name: {"command": "npx", "args": [name]} for name in ("server", "other")}
+    write(home / ".cursor" / "mcp.json", {"mcpServers": rows})
+    err = said(0, "config", "import", "cursor").err
+    assert f"sealed {seal.title} for server: 0 packages, {size(seal.manifest.size)}\n" in err
+    assert "other is not sealed: " in err
 
 
 def test_what_is_there_already_stays_as_it_is(home: Path, said: Said) -> None:

@@ -13,7 +13,7 @@ from typing import Final, Protocol, assert_never
 from quarterdeck.common.shielding import carried_through
 from quarterdeck.common.watchers import Told, Watchers, wait_until
 from quarterdeck.fleet.core import supervision
-from quarterdeck.fleet.core.member import SLOW_START, Member, MemberPhase
+from quarterdeck.fleet.core.member import SLOW_START, Member, MemberPhase, Move
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, EndpointStatus, FleetStatus, ServerFleet
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
@@ -190,17 +190,17 @@ class ServerFleetImpl(SupervisedFleet):
         """Restart one server, whatever its phase, and forget its crashes. Raise KeyError for an unknown server."""
         if self._core.member(server) is None:
             raise KeyError(server)
-        self._handle(supervision.RestartAsked(server))
+        self._handle(supervision.Asked(server, Move.RENEW))
 
     def wake(self, server: str) -> bool:
         """See `SupervisedFleet`."""
-        self._handle(supervision.WakeAsked(server))
+        self._handle(supervision.Asked(server, Move.WAKE))
         member = self._core.member(server)
         return member is not None and member.is_woken
 
     def sleep(self, server: str, *, by_hand: bool = False) -> None:  # noqa: ARG002 - only one deck has it
         """See `SupervisedFleet`; harmless for one that does not run."""
-        self._handle(supervision.SleepAsked(server))
+        self._handle(supervision.Asked(server, Move.SLEEP))
         self.queue(server).forget_clients()
 
     # Looking

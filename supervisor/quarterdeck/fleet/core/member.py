@@ -227,31 +227,27 @@ class Member(msgspec.Struct, frozen=True):
 
     def renewed(self, now: float) -> Self:
         """Return the member to be started by hand: at once, and with a clean past."""
-        phase = TRANSITIONS[self.phase, Move.RENEW]
-        return self._without_past(phase, start_at=now)
-
-    def asleep(self) -> Self:
-        """Return the member to be closed until it is woken: an end that it did not cause, with a clean past."""
-        return self._without_past(TRANSITIONS[self.phase, Move.SLEEP], start_at=inf)
-
-    def woken(self, now: float) -> Self:
-        """Return the member to be started because it is needed: at once, or after the pause since a failed wake."""
-        phase = TRANSITIONS[self.phase, Move.WAKE]
-        start_at = max(now, self.start_at) if self.start_at < inf else now
-        return replace(self, phase=phase, start_at=start_at, is_woken=True)
-
-    def _without_past(self, phase: MemberPhase, start_at: float) -> Self:
         return replace(
             self,
-            phase=phase,
+            phase=TRANSITIONS[self.phase, Move.RENEW],
             fault=None,
-            start_at=start_at,
+            start_at=now,
             ready_at=None,
             history=(),
             patience=1,
             is_woken=False,
             wake_failed_at=None,
         )
+
+    def asleep(self) -> Self:
+        """Return the member to be closed until it is woken: an end that it did not cause, with a clean past."""
+        return replace(self.renewed(inf), phase=TRANSITIONS[self.phase, Move.SLEEP])
+
+    def woken(self, now: float) -> Self:
+        """Return the member to be started because it is needed: at once, or after the pause since a failed wake."""
+        phase = TRANSITIONS[self.phase, Move.WAKE]
+        start_at = max(now, self.start_at) if self.start_at < inf else now
+        return replace(self, phase=phase, start_at=start_at, is_woken=True)
 
     def closed(self) -> Self:
         """Return the member once it is no longer wanted."""

@@ -18,7 +18,7 @@ import msgspec
 from quarterdeck_protocol.configs import BridgeConfig, ServerConfig
 from quarterdeck_protocol.faults import ProtocolFault
 
-from .member import Member, MemberPhase
+from .member import TRANSITIONS, Member, MemberPhase, Move
 
 MAX_STARTING: Final = 4
 """Servers that start at one time: a hundred at once would slow each other past their deadlines."""
@@ -30,8 +30,6 @@ SETTLED_PHASES: Final = frozenset({MemberPhase.READY, MemberPhase.FAULTED, Membe
 """Phases in which nobody waits for a first connect: it has ended, or none is wanted. A retry of a start that we lost
 ourselves is still the first connect.
 """
-
-_ENDS_IN_SLEEP: Final = frozenset({MemberPhase.READY, MemberPhase.STARTING, MemberPhase.WAITING})
 
 
 class FleetStarted(msgspec.Struct, frozen=True):
@@ -84,22 +82,13 @@ class Closed(Report, frozen=True):
     """Nothing of a generation is left: the answer to each `CloseEndpoint`, or unasked if it was closed by hand."""
 
 
-class RestartAsked(msgspec.Struct, frozen=True):
-    """A person wants a fresh start with a clean past, in any phase. An unknown id means nothing."""
+class Asked(msgspec.Struct, frozen=True):
+    """Make a move of a server: `RENEW`, a fresh start with a clean past that a person wants; `SLEEP`, as nothing needs
+    it; or `WAKE`, as something does. It means nothing for an unknown server, or where the table has no such move.
+    """
 
     server: str
-
-
-class SleepAsked(msgspec.Struct, frozen=True):
-    """Nothing needs a server: close it until it is woken. It means nothing for one that does not run."""
-
-    server: str
-
-
-class WakeAsked(msgspec.Struct, frozen=True):
-    """A server is needed: start it. It means nothing for one that does not sleep."""
-
-    server: str
+    move: Move
 
 
 class TearDown(msgspec.Struct, frozen=True):
@@ -118,9 +107,7 @@ Event = (
     | ServerLost
     | ToolsChanged
     | Closed
-    | RestartAsked
-    | SleepAsked
-    | WakeAsked
+    | Asked
     | TearDown
     | Tick
 )
@@ -226,20 +213,13 @@ class FleetCore:
                 return self._live.get(server) != generation
             case Report(server, generation):
                 return self._live.get(server) != generation or not self._is_running(server)
-            case RestartAsked(server):
-                return self._is_torn_down or server not in self._members
-            case SleepAsked(server):
-                return self._is_torn_down or self._phase(server) not in _ENDS_IN_SLEEP
-            case WakeAsked(server):
-                return self._is_torn_down or self._phase(server) is not MemberPhase.ASLEEP
+            case Asked(server, move):
+                member = self._members.get(server)
+                return self._is_torn_down or member is None or (member.phase, move) not in TRANSITIONS
             case FleetStarted() | Reconfigured() | TearDown():
                 return self._is_torn_down
             case _:
                 return False
-
-    def _phase(self, server: str) -> MemberPhase | None:
-        member = self._members.get(server)
-        return member.phase if member is not None else None
 
     def _is_running(self, server: str) -> bool:
         return server in self._live and server not in self._closing
@@ -258,15 +238,13 @@ class FleetCore:
                 self._changed[server] = None
             case Closed(server):
                 self._release(server)
-            case RestartAsked(server):
-                self._close(server)
-                self._put(self._members[server].renewed(now))
-            case SleepAsked(server):
-                self._close(server)
-                self._put(self._members[server].asleep())
-                self._rest_if_gone(server)
-            case WakeAsked(server):
+            case Asked(server, Move.WAKE):
                 self._put(self._members[server].woken(now))
+            case Asked(server, move):
+                self._close(server)
+                member = self._members[server]
+                self._put(member.asleep() if move is Move.SLEEP else member.renewed(now))
+                self._rest_if_gone(server)
             case TearDown():
                 self._is_torn_down = True
                 for member in self._members.values():

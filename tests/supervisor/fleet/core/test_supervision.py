@@ -2,8 +2,9 @@
 
 import pytest
 
-from quarterdeck.fleet.core.member import MemberPhase
+from quarterdeck.fleet.core.member import MemberPhase, Move
 from quarterdeck.fleet.core.supervision import (
+    Asked,
     Closed,
     CloseEndpoint,
     Connected,
@@ -14,7 +15,6 @@ from quarterdeck.fleet.core.supervision import (
     FleetStarted,
     Mint,
     Publish,
-    RestartAsked,
     ServerLost,
     TearDown,
     Tick,
@@ -82,7 +82,7 @@ def test_first_connects_settle_once_when_the_last_one_has_ended() -> None:
         FirstStartsDone(1),
     ]
     made.handle(Closed("bad", 1), 2.0)
-    made.handle(RestartAsked("bad"), 3.0)
+    made.handle(Asked("bad", Move.RENEW), 3.0)
     assert made.handle(Connected("bad", 2), 4.0) == [Publish("bad")]
 
 
@@ -122,7 +122,7 @@ def test_a_server_that_keeps_dying_is_left_alone_and_can_be_started_by_hand() ->
     member = made.members["a"]
     assert (member.phase, member.restarts, now) == (MemberPhase.FAULTED, 5, 15.0)
     assert (member.fault.code, member.fault.cause) == ("crash_loop", EXITED)
-    assert made.handle(RestartAsked("a"), 20.0) == [mint("a", 7), Publish("a")]
+    assert made.handle(Asked("a", Move.RENEW), 20.0) == [mint("a", 7), Publish("a")]
     made.handle(Connected("a", 7), 20.0)
     made.handle(ServerLost("a", 7, EXITED), 21.0)
     assert made.members["a"].start_at == 21.0
@@ -135,13 +135,13 @@ def test_a_server_that_keeps_dying_is_left_alone_and_can_be_started_by_hand() ->
         pytest.param([Connected("a", 1)], id="ready"),
         pytest.param([ConnectFailed("a", 1, NO_COMMAND)], id="faulted"),
         pytest.param([Connected("a", 1), ServerLost("a", 1, EXITED)], id="dead"),
-        pytest.param([Connected("a", 1), RestartAsked("a")], id="being restarted"),
+        pytest.param([Connected("a", 1), Asked("a", Move.RENEW)], id="being restarted"),
     ],
 )
 def test_a_restart_by_hand_closes_the_present_generation_first(past: list[Event]) -> None:
     """A restart asked at the wrong moment would do nothing, or start a second process."""
     made = core("a")
-    said = [said for event in [*past, RestartAsked("a")] for said in made.handle(event, 1.0)]
+    said = [said for event in [*past, Asked("a", Move.RENEW)] for said in made.handle(event, 1.0)]
     assert said.count(CloseEndpoint("a", 1)) == 1
     assert minted(said) == []
     assert made.handle(Closed("a", 1), 2.0) == [mint("a", 2), Publish("a")]
@@ -150,7 +150,7 @@ def test_a_restart_by_hand_closes_the_present_generation_first(past: list[Event]
 def test_a_restart_by_hand_does_not_wait_for_the_backoff() -> None:
     """A user who fixed the cause would wait for up to half a minute."""
     made = backing_off()
-    assert made.handle(RestartAsked("a"), 10.1) == [mint("a", 3), Publish("a")]
+    assert made.handle(Asked("a", Move.RENEW), 10.1) == [mint("a", 3), Publish("a")]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_restart_by_hand_does_not_wait_for_the_backoff() -> None:
 def test_what_another_generation_reports_is_not_heard(late: Event) -> None:
     """Late news of a dead process would take down its successor."""
     made = serving("a")
-    for event in (RestartAsked("a"), Closed("a", 1), Connected("a", 2)):
+    for event in (Asked("a", Move.RENEW), Closed("a", 1), Connected("a", 2)):
         made.handle(event, 1.0)
     before = made.members
     assert made.handle(late, 2.0) == []
@@ -178,7 +178,7 @@ def test_what_another_generation_reports_is_not_heard(late: Event) -> None:
 def test_a_death_after_its_close_was_asked_is_not_a_death() -> None:
     """A server that is stopped by hand would be counted as crashed."""
     made = serving("a")
-    made.handle(RestartAsked("a"), 1.0)
+    made.handle(Asked("a", Move.RENEW), 1.0)
     assert made.handle(ServerLost("a", 1, EXITED), 1.0) == []
     assert made.members["a"].fault is None
 
@@ -192,7 +192,7 @@ def test_an_endpoint_closed_by_its_owner_stays_closed() -> None:
     """`endpoint.close()` would be undone by a restart."""
     made = serving("a")
     assert made.handle(Closed("a", 1), 1.0) == [Publish("a")]
-    assert made.handle(RestartAsked("a"), 2.0) == [mint("a", 2), Publish("a")]
+    assert made.handle(Asked("a", Move.RENEW), 2.0) == [mint("a", 2), Publish("a")]
 
 
 def test_a_lost_zygote_restarts_every_running_server_as_slots_allow() -> None:
@@ -234,7 +234,13 @@ def test_a_torn_down_fleet_closes_everything_and_mints_nothing() -> None:
         FirstStartsDone(1),
     ]
     assert phases(made) == [("a", "closed"), ("b", "faulted"), ("c", "closed")]
-    later = [FleetStarted(config("a")), RestartAsked("a"), TearDown(), Tick(), *(Closed(server, 1) for server in "abc")]
+    later = [
+        FleetStarted(config("a")),
+        Asked("a", Move.RENEW),
+        TearDown(),
+        Tick(),
+        *(Closed(each, 1) for each in "abc"),
+    ]
     assert [said for event in later for said in made.handle(event, 2.0)] == []
 
 

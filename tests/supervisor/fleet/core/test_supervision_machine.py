@@ -17,9 +17,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from quarterdeck.fleet.core.member import MemberPhase
+from quarterdeck.fleet.core.member import MemberPhase, Move
 from quarterdeck.fleet.core.supervision import (
     SETTLED_PHASES,
+    Asked,
     Closed,
     CloseEndpoint,
     Connected,
@@ -32,13 +33,10 @@ from quarterdeck.fleet.core.supervision import (
     Publish,
     Reconfigured,
     Rest,
-    RestartAsked,
     ServerLost,
-    SleepAsked,
     TearDown,
     Tick,
     ToolsChanged,
-    WakeAsked,
     WakeAt,
 )
 from quarterdeck_protocol.configs import BridgeConfig, RestartPolicy, ServerConfig, StdioServerConfig
@@ -233,12 +231,12 @@ class FleetWalk(RuleBasedStateMachine):
     @rule(server=st.sampled_from(SERVERS))
     def ask_restart(self, server: str) -> None:
         self.pasts.pop(server, None)
-        self.tell(RestartAsked(server))
+        self.tell(Asked(server, Move.RENEW))
 
     @rule(server=st.sampled_from(SERVERS))
     def ask_sleep(self, server: str) -> None:
         member = self.core.members.get(server)
-        self.tell(SleepAsked(server))
+        self.tell(Asked(server, Move.SLEEP))
         if member is not None and self.core.members[server] != member:
             self.pasts.pop(server, None)
             assert self.core.members[server].phase is MemberPhase.ASLEEP
@@ -246,7 +244,7 @@ class FleetWalk(RuleBasedStateMachine):
     @rule(server=st.sampled_from(SERVERS))
     def wake(self, server: str) -> None:
         member = self.core.members.get(server)
-        self.tell(WakeAsked(server))
+        self.tell(Asked(server, Move.WAKE))
         if member is not None and member.phase is MemberPhase.ASLEEP:
             assert self.core.members[server].phase in {MemberPhase.WAITING, MemberPhase.STARTING}
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from quarterdeck.fleet.core.member import MemberPhase
+from quarterdeck.fleet.core.member import MemberPhase, Move
 from quarterdeck.fleet.core.supervision import (
+    Asked,
     Closed,
     CloseEndpoint,
     Connected,
@@ -13,7 +14,6 @@ from quarterdeck.fleet.core.supervision import (
     FleetStarted,
     Publish,
     Reconfigured,
-    RestartAsked,
     ServerLost,
     TearDown,
 )
@@ -28,7 +28,7 @@ from .cores import EXITED, NO_COMMAND, backing_off, config, core, crash_looped, 
         pytest.param([Connected("a", 1)], id="ready"),
         pytest.param([ConnectFailed("a", 1, NO_COMMAND)], id="faulted"),
         pytest.param([Connected("a", 1), ServerLost("a", 1, EXITED)], id="dead"),
-        pytest.param([Connected("a", 1), RestartAsked("a")], id="being restarted"),
+        pytest.param([Connected("a", 1), Asked("a", Move.RENEW)], id="being restarted"),
         pytest.param([Connected("a", 1), Closed("a", 1)], id="closed by its owner"),
     ],
 )
@@ -76,7 +76,7 @@ def test_a_server_that_is_not_named_any_more_is_closed_and_gone() -> None:
     assert made.handle(Reconfigured(config("b")), 1.0) == [CloseEndpoint("a", 1), Publish("a")]
     assert phases(made) == [("b", "ready")]
     assert made.handle(Closed("a", 1), 2.0) == []
-    assert made.handle(RestartAsked("a"), 3.0) == []
+    assert made.handle(Asked("a", Move.RENEW), 3.0) == []
 
 
 def test_a_new_server_starts_in_its_place() -> None:

@@ -2,8 +2,9 @@
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -27,6 +28,7 @@ from quarterdeck.cli.source import (
 from quarterdeck.common.words import duration, flat, how_it_ended, printable, size
 from quarterdeck.config.places.runtime_directory import Serving, find_all_serving
 from quarterdeck.daemon.control.protocol import (
+    Answer,
     FaultView,
     Inspect,
     Inspection,
@@ -78,49 +80,45 @@ def ps(source: AskedQuietly, json: options.Json = False) -> None:
     It starts nothing, unless --own says so: where no client has opened the configuration, it tells what is configured.
     """
     decks = _several(source)
-    if len(decks) > 1:
-        _print_decks(decks, json=json)
-        return
-    answer = ask(source, Ps()) if source.own else ask_running(source, Ps(), anywhere=True)
-    if answer is None:
-        _print_configured(source, json=json)
-        return
-    assert isinstance(answer, ServerList)
+    if len(decks) < 2:
+        answer = ask(source, Ps()) if source.own else ask_running(source, Ps(), anywhere=True)
+        if answer is None:
+            _print_configured(source, json=json)
+            return
+        assert isinstance(answer, ServerList)
+        decks = {None: answer}
     if json:
-        print_json({"running": not source.own, "servers": answer.servers, "troubles": answer.troubles})
-    else:
-        print_troubles(each for each in answer.troubles if not each.is_listed)
-        print_servers(answer.servers)
+        views = [
+            {"deck": serving.deck, "files": serving.config_paths, "servers": of.servers, "troubles": of.troubles}
+            for serving, of in decks.items()
+            if serving is not None
+        ]
+        first = next(iter(decks.values()))
+        document = {"running": not source.own, "servers": first.servers, "troubles": first.troubles}
+        print_json({**document, "decks": views} if views else document)
+        return
+    for number, (serving, of) in enumerate(decks.items()):
+        if number:
+            print_line()
+        if serving is not None:
+            print_line(
+                f"deck {flat(serving.deck)}: {flat(serving.words)}" if serving.deck else flat(serving.words), "bold"
+            )
+        print_troubles(each for each in of.troubles if not each.is_listed)
+        print_servers(of.servers)
 
 
-def _several(source: Source) -> dict[Serving, ServerList]:
+def _several(source: Source) -> dict[Serving | None, ServerList]:
     """Return the servers of each serving process or deck, this configuration's first; empty if the source names one."""
     if source.own or source.config or source.native is not None:
         return {}
-    found: dict[Serving, ServerList] = {}
+    found: dict[Serving | None, ServerList] = {}
     serving = find_all_serving()
     for directory, each in sorted(serving.items(), key=lambda pair: pair[1].digest != source.digest):
         answer = answer_of(directory, Ps()) if len(serving) > 1 else None
         if isinstance(answer, ServerList):
             found[each] = answer
     return found
-
-
-def _print_decks(decks: Mapping[Serving, ServerList], *, json: bool) -> None:
-    if json:
-        views = [
-            {"deck": serving.deck, "files": serving.config_paths, "servers": of.servers, "troubles": of.troubles}
-            for serving, of in decks.items()
-        ]
-        first = next(iter(decks.values()))
-        print_json({"running": True, "servers": first.servers, "troubles": first.troubles, "decks": views})
-        return
-    for number, (serving, of) in enumerate(decks.items()):
-        if number:
-            print_line()
-        print_line(f"deck {flat(serving.deck)}: {flat(serving.words)}" if serving.deck else flat(serving.words), "bold")
-        print_troubles(each for each in of.troubles if not each.is_listed)
-        print_servers(of.servers)
 
 
 def _print_configured(source: Source, *, json: bool) -> None:
@@ -130,7 +128,7 @@ def _print_configured(source: Source, *, json: bool) -> None:
         print_json({"running": False, "servers": [], "configured": settings.ids, "broken": broken})
         return
     daemon = _describe_daemon()
-    daemon = daemon[:1].upper() + daemon[1:]
+    daemon = daemon[0].upper() + daemon[1:]
     if not settings.ids:
         print_line(f"{daemon}, and no server is configured.")
         print_line(f"  fix: {NO_CONFIGURATION}; then quarterdeck serve")
@@ -154,11 +152,7 @@ def _describe_daemon() -> str:
 
 def restart(source: Asked, server: options.ServerId, json: options.Json = False) -> None:
     """Restart one server, whatever its phase; its past crashes are forgotten."""
-    request = Restart(server)
-    answer = ask(source, request, only=server) if source.own else ask_running(source, request, anywhere=True)
-    if answer is None:
-        raise _none_runs(source, server, "there is nothing to restart", "the server")
-    _tell_outcome(answer, "ready", json=json)
+    _by_hand(source, Restart(server), "ready", json=json)
 
 
 def wake(source: Asked, server: options.ServerId, json: options.Json = False) -> None:
@@ -171,22 +165,18 @@ def sleep(source: Asked, server: options.ServerId, json: options.Json = False) -
     _by_hand(source, Sleep(server), "asleep", json=json)
 
 
-def _by_hand(source: Source, request: Wake | Sleep, wanted: str, *, json: bool) -> None:
-    answer = ask_running(source, request, anywhere=True)
+def _by_hand(source: Source, request: Restart | Wake | Sleep, wanted: str, *, json: bool) -> None:
+    """Have this done, and show how the server is then; exit with `NOT_READY` unless it is in the `wanted` phase."""
+    restarts = isinstance(request, Restart)
+    if source.own and restarts:
+        answer: Answer | None = ask(source, request, only=request.server)
+    else:
+        answer = ask_running(source, request, anywhere=True)
     if answer is None:
-        raise _none_runs(source, request.server, "no server runs", "the servers")
-    _tell_outcome(answer, wanted, json=json)
-
-
-def _none_runs(source: Source, server: str, what: str, started: str) -> CommandError:
-    """Return the error of a command for a running server where none runs; raise CommandError for an unknown server."""
-    check_server(load(source), server)
-    remedy = f"quarterdeck serve starts {started}, and so does each client that starts that"
-    return CommandError(ExitCode.NOT_READY, f"{what}: {_describe_daemon()}", remedy)
-
-
-def _tell_outcome(answer: object, wanted: str, *, json: bool) -> None:
-    """Show how a server is now; exit with `NOT_READY` unless it is in the `wanted` phase."""
+        check_server(load(source), request.server)
+        what, started = ("there is nothing to restart", "the server") if restarts else ("no server runs", "the servers")
+        remedy = f"quarterdeck serve starts {started}, and so does each client that starts that"
+        raise CommandError(ExitCode.NOT_READY, f"{what}: {_describe_daemon()}", remedy)
     assert isinstance(answer, Restarted)
     if json:
         print_json({"server": answer.server})
@@ -199,11 +189,12 @@ def _tell_outcome(answer: object, wanted: str, *, json: bool) -> None:
 def print_servers(servers: Sequence[ServerView]) -> None:
     """Print the table of servers, then the faults with their remedies."""
     columns = (*COLUMNS, SEAL) if any(server.seal for server in servers) else COLUMNS
-    show([row for server in servers for row in (server, *_own_rows(server))], columns)
+    show([row for server in servers for row in _rows(server)], columns)
     open_ones: dict[str, list[str]] = {}
     for server in servers:
         if server.sandbox and is_reachable(server.sandbox):
-            open_ones.setdefault(_why_reachable(server.sandbox), []).append(server.id)
+            gap = next((text for text in server.sandbox.gaps if REACHES in text), "")
+            open_ones.setdefault(gap.partition("; ")[2] or ASKED_FOR, []).append(server.id)
     for why, ids in open_ones.items():
         print_line()
         print_line(f"partial: {', '.join(ids)} {REACHES} ({why})", "yellow")
@@ -225,12 +216,15 @@ def describe_changed(server: ServerView) -> str:
     return f"changed since approved: {', '.join(map(flat, server.changed))}" if server.changed else ""
 
 
-def _own_rows(server: ServerView) -> list[dict[str, object]]:
-    blank = dict.fromkeys(column.value for column in (*COLUMNS, SEAL) if isinstance(column.value, str))
-    return [
-        {**blank, "id": Cell(f"  {server.id} of {each.client}", "dim"), "phase": each.phase, "pid": each.pid}
-        for each in server.of_sessions
-    ]
+def _rows(server: ServerView) -> Iterator[dict[str, object]]:
+    """Yield the row of a server, then one for each session's own server."""
+    row = msgspec.structs.asdict(server)
+    tools = Cell(describe_tools(server), "yellow" if server.held else "")
+    sandbox = Cell(describe_sandbox(server.sandbox), "yellow" if server.sandbox and server.sandbox.gaps else "")
+    yield {**row, "tools": tools, "sandbox": sandbox}
+    for each in server.of_sessions:
+        own = {"id": Cell(f"  {server.id} of {each.client}", "dim"), "phase": each.phase, "pid": each.pid}
+        yield {**dict.fromkeys(row), "tools": Cell(""), "sandbox": Cell(""), **own}
 
 
 def describe_tools(server: ServerView) -> str:
@@ -248,26 +242,16 @@ def describe_sandbox(sandbox: SandboxView | None) -> str:
     return f"{sandbox.tier}, partial" if sandbox.gaps or is_reachable(sandbox) else sandbox.tier
 
 
-def _tools_cell(row: ServerView | dict[str, object]) -> object:
-    return Cell(describe_tools(row), "yellow" if row.held else "") if isinstance(row, ServerView) else Cell("")
-
-
-def _sandbox_cell(row: ServerView | dict[str, object]) -> object:
-    if not isinstance(row, ServerView):
-        return Cell("")
-    return Cell(describe_sandbox(row.sandbox), "yellow" if row.sandbox and row.sandbox.gaps else "")
-
-
 COLUMNS: Final = (
     Column("SERVER", "id"),
     Column("PHASE", "phase", STYLES),
-    Column("TOOLS", _tools_cell),
+    Column("TOOLS", "tools"),
     Column("PID", "pid"),
     Column("MEMORY", "memory_bytes", form=size),
     Column("UPTIME", "uptime_s", form=duration),
     Column("RESTARTS", "restarts"),
     Column("ERA", "era"),
-    Column("SANDBOX", _sandbox_cell),
+    Column("SANDBOX", "sandbox"),
 )
 """Columns of `ps`; a session's own servers fill only the first."""
 
@@ -278,12 +262,6 @@ SEAL: Final = Column("SEAL", "seal", form=lambda digest: digest[:SEAL_DIGITS])
 def is_reachable(sandbox: SandboxView) -> bool:
     """Return whether it can reach what no server should: your network, the machine's metadata service, its loopback."""
     return any(REACHES in text for text in (sandbox.network, *sandbox.gaps))
-
-
-def _why_reachable(sandbox: SandboxView) -> str:
-    """Return the receipt's remedy for the open network, or `ASKED_FOR` if the receipt has no such gap."""
-    gap = next((text for text in sandbox.gaps if REACHES in text), "")
-    return gap.partition("; ")[2] or ASKED_FOR
 
 
 def print_fault(fault: FaultView, *, of: str | None = None, stderr: bool = False) -> None:
@@ -372,24 +350,17 @@ def describe_policy(policy: bytes) -> str | None:
     told = msgspec.json.decode(policy, type=dict[str, object] | None)
     if told is None:
         return None
-    return "; ".join(_describe_entries({key: value for key, value in told.items() if key != "limits"}))
+    return "; ".join(
+        f"{key} {', '.join(map(str, value)) if isinstance(value, list) else value}"
+        for key, value in told.items()
+        if key != "limits" and value is not None and value != []
+    )
 
 
-def _describe_entries(told: dict[str, object]) -> Iterator[str]:
-    for key, value in told.items():
-        if isinstance(value, list) and value:
-            yield f"{key} {', '.join(map(str, value))}"
-        elif not isinstance(value, list) and value is not None:
-            yield f"{key} {value}"
-
-
-def _limit_number(which: str) -> Callable[[LimitView], str | None]:
-    def number(limit: LimitView) -> str | None:
-        value = getattr(limit, which)
-        unit = _UNITS.get(limit.name.rpartition("_")[2], lambda number: f"{number:,g}")
-        return None if value is None else unit(value)
-
-    return number
+def _limit_number(which: str, limit: LimitView) -> str | None:
+    value = getattr(limit, which)
+    unit = _UNITS.get(limit.name.rpartition("_")[2], lambda number: f"{number:,g}")
+    return None if value is None else unit(value)
 
 
 PROPERTY_COLUMNS: Final = (
@@ -401,7 +372,7 @@ PROPERTY_COLUMNS: Final = (
 LIMIT_COLUMNS: Final = (
     Column("LIMIT", "name"),
     *(
-        Column(title, _limit_number(which))
+        Column(title, partial(_limit_number, which))
         for title, which in (("AT MOST", "most"), ("NOW", "present"), ("PEAK", "peak"))
     ),
     Column("KEPT BY", "kept_by"),

@@ -70,15 +70,13 @@ async def answer(product: Product, request: Request) -> Answer:
             return await _list_tools(product, groups, server, refresh=refresh)
         case Call(name, arguments):
             return await _call(product, name, bytes(arguments))
-        case Restart(server):
-            return await _restart(product, server)
-        case Wake(server):
-            return await _wake(product, server)
-        case Sleep(server):
-            return await _put_to_sleep(product, server)
+        case LogPath(server) | Inspect(server) | Restart(server) | Wake(server) | Sleep(server) if (
+            server not in product.status()
+        ):
+            return _no_server(product, server)
+        case Restart() | Wake() | Sleep():
+            return await _by_hand(product, request)
         case LogPath(server):
-            if server not in product.status():
-                return _no_server(product, server)
             return LogFile(str(product.log_path(server)))
         case Listings():
             return await _list_all(product)
@@ -90,9 +88,7 @@ async def answer(product: Product, request: Request) -> Answer:
         case Record():
             return await answer_record(product.approvals.record, request)
         case Inspect(server):
-            status = product.status().get(server)
-            if status is None:
-                return _no_server(product, server)
+            status = product.status()[server]
             return view_inspection(product, status, (await view_servers(product, [status]))[0])
         case _:
             assert_never(request)
@@ -215,43 +211,27 @@ async def _call(product: Product, name: str, arguments: bytes) -> Answer:
     return Result(msgspec.Raw(result.body), result.is_error)
 
 
-async def _restart(product: Product, server: str) -> Answer:
-    config, before = product.config(server), product.status().get(server)
-    if before is None:
-        return _no_server(product, server)
-    if config is None or product.approvals.launch_fault(server) is not None:
-        return Restarted((await view_servers(product, [before]))[0])
-    await product.restart(server)
-    within_s = config.connect_timeout_s + config.list_timeout_s + RESTART_SLACK_S
+async def _by_hand(product: Product, request: Restart | Wake | Sleep) -> Restarted:
+    """Do what a person wants of a server, and return how it is once that is over."""
+    server = request.server
+    config, before = product.config(server), product.status()[server]
 
     def is_over() -> bool:
-        now = product.status()[server]
-        is_another = now.restarts > before.restarts or before.phase is EndpointPhase.IDLE
-        return is_another and now.phase not in BEFORE_READY and product.is_final(server)
+        if isinstance(request, Restart):
+            now = product.status()[server]
+            is_another = now.restarts > before.restarts or before.phase is EndpointPhase.IDLE
+            if not is_another or now.phase in BEFORE_READY:
+                return False
+        return product.is_final(server)
 
-    await product.until(is_over, within_s)
-    return await _shown(product, server)
-
-
-async def _wake(product: Product, server: str) -> Answer:
-    config, before = product.config(server), product.status().get(server)
-    if before is None:
-        return _no_server(product, server)
-    if config is not None and product.approvals.launch_fault(server) is None:
-        product.wake(server)
-        within_s = config.connect_timeout_s + config.list_timeout_s + RESTART_SLACK_S
-        await product.until(lambda: product.is_final(server), within_s)
-    return await _shown(product, server)
-
-
-async def _put_to_sleep(product: Product, server: str) -> Answer:
-    if server not in product.status():
-        return _no_server(product, server)
-    product.put_to_sleep(server)
-    return await _shown(product, server)
-
-
-async def _shown(product: Product, server: str) -> Restarted:
+    if isinstance(request, Sleep):
+        product.put_to_sleep(server)
+    elif config is not None and product.approvals.launch_fault(server) is None:
+        if isinstance(request, Wake):
+            product.wake(server)
+        else:
+            await product.restart(server)
+        await product.until(is_over, config.connect_timeout_s + config.list_timeout_s + RESTART_SLACK_S)
     return Restarted((await view_servers(product, [product.status()[server]]))[0])
 
 

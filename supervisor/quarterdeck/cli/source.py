@@ -6,7 +6,7 @@ alone.  A command that wants native tools asks only a `serve` that offers just t
 
 import logging
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -170,12 +170,23 @@ def ask_running(source: Source, request: Request, *, anywhere: bool = False) -> 
     """
     if source.own:
         return None
-    answer = _ask_run(source, request) or _ask_serving(source, request)
-    if answer is None and not source.config and source.native is None and (anywhere or source.is_open):
-        other = only_serving()
-        if other is not None:
-            answer = answer_of(other, request)
-    return checked(answer) if answer is not None else None
+    for directory in _serving(source, request, anywhere=anywhere):
+        if directory is not None and (answer := answer_of(directory, request)) is not None:
+            return checked(answer)
+    return None
+
+
+def _serving(source: Source, request: Request, *, anywhere: bool) -> Iterator[Path | None]:
+    """Yield the runtime directories of the processes that may answer, the nearest first; None where there is none."""
+    if not source.config and isinstance(request, Inspect | Restart):
+        yield find_serving(command_digest(request.server))
+    native = source.native
+    directory = find_serving(source.digest, native=native.fingerprint if native is not None else None)
+    if directory is None and not (isinstance(request, Call) and source.own_files and _is_of_folder(source)):
+        directory = serving_own_files(source)
+    yield directory
+    if not source.config and native is None and (anywhere or source.is_open):
+        yield only_serving()
 
 
 def only_serving() -> Path | None:
@@ -199,14 +210,6 @@ def checked(answer: Answer) -> Answer:
     return answer
 
 
-def _ask_serving(source: Source, request: Request) -> Answer | None:
-    native = source.native
-    directory = find_serving(source.digest, native=native.fingerprint if native is not None else None)
-    if directory is None and not (isinstance(request, Call) and source.own_files and _is_of_folder(source)):
-        directory = serving_own_files(source)
-    return answer_of(directory, request) if directory is not None else None
-
-
 def _is_of_folder(source: Source) -> bool:
     """Return whether a call may depend on the working directory: then only a deck of that directory may answer it."""
     return find_serving_files(source.own_files) is not None and load(source).is_of_folder
@@ -219,13 +222,6 @@ def serving_own_files(source: Source) -> Path | None:
     may depend on that directory; what is only looked at does not.
     """
     return find_serving_files(files) if (files := source.own_files) else None
-
-
-def _ask_run(source: Source, request: Request) -> Answer | None:
-    if source.config or not isinstance(request, Inspect | Restart):
-        return None
-    directory = find_serving(command_digest(request.server))
-    return answer_of(directory, request) if directory is not None else None
 
 
 def answer_of(directory: Path, request: Request) -> Answer | None:

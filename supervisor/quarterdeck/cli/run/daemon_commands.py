@@ -20,7 +20,7 @@ from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.common.words import duration
 from quarterdeck.config.places.paths import UnsafePathError
 from quarterdeck.daemon.client import HeldListener, ask_daemon, kill_daemon, wait_until_gone
-from quarterdeck.daemon.messages import DaemonStatus, DeckStatus, HttpStatus, Order, ServerStatus
+from quarterdeck.daemon.messages import DaemonStatus, DeckStatus, HttpStatus, Order
 from quarterdeck.daemon.place import (
     SOCKET_NAME,
     NoAnswerError,
@@ -70,13 +70,12 @@ def _up(wish: HttpWish | None, held: HeldListener, *, replace: bool, json: bool)
     # A new daemon lives as the one that it replaces did.
     stays = before is None or before.stays or wish is not None
     order = Order.STAY if stays else Order.STATUS
-    directory = _started()
-    status = _ask(directory, order, wish, held)
-    if status is None:
-        # The one that was reached had been killed, and its socket not been closed yet.
-        directory = _started()
-        status = _ask(directory, order, wish, held)
-    if status is None:
+    for _ in range(2):  # the one that is reached first may have been killed, and its socket not been closed yet
+        with _start_errors():
+            directory = start_daemon(daemon_dir(), os.environ)
+        if (status := _ask(directory, order, wish, held)) is not None:
+            break
+    else:
         raise CommandError(ExitCode.NO_ANSWER, "the daemon ended at its start", f"its log says why: {log_path()}")
     if wish is not None and status.http is None:
         raise CommandError(ExitCode.NO_ANSWER, "the daemon cannot serve", f"its log says why: {log_path()}")
@@ -146,25 +145,20 @@ def status(json: options.Json = False) -> None:
         for server in busy:
             if server.waits:
                 print_line(server.waits, "yellow")
-    for reasons, servers in _awake(found.servers).items():
+    awake: dict[str, list[str]] = {}
+    for server in found.servers:
+        if server.awake:
+            awake.setdefault(", ".join(server.awake), []).append(server.id)
+    for reasons, servers in awake.items():
         print_line(f"awake ({reasons}): {', '.join(servers)}", "dim")
     if found.refused_doors:
         print_line(f"{found.refused_doors} clients were one too many: {found.max_doors} may be connected.", "yellow")
 
 
-def _awake(servers: Sequence[ServerStatus]) -> dict[str, list[str]]:
-    """Return the servers that are awake, by what keeps them so."""
-    found: dict[str, list[str]] = {}
-    for server in servers:
-        if server.awake:
-            found.setdefault(", ".join(server.awake), []).append(server.id)
-    return found
-
-
 def _print_http(http: HttpStatus) -> None:
     if http.url:
         open_now = f"{http.requests:,} of {http.max_requests:,} requests are open"
-        held = f"{_mebibytes(http.held_bytes)} of {_mebibytes(http.max_held_bytes)} MiB are held"
+        held = f"{http.held_bytes / 1024**2:.0f} of {http.max_held_bytes / 1024**2:.0f} MiB are held"
         print_line(f"It listens at {http.url}; a deck is at {http.url.removesuffix(PATH)}{DECKS_PATH}NAME{PATH}.")
         print_line(f"Over HTTP {open_now}, {held} of what they and unread answers contain.")
         if http.refused:
@@ -173,10 +167,6 @@ def _print_http(http: HttpStatus) -> None:
     if http.problem:
         print_line(f"HTTP: {http.problem}", "yellow")
         print_line(f"  fix: {http.remedy}", "yellow")
-
-
-def _mebibytes(size: int) -> str:
-    return f"{size / 1024**2:.0f}"
 
 
 def _labels(decks: Sequence[DeckStatus]) -> dict[str, str]:
@@ -226,11 +216,6 @@ def _print_rows(rows: Sequence[object], columns: Sequence[Column]) -> None:
     show(rows, columns)
     if not rows:
         print_line(f"{columns[0].title}S: none")
-
-
-def _started() -> Path:
-    with _start_errors():
-        return start_daemon(daemon_dir(), os.environ)
 
 
 def _listen_there_first(wish: HttpWish) -> None:

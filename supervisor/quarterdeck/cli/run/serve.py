@@ -63,22 +63,8 @@ _log = logging.getLogger("quarterdeck.serve")
 _config_log = logging.getLogger("quarterdeck.config")
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """The checked options of one `serve`.
-
-    Attributes:
-        withhold: sets up logging again, without these secrets.
-        visits: whether another process has the ledger, which is then only read.
-        left: a daemon's session to continue; None for a new one.
-    """
-
-    request: ServeRequest
-    settings: "Settings"
-    http: "HttpPlan | None"
-    lock: "DeckLock | None"
-    withhold: Callable[[Iterable[str]], None]
-    visits: bool = False
-    left: "Interrupted | None" = None
+Withhold = Callable[[Iterable[str]], None]
+"""Sets up logging again, without these secrets."""
 
 
 class Face(msgspec.Struct, frozen=True):
@@ -171,13 +157,10 @@ def begin(
     """Serve over HTTP, alone on stdio, or by the daemon; raise CommandError if that is impossible."""
     withhold = partial(set_up_logging, log_level, log_format)
     withhold(())
-    if wish is not None:
-        _serve_listening(request, withhold, wish, face)
-        return
-    if sys.stdin.isatty():
+    if wish is None and sys.stdin.isatty():
         _log.info("serving on stdin and stdout: this is meant to be started by an MCP client, not by hand")
-    if face.own:
-        serve_alone(request, withhold, visits=face.read_only)
+    if wish is not None or face.own:
+        _serve_here(request, withhold, face, wish)
     else:
         _serve_by_daemon(request, log_level, log_format, withhold)
 
@@ -188,47 +171,39 @@ def _read_lock(file: str | None) -> "DeckLock | None":
     return locked(Path(file)) if file is not None else None
 
 
-def serve_alone(
+def _serve_here(
     request: ServeRequest,
-    withhold: Callable[[Iterable[str]], None],
-    *,
-    visits: bool = False,
+    withhold: Withhold,
+    face: Face,
+    wish: "HttpWish | None" = None,
     left: "Interrupted | None" = None,
 ) -> None:
-    """Serve our client on stdio within this process, or raise CommandError.
+    """Serve our client on stdio, or over HTTP as it is wished, within this process; or raise CommandError.
 
-    No line of the client was read yet, except in a session that was `left`.
+    No line of a client on stdio was read yet, except in a session that was `left`.
     """
-    from quarterdeck.host.stdio.client_streams import expect_client
+    if wish is None and left is None:
+        from quarterdeck.host.stdio.client_streams import expect_client
 
-    if left is None:
         expect_client()
     gc.disable()  # until `_serve` serves: imports leave no garbage, and a seventh of their time would be looking for it
     lock = _read_lock(request.lock_file)
-    settings = _load(request, withhold)
+    settings, http = _load(request, withhold), None
+    if wish is not None:
+        from .serve_http import plan_http
+
+        settings, http = plan_http(
+            withhold, settings, wish, needs_token=not face.no_token, announce=face.json, request=request
+        )
     raise_open_files_limit()
-    plan = Plan(request, settings, None, lock, withhold, visits, left)
-    run_work(lambda: _serve(plan), outlives_terminal=True)
+    with http.listener if http is not None and http.listener is not None else nullcontext():
+        run_work(
+            lambda: _serve(request, settings, http, lock, withhold, visits=face.read_only, left=left),
+            outlives_terminal=True,
+        )
 
 
-def _serve_listening(
-    request: ServeRequest, withhold: Callable[[Iterable[str]], None], wish: "HttpWish", face: Face
-) -> None:
-    from .serve_http import plan_http
-
-    gc.disable()  # as in `serve_alone`
-    lock = _read_lock(request.lock_file)
-    settings = _load(request, withhold)
-    settings, http = plan_http(
-        withhold, settings, wish, needs_token=not face.no_token, announce=face.json, request=request
-    )
-    raise_open_files_limit()
-    plan = Plan(request, settings, http, lock, withhold, face.read_only)
-    with http.listener if http.listener is not None else nullcontext():
-        run_work(lambda: _serve(plan), outlives_terminal=True)
-
-
-def _visit(request: ServeRequest, withhold: Callable[[Iterable[str]], None], daemon: "OtherDaemonError") -> NoReturn:
+def _visit(request: ServeRequest, withhold: Withhold, daemon: "OtherDaemonError") -> NoReturn:
     """Serve our client next to an unreachable daemon that has the ledger; never returns."""
     from quarterdeck.daemon.door import answer_left, take_left
     from quarterdeck.tools import session_notes
@@ -242,7 +217,7 @@ def _visit(request: ServeRequest, withhold: Callable[[Iterable[str]], None], dae
     if notes.lost:
         _log.warning("the daemon before this one ended, and with it: %s", notes.lost)
     try:
-        serve_alone(request, withhold, visits=True, left=left)
+        _serve_here(request, withhold, Face(read_only=True), left=left)
     except CommandError as error:
         if left is not None:
             answer_left(left, f"{error.message}; {error.remedy}")
@@ -250,9 +225,7 @@ def _visit(request: ServeRequest, withhold: Callable[[Iterable[str]], None], dae
     sys.exit(ExitCode.OK)
 
 
-def _serve_by_daemon(
-    request: ServeRequest, log_level: LogLevel, log_format: LogFormat, withhold: Callable[[Iterable[str]], None]
-) -> NoReturn:
+def _serve_by_daemon(request: ServeRequest, log_level: LogLevel, log_format: LogFormat, withhold: Withhold) -> NoReturn:
     """Have the daemon serve our client, and wait for the end of the session."""
     from quarterdeck.config.places.paths import UnsafePathError, UnusableDirectoryError
     from quarterdeck.daemon.door import EndedError, NotAcceptedError, enter
@@ -281,7 +254,7 @@ def _serve_by_daemon(
         raise CommandError(ExitCode.NO_ANSWER, what, remedy) from error
 
 
-def _load(request: ServeRequest, withhold: Callable[[Iterable[str]], None]) -> "Settings":
+def _load(request: ServeRequest, withhold: Withhold) -> "Settings":
     from quarterdeck.config.load.file import ConfigFileError
 
     with as_command_error(ConfigFileError, remedy="correct that file, or name another with -c FILE"):
@@ -292,7 +265,17 @@ def _load(request: ServeRequest, withhold: Callable[[Iterable[str]], None]) -> "
     return settings
 
 
-async def _serve(plan: Plan) -> None:
+async def _serve(
+    request: ServeRequest,
+    settings: "Settings",
+    http: "HttpPlan | None",
+    lock: "DeckLock | None",
+    withhold: Withhold,
+    *,
+    visits: bool = False,
+    left: "Interrupted | None" = None,
+) -> None:
+    """Serve until the client leaves. `visits`: another process has the ledger, which is then only read."""
     from time import monotonic
 
     from quarterdeck.common.imports import imported
@@ -304,48 +287,46 @@ async def _serve(plan: Plan) -> None:
     give_back_large_blocks()
     try:
         async with AsyncExitStack() as stack:
-            opening = start_product(
-                plan.settings, serves=not plan.visits, visits=plan.visits, lock=plan.lock, http=plan.http is not None
-            )
+            opening = start_product(settings, serves=not visits, visits=visits, lock=lock, http=http is not None)
             product = await stack.enter_async_context(opening)
             # Only now: the zygote was started first.
             from quarterdeck.daemon.control.server import open_control
 
             from .serve_watch import changes_logged, following
 
-            if not plan.visits:  # commands are answered by the daemon
+            if not visits:  # commands are answered by the daemon
                 await stack.enter_async_context(open_control(product))
-            read = partial(read_request, plan.request, os.environ)
-            await stack.enter_async_context(following(product, read, plan.withhold))
-            client = msgspec.structs.replace(ANONYMOUS, is_searched=plan.request.search)
-            client = product.groups.narrow(client, plan.request.groups)
+            read = partial(read_request, request, os.environ)
+            await stack.enter_async_context(following(product, read, withhold))
+            client = msgspec.structs.replace(ANONYMOUS, is_searched=request.search)
+            client = product.groups.narrow(client, request.groups)
             _log.info("serving (servers: %d, pid %d)", len(product.status()), os.getpid())
-            if (native := plan.settings.native) is not None:
+            if (native := settings.native) is not None:
                 from quarterdeck.tools.catalogue import PROFILE_NAMES
 
                 _log.info("native tools of the profile %s in %s", PROFILE_NAMES[native.profile], native.workspace)
             with changes_logged(product):
                 # In a thread: the servers start meanwhile.
-                face = "stdio" if plan.http is None else "http"
+                face = "stdio" if http is None else "http"
                 await imported(f"quarterdeck.host.{face}.serve")
-                since = monotonic() if plan.http is None else None
-                host = product.create_host(portable_schemas=plan.request.portable_schemas, greeted_at=since)
+                since = monotonic() if http is None else None
+                host = product.create_host(portable_schemas=request.portable_schemas, greeted_at=since)
                 stack.callback(host.close)
                 gc.freeze()
                 gc.set_threshold(COLLECT_AFTER)
                 gc.enable()
-                if plan.http is None:
-                    serving = _serve_stdio(host, plan.left, client)
+                if http is None:
+                    serving = _serve_stdio(host, left, client)
                 else:
                     from .serve_http import serve_over_http
 
-                    serving = serve_over_http(product, host, plan.http)
-                if plan.lock is None:
+                    serving = serve_over_http(product, host, http)
+                if lock is None:
                     await serving
                 else:
                     from .serve_watch import serve_locked
 
-                    await serve_locked(product, plan.lock, serving)
+                    await serve_locked(product, lock, serving)
     except UnsafePathError as error:
         raise UsageError(str(error), _ANOTHER_FOLDER) from error
     except ProtocolFault as fault:

@@ -19,7 +19,7 @@ from quarterdeck_protocol.faults import ProtocolFault
 
 if TYPE_CHECKING:
     from quarterdeck.config.settings import Settings
-    from quarterdeck.trust.lock.lockfile import DeckLock, Drift
+    from quarterdeck.trust.lock.lockfile import DeckLock
 
 _log = logging.getLogger("quarterdeck.serve")
 _config_log = logging.getLogger("quarterdeck.config")
@@ -73,28 +73,26 @@ async def following(
 
     `read` returns the present state for the running settings, in a thread; `withhold` keeps secrets out of the log.
     """
-    task = asyncio.create_task(_follow(product, read, withhold))
+
+    async def follow() -> None:
+        if not product.settings.candidates:
+            return
+        from quarterdeck.config.file_watch import changes_of
+
+        try:
+            async with aclosing(changes_of(product.settings.candidates)) as changes:
+                await reload(product, read, withhold)  # what changed since they were read
+                async for _ in changes:
+                    await reload(product, read, withhold)
+        except Exception:
+            _config_log.exception("the configuration files are no longer watched: restart this to apply changes")
+
+    task = asyncio.create_task(follow())
     try:
         yield
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def _follow(
-    product: Product, read: Callable[["Settings"], "Settings"], withhold: Callable[[Collection[str]], None]
-) -> None:
-    if not product.settings.candidates:
-        return
-    from quarterdeck.config.file_watch import changes_of
-
-    try:
-        async with aclosing(changes_of(product.settings.candidates)) as changes:
-            await reload(product, read, withhold)  # what changed since they were read
-            async for _ in changes:
-                await reload(product, read, withhold)
-    except Exception:
-        _config_log.exception("the configuration files are no longer watched: restart this to apply changes")
 
 
 async def reload(
@@ -193,33 +191,24 @@ def drifted(product: Product, lock: "DeckLock", servers: Collection[str] | None 
 
     `servers` limits the look, as each hashes what a server lists; None is for all.
     """
-    found = _drifts(product, lock, servers)
+    from quarterdeck.trust.lock.lockfile import LockChange, drift
+
+    present = {}
+    for row in product.approvals.rows:
+        endpoint = product.fleet.endpoint(row.id) if servers is None or row.id in servers else None
+        if endpoint is None or not (is_usable_phase(endpoint.phase) and endpoint.has_listed):
+            continue
+        if product.approvals.is_judged(row.id):
+            present[row.id] = documents_of(lists_of(endpoint), str(product.settings.paths_of(row.id).home))
+    found = [each for each in drift(lock, present) if each.what is not LockChange.ABSENT]
     if not found:
         return None
-    named = ", ".join(_in_words(each) for each in found[:MAX_NAMED])
+    items = (f" {describe_key(each.key)}" if each.key is not None else "" for each in found)
+    told = [f"{flat(each.server)}{item} {each.what.value}" for each, item in zip(found, items, strict=True)]
+    named = ", ".join(told[:MAX_NAMED])
     more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
     return CommandError(
         ExitCode.DRIFTED,
         f"what servers offer differs from deck.lock: {named}{more}",
         "quarterdeck lock --check shows what differs; if it is right, approve what is held, then run quarterdeck lock",
     )
-
-
-def _drifts(product: Product, lock: "DeckLock", servers: Collection[str] | None) -> "tuple[Drift, ...]":
-    from quarterdeck.trust.lock.lockfile import LockChange, drift
-
-    present = {}
-    for row in product.approvals.rows:
-        if servers is not None and row.id not in servers:
-            continue
-        endpoint = product.fleet.endpoint(row.id)
-        if endpoint is None or not (is_usable_phase(endpoint.phase) and endpoint.has_listed):
-            continue
-        if product.approvals.is_judged(row.id):
-            present[row.id] = documents_of(lists_of(endpoint), str(product.settings.paths_of(row.id).home))
-    return tuple(each for each in drift(lock, present) if each.what is not LockChange.ABSENT)
-
-
-def _in_words(each: "Drift") -> str:
-    what = f" {describe_key(each.key)}" if each.key is not None else ""
-    return f"{flat(each.server)}{what} {each.what.value}"

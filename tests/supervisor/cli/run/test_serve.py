@@ -11,7 +11,7 @@ import quarterdeck_sandbox
 from quarterdeck.cli.exits import ExitCode
 from quarterdeck.cli.program import run
 from quarterdeck.cli.run import serve as serve_module
-from quarterdeck.cli.run.serve import Plan, _serve
+from quarterdeck.cli.run.serve import _serve
 from quarterdeck.config.settings import Settings
 from quarterdeck.daemon.messages import ServeRequest
 
@@ -35,17 +35,17 @@ def test_a_port_that_is_taken_ends_before_anything_is_started(
 def test_the_lock_that_is_followed_is_the_users_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server with `write` of that folder would write itself into the lock that it is held to."""
     write_config(tmp_path / "mcp.json")
-    plans: list[Plan] = []
+    served: list[Settings] = []
 
-    async def keep(plan: Plan) -> None:
-        plans.append(plan)
+    async def keep(_: object, settings: Settings, *__: object, **___: object) -> None:
+        served.append(settings)
 
     monkeypatch.setattr(serve_module, "_serve", keep)
     monkeypatch.setattr(serve_module, "raise_open_files_limit", lambda: None)
     monkeypatch.setattr(serve_module, "_read_lock", lambda _: None)
     words = ["serve", "-c", str(tmp_path / "mcp.json"), "--locked", "--lock-file", str(tmp_path / "my.lock")]
     assert run(words) == 0
-    assert {f"{tmp_path}/my.lock", f"{tmp_path}/lock.ignore"} <= set(plans[0].settings.trusted)
+    assert {f"{tmp_path}/my.lock", f"{tmp_path}/lock.ignore"} <= set(served[0].trusted)
 
 
 def test_a_serve_gives_the_memory_of_large_results_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,4 +59,4 @@ def test_a_serve_gives_the_memory_of_large_results_back(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(quarterdeck_sandbox, "give_back_large_blocks", give_back)
     with pytest.raises(DoneError):
-        anyio.run(_serve, Plan(ServeRequest(cwd="/"), Settings(), http=None, lock=None, withhold=lambda _: None))
+        anyio.run(_serve, ServeRequest(cwd="/"), Settings(), None, None, lambda _: None)

@@ -134,15 +134,13 @@ def _build(factory: str, title: str, is_app: bool, ctx: DeckContext) -> Capabili
     return _made(factory, title, ctx) if is_app else _made_once(factory, title)
 
 
-@cache
-def _made_once(factory: str, title: str) -> Capability:
-    return _made(factory, title)
-
-
 def _made(factory: str, title: str, *ctx: DeckContext) -> Capability:
     module, _, name = factory.partition(":")
     tool: DefinedTool = getattr(import_module(f"quarterdeck.tools.{module}"), name)(*ctx)
     return tool.titled(title)
+
+
+_made_once: Final = cache(_made)
 
 
 class ToolDeck:

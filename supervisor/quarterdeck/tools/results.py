@@ -18,10 +18,6 @@ class BudgetKind(StrEnum):
     MIDDLE = "middle"  # both ends; the middle goes
 
 
-def _name_the_gap(omitted_bytes: int) -> str:
-    return f"\n[{omitted_bytes:,} bytes left out]\n"
-
-
 @dataclass(frozen=True, slots=True)
 class OutputBudget:
     """The part of a text that `clamp` keeps: `max_bytes` of UTF-8, without the notice; `ValueError` below 0.
@@ -51,7 +47,8 @@ def clamp(text: str, budget: OutputBudget) -> str:
         return text
     head_end, tail_start = kept_ends(len(data), budget.kind, budget.max_bytes)
     head_end, tail_start = _character_start(data, head_end, -1), _character_start(data, tail_start, +1)
-    gap = (budget.notice or _name_the_gap)(tail_start - head_end)
+    omitted = tail_start - head_end
+    gap = budget.notice(omitted) if budget.notice is not None else f"\n[{omitted:,} bytes left out]\n"
     return f"{_text(data[:head_end])}{gap}{_text(data[tail_start:])}"
 
 

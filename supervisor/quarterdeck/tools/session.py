@@ -222,7 +222,10 @@ class SessionDirectory:
 
 def prune(workspace: WorkspacePaths, keep: int = KEPT_SESSIONS) -> tuple[str, ...]:
     """Remove all but the `keep` newest ended sessions and the leftovers of killed makers; return their names."""
-    ended = [name for name in sorted(_names(workspace), reverse=True) if _has_ended(workspace.session(name))]
+    names: list[str] = []
+    with suppress(FileNotFoundError):
+        names = [name for name in os.listdir(workspace.sessions) if _NAME.fullmatch(name)]
+    ended = [name for name in sorted(names, reverse=True) if _has_ended(workspace.session(name))]
     whole = [name for name in ended if not name.startswith(".")]
     for name in whole[:keep]:
         _forget(workspace.session(name))
@@ -237,13 +240,6 @@ def _forget(paths: SessionPaths) -> None:
     for path in (paths.outputs, paths.captures):
         shutil.rmtree(path, ignore_errors=True)
     remove_tree(str(paths.tmp))  # closed or deep, as commands may have left it
-
-
-def _names(workspace: WorkspacePaths) -> list[str]:
-    try:
-        return [name for name in os.listdir(workspace.sessions) if _NAME.fullmatch(name)]
-    except FileNotFoundError:
-        return []
 
 
 def _has_ended(paths: SessionPaths) -> bool:

@@ -89,21 +89,16 @@ class DefinedTool:
         spec = self.spec
         if spec.definition is not None:
             return await spec.run(given, ctx)
-        arguments: object = _converted(given, spec.arguments)
+        arguments: object = None
+        if spec.arguments is not None and is_plain(given):
+            with suppress(msgspec.ValidationError, UnicodeEncodeError):  # the latter for half a surrogate pair
+                arguments = msgspec.convert(given, spec.arguments)
         if arguments is None:
             # The schema's own judgement is slow, and says in full what is wrong.
             if (problem := self._check.problem(given)) is not None:
                 return ToolResult.of_error(problem)
             arguments = given if spec.arguments is None else read_arguments(spec.arguments, given)
         return await fit_result(await spec.run(arguments, ctx), self.name, ctx.budget, ctx.overflow)
-
-
-def _converted(given: object, arguments: type[Arguments] | None) -> Arguments | None:
-    """Return `given` as its type, or None if only the schema can tell whether it fits."""
-    if arguments is not None and is_plain(given):
-        with suppress(msgspec.ValidationError, UnicodeEncodeError):  # the latter for half a surrogate pair
-            return msgspec.convert(given, arguments)
-    return None
 
 
 def native_tool(

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from quarterdeck.tools.card_types import DeckContext, DelegateRunner, Delegation, SaasAction, SaasGatewayPort
+from quarterdeck.tools.card_types import DeckContext, DelegateRunner, Delegation, SaasAction
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.results import Output, TextContentBlock, ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
@@ -76,7 +76,10 @@ def saas_action_tool(ctx: DeckContext) -> DefinedTool:
             return ToolResult.of_text(_list(await gateway.discover(arguments.query, arguments.toolkits or ())))
         if arguments.slug is None:
             return ToolResult.of_error("execute needs slug: the action to run, as discover shows it.")
-        return await _execute(gateway, arguments.slug, arguments.arguments or {})
+        reply = await gateway.execute(arguments.slug, arguments.arguments or {})
+        if not reply.ok:
+            return ToolResult.of_error(reply.error or f"{arguments.slug} failed, and the service does not say why.")
+        return ToolResult.of_text(json.dumps(reply.data, indent=2, ensure_ascii=False, default=str))
 
     return native_tool(
         "saas-action",
@@ -99,13 +102,6 @@ def _description(runner: DelegateRunner | None) -> str:
         return text
     more = f" and {len(agents) - MAX_AGENTS_SHOWN} more" if len(agents) > MAX_AGENTS_SHOWN else ""
     return f"{text} Agents: {', '.join(agents[:MAX_AGENTS_SHOWN])}{more}."
-
-
-async def _execute(gateway: SaasGatewayPort, slug: str, arguments: dict[str, object]) -> ToolResult:
-    reply = await gateway.execute(slug, arguments)
-    if not reply.ok:
-        return ToolResult.of_error(reply.error or f"{slug} failed, and the service does not say why.")
-    return ToolResult.of_text(json.dumps(reply.data, indent=2, ensure_ascii=False, default=str))
 
 
 def _list(actions: Sequence[SaasAction]) -> str:

@@ -69,8 +69,12 @@ class CheckpointingCard(WrappedCard):
             before = await _stat(target, ctx.fs)
             node = await self._keep(target, before, ctx.fs)
             result = await self._inner.run(value, ctx)
-            if node is not None and result.is_error and _is_same(before, await _stat(target, ctx.fs)):
-                await self._forget(node)
+            is_void = node is not None and result.is_error and _is_same(before, await _stat(target, ctx.fs))
+            if is_void and isinstance(self._store, NodeStore):
+                try:
+                    await self._store.forget(node)
+                except Exception as error:
+                    _logger.warning("a checkpoint that changes nothing is kept: %s", error)
         return result
 
     async def _keep(self, target: str, before: FileStat | Exception | None, fs: Fs) -> object:
@@ -78,37 +82,23 @@ class CheckpointingCard(WrappedCard):
         if isinstance(before, FileStat) and not before.is_file:
             return None  # the tool refuses it
         is_large = isinstance(before, FileStat) and before.size_bytes > LARGE_BYTES
+        store, node = self._store, None
         # One after another: together they would only wait for the store, each in a thread and with a file in memory.
         async with self._keeping, _large if is_large else nullcontext():
-            return await self._keep_now(target, before, fs)
-
-    async def _keep_now(self, target: str, before: FileStat | Exception | None, fs: Fs) -> object:
-        try:
-            content = await _content(target, before, fs)
-            if not isinstance(self._store, NodeStore):
-                if isinstance(content, str):
-                    _logger.warning("no checkpoint of %s: %s", target, content)
+            try:
+                content = await _content(target, before, fs)
+                # No other call can come between these: `record` looks up its node before it first waits.
+                begun = store.begin_node(self.name) if isinstance(store, NodeStore) else None
+                if not isinstance(content, str):
+                    await store.record(target, content)
+                elif isinstance(store, NodeStore):
+                    await store.record_gap(target, content)
                 else:
-                    await self._store.record(target, content)
-                return None
-            # No other call can come between these: `record` looks up its node before it first waits.
-            node = self._store.begin_node(self.name)
-            await (
-                self._store.record_gap(target, content)
-                if isinstance(content, str)
-                else self._store.record(target, content)
-            )
-            return node
-        except Exception as error:
-            _logger.warning("no checkpoint of %s: %s", target, str(error) or type(error).__name__)
-            return None
-
-    async def _forget(self, node: object) -> None:
-        assert isinstance(self._store, NodeStore)
-        try:
-            await self._store.forget(node)
-        except Exception as error:
-            _logger.warning("a checkpoint that changes nothing is kept: %s", error)
+                    _logger.warning("no checkpoint of %s: %s", target, content)
+                node = begun
+            except Exception as error:
+                _logger.warning("no checkpoint of %s: %s", target, str(error) or type(error).__name__)
+        return node
 
 
 def _path_of(value: object) -> str | None:

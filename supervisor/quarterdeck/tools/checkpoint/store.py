@@ -220,7 +220,7 @@ class FileCheckpointStore:
     async def record_gap(self, path: str, reason: str) -> None:
         """See `NodeStore.record_gap`."""
         node = self._current
-        await anyio.to_thread.run_sync(lambda: self._record_gap(node, path, reason))
+        await anyio.to_thread.run_sync(lambda: self._record(node, path, reason, is_last=True))
 
     async def forget(self, node: object) -> None:
         """See `NodeStore.forget`."""
@@ -261,32 +261,26 @@ class FileCheckpointStore:
         await anyio.to_thread.run_sync(self._tidy)
         return done
 
-    def _record(self, node: _Node, path: str, previous: bytes | None, *, is_last: bool) -> None:
-        if previous is not None and len(previous) > self._max_file_bytes:
-            self._record_gap(node, path, f"it was larger than {self._max_file_bytes:,} bytes")
-            return
+    def _record(self, node: _Node, path: str, previous: bytes | str | None, *, is_last: bool) -> None:
+        """Record a content, None for no file, or in words why there is a gap; after the last older nodes make room."""
+        if isinstance(previous, bytes) and len(previous) > self._max_file_bytes:
+            previous = f"it was larger than {self._max_file_bytes:,} bytes"
         with self._disk.locked() as index:
-            name = _name(node, index)
+            name = node.name or node_name(index.next_number, node.tool)
             if index.has(name, path):
                 return
+            at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
             record: Record
             if previous is None:
-                record = Absent(name, path, _now())
+                record = Absent(name, path, at)
+            elif isinstance(previous, str):
+                record = Gap(name, path, at, previous)
             else:
-                mode, uid, gid = _mode_and_owner(path)
-                digest = self._disk.write_blob(previous)
-                record = Kept(name, path, _now(), digest, len(previous), mode, uid, gid)
+                record = Kept(name, path, at, self._disk.write_blob(previous), len(previous), *_mode_and_owner(path))
             self._disk.append([record])
             node.name = name
             if is_last:
                 self._disk.tidy()
-
-    def _record_gap(self, node: _Node, path: str, reason: str) -> None:
-        with self._disk.locked() as index:
-            name = _name(node, index)
-            if not index.has(name, path):
-                self._disk.append([Gap(name, path, _now(), reason)])
-                node.name = name
 
     def _forget(self, name: str) -> None:
         with self._disk.locked() as index:
@@ -303,10 +297,6 @@ class FileCheckpointStore:
             self._disk.tidy()
 
 
-def _name(node: _Node, index: CheckpointIndex) -> str:
-    return node.name or node_name(index.next_number, node.tool)
-
-
 def _mode_and_owner(path: str) -> tuple[int | None, int | None, int | None]:
     try:
         status = os.lstat(path)
@@ -315,7 +305,3 @@ def _mode_and_owner(path: str) -> tuple[int | None, int | None, int | None]:
     if not stat.S_ISREG(status.st_mode):
         return None, None, None
     return status.st_mode & PERMISSIONS, status.st_uid, status.st_gid
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -4,8 +4,8 @@ A file is replaced whole or not at all; an edited one keeps its encoding, its li
 """
 
 import posixpath
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, BinaryIO, Final
 
 from msgspec import Meta
@@ -136,7 +136,7 @@ async def _edit(arguments: EditArguments, ctx: ToolContext) -> ToolResult:
                 return _refusal(path, problem)
             if before.size_bytes > MAX_FILE_BYTES:
                 return _refusal(path, _too_large(f"{size(before.size_bytes)}, "))
-            made = await with_file(ctx, path, _make(arguments))
+            made = await with_file(ctx, path, partial(_make, arguments))
             if isinstance(made, Refused):
                 return _refusal(path, made.reason)
             if (await ctx.fs.stat(path)).revision != before.revision:
@@ -173,25 +173,21 @@ def _too_large(holds: str = "") -> str:
     return f"it has {holds}more than {size(MAX_FILE_BYTES)}. Change it with bash, for example sed."
 
 
-def _make(arguments: EditArguments) -> Callable[[BinaryIO, ShouldStop], tuple[bytes, Edited] | Refused]:
-    """Return the function that makes the file's new content."""
-
-    def make(file: BinaryIO, _: ShouldStop) -> tuple[bytes, Edited] | Refused:
-        data = read_up_to(file, MAX_FILE_BYTES + 1)
-        if len(data) > MAX_FILE_BYTES:
-            return Refused(_too_large())
-        text = decode_file(data)
-        if isinstance(text, Unreadable):
-            return Refused(f"it {text.reason}. Change it with bash.")
-        edited = edit_text(text.text, arguments.old_text, arguments.new_text, all_places=arguments.replace_all)
-        if isinstance(edited, Refused):
-            return edited
-        try:
-            return text.encode(edited.text), edited
-        except UnicodeEncodeError:
-            return Refused("newText holds half a surrogate pair, which no file can hold as text.")
-
-    return make
+def _make(arguments: EditArguments, file: BinaryIO, _: ShouldStop) -> tuple[bytes, Edited] | Refused:
+    """Return the file's new content, in a thread."""
+    data = read_up_to(file, MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        return Refused(_too_large())
+    text = decode_file(data)
+    if isinstance(text, Unreadable):
+        return Refused(f"it {text.reason}. Change it with bash.")
+    edited = edit_text(text.text, arguments.old_text, arguments.new_text, all_places=arguments.replace_all)
+    if isinstance(edited, Refused):
+        return edited
+    try:
+        return text.encode(edited.text), edited
+    except UnicodeEncodeError:
+        return Refused("newText holds half a surrogate pair, which no file can hold as text.")
 
 
 def _refusal(path: str, reason: str) -> ToolResult:

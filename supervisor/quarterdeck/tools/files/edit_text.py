@@ -7,9 +7,9 @@ nowhere the most similar lines are shown. Lines end in `\n`; the time is linear 
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, count, islice
+from itertools import accumulate, count
 from operator import add
 from typing import Final
 
@@ -90,14 +90,12 @@ def _problem(raw: str, old: str, new: str) -> str | None:
 
 def places(text: str, part: str) -> list[int]:
     """Return the starts of `part` in `text`, left to right, without overlaps; one more than `MAX_PLACES` at most."""
-    return list(islice(_apart(text, part), MAX_PLACES + 1))
-
-
-def _apart(text: str, part: str) -> Iterator[int]:
+    found: list[int] = []
     at = text.find(part)
-    while at >= 0:
-        yield at
+    while at >= 0 and len(found) <= MAX_PLACES:
+        found.append(at)
         at = text.find(part, at + len(part))
+    return found
 
 
 def _edit_folded(unified: UnifiedText, old: str, new: str, all_places: bool) -> Edited | Refused:
@@ -308,14 +306,11 @@ def _most_alike(lines: list[str], wanted: str) -> int | None:
     for number, line in enumerate(lines):
         key = line.strip()[:MAX_LINE_CHARS]
         if key not in seen:
-            seen[key] = _likeness(threes, _threes(key))
+            others = _threes(key)
+            seen[key] = 2 * len(threes & others) / (len(threes) + len(others)) if threes and others else 0.0
         if seen[key] > best_likeness:
             best, best_likeness = number, seen[key]
     return best
-
-
-def _likeness(one: frozenset[str], other: frozenset[str]) -> float:
-    return 2 * len(one & other) / (len(one) + len(other)) if one and other else 0.0
 
 
 def _threes(line: str) -> frozenset[str]:

@@ -52,23 +52,19 @@ async def _list(path: str, shows_hidden: bool, ctx: ToolContext) -> tuple[Sequen
     """Return the rows, the number without a bound, and the number of hidden entries besides."""
     entries, total = await ctx.fs.list_directory(path, MAX_ROWS)
     if shows_hidden:
-        return _sorted(entries), total, 0
+        return entries, total, 0
     hidden = sum(map(_is_hidden, (entry.name for entry in entries)))
     if total > len(entries):
         # Names are cheap, entries are not: so the hidden ones are counted by name, and no more entries than needed
         # are looked at.
         hidden = sum(map(_is_hidden, await ctx.fs.readdir(path)))
         entries, total = await ctx.fs.list_directory(path, MAX_ROWS + min(hidden, MAX_HIDDEN))
-    rows = _sorted([entry for entry in entries if not _is_hidden(entry.name)])[:MAX_ROWS]
+    rows = [entry for entry in entries if not _is_hidden(entry.name)][:MAX_ROWS]
     return rows, max(len(rows), total - hidden), hidden
 
 
 def _is_hidden(name: str) -> bool:
     return name.startswith(".")
-
-
-def _sorted(entries: Sequence[DirectoryEntry]) -> Sequence[DirectoryEntry]:
-    return sorted(entries, key=lambda entry: (entry.kind is not EntryKind.DIRECTORY, entry.name.casefold(), entry.name))
 
 
 def _render(path: str, rows: Sequence[DirectoryEntry], total: int, hidden: int) -> str:

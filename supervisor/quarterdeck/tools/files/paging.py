@@ -167,6 +167,7 @@ class Page:
     lines: tuple[PageLine, ...]
     total_lines: int | None
     ends_in_cr: bool
+    encoding: TextEncoding = TextEncoding.UTF_8
 
     @property
     def last(self) -> int:
@@ -210,11 +211,11 @@ def read_page(
             break
         lines.append(line)
     if not lines:
-        return Page(first, (), skipped, end == CR)
+        return Page(first, (), skipped, end == CR, encoding)
     is_far = size_bytes - blocks.read_bytes > LOOK_AHEAD_BYTES
     rest = None if is_far else reader.count_rest()
     total = None if rest is None else skipped + len(lines) + unseen + rest
-    return Page(first, tuple(lines), total, end == CR)
+    return Page(first, tuple(lines), total, end == CR, encoding)
 
 
 def _line_end(head: bytes, encoding: TextEncoding) -> str:

@@ -4,8 +4,8 @@ Whatever the file's size, only the shown part is kept. A file that was shown is 
 """
 
 import base64
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import Annotated, BinaryIO, Final
 
@@ -38,14 +38,6 @@ class ReadArguments(Arguments, frozen=True):
     limit: (
         Annotated[int, Meta(ge=1, description=f"How many lines to show at most. Default: {DEFAULT_LINES:,}.")] | None
     ) = None
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A page of a text."""
-
-    page: Page
-    encoding: TextEncoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +74,7 @@ async def _read(arguments: ReadArguments, ctx: ToolContext) -> ToolResult:
             return ToolResult.of_error(f"{spell(path)} is not a regular file, but a device, a pipe or a socket.")
         real_path = await ctx.fs.real_path(path)
         room = min(ctx.budget.max_bytes, MAX_PAGE_BYTES) - HEADER_BYTES - 4 * len(path)
-        seen = await with_file(ctx, path, _look(arguments, room, stat.size_bytes))
+        seen = await with_file(ctx, path, partial(_look, arguments, room, stat.size_bytes))
     except StoppedError:
         return ToolResult.of_error(f"Reading {spell(path)} was cancelled.")
     except TimeoutError:
@@ -94,43 +86,39 @@ async def _read(arguments: ReadArguments, ctx: ToolContext) -> ToolResult:
     result = _result(arguments, real_path, stat, seen)
     state = read_state_of(ctx)
     # Of what cannot be shown, its kind and size are all that there is to know before it is replaced.
-    if state is not None and (not result.is_error or not isinstance(seen, Shown)):
+    if state is not None and (not result.is_error or not isinstance(seen, Page)):
         state.remember(real_path, stat.revision)
     return result
 
 
 def _look(
-    arguments: ReadArguments, max_bytes: int, size_bytes: int
-) -> Callable[[BinaryIO, ShouldStop], Shown | MediaFile | Binary]:
-    def look(file: BinaryIO, should_stop: ShouldStop) -> Shown | MediaFile | Binary:
-        head = read_up_to(file, SNIFF_BYTES)
-        kind = kind_of(head)
-        if isinstance(kind, Media):
-            return MediaFile(kind, head + read_up_to(file, _max_bytes(kind) + 1 - len(head)))
-        if isinstance(kind, Binary):
-            return kind
-        first, lines = arguments.offset or 1, arguments.limit or DEFAULT_LINES
-        page = read_page(file, head, kind, size_bytes, should_stop, first=first, max_lines=lines, max_bytes=max_bytes)
-        return Shown(page, kind)
-
-    return look
+    arguments: ReadArguments, max_bytes: int, size_bytes: int, file: BinaryIO, should_stop: ShouldStop
+) -> Page | MediaFile | Binary:
+    head = read_up_to(file, SNIFF_BYTES)
+    kind = kind_of(head)
+    if isinstance(kind, Media):
+        return MediaFile(kind, head + read_up_to(file, _max_bytes(kind) + 1 - len(head)))
+    if isinstance(kind, Binary):
+        return kind
+    first, lines = arguments.offset or 1, arguments.limit or DEFAULT_LINES
+    return read_page(file, head, kind, size_bytes, should_stop, first=first, max_lines=lines, max_bytes=max_bytes)
 
 
 def _max_bytes(media: Media) -> int:
     return MAX_IMAGE_BYTES if media.is_image else MAX_PDF_BYTES
 
 
-def _result(arguments: ReadArguments, real_path: str, stat: FileStat, seen: Shown | MediaFile | Binary) -> ToolResult:
+def _result(arguments: ReadArguments, real_path: str, stat: FileStat, seen: Page | MediaFile | Binary) -> ToolResult:
     name = spell(arguments.path)
     match seen:
-        case Shown(page, encoding) if page.lines:
-            header = " ".join((_position(name, page), *_remarks(page, encoding)))
-            return ToolResult.of_text(f"{header}\n\n{page.render()}")
-        case Shown(page) if page.first == 1:
+        case Page() if seen.lines:
+            header = " ".join((_position(name, seen), *_remarks(seen)))
+            return ToolResult.of_text(f"{header}\n\n{seen.render()}")
+        case Page(first=1):
             return ToolResult.of_text(f"{name} is empty.")
-        case Shown(page):
-            there = counted(page.total_lines or 0, "line")
-            return ToolResult.of_error(f"{name} has {there}: offset {page.first:,} is past its end.")
+        case Page():
+            there = counted(seen.total_lines or 0, "line")
+            return ToolResult.of_error(f"{name} has {there}: offset {seen.first:,} is past its end.")
         case MediaFile(media, data) if len(data) > _max_bytes(media):
             return ToolResult.of_error(
                 f"{name} is a {media.name} of {size(stat.size_bytes)}; only those up to {size(_max_bytes(media))} can "
@@ -170,7 +158,7 @@ def _position(name: str, page: Page) -> str:
     return f"{position} {counted(left, 'further line')} {'follows' if left == 1 else 'follow'}: offset={page.last + 1}."
 
 
-def _remarks(page: Page, encoding: TextEncoding) -> list[str]:
+def _remarks(page: Page) -> list[str]:
     """Describe what the lines do not show."""
     remarks = []
     ends = {line.end for line in page.lines if line.end}
@@ -178,10 +166,11 @@ def _remarks(page: Page, encoding: TextEncoding) -> list[str]:
         remarks.append("Its lines end in CR.")
     elif CRLF in ends:
         remarks.append("Its lines end in CRLF." if len(ends) == 1 else "Some of these lines end in CRLF, others in LF.")
-    if encoding is not TextEncoding.UTF_8:
-        remarks.append(f"It is {encoding.label}.")
+    if page.encoding is not TextEncoding.UTF_8:
+        remarks.append(f"It is {page.encoding.label}.")
     if not all(line.is_valid for line in page.lines):
         remarks.append(
-            f"It is not valid {encoding.family} text: what is shown as � or ␀ is something else; edit will refuse it."
+            f"It is not valid {page.encoding.family} text: what is shown as � or ␀ is something else; edit will refuse "
+            "it."
         )
     return remarks

@@ -20,7 +20,7 @@ from quarterdeck.tools.results import ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
 from quarterdeck_protocol.tools import ToolHints
 
-from .ripgrep import Ending, NotRun, Search, SearchTarget, find_target, run_ripgrep, what_is_missing, with_progress
+from .ripgrep import Ending, NotRun, SearchTarget, find_target, run_ripgrep, what_is_missing, with_progress
 from .ripgrep_output import PathReader
 
 MAX_SHOWN: Final = 500  # more is no answer to a search by name
@@ -197,7 +197,7 @@ async def _look(ctx: ToolContext, place: SearchTarget, listing: Listing) -> list
             listing.add_file(path)
         return listing.is_cut
 
-    searched = await run_ripgrep(ctx, Search(("--files",), None, place.real), take)
+    searched = await run_ripgrep(ctx, place.real, take, ("--files",))
     if isinstance(searched, NotRun):
         return searched
     if searched.place_error or (searched.failed and searched.complaint):

@@ -18,7 +18,6 @@ from .ripgrep import (
     MAX_FILE_MIB,
     Ending,
     NotRun,
-    Search,
     Searched,
     SearchTarget,
     find_target,
@@ -26,7 +25,7 @@ from .ripgrep import (
     what_is_missing,
     with_progress,
 )
-from .ripgrep_output import MatchingLine, MatchReader
+from .ripgrep_output import MatchReader
 
 DEFAULT_MATCHES: Final = 200
 MAX_MATCHES: Final = 5_000  # of one call; larger values are reduced to it
@@ -126,8 +125,7 @@ async def _run(arguments: GrepArguments, ctx: ToolContext) -> ToolResult:
         return f"{counted(len(reader.lines), 'match', 'matches')} so far"
 
     options = (*_OPTIONS, *(option for letter in sorted(set(arguments.flags)) for option in _FLAGS[letter]))
-    search = Search(options, arguments.pattern, place.real)
-    searched = await with_progress(ctx, words, run_ripgrep(ctx, search, take))
+    searched = await with_progress(ctx, words, run_ripgrep(ctx, place.real, take, options, arguments.pattern))
     if isinstance(searched, NotRun):
         return ToolResult.of_error(f"grep did not search: {searched.reason}")
     reader.close()
@@ -175,8 +173,5 @@ def _render(pattern: str, place: SearchTarget, reader: MatchReader, searched: Se
     header = f"{counted(len(lines), 'match', 'matches')} in {files} {asked}:"
     if reader.has_more:
         notes.insert(0, f"There are more matches; these {len(lines):,} came first, in no particular order. {_NARROW}")
-    return "\n".join((header, *notes, *(_line(place, line) for line in lines)))
-
-
-def _line(place: SearchTarget, line: MatchingLine) -> str:
-    return f"{place.show(line.path)}:{line.number}: {line.text.decode(errors='replace')}"
+    shown = (f"{place.show(line.path)}:{line.number}: {line.text.decode(errors='replace')}" for line in lines)
+    return "\n".join((header, *notes, *shown))

@@ -63,15 +63,6 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
-    """A search for ripgrep in a directory or a file, as `Fs.real_path` gives it; without `pattern` of names alone."""
-
-    options: Sequence[str]
-    pattern: str | None
-    place: str
-
-
-@dataclass(frozen=True, slots=True)
 class Searched:
     """The end of a search; `place_error` says why the place itself could not be searched, and is empty if it could."""
 
@@ -89,8 +80,11 @@ class NotRun:
     reason: str
 
 
-async def run_ripgrep(ctx: ToolContext, search: Search, take: Callable[[bytes], bool]) -> Searched | NotRun:
-    """Run `search`, and pass its output to `take`, piece by piece, until that returns True.
+async def run_ripgrep(
+    ctx: ToolContext, place: str, take: Callable[[bytes], bool], options: Sequence[str], pattern: str | None = None
+) -> Searched | NotRun:
+    """Search a directory or a file, as `Fs.real_path` gives it, and pass the output to `take`, piece by piece, until
+    that returns True; without `pattern` the search is for names alone.
 
     It waits for its turn as long as it may take itself. Cancellation, by the context's token or the task, ends it.
     """
@@ -100,19 +94,21 @@ async def run_ripgrep(ctx: ToolContext, search: Search, take: Callable[[bytes], 
     if waiting.cancelled_caught:
         return NotRun(f"{AT_A_TIME} other searches of this session took too long: ask for fewer at a time")
     try:
-        return await _run(ctx, search, take)
+        return await _run(ctx, place, take, options, pattern)
     finally:
         turns.release()
 
 
-async def _run(ctx: ToolContext, search: Search, take: Callable[[bytes], bool]) -> Searched | NotRun:
+async def _run(
+    ctx: ToolContext, place: str, take: Callable[[bytes], bool], options: Sequence[str], pattern: str | None
+) -> Searched | NotRun:
     program = ripgrep_path()
     if program is None:
         return NotRun(
             f"the program rg (ripgrep) is not installed: install it with `{INSTALL}` in quarterdeck's environment, "
             "or from the system's packages"
         )
-    complaints = ComplaintReader(os.fsencode(search.place))
+    complaints = ComplaintReader(os.fsencode(place))
     end = CancelToken()
     has_enough = False
 
@@ -128,9 +124,9 @@ async def _run(ctx: ToolContext, search: Search, take: Callable[[bytes], bool]) 
     forget = ctx.cancel.on_cancel(end.cancel)
     try:
         done = await ctx.shell.exec(
-            _command(str(program), search),
+            _command(str(program), options, has_pattern=pattern is not None),
             cwd="/",
-            env={_PLACE_VARIABLE: search.place, _PATTERN_VARIABLE: search.pattern or ""},
+            env={_PLACE_VARIABLE: place, _PATTERN_VARIABLE: pattern or ""},
             cancel=end,
             timeout_s=DEADLINE_S,
             on_output=on_output,
@@ -155,9 +151,9 @@ async def _run(ctx: ToolContext, search: Search, take: Callable[[bytes], bool]) 
     return Searched(ending, complaints.unreadable, complaints.place_error, complaints.text, code not in (0, 1, None))
 
 
-def _command(program: str, search: Search) -> str:
-    pattern = "" if search.pattern is None else f'-e "${_PATTERN_VARIABLE}"'
-    words = shlex.join((program, *COMMON_OPTIONS, *search.options))
+def _command(program: str, options: Sequence[str], *, has_pattern: bool) -> str:
+    pattern = f'-e "${_PATTERN_VARIABLE}"' if has_pattern else ""
+    words = shlex.join((program, *COMMON_OPTIONS, *options))
     # Not every shell can bound memory; those of the systems that we confine on can.
     return f'ulimit -v {_MEMORY_KIB} 2>/dev/null; exec {words} {pattern} -- "${_PLACE_VARIABLE}"'
 

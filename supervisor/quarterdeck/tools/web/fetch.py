@@ -163,8 +163,11 @@ class Fetcher:
     async def _get(self, url: URL, wish: _Wish) -> Fetched | str:
         """Return the response, or the location that it redirects to."""
         meter = Meter(MAX_HEAD_BYTES)
-        self._judge_literal(url)
         try:
+            if (
+                self._policy.proxy is not None
+            ):  # its targets are judged if they are visible; else the network judges all
+                judge_literal(url.host, port_of(url), self._allowed)
             async with (
                 GuardedNetwork(
                     self._allowed, meter, resolve=self._resolve, dial=self._dial, judges=self._policy.proxy is None
@@ -189,15 +192,6 @@ class Fetcher:
             raise FetchError(f"Nothing was fetched: {_spot(url)} cannot be reached: {error}.") from None
         except (httpcore2.ProtocolError, CodingError) as error:
             raise FetchError(f"Nothing was fetched: {_spot(url)} gave an invalid response: {_plain(error)}.") from None
-
-    def _judge_literal(self, url: URL) -> None:
-        """Judge a proxy's target if it is visible; else the network judges all. Raise `FetchRefusedError`."""
-        if self._policy.proxy is None:
-            return
-        try:
-            judge_literal(url.host, port_of(url), self._allowed)
-        except RefusedError as error:
-            raise FetchRefusedError(_spot(url), error) from None
 
     async def _pool(self, network: GuardedNetwork, url: URL) -> httpcore2.AsyncConnectionPool:
         if self._ssl_context is None and "https" in (url.scheme, (self._policy.proxy or "").partition(":")[0]):

@@ -50,16 +50,13 @@ class PageReader:
             with anyio.move_on_after(self._wall_s):
                 async with self._turns:
                     question = url.encode() + b"\n" + page.encode("utf-8", "replace")
-                    output = await _helper().ask_async(question, MAX_OUTPUT_BYTES)
+                    environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+                    helper = Helper(BOOT, _NEEDED, environment, is_apart=True)
+                    output = await helper.ask_async(question, MAX_OUTPUT_BYTES)
         if output is None:
             return PageText("", await anyio.to_thread.run_sync(strip_tags, page), is_crude=True)
         title, _, text = output.decode("utf-8", "replace").partition("\n")
         return PageText(title, text)
-
-
-def _helper() -> Helper:
-    environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    return Helper(BOOT, _NEEDED, environment, is_apart=True)
 
 
 _RAW: Final = ("script", "style", "template", "noscript", "svg", "iframe", "head")  # removed with their content
@@ -99,11 +96,7 @@ def strip_tags(page: str) -> str:
 
 
 def _drop(page: str, pattern: re.Pattern[str], stop: int) -> str:
-    return pattern.sub(_a_line_end, page[:stop]) + page[stop:]
-
-
-def _a_line_end(_: re.Match[str]) -> str:
-    return "\n"
+    return pattern.sub("\n", page[:stop]) + page[stop:]
 
 
 def _in_place_of(tag: re.Match[str]) -> str:

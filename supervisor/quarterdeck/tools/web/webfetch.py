@@ -92,8 +92,12 @@ class _WebFetch:
         match kind_of(fetched.media, fetched.body):
             case Kind.PAGE:
                 page = await self._pages.read(await _decoded(fetched), fetched.url)
-                if page.is_crude:
-                    notes.append(_why_crude())
+                if page.is_crude and is_installed("justhtml"):
+                    notes.append(
+                        "The page could not be parsed within its limits: its tags were removed, and its links are lost."
+                    )
+                elif page.is_crude:
+                    notes.append(f"The tags of this page were removed, and its links are lost: {lacks('justhtml')}.")
                 if page.title:
                     notes.append(f"Title: {page.title}")
                 return _show(fetched, notes, page.text)
@@ -108,12 +112,6 @@ class _WebFetch:
                 )
             case _:
                 return _show(fetched, notes, "")
-
-
-def _why_crude() -> str:
-    if is_installed("justhtml"):
-        return "The page could not be parsed within its limits: its tags were removed, and its links are lost."
-    return f"The tags of this page were removed, and its links are lost: {lacks('justhtml')}."
 
 
 async def _decoded(fetched: "Fetched") -> str:

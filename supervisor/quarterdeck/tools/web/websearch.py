@@ -168,13 +168,9 @@ async def _search(provider: SearchProvider, arguments: WebSearchArguments) -> To
     note = f" (maxResults is at most {MAX_RESULTS})" if wanted > MAX_RESULTS else ""
     pages = [PageFound(title=hit.title, url=hit.url, snippet=hit.snippet) for hit in hits]
     found = WebSearchOutput(results=pages).to_value()
-    content = TextContentBlock(_listing(query, hits, note)), JsonContentBlock(found["results"])
-    return ToolResult(content, structured=found)
-
-
-def _listing(query: str, hits: Sequence[SearchHit], note: str) -> str:
     entries = (
         f"{number}. {hit.title or hit.url}\n   {hit.url}" + (f"\n   {hit.snippet}" if hit.snippet else "")
         for number, hit in enumerate(hits, start=1)
     )
-    return "\n\n".join((f"{counted(len(hits), 'result')} for {query!r}{note}:", *entries))
+    listing = "\n\n".join((f"{counted(len(hits), 'result')} for {query!r}{note}:", *entries))
+    return ToolResult((TextContentBlock(listing), JsonContentBlock(found["results"])), structured=found)

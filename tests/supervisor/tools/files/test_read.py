@@ -208,12 +208,12 @@ async def test_a_cancelled_read_says_so(tmp_path: Path, monkeypatch: pytest.Monk
     """A client would wait for the end of a file that it does not want any more."""
     (tmp_path / "a").write_text("x")
     cancel = CancelToken()
-    look = read._look
+    with_file = read.with_file
 
     def cancel_first(*args: Any) -> Any:
         cancel.cancel()
-        return look(*args)
+        return with_file(*args)
 
-    monkeypatch.setattr(read, "_look", cancel_first)
+    monkeypatch.setattr(read, "with_file", cancel_first)
     answer = await call(READ, context_in(tmp_path), cancel, path="a")
     assert (answer.text, answer.is_error) == ("Reading a was cancelled.", True)

@@ -19,7 +19,6 @@ from quarterdeck.tools.search import ripgrep
 from quarterdeck.tools.search.ripgrep import (
     Ending,
     NotRun,
-    Search,
     Searched,
     SearchTarget,
     find_target,
@@ -29,7 +28,7 @@ from quarterdeck.tools.search.ripgrep import (
 )
 from quarterdeck_protocol.tools import CancelToken, ProgressNote
 
-SEARCH = Search(("--line-number",), "a pattern", "/place")
+SEARCH = ("--line-number",), "a pattern"
 
 
 def nothing(_: bytes) -> bool:
@@ -38,7 +37,7 @@ def nothing(_: bytes) -> bool:
 
 async def played(tmp_path: Path, play: Callable[[OnOutput, CancelToken], ExecResult]) -> Searched | NotRun:
     """How a search ends whose command plays this."""
-    return await run_ripgrep(with_shell(tmp_path, PlayedShell(play)), SEARCH, nothing)
+    return await run_ripgrep(with_shell(tmp_path, PlayedShell(play)), "/place", nothing, *SEARCH)
 
 
 def raising(error: BaseException) -> Callable[..., Any]:
@@ -59,7 +58,7 @@ async def test_a_missing_ripgrep_is_told_with_its_remedy(tmp_path: Path, monkeyp
 async def test_pattern_and_place_are_never_taken_for_options(tmp_path: Path) -> None:
     """A pattern such as `--pre=sh` would run programs."""
     shell = PlayedShell(lambda *_: ExecResult("", "", 1))
-    await run_ripgrep(with_shell(tmp_path, shell), Search((), "--pre=$(id)", "--files"), nothing)
+    await run_ripgrep(with_shell(tmp_path, shell), "--files", nothing, (), "--pre=$(id)")
     [command], [environment] = shell.commands, shell.environments
     assert command.endswith('-e "$QUARTERDECK_PATTERN" -- "$QUARTERDECK_PLACE"')
     assert "--no-config" in command
@@ -86,7 +85,7 @@ async def test_a_search_ends_as_ripgrep_does(tmp_path: Path, result: ExecResult,
 async def test_a_shell_that_refuses_says_why(tmp_path: Path) -> None:
     """A model would be told nothing that it can act on."""
     assert await played(tmp_path, raising(OSError("commands are not allowed"))) == NotRun("commands are not allowed")
-    ended = await run_ripgrep(inert_context(), SEARCH, nothing)
+    ended = await run_ripgrep(inert_context(), "/place", nothing, *SEARCH)
     assert isinstance(ended, NotRun)
     assert "no commands" in ended.reason
 
@@ -119,7 +118,7 @@ async def test_enough_stops_the_command(tmp_path: Path) -> None:
         taken.append(data)
         return True
 
-    ended = await run_ripgrep(with_shell(tmp_path, PlayedShell(play)), SEARCH, take)
+    ended = await run_ripgrep(with_shell(tmp_path, PlayedShell(play)), "/place", take, *SEARCH)
     assert isinstance(ended, Searched)
     assert ended.ending is Ending.ENOUGH
     assert taken == [b"one"]
@@ -133,15 +132,15 @@ async def test_a_cancelled_call_stops_the_command(tmp_path: Path) -> None:
     os.mkfifo(workspace / "pipe-7151")  # named as the place, it is waited for
     (workspace / "pipe-7151").chmod(0o666)
     async with session_in(workspace, tmp_path / "s") as ctx:
-        search = Search(("--line-number",), "x", str(workspace / "pipe-7151"))
+        place = str(workspace / "pipe-7151")
         token = CancelToken()
-        running = asyncio.ensure_future(run_ripgrep(ctx.with_cancel(token), search, nothing))
+        running = asyncio.ensure_future(run_ripgrep(ctx.with_cancel(token), place, nothing, ("--line-number",), "x"))
         await eventually_async(lambda: running_with("pipe-7151"))
         token.cancel()
         ended = await running
         assert isinstance(ended, Searched)
         assert ended.ending is Ending.CANCELLED
-        running = asyncio.ensure_future(run_ripgrep(ctx, search, nothing))
+        running = asyncio.ensure_future(run_ripgrep(ctx, place, nothing, ("--line-number",), "x"))
         await eventually_async(lambda: running_with("pipe-7151"))
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -189,13 +188,13 @@ async def test_searches_of_one_session_take_turns_and_another_does_not_wait(
     busy = with_shell(tmp_path, shell)
     async with anyio.create_task_group() as tasks:
         for _ in range(3):
-            tasks.start_soon(run_ripgrep, busy, SEARCH, nothing)
+            tasks.start_soon(run_ripgrep, busy, "/place", nothing, *SEARCH)
         await eventually_async(lambda: len(shell.commands) >= 2)
         assert isinstance(await played(tmp_path, lambda *_: ExecResult("", "", 1)), Searched)
         assert len(shell.commands) == 2
         with monkeypatch.context() as patch:
             patch.setattr(ripgrep, "DEADLINE_S", 0.01)
-            ended = await run_ripgrep(busy, SEARCH, nothing)
+            ended = await run_ripgrep(busy, "/place", nothing, *SEARCH)
         assert isinstance(ended, NotRun)
         assert "fewer at a time" in ended.reason
         go.set()

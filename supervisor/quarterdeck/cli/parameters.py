@@ -40,12 +40,11 @@ class Option:
         self.min: Final = min
 
 
-class Argument:
+class Argument(msgspec.Struct, frozen=True, kw_only=True):
     """An argument of a command, in the order of the function's parameters; with a default it can be left out."""
 
-    def __init__(self, *, metavar: str, help: str = "") -> None:  # noqa: A002
-        self.metavar: Final = metavar
-        self.help: Final = help
+    metavar: str
+    help: str = ""
 
 
 class Combined(msgspec.Struct, frozen=True):

@@ -100,7 +100,11 @@ def _run(arguments: list[str]) -> int:
         raise UsageError(f"there is no option {name} before a command", "options follow the command's name")
     entry = BY_NAME.get(name)
     if entry is None:
-        raise _unknown(name)
+        from quarterdeck_protocol.names import did_you_mean
+
+        near = did_you_mean(name, BY_NAME)
+        fix = OTHER_WORDS.get(name)
+        raise UsageError(f"there is no command {name!r}{'' if fix else near}", fix or "quarterdeck --help lists them")
     return _invoke(entry, rest)
 
 
@@ -166,15 +170,6 @@ def _take_state_dir(arguments: list[str]) -> list[str]:
 
         name_state_dir(value)
     return rest
-
-
-def _unknown(name: str) -> CommandError:
-    from quarterdeck_protocol.names import did_you_mean
-
-    if fix := OTHER_WORDS.get(name):
-        return UsageError(f"there is no command {name!r}", fix)
-    hint = did_you_mean(name, BY_NAME)
-    return UsageError(f"there is no command {name!r}{hint}", "quarterdeck --help lists them")
 
 
 def _end_unforeseen(error: Exception) -> int:

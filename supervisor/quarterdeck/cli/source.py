@@ -182,8 +182,11 @@ def _serving(source: Source, request: Request, *, anywhere: bool) -> Iterator[Pa
         yield find_serving(command_digest(request.server))
     native = source.native
     directory = find_serving(source.digest, native=native.fingerprint if native is not None else None)
-    if directory is None and not (isinstance(request, Call) and source.own_files and _is_of_folder(source)):
-        directory = serving_own_files(source)
+    if directory is None:
+        # A call may depend on the working directory: then only a deck of that directory may answer it.
+        elsewhere = serving_own_files(source)
+        is_bound = elsewhere is not None and isinstance(request, Call) and load(source).is_of_folder
+        directory = None if is_bound else elsewhere
     yield directory
     if not source.config and native is None and (anywhere or source.is_open):
         yield only_serving()
@@ -208,11 +211,6 @@ def checked(answer: Answer) -> Answer:
             raise NotFoundError(answer.message, remedy)
         raise CommandError(ExitCode.NO_ANSWER, answer.message, "see its log, or use --own")
     return answer
-
-
-def _is_of_folder(source: Source) -> bool:
-    """Return whether a call may depend on the working directory: then only a deck of that directory may answer it."""
-    return find_serving_files(source.own_files) is not None and load(source).is_of_folder
 
 
 def serving_own_files(source: Source) -> Path | None:

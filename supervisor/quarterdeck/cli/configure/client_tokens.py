@@ -94,7 +94,9 @@ def create(
         groups = check_groups(group or ())
         limit = parse_rate(rate) if rate is not None else None
         most = parse_size(max_result) if max_result is not None else None
-        chosen = expires if expires is not None else _ask_span(can_ask=not json)
+        chosen = expires if expires is not None else USUAL_SPAN
+        if expires is None and not json and sys.stdin.isatty():
+            chosen = str(click.prompt("For how long (12h, 30d, 4w, never)?", default=USUAL_SPAN, err=True))
         until = now + chosen_s if (chosen_s := parse_span(chosen)) is not None else None
     path = tokens_path()
     with repairing():
@@ -130,12 +132,6 @@ def create(
     hint("this is shown once: give it to its client now")
     if expires is None and until is not None:
         hint(f"it ends on {_moment(until)}; `--expires never` makes one that does not")
-
-
-def _ask_span(*, can_ask: bool) -> str:
-    if not (can_ask and sys.stdin.isatty()):
-        return USUAL_SPAN
-    return str(click.prompt("For how long (12h, 30d, 4w, never)?", default=USUAL_SPAN, err=True))
 
 
 def list_(json: options.Json = False) -> None:
@@ -226,10 +222,8 @@ def deck_named(text: str) -> str:
             request = ServeRequest(cwd=path)
             wanted = wanted_of(request, read_request(request, os.environ))
         elif os.path.isfile(path):
-            request, wanted = (
-                ServeRequest(cwd=os.path.dirname(path), config=(path,)),
-                ServeRequest(cwd="", config=(path,)),
-            )
+            request = ServeRequest(cwd=os.path.dirname(path), config=(path,))
+            wanted = ServeRequest(cwd="", config=(path,))
         else:
             raise UsageError(f"{text} is neither a folder nor a file", "name a project's folder, or a configuration")
         if name := names.name(wanted, request):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from json import dumps as json_text
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import ExitCode
@@ -107,7 +107,7 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
                     "files": [_place(found) for found in files],
                     "findings": said,
                     "commands_missing": missing,
-                    "refused": [each._asdict() for each in refused],
+                    "refused": refused,
                     "plain_secrets": secrets,
                     "unmet_names": unmet,
                 }
@@ -128,8 +128,8 @@ def check(config: options.Config = None, json: options.Json = False) -> None:
             print_line(f"warning: {describe_plain_secrets(server, places)}", "yellow")
         print_unmet_names(unmet)
         for each in refused:
-            print_line(f"error: {each.server} would not be started: {each.why}", "red")
-            print_line(f"  fix: {each.fix}")
+            print_line(f"error: {each['server']} would not be started: {each['why']}", "red")
+            print_line(f"  fix: {each['fix']}")
         if not any(found.exists for found in files):
             print_line(NOTHING, stderr=True)
         elif not (findings or missing or refused or secrets or unmet):
@@ -204,19 +204,10 @@ def _source(file: str, pointer: str) -> str:
     return flat(file) + (f" {pointer}" if pointer else "")
 
 
-class UnstartableServer(NamedTuple):
-    """A server that would not start here: fault code, reason and remedy."""
-
-    server: str
-    code: str
-    why: str
-    fix: str
-
-
-def _unstartable(
-    named: Sequence[Path], servers: Sequence[ServerConfig]
-) -> tuple[dict[str, str], list[UnstartableServer]]:
-    """Return the commands that this machine lacks, by server, and the servers that would be refused otherwise."""
+def _unstartable(named: Sequence[Path], servers: Sequence[ServerConfig]) -> tuple[dict[str, str], list[dict[str, str]]]:
+    """Return the commands that this machine lacks, by server, and each server that would be refused otherwise, with the
+    fault's code, why, and its fix.
+    """
     local = [server for server in servers if isinstance(server, StdioServerConfig)]
     if not local:
         return {}, []
@@ -229,7 +220,7 @@ def _unstartable(
         elif found.outlook is Outlook.REFUSED:
             why = " ".join(found.why)
             fix = fill_remedy(find_remedy(found.code, why) or "", server_words(server.id, command_options(named)))
-            refused.append(UnstartableServer(server.id, found.code, why, fix))
+            refused.append({"server": server.id, "code": found.code, "why": why, "fix": fix})
     return missing, refused
 
 

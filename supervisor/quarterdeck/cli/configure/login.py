@@ -16,7 +16,7 @@ from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError, UsageEr
 from quarterdeck.cli.output import is_confirmed, print_line, report, warn
 from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.process import run
-from quarterdeck.cli.source import Named, Source, ask_running, configured_server
+from quarterdeck.cli.source import Named, ask_running, configured_server
 from quarterdeck.cli.trust.context import TrustContext, open_context, send
 from quarterdeck.common.words import flat
 from quarterdeck.daemon.control.protocol import Restart
@@ -117,7 +117,10 @@ def logout(source: Named, server: options.ServerId, json: options.Json = False) 
         was_there = store.remove(name)
     if not was_there:
         raise NotFoundError(f"there is no login at {flat(server)}", "quarterdeck login makes one")
-    _restart(source, server)
+    try:
+        ask_running(source, Restart(server), anywhere=True)
+    except CommandError as error:
+        print_line(f"restart it where it runs: quarterdeck restart {flat(server)} ({error.message})", stderr=True)
     how = "its tokens are given back" if is_revoked else "its tokens were not given back: they end by themselves"
     done = f"{server}: logged out; {how}"
     report({"server": server, "revoked": is_revoked}, done, "green" if is_revoked else "", json=json)
@@ -201,10 +204,3 @@ async def _pasted(listener: RedirectListener) -> None:
                 listener.take(line)
             except UnsafeError as error:
                 warn(f"not used: {error}")
-
-
-def _restart(source: Source, server: str) -> None:
-    try:
-        ask_running(source, Restart(server), anywhere=True)
-    except CommandError as error:
-        print_line(f"restart it where it runs: quarterdeck restart {flat(server)} ({error.message})", stderr=True)

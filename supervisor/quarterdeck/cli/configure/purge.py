@@ -51,7 +51,9 @@ def purge(
         raise UsageError("SERVER and --all exclude each other", "leave one of them out")
     if ledger and (not everything or config):
         raise UsageError("--ledger needs --all, and cannot be combined with -c", "quarterdeck purge --all --ledger")
-    state = _state()
+    state = state_dir()
+    if state.exists() and (problem := privacy_problem(state.resolve())):
+        raise UsageError(f"{state} {problem}", "make it a folder of your own, or name another: --state-dir DIR")
     found = _find(state, config)
     wanted = _choose(found, server, everything=everything, ledger=ledger)
     shown = found if server is None else wanted
@@ -87,13 +89,6 @@ def purge(
         print_line(failure, "red", stderr=True)
     if failures:
         raise SystemExit(ExitCode.TOOL_ERROR)
-
-
-def _state() -> Path:
-    state = state_dir()
-    if state.exists() and (problem := privacy_problem(Path(state).resolve())):
-        raise UsageError(f"{state} {problem}", "make it a folder of your own, or name another: --state-dir DIR")
-    return state
 
 
 def _find(state: Path, config: list[Path] | None) -> list[Leftover]:

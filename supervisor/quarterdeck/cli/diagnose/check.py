@@ -90,7 +90,10 @@ def check(
 
     Exit codes: 0 nothing found that is as bad as --fail-on, 1 something is, 4 it cannot be started.
     """
-    _check_ignored(ignore or ())
+    for name in ignore or ():
+        if name not in BY_ID:
+            known = did_you_mean(name, list(BY_ID), "checks") or ""
+            raise UsageError(f"--ignore {name}: there is no such check{known}", "--all lists them all")
     context = click.get_current_context()
     if not context.meta[HAS_DASHES]:
         command, after = files_after_id(command)
@@ -122,10 +125,17 @@ def check(
                 )
             )
         except LaunchError as error:
-            raise CommandError(
-                ExitCode.NOT_READY, f"it cannot be started: {flat(in_options(str(error)))}", _remedy(command[0])
-            ) from error
-    _write_files(report, subject.file, junit, sarif, fail_on)
+            remedy = "try its command by hand: quarterdeck sandbox run -- COMMAND"
+            if "/" not in command[0]:  # it may be meant as a server's id
+                listed = "for a configured server (quarterdeck config show lists them), options first"
+                remedy = f"{listed}: quarterdeck check -c FILE SERVER"
+            why = f"it cannot be started: {flat(in_options(str(error)))}"
+            raise CommandError(ExitCode.NOT_READY, why, remedy) from error
+    with as_command_error(OSError, remedy="name files that you may write", what="the report cannot be written: "):
+        if junit is not None:
+            junit.write_text(as_junit(report, fail_on), encoding="utf-8")
+        if sarif is not None:
+            sarif.write_bytes(msgspec.json.encode(as_sarif(report, subject.file)) + b"\n")
     if json:
         print_json(as_json(report))
     else:
@@ -144,15 +154,6 @@ def files_after_id(command: list[str]) -> tuple[list[str], list[Path]]:
     if "/" in first or not paths or not are_files or not {"-c", "--config"}.issuperset(options):
         return command, []
     return [first], paths
-
-
-def _remedy(word: str) -> str:
-    """Return the remedy for a command that does not start; a word without a slash may be meant as a server's id."""
-    if "/" in word:
-        return "try its command by hand: quarterdeck sandbox run -- COMMAND"
-    return (
-        "for a configured server (quarterdeck config show lists them), options first: quarterdeck check -c FILE SERVER"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,9 @@ def _subject(command: Sequence[str], wish: SandboxWish, config: list[Path] | Non
 
 def _command(command: Sequence[str], wish: SandboxWish) -> _Subject:
     options.check_inherited(wish.inherit_env)
-    words = [_absolute(word) for word in command]
+    # A file by its absolute path, as the server runs in a folder of its own.
+    files = {word: os.path.abspath(word) for word in command if not word.startswith("-") and os.path.isfile(word)}
+    words = [files.get(word, word) for word in command]
     with as_command_error(ValidationError, remedy=POLICY_HELP, what="the command cannot be checked: "):
         server = StdioServerConfig(
             id=server_id(command),
@@ -236,26 +239,6 @@ def _policy(policy: SandboxPolicy, wish: SandboxWish) -> SandboxPolicy:
             )
     with as_command_error(ValidationError, remedy=POLICY_HELP, what="the policy is wrong: "):
         return harmless(policy, asked.get("network", "none"))
-
-
-def _absolute(word: str) -> str:
-    """Return a file's absolute path, as the server runs in a folder of its own; other words unchanged."""
-    return os.path.abspath(word) if not word.startswith("-") and os.path.isfile(word) else word
-
-
-def _check_ignored(ignored: Sequence[str]) -> None:
-    for name in ignored:
-        if name not in BY_ID:
-            hint = did_you_mean(name, list(BY_ID), "checks") or ""
-            raise UsageError(f"--ignore {name}: there is no such check{hint}", "--all lists them all")
-
-
-def _write_files(report: Report, file: str, junit: Path | None, sarif: Path | None, fail_on: str) -> None:
-    with as_command_error(OSError, remedy="name files that you may write", what="the report cannot be written: "):
-        if junit is not None:
-            junit.write_text(as_junit(report, fail_on), encoding="utf-8")
-        if sarif is not None:
-            sarif.write_bytes(msgspec.json.encode(as_sarif(report, file)) + b"\n")
 
 
 STYLES: Final = {"error": "bold red", "warning": "yellow", "note": "cyan", "passed": "green", "untried": "dim"}

@@ -4,7 +4,6 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -23,7 +22,7 @@ from quarterdeck.config.allow_paths import missing, sandbox_with
 from quarterdeck.config.secrets.masking import literal_secrets, mask_row
 from quarterdeck.config.secrets.store import SecretError, SecretStore
 from quarterdeck.registry.catalog import Catalog
-from quarterdeck.registry.offers import NEAR, NEAR_REMEDY, Offer, Unusable, is_near
+from quarterdeck.registry.offers import NEAR, NEAR_REMEDY, Offer, OfferKind, Unusable, is_near
 from quarterdeck.registry.server_json import Entry
 from quarterdeck.registry.versions import VersionError, latest_version
 from quarterdeck.seals.request import pin_of, pinned
@@ -33,16 +32,15 @@ from quarterdeck.trust.seals import unrun_scripts
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_sandbox import LaunchError, is_within_any
 
-from .candidate import Candidate, Said, from_entry, from_words, no_such_server
+from .candidate import Candidate, Said, from_entry, from_words
 from .row_change import RowChange, added, own_place, record, recorded, settings_of, taken
 from .sealing import Scripts, seal_of
 from .search import NOTHING_OFFERED, Registry, offers_here, open_catalog, registry_errors
-from .trial import Trial, patience_of, remedy_of, try_server
+from .trial import Trial, remedy_of, try_shown
 from .views import (
     AcceptFindings,
     Findings,
     print_config,
-    print_failure,
     print_offer,
     print_trial,
     refuse_unseen,
@@ -50,20 +48,8 @@ from .views import (
     view_offer,
 )
 
-
-class Kind(StrEnum):
-    """Kinds of offers of a registry's server."""
-
-    NPM = "npm"
-    PYPI = "pypi"
-    REMOTE = "remote"
-
-
 MAX_MATCHES = 100
 """Servers that are looked at for the one whose name is given without its namespace."""
-
-NEEDS_LOGIN = "auth_needed"
-"""The fault of a remote server that lists nothing to strangers."""
 
 
 def add(
@@ -82,7 +68,7 @@ def add(
     header: Annotated[list[str] | None, Option(metavar="NAME=VALUE", help="What a remote server is sent.")] = None,
     id_: Annotated[str | None, Option("--id", metavar="NAME", help="What to call it here.")] = None,
     as_: Annotated[
-        Kind | None,
+        OfferKind | None,
         Option(
             "--as",
             metavar="npm|pypi|remote",
@@ -124,7 +110,19 @@ def add(
         refuse_unseen(planned.findings, f"{candidate.server} is not added")
     backup = _carry_out(source, planned) if is_wanted else None
     if json:
-        print_json(_view(planned, is_changed=is_wanted))
+        trial = planned.trial
+        print_json(
+            {
+                "server": candidate.server,
+                "row": mask_row(planned.candidate.row),
+                "path": utf8(planned.change.path),
+                "changed": is_wanted,
+                "tried": trial is not None,
+                "diff": [utf8(line) for line in planned.change.diff],
+                "notes": list(planned.notes),
+                **view_offer(trial.documents if trial is not None else (), planned.findings),
+            }
+        )
         return
     done = f"{candidate.server} is added to {planned.change.path}{as_it_was(backup)}"
     print_outcome(done, is_done=is_wanted, dry_run=dry_run)
@@ -144,7 +142,7 @@ class _Planned:
     seal: Seal | None = None
 
 
-def _from_registry(catalog: Catalog, name: str, kind: Kind | None, said: Said) -> Candidate:
+def _from_registry(catalog: Catalog, name: str, kind: OfferKind | None, said: Said) -> Candidate:
     with registry_errors():
         entry = run(lambda: catalog.find(name)) if "/" in name else None
     if entry is None:
@@ -152,15 +150,11 @@ def _from_registry(catalog: Catalog, name: str, kind: Kind | None, said: Said) -
     if entry.status == "deleted":
         raise UsageError(f"{entry.server.name} was taken out of the registry", "look for another: quarterdeck search")
     candidate = from_entry(entry, _choose(entry, kind), said)
-    _refuse_near(candidate)
-    return candidate
-
-
-def _refuse_near(candidate: Candidate) -> None:
-    """Refuse a stranger's address whose name leads to this machine or its networks, before anything is sent there."""
     url = candidate.row.get("url")
+    # A stranger's address: nothing is sent there if its name leads to this machine or its networks.
     if isinstance(url, str) and is_near(url, addresses_of):
         raise NotFoundError(f"{candidate.title} cannot be had here: {NEAR}", NEAR_REMEDY)
+    return candidate
 
 
 def addresses_of(host: str, port: int) -> Sequence[str]:
@@ -178,7 +172,11 @@ def _only_match(catalog: Catalog, word: str) -> Entry:
     found = answer.entries
     named = [entry for entry in found if word == entry.server.name.rpartition("/")[2]]
     if not named:
-        raise no_such_server(word, found, flat(catalog.shown))
+        near = ", ".join(each.server.name for each in found[:5])
+        raise NotFoundError(
+            f"{flat(catalog.shown)} has no server {word!r}" + (f"; like it: {near}" if near else ""),
+            "quarterdeck search WORD finds names; a program of your own: quarterdeck add NAME -- COMMAND …",
+        )
     if len(named) > 1 or answer.has_more:
         names = ", ".join(entry.server.name for entry in named[:10])
         more = ", and more" if answer.has_more or len(named) > 10 else ""
@@ -188,9 +186,9 @@ def _only_match(catalog: Catalog, word: str) -> Entry:
     return named[0]
 
 
-def _choose(entry: Entry, kind: Kind | None) -> Offer:
+def _choose(entry: Entry, kind: OfferKind | None) -> Offer:
     offers = offers_here(entry.server)
-    usable = [each for each in offers if isinstance(each, Offer) and kind in (None, each.kind.value)]
+    usable = [each for each in offers if isinstance(each, Offer) and kind in (None, each.kind)]
     if usable:
         return usable[0]
     reasons = [
@@ -244,18 +242,14 @@ def _needed(candidate: Candidate, config: ServerConfig, notes: list[str]) -> dic
 def _try(
     candidate: Candidate, change: RowChange, seal: Seal | None, *, allow_unsandboxed: bool, notes: list[str]
 ) -> Trial:
-    is_remote = "url" in candidate.row
-    how = f"asking {candidate.server} once" if is_remote else f"trying {candidate.server} once, in a throwaway sandbox"
-    hint(f"{how}: {patience_of(change.config, seal)} …")
-    trial = try_server(change.config, change.secrets, seal=seal, allow_unsandboxed=allow_unsandboxed)
-    if trial.fault is not None and trial.fault.code == NEEDS_LOGIN:
+    trial = try_shown(candidate.server, change.config, change.secrets, seal, allow_unsandboxed=allow_unsandboxed)
+    if trial.wants_login:
         notes.append("it wants a login before it lists anything: what it lists is judged at its first start")
     elif trial.fault is not None:
-        print_failure(candidate.server, trial.fault)
         raise CommandError(
             ExitCode.NOT_READY,
             f"{candidate.server} did not work when it was tried: nothing is added",
-            remedy_of(trial.fault, is_remote=is_remote),
+            remedy_of(trial.fault, is_remote="url" in candidate.row),
         )
     elif trial.lists_nothing:
         raise CommandError(
@@ -317,20 +311,6 @@ def _carry_out(source: Source, planned: _Planned) -> Path | None:
         for name in typed:
             store.remove(name)
         raise
-
-
-def _view(planned: _Planned, *, is_changed: bool) -> dict[str, object]:
-    trial = planned.trial
-    return {
-        "server": planned.candidate.server,
-        "row": mask_row(planned.candidate.row),
-        "path": utf8(planned.change.path),
-        "changed": is_changed,
-        "tried": trial is not None,
-        "diff": [utf8(line) for line in planned.change.diff],
-        "notes": list(planned.notes),
-        **view_offer(trial.documents if trial is not None else (), planned.findings),
-    }
 
 
 def _pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from quarterdeck.cli.exits import CommandError, NotFoundError, UsageError, as_command_error
+from quarterdeck.cli.exits import UsageError, as_command_error
 from quarterdeck.cli.output import type_secret
 from quarterdeck.cli.run.sandbox_options import SandboxWish
 from quarterdeck.common.words import clipped, flat
@@ -169,14 +169,10 @@ def _values(server: str, wanted: Sequence[Wanted], said: Said) -> tuple[dict[str
             f"{server} takes no {unknown[0]!r}", f"it takes {', '.join(sorted(map(flat, known))) or 'nothing'}"
         )
     if missing:
-        raise UsageError(f"{server} needs {_told(missing)}", _how(missing))
+        abouts = (f" ({flat(clipped(each.description, 120))})" if each.description else "" for each in missing)
+        told = "; ".join(flat(each.name) + about for each, about in zip(missing, abouts, strict=True))
+        raise UsageError(f"{server} needs {told}", _how(missing))
     return filled, typed
-
-
-def _told(missing: Sequence[Wanted]) -> str:
-    return "; ".join(
-        flat(each.name) + (f" ({flat(clipped(each.description, 120))})" if each.description else "") for each in missing
-    )
 
 
 def _how(missing: Sequence[Wanted]) -> str:
@@ -219,12 +215,3 @@ def _absolute(word: str) -> str:
     is_path = os.sep in word or word in (".", "..") or os.path.isfile(word)
     is_here = not word.startswith("-") and is_path and os.path.exists(word)
     return os.path.abspath(word) if is_here and (os.sep in word or not shutil.which(word)) else word
-
-
-def no_such_server(name: str, others: Sequence[Entry], where: str) -> CommandError:
-    """Return the error of a name that the registry does not list, with similar ones."""
-    near = ", ".join(each.server.name for each in others[:5])
-    return NotFoundError(
-        f"{where} has no server {name!r}" + (f"; like it: {near}" if near else ""),
-        "quarterdeck search WORD finds names; a program of your own: quarterdeck add NAME -- COMMAND …",
-    )

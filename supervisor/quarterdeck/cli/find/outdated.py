@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode
+from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError
 from quarterdeck.cli.output import Cell, Column, print_json, print_line, show, warn
 from quarterdeck.cli.process import run
 from quarterdeck.cli.source import Named, Source, load
@@ -48,7 +48,8 @@ def outdated(source: Named, registry: Registry = None, json: options.Json = Fals
     """Show the servers whose package has moved, or is not pinned: npm, uv and the MCP registry are asked."""
     settings = load(source)
     with recorded() as (book, _):
-        found = packaged(settings, book)
+        packages = (package_of(settings, server, book) for server in settings.ids)
+        found = [each for each in packages if each is not None]
     told = latest(source, registry, found)
     rows = [_view(each, answer) for each, answer in zip(found, told, strict=True)]
     if json:
@@ -103,12 +104,6 @@ def _view(each: Packaged, answer: Latest | VersionError) -> dict[str, Any]:
     }
 
 
-def packaged(settings: Settings, book: Book) -> list[Packaged]:
-    """Return the configured servers that start a package, in order."""
-    found = (package_of(settings, server, book) for server in settings.ids)
-    return [each for each in found if each is not None]
-
-
 def package_of(settings: Settings, server: str, book: Book) -> Packaged | None:
     """Return the package of one server, or None if it starts none that has versions; `book` is the ledger's state."""
     origin = settings.origin(server)
@@ -126,10 +121,6 @@ def package_of(settings: Settings, server: str, book: Book) -> Packaged | None:
     return Packaged(server, pin, listed if isinstance(listed, str) else "", installed)
 
 
-class _UnlistedError(Exception):
-    """The MCP registry cannot say: its package's own index may."""
-
-
 def latest(source: Source, registry: str | None, found: Sequence[Packaged]) -> list[Latest | VersionError]:
     """Return the latest version of each, or why it is unknown.
 
@@ -144,8 +135,8 @@ def latest(source: Source, registry: str | None, found: Sequence[Packaged]) -> l
                 told[each.server] = Latest(_listed(source, registry, each))
         except VersionError as error:
             told[each.server] = error
-        except _UnlistedError as error:
-            notes[each.server] = str(error)
+        except CommandError as error:
+            notes[each.server] = error.message  # the registry cannot say: its package's own index may
     others = [each for each in found if each.server not in told]
     for each, answer in zip(others, latest_versions(each.pin for each in others), strict=True):
         note = notes.get(each.server, "")
@@ -159,16 +150,13 @@ def latest(source: Source, registry: str | None, found: Sequence[Packaged]) -> l
 def _listed(source: Source, registry: str | None, each: Packaged) -> str:
     """Return the version that the MCP registry names.
 
-    Raise VersionError if a user has to look at the entry, _UnlistedError if the registry cannot say.
+    Raise VersionError if a user has to look at the entry, CommandError if the registry cannot say.
     """
-    try:
-        catalog = open_catalog(source, registry)
-        with registry_errors():
-            entry = run(lambda: catalog.find(each.listed))
-    except CommandError as error:
-        raise _UnlistedError(error.message) from error
+    catalog = open_catalog(source, registry)
+    with registry_errors():
+        entry = run(lambda: catalog.find(each.listed))
     if entry is None:
-        raise _UnlistedError(f"{catalog.shown} does not list {each.listed}")
+        raise NotFoundError(f"{catalog.shown} does not list {each.listed}", "look for another: quarterdeck search")
     if entry.status == "deleted":
         raise VersionError(
             f"{each.listed} was taken out of {catalog.shown}",

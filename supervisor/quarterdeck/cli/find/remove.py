@@ -26,7 +26,7 @@ def remove(
     settings = load(source)
     check_server(settings, server)
     origin = settings.origin(server)
-    path = place_of(origin).path
+    path, _ = place_of(origin)
     try:
         with as_command_error(UserFileError, remedy=f"make {path} a file of your own that can be read"):
             old = read_user_file(path).text

@@ -38,12 +38,8 @@ Lookup = Callable[[str], str]
 """Finds the secret of a name, or raises `SecretError`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The file that a row is in, or is to be written to, and its standing."""
-
-    path: Path
-    standing: Standing
+Place = tuple[Path, Standing]
+"""The file that a row is in, or is to be written to, and its standing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +59,8 @@ class RowChange(FileChange):
 def own_place(source: Source) -> Place:
     """Return where a new row is written: the first named file, else the user's own."""
     if source.config:
-        return Place(source.config[0], Standing.NAMED)
-    return Place(user_file().absolute(), Standing.USER)
+        return source.config[0], Standing.NAMED
+    return user_file().absolute(), Standing.USER
 
 
 def place_of(origin: Origin) -> Place:
@@ -73,16 +69,17 @@ def place_of(origin: Origin) -> Place:
         raise UsageError(
             f"the row is in a project's file, {origin.path}", f"change it there; or name the file: -c {origin.path}"
         )
-    return Place(origin.path, origin.standing)
+    return origin.path, origin.standing
 
 
 def added(place: Place, server: str, row: Mapping[str, object], lookup: Lookup) -> RowChange:
     """Return the change that adds a row; raise CommandError if the id is taken, or file or row cannot be used."""
+    path, _ = place
 
     def edit(text: str) -> str:
-        new, _, left_out = add_servers(text, [FoundServer(server, server, place.path, row)])
+        new, _, left_out = add_servers(text, [FoundServer(server, server, path, row)])
         if left_out:
-            raise taken(server, place.path)
+            raise taken(server, path)
         return new
 
     return _change(place, server, edit, lookup)
@@ -103,16 +100,14 @@ def taken(server: str, path: object) -> UsageError:
 
 
 def _change(place: Place, server: str, edit: Callable[[str], str], lookup: Lookup) -> RowChange:
-    path = place.path
+    path, standing = place
     correct = f"correct {path} where the message says, or edit it by hand"
     with file_errors(path, "name another with -c FILE", correct=correct):
         file = read_user_file(path)
         new = edit(file.text)
     try:
-        workspace = Path.cwd() if place.standing is Standing.USER else None
-        loaded = load_config_file(
-            path, os.environ, workspace=workspace, standing=place.standing, keyring=lookup, text=new
-        )
+        workspace = Path.cwd() if standing is Standing.USER else None
+        loaded = load_config_file(path, os.environ, workspace=workspace, standing=standing, keyring=lookup, text=new)
     except ConfigFileError as error:
         raise UsageError(str(error), "correct the file first: quarterdeck config check") from error
     for row in loaded.broken:

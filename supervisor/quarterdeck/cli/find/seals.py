@@ -2,13 +2,23 @@
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError, ledger_errors
-from quarterdeck.cli.output import Cell, Column, is_confirmed, print_json, print_line, print_outcome, report, show
+from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError
+from quarterdeck.cli.output import (
+    Cell,
+    Column,
+    fields,
+    is_confirmed,
+    print_json,
+    print_line,
+    print_outcome,
+    report,
+    show,
+)
 from quarterdeck.cli.parameters import Argument, Group
 from quarterdeck.common.text_file import MissingFileError, TextFileError, read_text
 from quarterdeck.common.words import counted, flat, printable, size
@@ -16,15 +26,13 @@ from quarterdeck.config.load.document import DocumentError, JsonObject, claimed_
 from quarterdeck.config.load.file import MAX_CONFIG_BYTES
 from quarterdeck.config.load.jsonc import to_plain
 from quarterdeck.config.load.origin import Standing, candidates
-from quarterdeck.config.places.paths import seals_dir, state_dir
-from quarterdeck.ledger.errors import MissingLedgerError
-from quarterdeck.ledger.events.fold import Entry, ServerKey
+from quarterdeck.config.places.paths import seals_dir
 from quarterdeck.ledger.events.history import labels_of
-from quarterdeck.ledger.store.lease import ledger_dir
-from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.seals.manifest import SealError
 from quarterdeck.seals.store import Seal, SealStore
 from quarterdeck.trust.judge.server_rows import COMMAND_SCOPE, PROGRAM_SCOPE, USER_SCOPE
+
+from .row_change import recorded
 
 group: Final = Group("The packages that servers are started from: installed once, read-only, known by their hash.")
 
@@ -66,8 +74,8 @@ def show_seal(digest: Digest, json: options.Json = False) -> None:
     ]
     if json:
         row = _row(store, seal.digest, _used_by())
-        fields = {"words": manifest.words, "platform": manifest.platform, "interpreter": manifest.interpreter or None}
-        print_json({**row, **fields, "tree": str(seal.tree), "packages": packages})
+        told = {**fields(manifest, "words", "platform"), "interpreter": manifest.interpreter or None}
+        print_json({**row, **told, "tree": str(seal.tree), "packages": packages})
         return
     print_line(f"{manifest.name} {manifest.version} ({manifest.index}), {seal.digest}", "bold")
     print_line(f"made at {manifest.made_at} for {manifest.platform}, from {manifest.words}")
@@ -138,9 +146,8 @@ def _used_by() -> Mapping[str, Sequence[str]]:
 
     A server whose row was taken out of its file is none of them: if it comes back, its seal is installed again.
     """
-    entries: Mapping[ServerKey, Entry] = {}
-    with ledger_errors(), suppress(MissingLedgerError), LedgerReader.open(ledger_dir(state_dir())) as reader:
-        entries = reader.book.entries
+    with recorded() as (book, _):
+        entries = book.entries
     found: dict[str, list[str]] = {}
     labels = labels_of(entries)
     rows = {scope: _rows_of(scope) for scope in {place.scope for place in entries}}
@@ -204,23 +211,16 @@ PACKAGES: Final = (
 
 
 def _row(store: SealStore, digest: str, used: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    problem = ""
+    facts = dict.fromkeys(("package", "index", "version", "size_bytes", "files", "made_at"))
+    row: dict[str, Any] = {"digest": digest, **facts, "used_by": list(used.get(digest, ())), "problem": None}
     try:
         seal = store.open(digest)
     except SealError as error:
-        seal, problem = None, error.message
-    manifest = seal.manifest if seal is not None else None
-    return {
-        "digest": digest,
-        "package": manifest.name if manifest else None,
-        "index": manifest.index.value if manifest else None,
-        "version": manifest.version if manifest else None,
-        "size_bytes": manifest.size if manifest else None,
-        "files": manifest.files if manifest else None,
-        "made_at": manifest.made_at if manifest else None,
-        "used_by": list(used.get(digest, ())),
-        "problem": problem or None,
-    }
+        return {**row, "problem": error.message}
+    if seal is not None:
+        told = fields(seal.manifest, "version", "files", "made_at")
+        row.update(told, package=seal.manifest.name, index=seal.manifest.index.value, size_bytes=seal.manifest.size)
+    return row
 
 
 def _verified(store: SealStore, digest: str) -> dict[str, Any]:

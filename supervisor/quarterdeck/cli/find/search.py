@@ -105,7 +105,13 @@ def why_not(server: Server) -> str:
 COLUMNS: Final = (
     Column("NAME", "name", "cyan"),
     Column("VERSION", "version", form=lambda version: clipped(version, 24)),
-    Column("RUNS", lambda row: _runs(row["packages"], row["remotes"])),
+    Column(
+        "RUNS",
+        lambda row: [
+            *dict.fromkeys(flat(clipped(each["type"], 12)) for each in row["packages"]),
+            *(["remote"] if row["remotes"] else []),
+        ],
+    ),
     Column("WHAT IT SAYS", lambda row: Cell(_words(row), "red" if row["findings"] else "")),
 )
 
@@ -115,11 +121,6 @@ def _words(row: dict[str, Any]) -> str:
     notes += [f"[{flat(clipped(row['status'], 40))}]"] if row["status"] != "active" else []
     notes += [f"[not for add: {row['not_for_add']}]"] if row["not_for_add"] else []
     return clipped(" ".join([*notes, one_line(row["description"] or row["title"])]), _WORDS_CHARS)
-
-
-def _runs(packages: list[dict[str, str]], remotes: list[dict[str, str]]) -> list[str]:
-    kinds = dict.fromkeys(flat(clipped(each["type"], 12)) for each in packages)
-    return [*kinds, *(["remote"] if remotes else [])]
 
 
 def _view(entry: Entry) -> dict[str, Any]:

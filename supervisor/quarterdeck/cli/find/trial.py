@@ -14,10 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from quarterdeck.check.place import harmless
+from quarterdeck.cli.output import hint
 from quarterdeck.cli.process import run
+from quarterdeck.cli.run.servers import print_fault
 from quarterdeck.cli.source import start_product
-from quarterdeck.cli.trust.context import reading_if_any
 from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, STATE_DIR_VARIABLE, state_dir
 from quarterdeck.config.settings import Settings
 from quarterdeck.daemon.control.answers import answer
@@ -31,6 +34,7 @@ from quarterdeck.trust.judge.server_rows import PROGRAM_SCOPE
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, TrustMode
 from quarterdeck_sandbox import is_within_any, temporary_folder
 
+from .row_change import recorded
 from .sealing import start_from
 
 _PACKAGE: Final = re.compile(r"\S+ (?P<version>\S+) \((?:npm|PyPI)\)")
@@ -77,6 +81,11 @@ class Trial:
         """It lists no tool, no prompt and no resource."""
         return not any(document.key.subject in LISTED for document in self.documents)
 
+    @property
+    def wants_login(self) -> bool:
+        """It is a remote server that lists nothing to strangers."""
+        return self.fault is not None and self.fault.code == "auth_needed"
+
 
 def try_server(
     config: ServerConfig, secrets: frozenset[str], *, seal: Seal | None = None, allow_unsandboxed: bool
@@ -94,13 +103,26 @@ def try_server(
         return run(lambda: _try(settings, config.id, seal))
 
 
-def patience_of(config: ServerConfig, seal: Seal | None) -> str:
-    """Return in words how long a server has to answer when it is tried."""
+def try_shown(
+    what: str, config: ServerConfig, secrets: frozenset[str], seal: Seal | None, *, allow_unsandboxed: bool
+) -> Trial:
+    """Try `what` as `try_server` does; print what is waited for and, unless it wants a login, why it failed.
+
+    The caller adds the remedy.
+    """
     limit_s = config.connect_timeout_s
-    first = f"it has {limit_s:g} s to answer"
-    if seal or not isinstance(config, StdioServerConfig) or runner_of(config.command, config.args) is None:
-        return first
-    return f"{first}, {limit_s * INSTALL_PATIENCE:g} s more while its package is being installed"
+    patience = f"it has {limit_s:g} s to answer"
+    if not isinstance(config, StdioServerConfig):
+        how = f"asking {what} once"
+    else:
+        how = f"trying {what} once, in a throwaway sandbox"
+        if seal is None and runner_of(config.command, config.args) is not None:
+            patience += f", {limit_s * INSTALL_PATIENCE:g} s more while its package is being installed"
+    hint(f"{how}: {patience} …")
+    trial = try_server(config, secrets, seal=seal, allow_unsandboxed=allow_unsandboxed)
+    if trial.fault is not None and not trial.wants_login:
+        print_fault(msgspec.structs.replace(trial.fault, remedy=None), of=config.id, stderr=True)
+    return trial
 
 
 def remedy_of(fault: FaultView, *, is_remote: bool) -> str:
@@ -130,22 +152,14 @@ async def _try(settings: Settings, server: str, seal: Seal | None) -> Trial:
         await product.finished()
         found = await answer(product, Inspect(server))
     assert isinstance(found, Inspection)
-    fault = found.server.fault
-    documents, package = _recorded(server)
-    version = _PACKAGE.fullmatch(package)
-    return Trial(documents if fault is None else (), fault, found.receipt, version["version"] if version else "")
-
-
-def _recorded(server: str) -> tuple[tuple[Document, ...], str]:
-    with reading_if_any() as reader:
-        if reader is None:
-            return (), ""
-        entry = reader.book.entry(PROGRAM_SCOPE, server)
+    with recorded() as (book, read):
+        entry = book.entry(PROGRAM_SCOPE, server)
         seen = {key: item.seen for key, item in entry.items.items() if item.seen and key.subject != Subject.LAUNCH}
-        bodies = {key: reader.document(hash_) for key, hash_ in seen.items()}
-    life = entry.last_life
-    documents = (Document(key, hash_, body) for key, hash_ in seen.items() if (body := bodies[key]) is not None)
-    return tuple(documents), life.package if life is not None else ""
+        documents = [Document(key, hash_, body) for key, hash_ in seen.items() if (body := read(hash_)) is not None]
+    fault, life = found.server.fault, entry.last_life
+    version = _PACKAGE.fullmatch(life.package) if life is not None else None
+    lists = tuple(documents) if fault is None else ()
+    return Trial(lists, fault, found.receipt, version["version"] if version else "")
 
 
 def _without_harm(config: ServerConfig) -> ServerConfig:

@@ -8,7 +8,7 @@ import msgspec
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError, UsageError, as_command_error
 from quarterdeck.cli.file_change import as_it_was, print_diff
-from quarterdeck.cli.output import hint, is_confirmed, print_json, print_line, print_outcome, warn
+from quarterdeck.cli.output import is_confirmed, print_json, print_line, print_outcome, warn
 from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.source import Named, Source, configured_server, load
 from quarterdeck.cli.trust.context import refuse_unapproved
@@ -32,8 +32,8 @@ from .outdated import Packaged, latest, package_of
 from .row_change import record, recorded, with_args
 from .sealing import Scripts, changes_since, print_package_changes, seal_of
 from .search import Registry
-from .trial import patience_of, try_server
-from .views import AcceptFindings, print_failure, print_findings, refuse_unseen, scanned, view_offer
+from .trial import try_shown
+from .views import AcceptFindings, print_findings, refuse_unseen, scanned, view_offer
 
 
 def upgrade(
@@ -87,15 +87,12 @@ def upgrade(
     seal = earlier or seal_of(
         change.config, with_scripts=scripts, is_shown=not json, allow_unsandboxed=allow_unsandboxed
     )
-    how = f"trying {found.pin.name} {version} once, in a throwaway sandbox"
-    hint(f"{how}: {patience_of(change.config, seal)} …")
-    trial = try_server(change.config, change.secrets, seal=seal, allow_unsandboxed=allow_unsandboxed)
+    what = f"{found.pin.name} {version}"
+    trial = try_shown(what, change.config, change.secrets, seal, allow_unsandboxed=allow_unsandboxed)
     if trial.fault is not None or trial.lists_nothing:
-        if trial.fault is not None:
-            print_failure(server, trial.fault)
         raise CommandError(
             ExitCode.NOT_READY,
-            f"{found.pin.name} {version} did not work when it was tried: {server} stays as it is",
+            f"{what} did not work when it was tried: {server} stays as it is",
             "try another version: --to VERSION",
         )
     packages = changes_since(entry.seal.seal, seal) if seal is not None and entry.seal is not None else None
@@ -133,7 +130,7 @@ def upgrade(
             }
         )
         return
-    done = f"{server} has {found.pin.name} {version} from its next start{as_it_was(backup)}"
+    done = f"{server} has {what} from its next start{as_it_was(backup)}"
     print_outcome(done, is_done=is_wanted, dry_run=dry_run)
 
 

@@ -9,10 +9,9 @@ import msgspec
 from quarterdeck.cli.exits import UsageError
 from quarterdeck.cli.output import Cell, Column, describe_key, print_line, show
 from quarterdeck.cli.parameters import Option
-from quarterdeck.cli.run.servers import describe_policy, print_fault
+from quarterdeck.cli.run.servers import describe_policy
 from quarterdeck.common.words import clipped, counted, flat, one_line
 from quarterdeck.config.secrets.masking import mask_args, mask_text
-from quarterdeck.daemon.control.protocol import FaultView
 from quarterdeck.ledger.events.events import LISTED, ORDER, Subject
 from quarterdeck.ledger.events.fold import Book, ItemKey
 from quarterdeck.trust.judge.documents import Document, value_of
@@ -69,11 +68,6 @@ def print_trial(trial: Trial) -> None:
     _fact("files", "; ".join(receipt.shown) if receipt.shown else "its own home, and the system's programs")
     for gap in receipt.gaps:
         _fact("weaker", gap, "yellow")
-
-
-def print_failure(server: str, fault: FaultView) -> None:
-    """Print why a trial failed, and the server's last words; the caller adds the remedy."""
-    print_fault(msgspec.structs.replace(fault, remedy=None), of=server, stderr=True)
 
 
 def print_offer(documents: Sequence[Document], findings: Findings, *, whole: bool) -> None:

@@ -3,7 +3,7 @@
 import os
 import signal
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -132,16 +132,41 @@ def status(json: options.Json = False) -> None:
         _print_http(found.http)
     labels = _labels(found.decks)
     print_line()
-    _print_rows(found.decks, _deck_columns(labels))
+    deck_columns = (
+        Column("DECK", lambda deck: labels[deck.key]),
+        Column("READY", lambda deck: f"{deck.ready} of {deck.servers}"),
+        Column("NATIVE", "native"),
+        Column("SINCE", "since", form=_age),
+        Column("FILES", lambda deck: deck.files or (f"run: {deck.command}" if deck.command else "")),
+    )
+    _print_rows(found.decks, deck_columns)
     for deck in found.decks:
         if deck.problem:
             print_line(f"{deck.name or deck.key}: {deck.problem}", "yellow")
     print_troubles(trouble for deck in found.decks for trouble in deck.troubles)
     print_line()
-    _print_rows(found.clients, _client_columns(labels))
+    client_columns = (
+        Column("CLIENT", "name"),
+        Column("VERSION", "version"),
+        Column("PID OR TOKEN", lambda client: f"token {client.token}" if client.token else client.pid),
+        Column("CALLS", lambda each: f"{each.calls} ({each.waiting} wait)" if each.waiting else each.calls),
+        Column("RATE", lambda each: f"{each.rate}/min" + (f", {each.refused} refused" if each.refused else "")),
+        Column("SINCE", "since", form=_age),
+        Column("DECK", lambda client: labels.get(client.deck, client.deck), empty="opening"),
+        Column("FOLDER", "cwd"),
+        Column("OWN SERVERS", "own_servers"),
+    )
+    _print_rows(found.clients, client_columns)
     if busy := [server for server in found.servers if server.calls or server.waiting or server.refused]:
         print_line()
-        _print_rows(busy, _server_columns(labels))
+        server_columns = (
+            Column("SERVER", "id"),
+            Column("DECK", lambda server: labels.get(server.deck, server.deck)),
+            Column("CALLS", "calls"),
+            Column("WAITING", "waiting"),
+            Column("REFUSED", lambda server: [f"{count} ({limit})" for limit, count in server.refused.items()]),
+        )
+        show(busy, server_columns)
         for server in busy:
             if server.waits:
                 print_line(server.waits, "yellow")
@@ -176,40 +201,6 @@ def _labels(decks: Sequence[DeckStatus]) -> dict[str, str]:
         deck.key: (deck.name if counts[deck.name] == 1 else f"{deck.name} {deck.key[:4]}") if deck.name else deck.key
         for deck in decks
     }
-
-
-def _deck_columns(labels: Mapping[str, str]) -> tuple[Column, ...]:
-    return (
-        Column("DECK", lambda deck: labels[deck.key]),
-        Column("READY", lambda deck: f"{deck.ready} of {deck.servers}"),
-        Column("NATIVE", "native"),
-        Column("SINCE", "since", form=_age),
-        Column("FILES", lambda deck: deck.files or (f"run: {deck.command}" if deck.command else "")),
-    )
-
-
-def _client_columns(labels: Mapping[str, str]) -> tuple[Column, ...]:
-    return (
-        Column("CLIENT", "name"),
-        Column("VERSION", "version"),
-        Column("PID OR TOKEN", lambda client: f"token {client.token}" if client.token else client.pid),
-        Column("CALLS", lambda each: f"{each.calls} ({each.waiting} wait)" if each.waiting else each.calls),
-        Column("RATE", lambda each: f"{each.rate}/min" + (f", {each.refused} refused" if each.refused else "")),
-        Column("SINCE", "since", form=_age),
-        Column("DECK", lambda client: labels.get(client.deck, client.deck), empty="opening"),
-        Column("FOLDER", "cwd"),
-        Column("OWN SERVERS", "own_servers"),
-    )
-
-
-def _server_columns(labels: Mapping[str, str]) -> tuple[Column, ...]:
-    return (
-        Column("SERVER", "id"),
-        Column("DECK", lambda server: labels.get(server.deck, server.deck)),
-        Column("CALLS", "calls"),
-        Column("WAITING", "waiting"),
-        Column("REFUSED", lambda server: [f"{count} ({limit})" for limit, count in server.refused.items()]),
-    )
 
 
 def _print_rows(rows: Sequence[object], columns: Sequence[Column]) -> None:

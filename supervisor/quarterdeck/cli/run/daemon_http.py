@@ -67,17 +67,14 @@ def own_wish() -> HttpWish | None:
         raise ConfigFileError(path, str(error)) from error
 
 
-def keep_wish(directory: Path, wish: HttpWish) -> None:
+def keep_wish(directory: Path, wish: HttpWish, *, was_there: bool = True) -> None:
     """Have the next daemon listen where this one does if this one is killed or replaced."""
-    _write_wish(directory, KeptWish(wish, was_there=True))
+    kept = KeptWish(wish, was_there)
+    replace_file(directory / WISH_NAME, msgspec.json.encode(kept), is_kept=False)
 
 
 def ask_for(directory: Path, wish: HttpWish) -> None:
     """Have the next daemon to start listen there; call this only while no daemon runs."""
     before = kept_wish(directory)
     was_there = before is not None and before.was_there and before.wish.address == wish.address
-    _write_wish(directory, KeptWish(wish, was_there))
-
-
-def _write_wish(directory: Path, kept: KeptWish) -> None:
-    replace_file(directory / WISH_NAME, msgspec.json.encode(kept), is_kept=False)
+    keep_wish(directory, wish, was_there=was_there)

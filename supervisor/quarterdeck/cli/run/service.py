@@ -213,14 +213,16 @@ def find_units() -> Units:
     # Without the protocol: an upgrade that speaks another one is installed over what there is.
     digest = service_dir().name.removeprefix("service").rpartition("-")[0]
     name = APP_NAME if state_dir() == default_state_dir() else f"{APP_NAME}{digest}"
-    program = shutil.which("systemctl")
+    bwrap, program = shutil.which("bwrap"), shutil.which("systemctl")
     if program is None or not has_manager():
         what = "systemd runs no services of this user here" if program is not None else "there is no systemd here"
         raise NotFoundError(f"{what}: nothing was installed", _NO_MANAGER)
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
+    # A `bwrap` that is set-user-ID could make no sandbox without new privileges.
+    is_hardened = bwrap is None or not os.stat(bwrap).st_mode & stat.S_ISUID
     files = {
         folder / f"{name}.socket": socket_unit(name, str(service_dir() / SOCKET_NAME)),
-        folder / f"{name}.service": service_unit(name, words, environ, is_hardened=not _needs_privileges()),
+        folder / f"{name}.service": service_unit(name, words, environ, is_hardened=is_hardened),
     }
     return Units(files, program)
 
@@ -238,12 +240,6 @@ def has_manager() -> bool:
     places = os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{os.geteuid()}"
     has_session = any(place.startswith("/") and os.path.exists(f"{place}/systemd/private") for place in places)
     return has_session and shutil.which("systemctl") is not None
-
-
-def _needs_privileges() -> bool:
-    """Return whether `bwrap` is set-user-ID, and could make no sandbox without new privileges."""
-    program = shutil.which("bwrap")
-    return program is not None and bool(os.stat(program).st_mode & stat.S_ISUID)
 
 
 def _take_over() -> None:

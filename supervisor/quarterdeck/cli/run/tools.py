@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Final
 
 import msgspec
 
@@ -13,7 +13,7 @@ from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import AskedWithNative, ask
 from quarterdeck.common.tokens import TOKENIZER, tokens_of_tool
 from quarterdeck.common.words import counted, one_line, size
-from quarterdeck.daemon.control.protocol import Call, Fault, FaultView, Result, ServerView, ToolList, Tools, ToolView
+from quarterdeck.daemon.control.protocol import Call, Fault, Result, ServerView, ToolList, Tools, ToolView
 from quarterdeck_protocol.names import server_of_qualified
 
 from .servers import print_fault
@@ -105,12 +105,21 @@ def call(
     request = Call(name, msgspec.Raw(_read_arguments(arguments)))
     answer = ask(source, request, only=server_of_qualified(name))
     if isinstance(answer, Fault):
-        _fail(answer.fault, json=json)
+        if json:
+            print_json({"fault": answer.fault})
+        else:
+            print_fault(answer.fault, stderr=True)
+        raise SystemExit(ExitCode.NOT_READY if answer.fault.kind in NOT_SENT_SITES else ExitCode.FAULT)
     assert isinstance(answer, Result)
     if json:
         print_json(answer.body)
     else:
-        _print_result(bytes(answer.body))
+        result = msgspec.json.decode(answer.body, type=dict[str, object])
+        content = result.get("content")
+        for block in content if isinstance(content, list) else []:
+            print_text(describe_block(block))
+        if not content and "structuredContent" in result:
+            print_text(_pretty(result["structuredContent"]))
         if answer.is_error:
             print_line(f"{name} answered with an error", "red", stderr=True)
     if answer.is_error:
@@ -136,23 +145,6 @@ def _read_arguments(text: str) -> bytes:
         given.decode()
         msgspec.json.decode(given, type=dict[str, msgspec.Raw])
     return given.strip()
-
-
-def _fail(fault: FaultView, *, json: bool) -> NoReturn:
-    if json:
-        print_json({"fault": fault})
-    else:
-        print_fault(fault, stderr=True)
-    raise SystemExit(ExitCode.NOT_READY if fault.kind in NOT_SENT_SITES else ExitCode.FAULT)
-
-
-def _print_result(body: bytes) -> None:
-    result = msgspec.json.decode(body, type=dict[str, object])
-    content = result.get("content")
-    for block in content if isinstance(content, list) else []:
-        print_text(describe_block(block))
-    if not content and "structuredContent" in result:
-        print_text(_pretty(result["structuredContent"]))
 
 
 def describe_block(block: object) -> str:

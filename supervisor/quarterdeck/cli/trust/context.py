@@ -178,17 +178,14 @@ def open_context(source: Source) -> Iterator[TrustContext]:
         found = configured(settings) if settings.config_paths else None
         rows: tuple[ServerRow | NativeRow, ...] = ()
         if found is not None:
-            rows = (*found.rows, *_said_of_native(context.book, found.native))
+            native = found.native
+            is_told = native.settings != NO_SETTINGS or context.book.entry(native.scope, native.id).items
+            rows = (*found.rows, native) if is_told else found.rows
         servers = survey(context.book, rows, context.read)
         if source.config:
             scopes = {scope_of(path) for path in settings.config_paths}
             servers = tuple(each for each in servers if each.scope in scopes)
         yield TrustContext(servers, settings, store, files)
-
-
-def _said_of_native(book: Book, row: NativeRow) -> tuple[NativeRow, ...]:
-    is_known = bool(book.entry(row.scope, row.id).items)
-    return (row,) if is_known or row.settings != NO_SETTINGS else ()
 
 
 def refuse_unapproved(source: Source, row: ServerRow) -> None:

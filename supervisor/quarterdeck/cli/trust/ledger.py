@@ -11,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Final
 
+import msgspec
+
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError, UsageError, as_command_error
 from quarterdeck.cli.output import fields, hint, print_json, print_line, report, warn
@@ -20,8 +22,8 @@ from quarterdeck.config.places.paths import state_dir
 from quarterdeck.config.places.runtime_directory import find_all_serving
 from quarterdeck.daemon.control.client import NoAnswerError, NotServingError, ask
 from quarterdeck.daemon.control.protocol import WriteCalls
-from quarterdeck.ledger.events.chain import Head, Verification
-from quarterdeck.ledger.events.events import Seen, hash_of
+from quarterdeck.ledger.events.chain import Head
+from quarterdeck.ledger.events.events import Seen, encode_json, hash_of
 from quarterdeck.ledger.events.fold import Book, ItemKey, ServerKey
 from quarterdeck.ledger.events.history import difference, labels_of, lines_of
 from quarterdeck.ledger.open import secrets_key
@@ -45,7 +47,6 @@ from .ledger_views import (
     print_lines,
     print_steps,
     show_calls,
-    view_event,
     view_step,
 )
 from .views import print_changes, view_change, view_standing
@@ -102,7 +103,7 @@ def log(
         events = reader.events(wanted, limit=lines if json else None, newest_first=not reverse)
         if json:
             for each in events:
-                print_json(view_event(each))
+                print_json({"seq": each.seq, "at": each.at, "event": msgspec.Raw(encode_json(each.event))})
             return
         found = list(islice(lines_of(events), lines))
     print_lines(found)
@@ -184,18 +185,6 @@ def calls(
     A client is named as it introduced itself, and by its token or its door; calls are kept for a while, unchained.
     """
     start = parse_time(since, datetime.now(UTC)) if since is not None else None
-    _await_calls()
-    with reading() as reader:
-        found = list(reader.calls(server=server, tool=tool, client=client, since=start, limit=lines))
-    if json:
-        for each in found:
-            print_json(each)
-    else:
-        show_calls(found)
-
-
-def _await_calls() -> None:
-    """Have every serving process write its ended calls, and name each process that does not."""
     for place, serving in find_all_serving().items():
         try:
             ask(place, WriteCalls())
@@ -203,6 +192,13 @@ def _await_calls() -> None:
             continue  # it has ended, and wrote its calls before
         except NoAnswerError as error:
             warn(f"calls of process {serving.pid} may be missing: {error}")
+    with reading() as reader:
+        found = list(reader.calls(server=server, tool=tool, client=client, since=start, limit=lines))
+    if json:
+        for each in found:
+            print_json(each)
+    else:
+        show_calls(found)
 
 
 def _book(reader: LedgerReader, moment: str | None) -> Book:
@@ -267,9 +263,18 @@ def verify(
             problem = contradiction(reader, expected)
     is_whole = found.is_intact and not problem
     if json:
-        print_json(_view_verification(found, problem, is_whole=is_whole))
+        told = {**fields(found, "verdict", "broken_seq"), **fields(found.tip, "count", "hash")}
+        print_json({"intact": is_whole, **told, "reason": problem})
+    elif is_whole:
+        print_line(f"intact: {counted(found.tip.count, 'event')}, head {_spell_head(found.tip)}", "green")
     else:
-        _print_verification(found, problem, is_whole=is_whole)
+        at = f" at event {found.broken_seq}" if found.broken_seq is not None else ""
+        verdict = found.verdict.value if not found.is_intact else "contradicted"
+        print_line(f"{verdict}{at}: {problem}", "bold red")
+        print_line(f"as it was written up to event {found.tip.count}: head {_spell_head(found.tip)}")
+        print_line(f"restore {directory()} from a backup, or import an export into another --state-dir")
+        if found.verdict in {"truncated", "unanchored"}:
+            print_line("or take what is there for the whole ledger: quarterdeck ledger verify --accept")
     if not is_whole:
         raise SystemExit(ExitCode.BROKEN)
 
@@ -363,22 +368,3 @@ def _parse_head(text: str) -> Head:
 
 def _spell_head(head: Head) -> str:
     return f"{head.count}:{head.hash}"
-
-
-def _print_verification(found: Verification, problem: str, *, is_whole: bool) -> None:
-    tip = found.tip
-    if is_whole:
-        print_line(f"intact: {counted(tip.count, 'event')}, head {_spell_head(tip)}", "green")
-    else:
-        at = f" at event {found.broken_seq}" if found.broken_seq is not None else ""
-        verdict = found.verdict.value if not found.is_intact else "contradicted"
-        print_line(f"{verdict}{at}: {problem}", "bold red")
-        print_line(f"as it was written up to event {tip.count}: head {_spell_head(tip)}")
-        print_line(f"restore {directory()} from a backup, or import an export into another --state-dir")
-        if found.verdict in {"truncated", "unanchored"}:
-            print_line("or take what is there for the whole ledger: quarterdeck ledger verify --accept")
-
-
-def _view_verification(found: Verification, problem: str, *, is_whole: bool) -> dict[str, object]:
-    told = {**fields(found, "verdict", "broken_seq"), **fields(found.tip, "count", "hash")}
-    return {"intact": is_whole, **told, "reason": problem}

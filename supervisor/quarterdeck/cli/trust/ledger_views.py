@@ -5,12 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-import msgspec
-
 from quarterdeck.cli.exits import CommandError, UsageError
 from quarterdeck.cli.output import Cell, Column, describe_key, fields, show
 from quarterdeck.common.words import duration, size
-from quarterdeck.ledger.events.events import Stored, encode_json
 from quarterdeck.ledger.events.fold import ServerKey
 from quarterdeck.ledger.events.history import BookChange, HistoryLine, labels_of, short
 from quarterdeck.ledger.store.queries import CallRow
@@ -106,11 +103,6 @@ def print_lines(lines: Sequence[HistoryLine]) -> None:
         Column("WHAT", lambda line: line.words.what),
     )
     show(lines, columns, none="there is no such event")
-
-
-def view_event(stored: Stored) -> dict[str, object]:
-    """Return an event for programs."""
-    return {"seq": stored.seq, "at": stored.at, "event": msgspec.Raw(encode_json(stored.event))}
 
 
 def print_deck(servers: Sequence[ServerMatters], since: Since, *, everything: bool) -> None:

@@ -12,16 +12,13 @@ from quarterdeck.cli.output import Column, describe_key, print_json, print_line,
 from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.source import Asked, Source, ask, load
 from quarterdeck.common.words import counted
-from quarterdeck.config.settings import Settings
 from quarterdeck.daemon.control.protocol import ListingList, Listings
-from quarterdeck.ledger.store.reader import LedgerReader
 from quarterdeck.trust.configured_servers import row_of
 from quarterdeck.trust.judge.documents import listed_documents
 from quarterdeck.trust.judge.overview import survey
 from quarterdeck.trust.lock.ignores import Ignores
 from quarterdeck.trust.lock.lockfile import (
     DeckLock,
-    Draft,
     Drift,
     LockChange,
     MissingDocumentError,
@@ -73,8 +70,16 @@ def _write(source: Source, file: Path, ignore: Path | None, *, json: bool) -> No
         except MissingLockError:
             old = None
     settings = load(source)
-    with reading() as reader:
-        draft = _draft(settings, reader, ignores, old)
+    rows = [row_of(config, settings.origins.get(config.id)) for config in settings.servers]
+    places = {(row.scope, row.id) for row in rows}
+    broken = as_command_error(MissingDocumentError, remedy="see quarterdeck ledger verify", code=ExitCode.BROKEN)
+    with reading() as reader, broken:
+        # The head first: what is approved meanwhile is in the lock, and beyond the head that it names.
+        empty = DeckLock(reader.head, {}, ignores)
+        servers = [each for each in survey(reader.book, rows) if (each.scope, each.server) in places]
+        draft = draft_lock(
+            servers, settings.ids, reader.document, empty, old, lambda server: str(settings.paths_of(server).home)
+        )
     if draft.unknown and not draft.lock.servers:
         raise CommandError(
             ExitCode.NOT_READY,
@@ -102,18 +107,6 @@ def _write(source: Source, file: Path, ignore: Path | None, *, json: bool) -> No
     parts = [counted(len(draft.lock.servers), "server"), counted(keys.count("tool"), "tool"), *others]
     amount = ", ".join(parts)
     print_line(f"{file}: {amount}{', as before' if is_same else ''}{_left_out(ignores)}", stderr=True)
-
-
-def _draft(settings: Settings, reader: LedgerReader, ignores: Ignores, old: DeckLock | None) -> Draft:
-    # The head first: what is approved meanwhile is in the lock, and beyond the head that it names.
-    empty = DeckLock(reader.head, {}, ignores)
-    rows = [row_of(config, settings.origins.get(config.id)) for config in settings.servers]
-    places = {(row.scope, row.id) for row in rows}
-    servers = [each for each in survey(reader.book, rows) if (each.scope, each.server) in places]
-    with as_command_error(MissingDocumentError, remedy="see quarterdeck ledger verify", code=ExitCode.BROKEN):
-        return draft_lock(
-            servers, settings.ids, reader.document, empty, old, lambda server: str(settings.paths_of(server).home)
-        )
 
 
 def _check(source: Source, file: Path, ignore: Path | None, *, json: bool) -> None:

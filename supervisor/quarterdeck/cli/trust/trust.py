@@ -257,9 +257,11 @@ class _Wanted:
     unordered: bool
 
 
-def _chosen(
-    context: TrustContext, server: str | None, wanted: _Wanted
-) -> tuple[list[tuple[ServerMatters, tuple[Matter, ...]]], list[str]]:
+Chosen = Sequence[tuple[ServerMatters, tuple[Matter, ...]]]
+"""Servers, each with what is decided of it."""
+
+
+def _chosen(context: TrustContext, server: str | None, wanted: _Wanted) -> tuple[Chosen, list[str]]:
     is_part = bool(wanted.names or wanted.alone)
     if wanted.unordered:
         return _unordered(context, server, wanted), []
@@ -286,9 +288,7 @@ def _chosen(
     return ([(found, chosen)] if chosen else []), []
 
 
-def _unordered(
-    context: TrustContext, server: str | None, wanted: _Wanted
-) -> list[tuple[ServerMatters, tuple[Matter, ...]]]:
+def _unordered(context: TrustContext, server: str | None, wanted: _Wanted) -> Chosen:
     """Return the matters to approve together with all forms that differ from them only in order."""
     if server is None or wanted.project or wanted.everything or wanted.alone:
         raise UsageError("--unordered is for the changed definitions of one server", "name SERVER, or SERVER NAME…")
@@ -341,9 +341,9 @@ def _leave_out(context: TrustContext, server: str, key: ItemKey) -> str:
     return f"left out: {_in_words(server, key)}, in which the scan found something: look at it, then {how}"
 
 
-def _project_launches(context: TrustContext) -> list[tuple[ServerMatters, tuple[Matter, ...]]]:
+def _project_launches(context: TrustContext) -> Chosen:
     origins = context.settings.origins if context.settings is not None else {}
-    chosen = []
+    chosen: list[tuple[ServerMatters, tuple[Matter, ...]]] = []
     for each in context.servers:
         origin = origins.get(each.server)
         if each.is_configured and origin is not None and origin.standing is Standing.PROJECT:
@@ -375,37 +375,26 @@ def _in_words(server: str, key: ItemKey) -> str:
     return f"{flat(server)} {describe_key(key)}"
 
 
-def _print_all(
-    context: TrustContext, chosen: Sequence[tuple[ServerMatters, tuple[Matter, ...]]], *, whole: bool
-) -> bool:
+def _print_all(context: TrustContext, chosen: Chosen, *, whole: bool) -> bool:
     is_whole = True
     for server, matters in chosen:
         is_whole &= print_difference(server, context.read, matters, whole=whole)
     return is_whole
 
 
-def _still_blocked(
-    context: TrustContext,
-    server: str | None,
-    wanted: _Wanted,
-    chosen: Sequence[tuple[ServerMatters, tuple[Matter, ...]]],
-) -> list[str]:
+def _still_blocked(context: TrustContext, server: str | None, wanted: _Wanted, chosen: Chosen) -> list[str]:
     """Return what `--all` does not approve as it is blocked, and how to unblock it."""
     if server is None or not wanted.everything:
         return []
     found = context.server(server)
     taken = {matter.key for _, matters in chosen for matter in matters}
-    blocked = [matter for matter in found.of(State.BLOCKED) if matter.key not in taken]
-    return [
-        f"{_in_words(server, matter.key)} is blocked, and stays so: "
-        + (
-            f"unblock it with {flat(context.command('approve', server, matter.key.name))}"
-            if matter.seen
-            else "it is gone"
-        )
-        for matter in blocked
-        if matter.key.name
-    ]
+    lines = []
+    for matter in found.of(State.BLOCKED):
+        if matter.key.name and matter.key not in taken:
+            how = f"unblock it with {flat(context.command('approve', server, matter.key.name))}"
+            what = f"{_in_words(server, matter.key)} is blocked, and stays so"
+            lines.append(f"{what}: {how if matter.seen else 'it is gone'}")
+    return lines
 
 
 def _print_decisions(done: str, decisions: Sequence[Decision], *, json: bool, is_quiet: bool = False) -> None:

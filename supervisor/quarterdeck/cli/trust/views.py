@@ -169,7 +169,9 @@ def _view_items(server: ServerMatters, items: Iterable[dict[str, object]]) -> di
 def print_difference(server: ServerMatters, read: Read, matters: Iterable[Matter], *, whole: bool = False) -> bool:
     """Print what would change by approving these matters of a server. Return whether nothing was cut."""
     chosen = _in_order(matters)
-    print_line(f"{flat(server.server)} ({_origin(server)})", "bold")
+    seal = f"seal {short(server.seal.seal)}" if server.seal is not None else ""
+    origin = ", ".join(flat(each) for each in (server.scope, server.package, seal) if each)
+    print_line(f"{flat(server.server)} ({origin})", "bold")
     _print_renames(server, read, {matter.key for matter in chosen})
     is_whole = True
     for matter in chosen:
@@ -253,8 +255,3 @@ def _urgency(matter: Matter) -> int:
     if matter.findings:
         return 1
     return 2 if matter.state.value == "changed" else 3
-
-
-def _origin(server: ServerMatters) -> str:
-    seal = f"seal {short(server.seal.seal)}" if server.seal is not None else ""
-    return ", ".join(flat(each) for each in (server.scope, server.package, seal) if each)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.cli.find import add, upgrade
+from quarterdeck.cli.find import add, trial, upgrade
 from quarterdeck.cli.find.trial import Trial
 from quarterdeck.daemon.control.protocol import FaultView
 from quarterdeck.ledger.events.events import Subject, hash_of
@@ -49,8 +49,8 @@ class Trials:
 @pytest.fixture
 def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
     made = Trials()
+    monkeypatch.setattr(trial, "try_server", made)
     for module in (add, upgrade):
-        monkeypatch.setattr(module, "try_server", made)
         monkeypatch.setattr(module, "seal_of", made.seal_of)
     return made
 

@@ -6,10 +6,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import msgspec
-
-from quarterdeck.config.places.paths import native_fingerprint
-
 from .exits import UsageError, as_command_error
 from .log_setup import LogFormat, LogLevel
 from .parameters import Argument, Option
@@ -19,6 +15,7 @@ if TYPE_CHECKING:
     from quarterdeck.common.http_wish import HttpWish
     from quarterdeck.common.tool_names import NameBudget
     from quarterdeck.config.native_tools import NativeWish
+    from quarterdeck.daemon.messages import NativeRequest
 
 Config = Annotated[
     list[Path] | None,
@@ -268,42 +265,30 @@ def name_budget(limit: int | None, prefix: str | None) -> "NameBudget | None":
         ) from None
 
 
-class NativeOptions(msgspec.Struct, frozen=True):
-    """`--profile` and its options; directories exist and are absolute, `tools` may be unknown, None for all."""
+def native_wish(asked: "NativeRequest") -> "NativeWish":
+    """Return these native tools for `Settings`, or raise CommandError if there is no such tool."""
+    from quarterdeck.common.tool_names import Profile
+    from quarterdeck.config.native_tools import NativeWish
 
-    profile: ProfileName
-    workspace: Path
-    allow_dirs: tuple[Path, ...] = ()
-    tools: tuple[str, ...] | None = None
-
-    @property
-    def fingerprint(self) -> str:
-        """The name by which a `serve` with just these is found."""
-        return native_fingerprint(self.profile.in_deck, self.workspace, self.allow_dirs, self.tools)
-
-    def to_wish(self) -> "NativeWish":
-        """Return these options for `Settings`, or raise CommandError if there is no such tool."""
-        from quarterdeck.common.tool_names import Profile
-        from quarterdeck.config.native_tools import NativeWish
+    profile = Profile(asked.profile)
+    if asked.tools is not None:
         from quarterdeck.tools.card_types import DeckFault
+        from quarterdeck.tools.catalogue import check_tools
 
-        profile = Profile(self.profile.in_deck)
-        if self.tools is not None:
-            from quarterdeck.tools.catalogue import check_tools
-
-            try:
-                check_tools(profile, self.tools)
-            except DeckFault as fault:
-                raise UsageError(
-                    f"--tools: {fault.message}", f"quarterdeck tools --profile {self.profile} lists them"
-                ) from None
-        return NativeWish(profile=profile, workspace=self.workspace, allow_dirs=self.allow_dirs, tools=self.tools)
+        try:
+            check_tools(profile, asked.tools)
+        except DeckFault as fault:
+            shown = ProfileName(profile).shown
+            remedy = f"quarterdeck tools --profile {shown} lists them"
+            raise UsageError(f"--tools: {fault.message}", remedy) from None
+    directories = tuple(map(Path, asked.allow_dirs))
+    return NativeWish(profile=profile, workspace=Path(asked.workspace), allow_dirs=directories, tools=asked.tools)
 
 
 def native_options(
     profile: ProfileName | None, workspace: Path | None, allow_dirs: list[Path] | None, tools: str | None
-) -> NativeOptions | None:
-    """Return the native tools of these options, None without a profile.
+) -> "NativeRequest | None":
+    """Return the native tools of these options, None without a profile; directories are real, tools may be unknown.
 
     Raise CommandError if they need a profile, or name a missing directory or no tool.
     """
@@ -315,15 +300,17 @@ def native_options(
                 "add --profile read-only, workspace or all; or leave it out",
             )
         return None
-    return NativeOptions(
-        profile.shown,
+    from quarterdeck.daemon.messages import NativeRequest
+
+    return NativeRequest(
+        profile.in_deck,
         _directory("--workspace", workspace or Path()),
         tuple(dict.fromkeys(_directory("--allow-dir", path, or_file=True) for path in allow_dirs or ())),
         _names(tools) if tools is not None else None,
     )
 
 
-def _directory(option: str, path: Path, *, or_file: bool = False) -> Path:
+def _directory(option: str, path: Path, *, or_file: bool = False) -> str:
     try:
         real = path.expanduser().resolve(strict=True)
         is_directory = real.is_dir() or (or_file and real.is_file())
@@ -334,7 +321,7 @@ def _directory(option: str, path: Path, *, or_file: bool = False) -> Path:
         ) from None
     if not is_directory:
         raise UsageError(f"{option} {path}: is not a directory", f"name a directory: {option} DIR")
-    return real
+    return str(real)
 
 
 def _names(tools: str) -> tuple[str, ...]:

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 from quarterdeck.common.words import flat
 from quarterdeck.config.load.origin import Standing, candidates, candidates_digest, mcp_config_paths
 from quarterdeck.config.load.trouble import Trouble
-from quarterdeck.config.places.paths import UnsafePathError, command_digest, configuration_digest, state_dir
+from quarterdeck.config.places.paths import (
+    UnsafePathError,
+    command_digest,
+    configuration_digest,
+    native_fingerprint,
+    state_dir,
+)
 from quarterdeck.config.places.runtime_directory import find_all_serving, find_serving, find_serving_files
 from quarterdeck.daemon.control.client import NoAnswerError, NotServingError, TooLargeError
 from quarterdeck.daemon.control.client import ask as ask_serving
@@ -26,13 +32,14 @@ from quarterdeck_protocol.plain_words import plain_words
 from . import options
 from .exits import CommandError, ExitCode, NotFoundError, UsageError, as_command_error, ledger_error
 from .log_setup import LogFormat, LogLevel, set_up_logging
-from .options import NativeOptions, native_options
+from .options import native_options, native_wish
 from .output import hint, print_line
 from .parameters import Combined
 
 if TYPE_CHECKING:
     from quarterdeck.config.load.merge import FileFound
     from quarterdeck.config.settings import Settings
+    from quarterdeck.daemon.messages import NativeRequest
     from quarterdeck.fleet.from_settings import SealingOf
     from quarterdeck.ledger.store.lease import LeaseHeldError
     from quarterdeck.running_product import Product
@@ -76,7 +83,7 @@ class Source:
     log_level: LogLevel = LogLevel.WARNING
     log_format: LogFormat = LogFormat.CONSOLE
     allow_unsandboxed: bool = False
-    native: NativeOptions | None = None
+    native: "NativeRequest | None" = None
     knows_profile: bool = False
 
     @property
@@ -85,7 +92,7 @@ class Source:
         if self.config:
             return configuration_digest(self.config)
         if self.native is not None:
-            return configuration_digest((self.native.workspace,))
+            return configuration_digest((Path(self.native.workspace),))
         return candidates_digest(each.path for each in candidates(Path.cwd(), os.environ))
 
     @property
@@ -180,8 +187,11 @@ def _serving(source: Source, request: Request, *, anywhere: bool) -> Iterator[Pa
     """Yield the runtime directories of the processes that may answer, the nearest first; None where there is none."""
     if not source.config and isinstance(request, Inspect | Restart):
         yield find_serving(command_digest(request.server))
-    native = source.native
-    directory = find_serving(source.digest, native=native.fingerprint if native is not None else None)
+    native, offers = source.native, None
+    if native is not None:
+        places = Path(native.workspace), map(Path, native.allow_dirs)
+        offers = native_fingerprint(native.profile, *places, native.tools)
+    directory = find_serving(source.digest, native=offers)
     if directory is None:
         # A call may depend on the working directory: then only a deck of that directory may answer it.
         elsewhere = serving_own_files(source)
@@ -385,7 +395,7 @@ def read_settings(source: Source) -> "Settings":
     """Return the configuration as its files are now; raise ConfigFileError if nothing of a named one can be used."""
     from quarterdeck.config.settings import Settings
 
-    native = source.native.to_wish() if source.native is not None else None
+    native = native_wish(source.native) if source.native is not None else None
     if source.config or native is not None:
         settings = Settings.load(source.config, native=native)
     else:

@@ -7,9 +7,10 @@ import pytest
 from support.command_line import Said
 
 from quarterdeck.cli.exits import CommandError, ExitCode
-from quarterdeck.cli.options import NativeOptions, ProfileName, http_wish, name_budget, native_options
+from quarterdeck.cli.options import ProfileName, http_wish, name_budget, native_options, native_wish
 from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.common.tool_names import NameBudget, Profile
+from quarterdeck.daemon.messages import NativeRequest
 from quarterdeck.tools.catalogue import PROFILE_NAMES
 
 
@@ -25,7 +26,7 @@ def test_the_profiles_are_the_decks_by_plainer_names() -> None:
 def test_a_profile_alone_works_where_we_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user in a project would have to name it."""
     monkeypatch.chdir(tmp_path)
-    assert native_options(ProfileName.ALL, None, None, None) == NativeOptions(ProfileName.ALL, tmp_path.resolve())
+    assert native_options(ProfileName.ALL, None, None, None) == NativeRequest("all", str(tmp_path.resolve()))
 
 
 def test_directories_are_real_and_tools_are_names(tmp_path: Path) -> None:
@@ -36,8 +37,8 @@ def test_directories_are_real_and_tools_are_names(tmp_path: Path) -> None:
         ProfileName.SURVEY, tmp_path / "link", [tmp_path / "real", tmp_path, tmp_path], " read, ls,,read "
     )
     assert found is not None
-    assert found.workspace == tmp_path / "real"
-    assert found.allow_dirs == (tmp_path / "real", tmp_path)
+    assert found.workspace == f"{tmp_path}/real"
+    assert found.allow_dirs == (f"{tmp_path}/real", str(tmp_path))
     assert found.tools == ("read", "ls")
 
 
@@ -101,7 +102,7 @@ def test_one_file_can_be_allowed_and_is_no_workspace(tmp_path: Path) -> None:
     (tmp_path / ".envrc").write_text("")
     found = native_options(ProfileName.ALL, tmp_path, [tmp_path / ".envrc"], None)
     assert found is not None
-    assert found.allow_dirs == (tmp_path / ".envrc",)
+    assert found.allow_dirs == (str(tmp_path / ".envrc"),)
     with pytest.raises(CommandError, match="is not a directory"):
         native_options(ProfileName.ALL, tmp_path / ".envrc", None, None)
 
@@ -135,15 +136,13 @@ def test_a_tool_that_the_profile_lacks_is_told_at_the_start(
 
 def test_a_wish_is_the_options(tmp_path: Path) -> None:
     """Something else would be served than was asked for, or found."""
-    options = NativeOptions(ProfileName.SURVEY, tmp_path, (Path("/tmp"),), ("read", "bash"))
-    wish = options.to_wish()
+    wish = native_wish(NativeRequest("survey", str(tmp_path), ("/tmp",), ("read", "bash")))
     assert (wish.profile, wish.workspace, wish.allow_dirs, wish.tools) == (
         Profile.SURVEY,
         tmp_path,
         (Path("/tmp"),),
         ("read", "bash"),
     )
-    assert wish.fingerprint == options.fingerprint
 
 
 def test_a_directory_that_is_gone_below_us_is_a_usage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from support.config.places import use_places, write_config
 from quarterdeck import app
 from quarterdeck.cli import source as source_module
 from quarterdeck.cli.exits import CommandError, ExitCode
-from quarterdeck.cli.options import NativeOptions, ProfileName
+from quarterdeck.cli.options import native_wish
 from quarterdeck.cli.source import Source, ask, check_server, load
 from quarterdeck.config.load.origin import candidates, candidates_digest
 from quarterdeck.config.places.paths import configuration_digest
@@ -22,6 +22,7 @@ from quarterdeck.config.settings import Settings
 from quarterdeck.daemon.control import server
 from quarterdeck.daemon.control.client import NoAnswerError, NotServingError, TooLargeError
 from quarterdeck.daemon.control.protocol import Answer, Call, Ps, Refused, Request, Restart, ServerList, Tools
+from quarterdeck.daemon.messages import NativeRequest
 from quarterdeck.fleet.workers import placement
 from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig
 
@@ -175,8 +176,8 @@ def test_what_a_server_may_start_without_is_the_commands_to_say(config: Path, al
     assert source_module.load(source).allow_unsandboxed is allowed
 
 
-def native(folder: Path, profile: ProfileName = ProfileName.AUTHORING) -> NativeOptions:
-    return NativeOptions(profile, folder)
+def native(folder: Path, profile: str = "authoring") -> NativeRequest:
+    return NativeRequest(profile, str(folder))
 
 
 def test_a_serve_that_offers_the_same_native_tools_alone_is_asked(
@@ -186,7 +187,7 @@ def test_a_serve_that_offers_the_same_native_tools_alone_is_asked(
     wanted = native(config.parent)
     asked = say(monkeypatch, NOTHING)
     with RuntimeDirectory.create(configuration_digest([config.parent])) as directory:
-        directory.announce([], "1", wanted.fingerprint)
+        directory.announce([], "1", native_wish(wanted).fingerprint)
         assert ask(Source((), native=wanted), Tools()) is NOTHING
         assert asked == [directory.path]
     asked = say(monkeypatch, NOTHING)
@@ -194,7 +195,7 @@ def test_a_serve_that_offers_the_same_native_tools_alone_is_asked(
         RuntimeDirectory.create(configuration_digest([config.parent])) as alone,
         RuntimeDirectory.create(configuration_digest([config])) as plain,
     ):
-        alone.announce([], "1", native(config.parent, ProfileName.ALL).fingerprint)
+        alone.announce([], "1", native_wish(native(config.parent, "all")).fingerprint)
         plain.announce([config], "1")
         assert isinstance(ask(Source((), native=native(config.parent)), Ps()), ServerList)
         assert isinstance(ask(Source((config,), native=native(config.parent)), Ps()), ServerList)

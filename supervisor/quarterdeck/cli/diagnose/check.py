@@ -279,7 +279,14 @@ def print_report(report: Report, *, in_full: bool) -> None:
     for remark in report.remarks:
         is_untried = not remark.startswith("the sandbox")
         print_paragraph(remark, "dim", lead=Cell("not tried: ", "dim") if is_untried else None)
-    _print_verdict(report)
+    counts = {severity: report.count(severity) for severity in Severity}
+    passed = sum(outcome.state is State.PASSED for outcome in report.outcomes)
+    told = [counted(count, str(severity)) for severity, count in counts.items() if count]
+    worst = next((severity for severity, count in counts.items() if count), None)
+    print_line(
+        f"{', '.join(told) or 'nothing found'}; {counted(passed, 'check')} passed",
+        STYLES[worst] if worst is not None else "green",
+    )
 
 
 def _figures(report: Report) -> Iterator[str]:
@@ -307,14 +314,3 @@ def _print_finding(outcome: Outcome, *, in_full: bool) -> None:
         print_line(f"         - and {more} more" + ("" if in_full else " (--all shows them)"))
     print_paragraph(check.remedy, "dim", lead=Cell("         fix: ", "dim"))
     print_line()
-
-
-def _print_verdict(report: Report) -> None:
-    counts = {severity: report.count(severity) for severity in Severity}
-    passed = sum(outcome.state is State.PASSED for outcome in report.outcomes)
-    told = [counted(count, str(severity)) for severity, count in counts.items() if count]
-    worst = next((severity for severity, count in counts.items() if count), None)
-    print_line(
-        f"{', '.join(told) or 'nothing found'}; {counted(passed, 'check')} passed",
-        STYLES[worst] if worst is not None else "green",
-    )

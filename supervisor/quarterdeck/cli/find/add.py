@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +28,7 @@ from quarterdeck.registry.versions import VersionError, latest_version
 from quarterdeck.seals.request import pin_of, pinned
 from quarterdeck.seals.store import Seal
 from quarterdeck.trust.configured_servers import scope_of_row
+from quarterdeck.trust.judge.documents import Document
 from quarterdeck.trust.seals import unrun_scripts
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from quarterdeck_sandbox import LaunchError, is_within_any
@@ -39,7 +40,6 @@ from .search import NOTHING_OFFERED, Registry, offers_here, open_catalog, regist
 from .trial import Trial, remedy_of, try_shown
 from .views import (
     AcceptFindings,
-    Findings,
     print_config,
     print_offer,
     print_trial,
@@ -100,46 +100,59 @@ def add(
     settings = settings_of(source)
     if candidate.server in settings.ids:
         raise taken(candidate.server, settings.origin(candidate.server).path)
-    planned = _plan(
-        source, candidate, pins=not no_pin, tries=not untried, scripts=scripts, allow_unsandboxed=allow_unsandboxed
-    )
+    place, notes = own_place(source), list(candidate.notes)
+    change = added(place, candidate)
+    if needed := _needed(candidate, change.config, notes):
+        candidate = replace(candidate, row=needed)
+        change = added(place, candidate)
+    trial = seal = None
+    if not untried:
+        seal = seal_of(change.config, with_scripts=scripts, is_shown=True, allow_unsandboxed=allow_unsandboxed)
+        trial = _try(candidate, change, seal, allow_unsandboxed=allow_unsandboxed, notes=notes)
+    if not no_pin and (row := _pinned(candidate.row, trial, notes)) is not None:
+        candidate = replace(candidate, row=row)
+        change = added(place, candidate)
+    documents = trial.documents if trial is not None else ()
+    with recorded() as (book, _):
+        findings = scanned(documents, book, scope_of_row(change.origin), candidate.server)
+    notes += [f"its install scripts were not run: {flat(each)}" for each in unrun_scripts(seal)] if seal else ()
     if not json:
-        _show(planned, whole=whole)
+        print_line(f"{candidate.server}{f': {candidate.title}' if candidate.title else ''}", "bold")
+        print_config(change.config)
+        if trial is None:
+            print_line("  it was not tried (--untried): what it lists is judged at its first start", "yellow")
+        else:
+            print_trial(trial)
+            if trial.fault is None:
+                print_offer(documents, findings, whole=whole)
+        print_line()
+        print_diff(change.diff)
+        for note in notes:
+            warn(note)
+        if secrets := list(literal_secrets(candidate.row)):
+            warn(describe_plain_secrets(candidate.server, secrets))
     is_wanted = not dry_run and (yes or is_confirmed("add it, and approve what is shown?", can_ask=not json))
     if is_wanted and yes and not accept_findings:
-        refuse_unseen(planned.findings, f"{candidate.server} is not added")
-    backup = _carry_out(source, planned) if is_wanted else None
+        refuse_unseen(findings, f"{candidate.server} is not added")
+    backup = _carry_out(source, candidate, change, documents, seal) if is_wanted else None
     if json:
-        trial = planned.trial
         print_json(
             {
                 "server": candidate.server,
-                "row": mask_row(planned.candidate.row),
-                "path": utf8(planned.change.path),
+                "row": mask_row(candidate.row),
+                "path": utf8(change.path),
                 "changed": is_wanted,
                 "tried": trial is not None,
-                "diff": [utf8(line) for line in planned.change.diff],
-                "notes": list(planned.notes),
-                **view_offer(trial.documents if trial is not None else (), planned.findings),
+                "diff": [utf8(line) for line in change.diff],
+                "notes": notes,
+                **view_offer(documents, findings),
             }
         )
         return
-    done = f"{candidate.server} is added to {planned.change.path}{as_it_was(backup)}"
+    done = f"{candidate.server} is added to {change.path}{as_it_was(backup)}"
     print_outcome(done, is_done=is_wanted, dry_run=dry_run)
     if is_wanted:
         hint("a serve that follows that file has it now; quarterdeck tools lists its tools")
-
-
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """A server to add; `trial` is None if it was not tried, `seal` has its package, `notes` are for the decision."""
-
-    candidate: Candidate
-    change: RowChange
-    trial: Trial | None
-    findings: Findings
-    notes: tuple[str, ...]
-    seal: Seal | None = None
 
 
 def _from_registry(catalog: Catalog, name: str, kind: OfferKind | None, said: Said) -> Candidate:
@@ -202,29 +215,6 @@ def _choose(entry: Entry, kind: OfferKind | None) -> Offer:
     )
 
 
-def _plan(
-    source: Source, candidate: Candidate, *, pins: bool, tries: bool, scripts: bool, allow_unsandboxed: bool
-) -> _Planned:
-    place = own_place(source)
-    change = added(place, candidate.server, candidate.row, candidate.lookup)
-    notes = list(candidate.notes)
-    if needed := _needed(candidate, change.config, notes):
-        candidate = replace(candidate, row=needed)
-        change = added(place, candidate.server, candidate.row, candidate.lookup)
-    trial = seal = None
-    if tries:
-        seal = seal_of(change.config, with_scripts=scripts, is_shown=True, allow_unsandboxed=allow_unsandboxed)
-        trial = _try(candidate, change, seal, allow_unsandboxed=allow_unsandboxed, notes=notes)
-    if pins and (row := _pinned(candidate.row, trial, notes)) is not None:
-        candidate = replace(candidate, row=row)
-        change = added(place, candidate.server, candidate.row, candidate.lookup)
-    scope = scope_of_row(change.origin)
-    with recorded() as (book, _):
-        findings = scanned(trial.documents if trial is not None else (), book, scope, candidate.server)
-    notes += [f"its install scripts were not run: {flat(each)}" for each in unrun_scripts(seal)] if seal else ()
-    return _Planned(candidate, change, trial, findings, tuple(notes), seal)
-
-
 def _needed(candidate: Candidate, config: ServerConfig, notes: list[str]) -> dict[str, object] | None:
     """Return the row with those paths in its sandbox that the user wrote into it, if it lacks any."""
     if not isinstance(config, StdioServerConfig):
@@ -279,34 +269,16 @@ def _pinned(row: Mapping[str, object], trial: Trial | None, notes: list[str]) ->
     return {**row, "args": pinned(args, pin, version)}
 
 
-def _show(planned: _Planned, *, whole: bool) -> None:
-    candidate, trial = planned.candidate, planned.trial
-    print_line(f"{candidate.server}{f': {candidate.title}' if candidate.title else ''}", "bold")
-    print_config(planned.change.config)
-    if trial is not None:
-        print_trial(trial)
-        if trial.fault is None:
-            print_offer(trial.documents, planned.findings, whole=whole)
-    else:
-        print_line("  it was not tried (--untried): what it lists is judged at its first start", "yellow")
-    print_line()
-    print_diff(planned.change.diff)
-    for note in planned.notes:
-        warn(note)
-    if secrets := list(literal_secrets(candidate.row)):
-        warn(describe_plain_secrets(candidate.server, secrets))
-
-
-def _carry_out(source: Source, planned: _Planned) -> Path | None:
+def _carry_out(
+    source: Source, candidate: Candidate, change: RowChange, documents: Sequence[Document], seal: Seal | None
+) -> Path | None:
     """Store the typed secrets, approve, and write the row; forget the secrets if that fails."""
-    store = SecretStore()
-    typed = planned.candidate.typed
+    store, typed = SecretStore(), candidate.typed
     with as_command_error(SecretError, remedy="unlock the keyring; nothing was changed"):
         for name, value in typed.items():
             store.set(name, value)
     try:
-        documents = planned.trial.documents if planned.trial is not None else ()
-        return record(source, planned.change, documents, planned.seal)
+        return record(source, change, documents, seal)
     except CommandError:
         for name in typed:
             store.remove(name)

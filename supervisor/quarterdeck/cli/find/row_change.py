@@ -5,7 +5,7 @@ and would take what that offers for first sight.  A file that cannot be changed 
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,10 +29,11 @@ from quarterdeck.seals.store import Seal
 from quarterdeck.trust.configured_servers import configured
 from quarterdeck.trust.judge.documents import Document
 from quarterdeck.trust.judge.overview import Read
-from quarterdeck.trust.judge.server_rows import ServerRow
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck.trust.seals import sealed_event, wanted_package
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
+
+from .candidate import Candidate
 
 Lookup = Callable[[str], str]
 """Finds the secret of a name, or raises `SecretError`."""
@@ -72,17 +73,17 @@ def place_of(origin: Origin) -> Place:
     return origin.path, origin.standing
 
 
-def added(place: Place, server: str, row: Mapping[str, object], lookup: Lookup) -> RowChange:
+def added(place: Place, candidate: Candidate) -> RowChange:
     """Return the change that adds a row; raise CommandError if the id is taken, or file or row cannot be used."""
-    path, _ = place
+    server, (path, _) = candidate.server, place
 
     def edit(text: str) -> str:
-        new, _, left_out = add_servers(text, [FoundServer(server, server, path, row)])
+        new, _, left_out = add_servers(text, [FoundServer(server, server, path, candidate.row)])
         if left_out:
             raise taken(server, path)
         return new
 
-    return _change(place, server, edit, lookup)
+    return _change(place, server, edit, candidate.lookup)
 
 
 def with_args(origin: Origin, server: str, args: Sequence[str], lookup: Lookup) -> RowChange:
@@ -134,8 +135,13 @@ def recorded() -> Iterator[tuple[Book, Read]]:
         yield (store.book, store.document) if store is not None else (Book(), lambda _: None)
 
 
-def launch_row(source: Source, change: RowChange) -> ServerRow:
-    """Return how trust sees the server's start after the change."""
+def record(source: Source, change: RowChange, documents: Iterable[Document], seal: Seal | None = None) -> Path | None:
+    """Have the server run from this seal, and approve how it starts after the change, and these documents; then write
+    the file.
+
+    Blocked documents stay blocked. Return the backup, None for a new file; raise CommandError if nothing is approved or
+    nothing written.
+    """
     settings = settings_of(source)
     others = (each for each in settings.servers if each.id != change.server)
     settings = replace(
@@ -146,17 +152,6 @@ def launch_row(source: Source, change: RowChange) -> ServerRow:
         config_paths=settings.config_paths or (change.path,),
     )
     [row] = [each for each in configured(settings).rows if each.id == change.server]
-    return row
-
-
-def record(source: Source, change: RowChange, documents: Iterable[Document], seal: Seal | None = None) -> Path | None:
-    """Have the server run from this seal, and approve how it starts after the change, and these documents; then write
-    the file.
-
-    Blocked documents stay blocked. Return the backup, None for a new file; raise CommandError if nothing is approved or
-    nothing written.
-    """
-    row = launch_row(source, change)
     with recorded() as (book, _):
         items = book.entry(row.scope, row.id).items
     file = change.check()

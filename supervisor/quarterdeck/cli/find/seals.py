@@ -45,7 +45,7 @@ Digest = Annotated[str, Argument(metavar="DIGEST", help="As seals list shows it;
 @group.command("list")
 def list_seals(json: options.Json = False) -> None:
     """Show every sealed package: its size, when it was made, and which servers start from it."""
-    store, used = _store(), _used_by()
+    store, used = SealStore(seals_dir()), _used_by()
     with _seal_errors():
         rows = [_row(store, digest, used) for digest in store.digests()]
     rows.sort(key=lambda row: (row["package"] or "", row["version"] or "", row["digest"]))
@@ -55,7 +55,7 @@ def list_seals(json: options.Json = False) -> None:
 @group.command("show")
 def show_seal(digest: Digest, json: options.Json = False) -> None:
     """Show what a sealed package holds: its packages with versions, licences, sizes, and install scripts."""
-    store = _store()
+    store = SealStore(seals_dir())
     with _seal_errors():
         seal = store.open(_choose(store, digest))
     assert seal is not None
@@ -91,7 +91,7 @@ def verify(
     json: options.Json = False,
 ) -> None:
     """Compare every file of every sealed package with its hash, or of one."""
-    store = _store()
+    store = SealStore(seals_dir())
     rows = [_verified(store, each) for each in ([_choose(store, digest)] if digest else store.digests())]
     bad = [row for row in rows if row["problem"] or row["differences"]]
     if json:
@@ -111,7 +111,7 @@ def verify(
 @group.command("remove")
 def remove(digest: Digest, yes: options.Yes = False, json: options.Json = False) -> None:
     """Remove a sealed package.  A server that starts from it has it installed again."""
-    store = _store()
+    store = SealStore(seals_dir())
     chosen = _choose(store, digest)
     users = list(_used_by().get(chosen, ()))
     if users and not (yes or is_confirmed(f"{', '.join(users)} would install it again: remove it?", can_ask=not json)):
@@ -125,7 +125,7 @@ def remove(digest: Digest, yes: options.Yes = False, json: options.Json = False)
 @group.command("collect")
 def collect(yes: options.Yes = False, json: options.Json = False) -> None:
     """Remove every sealed package that no server starts from: shown and asked first."""
-    store, used = _store(), _used_by()
+    store, used = SealStore(seals_dir()), _used_by()
     with _seal_errors():
         rows = [_row(store, seal.digest, used) for seal in store.seals() if seal.digest not in used]
     removed: list[Seal] = []
@@ -234,10 +234,6 @@ def _verified(store: SealStore, digest: str) -> dict[str, Any]:
     except SealError as error:
         row["problem"] = error.message
     return row
-
-
-def _store() -> SealStore:
-    return SealStore(seals_dir())
 
 
 def _choose(store: SealStore, digest: str) -> str:

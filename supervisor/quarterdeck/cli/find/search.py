@@ -82,12 +82,6 @@ def registry_errors() -> Iterator[None]:
         raise CommandError(ExitCode.NO_ANSWER, error.message, error.remedy) from error
 
 
-def findings_of(server: Server) -> Sequence[str]:
-    """Return the rules of the scan that match a server's title and description."""
-    said = {"title": server.title, "description": server.description}
-    return sorted({finding.rule for finding in scan_definition("server", "", said)})
-
-
 def offers_here(server: Server) -> Sequence[Offer | Unusable]:
     """Return every way to install a server, by the programs that are on PATH."""
     return offers_of(server, [name for name in RUNNERS if shutil.which(name)])
@@ -125,11 +119,11 @@ def _words(row: dict[str, Any]) -> str:
 
 def _view(entry: Entry) -> dict[str, Any]:
     server = entry.server
+    said = {"title": server.title, "description": server.description}
     return {
         "name": server.name,
         "version": server.version,
-        "title": server.title,
-        "description": server.description,
+        **said,
         "status": entry.status,
         "packages": [
             {"type": each.registry_type, "identifier": each.identifier, "version": each.version}
@@ -137,5 +131,5 @@ def _view(entry: Entry) -> dict[str, Any]:
         ],
         "remotes": [{"type": each.type, "url": each.url} for each in server.remotes],
         "not_for_add": why_not(server) or None,
-        "findings": findings_of(server),
+        "findings": sorted({finding.rule for finding in scan_definition("server", "", said)}),
     }

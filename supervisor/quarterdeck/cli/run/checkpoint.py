@@ -74,7 +74,27 @@ def restore(
     several sessions have needs --session.
     """
     place = _place(workspace)
-    name, done = run(lambda: _restore(node, place, session, allow_dir or []))
+
+    async def undo() -> tuple[str, list[RestoredPath]]:
+        found = await _sessions(place, session)
+        if not found:
+            raise NotFoundError(f"there is nothing to undo in {place}", "name the workspace with --workspace DIR")
+        owners = [each for each in found if any(has.name == node for has in each.nodes)]
+        if not owners:
+            raise NotFoundError(f"there is no change {node!r}", "quarterdeck checkpoint list shows them")
+        if len(owners) > 1:
+            names = ", ".join(each.name for each in owners[-MAX_NAMED:])
+            raise UsageError(f"{len(owners)} sessions have a {node}", f"name one with --session: {names}")
+        roots = Roots(place, allow_dir or [], closed=(state_dir(), runtime_dir()), protected=never_written)
+        with as_command_error(
+            UnknownNodeError,
+            OSError,
+            UnsafePathError,
+            remedy="quarterdeck checkpoint list shows what can be undone; make the file or folder writable",
+        ):
+            return owners[0].name, await owners[0].store.restore(node, LocalFs(roots, str(place)))
+
+    name, done = run(undo)
     if json:
         print_json(
             {
@@ -91,29 +111,6 @@ def restore(
         hint("what was there before is a change of its own: quarterdeck checkpoint list")
     if any(each.outcome == "failed" for each in done):
         raise SystemExit(ExitCode.TOOL_ERROR)
-
-
-async def _restore(
-    node: str, workspace: Path, session: str | None, allow_dirs: list[Path]
-) -> tuple[str, list[RestoredPath]]:
-    found = await _sessions(workspace, session)
-    if not found:
-        raise NotFoundError(f"there is nothing to undo in {workspace}", "name the workspace with --workspace DIR")
-    owners = [each for each in found if any(has.name == node for has in each.nodes)]
-    if not owners:
-        raise NotFoundError(f"there is no change {node!r}", "quarterdeck checkpoint list shows them")
-    if len(owners) > 1:
-        names = ", ".join(each.name for each in owners[-MAX_NAMED:])
-        raise UsageError(f"{len(owners)} sessions have a {node}", f"name one with --session: {names}")
-    roots = Roots(workspace, allow_dirs, closed=(state_dir(), runtime_dir()), protected=never_written)
-    fs = LocalFs(roots, str(workspace))
-    with as_command_error(
-        UnknownNodeError,
-        OSError,
-        UnsafePathError,
-        remedy="quarterdeck checkpoint list shows what can be undone; make the file or folder writable",
-    ):
-        return owners[0].name, await owners[0].store.restore(node, fs)
 
 
 async def _sessions(workspace: Path, session: str | None) -> list[_Session]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quarterdeck.cli.exits import UsageError
+from quarterdeck.cli.options import native_wish
 from quarterdeck.cli.source import NO_CONFIGURATION, OR_NATIVE
 from quarterdeck.daemon.messages import ServeRequest
 from quarterdeck_protocol.names import did_you_mean
@@ -19,22 +20,14 @@ def read_request(request: ServeRequest, environ: Mapping[str, str], before: "Set
 
     Raise ConfigFileError if nothing of a named file can be used.
     """
-    from quarterdeck.common.tool_names import NameBudget, Profile
-    from quarterdeck.config.native_tools import NativeWish
+    from quarterdeck.common.tool_names import NameBudget
     from quarterdeck.config.settings import Settings
 
     if request.command is not None:
         from .command_server import command_settings
 
         return command_settings(request.command, request, environ)
-    native, cwd = None, Path(request.cwd)
-    if (asked := request.native) is not None:
-        native = NativeWish(
-            profile=Profile(asked.profile),
-            workspace=Path(asked.workspace),
-            allow_dirs=tuple(map(Path, asked.allow_dirs)),
-            tools=asked.tools,
-        )
+    native, cwd = native_wish(request.native) if request.native is not None else None, Path(request.cwd)
     if request.config or native is not None:
         settings = Settings.load(map(Path, request.config), environ, native=native, cwd=cwd, before=before)
     else:

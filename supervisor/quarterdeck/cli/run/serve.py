@@ -25,7 +25,7 @@ from quarterdeck.cli.process import run as run_work
 from quarterdeck.cli.source import Served, start_product
 from quarterdeck.common.tool_names import DEFAULT_LIMIT
 from quarterdeck.common.working_directory import working_directory
-from quarterdeck.daemon.messages import CommandRequest, NativeRequest, ServeRequest
+from quarterdeck.daemon.messages import CommandRequest, ServeRequest
 from quarterdeck_sandbox import raise_open_files_limit
 
 from .request import read_found, read_request
@@ -132,14 +132,12 @@ def serve(
     if locked:
         _read_lock(str(lock_file))  # which says now what is wrong with it
     options.check_search(is_wanted=search)
-    asked = None
-    if (native := source.native) is not None:
-        directories = tuple(map(str, native.allow_dirs))
-        asked = NativeRequest(native.to_wish().profile, str(native.workspace), directories, native.tools)
+    if source.native is not None:
+        options.native_wish(source.native)  # which says now what is wrong with it
     request = ServeRequest(
         cwd=working_directory(),
         config=tuple(os.path.abspath(path) for path in source.config),
-        native=asked,
+        native=source.native,
         name_budget=budget.limit if budget is not None else None,
         settle_s=settle,
         lock_file=os.path.abspath(lock_file) if locked else None,

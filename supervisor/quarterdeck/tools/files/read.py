@@ -4,7 +4,6 @@ Whatever the file's size, only the shown part is kept. A file that was shown is 
 """
 
 import base64
-from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
 from typing import Annotated, BinaryIO, Final
@@ -40,12 +39,8 @@ class ReadArguments(Arguments, frozen=True):
     ) = None
 
 
-@dataclass(frozen=True, slots=True)
-class MediaFile:
-    """A picture or a document; `data` is one byte too long when it is too large to be shown."""
-
-    media: Media
-    data: bytes
+MediaFile = tuple[Media, bytes]
+"""A picture or a document; the data is one byte too long when it is too large to be shown."""
 
 
 def read_tool() -> DefinedTool:
@@ -97,7 +92,7 @@ def _look(
     head = read_up_to(file, SNIFF_BYTES)
     kind = kind_of(head)
     if isinstance(kind, Media):
-        return MediaFile(kind, head + read_up_to(file, _max_bytes(kind) + 1 - len(head)))
+        return kind, head + read_up_to(file, _max_bytes(kind) + 1 - len(head))
     if isinstance(kind, Binary):
         return kind
     first, lines = arguments.offset or 1, arguments.limit or DEFAULT_LINES
@@ -119,12 +114,12 @@ def _result(arguments: ReadArguments, real_path: str, stat: FileStat, seen: Page
         case Page():
             there = counted(seen.total_lines or 0, "line")
             return ToolResult.of_error(f"{name} has {there}: offset {seen.first:,} is past its end.")
-        case MediaFile(media, data) if len(data) > _max_bytes(media):
+        case (media, data) if len(data) > _max_bytes(media):
             return ToolResult.of_error(
                 f"{name} is a {media.name} of {size(stat.size_bytes)}; only those up to {size(_max_bytes(media))} can "
                 "be shown. Make a smaller one of it first."
             )
-        case MediaFile(media, data):
+        case (media, data):
             return _media_result(f"{name} is a {media.name} of {size(len(data))}.", media, data, real_path)
         case Binary():
             return ToolResult.of_error(

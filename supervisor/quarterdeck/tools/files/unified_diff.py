@@ -140,7 +140,11 @@ def _trimmed(change: Change) -> Change:
 
 def _hunk(text: str, group: Sequence[Change], shift: int) -> str:
     first, last = group[0], group[-1]
-    before, after = _context_before(text, first.start), _context_after(text, last.end)
+    begin, end = first.start, last.end
+    for _ in range(CONTEXT_LINES):
+        begin = text.rfind(LF, 0, max(0, begin - 1)) + 1
+        end = _line_after(text, end)
+    before, after = _lines(text[begin : first.start]), _lines(text[last.end : end])
     body = [_shown(" ", line) for line in before]
     at = first.start
     for change in group:
@@ -157,20 +161,6 @@ def _hunk(text: str, group: Sequence[Change], shift: int) -> str:
 
 def _range(start: int, count: int) -> str:
     return f"{start if count else start - 1},{count}"  # nothing is said to be after the line before it
-
-
-def _context_before(text: str, at: int) -> list[str]:
-    start = at
-    for _ in range(CONTEXT_LINES):
-        start = text.rfind(LF, 0, max(0, start - 1)) + 1
-    return _lines(text[start:at])
-
-
-def _context_after(text: str, at: int) -> list[str]:
-    end = at
-    for _ in range(CONTEXT_LINES):
-        end = _line_after(text, end)
-    return _lines(text[at:end])
 
 
 def _line_after(text: str, at: int) -> int:

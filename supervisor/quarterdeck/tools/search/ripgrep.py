@@ -88,26 +88,17 @@ async def run_ripgrep(
 
     It waits for its turn as long as it may take itself. Cancellation, by the context's token or the task, ends it.
     """
-    turns = _turns.setdefault(ctx.context_id, anyio.CapacityLimiter(AT_A_TIME))
-    with anyio.move_on_after(DEADLINE_S) as waiting:
-        await turns.acquire()
-    if waiting.cancelled_caught:
-        return NotRun(f"{AT_A_TIME} other searches of this session took too long: ask for fewer at a time")
-    try:
-        return await _run(ctx, place, take, options, pattern)
-    finally:
-        turns.release()
-
-
-async def _run(
-    ctx: ToolContext, place: str, take: Callable[[bytes], bool], options: Sequence[str], pattern: str | None
-) -> Searched | NotRun:
     program = ripgrep_path()
     if program is None:
         return NotRun(
             f"the program rg (ripgrep) is not installed: install it with `{INSTALL}` in quarterdeck's environment, "
             "or from the system's packages"
         )
+    turns = _turns.setdefault(ctx.context_id, anyio.CapacityLimiter(AT_A_TIME))
+    with anyio.move_on_after(DEADLINE_S) as waiting:
+        await turns.acquire()
+    if waiting.cancelled_caught:
+        return NotRun(f"{AT_A_TIME} other searches of this session took too long: ask for fewer at a time")
     complaints = ComplaintReader(os.fsencode(place))
     end = CancelToken()
     has_enough = False
@@ -141,6 +132,7 @@ async def _run(
             return NotRun(str(error) or type(error).__name__)
     finally:
         forget()
+        turns.release()
     if end.cancelled:
         ending = Ending.ENOUGH if has_enough else Ending.CANCELLED
     complaints.close()

@@ -14,6 +14,7 @@ from support.processes.forks import Forks
 from support.processes.leftovers import Newcomers, running_with
 from support.processes.programs import SERVERS, server_argv
 from support.servers.real_endpoints import BACKSTOP_S, pretend
+from support.serves.daemons import doors
 from support.waiting import eventually_async
 
 from quarterdeck.interop import ServerEndpointImpl, create_server_endpoint
@@ -44,6 +45,13 @@ def own_directories() -> Iterator[Path]:
     with short_folder() as root, pytest.MonkeyPatch.context() as patch:
         use_places(patch, root)
         yield root
+
+
+@pytest.fixture
+def by_the_daemon(own_directories: Path) -> Iterator[None]:
+    """Serves are doors; no daemon is left after the test, and nothing of one."""
+    with doors():
+        yield
 
 
 @pytest.fixture(scope="session")

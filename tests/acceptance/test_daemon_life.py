@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -13,17 +12,12 @@ from support.clients.raw_client import RpcError
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json, quarterdeck_json_forked
 from support.processes.leftovers import assert_gone, is_running
-from support.serves.daemons import door, doors, shown_status, wait_for_client
+from support.serves.daemons import door, shown_status, wait_for_client
 
 from quarterdeck.daemon.place import daemon_dir
 from quarterdeck.daemon.start import log_path
 
-
-@pytest.fixture(autouse=True)
-def by_the_daemon(own_directories: Path) -> Iterator[None]:
-    """Serves are doors here; no daemon is left, and nothing of one."""
-    with doors():
-        yield
+pytestmark = pytest.mark.usefixtures("by_the_daemon")
 
 
 @pytest.fixture

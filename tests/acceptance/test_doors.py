@@ -14,18 +14,14 @@ import pytest
 from support.clients.raw_client import CLIENT_INFO, RawStdioClient, RpcError
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, command, popen_forked, quarterdeck_forked, quarterdeck_json_forked
-from support.serves.daemons import door, doors, kill_daemon, shown_status, wait_for_client
+from support.serves.daemons import door, kill_daemon, shown_status, wait_for_client
 from support.serves.native_serves import make_project, native, text_of
 from support.waiting import eventually
 
 FAULT: Final = "quarterdeck/fault"
 
 
-@pytest.fixture(autouse=True)
-def by_the_daemon(own_directories: Path) -> Iterator[None]:
-    """Serves are doors here; no daemon is left, and nothing of one."""
-    with doors():
-        yield
+pytestmark = pytest.mark.usefixtures("by_the_daemon")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -14,7 +13,7 @@ from support.clients.raw_client import PeerClosedError, RawStdioClient
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, quarterdeck_forked, quarterdeck_json_forked
 from support.processes.leftovers import assert_gone
-from support.serves.daemons import door, doors, shown_status
+from support.serves.daemons import door, shown_status
 from support.serves.native_serves import make_project, native
 from support.waiting import eventually
 
@@ -24,11 +23,7 @@ POLITE: Final = (signal.SIGHUP, signal.SIGTERM, signal.SIGCONT)
 """What systemd sends to all of a session's scope (`SendSIGHUP=yes`), or a shell and its terminal one after another."""
 
 
-@pytest.fixture(autouse=True)
-def by_the_daemon(own_directories: Path) -> Iterator[None]:
-    """Serves are doors here; no daemon is left, and nothing of one."""
-    with doors():
-        yield
+pytestmark = pytest.mark.usefixtures("by_the_daemon")
 
 
 @pytest.fixture

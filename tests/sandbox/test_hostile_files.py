@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.config.places import make_deep
 from support.processes.identities import Identity
 from support.processes.running import output, python_child
 from support.waiting import PATIENCE_S, eventually
@@ -122,13 +123,7 @@ def test_a_folder_is_made_where_no_other_process_can_be_started(monkeypatch: pyt
 def test_a_folder_deeper_than_we_recurse_is_removed() -> None:
     """A program could have the tool end with a traceback, and its files stay."""
     with temporary_folder("quarterdeck-test-") as folder:
-        fd = os.open(folder, os.O_RDONLY)
-        for _ in range(LEVELS):
-            os.mkdir("deep", dir_fd=fd)
-            below = os.open("deep", os.O_RDONLY, dir_fd=fd)
-            os.close(fd)
-            fd = below
-        os.close(fd)
+        make_deep(folder, LEVELS)
     assert not os.path.lexists(folder)
 
 

@@ -1,8 +1,10 @@
 """Wait until something is so: across processes by asking again, in one event loop by letting it run."""
 
 import asyncio
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 import anyio
@@ -69,3 +71,27 @@ async def until(is_so: Callable[[], object]) -> None:
     with anyio.fail_after(PATIENCE_S):
         while not is_so():
             await turns(1)
+
+
+@contextmanager
+def meanwhile(turn: Callable[[], None]) -> Iterator[None]:
+    """Until the end of the block `turn` is called again and again, and must not fail."""
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            while not stop.is_set():
+                turn()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+    assert failures == []

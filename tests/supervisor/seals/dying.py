@@ -1,14 +1,12 @@
 """Adopt a tree in processes that are killed, each a step later than the one before: `python dying.py DIRECTORY`."""
 
 import os
-import signal
 import sys
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from support.processes.dying import die_before, in_a_child
 from support.seals import FILES, sealed
 
 from quarterdeck.seals import store as module
@@ -18,36 +16,6 @@ STEPS = ("chmod", "fchmod", "fsync", "mkdir", "open", "rename", "rmdir", "sync",
 """Functions of `os`, before each of whose calls a process dies once."""
 
 MOST = 400
-
-
-def die_before(step: int) -> None:
-    count = 0
-
-    def counted(original: Callable[..., object]) -> Callable[..., object]:
-        def call(*args: object, **kwargs: object) -> object:
-            nonlocal count
-            count += 1
-            if count == step:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return original(*args, **kwargs)
-
-        return call
-
-    for name in STEPS:
-        setattr(os, name, counted(getattr(os, name)))
-
-
-def in_a_child(work: Callable[[], object]) -> int:
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-        except BaseException:
-            traceback.print_exc()
-            sys.stderr.flush()
-            os._exit(1)
-        os._exit(0)
-    return os.waitpid(pid, 0)[1]
 
 
 def check(store: SealStore, folder: Path) -> None:
@@ -68,7 +36,7 @@ def main(directory: Path) -> None:
         folder = directory / str(step)
 
         def live(step: int = step, folder: Path = folder) -> None:
-            die_before(step)
+            die_before(step, STEPS)
             sealed(SealStore(folder), FILES)
 
         status = in_a_child(live)

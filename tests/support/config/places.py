@@ -21,6 +21,17 @@ PREFIX: Final = "qd-t-"
 """Of the names of such folders; what killed tests have left is swept by it."""
 
 
+def make_deep(folder: str | Path, levels: int) -> None:
+    """Make folders within one another, more than a path can name."""
+    fd = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d", dir_fd=fd)
+        below = os.open("d", os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    os.close(fd)
+
+
 @contextmanager
 def short_folder(mode: int = 0o700, parent: str | None = None) -> Iterator[Path]:
     """A folder in which a socket's path is short enough, where another user can be let in; removed at the end.

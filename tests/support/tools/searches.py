@@ -1,9 +1,8 @@
 """Sessions that search: real ones, whose commands are confined to one directory, and shells that play ripgrep."""
 
 import os
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,6 +22,7 @@ from quarterdeck_sandbox.policy.mounts import Places
 from quarterdeck_sandbox.run.confine import Requester
 from support.tools.contexts import UNLIMITED_BUDGET
 from support.tools.file_tools import context_in
+from support.waiting import meanwhile
 
 PATIENCE_S = 60.0
 
@@ -103,24 +103,15 @@ class SwappingFs(LocalFs):
         return await super().stat(os.path.dirname(path))
 
 
-@contextmanager
-def swapping(directories: list[Path], link: Path) -> Iterator[None]:
+def swapping(directories: list[Path], link: Path) -> AbstractContextManager[None]:
     """Meanwhile each of `directories`, by turns, is `link`, and a directory again."""
-    is_over = threading.Event()
     aside = link.with_name(f"{link.name}-aside")
 
     def swap() -> None:
-        while not is_over.is_set():
-            for here in directories:
-                here.rename(aside)
-                link.rename(here)
-                here.rename(link)
-                aside.rename(here)
+        for here in directories:
+            here.rename(aside)
+            link.rename(here)
+            here.rename(link)
+            aside.rename(here)
 
-    thread = threading.Thread(target=swap)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
+    return meanwhile(swap)

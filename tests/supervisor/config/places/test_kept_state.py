@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from support.config.places import use_places
+from support.config.places import make_deep, use_places
 from support.sandbox.machine_facts import ROOT_ONLY
 
 from quarterdeck.config.places.kept_state import (
@@ -164,13 +164,7 @@ def test_a_hostile_tree_is_removed_and_what_its_links_lead_to_stays(
     victim.mkdir()
     (victim / "file").write_text("mine")
     request.addfinalizer(lambda: remove_tree(str(state)))  # pytest cannot remove what is so deep
-    fd = os.open(home, os.O_RDONLY)
-    for _ in range(LEVELS):
-        os.mkdir("d", dir_fd=fd)
-        below = os.open("d", os.O_RDONLY, dir_fd=fd)
-        os.close(fd)
-        fd = below
-    os.close(fd)
+    make_deep(home, LEVELS)
     os.mkfifo(home / "fifo")
     for name in (b"-rf", b"\xff\xfe", b"new\nline", b"\x1b[2J", b"*", b"x" * 255):
         Path(os.fsdecode(os.fsencode(home) + b"/" + name)).touch()

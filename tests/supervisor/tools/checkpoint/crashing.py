@@ -6,14 +6,14 @@ when after one of them something could not be brought back.
 
 import gc
 import os
-import signal
 import sys
-import threading
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from support.processes.dying import die_before, in_a_child
 
 from quarterdeck.tools.checkpoint.store import FileCheckpointStore
 from quarterdeck.tools.files.local_files import LocalFs
@@ -66,39 +66,6 @@ async def check(base: Path) -> None:
     assert (work / "old").stat().st_mode & 0o777 == 0o640
 
 
-def die_before(step: int) -> None:
-    """Have this process killed before so many steps."""
-    lock, count = threading.Lock(), 0
-
-    def counted(original: Callable[..., object]) -> Callable[..., object]:
-        def call(*args: object, **kwargs: object) -> object:
-            nonlocal count
-            with lock:
-                count += 1
-                if count == step:
-                    os.kill(os.getpid(), signal.SIGKILL)
-            return original(*args, **kwargs)
-
-        return call
-
-    for name in STEPS:
-        setattr(os, name, counted(getattr(os, name)))
-
-
-def in_a_child(work: Callable[[], object]) -> int:
-    """Run `work` in a process of its own; its wait status."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-        except BaseException:
-            traceback.print_exc()
-            sys.stderr.flush()
-            os._exit(1)
-        os._exit(0)
-    return os.waitpid(pid, 0)[1]
-
-
 def main(directory: Path) -> None:
     """Let one session after another die, each a step later."""
     os.fsync = lambda _: None  # the death of a process loses nothing that it wrote
@@ -110,7 +77,7 @@ def main(directory: Path) -> None:
         make(base)
 
         def live_until(step: int = step, base: Path = base) -> None:
-            die_before(step)
+            die_before(step, STEPS)
             anyio.run(live, base)
 
         status = in_a_child(live_until)

@@ -10,14 +10,11 @@ from types import FrameType
 from typing import Any, Final
 
 import pytest
+from support.waiting import meanwhile
 
 from quarterdeck.common.file_changes import DRAFT_PREFIX
 from quarterdeck.tools.context import OutsideRootsError
 from quarterdeck.tools.files.local_files import LocalFs
-
-END_S: Final = 30.0
-"""How long a thread may take to finish its round."""
-
 
 Flip = Callable[[], None]
 """Changes what is at a place, and called again changes it back."""
@@ -64,30 +61,6 @@ def flipping(flip: Flip) -> Iterator[None]:
 
     with meanwhile(turn):
         yield
-
-
-@contextmanager
-def meanwhile(turn: Callable[[], None]) -> Iterator[None]:
-    """Until the end of the block `turn` is called again and again, and must not fail."""
-    stop = threading.Event()
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            while not stop.is_set():
-                turn()
-        except BaseException as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(END_S)
-    assert not thread.is_alive()
-    assert failures == []
 
 
 WIDTHS: Final = (1, 2, 1000)  # how many system calls see the change before it is undone; the last: all that follow

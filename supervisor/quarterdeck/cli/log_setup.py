@@ -11,12 +11,9 @@ import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from quarterdeck.common.words import flat
-
-if TYPE_CHECKING:
-    from structlog.typing import EventDict, WrappedLogger
 
 
 class LogLevel(StrEnum):
@@ -81,7 +78,9 @@ class LineFormatter(logging.Formatter):
                 structlog.stdlib.add_logger_name,
                 structlog.stdlib.ExtraAdder(),
                 structlog.processors.TimeStamper(fmt="iso", utc=True),
-                _make_printable,
+                lambda _, __, event: {
+                    key: flat(each) if isinstance(each, str) else each for key, each in event.items()
+                },
             ],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
@@ -103,11 +102,6 @@ def _json_line(record: logging.LogRecord) -> str:
     if record.exc_info:
         said["exception"] = logging.Formatter().formatException(record.exc_info)
     return json.dumps(said, default=repr, ensure_ascii=False)
-
-
-def _make_printable(_: "WrappedLogger", __: str, event: "EventDict") -> "EventDict":
-    """Escape control characters and line ends: some lines quote servers."""
-    return {key: flat(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 def is_json(form: LogFormat) -> bool:

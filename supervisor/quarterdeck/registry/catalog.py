@@ -126,7 +126,7 @@ class Catalog:
             fetched = await self._fetcher.fetch(url, MAX_ANSWER_BYTES, 0, lambda *_: None)
         except FetchRefusedError as error:
             raise RegistryError(
-                f"the registry {self.shown} leads to {error.spot}, which may not be reached: {error.reason}",
+                f"the registry {self.shown} leads to {error.spot}, which may not be reached: {error.refused}",
                 "name the registry by its last address",
             ) from None
         except FetchError as error:

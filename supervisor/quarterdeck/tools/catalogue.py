@@ -3,7 +3,7 @@
 A tool's module is imported when its card is first built.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
@@ -107,7 +107,12 @@ def check_tools(profile: Profile, names: Iterable[str]) -> frozenset[str]:
     wanted = frozenset(names)
     known = [str(card.id) for card in cards_for_profile(profile)]
     for name in sorted(wanted.difference(known)):
-        raise DeckFault(DeckFaultKind.UNKNOWN_CAPABILITY, _why_unknown(name, known, profile))
+        if (card := find_card(name)) is None:
+            why = f"{unknown_name_text(name, known)} The profile {PROFILE_NAMES[profile]!r} has {', '.join(known)}."
+        else:
+            having = " and ".join(repr(PROFILE_NAMES[each]) for each in Profile if card.in_profile(each))
+            why = f"{name!r} is not in the profile {PROFILE_NAMES[profile]!r}, but in {having}."
+        raise DeckFault(DeckFaultKind.UNKNOWN_CAPABILITY, why)
     return wanted
 
 
@@ -120,14 +125,6 @@ def build_card(card: CapabilityCard, ctx: DeckContext) -> Capability:
     except Exception as error:
         reason = str(error) or type(error).__name__
         raise DeckFault(DeckFaultKind.BUILD_FAILED, f"{card.id} could not be built: {reason}", error) from error
-
-
-def _why_unknown(name: str, known: Collection[str], profile: Profile) -> str:
-    card = find_card(name)
-    if card is None:
-        return f"{unknown_name_text(name, known)} The profile {PROFILE_NAMES[profile]!r} has {', '.join(known)}."
-    having = " and ".join(repr(PROFILE_NAMES[each]) for each in Profile if card.in_profile(each))
-    return f"{name!r} is not in the profile {PROFILE_NAMES[profile]!r}, but in {having}."
 
 
 def _build(factory: str, title: str, is_app: bool, ctx: DeckContext) -> Capability:

@@ -91,7 +91,9 @@ def _explain(error: "ValidationError") -> Iterator[str]:
                 if name not in known:
                     yield f"there is no parameter {_shown(_join(place, str(name)))}{did_you_mean(str(name), known)}"
         case "type":
-            yield f"{place or 'the input'}: expected {_kinds(expected)}, got {_shown(value)}"
+            names = expected if isinstance(expected, list) else [expected]
+            kinds = " or ".join(_KINDS.get(str(name), str(name)) for name in names)
+            yield f"{place or 'the input'}: expected {kinds}, got {_shown(value)}"
         case "enum" if isinstance(expected, list):
             yield f"{place}: expected one of {', '.join(map(_shown, expected))}, got {_shown(value)}"
         case "minimum":
@@ -115,11 +117,6 @@ def _place(path: Iterable[str | int]) -> str:
 
 def _join(place: str, name: str) -> str:
     return f"{place}.{name}" if place else name
-
-
-def _kinds(expected: object) -> str:
-    names = expected if isinstance(expected, list) else [expected]
-    return " or ".join(_KINDS.get(str(name), str(name)) for name in names)
 
 
 def _shown(value: object) -> str:

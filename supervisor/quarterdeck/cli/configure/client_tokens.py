@@ -6,8 +6,8 @@ A token is printed once, when it is made; what is kept cannot be shown to anybod
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
@@ -16,7 +16,7 @@ import click
 
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, NotFoundError, UsageError, as_command_error
-from quarterdeck.cli.output import Column, hint, print_json, report, show, warn
+from quarterdeck.cli.output import Column, fields, hint, print_json, report, show, warn
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.run.request import read_request
 from quarterdeck.config.load.file import ConfigFileError
@@ -168,11 +168,9 @@ def revoke(name: Name, json: options.Json = False) -> None:
     report({"name": name, "state": "revoked"}, done, "green", json=json)
 
 
-@contextmanager
-def repairing() -> Iterator[None]:
+def repairing() -> AbstractContextManager[None]:
     """End the command with a remedy if the block cannot use the file of tokens."""
-    with as_command_error(TokensError, UnsafePathError, OSError, remedy=_REPAIR):
-        yield
+    return as_command_error(TokensError, UnsafePathError, OSError, remedy=_REPAIR)
 
 
 def deck_names() -> DeckNames:
@@ -254,11 +252,7 @@ def _view(grant: Grant, now: float) -> dict[str, object]:
     return {
         "name": grant.name,
         "state": grant.state(now).value,
-        "decks": list(grant.decks),
-        "servers": list(grant.servers),
-        "tools": list(grant.tools),
-        "groups": list(grant.groups),
-        "search": grant.search,
+        **fields(grant, "decks", "servers", "tools", "groups", "search"),
         "profile": options.ProfileName(grant.profile).shown.value if grant.profile else None,
         "rate": str(rate) if rate is not None else None,
         "max_result_bytes": grant.max_result_bytes,

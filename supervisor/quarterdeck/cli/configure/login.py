@@ -6,6 +6,7 @@ No token is printed, and none is an argument: what is pasted is the URL that the
 import os
 import sys
 import webbrowser
+from functools import partial
 from typing import Annotated
 
 import anyio
@@ -73,11 +74,7 @@ def login(
             if as_before and before is not None:
                 discovered = discovered.with_scopes(before.scopes)
             _agree(config, discovered, before, yes=yes, json=json)
-
-            async def show(url: str, listener: RedirectListener) -> None:
-                await _show(url, listener, opens=not no_browser)
-
-            return await log_in(config, discovered, http, show)
+            return await log_in(config, discovered, http, partial(_show, opens=not no_browser))
 
         with (
             as_command_error(

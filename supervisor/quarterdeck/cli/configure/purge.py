@@ -69,7 +69,12 @@ def purge(
     if is_asked and wanted and (yes or is_confirmed(f"remove {many}?", can_ask=not json)):
         # Somebody may have started a server while we waited for an answer.
         now = {each.path: each for each in _find(state, config)}
-        removed, failures = _remove([now[each.path] for each in wanted if each.path in now], state)
+        for each in (now[each.path] for each in wanted if each.path in now):
+            try:
+                remove_leftover(each, each.path.parent if each.kind is LeftoverKind.SEALS else state)
+                removed.append(each.path)
+            except RemovalError as error:
+                failures.append(str(error))
     for row, each in zip(rows, shown, strict=True):
         row["removed"] = each.path in removed
     if json:
@@ -111,18 +116,6 @@ def _choose(found: list[Leftover], server: str | None, *, everything: bool, ledg
     if server is not None and not chosen:
         raise NotFoundError(f"{server!r} has nothing on disk", "quarterdeck purge shows all that there is")
     return chosen
-
-
-def _remove(wanted: list[Leftover], state: Path) -> tuple[list[Path], list[str]]:
-    removed, failures = [], []
-    for each in wanted:
-        try:
-            remove_leftover(each, each.path.parent if each.kind is LeftoverKind.SEALS else state)
-        except RemovalError as error:
-            failures.append(str(error))
-        else:
-            removed.append(each.path)
-    return removed, failures
 
 
 COLUMNS: Final = (

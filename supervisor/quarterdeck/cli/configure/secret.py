@@ -37,7 +37,16 @@ def set_secret(
         SecretError, remedy="see quarterdeck secret set --help; quarterdeck doctor says whether there is a keyring"
     ):
         check_name(name)
-        kept = SecretStore().set(name, _read_value(name), in_file=file)
+        if sys.stdin.isatty():
+            value = type_secret(f"{name}: ", "pipe the value in instead")
+        else:
+            data = sys.stdin.buffer.read(MAX_SECRET_BYTES + 3)
+            try:
+                value = data.decode().removesuffix("\n").removesuffix("\r")
+            except UnicodeDecodeError:
+                what = "the value is not UTF-8 text: nothing was changed"
+                raise UsageError(what, "encode it first, with base64 for example") from None
+        kept = SecretStore().set(name, value, in_file=file)
     done = f"{name} is kept in {PLACES[kept.place]}: a configuration may say ${{keyring:{name}}}"
     report({"name": name, "place": kept.place.name.lower()}, done, "green", json=json)
 
@@ -63,19 +72,6 @@ def remove_secret(name: Name, json: options.Json = False) -> None:
         gone = SecretStore().remove(name)
     done = f"{name} is removed from {PLACES[gone.place]}"
     report({"name": name, "place": gone.place.name.lower()}, done, "green", json=json)
-
-
-def _read_value(name: str) -> str:
-    if sys.stdin.isatty():
-        return type_secret(f"{name}: ", "pipe the value in instead")
-    data = sys.stdin.buffer.read(MAX_SECRET_BYTES + 3)
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        raise UsageError(
-            "the value is not UTF-8 text: nothing was changed", "encode it first, with base64 for example"
-        ) from None
-    return text.removesuffix("\n").removesuffix("\r")
 
 
 TOKEN_NAME: Final = "token"  # noqa: S105 - a file's name

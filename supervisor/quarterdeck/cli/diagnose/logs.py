@@ -166,8 +166,6 @@ def _open(path: Path) -> BinaryIO:
 
 def _is_replaced(path: Path, file: BinaryIO) -> bool:
     try:
-        now = path.stat()
+        return not os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except OSError:
         return False
-    mine = os.fstat(file.fileno())
-    return (now.st_dev, now.st_ino) != (mine.st_dev, mine.st_ino)

@@ -99,8 +99,24 @@ def try_server(
     settings = Settings(servers=(harmless,), expanded_secrets=secrets, allow_unsandboxed=allow_unsandboxed)
     # The caller says what was found, and asks.
     logging.getLogger("quarterdeck").setLevel(logging.CRITICAL)
+
+    async def look() -> Inspection:
+        async with start_product(settings, sealing=partial(start_from, seal)) as product:
+            await product.finished()
+            found = await answer(product, Inspect(config.id))
+        assert isinstance(found, Inspection)
+        return found
+
     with temporary_folder("quarterdeck-try-") as base, _throwaway(Path(base)):
-        return run(lambda: _try(settings, config.id, seal))
+        found = run(look)
+        with recorded() as (book, read):
+            entry = book.entry(PROGRAM_SCOPE, config.id)
+            seen = {key: item.seen for key, item in entry.items.items() if item.seen and key.subject != Subject.LAUNCH}
+            documents = [Document(key, hash_, body) for key, hash_ in seen.items() if (body := read(hash_)) is not None]
+    fault, life = found.server.fault, entry.last_life
+    version = _PACKAGE.fullmatch(life.package) if life is not None else None
+    lists = tuple(documents) if fault is None else ()
+    return Trial(lists, fault, found.receipt, version["version"] if version else "")
 
 
 def try_shown(
@@ -145,21 +161,6 @@ def remedy_of(fault: FaultView, *, is_remote: bool) -> str:
     else:
         what = "run its command by hand"
     return f"{what}; or add it all the same: --untried"
-
-
-async def _try(settings: Settings, server: str, seal: Seal | None) -> Trial:
-    async with start_product(settings, sealing=partial(start_from, seal)) as product:
-        await product.finished()
-        found = await answer(product, Inspect(server))
-    assert isinstance(found, Inspection)
-    with recorded() as (book, read):
-        entry = book.entry(PROGRAM_SCOPE, server)
-        seen = {key: item.seen for key, item in entry.items.items() if item.seen and key.subject != Subject.LAUNCH}
-        documents = [Document(key, hash_, body) for key, hash_ in seen.items() if (body := read(hash_)) is not None]
-    fault, life = found.server.fault, entry.last_life
-    version = _PACKAGE.fullmatch(life.package) if life is not None else None
-    lists = tuple(documents) if fault is None else ()
-    return Trial(lists, fault, found.receipt, version["version"] if version else "")
 
 
 def _without_harm(config: ServerConfig) -> ServerConfig:

@@ -21,7 +21,6 @@ from quarterdeck.config.places.trusted_files import trusted_files, with_announce
 from quarterdeck.trust.configured_servers import record_exposure
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.faults import Dossier
-from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.policy_values import Tier
 from quarterdeck_sandbox import (
     LaunchError,
@@ -35,7 +34,7 @@ from quarterdeck_sandbox import (
     temporary_folder,
 )
 
-from .sandbox_options import SandboxWish, Wish, shown_directory, to_policy
+from .sandbox_options import Wish, shown_directory, to_policy
 
 group: Final = Group("Try a sandbox policy on any command.")
 
@@ -62,9 +61,55 @@ def run(
     check_inherited(wish.inherit_env)
     # Opened before anything runs: it can be written, and no program can put a link in its place.
     report = _open(json) if json is not None else None
+
+    async def confined() -> int:
+        machine = known_machine() if tier is None else known_machine().capped(Tier(tier))
+        user_home = Path(os.path.expanduser("~"))  # noqa: ASYNC240 - asks no disk
+        with temporary_folder("quarterdeck-run-") as base:
+            os.chmod(base, 0o711)  # noqa: S103 - as root another user runs below it
+            home, tmp = Path(base, "home"), Path(base, "tmp")
+            for folder in (home, tmp):
+                folder.mkdir(mode=0o700)
+            config = StdioServerConfig(
+                id="run",
+                command=command[0],
+                args=tuple(command[1:]),
+                env=wish.env,
+                inherit_env=wish.inherit_env,
+                sandbox=wanted,
+            )
+            environ = server_environment(config, os.environ, home, tmp)
+            cwd = shown_directory(wanted, os.getcwd()) or str(home)
+            protected = with_announced(trusted_files())
+            places = Places(home, tmp, user_home, (str(state_dir()), str(runtime_dir())), protected)
+            requester = Requester(places, os.environ, machine, allow_unsandboxed=allow_unsandboxed)
+            if wanted.confines_files and wanted.write:
+                # A configuration in there is not the user's word alone from now on.
+                with as_command_error(
+                    OSError,
+                    UnsafePathError,
+                    remedy="make the state directory writable, or name another: --state-dir DIR",
+                    what="the paths that it may write cannot be recorded: ",
+                ):
+                    record_exposure(state_dir(), wanted.write)
+            confinement = confine(plan_launch(config.command, config.args, environ, cwd), wanted.values, requester)
+            receipts: list[Receipt] = []
+
+            def on_start(process: Any) -> None:
+                receipts.append(process.receipt)
+                if report is None:
+                    _print_receipt(process.receipt)
+
+            code, dossier = await run_foreground(confinement, (str(tmp),), on_start, str(quarantine_dir()))
+            if report is not None:
+                _write(report, receipts[0], dossier)
+            else:
+                _print_dossier(dossier)
+            return code
+
     code: int = _REFUSALS["sandbox_refused"]
     try:
-        code = run_work(lambda: _run(wanted, command, wish, tier, report, allow_unsandboxed=allow_unsandboxed))
+        code = run_work(confined)
     except LaunchError as error:
         print_line(f"quarterdeck: {flat(in_options(str(error)))}", "red", stderr=True)
         code = _REFUSALS.get(error.code, code)
@@ -76,60 +121,6 @@ _REFUSALS: Final = {"sandbox_refused": 125, "not_executable": 126, "command_not_
 
 _OF_STREAMS: Final = ("output_bytes", "line_bytes", "partial_line_s")
 """Limits of what a server writes."""
-
-
-async def _run(
-    wanted: SandboxPolicy,
-    command: list[str],
-    wish: SandboxWish,
-    tier: str | None,
-    report: FileIO | None,
-    *,
-    allow_unsandboxed: bool,
-) -> int:
-    machine = known_machine() if tier is None else known_machine().capped(Tier(tier))
-    user_home = Path(os.path.expanduser("~"))  # noqa: ASYNC240 - asks no disk
-    with temporary_folder("quarterdeck-run-") as base:
-        os.chmod(base, 0o711)  # noqa: S103 - as root another user runs below it
-        home, tmp = Path(base, "home"), Path(base, "tmp")
-        for folder in (home, tmp):
-            folder.mkdir(mode=0o700)
-        config = StdioServerConfig(
-            id="run",
-            command=command[0],
-            args=tuple(command[1:]),
-            env=wish.env,
-            inherit_env=wish.inherit_env,
-            sandbox=wanted,
-        )
-        environ = server_environment(config, os.environ, home, tmp)
-        cwd = shown_directory(wanted, os.getcwd()) or str(home)
-        protected = with_announced(trusted_files())
-        places = Places(home, tmp, user_home, (str(state_dir()), str(runtime_dir())), protected)
-        requester = Requester(places, os.environ, machine, allow_unsandboxed=allow_unsandboxed)
-        if wanted.confines_files and wanted.write:
-            # A configuration in there is not the user's word alone from now on.
-            with as_command_error(
-                OSError,
-                UnsafePathError,
-                remedy="make the state directory writable, or name another: --state-dir DIR",
-                what="the paths that it may write cannot be recorded: ",
-            ):
-                record_exposure(state_dir(), wanted.write)
-        confinement = confine(plan_launch(config.command, config.args, environ, cwd), wanted.values, requester)
-        receipts: list[Receipt] = []
-
-        def on_start(process: Any) -> None:
-            receipts.append(process.receipt)
-            if report is None:
-                _print_receipt(process.receipt)
-
-        code, dossier = await run_foreground(confinement, (str(tmp),), on_start, str(quarantine_dir()))
-        if report is not None:
-            _write(report, receipts[0], dossier)
-        else:
-            _print_dossier(dossier)
-        return code
 
 
 def _print_receipt(receipt: Receipt) -> None:

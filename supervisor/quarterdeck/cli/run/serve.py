@@ -185,8 +185,14 @@ def _serve_here(
 
         expect_client()
     gc.disable()  # until `_serve` serves: imports leave no garbage, and a seventh of their time would be looking for it
+    from quarterdeck.config.load.file import ConfigFileError
+
     lock = _read_lock(request.lock_file)
-    settings, http = _load(request, withhold), None
+    with as_command_error(ConfigFileError, remedy="correct that file, or name another with -c FILE"):
+        settings, http = read_found(request, os.environ), None
+    withhold(settings.secrets)
+    for warning in settings.warnings:
+        _config_log.warning("%s", warning)
     if wish is not None:
         from .serve_http import plan_http
 
@@ -250,17 +256,6 @@ def _serve_by_daemon(request: ServeRequest, log_level: LogLevel, log_format: Log
             case _:
                 what, remedy = str(error), _ANOTHER_FOLDER
         raise CommandError(ExitCode.NO_ANSWER, what, remedy) from error
-
-
-def _load(request: ServeRequest, withhold: Withhold) -> "Settings":
-    from quarterdeck.config.load.file import ConfigFileError
-
-    with as_command_error(ConfigFileError, remedy="correct that file, or name another with -c FILE"):
-        settings = read_found(request, os.environ)
-    withhold(settings.secrets)
-    for warning in settings.warnings:
-        _config_log.warning("%s", warning)
-    return settings
 
 
 async def _serve(

@@ -47,6 +47,8 @@ def plan_http(
 
     Raise CommandError if a server could call a serve without a token, or the address cannot be used.
     """
+    from quarterdeck.daemon.deck_names import DeckNamesError
+    from quarterdeck.daemon.decks import wanted_of
     from quarterdeck.host.http.options import HttpOptions, is_taken, listen, split_address
     from quarterdeck.ledger.store.lease import ledger_dir, read_holder
     from quarterdeck_protocol.faults import ProtocolFault
@@ -58,6 +60,11 @@ def plan_http(
     else:
         settings = replace(settings, open_port=port)
         _check_networks(settings, port)
+    try:
+        deck = deck_names().called(wanted_of(request.of_deck, settings))
+    except DeckNamesError as error:
+        _log.error("tokens that are bound to decks open nothing: %s", error)
+        deck = ""
     wanted = HttpOptions(
         bind=bind,
         port=port,
@@ -65,7 +72,7 @@ def plan_http(
         tokens=tokens_path(),
         allow_remote=wish.allow_remote,
         hosts=wish.allow_hosts,
-        deck=_deck_of(request, settings),
+        deck=deck,
         groups=request.groups,
         search=request.search,
     )
@@ -75,18 +82,6 @@ def plan_http(
         if is_taken(fault) and read_holder(ledger_dir(state_dir())) is not None:
             return settings, HttpPlan(wanted, None, announce)  # by the serve with the ledger, which says how to join it
         raise cannot_serve(fault) from None
-
-
-def _deck_of(request: "ServeRequest", settings: "Settings") -> str:
-    """Return the daemon's name for the served deck; empty if no token can be bound to it."""
-    from quarterdeck.daemon.deck_names import DeckNamesError
-    from quarterdeck.daemon.decks import wanted_of
-
-    try:
-        return deck_names().called(wanted_of(request.of_deck, settings))
-    except DeckNamesError as error:
-        _log.error("tokens that are bound to decks open nothing: %s", error)
-        return ""
 
 
 def _check_networks(settings: "Settings", port: int) -> None:

@@ -5,7 +5,8 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 from quarterdeck.cli.exits import CommandError, ExitCode
 from quarterdeck.cli.output import describe_key
@@ -107,7 +108,7 @@ async def reload(
     except (ConfigFileError, CommandError) as error:
         _config_log.error("the changed configuration cannot be read, the old one stays: %s", error)
         return
-    if _is_same(old, new):
+    if _FOLLOWED(old) == _FOLLOWED(new):
         return
     # A secret that was taken out may still be said by a server that has it.
     withhold({*old.secrets, *new.secrets})
@@ -125,12 +126,10 @@ async def reload(
     await product.reload(replace(new, settle_s=old.settle_s, names=old.names, open_port=old.open_port, trusted=trusted))
 
 
-def _is_same(old: "Settings", new: "Settings") -> bool:
-    if (old.overrides, old.groups, old.max_result_tokens) != (new.overrides, new.groups, new.max_result_tokens):
-        return False
-    if old.troubles != new.troubles:
-        return False
-    return (old.servers, old.broken, old.native, old.origins) == (new.servers, new.broken, new.native, new.origins)
+_FOLLOWED: Final = attrgetter(
+    *("servers", "broken", "native", "origins", "overrides", "groups", "max_result_tokens", "troubles")
+)
+"""What is compared of settings, to follow a change."""
 
 
 def _summary(old: "Settings", new: "Settings") -> str:

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -142,7 +143,13 @@ def uninstall(json: options.Json = False) -> None:
         names = [path.name for path in units.files]
         units.order("disable", *names)
         units.order("stop", names[0], may_fail=True)
-        _leave()
+        directory = service_dir()
+        # Its daemon makes way for one that a client starts; it is still reached by a socket that systemd has closed.
+        with suppress(NoDaemonError, NoAnswerError):  # `down` still ends it
+            if running_dir() == directory:
+                wait_until_gone(ask_daemon(directory, Order.REPLACE).pid)
+            with start_lock(daemon_dir()):
+                remove(directory)
         with as_command_error(UserFileError, OSError, remedy="remove it by hand"):
             for path, file in ours.items():
                 if file.text != units.files[path]:
@@ -251,18 +258,3 @@ def _take_over() -> None:
     except NoAnswerError as error:
         remedy = "quarterdeck down ends it"
         raise CommandError(ExitCode.NO_ANSWER, f"a daemon runs already, and {error}", remedy) from None
-
-
-def _leave() -> None:
-    """Have the service's daemon make way for one that a client starts.
-
-    It is still reached by the name of a socket that systemd has closed.
-    """
-    directory = service_dir()
-    if running_dir() == directory:
-        try:
-            wait_until_gone(ask_daemon(directory, Order.REPLACE).pid)
-        except (NoDaemonError, NoAnswerError):
-            return  # `down` still ends it
-    with start_lock(daemon_dir()):
-        remove(directory)

@@ -8,7 +8,7 @@ from typing import Final
 from quarterdeck.cli.output import Cell, Column, describe_key, fields, print_line, show
 from quarterdeck.common.words import counted, flat, printable
 from quarterdeck.ledger.events.events import ORDER
-from quarterdeck.ledger.events.fold import ItemKey, ServerKey
+from quarterdeck.ledger.events.fold import ServerKey
 from quarterdeck.ledger.events.history import labels_of, short
 from quarterdeck.trust.diff.changes import Change, ServerDiff
 from quarterdeck.trust.diff.fingerprints import changed_files, fingerprint_of
@@ -100,7 +100,9 @@ def print_servers(
         return
     states = Counter(matter.state.value for server in servers for matter in server.matters)
     held = sum(len(server.waiting) for server in servers)
-    programs = sum(_is_running_changed(each, matter, trust) for each in servers for matter in each.waiting)
+    # Only `strict` holds a program that changed.
+    running = [server for server in servers if trust(server) is not TrustMode.STRICT]
+    programs = sum(matter.key.subject.value == "program" for server in running for matter in server.waiting)
     parts = [f"{states['approved']:,} approved", f"{held - programs:,} held"]
     parts += [f"{programs:,} changed since approved, and not held"] if programs else []
     parts += [f"{states['blocked']:,} blocked"] if states["blocked"] else []
@@ -110,13 +112,6 @@ def print_servers(
         parts.append(f"{unstarted:,} not started yet (approved on first start: trust={', '.join(sorted(modes))})")
     advice = f": {diff} shows what would change" if held else ""
     print_line(f"{counted(len(servers), 'server')}: {', '.join(parts)}{advice}")
-
-
-def _is_running_changed(
-    server: ServerMatters, matter: Matter, trust: Callable[[ServerMatters], TrustMode | None]
-) -> bool:
-    """Return whether this is a program that runs though it changed: only `strict` holds it."""
-    return matter.key.subject.value == "program" and trust(server) is not TrustMode.STRICT
 
 
 def changed_program(server: ServerMatters, read: Read) -> str:
@@ -172,7 +167,11 @@ def print_difference(server: ServerMatters, read: Read, matters: Iterable[Matter
     seal = f"seal {short(server.seal.seal)}" if server.seal is not None else ""
     origin = ", ".join(flat(each) for each in (server.scope, server.package, seal) if each)
     print_line(f"{flat(server.server)} ({origin})", "bold")
-    _print_renames(server, read, {matter.key for matter in chosen})
+    names = {matter.key.name for matter in chosen if matter.key.subject.value == "tool"}
+    for rename in renames(server, read):
+        if rename.new in names:
+            what = f"is {flat(rename.new)} another name of {flat(rename.old)}, which is gone?"
+            print_line(f"  {what} they are {rename.likeness:.0%} alike", "yellow")
     is_whole = True
     for matter in chosen:
         found = difference([matter], read, whole=whole)
@@ -221,17 +220,6 @@ def approved_instructions(server: ServerMatters, read: Read) -> tuple[str, Matte
     body = read(matter.approved) if matter is not None and matter.approved else None
     value = value_of(body) if body is not None else ""
     return (value if isinstance(value, str) else ""), matter
-
-
-def _print_renames(server: ServerMatters, read: Read, chosen: set[ItemKey]) -> None:
-    names = {key.name for key in chosen if key.subject.value == "tool"}
-    for rename in renames(server, read):
-        if rename.new in names:
-            print_line(
-                f"  is {flat(rename.new)} another name of {flat(rename.old)}, which is gone? "
-                f"they are {rename.likeness:.0%} alike",
-                "yellow",
-            )
 
 
 def _in_order(matters: Iterable[Matter]) -> list[Matter]:

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from quarterdeck.tools.card_types import DeckContext, DelegateRunner, Delegation, SaasAction
+from quarterdeck.tools.card_types import DeckContext, DelegateRunner, Delegation
 from quarterdeck.tools.context import ToolContext
 from quarterdeck.tools.results import Output, TextContentBlock, ToolResult
 from quarterdeck.tools.spec import Arguments, DefinedTool, native_tool
@@ -73,7 +73,11 @@ def saas_action_tool(ctx: DeckContext) -> DefinedTool:
         if gateway is None:
             return _missing("done", "is connected to no services", "saas", "Ask the user to connect one.")
         if arguments.action == "discover":
-            return ToolResult.of_text(_list(await gateway.discover(arguments.query, arguments.toolkits or ())))
+            actions = await gateway.discover(arguments.query, arguments.toolkits or ())
+            rows = [f"- {action.slug} — {' '.join(action.description.split())}" for action in actions]
+            return ToolResult.of_text(
+                "\n".join(rows) or "No action matches; try other words, or discover without a query."
+            )
         if arguments.slug is None:
             return ToolResult.of_error("execute needs slug: the action to run, as discover shows it.")
         reply = await gateway.execute(arguments.slug, arguments.arguments or {})
@@ -102,12 +106,6 @@ def _description(runner: DelegateRunner | None) -> str:
         return text
     more = f" and {len(agents) - MAX_AGENTS_SHOWN} more" if len(agents) > MAX_AGENTS_SHOWN else ""
     return f"{text} Agents: {', '.join(agents[:MAX_AGENTS_SHOWN])}{more}."
-
-
-def _list(actions: Sequence[SaasAction]) -> str:
-    if not actions:
-        return "No action matches; try other words, or discover without a query."
-    return "\n".join(f"- {action.slug} — {' '.join(action.description.split())}" for action in actions)
 
 
 class EnterArguments(Arguments, frozen=True):

@@ -145,9 +145,8 @@ class SandboxedShell:
     ) -> SandboxedCommand:
         started = anyio.Event()
         self._starting.add(started)
-        place = os.path.join(self._cwd, cwd) if cwd is not None else self._cwd
         try:
-            return await self._begin(command, place, env or {}, stdin, on_output)
+            return await self._begin(command, cwd, env or {}, stdin, on_output)
         except LaunchError as error:
             raise CommandError(str(error)) from error
         finally:
@@ -155,13 +154,17 @@ class SandboxedShell:
             started.set()
 
     async def _begin(
-        self, command: str, place: str, env: Mapping[str, str], stdin: bytes, on_output: OnOutput | None
+        self, command: str, cwd: str | None, env: Mapping[str, str], stdin: bytes, on_output: OnOutput | None
     ) -> SandboxedCommand:
         if not self._is_open:
             raise CommandError("the session has ended: nothing can be started any more")
         if problem := problem_with(command):
             raise CommandError(problem)
-        setup = await self._known_setup()
+        place = os.path.join(self._cwd, cwd) if cwd is not None else self._cwd
+        async with self._finding:
+            if self._setup is None:
+                self._setup = await anyio.to_thread.run_sync(self._find_setup)
+            setup = self._setup
         # It looks at many files; the start itself belongs to the thread that lives as long as the command may.
         confinement = await anyio.to_thread.run_sync(_confine, setup, command, place, env)
         process = await start(confinement)
@@ -189,12 +192,6 @@ class SandboxedShell:
             _log.exception("a command could not be ended in order")
         finally:
             self.running.discard(running)
-
-    async def _known_setup(self) -> CommandSetup:
-        async with self._finding:
-            if self._setup is None:
-                self._setup = await anyio.to_thread.run_sync(self._find_setup)
-            return self._setup
 
     async def _close(self) -> None:
         self._is_open = False

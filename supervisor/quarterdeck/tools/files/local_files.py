@@ -91,7 +91,11 @@ class LocalFs:
 
         As root, a new file belongs to the owner of the directory.
         """
-        content = _encode(data)
+        try:
+            content = data.encode() if isinstance(data, str) else data
+        except UnicodeEncodeError as error:
+            reason = f"the text holds half of a surrogate pair at character {error.start:,}, which UTF-8 cannot hold"
+            raise fault(errno.EILSEQ, reason) from None
         with self._roots.look_to_change(path, self._cwd) as spot:
             if spot.is_directory or spot.must_be_directory or spot.directory is None:
                 raise fault(errno.EISDIR)
@@ -228,14 +232,6 @@ def _require_writable(spot: FoundPath) -> None:
         raise fault(errno.EINVAL, "it is not a regular file, but a pipe, a socket or a device")
     if not (status.st_mode & stat.S_IWUSR and may_write(spot)):
         raise fault(errno.EACCES, "it is read-only")
-
-
-def _encode(data: str | bytes) -> bytes:
-    try:
-        return data.encode() if isinstance(data, str) else data
-    except UnicodeEncodeError as error:
-        reason = f"the text holds half of a surrogate pair at character {error.start:,}, which UTF-8 cannot hold"
-        raise fault(errno.EILSEQ, reason) from None
 
 
 def _kind(entry: "os.DirEntry[str]") -> EntryKind:

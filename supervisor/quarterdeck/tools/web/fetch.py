@@ -65,7 +65,6 @@ class FetchRefusedError(FetchError):
             f"file.{f' {asked} redirected there.' if asked else ''}"
         )
         self.spot = spot
-        self.reason = str(error)
         self.refused = error
 
 

@@ -300,13 +300,16 @@ def native_options(
                 "add --profile read-only, workspace or all; or leave it out",
             )
         return None
+    names = tuple(dict.fromkeys(name for part in (tools or "").split(",") if (name := part.strip())))
+    if tools is not None and not names:
+        raise UsageError("--tools lists no tools", "for example --tools read,grep,bash")
     from quarterdeck.daemon.messages import NativeRequest
 
     return NativeRequest(
         profile.in_deck,
         _directory("--workspace", workspace or Path()),
         tuple(dict.fromkeys(_directory("--allow-dir", path, or_file=True) for path in allow_dirs or ())),
-        _names(tools) if tools is not None else None,
+        names or None,
     )
 
 
@@ -322,10 +325,3 @@ def _directory(option: str, path: Path, *, or_file: bool = False) -> str:
     if not is_directory:
         raise UsageError(f"{option} {path}: is not a directory", f"name a directory: {option} DIR")
     return str(real)
-
-
-def _names(tools: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name for part in tools.split(",") if (name := part.strip())))
-    if not names:
-        raise UsageError("--tools lists no tools", "for example --tools read,grep,bash")
-    return names

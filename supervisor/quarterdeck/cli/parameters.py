@@ -5,7 +5,7 @@ which would double the time of a command that only asks a running serve.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -172,7 +172,9 @@ class _ExplainedArgument(click.Argument):
 def _parameter(parameter: inspect.Parameter, annotation: Any, declared: Any) -> click.Parameter:
     kind, is_list = _kind_of(annotation)
     is_required = parameter.default is parameter.empty
-    settings: dict[str, Any] = {"required": is_required, "callback": _as_list if is_list else None}
+    settings: dict[str, Any] = {"required": is_required}
+    if is_list:
+        settings["callback"] = lambda _, __, value: list(value) or None
     if not is_required:
         settings["default"] = parameter.default
     if isinstance(declared, Argument):
@@ -207,10 +209,6 @@ def _type_of(kind: type, *, least: int | None = None) -> click.ParamType[Any] | 
     if least is not None:
         return click.FloatRange(min=least) if kind is float else click.IntRange(min=least)
     return kind
-
-
-def _as_list(_: click.Context, __: click.Parameter, value: Sequence[object]) -> list[object] | None:
-    return list(value) or None
 
 
 def _usage(ctx: click.Context, pieces: list[str]) -> tuple[str, str]:

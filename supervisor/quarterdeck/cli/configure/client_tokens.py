@@ -216,7 +216,15 @@ def deck_named(text: str) -> str:
             )
         path = os.path.realpath(os.path.expanduser(text))
         if os.path.isdir(path):
-            _check_folder(path)
+            found = {each.standing for each in candidates(Path(path), os.environ) if each.path.exists()}
+            files = " or ".join(PROJECT_FILES)
+            if not found:
+                raise UsageError(
+                    f"{path} has no configuration: neither {files}, nor a file of your own",
+                    "name a project's folder, or write one of the files that `quarterdeck config path` lists",
+                )
+            if Standing.PROJECT not in found:
+                warn(f"{path} has no {files}: its deck has your own servers alone")
             request = ServeRequest(cwd=path)
             wanted = wanted_of(request, read_request(request, os.environ))
         elif os.path.isfile(path):
@@ -227,19 +235,6 @@ def deck_named(text: str) -> str:
         if name := names.name(wanted, request):
             return name
     raise UsageError("too many decks have names that tokens are bound to", "revoke tokens: quarterdeck token list")
-
-
-def _check_folder(path: str) -> None:
-    """Refuse a folder without any configuration; warn of one that adds none to the user's own."""
-    found = {each.standing for each in candidates(Path(path), os.environ) if each.path.exists()}
-    files = " or ".join(PROJECT_FILES)
-    if not found:
-        raise UsageError(
-            f"{path} has no configuration: neither {files}, nor a file of your own",
-            "name a project's folder, or write one of the files that `quarterdeck config path` lists",
-        )
-    if Standing.PROJECT not in found:
-        warn(f"{path} has no {files}: its deck has your own servers alone")
 
 
 def tokens_path() -> Path:

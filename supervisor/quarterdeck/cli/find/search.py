@@ -87,15 +87,6 @@ def offers_here(server: Server) -> Sequence[Offer | Unusable]:
     return offers_of(server, [name for name in RUNNERS if shutil.which(name)])
 
 
-def why_not(server: Server) -> str:
-    """Return why `add` would refuse the server; empty if it would not."""
-    offers = offers_here(server)
-    unusable = [each for each in offers if isinstance(each, Unusable)]
-    if len(unusable) < len(offers):
-        return ""
-    return flat("; ".join(dict.fromkeys(each.reason for each in unusable))) or NOTHING_OFFERED
-
-
 COLUMNS: Final = (
     Column("NAME", "name", "cyan"),
     Column("VERSION", "version", form=lambda version: clipped(version, 24)),
@@ -120,6 +111,10 @@ def _words(row: dict[str, Any]) -> str:
 def _view(entry: Entry) -> dict[str, Any]:
     server = entry.server
     said = {"title": server.title, "description": server.description}
+    offers = offers_here(server)
+    unusable = [each for each in offers if isinstance(each, Unusable)]
+    reasons = flat("; ".join(dict.fromkeys(each.reason for each in unusable))) or NOTHING_OFFERED
+    why_not = reasons if len(unusable) == len(offers) else None
     return {
         "name": server.name,
         "version": server.version,
@@ -130,6 +125,6 @@ def _view(entry: Entry) -> dict[str, Any]:
             for each in server.packages
         ],
         "remotes": [{"type": each.type, "url": each.url} for each in server.remotes],
-        "not_for_add": why_not(server) or None,
+        "not_for_add": why_not,
         "findings": sorted({finding.rule for finding in scan_definition("server", "", said)}),
     }

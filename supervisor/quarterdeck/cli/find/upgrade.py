@@ -1,6 +1,5 @@
 """`quarterdeck upgrade`: another version of a server's package, tried and compared before anything changes."""
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -18,15 +17,14 @@ from quarterdeck.common.words import flat
 from quarterdeck.config.places.paths import seals_dir
 from quarterdeck.config.secrets.store import SecretStore
 from quarterdeck.ledger.events.events import OURS
-from quarterdeck.ledger.events.fold import Book, Entry, ItemKey
+from quarterdeck.ledger.events.fold import Entry, Item
 from quarterdeck.registry.versions import VersionError
 from quarterdeck.seals.manifest import SealError
 from quarterdeck.seals.request import pinned
 from quarterdeck.seals.store import Seal, SealStore
 from quarterdeck.trust.configured_servers import configured, scope_of_row
-from quarterdeck.trust.diff.changes import ServerDiff, diff_server
-from quarterdeck.trust.judge.documents import Document, value_of
-from quarterdeck.trust.judge.overview import Read
+from quarterdeck.trust.diff.changes import diff_server
+from quarterdeck.trust.judge.documents import value_of
 
 from .outdated import Packaged, latest, package_of
 from .row_change import record, recorded, with_args
@@ -97,7 +95,15 @@ def upgrade(
         )
     packages = changes_since(entry.seal.seal, seal) if seal is not None and entry.seal is not None else None
     with recorded() as (book, read):
-        compared, approved = _compared(book, read, scope, server, trial.documents, whole=whole)
+        items = book.entry(scope, server).items
+        old = {
+            key: value_of(read(item.approved) or b"null")
+            for key, item in items.items()
+            if item.approved and item.seen and key.subject not in OURS
+        }
+        new = {each.key: value_of(each.body) for each in trial.documents}
+        compared = diff_server(old, new, whole=whole)
+        approved = {each.key for each in trial.documents if items.get(each.key, Item()).approved == each.hash}
         findings = {
             key: each for key, each in scanned(trial.documents, book, scope, server).items() if key not in approved
         }
@@ -154,17 +160,3 @@ def _latest(source: Source, registry: str | None, found: Packaged) -> str:
     if answer.note:
         warn(flat(answer.note))
     return answer.version
-
-
-def _compared(
-    book: Book, read: Read, scope: str, server: str, documents: Sequence[Document], *, whole: bool
-) -> tuple[ServerDiff, frozenset[ItemKey]]:
-    items = book.entry(scope, server).items
-    old = {
-        key: value_of(read(item.approved) or b"null")
-        for key, item in items.items()
-        if item.approved and item.seen and key.subject not in OURS
-    }
-    new = {each.key: value_of(each.body) for each in documents}
-    known = {each.key for each in documents if each.key in items and items[each.key].approved == each.hash}
-    return diff_server(old, new, whole=whole), frozenset(known)

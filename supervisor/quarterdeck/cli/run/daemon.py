@@ -159,13 +159,10 @@ class _DoorHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         decks = {context.get(current_deck, "") for context in on_behalf_of()} - {""}
         if self.server is not None and decks:
-            plain, as_json = cache(partial(_line, self.plain, record)), cache(partial(_line, self.as_json, record))
+            plain = cache(lambda: f"{self.plain.format(record)}\n")
+            as_json = cache(lambda: f"{self.as_json.format(record)}\n")
             for deck in decks:
                 self.server.log(deck, record.levelno, plain, as_json)
-
-
-def _line(formatter: LineFormatter, record: logging.LogRecord) -> str:
-    return formatter.format(record) + "\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,27 +219,16 @@ def describe_changed(server: ServerView) -> str:
 def _rows(server: ServerView) -> Iterator[dict[str, object]]:
     """Yield the row of a server, then one for each session's own server."""
     row = msgspec.structs.asdict(server)
-    tools = Cell(describe_tools(server), "yellow" if server.held else "")
-    sandbox = Cell(describe_sandbox(server.sandbox), "yellow" if server.sandbox and server.sandbox.gaps else "")
-    yield {**row, "tools": tools, "sandbox": sandbox}
+    counts = [f"{count} {what}" for count, what in ((server.held, "held"), (server.blocked, "blocked")) if count]
+    tools = Cell(", ".join((str(server.tools), *counts)), "yellow" if server.held else "")
+    tier = Cell("-")
+    if (sandbox := server.sandbox) is not None:
+        is_partial = sandbox.gaps or is_reachable(sandbox)
+        tier = Cell(f"{sandbox.tier}, partial" if is_partial else sandbox.tier, "yellow" if sandbox.gaps else "")
+    yield {**row, "tools": tools, "sandbox": tier}
     for each in server.of_sessions:
         own = {"id": Cell(f"  {server.id} of {each.client}", "dim"), "phase": each.phase, "pid": each.pid}
         yield {**dict.fromkeys(row), "tools": Cell(""), "sandbox": Cell(""), **own}
-
-
-def describe_tools(server: ServerView) -> str:
-    """Return how many tools it offers, how many are held, how many blocked."""
-    parts = [str(server.tools)]
-    parts += [f"{server.held} held"] if server.held else []
-    parts += [f"{server.blocked} blocked"] if server.blocked else []
-    return ", ".join(parts)
-
-
-def describe_sandbox(sandbox: SandboxView | None) -> str:
-    """Return the tier, and whether it gives less than wanted."""
-    if sandbox is None:
-        return "-"
-    return f"{sandbox.tier}, partial" if sandbox.gaps or is_reachable(sandbox) else sandbox.tier
 
 
 COLUMNS: Final = (

@@ -13,7 +13,7 @@ from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import AskedWithNative, ask
 from quarterdeck.common.tokens import TOKENIZER, tokens_of_tool
 from quarterdeck.common.words import counted, one_line, size
-from quarterdeck.daemon.control.protocol import Call, Fault, Result, ServerView, ToolList, Tools, ToolView
+from quarterdeck.daemon.control.protocol import Call, Fault, Result, ToolList, Tools, ToolView
 from quarterdeck_protocol.names import server_of_qualified
 
 from .servers import print_fault
@@ -71,7 +71,10 @@ def _print_missing(answer: ToolList) -> None:
     for line in (*answer.held, *answer.notes):
         warn(line)
     for server in answer.absent:
-        warn(_absence(server), (server.fault.remedy or "") if server.fault is not None else "")
+        why = server.fault.message if server.fault is not None else ""
+        what = f"{server.id} is {server.phase} and offers nothing" + (f": {why}" if why else "")
+        is_said = why.startswith(f"{server.id} ")
+        warn(why if is_said else what, (server.fault.remedy or "") if server.fault is not None else "")
 
 
 def _show_tokens(answer: ToolList, *, json: bool) -> None:
@@ -124,13 +127,6 @@ def call(
             print_line(f"{name} answered with an error", "red", stderr=True)
     if answer.is_error:
         raise SystemExit(ExitCode.TOOL_ERROR)
-
-
-def _absence(server: ServerView) -> str:
-    why = server.fault.message if server.fault is not None else ""
-    if why.startswith(f"{server.id} "):
-        return why
-    return f"{server.id} is {server.phase} and offers nothing" + (f": {why}" if why else "")
 
 
 def _read_arguments(text: str) -> bytes:

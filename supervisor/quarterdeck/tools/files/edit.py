@@ -149,7 +149,14 @@ async def _edit(arguments: EditArguments, ctx: ToolContext) -> ToolResult:
         return _refusal(path, "the call was cancelled.")
     except (OSError, ValueError) as error:
         return ToolResult.of_error(f"Nothing was changed. {explain(error, path)}")
-    return _result(path, edited)
+    name = spell(path)
+    text = f"Updated {name}: applied {counted(edited.count, 'replacement')}."
+    if edited.folded_blanks:
+        text += " oldText was found with other blanks: the diff shows how newText was fitted in."
+    value = EditOutput(path=name, replacements=edited.count, diff=edited.diff).to_value()
+    # A model reads the diff as it is, not as a string inside JSON.
+    shown = ToolResult.of_mcp({"type": "text", "text": f"{text}\n\n{edited.diff}"})
+    return replace(shown, content=(TextContentBlock(text), JsonContentBlock(value)), structured=value)
 
 
 def _problem(there: FileStat, real_path: str, ctx: ToolContext, then: str) -> str | None:
@@ -192,14 +199,3 @@ def _make(arguments: EditArguments, file: BinaryIO, _: ShouldStop) -> tuple[byte
 
 def _refusal(path: str, reason: str) -> ToolResult:
     return ToolResult.of_error(f"{spell(path)} was not changed: {reason}")
-
-
-def _result(path: str, edited: Edited) -> ToolResult:
-    name = spell(path)
-    text = f"Updated {name}: applied {counted(edited.count, 'replacement')}."
-    if edited.folded_blanks:
-        text += " oldText was found with other blanks: the diff shows how newText was fitted in."
-    value = EditOutput(path=name, replacements=edited.count, diff=edited.diff).to_value()
-    # A model reads the diff as it is, not as a string inside JSON.
-    shown = ToolResult.of_mcp({"type": "text", "text": f"{text}\n\n{edited.diff}"})
-    return replace(shown, content=(TextContentBlock(text), JsonContentBlock(value)), structured=value)

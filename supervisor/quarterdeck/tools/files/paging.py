@@ -196,7 +196,10 @@ def read_page(
     called before each block. The lines as they are shown have at most `max_bytes`, but the first is shown in any case.
     """
     blocks = TextBlocks(file, head, encoding, should_stop)
-    end = _line_end(head, encoding)
+    start = head.decode(encoding.codec, "replace")
+    # Where there is more, a CR at the very end says nothing: an LF may follow it.
+    known = start if len(head) < SNIFF_BYTES else start[:-1]
+    end = CR if CR in known and LF not in start else LF
     reader = LineReader(blocks, end.encode())
     skipped = reader.skip(first - 1)
     reader.limit(LOOK_AHEAD_BYTES)
@@ -216,13 +219,6 @@ def read_page(
     rest = None if is_far else reader.count_rest()
     total = None if rest is None else skipped + len(lines) + unseen + rest
     return Page(first, tuple(lines), total, end == CR, encoding)
-
-
-def _line_end(head: bytes, encoding: TextEncoding) -> str:
-    start = head.decode(encoding.codec, "replace")
-    # Where there is more, a CR at the very end says nothing: an LF may follow it.
-    known = start if len(head) < SNIFF_BYTES else start[:-1]
-    return CR if CR in known and LF not in start else LF
 
 
 def _line(raw: RawLine, end: str, encoding: TextEncoding) -> PageLine:

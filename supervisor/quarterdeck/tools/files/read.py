@@ -120,21 +120,17 @@ def _result(arguments: ReadArguments, real_path: str, stat: FileStat, seen: Page
                 "be shown. Make a smaller one of it first."
             )
         case (media, data):
-            return _media_result(f"{name} is a {media.name} of {size(len(data))}.", media, data, real_path)
+            text = {"type": "text", "text": f"{name} is a {media.name} of {size(len(data))}."}
+            encoded = base64.b64encode(data).decode("ascii")
+            if media.is_image:
+                return ToolResult.of_mcp(text, {"type": "image", "data": encoded, "mimeType": media.mime_type})
+            resource = {"uri": PurePath(real_path).as_uri(), "mimeType": media.mime_type, "blob": encoded}
+            return ToolResult.of_mcp(text, {"type": "resource", "resource": resource})
         case Binary():
             return ToolResult.of_error(
                 f"{name} is a binary file of {size(stat.size_bytes)}, not text. Look into it with bash, for example "
                 "with file, strings or xxd."
             )
-
-
-def _media_result(caption: str, media: Media, data: bytes, real_path: str) -> ToolResult:
-    text = {"type": "text", "text": caption}
-    encoded = base64.b64encode(data).decode("ascii")
-    if media.is_image:
-        return ToolResult.of_mcp(text, {"type": "image", "data": encoded, "mimeType": media.mime_type})
-    resource = {"uri": PurePath(real_path).as_uri(), "mimeType": media.mime_type, "blob": encoded}
-    return ToolResult.of_mcp(text, {"type": "resource", "resource": resource})
 
 
 def _position(name: str, page: Page) -> str:

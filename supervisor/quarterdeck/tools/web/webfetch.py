@@ -104,7 +104,11 @@ class _WebFetch:
             case Kind.TEXT:
                 return _show(fetched, notes, await _decoded(fetched))
             case Kind.IMAGE if _is_success(fetched):
-                return _show_image(fetched, notes)
+                header, media = _header(fetched, notes), image_type(fetched.body)
+                if fetched.is_cut or fetched.trouble:
+                    return ToolResult.of_error(f"{header}\n\nThe image is incomplete, so it is not shown.")
+                image = {"type": "image", "data": b64encode(fetched.body).decode("ascii"), "mimeType": media}
+                return ToolResult.of_mcp({"type": "text", "text": header}, image)
             case _ if _is_success(fetched):
                 return ToolResult.of_error(
                     f"{_header(fetched, notes)}\n\nwebfetch cannot show this: it shows pages, text, and "
@@ -145,11 +149,3 @@ def _show(fetched: "Fetched", notes: list[str], text: str) -> ToolResult:
     if _is_success(fetched):
         return ToolResult.of_text(f"{header}\n\n{text or '(it holds no text)'}")
     return ToolResult.of_error(f"{header}\n\n{clipped(text, MAX_ERROR_CHARS)}".rstrip())
-
-
-def _show_image(fetched: "Fetched", notes: list[str]) -> ToolResult:
-    header = _header(fetched, notes)
-    if fetched.is_cut or fetched.trouble:
-        return ToolResult.of_error(f"{header}\n\nThe image is incomplete, so it is not shown.")
-    image = {"type": "image", "data": b64encode(fetched.body).decode("ascii"), "mimeType": image_type(fetched.body)}
-    return ToolResult.of_mcp({"type": "text", "text": header}, image)

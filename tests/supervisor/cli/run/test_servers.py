@@ -75,11 +75,14 @@ def test_ps_shows_which_seal_a_server_runs_from(monkeypatch: pytest.MonkeyPatch,
     assert (header[-1], sealed[-1], other[-1]) == ("SEAL", "5ea15ea15ea1", "-")
 
 
-def test_a_death_is_told_with_all_that_is_known_and_a_block_is_no_hold() -> None:
+def test_a_death_is_told_with_all_that_is_known_and_a_block_is_no_hold(
+    monkeypatch: pytest.MonkeyPatch, said: Said
+) -> None:
     """The reason of a death would be seen by nobody."""
-    counted = msgspec.structs.replace(READY, held=2, blocked=1)
-    assert servers.describe_tools(counted) == "12, 2 held, 1 blocked"
-    assert servers.describe_tools(READY) == "12"
+    answering(monkeypatch, ServerList((msgspec.structs.replace(READY, held=2, blocked=1), READY)))
+    counted, plain = said(0, "ps").out.splitlines()[1:3]
+    assert " 12, 2 held, 1 blocked " in counted
+    assert (" 12 " in plain, "held" in plain) == (True, False)
     dossier = Dossier(signal=9, limit="memory", hints=("it asked for more than it may have",))
     assert describe_dossier(dossier) == ["killed by SIGKILL, limit hit: memory", "it asked for more than it may have"]
 

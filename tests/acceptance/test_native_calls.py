@@ -4,7 +4,7 @@ The tests share a `serve`, which each leaves as it was.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,12 +36,8 @@ def kept(workspace: Path) -> Iterator[Reused[RawStdioClient]]:
             assert "srv__echo" in {tool["name"] for tool in client.list_tools()}
             yield client
 
-    with no_leftovers(DEADLINE_S):
-        shared = Reused(start, is_well)
-        try:
-            yield shared
-        finally:
-            shared.close()
+    with no_leftovers(DEADLINE_S), closing(Reused(start, is_well)) as shared:
+        yield shared
 
 
 def is_well(client: RawStdioClient) -> bool:

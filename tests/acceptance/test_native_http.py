@@ -6,7 +6,7 @@ All clients come to one `serve`, which every test leaves as it was.
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
 import httpx2
@@ -47,12 +47,11 @@ def kept(workspace: Path) -> Iterator[Reused[str]]:
             assert child.process.wait(DEADLINE_S) == 0
         assert_gone(below)
 
-    with no_leftovers(DEADLINE_S):
-        shared = Reused(start, lambda url: httpx2.post(url, json={}, timeout=DEADLINE_S).status_code == 401)
-        try:
-            yield shared
-        finally:
-            shared.close()
+    with (
+        no_leftovers(DEADLINE_S),
+        closing(Reused(start, lambda url: httpx2.post(url, json={}, timeout=DEADLINE_S).status_code == 401)) as shared,
+    ):
+        yield shared
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
 """Requests before a server that sleeps: what wakes it, for how long callers wait, and what they are answered."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import anyio
 import pytest
-from support.trust.approvals import Bench, MemoryRecorder, ToldEndpoint, bench, row, stdio
+from support.trust.approvals import Bench, ToldEndpoint, bench, row, started_again, stdio
 from support.waiting import PATIENCE_S, turns
 
 from quarterdeck_protocol.configs import StartMode
@@ -16,19 +14,6 @@ from quarterdeck_protocol.offers import RawRequest
 from quarterdeck_protocol.tools import CallEnd, ProgressNote, RawCall, WireResult
 
 NO_COMMAND = ProtocolFault(FaultKind.SPAWN_FAILED, "there is no such command", code="command_not_found")
-
-
-@asynccontextmanager
-async def asleep(endpoint: ToldEndpoint) -> AsyncIterator[Bench]:
-    """A deck whose server `fs` sleeps, of which its tool `a` as `one` was approved last time."""
-    async with bench() as before:
-        await before.runs(ToldEndpoint(stdio(), a="one"))
-    endpoint.phase = EndpointPhase.IDLE
-    async with bench(MemoryRecorder(before.recorder.book, before.recorder.documents)) as at:
-        await at.approvals.set_rows([row(endpoint.config)])
-        at.fleet.asleep.add("fs")
-        at.replaces(endpoint)
-        yield at
 
 
 def starts(at: Bench, endpoint: ToldEndpoint) -> None:
@@ -47,7 +32,7 @@ def fails(at: Bench) -> None:
 async def test_lists_leave_a_server_asleep_and_its_first_calls_wake_it_once() -> None:
     """Each client that lists tools would start every server, or a hundred calls start a hundred processes."""
     endpoint = ToldEndpoint(stdio(), a="one")
-    async with asleep(endpoint) as at:
+    async with started_again(endpoint, EndpointPhase.IDLE) as at:
         assert at.offered() == [("a", "one")]
         await turns()
         assert at.fleet.woken == []
@@ -61,7 +46,7 @@ async def test_lists_leave_a_server_asleep_and_its_first_calls_wake_it_once() ->
 async def test_a_woken_server_that_has_changed_its_tool_is_not_called() -> None:
     """Sleep would be the way around every approval."""
     endpoint = ToldEndpoint(stdio(), a="evil")
-    async with asleep(endpoint) as at:
+    async with started_again(endpoint, EndpointPhase.IDLE) as at:
         calling = asyncio.create_task(at.run("fs__a"))
         await turns()
         starts(at, endpoint)
@@ -74,7 +59,7 @@ async def test_a_woken_server_that_has_changed_its_tool_is_not_called() -> None:
 async def test_a_wake_that_fails_gives_its_fault_to_all_who_wait_and_the_next_call_tries_again() -> None:
     """Callers would hang on a server that cannot be started, or have it started once for each of them."""
     endpoint = ToldEndpoint(stdio(), a="one")
-    async with asleep(endpoint) as at:
+    async with started_again(endpoint, EndpointPhase.IDLE) as at:
         calls = [asyncio.create_task(at.run("fs__a")) for _ in range(100)]
         await turns()
         fails(at)
@@ -94,7 +79,7 @@ async def test_a_wake_that_fails_gives_its_fault_to_all_who_wait_and_the_next_ca
 async def test_a_caller_waits_for_a_sleeping_server_no_longer_than_it_may_take_to_connect() -> None:
     """A model would wait five minutes for the answer that the server hangs."""
     endpoint = ToldEndpoint(stdio().model_copy(update={"connect_timeout_s": 0.05}), a="one")
-    async with asleep(endpoint) as at:
+    async with started_again(endpoint, EndpointPhase.IDLE) as at:
         with anyio.fail_after(PATIENCE_S):
             output, is_error = await at.run("fs__a")
         assert is_error
@@ -106,7 +91,7 @@ async def test_a_client_that_asks_for_progress_is_told_that_its_server_starts() 
     endpoint = ToldEndpoint(stdio(), a="one")
     notes: list[ProgressNote] = []
     ends: list[CallEnd] = []
-    async with asleep(endpoint) as at:
+    async with started_again(endpoint, EndpointPhase.IDLE) as at:
         at.servers.endpoint("fs").begin(RawCall("a", b"{}", on_progress=notes.append), ends.append)
         await turns()
         assert notes == [ProgressNote(0.0, None, "starting fs")]
@@ -118,7 +103,7 @@ async def test_a_client_that_asks_for_progress_is_told_that_its_server_starts() 
 async def test_a_call_that_is_cancelled_while_its_server_wakes_ends_alone() -> None:
     """The calls of other clients would end with it, or the cancelled one be made after all."""
     endpoint = ToldEndpoint(stdio(), a="one")
-    async with asleep(endpoint) as at:
+    async with started_again(endpoint, EndpointPhase.IDLE) as at:
         pending = at.servers.endpoint("fs").begin(RawCall("a", b"{}"), lambda _: pytest.fail("it was given up"))
         other = asyncio.create_task(at.run("fs__a"))
         await turns()
@@ -132,7 +117,7 @@ async def test_a_call_that_is_cancelled_while_its_server_wakes_ends_alone() -> N
 
 async def test_other_requests_wake_a_server_too() -> None:
     """A prompt or a resource of a sleeping server could never be had."""
-    async with asleep(ToldEndpoint(stdio(), a="one")) as at:
+    async with started_again(ToldEndpoint(stdio(), a="one"), EndpointPhase.IDLE) as at:
         request = RawRequest("resources/read", b'{"uri":"file:///a"}')
         pending = at.servers.endpoint("fs").forward(request, lambda _: None)
         await turns()

@@ -1,32 +1,18 @@
 """Calls before a server that is not ready: what is waited for, for how long, and what comes of it."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import pytest
 from msgspec.structs import replace
-from support.trust.approvals import FILE, Bench, MemoryRecorder, ToldEndpoint, bench, row, stdio
+from support.trust.approvals import FILE, Bench, ToldEndpoint, started_again, stdio
 from support.waiting import PATIENCE_S, turns
 
 from quarterdeck.route.router import Router
 from quarterdeck_protocol.contract import EndpointPhase
 from quarterdeck_protocol.faults import Delivery, FaultKind, ProtocolFault
 from quarterdeck_protocol.tools import CallEnd, ProgressNote, RawCall, WireResult
-
-
-@asynccontextmanager
-async def started_again(endpoint: ToldEndpoint) -> AsyncIterator[Bench]:
-    """A deck that starts with what was approved of the server last time: its tool `a` as `one`."""
-    async with bench() as before:
-        await before.runs(ToldEndpoint(stdio(), a="one"))
-    endpoint.phase = EndpointPhase.CONNECTING
-    async with bench(MemoryRecorder(before.recorder.book, before.recorder.documents)) as at:
-        await at.approvals.set_rows([row(endpoint.config)])
-        at.replaces(endpoint)
-        yield at
 
 
 async def waits(at: Bench) -> "asyncio.Task[tuple[object, bool]]":
@@ -45,7 +31,7 @@ def becomes(at: Bench, endpoint: ToldEndpoint, phase: EndpointPhase) -> None:
 async def test_a_call_of_what_was_offered_at_the_start_waits_for_its_server() -> None:
     """The first calls after each start would fail."""
     endpoint = ToldEndpoint(stdio(), a="one")
-    async with started_again(endpoint) as at:
+    async with started_again(endpoint, EndpointPhase.CONNECTING) as at:
         assert at.offered() == [("a", "one")]
         assert not at.can_call("a")
         calling = await waits(at)
@@ -56,7 +42,7 @@ async def test_a_call_of_what_was_offered_at_the_start_waits_for_its_server() ->
 async def test_a_call_that_waited_for_a_server_which_has_changed_its_mind_is_refused() -> None:
     """The start would be the moment for a rug pull: everything is offered before the server is asked."""
     endpoint = ToldEndpoint(stdio(), a="evil")
-    async with started_again(endpoint) as at:
+    async with started_again(endpoint, EndpointPhase.CONNECTING) as at:
         calling = await waits(at)
         becomes(at, endpoint, EndpointPhase.READY)
         output, is_error = await calling
@@ -69,7 +55,7 @@ async def test_a_call_that_waited_for_a_server_which_has_changed_its_mind_is_ref
 async def test_the_wait_ends_when_the_server_fails_or_the_calls_deadline_passes(is_slow: bool) -> None:
     """A client would hang on a server that never comes."""
     endpoint = ToldEndpoint(stdio().model_copy(update={"call_timeout_s": 0.05} if is_slow else {}), a="one")
-    async with started_again(endpoint) as at:
+    async with started_again(endpoint, EndpointPhase.CONNECTING) as at:
         calling = asyncio.create_task(at.run("fs__a"))
         await turns()
         if not is_slow:

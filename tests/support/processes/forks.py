@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from support.processes.forked import START_S, Forked, ask
 from support.processes.identities import Identity
@@ -140,21 +140,16 @@ class Forks:
         words: Sequence[str],
         env: Mapping[str, str],
         *,
-        cwd: Path = Path("/"),
-        pass_fds: Sequence[int] = (),
         given: bytes | None = None,
         timeout_s: float = START_S,
-        program: str = "quarterdeck",
+        **started: Any,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run `PROGRAM WORDS` to its end.
+        """Run `PROGRAM WORDS` to its end; `started` goes to `start`.
 
         Raises:
             subprocess.TimeoutExpired: it did not end in time, and is dead now.
         """
-        gives_input = given is not None
-        with self.start(
-            identity, words, env, cwd=cwd, pass_fds=pass_fds, gives_input=gives_input, program=program
-        ) as fork:
+        with self.start(identity, words, env, gives_input=given is not None, **started) as fork:
             stdout, stderr = fork.communicate(given or b"", timeout_s)
         assert fork.returncode is not None
         return subprocess.CompletedProcess(words, fork.returncode, stdout, stderr)

@@ -56,9 +56,6 @@ def _abandon(stack: ExitStack) -> None:
         return
 
 
-T = TypeVar("T")
-
-
 class Kept(Generic[T]):
     """What a context manager gives.  It is held by a task of its own, so that its end ends no test but by an error."""
 

@@ -26,7 +26,7 @@ from quarterdeck.trust.judge.server_rows import Locks, ServerRow
 from quarterdeck.trust.judge.server_verdict import ServerVerdict
 from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, ToolFilter, TrustMode
-from quarterdeck_protocol.contract import RemoteTool
+from quarterdeck_protocol.contract import EndpointPhase, RemoteTool
 from quarterdeck_protocol.link.frames import ServerCard
 from quarterdeck_protocol.names import RemoteToolRef, qualify_tool_name
 from quarterdeck_protocol.tools import CancelToken, RawCall, ToolCall, ToolDescriptor
@@ -216,6 +216,20 @@ async def bench(recorder: MemoryRecorder | None = None) -> AsyncIterator[Bench]:
     made.recorder.may_read.set()
     with anyio.fail_after(PATIENCE_S):
         await made.approvals.close()
+
+
+@asynccontextmanager
+async def started_again(endpoint: ToldEndpoint, phase: EndpointPhase) -> AsyncIterator[Bench]:
+    """A deck that starts with what was approved of the server `fs` last time: its tool `a` as `one`."""
+    async with bench() as before:
+        await before.runs(ToldEndpoint(stdio(), a="one"))
+    endpoint.phase = phase
+    async with bench(MemoryRecorder(before.recorder.book, before.recorder.documents)) as at:
+        await at.approvals.set_rows([row(endpoint.config)])
+        if phase is EndpointPhase.IDLE:
+            at.fleet.asleep.add("fs")
+        at.replaces(endpoint)
+        yield at
 
 
 def definition_hash(name: str, text: str, server: str = "fs") -> str:

@@ -1,6 +1,7 @@
 """Handing records over: to the process that writes the ledger, or into the ledger itself once nobody does."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -44,20 +45,27 @@ def holder(directory: RuntimeDirectory | None) -> Holder:
     return Holder(pid=1, digest="", command="call", runtime_directory=place)
 
 
+@asynccontextmanager
+async def visiting(
+    state: Path, runtime: RuntimeDirectory, take: Callable[[Batch], Awaitable[None]]
+) -> AsyncIterator[VisitingRecorder]:
+    """A recorder beside the process of that directory, which takes records so."""
+
+    async def answer(request: object) -> Decided | Refused:
+        assert isinstance(request, Record)
+        return await answer_record(take, request)
+
+    visitors = open_recorder(state, holder(None), must_write=False, hand_over=hand_over)
+    async with answering(runtime, answer), visitors as visitor:
+        assert isinstance(visitor, VisitingRecorder)
+        yield visitor
+
+
 async def test_the_writer_records_what_a_visitor_hands_over(state: Path, runtime: RuntimeDirectory) -> None:
     """A call beside a daemon would leave no trace, and each definition would be the first one."""
     async with open_recorder(state, holder(runtime), must_write=True) as writer:
         assert isinstance(writer, LedgerWriter)
-
-        async def answer(request: object) -> Decided | Refused:
-            assert isinstance(request, Record)
-            return await answer_record(writer.take, request)
-
-        async with (
-            answering(runtime, answer),
-            open_recorder(state, holder(None), must_write=False, hand_over=hand_over) as visitor,
-        ):
-            assert isinstance(visitor, VisitingRecorder)
+        async with visiting(state, runtime, writer.take) as visitor:
             await visitor.record(BATCH.events, BATCH.documents)
             await visitor.record_calls(BATCH.calls)
             assert await visitor.document(hash_of(BODY)) == BODY
@@ -72,14 +80,7 @@ async def test_a_refused_record_is_not_taken_by_the_visitor_either(state: Path, 
         async def fail(_: Batch) -> None:
             raise LedgerWriteError("the disk is full", "make room")
 
-        async def answer(request: object) -> Decided | Refused:
-            assert isinstance(request, Record)
-            return await answer_record(fail, request)
-
-        async with (
-            answering(runtime, answer),
-            open_recorder(state, holder(None), must_write=False, hand_over=hand_over) as visitor,
-        ):
+        async with visiting(state, runtime, fail) as visitor:
             with pytest.raises(LedgerError, match="the disk is full"):
                 await visitor.record(BATCH.events, BATCH.documents)
             assert visitor.book.last_seq == 0

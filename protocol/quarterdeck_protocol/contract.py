@@ -129,12 +129,14 @@ class SandboxStatus:
         network: what it can reach, in words for people.
         gaps: one line for each way in which it is weaker than wanted.
         caught: one line for each file that it created and that the quarantine took away from other programs.
+        hint: the last path that a call could not use and that its user may grant; empty for none.
     """
 
     tier: str
     network: str
     gaps: tuple[str, ...] = ()
     caught: tuple[str, ...] = ()
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

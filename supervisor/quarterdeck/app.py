@@ -172,6 +172,7 @@ async def open_quarterdeck(
             sealing=sealing or seals.open,
             check_program=local.check if sealing is None else None,
             has_to_install=_has_to_install,
+            words=lambda server: product.words_of(server),  # noqa: PLW0108 - it is made below
         )
         own = source.fleet()
         fleet = own if shared is None else DeckFleet(own, shared.servers, source.wish)

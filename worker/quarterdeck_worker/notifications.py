@@ -9,6 +9,7 @@ from quarterdeck_protocol.limits import TokenBucket
 from quarterdeck_protocol.link.frames import (
     Asked,
     AskEnded,
+    Hinted,
     ListChanged,
     Listening,
     ListKind,
@@ -99,6 +100,11 @@ class Notifier:
         """Report a quarantined file to the supervisor, and to clients as a log line."""
         self._post(Quarantined(caught.path, caught.kept, caught.why))
         self.log("warning", "quarterdeck", msgspec.json.encode(caught.told))
+
+    def hinted(self, hint: str) -> None:
+        """Report a hint that a caller got."""
+        if self._may_tell(len(hint)):
+            self._post(Hinted(hint))
 
     def ask_ended(self, ask_id: int) -> None:
         """Say that a question needs no answer any more."""

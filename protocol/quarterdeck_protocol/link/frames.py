@@ -258,11 +258,17 @@ class Quarantined(_Frame, frozen=True, tag=34):
     why: str = ""
 
 
+class Hinted(_Frame, frozen=True, tag=35):
+    """The server could not use a path that its user may grant: the line that the caller got with its answer."""
+
+    hint: str
+
+
 Request = Open | List | Call | Forward | Close
 Reply = Answer | Failed
 Told = Condemn | AskAnswer | Tell | Listen | Authorize
 """What a worker is told, without a reply."""
-_OfServer = Lost | Started | Asked | AskEnded | Unauthorized | Quarantined
+_OfServer = Lost | Started | Asked | AskEnded | Unauthorized | Quarantined | Hinted
 News = Progress | Log | ListChanged | Note | Updated | Listening | _OfServer
 Frame = Hello | Welcome | Beat | Credit | Request | Cancel | Told | Reply | News
 
@@ -321,6 +327,7 @@ class OpenOrder(msgspec.Struct, frozen=True):
         quarantine: the folder for files that it must not create; empty to look for none.
         capabilities: what its callers can be asked, one JSON object; a server of 2026-07-28 uses it for lists alone.
         newer_first: choose the modern era if the process speaks both.
+        allow: begins the command that grants the server a path; empty if it has no row.
     """
 
     server: StdioServer | RemoteServer = StdioServer()
@@ -342,6 +349,7 @@ class OpenOrder(msgspec.Struct, frozen=True):
     server_id: str = ""
     quarantine: str = ""
     newer_first: bool = False
+    allow: str = ""
 
 
 MAX_START_BYTES: Final = 64 * 1024

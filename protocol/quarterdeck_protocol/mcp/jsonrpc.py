@@ -135,16 +135,34 @@ class SplitResult(msgspec.Struct, frozen=True):
     is_error: bool = False
 
 
-def with_notice(result: SplitResult, text: str) -> SplitResult:
-    """Put a text before the content of a tool's result; return any other result unchanged."""
+class _Block(msgspec.Struct):
+    text: str = ""
+
+
+class _Content(msgspec.Struct):
+    content: list[_Block] = []
+
+
+def with_notice(result: SplitResult, text: str, *, is_last: bool = False) -> SplitResult:
+    """Put a text before the content of a tool's result, or behind it; return any other result unchanged."""
     try:
         body = msgspec.json.decode(result.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return result
     if not isinstance(body, dict) or not isinstance(body.get("content"), list):
         return result
-    body["content"].insert(0, {"type": "text", "text": text})
+    content = body["content"]
+    content.insert(len(content) if is_last else 0, {"type": "text", "text": text})
     return msgspec.structs.replace(result, body=msgspec.json.encode(body))
+
+
+def texts_of(result: SplitResult) -> str:
+    """Return the texts of a tool's result as lines; empty for any other result."""
+    try:
+        blocks = _content.decode(result.body).content
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    return "\n".join(block.text for block in blocks)
 
 
 def split_line(line: bytes | memoryview) -> Message:
@@ -395,6 +413,7 @@ _message: Final = msgspec.json.Decoder(Message)
 _client_message: Final = msgspec.json.Decoder(ClientMessage)
 _object: Final = msgspec.json.Decoder(dict[str, Raw])
 _result: Final = msgspec.json.Decoder(_Result)
+_content: Final = msgspec.json.Decoder(_Content)
 _LIST_OPENS: Final = ord("[")
 _COMPLETE: Final = Raw(b'"complete"')
 _TRUE: Final = Raw(b"true")

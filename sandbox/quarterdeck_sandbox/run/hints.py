@@ -1,4 +1,4 @@
-"""Tell what a policy lacks: by what a command names, before it starts, or by a confined process's last words.
+"""Tell what a policy lacks: by what a command names, before it starts, or by the errors and last words of its process.
 
 A command and its variables are the user's; what a process says it lacks may be chosen by whoever wrote it.  That text
 is hostile: at most 32 KiB of it are looked at, every expression takes time in proportion to it, and a hint states no
@@ -7,7 +7,9 @@ more than what is so outside: a path that exists, a host that is not reachable.
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -20,10 +22,11 @@ from quarterdeck_sandbox.program.launch import LaunchPlan
 from quarterdeck_sandbox.program.needed_paths import NamedPath, RequiredPath, is_code, named_in, project_of
 from quarterdeck_sandbox.program.resolve import resolve_program
 from quarterdeck_sandbox.view.layout import build_view, is_visible
-from quarterdeck_sandbox.view.secret_paths import IN_A_HOME, PathRules, grant_for, offered
+from quarterdeck_sandbox.view.secret_paths import IN_A_HOME, PathRules, credentials_touching, grant_for, offered
 
 MAX_HINTS: Final = 5  # more would bury the first, which is mostly the right one
 MAX_TEXT: Final = 32 * 1024  # characters looked at, the last ones
+MAX_PATHS: Final = 20  # looked for in the error of one call
 
 _PATH: Final = re.compile(
     r"""(?:(?<![\w.:/~-])|(?<=file://)|(?<=unix://))(~?/[^\s"'`<>|;,:()\[\]{}\x00-\x1f]{1,1024})"""
@@ -46,6 +49,8 @@ _UNREACHABLE: Final = re.compile(
     r"No route to host|[Ff]ailed to (?:connect|establish)|No address associated"
 )
 _READ_ONLY: Final = re.compile(r"EROFS|[Rr]ead-only file ?system")
+
+_NO_ACCESS: Final = re.compile(r"EACCES|[Pp]ermission denied")
 
 _NOT_PERMITTED: Final = re.compile(r"EPERM|[Oo]peration not permitted|ECOMPROMISED")
 """npm reports the last one for a lock with times that it may not set."""
@@ -106,6 +111,7 @@ class Outside(msgspec.Struct, frozen=True):
     why_no_broker: str = ""  # the reason why mode, owner and times of files are fixed; empty if they can be changed
     # Returns why a path may not be added to its policy, or an empty text; see `PathRules.objection`
     objection: Callable[[RequiredPath], str] = lambda _: ""
+    only_readable: Callable[[str], bool] = lambda _: False  # whether its policy lets it read a path, and not change it
 
     def offer(self, path: str, label: str = "") -> RequiredPath | str:
         """Return the path to add so that this one works, or the reason why no path may be added."""
@@ -115,6 +121,7 @@ class Outside(msgspec.Struct, frozen=True):
 _PASSWORDS: Final = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-", "/etc/sudoers")
 """What nobody is advised to show."""
 
+_OF_THE_SYSTEM: Final = ("/usr/", "/proc/", "/dev/")
 _INSTALLERS: Final = ("PIP_", "UV_", "NPM_CONFIG_")
 """Settings of package managers, which every server gets: a hidden folder in them is no sign of what this one lacks."""
 
@@ -207,23 +214,80 @@ def _together(needs: Sequence[RequiredPath]) -> list[RequiredPath]:
 
 def infer_hints(stderr_tail: str, confinement: Confinement) -> tuple[str, ...]:
     """Return at most `MAX_HINTS` guesses, likely ones first; look for the text's paths in the filesystem."""
-    plan = confinement.plan
+    return hints_in(stderr_tail, _outside_of(confinement))
+
+
+def denial_hint(error: str, confinement: Confinement, allow: str) -> str:
+    """Return a line for who reads a tool's error: which path in it is hidden, and the command that grants it.
+
+    It is empty if the error names no such path, or only what `allow` refuses or what holds keys.  `allow` begins the
+    command that grants; it is empty for a server without a row.
+    """
+    return denial_in(error, _outside_of(confinement), allow)
+
+
+def denial_in(error: str, outside: Outside, allow: str) -> str:
+    """Return `denial_hint` for an error, given what is known of the outside."""
+    for path, is_refused_write in islice(_paths_in(error[-MAX_TEXT:], outside), MAX_PATHS):
+        if (need := _denied(path, outside, is_refused_write=is_refused_write)) is None:
+            continue
+        option = f"--{need.key} {shlex.quote(need.path)}"
+        how = f"{allow} {option}" if allow else f"add {option} to its command, before its --"
+        if need.key == "write":
+            return f"quarterdeck: this server can only read {need.path}. To let it change that: {how}"
+        return (
+            f"quarterdeck: {need.path} is hidden from this server. To show it: {how} (--write lets it change it, too)"
+        )
+    return ""
+
+
+def _denied(path: str, outside: Outside, *, is_refused_write: bool) -> RequiredPath | None:
+    """Return what would let it use a path; None if nothing is in its way, or nothing may be granted."""
+    folder = os.path.dirname(path)
+    if outside.visible(path):
+        if not is_refused_write or is_within_any(path, outside.closed) or path.startswith(_OF_THE_SYSTEM):
+            return None
+        need = RequiredPath("write", folder)
+    else:
+        # Names with a dot are of programs: their settings and secrets.
+        if "/." in path or path in _PASSWORDS or not (outside.exists(path) or outside.exists(folder)):
+            return None
+        need = RequiredPath("read", path if outside.exists(path) else folder)
+        if outside.visible(need.path):
+            return None
+    holds_keys = any(True for _ in credentials_touching(need.path, outside.user_home))
+    return need if need.path.isprintable() and not holds_keys and not outside.objection(need) else None
+
+
+def _outside_of(confinement: Confinement) -> Outside:
+    plan, home = confinement.plan, confinement.plan.env.get("HOME", "")
     env = {name: value for name, value in plan.env.items() if not name.upper().startswith(_INSTALLERS)}
-    return hints_in(
-        stderr_tail,
-        Outside(
-            visible=confinement.view.shows,
-            exists=os.path.lexists,
-            network=confinement.network,
-            user_home=os.path.realpath(confinement.user_home),
-            home=confinement.plan.env.get("HOME", ""),
-            env=frozenset(confinement.view.env),
-            closed=confinement.view.closed,
-            named=tuple(named_in(plan.argv, env, plan.cwd, confinement.user_home)),
-            lone_files=tuple(_lone_files(confinement.view)),
-            why_no_broker=confinement.machine.why_no_broker if confinement.tier is Tier.LANDLOCK else "",
-            objection=_objection(confinement),
-        ),
+    real_home = os.path.realpath(home)
+
+    def exists(path: str) -> bool:
+        # What a link in the private home leads to is not there: it is the user's (see `home_links`).
+        is_linked = home and is_within(path, home) and not is_within(os.path.realpath(path), real_home)
+        return not is_linked and os.path.lexists(path)
+
+    read = tuple(map(os.path.realpath, confinement.policy.read)) if confinement.policy else ()
+
+    def only_readable(path: str) -> bool:
+        mount = confinement.view.covering(path)
+        return mount is not None and mount.kind is MountKind.READ and is_within_any(path, read)
+
+    return Outside(
+        visible=confinement.view.shows,
+        exists=exists,
+        network=confinement.network,
+        user_home=os.path.realpath(confinement.user_home),
+        home=home,
+        env=frozenset(confinement.view.env),
+        closed=confinement.view.closed,
+        named=tuple(named_in(plan.argv, env, plan.cwd, confinement.user_home)),
+        lone_files=tuple(_lone_files(confinement.view)),
+        why_no_broker=confinement.machine.why_no_broker if confinement.tier is Tier.LANDLOCK else "",
+        objection=_objection(confinement),
+        only_readable=only_readable,
     )
 
 
@@ -273,24 +337,30 @@ def _all(text: str, outside: Outside) -> Iterator[str]:
 
 
 def _of_paths(text: str, outside: Outside) -> Iterator[str]:
+    for path, is_refused_write in _paths_in(text, outside):
+        if outside.visible(path):
+            if is_refused_write and is_within_any(path, outside.closed):
+                yield f"{path} can only be read: quarterdeck or other programs trust what is there"
+            elif is_refused_write and not path.startswith(_OF_THE_SYSTEM):
+                folder = os.path.dirname(path)
+                why = outside.objection(RequiredPath("write", folder))
+                yield f"{path} can only be read; " + (why or f'add "write": ["{folder}"]')
+        elif outside.exists(path):
+            yield _hidden(path, outside)
+
+
+def _paths_in(text: str, outside: Outside) -> Iterator[tuple[str, bool]]:
+    """Yield each path in a text once, as it is outside, and whether its line says that it could not be written."""
     seen: set[str] = set()
     for line in text.splitlines():
-        is_refused_write = _READ_ONLY.search(line) is not None
+        is_read_only = _READ_ONLY.search(line) is not None
+        is_refused = _NO_ACCESS.search(line) is not None
         for expression in (_QUOTED_PATH, _PATH):
             for match in expression.finditer(line):
                 path = _outside(match[1].rstrip(".,!?"), outside)
-                if path in seen:
-                    continue
-                seen.add(path)
-                if outside.visible(path):
-                    if is_refused_write and is_within_any(path, outside.closed):
-                        yield f"{path} can only be read: quarterdeck or other programs trust what is there"
-                    elif is_refused_write and not path.startswith(("/usr/", "/proc/", "/dev/")):
-                        folder = os.path.dirname(path)
-                        why = outside.objection(RequiredPath("write", folder))
-                        yield f"{path} can only be read; " + (why or f'add "write": ["{folder}"]')
-                elif outside.exists(path):
-                    yield _hidden(path, outside)
+                if path not in seen:
+                    seen.add(path)
+                    yield path, is_read_only or (is_refused and outside.only_readable(path))
 
 
 def _of_programs(text: str, outside: Outside) -> Iterator[str]:

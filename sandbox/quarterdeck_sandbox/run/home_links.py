@@ -28,6 +28,8 @@ RECORD: Final = ".links"  # after the home's name: the file that names its links
 MAX_LINKS: Final = 1_000  # in one home; each costs a few system calls at every start
 MAX_RECORD_BYTES: Final = 1 << 20
 MAX_NOTES: Final = 5
+HOME_NOTE: Final = "home: "
+"""Begins each line about a link that could not be made."""
 
 _USUAL: Final = ("Desktop", "Documents", "Downloads", "Music", "Pictures", "Public", "Templates", "Videos")
 _USER_DIRS: Final = ".config/user-dirs.dirs"  # names them in the user's language
@@ -44,11 +46,11 @@ def link_home(places: Places, granted: Iterable[str], owner: UnixUser | None) ->
     wanted = _wanted(str(places.user_home), granted)
     if not wanted and not os.path.lexists(_record(places.home)):
         return ()
-    notes = [f"home: it has {MAX_LINKS:,} links, and can have no more"] if len(wanted) == MAX_LINKS else []
+    notes = [f"{HOME_NOTE}it has {MAX_LINKS:,} links, and can have no more"] if len(wanted) == MAX_LINKS else []
     try:
         home = os.open(places.home, _FOLDER)
     except OSError as error:
-        return (f"home: it has no links ({words_of(error)})",)
+        return (f"{HOME_NOTE}it has no links ({words_of(error)})",)
     try:
         made = _read(places.home)
         for name, target in made.items():
@@ -56,15 +58,15 @@ def link_home(places: Places, granted: Iterable[str], owner: UnixUser | None) ->
                 _unlink(home, name, target)
         for name, target in wanted.items():
             if why := _link(home, name, target, wanted, owner):
-                notes.append(f"home: ~/{name} {why}; the user's is {target}")
+                notes.append(f"{HOME_NOTE}~/{name} {why}; the user's is {target}")
         if wanted != made:
             _write(places.home, wanted)
     except OSError as error:
-        notes.append(f"home: its links are not all there ({words_of(error)})")
+        notes.append(f"{HOME_NOTE}its links are not all there ({words_of(error)})")
     finally:
         os.close(home)
     more = len(notes) - MAX_NOTES
-    return (*notes[:MAX_NOTES], *([f"home: {more:,} more paths have no link"] if more > 0 else ()))
+    return (*notes[:MAX_NOTES], *([f"{HOME_NOTE}{more:,} more paths have no link"] if more > 0 else ()))
 
 
 def _wanted(user_home: str, granted: Iterable[str]) -> dict[str, str]:

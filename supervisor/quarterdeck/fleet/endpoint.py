@@ -27,7 +27,7 @@ from quarterdeck_protocol.contract import (
     is_terminal_phase,
 )
 from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ProtocolFault
-from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, Close, Quarantined, ServerCard, ServerStart
+from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, Close, Hinted, Quarantined, ServerCard, ServerStart
 from quarterdeck_protocol.mcp.tasks import NO_TASKS, TaskSupport, support_of
 from quarterdeck_protocol.offers import ListAnnounced, Listing, Offered
 from quarterdeck_protocol.tools import RawCall
@@ -268,6 +268,13 @@ class ServerEndpointImpl(Exchange):
         _log.warning("%s: %s", self.config.id, told)
         if self.confined is not None:
             self.confined = self.confined.with_caught(told)
+
+    def on_hinted(self, frame: Hinted) -> None:
+        """See `WorkerListener`; the hint stays in the server's status until its next start."""
+        hint = flat(frame.hint)
+        _log.info("%s: %s", self.config.id, hint)
+        if self.confined is not None:
+            self.confined = msgspec.structs.replace(self.confined, hint=hint)
 
     def on_lost(self, fault: FaultRecord) -> None:
         """See `WorkerListener`."""

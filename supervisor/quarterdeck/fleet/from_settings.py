@@ -40,6 +40,7 @@ class FleetSource(msgspec.Struct, frozen=True):
         access: by our login at a server of this scope; None for one that needs none.
         is_needed: whether the deck needs this server awake.
         sealing, check_program: by a server's scope; see `WorkerSession`.
+        words: by which a command finds this server.
     """
 
     settings: Callable[[], Settings]
@@ -51,6 +52,7 @@ class FleetSource(msgspec.Struct, frozen=True):
     is_needed: Callable[[str], bool] = lambda _: True
     sealing: SealingOf | None = None
     check_program: CheckingOf | None = None
+    words: Callable[[str], str] = str
 
     def fleet(self) -> ServerFleetImpl:
         """Return a fleet that starts its servers with the settings of that moment."""
@@ -58,12 +60,12 @@ class FleetSource(msgspec.Struct, frozen=True):
 
     def wish(self, config: ServerConfig) -> Wish | None:
         """Return the request for a server that decks share, with the present settings; None for one of a deck's own."""
-        settings, scope = self.settings(), self.scope(config.id)
+        settings, scope, words = self.settings(), self.scope(config.id), self.words(config.id)
         key = sharing_key(settings, config, scope) if scope is not None else None
         if key is None:
             return None
         # The deck may be gone before the server is.
-        kept = replace(self, settings=lambda: settings, scope=lambda _: scope)
+        kept = replace(self, settings=lambda: settings, scope=lambda _: scope, words=lambda _: words)
         place = f"{settings.home_digest(config.id)}/{config.id}"
 
         def make_fleet(trusted: Trusted) -> ServerFleetImpl:
@@ -82,6 +84,7 @@ class FleetSource(msgspec.Struct, frozen=True):
             secrets_of=settings.secrets_of,
             environ=settings.environ,
             digest=settings.home_digest(config.id),
+            allow="" if settings.command else f"quarterdeck allow {self.words(config.id)}",
             access=self.access(config, scope) if scope is not None else None,
             sealing=start_unsealed if scope is None or self.sealing is None else partial(self._seal, scope),
             check_program=start_unsealed

@@ -67,18 +67,20 @@ MAX_CAUGHT: Final = 20
 
 class ConfinedServer(msgspec.Struct, frozen=True):
     """One started process and what confines it, kept after its end: its worker's report, the receipt of what was
-    observed, its use of resources (None when it is not watched), and its last files that were quarantined.
+    observed, its use of resources (None when it is not watched), its last files that were quarantined, and its last
+    hint to a caller.
     """
 
     start: ServerStart
     receipt: Receipt
     watch: Watch | None = None
     caught: tuple[str, ...] = ()
+    hint: str = ""
 
     @property
     def status(self) -> SandboxStatus:
         """A summary."""
-        return SandboxStatus(self.receipt.tier, self.receipt.network, self.start.gaps, self.caught)
+        return SandboxStatus(self.receipt.tier, self.receipt.network, self.start.gaps, self.caught, self.hint)
 
     def with_caught(self, told: str) -> "ConfinedServer":
         """Return a copy with one more quarantined file; only the last ones are kept."""
@@ -143,6 +145,7 @@ class WorkerSession(Session):
         access: Access | None = None,
         sealing: Sealing = start_unsealed,
         check_program: Checking = start_unsealed,
+        allow: str = "",
     ) -> None:
         """Start nothing yet.
 
@@ -159,6 +162,7 @@ class WorkerSession(Session):
             access: by our login at a remote server; None without one.
             sealing: seals the package that its row asks a package runner for.
             check_program: compares the program of a server without a seal with the approved one.
+            allow: begins the command that grants it a path; empty if it has no row.
         """
         self._config = config
         self._trusted = trusted
@@ -175,6 +179,7 @@ class WorkerSession(Session):
         self._keeper: AccessKeeper | None = None
         self._sealing = sealing
         self._check_program = check_program
+        self._allow = allow
         self._checking: asyncio.Future[None] | None = None
         self._holding = ExitStack()
 
@@ -237,6 +242,7 @@ class WorkerSession(Session):
             capabilities=_told_capabilities(config),
             server_id=config.id,
             quarantine=str(quarantine_dir()),
+            allow=self._allow,
         )
 
     async def prepare(self, order: OpenOrder) -> OpenOrder:

@@ -78,6 +78,7 @@ NEWS = (
     | st.builds(frames.Listening, count=st.integers(0, 1_000))
     | st.builds(frames.Unauthorized, scopes=st.none() | st.lists(TEXT, max_size=3).map(tuple))
     | st.builds(frames.Quarantined, path=TEXT, kept=TEXT, why=TEXT)
+    | st.builds(frames.Hinted, hint=TEXT)
     | st.builds(frames.Lost, fault=FAULTS)
     | st.just(frames.Started())
 )

@@ -61,6 +61,7 @@ WIRE: list[tuple[frames.Frame, list[object]]] = [
     (frames.Unauthorized(), [33, None]),
     (frames.Unauthorized(("write",)), [33, ["write"]]),
     (frames.Quarantined("/p/.envrc", "/q/1", "no room"), [34, "/p/.envrc", "/q/1", "no room"]),
+    (frames.Hinted("it is hidden"), [35, "it is hidden"]),
     (frames.Close(4, 2.0), [13, 4, 2.0]),
     (frames.Cancel(3, "why"), [14, 3, "why"]),
     (frames.Condemn("memory_bytes", "too much"), [15, "memory_bytes", "too much"]),

@@ -6,11 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from sandbox.homes import make_home
+from support.sandbox.bare_confinements import bare_confinement
 
-from quarterdeck_protocol.policy_values import NetworkMode
+from quarterdeck_protocol.policy_values import NetworkMode, PolicyValues
+from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.mounts import is_within_any
 from quarterdeck_sandbox.program.needed_paths import NamedPath
-from quarterdeck_sandbox.run.hints import MAX_HINTS, Outside, hints_in
+from quarterdeck_sandbox.run.hints import MAX_HINTS, MAX_PATHS, MAX_TEXT, Outside, denial_hint, hints_in
+from quarterdeck_sandbox.run.home_links import link_home
 
 THERE = {
     "/home/u/.aws/credentials",
@@ -216,3 +220,73 @@ def test_who_may_change_no_mode_is_told_why(text: str) -> None:
     said = "it can change mode, owner and times of no file, not even of its own, as no filter can ask here: see"
     assert hints_in(text, replace(OUTSIDE, why_no_broker="no filter can ask here"))[0].startswith(said)
     assert not any("mode" in hint for hint in hints_in(text, OUTSIDE))
+
+
+ALLOW = "quarterdeck allow s"
+
+
+@pytest.fixture(scope="module")
+def confined(tmp_path_factory: pytest.TempPathFactory) -> Confinement:
+    """A server that may read `~/open`, with links in its home, beside what people have in theirs."""
+    home = make_home(tmp_path_factory.mktemp("u"))
+    for path in (
+        "Documents/a b.md",
+        "open/x",
+        "proj/tool.py",
+        "proj/.env",
+        ".ssh/id_rsa",
+        ".netrc",
+        "snap/key",
+        "a\x1bb",
+    ):
+        home.file(path)
+    for folder in (".cache", ".config/quarterdeck"):
+        (home.user / folder).mkdir(parents=True, exist_ok=True)
+    plan = home.plan("/bin/sh")
+    policy = PolicyValues(read=(str(home.user / "open"),))
+    view = home.view(plan, read=list(policy.read))
+    link_home(home.places, policy.read, None)
+    plan = replace(plan, env={**plan.env, **view.env})
+    made = bare_confinement(plan=plan, view=view, policy=policy, user_home=str(home.user), private=home.places.private)
+    return replace(made, configuration=(str(home.user / ".config/quarterdeck"),))
+
+
+@pytest.mark.parametrize(
+    ("text", "option"),
+    [
+        ("ENOENT: no such file, open '~/Documents/a b.md'", "--read '~/Documents/a b.md'"),
+        ("[Errno 13] Permission denied: 'HOME/Documents/a b.md'", "--read '~/Documents/a b.md'"),
+        ("cannot list HOME/Documents", "--read ~/Documents"),
+        ("it is not in HOME/open/x, but in ~/proj/tool.py", "--read ~/proj/tool.py"),
+        ("ENOENT: no such file, open '~/Documents/new.md'", "--read ~/Documents"),
+        ("EROFS: read-only file system, open 'HOME/open/x'", "--write ~/open"),
+        ("EACCES: permission denied, open '~/open/x'", "--write ~/open"),
+        *[(f"ENOENT: {path}", "") for path in ("~/open/gone", "~/gone/x", "HOME/own", "~/.cache/x", "HOME/.cache/x")],
+        *[(f"EACCES: {path}", "") for path in ("~/.ssh/id_rsa", "~/.netrc", "~/snap/key", "~/proj/.env", "'~/a\x1bb'")],
+        *[(f"EACCES: {path}", "") for path in ("~", "~/", "/", "/home", "/etc/shadow", "/var", "HOME", "STATE/ledger")],
+        *[(f"EROFS: {path}", "") for path in ("/usr/bin/sh", "~/.config/quarterdeck/mcp.json", "/run/docker.sock")],
+        ("all is well", ""),
+    ],
+)
+def test_an_error_about_a_hidden_path_names_the_command_that_shows_it(
+    confined: Confinement, text: str, option: str
+) -> None:
+    """A model would tell its user that there is no such file; or a server have keys offered to it."""
+    user, home = confined.user_home, confined.plan.env["HOME"]
+    error = text.replace("HOME", home).replace("STATE", confined.private[0]).replace("~", user)
+    hint = denial_hint(error, confined, ALLOW)
+    if not option:
+        assert hint == ""
+        return
+    assert f"{ALLOW} {option.replace('~', user)}" in hint
+    assert "\n" not in hint
+    assert f": add {option.replace('~', user)} to its command" in denial_hint(error, confined, "")
+
+
+def test_a_flood_of_paths_is_looked_at_in_part(confined: Confinement) -> None:
+    """A hostile server's errors would hold its worker up."""
+    hidden = f"{confined.user_home}/proj"
+    some = "\n".join(f"/nowhere/{number}" for number in range(MAX_PATHS))
+    assert denial_hint(f"{some}\n{hidden}", confined, ALLOW) == ""
+    assert denial_hint(f"{hidden}\n{some}", confined, ALLOW) != ""
+    assert denial_hint(hidden + " " * MAX_TEXT, confined, ALLOW) == ""

@@ -23,7 +23,16 @@ from quarterdeck.fleet.workers.handle import WorkerHandle, WorkerListener
 from quarterdeck_protocol.configs import ServerConfig, SseServerConfig, StdioServerConfig, StreamableHttpServerConfig
 from quarterdeck_protocol.contract import SandboxStatus
 from quarterdeck_protocol.faults import FaultKind, ProtocolFault
-from quarterdeck_protocol.link.frames import Condemn, Lost, OpenOrder, RemoteServer, ServerStart, Started, StdioServer
+from quarterdeck_protocol.link.frames import (
+    Condemn,
+    Hinted,
+    Lost,
+    OpenOrder,
+    RemoteServer,
+    ServerStart,
+    Started,
+    StdioServer,
+)
 from quarterdeck_protocol.policy import Limits, SandboxPolicy
 from quarterdeck_protocol.policy_values import Tier
 from quarterdeck_sandbox.policy.limits import ProcessTree
@@ -296,6 +305,16 @@ async def test_a_start_is_kept_shown_and_guarded(played: Stage) -> None:
     assert played.endpoint.status().sandbox == SandboxStatus(Tier.LANDLOCK, "full", GAPS)
     assert played.endpoint.confined is not None
     assert [start.pid for start in played.session.limited] == [7]
+
+
+async def test_the_last_hint_to_a_caller_is_kept_on_one_line(played: Stage) -> None:
+    """Whoever asks `ps` why a server finds nothing would not be told; or a server would add lines to it."""
+    played.worker.says(Hinted("before its start"))
+    played.worker.says(Started(), start_of())
+    for hint in ("the first", "the last\n  fix: rm"):
+        played.worker.says(Hinted(hint))
+    await turns()
+    assert played.endpoint.status().sandbox == SandboxStatus(Tier.LANDLOCK, "full", hint="the last\\n  fix: rm")
 
 
 async def test_what_confined_a_dead_server_is_still_known(played: Stage) -> None:

@@ -15,10 +15,11 @@ from support.servers.remote_calls import silent_run
 from support.waiting import PATIENCE_S, eventually_async, turns
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord
-from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, Call, Forward, Log, News, OpenOrder, Quarantined
+from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, Call, Forward, Hinted, Log, News, OpenOrder, Quarantined
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 from quarterdeck_protocol.policy_values import LimitValues
-from quarterdeck_sandbox.policy.mounts import AbsentHook, View
+from quarterdeck_sandbox import HOME_NOTE
+from quarterdeck_sandbox.policy.mounts import AbsentHook, Mount, MountKind, View
 from quarterdeck_sandbox.run.stderr import split_time
 from quarterdeck_worker.notifications import Notifier
 from quarterdeck_worker.server import Outcome, ServerRun
@@ -93,6 +94,52 @@ async def test_a_file_that_other_programs_run_is_gone_before_the_answer_goes_out
         assert [".envrc was created" in block["text"] for block in body["content"]] == [True, False]
     else:
         assert body == result
+
+
+@pytest.mark.parametrize("is_result", [True, False], ids=["a tool's error", "a JSON-RPC error"])
+async def test_an_error_about_a_hidden_path_says_who_can_grant_it(tmp_path: Path, *, is_result: bool) -> None:
+    """A model would answer that there is no such file, and its user look for it in vain."""
+    hidden = tmp_path / "notes"
+    hidden.mkdir()
+    said = {"content": [{"type": "image"}, {"type": "text", "text": f"ENOENT: {hidden}"}], "isError": True}
+    error = {"code": -32000, "message": f"ENOENT: {hidden}", "data": {"own": 1}}
+    posted: list[News] = []
+    ended: list[Outcome] = []
+    process = PlayedProcess(
+        {"initialize": INITIALIZED, "tools/call": {"result": said} if is_result else {"error": error}}
+    )
+    view = View((Mount(MountKind.READ, "/usr", "/usr"),), shown=("read: /x", f"{HOME_NOTE}~/x is its own"))
+    process.confinement = msgspec.structs.replace(process.confinement, view=view, user_home="/nowhere")
+    run = ServerRun(
+        Notifier(lambda frame, body=b"": posted.append(frame) is None, lambda: 0.0),
+        lambda _: None,
+        lambda _: None,
+        lambda _, outcome: ended.append(outcome),
+    )
+    log = tmp_path / "log"
+    order = OpenOrder(server_id="fs", allow="quarterdeck allow fs", log_path=str(log))
+    server = ServerProcess(process, LIMITS, order, run)  # type: ignore[arg-type]
+    try:
+        await server.connection.greeted()
+        for number in (7, 8):
+            server.connection.ask(Call(number, 5.0, "read"), b"{}")
+        await eventually_async(lambda: len(ended) == 2)
+    finally:
+        await server.close()
+    hint = f"quarterdeck: {hidden} is hidden from this server. To show it: quarterdeck allow fs --read {hidden}"
+    [frame] = [frame for frame in posted if isinstance(frame, Hinted)]  # a second one says nothing new
+    assert frame.hint.startswith(hint)
+    assert log.read_text().count(hint) == 1
+    assert "read: /x" not in log.read_text()
+    assert f"[quarterdeck] {HOME_NOTE}~/x is its own\n" in log.read_text()
+    for outcome in ended:
+        if isinstance(outcome, SplitResult):
+            texts = [block.get("text") for block in msgspec.json.decode(outcome.body)["content"]]
+            assert texts == [None, f"ENOENT: {hidden}", frame.hint]
+        else:
+            assert outcome.message.endswith(frame.hint)
+            assert outcome.reply is not None
+            assert msgspec.json.decode(outcome.reply.data) == {"own": 1, "quarterdeck/hint": frame.hint}
 
 
 def losing(server: ServerProcess) -> "asyncio.Task[FaultRecord]":

@@ -10,16 +10,18 @@ import anyio
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, OpenOrder
-from quarterdeck_protocol.mcp.client.events import GreetingFailed
-from quarterdeck_protocol.mcp.jsonrpc import SplitResult, with_notice
+from quarterdeck_protocol.mcp.client.events import GreetingFailed, with_hint
+from quarterdeck_protocol.mcp.jsonrpc import SplitResult, texts_of, with_notice
 from quarterdeck_protocol.moments import REST_S, last_moment
 from quarterdeck_protocol.policy_values import LimitValues
 from quarterdeck_protocol.secrets import Redactor, only_origins
 from quarterdeck_sandbox import (
+    HOME_NOTE,
     Caught,
     ConfinedProcess,
     HookGuard,
     StderrKeeper,
+    denial_hint,
     infer_hints,
     quarantine_notice,
     signal_name,
@@ -74,8 +76,12 @@ class ServerProcess:
         view = process.confinement.view
         if order.quarantine and (view.absent or view.repositories):
             self._guard = HookGuard(view, order.quarantine, order.server_id)
-        on_end = run.on_end if self._guard is None else self._check_end
-        self.connection = Connection(order, run.notifier, on_end, self._log_junk, process.pid)
+        self._allow = order.allow
+        self._hint = ""
+        for line in view.shown:
+            if line.startswith(HOME_NOTE):
+                self._stderr.feed(f"[quarterdeck] {line}\n".encode("utf-8", "replace"))
+        self.connection = Connection(order, run.notifier, self._end, self._log_junk, process.pid)
         self._pipe = ServerPipe(self.connection, process.stdin_fd, process.stdout_fd, max_line_bytes=longest)
         self.connection.begin(self._pipe)
         self._loop.add_reader(process.stderr_fd, self._read_stderr)
@@ -237,12 +243,28 @@ class ServerProcess:
                 return
             self._stderr.feed(data)
 
-    def _check_end(self, request_id: int, outcome: Outcome) -> None:
-        """Take away files that the server created for other programs to run, and add a notice to its answer."""
+    def _end(self, request_id: int, outcome: Outcome) -> None:
+        """Take away files that the server created for other programs to run, and say so in its answer.
+
+        An error that names a path which the user may grant gets a line with the command.
+        """
         caught = self._look_for_hooks()
-        if caught and isinstance(outcome, SplitResult):
-            outcome = with_notice(outcome, quarantine_notice(caught))
+        if isinstance(outcome, SplitResult):
+            if caught:
+                outcome = with_notice(outcome, quarantine_notice(caught))
+            if outcome.is_error and (hint := self._hint_about(texts_of(outcome))):
+                outcome = with_notice(outcome, hint, is_last=True)
+        elif outcome.reply is not None and (hint := self._hint_about(outcome.reply.message)):
+            outcome = with_hint(outcome, hint)
         self._run.on_end(request_id, outcome)
+
+    def _hint_about(self, error: str) -> str:
+        hint = denial_hint(error, self._process.confinement, self._allow)
+        if hint and hint != self._hint:
+            self._hint = hint
+            self._run.notifier.hinted(hint)
+            self._stderr.feed(f"[quarterdeck] {hint}\n".encode("utf-8", "replace"))
+        return hint
 
     def _look_for_hooks(self) -> tuple[Caught, ...]:
         if self._guard is None:

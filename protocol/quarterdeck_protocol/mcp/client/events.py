@@ -4,12 +4,13 @@ Every request of the caller's ends in exactly one of `Answered`, `Listed`, `List
 `Failed`, unless the caller cancels it or the connection ends first: then its outcome is unknown.
 """
 
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
-from quarterdeck_protocol.faults import Delivery, FaultKind, FaultRecord, ReplyError
+from quarterdeck_protocol.faults import MAX_REPLY_DATA_BYTES, Delivery, FaultKind, FaultRecord, ReplyError
 from quarterdeck_protocol.mcp.jsonrpc import SplitResult
 
 from .eras import is_modern
@@ -234,6 +235,23 @@ def refusal(code: int, message: str, data: bytes = b"") -> FaultRecord:
     text = f"{message or 'the server refused the call'} (JSON-RPC error {code}){detail}"[:MAX_ERROR_CHARS]
     reply = ReplyError(code, message, data)
     return FaultRecord(FaultKind.TOOL_ERROR, text, code="reply_error", delivery=Delivery.ANSWERED, reply=reply)
+
+
+HINT_KEY: Final = "quarterdeck/hint"
+"""Member of an error's `data` with our hint to whoever reads it."""
+
+
+def with_hint(fault: FaultRecord, hint: str) -> FaultRecord:
+    """Add a hint to the message of a server's error, and to its data unless that is of another form than an object."""
+    message, reply = f"{fault.message}; {hint}", fault.reply
+    if reply is not None:
+        try:
+            known = msgspec.json.decode(reply.data or b"{}", type=dict[str, msgspec.Raw] | None) or {}
+            data = msgspec.json.encode({**known, HINT_KEY: hint})
+            reply = replace(reply, data=data) if len(data) <= MAX_REPLY_DATA_BYTES else reply
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass  # a text or a list stays as it is
+    return replace(fault, message=message, reply=reply)
 
 
 def bad_output(reason: str) -> FaultRecord:

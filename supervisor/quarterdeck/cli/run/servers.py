@@ -203,6 +203,9 @@ def print_servers(servers: Sequence[ServerView]) -> None:
             print_line()
             for caught in server.sandbox.caught:
                 print_line(f"warning: {server.id}: {flat(caught)}", "yellow")
+        if server.sandbox is not None and server.sandbox.hint:
+            print_line()
+            print_line(f"hint: {server.id}: {flat(server.sandbox.hint)}", "yellow")
         if server.changed:
             print_line()
             print_line(f"{server.id}: {describe_changed(server)}", "yellow")

@@ -117,6 +117,7 @@ class SandboxView(msgspec.Struct, frozen=True):
     network: str
     gaps: tuple[str, ...] = ()
     caught: tuple[str, ...] = ()
+    hint: str = ""
 
 
 class OwnServerView(msgspec.Struct, frozen=True):

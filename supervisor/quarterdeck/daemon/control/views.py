@@ -85,7 +85,7 @@ def _view_server(product: Product, status: EndpointStatus, memory: dict[int, int
         restarts=status.restarts,
         era=status.era,
         fault=view_fault(product, fault, status.server) if fault is not None else None,
-        sandbox=SandboxView(sandbox.tier, sandbox.network, sandbox.gaps, sandbox.caught)
+        sandbox=SandboxView(sandbox.tier, sandbox.network, sandbox.gaps, sandbox.caught, product.redact(sandbox.hint))
         if sandbox is not None
         else None,
         held=offer.waiting.total() if is_usable else 0,

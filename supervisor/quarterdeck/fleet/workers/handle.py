@@ -63,6 +63,9 @@ class WorkerListener(Protocol):
     def on_unauthorized(self, scopes: tuple[str, ...] | None) -> None:
         """The server refused the access token: see `Unauthorized`."""
 
+    def on_hinted(self, frame: frames.Hinted) -> None:
+        """Report a path that a call could not use, and that its user may grant."""
+
     def on_quarantined(self, frame: frames.Quarantined) -> None:
         """Report that the server created a file for other programs to run, and that its worker quarantined it."""
 
@@ -139,6 +142,8 @@ class WorkerHandle:
                 self._listener.on_unauthorized(scopes)
             case events.Arrived(frame=frames.Quarantined() as frame):
                 self._listener.on_quarantined(frame)
+            case events.Arrived(frame=frames.Hinted() as frame):
+                self._listener.on_hinted(frame)
             case events.Arrived(frame=frames.Lost(fault=fault)):
                 self.lose(fault)
             case events.Arrived(frame=frames.Started(), body=body):

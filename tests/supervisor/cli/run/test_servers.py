@@ -110,6 +110,15 @@ def test_ps_says_in_a_word_whether_a_sandbox_is_weaker_and_in_a_line_what_is_rea
     assert 'partial: c can reach your local network (its row says "network": "full")' in told
 
 
+def test_ps_shows_the_last_path_that_a_call_lacked_on_one_line(monkeypatch: pytest.MonkeyPatch, said: Said) -> None:
+    """Whoever asks why a server finds nothing would have to read its log."""
+    hint = "quarterdeck: /home/u/x is hidden\nfix: rm"
+    answering(
+        monkeypatch, ServerList((msgspec.structs.replace(READY, sandbox=SandboxView("landlock", "none", hint=hint)),))
+    )
+    assert said(0, "ps").out.rstrip().endswith("hint: fs: quarterdeck: /home/u/x is hidden\\nfix: rm")
+
+
 @pytest.mark.parametrize(("server", "code"), [(READY, 0), (DEAD, 4)])
 def test_a_restart_succeeds_only_when_the_server_is_ready(
     monkeypatch: pytest.MonkeyPatch, said: Said, server: ServerView, code: int

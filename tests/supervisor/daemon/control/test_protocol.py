@@ -117,7 +117,7 @@ MEMBERS = {
     "of_sessions awake seal changed",
     "fault": "kind code message remedy delivery dossier",
     "dossier": "exit_status signal limit stderr_tail peak_rss_bytes cpu_s uptime_s hints peak_is_sampled",
-    "sandbox": "tier network gaps caught",
+    "sandbox": "tier network gaps caught hint",
     "tools": "name server description definition alias own",
     "listings": "server is_ready instructions definitions others capabilities home",
     "receipt": "tier network uid program cwd properties shown gaps bubblewrap",

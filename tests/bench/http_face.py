@@ -76,7 +76,7 @@ async def _alternated(argv: list[str], kept: Path, rounds: int, kind: type[HttpL
         config = write_config(folder / "servers.json", **{ECHO: row(ECHO)})
         words = command("serve", "--config", str(config), "--http", "127.0.0.1:0", "--json")
         child = stack.enter_context(LineChild(words, cwd=folder, deadline_s=START_S))
-        peer = stack.enter_context(running_peer(argv, kept))
+        peer, _ = stack.enter_context(running_peer(argv, kept))
         url = json.loads(child.read_line())["url"]
         token = read_token(token_path())
         async with (

@@ -8,7 +8,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import urlsplit
@@ -152,8 +152,8 @@ class HttpLoad:
 
         return sample
 
-    async def greet(self, tool: str) -> None:
-        """Open the session, and wait until it lists `tool`."""
+    async def greet(self, *tools: str) -> None:
+        """Open the session, and wait until it lists all these tools."""
         info = {"name": "bench", "version": "0"}
         params = {"protocolVersion": LEGACY_VERSION, "capabilities": {}, "clientInfo": info}
         first = self._connections[0]
@@ -163,7 +163,7 @@ class HttpLoad:
         named = [head.partition(":")[2].strip() for head in heads if head.lower().startswith("mcp-session-id:")]
         self._session = named[0] if named else ""
         await first.ask(self._request("notifications/initialized", None, None))
-        while tool.encode() not in await self.list_tools():  # noqa: ASYNC110 - nobody tells
+        while not _has_all(await self.list_tools(), tools):  # noqa: ASYNC110 - nobody tells
             await anyio.sleep(POLL_S)
 
     async def list_tools(self) -> bytes:
@@ -211,17 +211,23 @@ class SseLoad(HttpLoad):
         self._stream: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
 
-    async def greet(self, tool: str) -> None:
-        """Open the stream, then the session on it."""
+    async def greet(self, *tools: str) -> None:
+        """Open the stream, once the server is ready for it, then the session on it."""
         url = self._url
-        reader, self._stream = await asyncio.open_connection(url.hostname, url.port, limit=2**24)
-        self._stream.write(f"GET {url.path} HTTP/1.1\r\nHost: {url.netloc}\r\nAccept: {_ACCEPT}\r\n\r\n".encode())
+        request = f"GET {url.path} HTTP/1.1\r\nHost: {url.netloc}\r\nAccept: {_ACCEPT}\r\n\r\n".encode()
+        while True:
+            reader, self._stream = await asyncio.open_connection(url.hostname, url.port, limit=2**24)
+            self._stream.write(request)
+            if (await reader.readline()).startswith(b"HTTP/1.1 200"):
+                break
+            self._stream.close()
+            await anyio.sleep(POLL_S)
         while not (line := await reader.readline()).startswith(b"data:"):
             if not line:
                 raise BadAnswerError("the stream ended before it named where to post")
         self._url = urlsplit(url._replace(path="", query="").geturl() + line.removeprefix(b"data:").strip().decode())
         self._reading = asyncio.create_task(self._read(reader))
-        await super().greet(tool)
+        await super().greet(*tools)
 
     def end(self) -> None:
         """Hang up for good."""
@@ -244,26 +250,30 @@ class SseLoad(HttpLoad):
                 answer.set_result(b"\r\n\r\n" + line)
 
 
+def _has_all(listed: bytes, tools: Sequence[str]) -> bool:
+    return all(tool.encode() in listed for tool in tools)
+
+
 _ID: Final = re.compile(rb'"id":(\d+)')
 
 
 @asynccontextmanager
 async def http_load(
-    url: str, tool: str, *, connections: int, token: str = "", kind: type[HttpLoad] = HttpLoad
+    url: str, *tools: str, connections: int, token: str = "", kind: type[HttpLoad] = HttpLoad
 ) -> AsyncIterator[HttpLoad]:
-    """So many connections to `url`, in one session that has listed `tool`.
+    """So many connections to `url`, in one session that has listed these tools.
 
     Raises:
-        NotMeasuredError: it never lists it.
+        NotMeasuredError: it never lists them.
     """
     load = kind(url, token, connections)
     try:
         try:
             async with asyncio.timeout(GREET_S):
                 await load.connect()
-                await load.greet(tool)
+                await load.greet(*tools)
         except TimeoutError:
-            raise NotMeasuredError(f"{url} does not list {tool} within {GREET_S:g} s") from None
+            raise NotMeasuredError(f"{url} does not list {', '.join(tools)} within {GREET_S:g} s") from None
         yield load
     finally:
         load.end()

@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from support.config.places import write_config
+from support.config.places import row, write_config
 from support.processes.programs import server_argv
 from support.waiting import eventually
 
 from .finding import NotMeasuredError
 from .peers import ECHO
 from .start_peer import fetch_fastmcp
+from .started import Rows, bare
 
 FETCH_S: Final = 180.0
 """For a registry to give a peer and all that it needs."""
@@ -51,15 +52,14 @@ def mcp_proxy(folder: Path) -> list[str]:
     return [program, "--host", "127.0.0.1", "--port", PORT, "--server", "stream", "--", *server_argv(ECHO)]
 
 
-def mcp_hub(folder: Path) -> list[str]:
-    """Npm's `mcp-hub` over the echo server, whose tool it calls as we do.
+def mcp_hub(folder: Path, rows: Rows | None = None) -> list[str]:
+    """Npm's `mcp-hub` over these servers, or the echo server; it calls their tools as we do.
 
     Raises:
         NotMeasuredError: it cannot be had here.
     """
     program = _npm_program(folder, "mcp-hub@4.2", "mcp-hub")
-    command, *arguments = server_argv(ECHO)
-    config = write_config(folder / "hub.json", **{ECHO: {"command": command, "args": arguments}})
+    config = write_config(folder / "hub.json", **bare(rows or {ECHO: row(ECHO)}))
     return [program, "--port", PORT, "--config", str(config)]
 
 
@@ -76,8 +76,8 @@ def fastmcp(folder: Path) -> list[str]:
 
 
 @contextmanager
-def running_peer(argv: Sequence[str], folder: Path) -> Iterator[str]:
-    """The URL of a peer that listens; it has ended afterwards, with all that it started.
+def running_peer(argv: Sequence[str], folder: Path) -> Iterator[tuple[str, int]]:
+    """The URL and process of a peer that listens; it has ended afterwards, with all that it started.
 
     Raises:
         NotMeasuredError: it ends instead.
@@ -89,7 +89,7 @@ def running_peer(argv: Sequence[str], folder: Path) -> Iterator[str]:
         eventually(lambda: process.poll() is not None or _listens(port), START_S, f"{words[0]} to listen")
         if process.poll() is not None:
             raise NotMeasuredError(f"{words[0]} ended with {process.returncode}: {said()}")
-        yield f"http://127.0.0.1:{port}/mcp"
+        yield f"http://127.0.0.1:{port}/mcp", process.pid
 
 
 def _npm_program(folder: Path, package: str, name: str) -> str:

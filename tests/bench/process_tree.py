@@ -1,14 +1,18 @@
-"""What the processes below one cost: CPU and private memory, by what each is for.  Linux: it reads /proc.
+"""What the processes below one cost: CPU and memory, by what each is for.  Linux: it reads /proc.
 
-CPU is what the scheduler counted, in nanoseconds, of the threads that live: what has ended before is not in it.
+CPU is what the scheduler counted, in nanoseconds, of the threads that live: what has ended before is not in it, but in
+`cost_of_trees`.
 """
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
+
+import psutil
 
 MIB: Final = 1024 * 1024
 
@@ -19,6 +23,7 @@ class Role(StrEnum):
     """What a process is for."""
 
     SUPERVISOR = "supervisor"
+    DOOR = "door"
     ZYGOTE = "zygote"
     WORKER = "worker"
     GATE = "gate or reaper"
@@ -29,11 +34,17 @@ class Role(StrEnum):
 
 @dataclass(slots=True)
 class Cost:
-    """What the processes of one role cost together; memory is private (USS), bytes, and 0 where it was not asked."""
+    """What some processes cost together; memory in bytes, 0 where it was not asked.
+
+    Attributes:
+        private_bytes: memory that no other process has (USS).
+        pss_bytes: that, and this process's share of each page that several have (PSS).
+    """
 
     processes: int = 0
     cpu_ns: int = 0
     private_bytes: int = 0
+    pss_bytes: int = 0
 
     @property
     def cpu_ms(self) -> float:
@@ -42,6 +53,17 @@ class Cost:
     @property
     def private_mib(self) -> float:
         return self.private_bytes / MIB
+
+    @property
+    def pss_mib(self) -> float:
+        return self.pss_bytes / MIB
+
+    def add_memory(self, pid: int) -> None:
+        for line in _read(pid, "smaps_rollup").splitlines():
+            if line.startswith(b"Private_"):
+                self.private_bytes += int(line.split()[1]) * 1024
+            elif line.startswith(b"Pss:"):
+                self.pss_bytes += int(line.split()[1]) * 1024
 
 
 @dataclass(slots=True)
@@ -57,24 +79,35 @@ class Costs:
 
     def since(self, before: "Costs") -> "Costs":
         """What was used since `before`; processes and memory as they are now."""
-        now = {
-            role: Cost(cost.processes, cost.cpu_ns - before.of[role].cpu_ns, cost.private_bytes)
-            for role, cost in self.of.items()
-        }
+        now = {role: replace(cost, cpu_ns=cost.cpu_ns - before.of[role].cpu_ns) for role, cost in self.of.items()}
         return Costs(now)
 
 
-def costs_of(root: int, *, with_memory: bool = False) -> Costs:
-    """What `root`, a supervisor, and all below it cost."""
+def costs_of(root: int, *doors: int, with_memory: bool = False) -> Costs:
+    """What `root`, a supervisor, and all below it cost, and the doors to it."""
     found = Costs()
-    for pid, role in _roles(root):
+    for pid, role in [*_roles(root), *((door, Role.DOOR) for door in doors)]:
         cost = found.of[role]
         try:
             cost.cpu_ns += _cpu_ns(pid)
-            cost.private_bytes += _private_bytes(pid) if with_memory else 0
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended meanwhile
+        if with_memory:
+            cost.add_memory(pid)
         cost.processes += 1
+    return found
+
+
+def cost_of_trees(*roots: int) -> Cost:
+    """What these processes and all below them cost, of whatever program; those that ended were waited for."""
+    found = Cost()
+    for root in map(psutil.Process, roots):
+        for process in [root, *root.children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):
+                used = process.cpu_times()
+                found.cpu_ns += int((used.user + used.system + used.children_user + used.children_system) * 1e9)
+                found.add_memory(process.pid)
+                found.processes += 1
     return found
 
 
@@ -128,11 +161,6 @@ def _children(pid: int) -> list[int]:
 def _cpu_ns(pid: int) -> int:
     threads = os.listdir(_PROC / str(pid) / "task")
     return sum(int(_read(pid, f"task/{thread}/schedstat").split()[0]) for thread in threads)
-
-
-def _private_bytes(pid: int) -> int:
-    lines = _read(pid, "smaps_rollup").splitlines()
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Private_"))
 
 
 def _read(pid: int, name: str) -> bytes:

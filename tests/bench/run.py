@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -42,6 +40,7 @@ from bench import (
     provision,
     pytest_runs,
     reading,
+    sealed,
     search,
     serve,
     spawn,
@@ -49,6 +48,7 @@ from bench import (
     workers,
 )
 from bench.finding import Finding, NotMeasuredError
+from bench.findings_table import WIDTH, findings_table
 from bench.rounds import Effort
 from quarterdeck.daemon.client import ask_daemon, wait_until_gone
 from quarterdeck.daemon.messages import Order
@@ -64,6 +64,7 @@ BENCHES: Final[dict[str, Callable[[Effort], Awaitable[list[Finding]]]]] = {
     "listing": listing.measure,
     "workers": workers.measure,
     "start": start.measure,
+    "sealed": sealed.measure,
     "fairness": fairness.measure,
     "faults": faults.measure,
     "large": large.measure,
@@ -81,13 +82,6 @@ BENCHES: Final[dict[str, Callable[[Effort], Awaitable[list[Finding]]]]] = {
 FULL: Final = Effort(rounds=9, repeats=5)
 QUICK: Final = Effort(rounds=3, repeats=2)
 
-COLUMNS: Final = ("measure", "ours", "reference", "ratio", "required", "goal", "verdict", "note")
-
-LEFT_ALIGNED: Final = ("measure", "verdict", "note")
-
-WIDTH: Final = 1000
-"""Wide enough that nothing in the table is broken or cut, whatever a note says."""
-
 
 def main() -> None:
     options = _parse(sys.argv[1:])
@@ -104,7 +98,7 @@ def main() -> None:
                 console.print(f"{name}: not measured: {reason}")
             finally:
                 _end_daemon()
-    console.print(_table(findings))
+    console.print(findings_table(findings))
     if options.json:
         _write(options.json, findings)
 
@@ -132,32 +126,6 @@ def _machine() -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in ("mcp", "msgspec"))
     load = os.getloadavg()[0]
     return f"{os.cpu_count()} cores, load {load:.1f} at the start; Python {platform.python_version()}, {packages}"
-
-
-def _table(findings: Sequence[Finding]) -> Table:
-    table = Table(box=box.MARKDOWN)
-    for column in COLUMNS:
-        table.add_column(column, justify="left" if column in LEFT_ALIGNED else "right", no_wrap=True)
-    for finding in findings:
-        target, unit = finding.target, finding.target_unit
-        table.add_row(
-            finding.measure,
-            _quantity(finding.ours, finding.unit),
-            _quantity(finding.reference, finding.unit),
-            _quantity(finding.ratio, unit),
-            f"{target.sign} {_quantity(target.required, unit)}",
-            "" if target.goal is None else f"{target.sign} {_quantity(target.goal, unit)}",
-            finding.verdict,
-            finding.note,
-        )
-    return table
-
-
-def _quantity(value: float | None, unit: str) -> str:
-    if value is None:
-        return ""
-    digits = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-    return f"{digits}{unit}" if unit == "×" else f"{digits} {unit}"
 
 
 def _write(path: Path, findings: Sequence[Finding]) -> None:

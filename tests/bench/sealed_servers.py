@@ -109,6 +109,13 @@ SERVERS: Final = (
 )
 
 
+def row_of(server: Server, **fields: Any) -> JsonObject:
+    """Its row of a configuration file."""
+    runner, *args = shlex.split(server.line)
+    sandbox = {**({"read": list(server.files)} if server.files else {}), **fields.get("sandbox", {})}
+    return {"command": runner, "args": args, **fields, "sandbox": sandbox, "env": dict.fromkeys(server.env, SECRET)}
+
+
 async def tried(server: Server, root: Path) -> JsonObject:
     """Return all that one server's trial shows."""
     runner, *args = shlex.split(server.line)
@@ -180,13 +187,10 @@ class Found:
 
 def _started(server: Server, root: Path, name: str, fields: Mapping[str, Any]) -> Found:
     """Start a server in a state directory of its own, list its tools, and call one."""
-    runner, *args = shlex.split(server.line)
     places = {each: root / name / each for each in ("home", "state", "run")}
     for place in places.values():
         place.mkdir(mode=0o700, parents=True)
-    sandbox = {**({"read": list(server.files)} if server.files else {}), **fields.get("sandbox", {})}
-    given = {**fields, "sandbox": sandbox, "env": dict.fromkeys(server.env, SECRET)}
-    config = write_config(root / name / "servers.json", **{ID: {"command": runner, "args": args, **given}})
+    config = write_config(root / name / "servers.json", **{ID: row_of(server, **fields)})
     environ = {
         **{each: value for each, value in os.environ.items() if not each.startswith("QUARTERDECK_")},
         "HOME": str(places["home"]),

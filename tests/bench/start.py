@@ -1,15 +1,17 @@
-"""What a start costs: `python tests/bench/start.py [--servers 1 40 …] [--only PART] [--rounds N]`.
+"""What a start costs: `python tests/bench/start.py [--servers 1 40 …] [--only PART] [--sealed [PART]] [--rounds N]`.
 
-By step, by process and in all; with a daemon and without; beside FastMCP's proxy where that can be installed; what
-servers cost that sleep; and what a fleet costs that runs: idle, after its zygote was lost, and at an event of one
-server among few and among many.
+By step, by process and in all; with a daemon and without; over HTTP; beside FastMCP's proxy and `mcp-hub` where those
+can be installed; and what a fleet costs that runs: idle, after its zygote was lost, and at an event of one server among
+few and among many.  With `--sealed` instead: what sealed and sleeping servers cost, see `sealed.py`.
 """
 
 import argparse
 import asyncio
 import compileall
+import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
@@ -23,16 +25,25 @@ from rich.table import Table
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.config.places import short_folder, use_places
+from support.config.places import short_folder, use_places, write_config
+from support.processes.commands import command
 from support.processes.leftovers import no_leftovers
+from support.processes.line_child import LineChild
 from support.processes.programs import SERVERS
 
 from bench.finding import Finding, NotMeasuredError, Target
+from bench.findings_table import WIDTH, findings_table
+from bench.http_load import SseLoad, http_load
+from bench.http_peers import mcp_hub, running_peer
+from bench.peers import ECHO, ECHO_NAME
 from bench.process_tree import Cost, Costs, Role, costs_of
 from bench.rounds import Effort
+from bench.sealed import PARTS as SEALED_PARTS
+from bench.sealed import sealed_findings
 from bench.start_peer import fastmcp_listed, fetch_fastmcp
 from bench.start_steps import Step, steps
-from bench.started import Serving, serving
+from bench.started import PATIENCE_S, Daemon, Serving, echoes, server_id, serving
+from quarterdeck.cli.configure.secret import read_token, token_path
 
 LISTED_S: Final = {1: Target(0.6, 0.4), 40: Target(1.4, 1.0), 200: Target(6.0, 4.5)}
 """From the command's start to a list of all tools, by servers."""
@@ -47,17 +58,9 @@ IDLE_PERCENT: Final = Target(1.5, 0.5)
 
 OURS_MIB: Final = Target(7.0, 5.0)
 
-ASLEEP_LIST_S: Final = Target(0.05)
-"""From a client's question at the door to its answer, the daemon up and every server asleep."""
+OF_OWN: Final = Target(1.05)
 
-ASLEEP_START_S: Final = Target(0.5)
-"""From the command's start to that answer, with nothing running."""
-
-WOKEN_S: Final = Target(0.25)
-
-ASLEEP_MIB: Final = Target(80.0)
-
-ASLEEP_PERCENT: Final = Target(0.1)
+OF_HUB: Final = Target(1.0)
 
 SAME_WORK: Final = Target(1.2)
 """Of an event among many servers, as a part of one among few."""
@@ -76,17 +79,12 @@ EVENTS: Final = 5
 
 EVENT_S: Final = 1.5
 
-WAKES: Final = 8
-"""Sleeping servers that are called, one after the other."""
-
 STARTS: Final = 15
 """Of one server, for its steps."""
 
-PARTS: Final = ("steps", "listed", "daemon", "sleeping", "fastmcp", "zygote", "idle", "events")
+PARTS: Final = ("steps", "listed", "daemon", "fastmcp", "http", "zygote", "idle", "events")
 
 SOME_ROUNDS: Final = 3
-
-WIDTH: Final = 160
 
 
 async def measure(effort: Effort) -> list[Finding]:
@@ -98,18 +96,23 @@ async def measure(effort: Effort) -> list[Finding]:
 def main() -> None:
     options = _parse(sys.argv[1:])
     _compile_servers()
-    console = Console(width=max(WIDTH, Console().width))
+    console = Console(width=WIDTH)
     console.print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start")
+    findings: list[Finding] = []
     with short_folder() as root, pytest.MonkeyPatch.context() as patch, no_leftovers():
         use_places(patch, root)
-        if "steps" in options.only:
-            console.print(_steps_table(asyncio.run(steps(STARTS))))
-        for finding in _findings(tuple(options.servers), options.rounds, options.only, console.print):
-            ratio = f", {finding.ratio:.2f}× of {finding.reference:.3g}" if finding.ratio is not None else ""
-            console.print(
-                f"{finding.measure}: {finding.ours:.3g} {finding.unit}{ratio} "
-                f"({finding.target.sign} {finding.target.required}: {finding.verdict}) {finding.note}"
-            )
+        try:
+            findings.extend(_wanted(options, console.print))
+        finally:
+            console.print(findings_table(findings))
+
+
+def _wanted(options: argparse.Namespace, show: Callable[[object], None]) -> Iterator[Finding]:
+    if options.sealed is not None:
+        return sealed_findings(options.servers[-1], options.rounds, options.sealed or SEALED_PARTS, show)
+    if "steps" in options.only:
+        show(_steps_table(asyncio.run(steps(STARTS))))
+    return _findings(tuple(options.servers), options.rounds, options.only, show)
 
 
 def _compile_servers() -> None:
@@ -126,15 +129,14 @@ def _findings(
     if "daemon" in parts:
         for count in counts:
             if count in WITH_DAEMON_S:
-                listed = [_start(count, has_daemon=True) for _ in range(rounds)]
+                listed = [_start(count, Daemon.UP) for _ in range(rounds)]
                 yield Finding(_measure(count, "the daemon up"), "s", WITH_DAEMON_S[count], median(listed))
-    if "sleeping" in parts:
-        yield from _sleeping(show)
-    if "fastmcp" in parts:
-        try:
-            yield from _beside_fastmcp(rounds)
-        except NotMeasuredError as reason:
-            show(f"beside FastMCP: not measured: {reason}")
+    for part, beside in (("fastmcp", _beside_fastmcp), ("http", _http)):
+        if part in parts:
+            try:
+                yield from beside(rounds)
+            except NotMeasuredError as reason:
+                show(f"{part}: not measured: {reason}")
     if "zygote" in parts or "idle" in parts:
         yield from _afterwards(parts, show)
     if "events" in parts:
@@ -145,19 +147,19 @@ def _measure(count: int, what: str) -> str:
     return f"{count} sandboxed server{'s' * (count > 1)} listed, {what}"
 
 
-def _start(count: int, *, has_daemon: bool = False) -> float:
-    with short_folder() as folder, serving(folder, count, has_daemon=has_daemon) as running:
+def _start(count: int, daemon: Daemon = Daemon.NONE) -> float:
+    with short_folder() as folder, serving(folder, echoes(count), daemon) as running:
         return running.start.listed_s
 
 
 def _listed(count: int, rounds: int, show: Callable[[object], None]) -> Iterator[Finding]:
     starts = []
     for _ in range(rounds):
-        with short_folder() as folder, serving(folder, count) as running:
+        with short_folder() as folder, serving(folder, echoes(count)) as running:
             starts.append(running.start)
             if count == MANY:
                 running.rest(REST_S)
-                costs = costs_of(running.supervisor, with_memory=True)
+                costs = running.costs()
                 mib = costs.ours.private_mib - _fixed(costs)
     last = starts[-1]
     show(_costs_table(f"{count} servers, at the moment in which all are listed", last.costs, count))
@@ -174,9 +176,9 @@ def _listed(count: int, rounds: int, show: Callable[[object], None]) -> Iterator
 def _again(count: int) -> float:
     """Seconds of a second start, of a state directory that knows all servers."""
     with short_folder() as folder:
-        with serving(folder, count):
+        with serving(folder, echoes(count)):
             pass
-        with serving(folder, count) as running:
+        with serving(folder, echoes(count)) as running:
             return running.start.listed_s
 
 
@@ -197,32 +199,42 @@ def _beside_fastmcp(rounds: int) -> Iterator[Finding]:
             yield Finding.of_rounds(_measure(count, "against FastMCP's proxy"), "s", target, ours, theirs)
 
 
-def _sleeping(show: Callable[[object], None]) -> Iterator[Finding]:
-    """What servers cost that were approved before, and that nobody calls."""
-    with short_folder() as folder:
-        with serving(folder, MANY, has_daemon=True, start="on_call"):
-            pass  # the first start: all are asked, and what they list is approved
-        with serving(folder, MANY, has_daemon=True, start="on_call") as running:
-            costs = running.idle(IDLE_S)
-            resting = costs_of(running.supervisor, with_memory=True)
-            show(_costs_table(f"{MANY} sleeping servers", resting, MANY))
-            asked_s = running.start.listed_s - running.start.greeted_s
-            yield Finding(f"tools of {MANY} sleeping servers listed, at the door", "s", ASLEEP_LIST_S, asked_s)
-            percent = _of_supervisor(costs) / IDLE_S / 10  # the zygote ends meanwhile
-            yield Finding(f"CPU of {MANY} sleeping servers, of one core", "%", ASLEEP_PERCENT, percent)
-            note = f"in {resting.ours.processes} processes"
-            mib = resting.ours.private_mib
-            yield Finding(f"private memory of ours, {MANY} asleep", "MiB", ASLEEP_MIB, mib, note=note)
-            woken = [running.call_s(number) for number in range(WAKES)]
-            note = f"the first one {woken[0]:.2f} s, with a zygote"
-            yield Finding("first call of a sleeping server", "s", WOKEN_S, median(woken[1:]), note=note)
-        with serving(folder, MANY, start="on_call") as running:
-            listed_s = running.start.listed_s
-            yield Finding(f"tools of {MANY} sleeping servers listed, nothing running", "s", ASLEEP_START_S, listed_s)
+def _http(rounds: int) -> Iterator[Finding]:
+    """From the start to a client's list over HTTP, beside `serve --own` on stdio and `mcp-hub`."""
+    http, own, hub = [], [], []
+    with short_folder() as kept:
+        argv = mcp_hub(kept)
+        for _ in range(rounds):
+            with short_folder() as folder:
+                http.append(asyncio.run(_listed_over_http(folder)))
+            own.append(_start(1))
+            hub.append(asyncio.run(_listed_by_hub(argv, kept)))
+    yield Finding.of_rounds("1 server listed over HTTP, against serve --own", "s", OF_OWN, http, own)
+    yield Finding.of_rounds("1 server listed by serve --own, against mcp-hub", "s", OF_HUB, own, hub)
+
+
+async def _listed_over_http(folder: Path) -> float:
+    config = write_config(folder / "servers.json", **echoes(1))
+    words = command("serve", "--config", str(config), "--http", "127.0.0.1:0", "--json")
+    with pytest.MonkeyPatch.context() as patch:
+        use_places(patch, folder)
+        began = time.perf_counter()
+        with LineChild(words, cwd=folder, deadline_s=PATIENCE_S) as child:
+            url = json.loads(child.read_line())["url"]
+            token = read_token(token_path())
+            async with http_load(url, f"{server_id(0)}__{ECHO}", connections=1, token=token):
+                return time.perf_counter() - began
+
+
+async def _listed_by_hub(argv: Sequence[str], folder: Path) -> float:
+    began = time.perf_counter()
+    with running_peer(argv, folder) as (url, _):
+        async with http_load(url, ECHO_NAME, connections=1, kind=SseLoad):
+            return time.perf_counter() - began
 
 
 def _afterwards(parts: Sequence[str], show: Callable[[object], None]) -> Iterator[Finding]:
-    with short_folder() as folder, serving(folder, MANY) as running:
+    with short_folder() as folder, serving(folder, echoes(MANY)) as running:
         if "idle" in parts:
             costs = running.idle(IDLE_S)
             show(_costs_table(f"{MANY} idle servers, in {IDLE_S:.0f} s", costs, MANY))
@@ -240,7 +252,7 @@ def _events() -> Finding:
 
 
 def _event_ms(count: int) -> float:
-    with short_folder() as folder, serving(folder, count) as running:
+    with short_folder() as folder, serving(folder, echoes(count)) as running:
         idle_ms = _of_supervisor(running.idle(EVENT_S * EVENTS))
         before = costs_of(running.supervisor)
         for _ in range(EVENTS):
@@ -285,9 +297,10 @@ def _say_nothing(_: object) -> None:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--servers", type=int, nargs="+", default=[1, 40, 100, 200], metavar="N", help="how many")
+    parser.add_argument("--servers", type=int, nargs="+", default=[1, 100, 200, 40], metavar="N", help="how many")
     parser.add_argument("--rounds", type=int, default=SOME_ROUNDS, help="starts for each figure")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help="some parts")
+    parser.add_argument("--sealed", nargs="*", choices=SEALED_PARTS, metavar="PART", help="of the last of --servers")
     return parser.parse_args(arguments)
 
 

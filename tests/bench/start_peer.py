@@ -1,15 +1,14 @@
-"""FastMCP's proxy over the same echo servers, unconfined: fetched into an environment of its own."""
+"""Other programs over the same echo servers, unconfined, each fetched into an environment of its own."""
 
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
-from support.config.places import row, write_config
+from support.config.places import write_config
 
 from .finding import NotMeasuredError
-from .peers import ECHO
-from .started import listed_by, server_id
+from .started import bare, echoes, listed_by
 
 FETCH_S: Final = 180.0
 """For a registry to give it and all that it needs."""
@@ -27,17 +26,26 @@ def fetch_fastmcp(folder: Path) -> list[str]:
     Raises:
         NotMeasuredError: it cannot be had here.
     """
-    python = folder / "bin" / "python"
+    return [str(fetch_programs(folder, "fastmcp") / "python"), "-c", PROGRAM]
+
+
+def fetch_programs(folder: Path, package: str) -> Path:
+    """The folder of the programs of an environment with this package of PyPI.
+
+    Raises:
+        NotMeasuredError: it cannot be had here.
+    """
+    programs = folder / "bin"
+    install = [str(programs / "python"), "-m", "pip", "install", package]
     try:
-        for words in ([sys.executable, "-m", "venv", str(folder)], [str(python), "-m", "pip", "install", "fastmcp"]):
+        for words in ([sys.executable, "-m", "venv", str(folder)], install):
             subprocess.run(words, check=True, capture_output=True, timeout=FETCH_S)
     except (OSError, subprocess.SubprocessError) as error:
-        raise NotMeasuredError(f"FastMCP cannot be installed: {error}") from error
-    return [str(python), "-c", PROGRAM]
+        raise NotMeasuredError(f"{package} cannot be installed: {error}") from error
+    return programs
 
 
 def fastmcp_listed(words: list[str], folder: Path, count: int) -> float:
     """Seconds until it has listed the tools of so many servers."""
-    bare = {key: value for key, value in row(ECHO).items() if key in ("command", "args")}
-    config = write_config(folder / "fastmcp.json", **{server_id(number): bare for number in range(count)})
-    return listed_by([*words, str(config)], folder, count)[1]
+    rows = bare(echoes(count))
+    return listed_by([*words, str(write_config(folder / "fastmcp.json", **rows))], folder, rows)

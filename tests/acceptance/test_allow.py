@@ -55,6 +55,20 @@ def test_a_serve_that_runs_starts_the_server_with_what_its_remedy_gave_it(folder
     assert (again.returncode, "has that access already" in again.stdout) == (0, True)
 
 
+def test_an_import_with_one_yes_ends_with_a_server_that_works(folder: Path) -> None:
+    """A person would import servers, see none of their tools, and take the wall down."""
+    program, *args = server_argv("echo")
+    config, store = folder / "mcp.json", folder / "store"
+    row = {"command": program, "args": args, "env": {"STORE_DIR": str(store)}}
+    theirs = write_config(folder / "theirs.json", echo=row)
+    done = quarterdeck_forked("config", "import", str(theirs), "--to", str(config), "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "variable STORE_DIR" in done.stdout
+    assert store.is_dir()
+    called = quarterdeck_forked("call", "-c", str(config), "echo__echo", json.dumps({"text": "it works"}))
+    assert (called.returncode, "it works" in called.stdout) == (0, True), called.stderr
+
+
 def test_a_row_with_anything_else_that_waits_is_not_approved_beside(folder: Path) -> None:
     """Who gives a folder would approve a command that somebody else has written meanwhile."""
     program, *args = server_argv("echo")

@@ -3,7 +3,7 @@
     a program's file          its project, by its marker; else its folder: what it imports lies beside it
     a package's script        the outermost `node_modules` around it, which has the packages that it imports
     a database, a store       its folder, to be written: a journal or a temporary copy is made beside the file
-    what is not there yet     the folder that it is to be made in, to be written
+    what is not there yet     the folder that it is to be made in, to be written; a new one, if that is not there either
     a folder that an option or a variable calls a store  itself, to be written
     any other file or folder  itself
 
@@ -36,6 +36,11 @@ _CHANGED: Final = re.compile(
 )
 """Words in the name of an option, a variable or a file that a program writes."""
 
+_FOLDER: Final = re.compile(
+    r"(?:^|[_.-])(?:dir|directory|folder|root|workspace|storage|store|cache|output|out)s?(?:$|[_.-])", re.IGNORECASE
+)
+"""Words in the name of an option or a variable that names a folder, where the path itself does not exist yet."""
+
 _SHARED: Final = frozenset({"/", "/home", "/root", "/tmp", "/var", "/etc", "/opt", "/srv", "/usr", "/mnt", "/media"})  # noqa: S108
 """Folders that hold more than one thing's files."""
 
@@ -44,11 +49,19 @@ MAX_ARGUMENT: Final = 4096 * 8
 
 
 class RequiredPath(msgspec.Struct, frozen=True):
-    """An absolute path to add to a policy's `read` or `write`; `why` is empty if it is the path that was named."""
+    """An absolute path to add to a policy's `read` or `write`.
+
+    Attributes:
+        why: empty if it is the path that was named.
+        source: what named it, such as `argument 2`; empty if no command did.
+        is_new: whether it is a folder that has to be made first.
+    """
 
     key: str
     path: str
     why: str = ""
+    source: str = ""
+    is_new: bool = False
 
     @property
     def shown(self) -> str:
@@ -57,17 +70,30 @@ class RequiredPath(msgspec.Struct, frozen=True):
 
 
 class NamedPath(msgspec.Struct, frozen=True):
-    """A path that a command names; `label` is its option or variable, empty without one."""
+    """A path that a command names.
+
+    Attributes:
+        label: its option or variable, empty without one.
+        source: where it is named, in words.
+        is_written: whether the program is known to write there, whatever the label says.
+    """
 
     path: str
     label: str = ""
+    source: str = ""
+    is_written: bool = False
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether its option or variable is one for what a program writes."""
+        return self.is_written or _CHANGED.search(self.label) is not None
 
 
 def need_of(named: NamedPath, user_home: str) -> RequiredPath | None:
     """Return what a policy needs for this path; None if nothing can be given that would do."""
     path, folder = named.path, os.path.dirname(named.path)
     if observed.isdir(path):
-        key = "write" if _CHANGED.search(named.label) else "read"
+        key = "write" if named.is_changed else "read"
         return RequiredPath(key, path) if is_of_one_thing(path, user_home) else None
     if not observed.lexists(path):
         is_possible = observed.isdir(folder) and is_of_one_thing(folder, user_home)
@@ -75,11 +101,28 @@ def need_of(named: NamedPath, user_home: str) -> RequiredPath | None:
     if _CODE.search(path):
         root = project_of(path, user_home)
         return RequiredPath("read", root, _why_project(root)) if root is not None else RequiredPath("read", path)
-    if _CHANGED.search(named.label) or _CHANGED.search(os.path.basename(path)):
+    if named.is_changed or _CHANGED.search(os.path.basename(path)):
         if is_of_one_thing(folder, user_home):
             return RequiredPath("write", folder, "a journal or a temporary copy is made beside the file")
         return None
     return RequiredPath("read", path)
+
+
+def folder_to_make(named: NamedPath, user_home: str) -> str | None:
+    """Return the missing folder without which a program cannot write this path, which is not there; None if no folder
+    is missing, or if nothing says that the program writes there.
+    """
+    if observed.lexists(named.path) or not named.is_changed:
+        return None
+    is_folder = "." not in os.path.basename(named.path) and (
+        named.is_written or _FOLDER.search(named.label) is not None
+    )
+    folder = named.path if is_folder else os.path.dirname(named.path)
+    if observed.lexists(folder) or not is_of_one_thing(folder, user_home):
+        return None
+    above = next(step for step in ancestors(folder) if observed.lexists(step))
+    is_ours = is_within(above, user_home) or is_of_one_thing(above, user_home)
+    return folder if is_ours and observed.isdir(above) else None
 
 
 def project_of(path: str, user_home: str) -> str | None:
@@ -104,17 +147,18 @@ def is_code(path: str) -> bool:
 def named_in(argv: Sequence[str], env: Mapping[str, str], cwd: str, user_home: str) -> Iterator[NamedPath]:
     """Yield every path that the arguments of a command and its variables may name, existing or not."""
     option = ""
-    for argument in argv[1:]:
+    for number, argument in enumerate(argv[1:], 1):
         name, is_pair, _ = argument.partition("=")
         label = name if is_pair else option
+        source = f"argument {number}" + (f" ({label})" if label else "")
         for text in paths_in(argument):
-            yield NamedPath(os.path.normpath(os.path.join(cwd, text)), label)
+            yield NamedPath(os.path.normpath(os.path.join(cwd, text)), label, source)
         option = argument if argument.startswith("-") and not is_pair else ""
     for name, value in env.items():
         if value.startswith("~/"):
-            yield NamedPath(os.path.normpath(user_home + value[1:]), name)
+            yield NamedPath(os.path.normpath(user_home + value[1:]), name, f"variable {name}")
         elif value.startswith("/") and len(value) <= MAX_ARGUMENT and ":" not in value and "\0" not in value:
-            yield NamedPath(os.path.normpath(value), name)
+            yield NamedPath(os.path.normpath(value), name, f"variable {name}")
 
 
 def paths_in(argument: str) -> Iterator[str]:

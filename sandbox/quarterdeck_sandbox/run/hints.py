@@ -13,13 +13,21 @@ from itertools import islice
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from quarterdeck_protocol.faults import NOTHING_TO_ADD
 from quarterdeck_protocol.policy_values import Grant, Network, NetworkMode, PolicyValues, Tier
 from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.mounts import MountKind, Places, View, is_within, is_within_any
 from quarterdeck_sandbox.program.launch import LaunchPlan
-from quarterdeck_sandbox.program.needed_paths import NamedPath, RequiredPath, is_code, named_in, project_of
+from quarterdeck_sandbox.program.needed_paths import (
+    NamedPath,
+    RequiredPath,
+    folder_to_make,
+    is_code,
+    named_in,
+    project_of,
+)
 from quarterdeck_sandbox.program.resolve import resolve_program
 from quarterdeck_sandbox.view.layout import build_view, is_visible
 from quarterdeck_sandbox.view.secret_paths import IN_A_HOME, PathRules, credentials_touching, grant_for, offered
@@ -134,11 +142,13 @@ def missing_paths(
     variables: Mapping[str, str],
     *,
     names_cwd: bool,
+    written: frozenset[str] = frozenset(),
 ) -> tuple[list[RequiredPath], list[str]]:
     """Return what a command names and its policy does not show, and in words what cannot be given so.  Start nothing.
 
     Of its environment `variables` came with the command and may name paths; `names_cwd` says whether its working
-    directory did.  Raise LaunchError if the command has no program, or the policy names what may not be shown.
+    directory did; `written` are options and variables for paths that the program is known to write.  Raise LaunchError
+    if the command has no program, or the policy names what may not be shown.
     """
     program = resolve_program(plan, places.user_home, environ)
     # Whether this machine can give it is found out at the start, by who starts it.
@@ -152,11 +162,13 @@ def missing_paths(
     for named in (*cwd, *named_in(plan.argv, variables, plan.cwd, home)):
         if is_within_any(named.path, own):
             continue
-        need = _lacks(named, view, rules)
+        need = _lacks(replace(named, is_written=named.label in written), view, rules)
+        if isinstance(need, RequiredPath) and (held := _secrets_of(need, home)):
+            need = f"{named.label} {need.path} is not offered: it holds {held}; to give it: --{need.key} {need.path}"
         if isinstance(need, str):
-            said[need] = None
+            said[need.lstrip()] = None
         elif need is not None:
-            found.append(need)
+            found.append(replace(need, source=named.source))
     return _together(found), list(said)
 
 
@@ -174,6 +186,13 @@ def _lacks(named: NamedPath, view: View, rules: PathRules) -> RequiredPath | str
             )
         if not os.path.isdir(path) and not os.path.isfile(path):
             return f"{what} is not a file or folder: a socket or device leads out of the sandbox"
+    elif new := folder_to_make(named, user_home):
+        mount = view.covering(new)
+        if mount is not None and mount.kind is MountKind.WRITE:
+            return None
+        made = RequiredPath("write", new, "the folder is to be made", is_new=True)
+        why = rules.objection(made)
+        return f"{what} is not offered: {why}" if why else made
     elif not os.path.isdir(folder := os.path.dirname(path)):
         return (
             f"{what} does not exist, and neither does its folder: create the folder first"
@@ -184,6 +203,13 @@ def _lacks(named: NamedPath, view: View, rules: PathRules) -> RequiredPath | str
         return None
     need = rules.offer(named)
     return f"{what} is not offered: {need}" if isinstance(need, str) else need
+
+
+def _secrets_of(need: RequiredPath, user_home: str) -> str:
+    """Return what a path holds, or a folder above it, that is never offered unasked: keys, tokens, clients' files."""
+    found = credentials_touching(os.path.realpath(need.path), user_home)
+    of_clients = next((what for name, what in IN_A_HOME.items() if is_within(need.path, f"{user_home}/{name}")), "")
+    return next((each.what for each in found), of_clients)
 
 
 def _lacks_around(named: NamedPath, view: View, rules: PathRules) -> RequiredPath | None:

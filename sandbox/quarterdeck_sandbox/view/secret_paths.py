@@ -112,16 +112,18 @@ class PathRules(msgspec.Struct, frozen=True):
         home, config = str(places.user_home), tuple(map(real, configuration_folders(places)))
         return cls(policy, real(home), tuple(map(real, places.private)), tuple(map(real, writable)), config)
 
-    def admit(self, path: str, key: str) -> Followed:
-        """Return where a `read` or `write` path of the policy leads.  Raise LaunchError `sandbox_refused`."""
-        followed = locate(path, key)
+    def admit(self, path: str, key: str, *, is_new: bool = False) -> Followed:
+        """Return where a `read` or `write` path of the policy leads, which `is_new` says is a folder still to be made.
+        Raise LaunchError `sandbox_refused`.
+        """
+        followed = observed.follow(path) if is_new else locate(path, key)
         real = followed.real
         for place, why in _NEVER.items():
             if real == place or (place != "/" and is_within(real, place) and not is_within_any(real, _BUT)):
                 raise refusal(f'"{key}" names {_leading(path, real)}, which gives {why}')
         if real in _SHARED:
             raise refusal(f'"{key}" names {_leading(path, real)}, which gives {_SHARED[real]}')
-        mode = observed.stat(real).st_mode
+        mode = stat.S_IFDIR if is_new else observed.stat(real).st_mode
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             raise refusal(
                 f'"{key}" names {_leading(path, real)}, which is neither a file nor a folder: what listens '
@@ -148,7 +150,7 @@ class PathRules(msgspec.Struct, frozen=True):
             if overlap(real, place):
                 return f"{place} is quarterdeck's own: choose another place"
         try:
-            self.admit(need.path, need.key)
+            self.admit(need.path, need.key, is_new=need.is_new)
         except LaunchError as error:
             return str(error)
         return ""

@@ -82,7 +82,7 @@ ENTRIES: Final = (
     Entry("check", "diagnose.check:check", DIAGNOSE, "Try a server: every tool, odd requests, effects", verbatim=True),
     Entry("doctor", "diagnose.doctor:doctor", DIAGNOSE, "Find out what this machine can enforce, by trying it"),
     Entry("explain", "diagnose.explain:explain", DIAGNOSE, "Explain an error's code: cause, remedy, example"),
-    Entry("allow", "configure.allow:allow", TRUST, "Give a server's sandbox the files that its row names"),
+    Entry("allow", "configure.allow:allow", TRUST, "Give servers' sandboxes what their rows ask for"),
     Entry("sandbox", "run.sandbox:group", DIAGNOSE, "Try a sandbox policy on any command"),
     Entry("checkpoint", "run.checkpoint:group", DIAGNOSE, "Undo what write and edit of a session changed"),
     Entry("demo", "diagnose.demo:demo", DIAGNOSE, "See what happens when servers hang and crash"),

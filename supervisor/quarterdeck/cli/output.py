@@ -142,12 +142,30 @@ def is_confirmed(question: str, *, can_ask: bool = True) -> bool:
     """Ask on the terminal; return whether the user agrees. Raise CommandError if there is no terminal."""
     import click
 
+    _require_terminal(can_ask=can_ask)
+    return click.confirm(flat(question), err=True)
+
+
+def choose(question: str, words: Sequence[str], default: str | None = None) -> str:
+    """Ask on the terminal for one of these words, or the beginning of one. Raise CommandError without a terminal."""
+    import click
+
+    def chosen(text: str) -> str:
+        found = [word for word in words if text and word.startswith(text.strip().lower())]
+        if len(found) != 1:
+            raise click.BadParameter(f"answer with one of {', '.join(words)}")
+        return found[0]
+
+    _require_terminal()
+    return str(click.prompt(flat(question), default=default, show_default=True, value_proc=chosen, err=True))
+
+
+def _require_terminal(*, can_ask: bool = True) -> None:
     if not (can_ask and sys.stdin.isatty()):
         raise UsageError(
             "confirmation needed, and there is no terminal to ask on: nothing was changed",
             "look at what is shown, then add --yes",
         )
-    return click.confirm(flat(question), err=True)
 
 
 def type_secret(question: str, remedy: str) -> str:

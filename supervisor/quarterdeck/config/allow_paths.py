@@ -25,10 +25,15 @@ KEYS: Final = ("read", "write")
 
 
 def missing(
-    config: StdioServerConfig, environ: Mapping[str, str], policy: SandboxPolicy | None = None
+    config: StdioServerConfig,
+    environ: Mapping[str, str],
+    policy: SandboxPolicy | None = None,
+    *,
+    written: frozenset[str] = frozenset(),
 ) -> tuple[list[RequiredPath], list[str]]:
     """Return the paths that a server's row names and its sandbox, or `policy`, hides; and, in words, what it cannot be
-    given.  Raises `LaunchError` if the row cannot be started for another reason.
+    given.  `written` are options and variables for paths that the server is known to write.  Raises `LaunchError` if
+    the row cannot be started for another reason.
     """
     with tempfile.TemporaryDirectory(prefix="quarterdeck-allow-") as base:
         home, tmp, user_home = Path(base, "home"), Path(base, "tmp"), Path(os.path.expanduser("~"))
@@ -39,7 +44,8 @@ def missing(
         own = tuple(map(str, mcp_config_paths(Path(plan.cwd), environ)[1:]))
         places = Places(home, tmp, user_home, (str(state_dir()), str(runtime_dir())), own)
         values = (policy or config.sandbox).values
-        return missing_paths(plan, values, places, environ, config.env, names_cwd=config.cwd is not None)
+        names_cwd = config.cwd is not None
+        return missing_paths(plan, values, places, environ, config.env, names_cwd=names_cwd, written=written)
 
 
 def widened(config: StdioServerConfig, needs: Iterable[RequiredPath], environ: Mapping[str, str]) -> SandboxPolicy:
@@ -74,8 +80,8 @@ def edited(text: str, origin: Origin, sandbox: Mapping[str, object]) -> str:
     written = origin.row.get("sandbox")
     if not isinstance(written, Mapping):
         return set_member(text, [*steps, "sandbox"], sandbox, has_comments=True)
-    for key in KEYS:
-        if sandbox.get(key, []) != written.get(key, []):
+    for key in sandbox:
+        if sandbox[key] != written.get(key):
             text = set_member(text, [*steps, "sandbox", key], sandbox[key], has_comments=True)
     return text
 

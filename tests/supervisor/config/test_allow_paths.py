@@ -122,7 +122,16 @@ SITUATIONS: list[tuple[str, list[str], dict[str, str], dict[str, object]]] = [
     ("a folder in an argument", ["{home}/notes"], {}, {"read": ["{home}/notes"]}),
     ("a folder of an option that stores", ["--storage-path", "{home}/papers"], {}, {"write": ["{home}/papers"]}),
     ("a folder that is not there, in one that is hidden", ["--db", "{home}/data/new"], {}, {"write": ["{home}/data"]}),
-    ("a folder to be created in the home", ["--storage-path", "{home}/later"], {}, {}),
+    ("a folder to be created in the home", ["--storage-path", "{home}/later"], {}, {"write": ["{home}/later"]}),
+    (
+        "a file to be created in one",
+        [],
+        {"MEMORY_FILE_PATH": "{home}/notes/new/m.json"},
+        {"write": ["{home}/notes/new"]},
+    ),
+    ("a folder to be created among our files", ["--out-dir", "{state}/new"], {}, {}),
+    ("a folder to be created among keys", ["--out-dir", "{home}/.ssh/new"], {}, {}),
+    ("a home to be created", ["--out-dir", "/home/qd-nobody-s"], {}, {}),
     ("a file in an argument", ["{home}/notes/a.txt"], {}, {"read": ["{home}/notes/a.txt"]}),
     ("a folder in a variable", [], {"GIT_BASE_DIR": "{home}/repo"}, {"read": ["{home}/repo"]}),
     ("a store in a variable", [], {"MEMORY_FILE_PATH": "{home}/data/m.jsonl"}, {"write": ["{home}/data"]}),
@@ -180,6 +189,10 @@ def test_every_hint_works_when_it_is_followed(
     start = refused_start(row)
     if needs:
         assert not start or 'add "' in start, "the message and `allow` agree"
+        for need in needs:
+            assert need.is_new is not Path(need.path).exists()
+            if need.is_new:
+                Path(need.path).mkdir(parents=True)
         row = row.model_copy(update={"sandbox": widened(row, needs, os.environ)})
         assert missing(row, os.environ) == ([], [])
         assert refused_start(row) == ""

@@ -1,30 +1,25 @@
-"""`quarterdeck allow`: give a server's sandbox the paths that its row names, and approve the row in the same step."""
+"""`quarterdeck allow`: give servers' sandboxes what their rows need, and approve the rows in the same step."""
 
-import json
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
-from quarterdeck.cli.file_change import FileChange, as_it_was, print_diff
-from quarterdeck.cli.output import is_confirmed, print_line, warn
-from quarterdeck.cli.parameters import Option
+from quarterdeck.cli.exits import ExitCode, UsageError
+from quarterdeck.cli.file_change import print_diff
+from quarterdeck.cli.output import print_line
+from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import Named, Source, configured_server, load, present_troubles, print_troubles
-from quarterdeck.cli.trust.context import open_context, refuse_unapproved, send
-from quarterdeck.config.allow_paths import edited, missing, sandbox_with, widened
-from quarterdeck.config.clients.user_file import UserFileError, read_user_file
-from quarterdeck.config.load.document import DocumentError
-from quarterdeck.config.load.origin import Origin, Standing
-from quarterdeck.config.load.text_edit import EditError
+from quarterdeck.cli.trust.context import open_context, refuse_unapproved
+from quarterdeck.config.load.origin import Standing
 from quarterdeck.config.places.paths import command_digest, server_paths
-from quarterdeck.ledger.events.events import Subject
+from quarterdeck.config.settings import Settings
+from quarterdeck.grants.needs import Need, ServerNeeds
 from quarterdeck.trust.configured_servers import configured
-from quarterdeck.trust.judge.server_rows import ServerRow
-from quarterdeck.trust.judge.verdicts import Decision
 from quarterdeck_protocol.configs import StdioServerConfig
-from quarterdeck_sandbox import LaunchError, RequiredPath
+
+from .needs import GrantChange, ask_needs, defaults, find_needs, give, print_given, print_needs
 
 Paths = Annotated[list[Path] | None, Option(metavar="PATH", help="Let it read this path; may be repeated.")]
 
@@ -33,59 +28,74 @@ Writable = Annotated[list[Path] | None, Option(metavar="PATH", help="Let it chan
 
 def allow(
     source: Named,
-    server: options.ServerId,
+    server: Annotated[str | None, Argument(metavar="SERVER", help="The server's id.")] = None,
+    everything: Annotated[bool, Option("--all", help="Look at every server of yours.")] = False,
     read: Paths = None,
     write: Writable = None,
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
 ) -> None:
-    """Give a server the files that its command line and its variables name: show the change, write it, approve it.
+    """Give a server, or all, what its command line, its variables and its package ask for: shown, asked, approved.
 
     A program's file needs its project, a database its folder: that is what is offered. `--read` and `--write` name
-    something else in its place.
+    something else in its place. A yes gives what the table calls the default; `each` asks row by row.
     """
-    target = _find_target(source, server)
-    pairs, refused = (("read", read), ("write", write)), list[str]()
-    needs = [RequiredPath(key, os.path.abspath(path.expanduser())) for key, paths in pairs for path in paths or ()]
-    if not needs:
-        needs, refused = _missing_paths(target.config)
-    if not needs and refused:
+    if (server is None) is not everything or (everything and (read or write)):
         raise UsageError(
-            f"{server} is given nothing: {'; '.join(refused)}",
-            "do as it says; to give it another path: --read PATH or --write PATH",
+            "either one server is given something, or --all are looked at",
+            "quarterdeck allow SERVER [--read PATH] [--write PATH]; or quarterdeck allow --all",
         )
-    if not needs:
-        print_line(
-            f"{server} can see every path in its command line and variables; to add another: --read or --write PATH"
+    settings = load(source) if server is None else _settings_with(source, server)
+    if named := [
+        Need(key, os.path.abspath(path.expanduser()), "named by you")
+        for key, paths in (("read", read), ("write", write))
+        for path in paths or ()
+    ]:
+        assert server is not None
+        found = [ServerNeeds(server, tuple(named))]
+    else:
+        found = find_needs(source, settings, None if server is None else {server})
+    if not found:
+        others = "" if server is None else "; to add another path: --read PATH or --write PATH"
+        print_line(f"{server or 'every server'} has all that its command line and variables name{others}")
+        return
+    print_needs(found)
+    if not any(each.needs for each in found):
+        raise UsageError(
+            "nothing can be given",
+            "do as each line says; to give a server another path: quarterdeck allow SERVER --read PATH or --write PATH",
         )
-        return
-    change, sandbox = _plan_change(target, needs)
-    for need in needs:
-        why = f"  ({need.why})" if need.why else ""
-        print_line(f"{need.key:5}  {need.path}{why}")
-    print_diff(change.diff)
-    if not change.diff:
-        print_line(f"{server} has that access already")
-        return
-    if dry_run:
-        print_line("nothing was changed (--dry-run)", "dim")
-        return
-    if not (yes or is_confirmed("write this, and approve it?")):
+    if _shows_change(settings, defaults(found)) and not dry_run:
+        _give(source, settings, found, yes=yes)
+
+
+def _shows_change(settings: Settings, given: Sequence[ServerNeeds]) -> bool:
+    """Print what a yes to all changes; return whether there is anything to change."""
+    change = GrantChange(settings)
+    for each in given:
+        change.add(each)
+    lines = [line for file in change.files.values() for line in file.diff]
+    print_diff(lines)
+    if given and not lines:
+        print_line(f"{', '.join(each.server for each in given)} has that access already")
+    return bool(lines) or not given
+
+
+def _give(source: Source, settings: Settings, found: Sequence[ServerNeeds], *, yes: bool) -> None:
+    given = defaults(found) if yes else ask_needs(found, "write this, and approve it?")
+    if not given:
         raise SystemExit(ExitCode.OK)
-    backup = change.write()
-    _approve(source, target, change.path, sandbox)
-    print_line(f"{server} has that access from its next start{as_it_was(backup)}", "green")
+    refused = give(source, settings, given)
+    print_given([each for each in given if each.server not in refused])
+    if refused:
+        raise UsageError(
+            "; ".join(f"{name} is given nothing: {why}" for name, why in refused.items()),
+            "correct that, and run the command again",
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    config: StdioServerConfig
-    origin: Origin
-    row: ServerRow
-
-
-def _find_target(source: Source, server: str) -> _Target:
-    """Return the server if its row may be changed and everything else in it is approved."""
+def _settings_with(source: Source, server: str) -> Settings:
+    """Return the configuration if this server's row may be changed and everything else in it is approved."""
     if not source.config and server_paths(command_digest(server), server).home.exists():
         raise UsageError(
             f"{server} is the server of a `quarterdeck run`, which no file names",
@@ -110,52 +120,6 @@ def _find_target(source: Source, server: str) -> _Target:
             "write the row into a file of your own; or change it there, and run quarterdeck trust approve --project",
         )
     [row] = [each for each in configured(settings).rows if each.id == server]
-    refuse_unapproved(source, row)
-    return _Target(config, origin, row)
-
-
-def _missing_paths(config: StdioServerConfig) -> tuple[list[RequiredPath], list[str]]:
-    """Return the missing paths to add, and reasons for the others. Print the reasons if there are paths to add."""
-    with as_command_error(LaunchError, remedy=f"correct its row: quarterdeck inspect {config.id} shows it"):
-        needs, said = missing(config, os.environ)
-    for line in said if needs else ():
-        warn(line)
-    return needs, said
-
-
-def _plan_change(target: _Target, needs: list[RequiredPath]) -> tuple[FileChange, dict[str, object]]:
-    path, sandbox = target.origin.path, sandbox_with(target.origin.row, needs)
-    assert path is not None
-    with as_command_error(
-        LaunchError, ValueError, remedy="name a narrower path, with --read or --write", what="it cannot be given that: "
-    ):
-        widened(target.config, needs, os.environ)
-    try:
-        file = read_user_file(path)
-        new = edited(file.text, target.origin, sandbox)
-        return FileChange(path, file.text, new), sandbox
-    except (DocumentError, EditError) as error:
-        shown = json.dumps({"sandbox": sandbox}, ensure_ascii=False)[1:-1]
-        raise UsageError(
-            f"{path} is not changed: {error}", f"write this into {target.origin.location}: {shown}"
-        ) from error
-    except UserFileError as error:
-        raise UsageError(str(error), f"make {path} a file of your own that can be read") from error
-
-
-def _approve(source: Source, target: _Target, path: Path, sandbox: dict[str, object]) -> None:
-    """Approve how the server is started now, if nothing but its sandbox differs from before."""
     with open_context(source) as context:
-        found = context.server(target.config.id)
-        assert context.settings is not None
-        now = context.settings.origin(target.config.id)
-        expected = {**target.origin.row, "sandbox": sandbox}
-        if dict(now.row) != expected or now.files != target.origin.files:
-            raise CommandError(
-                ExitCode.NO_ANSWER,
-                f"{path} was changed by another program meanwhile: nothing is approved",
-                target.row.command("diff"),
-            )
-        [launch] = [each for each in found.matters if each.key.subject is Subject.LAUNCH]
-        if launch.seen != launch.approved:
-            send([Decision(found.scope, found.server, launch.key, launch.seen, launch.body)])
+        refuse_unapproved(context, row)
+    return settings

@@ -44,6 +44,7 @@ from quarterdeck.config.load.origin import Standing
 from quarterdeck.daemon.messages import ServeRequest
 
 from .link_http import HTTP_URL, ClientTokens, check_private, end_token, found_url, tell_tokens, tokens_shown
+from .needs import settle_needs
 
 DEFAULT_NAME: Final = "quarterdeck"
 
@@ -88,9 +89,13 @@ def link(
     take_out: TakeOut = False,
     no_seal: NoSeal = False,
     dry_run: options.DryRun = False,
+    yes: options.Yes = False,
     json: options.Json = False,
 ) -> None:
-    """Let MCP clients start quarterdeck serve: shows the change, keeps a copy, touches nothing else of the file."""
+    """Let MCP clients start quarterdeck serve: shows the change, keeps a copy, touches nothing else of the file.
+
+    At the end one question gives the servers the folders and hosts that they ask for; --yes answers it.
+    """
     dirs, command = UserDirectories.here(), own_command()
     options.check_search(is_wanted=search)
     arguments = _serve_arguments(config, profile, workspace, allow_dir, tools)
@@ -136,6 +141,8 @@ def link(
     _end_tokens(replaced)
     if tokens is not None and not dry_run:
         tell_tokens(plans, tokens)
+    if not (dry_run or json):
+        settle_needs(Source(tuple(config or ())), None, yes=yes, can_ask=True, is_shown=True)
     take_out_of_files(imported, is_wanted=take_out, dry_run=dry_run, can_ask=not json, is_shown=not json)
     if http:
         if not listens:

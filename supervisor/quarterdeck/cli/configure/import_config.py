@@ -45,11 +45,13 @@ def import_config(
     take_out: TakeOut = False,
     no_seal: NoSeal = False,
     dry_run: options.DryRun = False,
+    yes: options.Yes = False,
     json: options.Json = False,
 ) -> None:
     """Take over the servers of another MCP client; those that are there already stay as they are.
 
-    One whose name another server of yours has gets a second name, as fs-2.
+    One whose name another server of yours has gets a second name, as fs-2. At the end one question gives them the
+    folders and hosts that they ask for; --yes answers it.
     """
     target = (to or user_file()).expanduser().absolute()
     with as_command_error(ImportFileError, remedy="correct that file, or name another: quarterdeck config import FILE"):
@@ -65,8 +67,10 @@ def import_config(
         backup = write_user_file(file, text, datetime.now(UTC), is_private=True) if wanted else None
     left_out = [*taken.left_out, *kept]
     document = parse(text, has_comments=True)
-    imported = [server for server in found if is_of_user(server) and is_in(document, server)]
+    present = [server for server in found if is_in(document, server)]
+    imported = [server for server in present if is_of_user(server)]
     if json:
+        needs = _settle(to, present, yes=yes, is_shown=False) if not dry_run else []
         changed_files = take_out_of_files(imported, is_wanted=take_out, dry_run=dry_run, can_ask=False, is_shown=False)
         sealed = _sealed(target, added, is_shown=False) if wanted and not no_seal else {}
         print_json(
@@ -77,6 +81,7 @@ def import_config(
                 "left_out": [{"name": each.name, "path": utf8(each.path), "reason": each.reason} for each in left_out],
                 "other_projects": taken.elsewhere,
                 **view_change(diff, backup, is_changed=wanted),
+                "needs": needs,
                 "taken_out": changed_files,
                 "sealed": sealed,
             }
@@ -90,9 +95,19 @@ def import_config(
         print_line("nothing was changed (--dry-run)", "dim")
     else:
         print_line(f"imported {counted(len(added), 'server')} into {target}{as_it_was(backup)}")
-        if not no_seal:
-            _sealed(target, added, is_shown=True)
+    if not dry_run:
+        _settle(to, present, yes=yes, is_shown=True)
+    if wanted and not no_seal:
+        _sealed(target, added, is_shown=True)
     take_out_of_files(imported, is_wanted=take_out, dry_run=dry_run, can_ask=True, is_shown=True)
+
+
+def _settle(to: Path | None, imported: Sequence[FoundServer], *, yes: bool, is_shown: bool) -> list[dict[str, object]]:
+    """Give the imported servers what they need, after a question. Return the same for programs."""
+    from .needs import settle_needs
+
+    ids = {server.id for server in imported}
+    return settle_needs(Source((to,) if to is not None else ()), ids, yes=yes, can_ask=is_shown, is_shown=is_shown)
 
 
 def _sealed(target: Path, added: Sequence[FoundServer], *, is_shown: bool) -> dict[str, str]:

@@ -7,8 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
+
 from quarterdeck.cli import options
 from quarterdeck.cli.configure.import_config import describe_plain_secrets
+from quarterdeck.cli.configure.needs import (
+    ask_needs,
+    defaults,
+    make_folders,
+    print_needs,
+    remove_folders,
+    tool_definitions,
+    view_needs,
+)
 from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError, UsageError, as_command_error
 from quarterdeck.cli.file_change import as_it_was, print_diff
 from quarterdeck.cli.output import hint, is_confirmed, print_json, print_line, print_outcome, warn
@@ -18,9 +29,9 @@ from quarterdeck.cli.run.sandbox_options import Wish
 from quarterdeck.cli.source import Named, Source
 from quarterdeck.cli.trust.trust import Whole
 from quarterdeck.common.words import flat, printable, utf8
-from quarterdeck.config.allow_paths import missing, sandbox_with
 from quarterdeck.config.secrets.masking import literal_secrets, mask_row
 from quarterdeck.config.secrets.store import SecretError, SecretStore
+from quarterdeck.grants.needs import Need, ServerNeeds, needs_of, sandbox_of
 from quarterdeck.registry.catalog import Catalog
 from quarterdeck.registry.offers import NEAR, NEAR_REMEDY, Offer, OfferKind, Unusable, is_near
 from quarterdeck.registry.server_json import Entry
@@ -30,11 +41,11 @@ from quarterdeck.seals.store import Seal
 from quarterdeck.trust.configured_servers import scope_of_row
 from quarterdeck.trust.judge.documents import Document
 from quarterdeck.trust.seals import unrun_scripts
-from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
+from quarterdeck_protocol.configs import ServerConfig
 from quarterdeck_sandbox import LaunchError, is_within_any
 
 from .candidate import Candidate, Said, from_entry, from_words
-from .row_change import RowChange, added, own_place, record, recorded, settings_of, taken
+from .row_change import Place, RowChange, added, own_place, record, recorded, settings_of, taken
 from .sealing import Scripts, seal_of
 from .search import NOTHING_OFFERED, Registry, offers_here, open_catalog, registry_errors
 from .trial import Trial, remedy_of, try_shown
@@ -101,18 +112,20 @@ def add(
     if candidate.server in settings.ids:
         raise taken(candidate.server, settings.origin(candidate.server).path)
     place, notes = own_place(source), list(candidate.notes)
-    change = added(place, candidate)
-    if needed := _needed(candidate, change.config, notes):
-        candidate = replace(candidate, row=needed)
-        change = added(place, candidate)
+    config = added(place, candidate).config
+    needs = _needs(candidate, config)
+    change = _given(place, candidate, defaults([needs]), is_trial=True)
     trial = seal = None
     if not untried:
         seal = seal_of(change.config, with_scripts=scripts, is_shown=True, allow_unsandboxed=allow_unsandboxed)
         trial = _try(candidate, change, seal, allow_unsandboxed=allow_unsandboxed, notes=notes)
     if not no_pin and (row := _pinned(candidate.row, trial, notes)) is not None:
         candidate = replace(candidate, row=row)
-        change = added(place, candidate)
     documents = trial.documents if trial is not None else ()
+    needs = _needs(candidate, config, tool_definitions(documents))
+    given = defaults([needs])
+    change = _given(place, candidate, given)
+    notes += map(printable, needs.problems)
     with recorded() as (book, _):
         findings = scanned(documents, book, scope_of_row(change.origin), candidate.server)
     notes += [f"its install scripts were not run: {flat(each)}" for each in unrun_scripts(seal)] if seal else ()
@@ -125,26 +138,34 @@ def add(
             print_trial(trial)
             if trial.fault is None:
                 print_offer(documents, findings, whole=whole)
+        print_needs([msgspec.structs.replace(needs, problems=())])
         print_line()
         print_diff(change.diff)
         for note in notes:
             warn(note)
         if secrets := list(literal_secrets(candidate.row)):
             warn(describe_plain_secrets(candidate.server, secrets))
-    is_wanted = not dry_run and (yes or is_confirmed("add it, and approve what is shown?", can_ask=not json))
+    question, is_wanted = "add it, and approve what is shown?", not dry_run
+    if is_wanted and not yes and needs.needs and not json:
+        chosen = ask_needs([needs], question)
+        is_wanted, given = chosen is not None, chosen or []
+        change = _given(place, candidate, given)
+    elif is_wanted and not yes:
+        is_wanted = is_confirmed(question, can_ask=not json)
     if is_wanted and yes and not accept_findings:
         refuse_unseen(findings, f"{candidate.server} is not added")
-    backup = _carry_out(source, candidate, change, documents, seal) if is_wanted else None
+    backup = _carry_out(source, candidate, change, documents, seal, given) if is_wanted else None
     if json:
         print_json(
             {
                 "server": candidate.server,
-                "row": mask_row(candidate.row),
+                "row": mask_row(change.origin.row),
                 "path": utf8(change.path),
                 "changed": is_wanted,
                 "tried": trial is not None,
                 "diff": [utf8(line) for line in change.diff],
                 "notes": notes,
+                "needs": view_needs([needs], given if is_wanted else ()),
                 **view_offer(documents, findings),
             }
         )
@@ -215,18 +236,28 @@ def _choose(entry: Entry, kind: OfferKind | None) -> Offer:
     )
 
 
-def _needed(candidate: Candidate, config: ServerConfig, notes: list[str]) -> dict[str, object] | None:
-    """Return the row with those paths in its sandbox that the user wrote into it, if it lacks any."""
-    if not isinstance(config, StdioServerConfig):
-        return None
+def _needs(candidate: Candidate, config: ServerConfig, definitions: Mapping[str, object] | None = None) -> ServerNeeds:
+    """Return what the server needs; a path that no word of the user names is not given by default."""
     with as_command_error(LaunchError, remedy="install it, or give its full path", code=ExitCode.NOT_READY):
-        needs, said = missing(config, os.environ)
-    notes += map(printable, said)
+        found = needs_of(config, os.environ, definitions)
     written = [path for path in candidate.paths if os.path.isabs(path)]
-    wanted = [need for need in needs if any(is_within_any(path, (need.path,)) for path in written)]
-    wanted += [need for need in needs if need not in wanted and is_within_any(need.path, written)]
-    notes += [f"it is not given {need.path}: --{need.key} {need.path} does" for need in needs if need not in wanted]
-    return {**candidate.row, "sandbox": sandbox_with(candidate.row, wanted)} if wanted else None
+
+    def is_wanted(need: Need) -> bool:
+        is_path = need.key in {"read", "write"}
+        is_named = is_within_any(need.value, written) or any(is_within_any(path, (need.value,)) for path in written)
+        return need.is_default and (is_named or not is_path)
+
+    needs = [msgspec.structs.replace(need, is_default=is_wanted(need)) for need in found.needs]
+    return msgspec.structs.replace(found, needs=tuple(needs))
+
+
+def _given(place: Place, candidate: Candidate, given: Sequence[ServerNeeds], *, is_trial: bool = False) -> RowChange:
+    """Return the change that adds the server, its sandbox with these needs; a trial is given no folder still to be
+    made.
+    """
+    needs = [need for each in given for need in each.needs if not (is_trial and need.is_new)]
+    row = {**candidate.row, "sandbox": sandbox_of(candidate.row, needs)} if needs else candidate.row
+    return added(place, replace(candidate, row=row))
 
 
 def _try(
@@ -270,16 +301,24 @@ def _pinned(row: Mapping[str, object], trial: Trial | None, notes: list[str]) ->
 
 
 def _carry_out(
-    source: Source, candidate: Candidate, change: RowChange, documents: Sequence[Document], seal: Seal | None
+    source: Source,
+    candidate: Candidate,
+    change: RowChange,
+    documents: Sequence[Document],
+    seal: Seal | None,
+    given: Sequence[ServerNeeds],
 ) -> Path | None:
-    """Store the typed secrets, approve, and write the row; forget the secrets if that fails."""
+    """Store the typed secrets, make the folders, approve, and write the row; take all back if that fails."""
     store, typed = SecretStore(), candidate.typed
     with as_command_error(SecretError, remedy="unlock the keyring; nothing was changed"):
         for name, value in typed.items():
             store.set(name, value)
+    made: list[str] = []
     try:
+        made = make_folders(need for each in given for need in each.needs)
         return record(source, change, documents, seal)
     except CommandError:
+        remove_folders(made)
         for name in typed:
             store.remove(name)
         raise

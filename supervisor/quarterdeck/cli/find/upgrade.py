@@ -10,7 +10,7 @@ from quarterdeck.cli.file_change import as_it_was, print_diff
 from quarterdeck.cli.output import is_confirmed, print_json, print_line, print_outcome, warn
 from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.source import Named, Source, configured_server, load
-from quarterdeck.cli.trust.context import refuse_unapproved
+from quarterdeck.cli.trust.context import open_context, refuse_unapproved
 from quarterdeck.cli.trust.trust import Whole
 from quarterdeck.cli.trust.views import print_changes, view_change
 from quarterdeck.common.words import flat
@@ -79,9 +79,9 @@ def upgrade(
     with as_command_error(ValueError, remedy="give one such as 1.2.3: --to VERSION"):
         args = pinned(written, found.pin, version)
     change = with_args(origin, server, args, SecretStore().get)
-    for row in configured(settings).rows:
-        if row.id == server:
-            refuse_unapproved(source, row)
+    [row] = [each for each in configured(settings).rows if each.id == server]
+    with open_context(source) as context:
+        refuse_unapproved(context, row)
     seal = earlier or seal_of(
         change.config, with_scripts=scripts, is_shown=not json, allow_unsandboxed=allow_unsandboxed
     )

@@ -188,13 +188,12 @@ def open_context(source: Source) -> Iterator[TrustContext]:
         yield TrustContext(servers, settings, store, files)
 
 
-def refuse_unapproved(source: Source, row: ServerRow) -> None:
+def refuse_unapproved(context: TrustContext, row: ServerRow) -> None:
     """Raise CommandError if the server is blocked, or if how it starts waits for approval.
 
     A change of its row approves all of the row.
     """
-    with open_context(source) as context:
-        [launch] = [each for each in context.server(row.id).matters if each.key == row.launch.key]
+    [launch] = [each for each in context.server(row.id).matters if each.key == row.launch.key]
     if launch.state is State.BLOCKED:
         raise UsageError(f"{row.id} is blocked", f"take that back first: {row.command('approve', '--all')}")
     is_known_form = row.other_form is not None and launch.approved == row.other_form.hash

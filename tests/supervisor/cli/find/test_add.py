@@ -24,7 +24,8 @@ NPM = {"registryType": "npm", "identifier": "notes-server", "version": "1.2.3", 
 def at_terminal(monkeypatch: pytest.MonkeyPatch, *, is_yes: bool, secret: str = "", text: str = "") -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(click, "confirm", lambda *_, **__: is_yes)
-    monkeypatch.setattr(click, "prompt", lambda *_, **__: text)
+    answer = "yes" if is_yes else "no"
+    monkeypatch.setattr(click, "prompt", lambda *_, **more: answer if "value_proc" in more else text)
     monkeypatch.setattr(getpass, "getpass", lambda _: secret)
 
 

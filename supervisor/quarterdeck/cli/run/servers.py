@@ -316,6 +316,7 @@ def inspect(source: AskedQuietly, server: options.ServerId, json: options.Json =
         "network": receipt.network if receipt else "",
         "seal": found.seal,
         "": describe_changed(found),
+        "writing": f"{', '.join(answer.cannot_write)} will fail: it may only read" if answer.cannot_write else "",
     }
     for label, text in facts.items():
         if text not in (None, ""):

@@ -63,6 +63,8 @@ def _print_tools(answer: ToolList) -> None:
         columns.append(Column("CLIENTS SEE", "alias", "dim", ""))
     if any(tool.own for tool in answer.tools):
         columns.append(Column("THE SERVER'S NAME", "own", "dim", ""))
+    if any(tool.cannot_write for tool in answer.tools):
+        columns.append(Column("FILES", lambda tool: "may only read" if tool.cannot_write else "", "yellow", ""))
     show(answer.tools, [*columns, Column("DESCRIPTION", "description", "", "", one_line)], is_cut=True)
     _print_missing(answer)
 

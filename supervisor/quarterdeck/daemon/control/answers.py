@@ -49,7 +49,7 @@ from .protocol import (
     Written,
 )
 from .recording import answer_decision, answer_record
-from .views import view_fault, view_inspection, view_servers
+from .views import tools_without_files, view_fault, view_inspection, view_servers
 
 RESTART_SLACK_S: Final = 3 * CLOSE_GRACE_S + 10.0
 """Seconds for a restart beyond its deadlines to connect and to list: the old server's end, and the wait for a slot."""
@@ -114,8 +114,10 @@ async def _list_tools(product: Product, groups: Sequence[str], only: str, *, ref
             msgspec.Raw(tool.definition or b"null"),
             short_names.get(tool.name, ""),
             _own_name(each, tool),
+            cannot_write=tool.name in vain,
         )
         for each in product.router.catalogue.servers.values()
+        for vain in [tools_without_files(product, each.id)]
         for tool in each.tools
     )
 

@@ -173,6 +173,7 @@ class ToolView(msgspec.Struct, frozen=True):
         definition: the server's own, whole; for a native tool, the one that MCP clients see.
         alias: the shorter name that MCP clients see; empty when they see `name`.
         own: the server's own name of a renamed tool; empty when that is the second half of `name`.
+        cannot_write: whether it is a tool that changes something, of a server that may only read its files.
     """
 
     name: str
@@ -181,6 +182,7 @@ class ToolView(msgspec.Struct, frozen=True):
     definition: msgspec.Raw
     alias: str = ""
     own: str = ""
+    cannot_write: bool = False
 
 
 class ServerList(Message, frozen=True, tag="servers"):
@@ -307,6 +309,7 @@ class Inspection(Message, frozen=True, tag="inspection"):
         receipt: what is in force, or was until its process ended; None before the first start.
         last_death: kept while it serves again.
         note: why there is no receipt, empty when there is one.
+        cannot_write: the tools that change something, if the server may only read its files.
     """
 
     server: ServerView
@@ -316,6 +319,7 @@ class Inspection(Message, frozen=True, tag="inspection"):
     limits: tuple[LimitView, ...]
     last_death: FaultView | None
     note: str
+    cannot_write: tuple[str, ...] = ()
 
 
 class Refusal(StrEnum):

@@ -12,6 +12,7 @@ import psutil
 from quarterdeck.common.run_options import of_run
 from quarterdeck.config.secrets.masking import mask_args
 from quarterdeck.fleet.worker_session import ConfinedServer
+from quarterdeck.grants.needs import known_of, only_reads, writing_tools
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.running_product import Product
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
@@ -135,7 +136,18 @@ def view_inspection(product: Product, status: EndpointStatus, view: ServerView) 
         limits=_view_limits(policy.limits, confined, status) if policy is not None else (),
         last_death=view_fault(product, last, status.server) if last is not None else None,
         note="" if confined is not None else _why_none(config, status),
+        cannot_write=tuple(tools_without_files(product, status.server)),
     )
+
+
+def tools_without_files(product: Product, server: str) -> list[str]:
+    """Return the qualified names of the tools that change something, if their server may only read its files."""
+    config, offers = product.config(server), product.router.catalogue.servers.get(server)
+    if offers is None or not isinstance(config, StdioServerConfig) or not only_reads(config):
+        return []
+    names = {offers.calls[tool.name].own: tool for tool in offers.tools}
+    definitions = {own: msgspec.json.decode(tool.definition or b"null") for own, tool in names.items()}
+    return [names[own].name for own in writing_tools(known_of(config), definitions)]
 
 
 def _command(product: Product, config: ServerConfig | None) -> tuple[str, ...]:

@@ -38,8 +38,10 @@ from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import ItemKey
 from quarterdeck.running_product import Product
 from quarterdeck.trust.judge.verdicts import Decision, StaleDecisionError
+from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.contract import EndpointPhase, RemoteCallResult
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, ProtocolFault
+from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_protocol.tools import CancelToken, ToolCall, ToolOutcome
 
 BROKEN = Settings(
@@ -82,6 +84,23 @@ async def test_tools_come_with_their_own_definitions_and_with_who_is_absent(tmp_
     assert [(tool.name, tool.server) for tool in listed.tools] == [("up__echo", "up"), ("up__add", "up")]
     assert msgspec.json.decode(listed.tools[0].definition)["x-own"] == [1]
     assert [server.id for server in listed.absent] == ["down", "half"]
+
+
+async def test_tools_that_write_are_marked_where_their_server_may_only_read(tmp_path: Path) -> None:
+    """A model would try a tool that can only fail, and a person not see why."""
+    reader, writer = ProductEndpoint("r", "read_file", "write_file"), ProductEndpoint("w", "write_file")
+    for endpoint, key in ((reader, "read"), (writer, "write")):
+        endpoint.config = StdioServerConfig(
+            id=endpoint.config.id,
+            command="npx",
+            args=("-y", "@modelcontextprotocol/server-filesystem", "/data"),
+            sandbox=SandboxPolicy.model_validate({key: ["/data"]}),
+        )
+    with product_of(tmp_path, reader, writer) as product:
+        listed = await ask(product, Tools())
+        inspected = [(await ask(product, Inspect(server))).cannot_write for server in ("r", "w")]
+    assert [tool.name for tool in listed.tools if tool.cannot_write] == ["r__write_file"]
+    assert inspected == [("r__write_file",), ()]
 
 
 async def test_the_tools_of_one_server_are_listed_alone(tmp_path: Path) -> None:

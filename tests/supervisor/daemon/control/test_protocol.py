@@ -118,7 +118,7 @@ MEMBERS = {
     "fault": "kind code message remedy delivery dossier",
     "dossier": "exit_status signal limit stderr_tail peak_rss_bytes cpu_s uptime_s hints peak_is_sampled",
     "sandbox": "tier network gaps caught hint",
-    "tools": "name server description definition alias own",
+    "tools": "name server description definition alias own cannot_write",
     "listings": "server is_ready instructions definitions others capabilities home",
     "receipt": "tier network uid program cwd properties shown gaps bubblewrap",
     "properties": "name strength mechanism",

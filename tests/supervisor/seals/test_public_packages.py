@@ -41,7 +41,7 @@ async def test_a_public_server_offers_from_its_seal_what_it_offers_from_its_runn
 ) -> None:
     """A sealed server would start with other tools, or not at all."""
     command, *args = line.split()
-    environ = {**os.environ, "PATH": path}
+    environ = {**os.environ, "PATH": path, "PUPPETEER_SKIP_DOWNLOAD": "true"}  # its browser comes from elsewhere
     program = shutil.which(command, path=path)
     if program is None:
         pytest.skip(f"{command} is not installed")

@@ -188,6 +188,34 @@ def test_what_there_is_no_time_for_is_named_and_blamed_on_nobody(
     assert any("--timeout" in remark for remark in report.remarks)
 
 
+def test_a_server_that_takes_decoys_is_found_out(check: Check) -> None:
+    """A server would pass that reads keys and passes them on."""
+    words = server_argv("thief")
+    ended = check("--call-timeout", PLENTY_S, "--read", str(Path(words[-1]).parent), "--json", "--", *words)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    document = json.loads(ended.stdout)
+    states = found(document)
+    assert (states["decoys-kept"], states["secrets-unopened"]) == ("found", "found")
+    observed = document["observed"]
+    assert (observed["is_complete"], observed["unwatched"]) == (True, "")
+    taken = {(each["path"], each["carrier"]) for each in observed["taken"]}
+    assert taken == {
+        ("~/.aws/credentials", "the answer to initialize"),
+        ("~/.netrc", "its stderr"),
+        ("~/.ssh/id_ed25519", "the answer to tools/call of sync"),
+    }
+    opened = {each["path"]: each["tools"] for each in observed["touched"] if each["did"] == "opened"}
+    assert opened == {
+        "~/.aws/credentials": [],
+        "~/.netrc": ["sync"],
+        "~/.ssh/id_ed25519": ["sync"],
+        "~/Documents/Notes/meeting.md": ["list_notes"],
+        "~/Documents/budget.csv": ["list_notes"],
+    }
+    needs = {(each["key"], each["path"]) for each in observed["needs"]}
+    assert needs == {("read", "~/Documents"), ("write", "~/Desktop"), ("write", "~/Downloads")}
+
+
 def far(file: Path, url: str, **members: object) -> Path:
     return write_config(file, far={"url": url, **members})
 

@@ -156,6 +156,16 @@ def test_what_does_not_work_is_not_added(publisher: Publisher) -> None:
     assert not (state_dir() / "ledger").exists()
 
 
+def test_a_server_that_takes_a_decoy_in_its_trial_is_not_added(publisher: Publisher) -> None:
+    """A user would give a thief the real home."""
+    program = ("--read", str(SERVERS), "--", sys.executable, str(SERVERS / "thief.py"))
+    refused = quarterdeck_forked("add", "thief", "--yes", "-c", str(publisher.config), *program)
+    assert (refused.returncode, "took a decoy" in refused.stderr) == (2, True), refused.stdout + refused.stderr
+    assert "took     ~/.aws/credentials, in its instructions" in refused.stdout
+    assert "opened   ~/.aws/credentials (no call)" in refused.stdout
+    assert publisher.config.read_text() == TEXT
+
+
 def test_a_registry_has_no_say_in_what_is_asked_on_this_machine(publisher: Publisher) -> None:
     """A stranger's entry would have us send requests behind the user's firewall, and their own server be lost."""
     config = ("-c", str(publisher.config))

@@ -202,6 +202,16 @@ CHECKS: Final = (
     ),
     _error("http-session-ended", "A deleted session is refused with 404", "forget it on DELETE"),
     # What it touches and takes
+    _error(
+        "decoys-kept",
+        "The server sends no key, and no document except in a tool's result",
+        "send only what the tool is for, and never a secret",
+    ),
+    _warning(
+        "secrets-unopened",
+        "The server opens no file with a key, password or token",
+        "take the secret from an environment variable, or from its own agent",
+    ),
     _error("read-only-kept", "A tool with readOnlyHint changes no file", "remove readOnlyHint"),
     _warning(
         "destroys-told",

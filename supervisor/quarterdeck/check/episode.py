@@ -9,6 +9,8 @@ from typing import Final, TypeAlias
 
 from quarterdeck_protocol.schema.canonical import JsonValue
 
+from .decoys import Decoy
+
 RequestId: TypeAlias = int | str
 
 Members: TypeAlias = dict[str, JsonValue]
@@ -41,6 +43,40 @@ class FileChanges:
         return (*self.made, *self.changed, *self.removed)
 
 
+class Did(StrEnum):
+    """What happened to a path of the world."""
+
+    OPENED = "opened"
+    LISTED = "listed"
+    CHANGED = "changed"
+    MADE = "made"
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True)
+class Touches:
+    """What a server did in the world during one call, or between calls.
+
+    Attributes:
+        seen: what happened, and the path below the home, whose names the server may have chosen; each pair once.
+        more: events with further new names, which were left out.
+        is_lossy: whether the kernel dropped events because there were too many.
+    """
+
+    seen: tuple[tuple[Did, str], ...] = ()
+    more: int = 0
+    is_lossy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """Content of a decoy that the server sent: the decoy, the request that it answered if any, or `stderr`."""
+
+    decoy: str
+    request_id: RequestId | None = None
+    in_stderr: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """A request and its outcome.
@@ -54,6 +90,7 @@ class Exchange:
         outside: hosts and files that it wanted and was refused.
         late: whether an answer came after it was cancelled.
         status: of HTTP; 0 without one.
+        touches: what it did in the world meanwhile, if it is a call.
     """
 
     purpose: str
@@ -69,6 +106,7 @@ class Exchange:
     outside: tuple[str, ...] = ()
     late: bool = False
     status: int = 0
+    touches: Touches = Touches()
 
     @property
     def result(self) -> JsonValue:
@@ -139,6 +177,8 @@ class Episode:
         http: requests that were about HTTP itself.
         content_types: of answers to requests, each once.
         session_id: its session; empty for none.
+        touches: what it did in the world outside of calls.
+        marked: contents of decoys in what it sent, each once.
     """
 
     name: str
@@ -163,6 +203,8 @@ class Episode:
     http: list[HttpTrial] = field(default_factory=list)
     content_types: list[str] = field(default_factory=list)
     session_id: str = ""
+    touches: list[Touches] = field(default_factory=list)
+    marked: list[Marked] = field(default_factory=list)
 
     def of(self, *purposes: str) -> list[Exchange]:
         """Return the exchanges of these purposes, in order."""
@@ -175,12 +217,21 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """All episodes of a server in order, what was not tried and why, and the sandbox's gaps on this machine."""
+    """All episodes of a server in order, what was not tried and why, and the sandbox's gaps on this machine.
+
+    Attributes:
+        decoys: those in its home; none of a remote server.
+        unwatched: why what it did with them was not watched; empty if it was.
+        has_runner: whether a package runner starts it, which reads settings of its own.
+    """
 
     episodes: tuple[Episode, ...]
     untried: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
     is_remote: bool = False
+    decoys: tuple[Decoy, ...] = ()
+    unwatched: str = ""
+    has_runner: bool = False
 
     def named(self, name: str) -> Episode | None:
         """Return the first episode of this name."""

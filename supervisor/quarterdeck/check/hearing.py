@@ -12,11 +12,15 @@ import msgspec
 from quarterdeck_protocol.mcp.jsonrpc import METHOD_NOT_FOUND
 from quarterdeck_protocol.schema.canonical import JsonValue
 
-from .episode import Episode, Members, RequestId
+from .decoys import NO_MARKS, Marks
+from .episode import Episode, Marked, Members, RequestId
 from .schemas import shown
 
 MAX_KEPT: Final = 20
 """Notes of each kind."""
+
+MAX_MARKED: Final = 500
+"""Contents of decoys that are noted."""
 
 MAX_PROGRESS: Final = 1000
 """Notifications of one request that are kept."""
@@ -43,8 +47,9 @@ class Hearing:
         answers: lines to write, which answer the server's requests.
     """
 
-    def __init__(self, episode: Episode) -> None:
+    def __init__(self, episode: Episode, marks: Marks = NO_MARKS) -> None:
         self._episode = episode
+        self._marks = marks
         self._receivers: dict[RequestId, Receiver] = {}
         self._open: set[RequestId] = set()
         self._methods: dict[RequestId, str] = {}
@@ -81,6 +86,7 @@ class Hearing:
             line.decode()
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             message = None
+        self._look_for_marks(line, message)
         if isinstance(message, list):
             self.note(self._episode.misshapen, "a batch, which only 2025-03-26 knows")
             for each in message[:MAX_KEPT]:
@@ -91,6 +97,23 @@ class Hearing:
         else:
             self._episode.junk_lines += 1
             self.note(self._episode.junk, shown(line[:400].decode(errors="replace")))
+
+    def heard_on_stderr(self, data: bytes) -> None:
+        """Look for contents of decoys in stderr."""
+        for decoy in self._marks.found_in(data):
+            self._note_marked(Marked(decoy, in_stderr=True))
+
+    def _look_for_marks(self, line: bytes, message: object) -> None:
+        # JSON can spell each character of a mark by its number.
+        told = msgspec.json.encode(message) if b"\\u" in line and message is not None else line
+        for decoy in self._marks.found_in(told):
+            said = message.get("id") if isinstance(message, dict) and "method" not in message else None
+            is_id = isinstance(said, int | str) and not isinstance(said, bool)
+            self._note_marked(Marked(decoy, said if is_id else None))
+
+    def _note_marked(self, marked: Marked) -> None:
+        if marked not in self._episode.marked and len(self._episode.marked) < MAX_MARKED:
+            self._episode.marked.append(marked)
 
     def note(self, kept: list[str], text: str) -> None:
         """Keep a text once, while there is room."""

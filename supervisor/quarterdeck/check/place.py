@@ -1,6 +1,6 @@
 """Throwaway directories and a sandbox for a tried server, and the changes in them.
 
-BASE/home        its home, kept from start to start: a package runner's downloads stay there
+BASE/home        its home, kept from start to start: a package runner's downloads stay there; and the decoys of `world`
 BASE/home/work   its working directory, with a few files and an empty git repository
 BASE/tmp         its temporary files
 """
@@ -22,6 +22,7 @@ from quarterdeck_sandbox import ConfinedProcess, Places, Requester, confine, kno
 
 from .episode import FileChanges
 from .values import FILE_NAME
+from .world import WORK_FOLDER, World
 
 FOLDER: Final = "{dir}"
 """In a command line: the folder that the server may change."""
@@ -55,7 +56,7 @@ class Place:
     @property
     def work(self) -> Path:
         """Its working directory."""
-        return self.home / "work"
+        return self.home / WORK_FOLDER
 
     @property
     def tmp(self) -> Path:
@@ -83,7 +84,7 @@ class Place:
             with suppress(OSError), ExitStack() as opened:
                 fd = os.open(self.home, _FOLDER_ONLY)
                 opened.callback(os.close, fd)
-                for folder in ("work", *folders):
+                for folder in (WORK_FOLDER, *folders):
                     fd = os.open(folder, _FOLDER_ONLY, dir_fd=fd)
                     opened.callback(os.close, fd)
                 with suppress(FileNotFoundError):
@@ -148,13 +149,14 @@ def harmless(policy: SandboxPolicy, network: object) -> SandboxPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The server to check, with a harmless policy, and its directories.
+    """The server to check, with a harmless policy, its directories, and the decoys in its home.
 
     If its command `installs` the program, one start has the internet.
     """
 
     config: StdioServerConfig
     place: Place
+    world: World
     installs: bool
     allow_unsandboxed: bool = False
 

@@ -19,7 +19,8 @@ import msgspec
 from quarterdeck_protocol.mcp.jsonrpc import LineBuffer, LineTooLongError
 from quarterdeck_sandbox import ConfinedProcess, TreeMonitor, infer_hints
 
-from .episode import End, Ending, Episode, FileChanges, Members, Recording
+from .decoys import Marks
+from .episode import End, Ending, Episode, FileChanges, Members, Recording, Touches
 from .place import Snapshot, Subject, changes
 from .requests import LEGACY, LONG_LINE_BYTES, TRIALS, message
 from .scenario import MAX_RESTARTS, Scenario, Wishes
@@ -70,8 +71,9 @@ class Peer(Speaker):
     Lines and all that is read are bounded, and every wait has a deadline.
     """
 
-    def __init__(self, process: ConfinedProcess, episode: Episode) -> None:
-        super().__init__(episode)
+    def __init__(self, process: ConfinedProcess, episode: Episode, marks: Marks) -> None:
+        super().__init__(episode, marks)
+        self._overlap = marks.longest
         self.process = process
         self._loop = asyncio.get_running_loop()
         self._lines = LineBuffer(MAX_LINE_BYTES)
@@ -241,6 +243,7 @@ class Peer(Speaker):
                 self._loop.remove_reader(self.process.stderr_fd)
                 return
             self._stderr_read += len(data)
+            self.hearing.heard_on_stderr(bytes(self._stderr[-self._overlap :]) + data)
             self._stderr += data
             del self._stderr[:-STDERR_BYTES]
 
@@ -282,14 +285,17 @@ class _ProcessScenario(Scenario[Peer]):
         self._subject = subject
         self._monitor = TreeMonitor()
         self._gaps: tuple[str, ...] = ()
+        self._marks = Marks(subject.world.decoys)
 
     async def record(self) -> Recording:
+        world = self._subject.world
         watching = asyncio.create_task(self._monitor.run())
         try:
-            await self.go_through()
+            with world.watched():
+                await self.go_through()
         finally:
             watching.cancel()
-        return Recording(tuple(self.episodes), self.untried, self._gaps)
+        return world.recording(*self.episodes, untried=self.untried, gaps=self._gaps)
 
     @property
     def first_parts(self) -> tuple[Callable[[], Awaitable[None]], ...]:
@@ -343,7 +349,9 @@ class _ProcessScenario(Scenario[Peer]):
 
     @asynccontextmanager
     async def opened(self, episode: Episode, *, with_network: bool = False) -> AsyncIterator[Peer]:
+        world = self._subject.world
         process = await self._subject.start(with_network=with_network)
+        world.forget_listings()  # a start hands the home over to its user
         self._gaps = process.receipt.gaps
         limits = process.confinement.limits
         forget = self._monitor.watch(
@@ -351,21 +359,27 @@ class _ProcessScenario(Scenario[Peer]):
             limits,
             lambda excess: process.kill_for(excess.limit),
         )
-        peer = Peer(process, episode)
+        peer = Peer(process, episode, self._marks)
         try:
             yield peer
         finally:
             forget()
             await peer.close()
+            episode.touches.append(world.take())
 
     def look(self) -> Snapshot:
-        return self._subject.place.look()
+        self.episodes[-1].touches.append(self._subject.world.take())
+        found = self._subject.place.look()
+        self._subject.world.forget_listings()
+        return found
 
-    def changes_since(self, before: Snapshot) -> FileChanges:
+    def effects_since(self, before: Snapshot) -> tuple[FileChanges, Touches]:
+        touches = self._subject.world.take()
         changed = changes(before, self._subject.place.look())
+        self._subject.world.forget_listings()
         if changed.any:
             self._subject.place.fill()
-        return changed
+        return changed, touches
 
     async def _probe_twice_at_once(self, peer: Peer, meta: Members) -> None:
         peer.hold()

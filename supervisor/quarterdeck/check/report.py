@@ -32,6 +32,7 @@ def as_json(report: Report) -> dict[str, object]:
             for outcome in report.outcomes
         ],
         "measured": asdict(report.measured),
+        "observed": asdict(report.observed) if report.observed is not None else None,
         "remarks": report.remarks,
         "stderr": report.stderr,
     }

@@ -13,10 +13,12 @@ from quarterdeck_sandbox import temporary_folder
 from .episode import Ending, Exchange, Recording
 from .judge import judge
 from .judge.definitions import MAX_TOOLS
+from .observed import observe
 from .place import Place, Subject
 from .process_scenario import record
 from .scenario import Wishes
 from .verdicts import Measured, Report, outcomes
+from .world import World
 
 STDERR_LINES: Final = 15
 """The last lines that a report shows of a server that is of no use."""
@@ -41,7 +43,8 @@ async def check(
         with temporary_folder("quarterdeck-check-") as base:
             place = Place(Path(base))
             place.make()
-            recording = await record(Subject(config, place, installs, allow_unsandboxed), wishes)
+            world = World(place.home, has_runner=installs).make()
+            recording = await record(Subject(config, place, world, installs, allow_unsandboxed), wishes)
     else:
         from .remote_scenario import record as record_remote  # an HTTP client
 
@@ -72,6 +75,7 @@ def _report(recording: Recording, called: str, took_s: float, ignored: Collectio
         _measured(recording, took_s),
         (*untried, *(f"the sandbox is weaker here: {gap}" for gap in recording.gaps)),
         stderr,
+        observe(recording) if recording.decoys and eras else None,
     )
 
 

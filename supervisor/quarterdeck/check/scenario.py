@@ -22,7 +22,7 @@ from quarterdeck.common.words import counted
 from quarterdeck_protocol.mcp.client.eras import MODERN_REVISIONS
 from quarterdeck_protocol.schema.canonical import JsonValue
 
-from .episode import MEMBERS, Ending, Episode, Exchange, FileChanges, Members, Recording, items_of
+from .episode import MEMBERS, Ending, Episode, Exchange, FileChanges, Members, Recording, Touches, items_of
 from .place import Snapshot
 from .requests import INITIALIZE, LEGACY, MODERN, NO_VERSION, PlannedCall, envelope, planned_calls, prompt_arguments
 from .schemas import shown
@@ -135,9 +135,9 @@ class Scenario(ABC, Generic[Peers]):
         """Return the files that the server may change."""
         return {}
 
-    def changes_since(self, before: Snapshot) -> FileChanges:  # noqa: ARG002 - for those that can change files
-        """Return what a call changed there."""
-        return FileChanges()
+    def effects_since(self, before: Snapshot) -> tuple[FileChanges, Touches]:  # noqa: ARG002 - for a process
+        """Return what a call changed there, and what it did in the world."""
+        return FileChanges(), Touches()
 
     def is_called(self, tool: Members) -> bool:  # noqa: ARG002 - for those that can do harm
         """Return whether this tool may be called with made-up values."""
@@ -261,7 +261,8 @@ class Scenario(ABC, Generic[Peers]):
         wait_s = self.wait_s(self.wishes.call_s)
         await peer.request(purpose, "tools/call", params, wait_s=wait_s, subject=name, progress=True)
         exchanges = peer.episode.exchanges
-        exchanges[-1] = replace(exchanges[-1], changes=self.changes_since(before))
+        changed, touches = self.effects_since(before)
+        exchanges[-1] = replace(exchanges[-1], changes=changed, touches=touches)
         if exchanges[-1].ending is Ending.LOST:
             peer.episode.gone_at = f"{name} was called"
         return exchanges[-1].ending

@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import Final, NamedTuple
 
+from .decoys import NO_MARKS, Marks
 from .episode import Ending, Episode, Exchange, Members, RequestId
 from .hearing import Hearing
 from .requests import message, with_progress
@@ -22,9 +23,9 @@ class Outcome(NamedTuple):
 class Speaker(ABC):
     """Speaks to the server in one episode and records each request; `gone` is set once the server has ended."""
 
-    def __init__(self, episode: Episode) -> None:
+    def __init__(self, episode: Episode, marks: Marks = NO_MARKS) -> None:
         self.episode: Final = episode
-        self.hearing: Final = Hearing(episode)
+        self.hearing: Final = Hearing(episode, marks)
         self.started_at: Final = time.monotonic()
         self.gone: Final = asyncio.Event()
         self._ids: Final = itertools.count(1)

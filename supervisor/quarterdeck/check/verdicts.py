@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from .catalogue import BY_ID, CHECKS, RANKS, Check, Severity
+from .observed import Observed
 
 MAX_FINDINGS: Final = 20
 
@@ -62,6 +63,7 @@ class Report:
         outcomes: in the catalogue's order.
         remarks: what was not tried and why, and what is weaker on this machine.
         stderr: its last lines, if it was of no use.
+        observed: what it did in its world of decoys; None if it was of no use, or is remote.
     """
 
     server: str
@@ -72,6 +74,7 @@ class Report:
     measured: Measured
     remarks: tuple[str, ...] = ()
     stderr: str = ""
+    observed: Observed | None = None
 
     def count(self, severity: Severity) -> int:
         """Return how many checks of this severity found something."""

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from quarterdeck.check.episode import Episode, Members
+from quarterdeck.check.decoys import Marks, make_decoys
+from quarterdeck.check.episode import Episode, Marked, Members
 from quarterdeck.check.hearing import LATE_S, MAX_ANSWERED, MAX_KEPT, Hearing
 
 
@@ -98,3 +99,17 @@ def test_progress_goes_to_its_request_and_notes_are_bounded() -> None:
     assert heard.hearing.progress_of("token") == (params,)
     heard.receive(*[b"junk %d" % number for number in range(1000)])
     assert (len(heard.episode.junk), heard.episode.junk_lines) == (MAX_KEPT, 1000)
+
+
+def test_a_decoys_content_is_noted_in_whatever_carries_it() -> None:
+    """A key that is spelt by its characters' numbers, or printed as junk, would leave unseen."""
+    decoys = make_decoys((f"{at * 0x9E3779B97F4A7C15F39C:020x}"[-20:] for at in range(1, 50)).__next__)
+    key, document = (decoys[-1].path, decoys[-1].mark), (decoys[0].path, decoys[0].mark)
+    episode = Episode("calls")
+    hearing = Hearing(episode, Marks(decoys))
+    spelt = "".join(f"\\u{ord(each):04x}" for each in key[1])
+    hearing.receive(f'{{"jsonrpc": "2.0", "id": 3, "result": {{"text": "{spelt}"}}}}'.encode(), 0.0)
+    hearing.receive(json.dumps({"jsonrpc": "2.0", "id": 4, "method": "ping", "params": document}).encode(), 0.0)
+    hearing.receive(f"junk {document[1]}".encode(), 0.0)
+    hearing.heard_on_stderr(key[1].encode())
+    assert episode.marked == [Marked(key[0], 3), Marked(document[0]), Marked(key[0], in_stderr=True)]

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from quarterdeck.check.episode import End, Episode, Exchange, FileChanges, Members, Recording
+from quarterdeck.check.decoys import DecoyKind
+from quarterdeck.check.episode import Did, End, Episode, Exchange, FileChanges, Members, Recording
+from quarterdeck.check.observed import observe
 from quarterdeck.check.schemas import shown
 from quarterdeck.check.verdicts import Verdict
 from quarterdeck.common.words import size
@@ -62,6 +64,22 @@ def _annotations(recording: Recording) -> dict[str, Members]:
         if isinstance(tool, dict) and isinstance(hints := tool.get("annotations"), dict):
             found[str(tool.get("name"))] = hints
     return found
+
+
+def judge_decoys(recording: Recording) -> Iterator[Verdict]:
+    """Yield the verdicts; none of a server that never answered, as nothing was tried with it."""
+    if not recording.decoys or not any(episode.era for episode in recording.episodes):
+        return
+    observed = observe(recording)
+    yield Verdict("decoys-kept")
+    for taken in observed.taken:
+        yield Verdict("decoys-kept", f"it took a decoy: the content of {taken.path} is in {shown(taken.carrier)}")
+    if observed.is_complete and not recording.unwatched:
+        yield Verdict("secrets-unopened")
+    for touch in observed.touched:
+        if touch.did is Did.OPENED and touch.kind is DecoyKind.SECRET:
+            when = f"when {', '.join(touch.tools)} was called" if touch.tools else "without a call"
+            yield Verdict("secrets-unopened", shown(f"it opened {touch.path} {when}"))
 
 
 SURVIVES: Final = {

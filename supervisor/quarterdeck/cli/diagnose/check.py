@@ -21,6 +21,7 @@ from quarterdeck.check.verdicts import Outcome, Report, State
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error
 from quarterdeck.cli.find.sealing import sealed_server
+from quarterdeck.cli.observed_view import print_observed
 from quarterdeck.cli.output import Cell, print_json, print_line, print_paragraph, print_table, waiting_for
 from quarterdeck.cli.parameters import HAS_DASHES, Argument, Option
 from quarterdeck.cli.process import run as run_work
@@ -270,6 +271,9 @@ def print_report(report: Report, *, in_full: bool) -> None:
             ("CHECK", "STATE", "EXPECTED"),
             [[Cell(each.check.id), Cell(each.state, STYLES[each.state]), Cell(each.check.claim)] for each in rest],
         )
+        print_line()
+    if report.observed is not None:
+        print_observed(report.observed, in_full=in_full)
         print_line()
     if report.stderr:
         print_line("The end of its stderr:")

@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -99,8 +99,8 @@ def add(
 ) -> None:
     """Add a server: try it once in a throwaway sandbox, show what it sees and lists, write its row and approve both.
 
-    The version of its package is pinned. Nothing is kept unless you answer yes. With --yes a server with findings of
-    the scan is refused, unless --accept-findings is given.
+    The version of its package is pinned. Nothing is kept unless you answer yes. With --yes a server that took a decoy
+    in its trial, or has findings of the scan, is refused, unless --accept-findings is given.
     """
     said = Said(wish, _pairs("--header", header), _pairs("--set", set_), id_ or "")
     candidate = from_words(words, said)
@@ -153,7 +153,8 @@ def add(
     elif is_wanted and not yes:
         is_wanted = is_confirmed(question, can_ask=not json)
     if is_wanted and yes and not accept_findings:
-        refuse_unseen(findings, f"{candidate.server} is not added")
+        observed = trial.observed if trial is not None else None
+        refuse_unseen(findings, observed, f"{candidate.server} is not added")
     backup = _carry_out(source, candidate, change, documents, seal, given) if is_wanted else None
     if json:
         print_json(
@@ -163,6 +164,7 @@ def add(
                 "path": utf8(change.path),
                 "changed": is_wanted,
                 "tried": trial is not None,
+                "observed": asdict(trial.observed) if trial is not None and trial.observed is not None else None,
                 "diff": [utf8(line) for line in change.diff],
                 "notes": notes,
                 "needs": view_needs([needs], given if is_wanted else ()),

@@ -1,26 +1,32 @@
 """Try a server once, before anything of it is kept: what it lists, what confined it, or why it did not start.
 
 It runs confined, with state, home and runtime directories that are thrown away, and may change nothing of the user's:
-what its row would let it write it only reads, and it is given no grants.  Its network is that of its row.
+what its row would let it write it only reads, and it is given no grants.  Its network is that of its row.  Its home
+holds decoys; nothing is called, so only what it does with them unasked is seen.
 """
 
 import logging
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from quarterdeck.check.decoys import Marks
+from quarterdeck.check.episode import Episode
+from quarterdeck.check.observed import Observed, Taken, observe
 from quarterdeck.check.place import harmless
+from quarterdeck.check.world import World
 from quarterdeck.cli.output import hint
 from quarterdeck.cli.process import run
 from quarterdeck.cli.run.servers import print_fault
 from quarterdeck.cli.source import start_product
+from quarterdeck.config.places.kept_state import reserve_server_home
 from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, STATE_DIR_VARIABLE, state_dir
 from quarterdeck.config.settings import Settings
 from quarterdeck.daemon.control.answers import answer
@@ -32,7 +38,7 @@ from quarterdeck.seals.store import Seal
 from quarterdeck.trust.judge.documents import Document
 from quarterdeck.trust.judge.server_rows import PROGRAM_SCOPE
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig, TrustMode
-from quarterdeck_sandbox import is_within_any, temporary_folder
+from quarterdeck_sandbox import is_within_any, open_regular, temporary_folder
 
 from .row_change import recorded
 from .sealing import start_from
@@ -59,6 +65,9 @@ _MAY_LACK: Final = frozenset({"exited", "exited_at_handshake", "limit_hit", "san
 _NO_MCP: Final = frozenset({"bad_output", "handshake_failed", "handshake_timeout"})
 """The faults of a program that runs, but does not speak MCP."""
 
+_LOG_BYTES: Final = 1024 * 1024
+"""The part of its log in which contents of decoys are sought."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -69,12 +78,14 @@ class Trial:
         fault: why it lists nothing; None if it answered.
         receipt: what confined it; None for a remote server, or one that was never started.
         version: of its package, as installed; empty if unknown.
+        observed: what it did with the decoys; None for a remote server, or one that did not answer.
     """
 
     documents: tuple[Document, ...] = ()
     fault: FaultView | None = None
     receipt: ReceiptView | None = None
     version: str = ""
+    observed: Observed | None = None
 
     @property
     def lists_nothing(self) -> bool:
@@ -100,23 +111,27 @@ def try_server(
     # The caller says what was found, and asks.
     logging.getLogger("quarterdeck").setLevel(logging.CRITICAL)
 
-    async def look() -> Inspection:
-        async with start_product(settings, sealing=partial(start_from, seal)) as product:
-            await product.finished()
-            found = await answer(product, Inspect(config.id))
+    async def look(world: World | None) -> Inspection:
+        with world.watched() if world is not None else nullcontext():
+            async with start_product(settings, sealing=partial(start_from, seal)) as product:
+                await product.finished()
+                found = await answer(product, Inspect(config.id))
         assert isinstance(found, Inspection)
         return found
 
     with temporary_folder("quarterdeck-try-") as base, _throwaway(Path(base)):
-        found = run(look)
+        world = _world(settings, config, seal) if isinstance(config, StdioServerConfig) else None
+        found = run(partial(look, world))
         with recorded() as (book, read):
             entry = book.entry(PROGRAM_SCOPE, config.id)
             seen = {key: item.seen for key, item in entry.items.items() if item.seen and key.subject != Subject.LAUNCH}
             documents = [Document(key, hash_, body) for key, hash_ in seen.items() if (body := read(hash_)) is not None]
+        log = settings.paths_of(config.id).log
+        observed = _observed(world, log, documents) if world is not None else None
     fault, life = found.server.fault, entry.last_life
     version = _PACKAGE.fullmatch(life.package) if life is not None else None
-    lists = tuple(documents) if fault is None else ()
-    return Trial(lists, fault, found.receipt, version["version"] if version else "")
+    trial = Trial((), fault, found.receipt, version["version"] if version else "")
+    return trial if fault is not None else replace(trial, documents=tuple(documents), observed=observed)
 
 
 def try_shown(
@@ -161,6 +176,23 @@ def remedy_of(fault: FaultView, *, is_remote: bool) -> str:
     else:
         what = "run its command by hand"
     return f"{what}; or add it all the same: --untried"
+
+
+def _world(settings: Settings, config: StdioServerConfig, seal: Seal | None) -> World:
+    reserve_server_home(settings.home_digest(config.id), config.id, PROGRAM_SCOPE)
+    has_runner = seal is None and runner_of(config.command, config.args) is not None
+    return World(settings.paths_of(config.id).create().home, has_runner=has_runner).make()
+
+
+def _observed(world: World, log: Path, documents: Iterable[Document]) -> Observed:
+    world.forget_listings()  # a start walks through the home, too
+    observed = observe(world.recording(Episode("trial", touches=[world.take()])))
+    sent = [(document.body, f"its {document.key.subject} {document.key.name}".rstrip()) for document in documents]
+    with suppress(OSError), open_regular(str(log)) as file:
+        sent.append((file.read(_LOG_BYTES), "its stderr"))
+    marks = Marks(world.decoys)
+    taken = [Taken(f"~/{path}", carrier) for data, carrier in sent for path in marks.found_in(data)]
+    return replace(observed, taken=tuple(taken))
 
 
 def _without_harm(config: ServerConfig) -> ServerConfig:

@@ -31,7 +31,7 @@ from .row_change import record, recorded, with_args
 from .sealing import Scripts, changes_since, print_package_changes, seal_of
 from .search import Registry
 from .trial import try_shown
-from .views import AcceptFindings, print_findings, refuse_unseen, scanned, view_offer
+from .views import AcceptFindings, print_findings, print_world, refuse_unseen, scanned, view_offer
 
 
 def upgrade(
@@ -116,10 +116,11 @@ def upgrade(
         if packages is not None:
             print_package_changes(packages)
         print_findings(findings)
+        print_world(trial)
         print_diff(change.diff)
     is_wanted = not dry_run and (yes or is_confirmed("pin this version, and approve it?", can_ask=not json))
     if is_wanted and yes and not accept_findings:
-        refuse_unseen(findings, f"{server} stays as it is")
+        refuse_unseen(findings, trial.observed, f"{server} stays as it is")
     backup = record(source, change, trial.documents, seal) if is_wanted else None
     if json:
         print_json(

@@ -6,7 +6,10 @@ from typing import Annotated, Final
 
 import msgspec
 
+from quarterdeck.check.observed import Observed
+from quarterdeck.check.schemas import shown
 from quarterdeck.cli.exits import UsageError
+from quarterdeck.cli.observed_view import print_observed
 from quarterdeck.cli.output import Cell, Column, describe_key, print_line, show
 from quarterdeck.cli.parameters import Option
 from quarterdeck.cli.run.servers import describe_policy
@@ -22,7 +25,7 @@ from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
 from .trial import Trial
 
 AcceptFindings = Annotated[
-    bool, Option("--accept-findings", help="With --yes: go on despite the findings of the scan.")
+    bool, Option("--accept-findings", help="With --yes: go on despite findings of the scan, or a decoy that it took.")
 ]
 
 MAX_TOOLS: Final = 40
@@ -68,6 +71,15 @@ def print_trial(trial: Trial) -> None:
     _fact("files", "; ".join(receipt.shown) if receipt.shown else "its own home, and the system's programs")
     for gap in receipt.gaps:
         _fact("weaker", gap, "yellow")
+    print_world(trial)
+
+
+def print_world(trial: Trial) -> None:
+    """Print what the server did with the decoys of its trial."""
+    if trial.observed is not None:
+        print_line()
+        print_observed(trial.observed, in_full=False)
+        print_line("  none of its tools was called: quarterdeck check calls them", "dim")
 
 
 def print_offer(documents: Sequence[Document], findings: Findings, *, whole: bool) -> None:
@@ -103,8 +115,14 @@ def print_findings(findings: Findings) -> None:
         print_line(f"  scan: and {counted(len(told) - MAX_FINDINGS, 'more finding')}", "red")
 
 
-def refuse_unseen(findings: Findings, outcome: str) -> None:
-    """Raise CommandError if the scan found something that no user has seen."""
+def refuse_unseen(findings: Findings, observed: Observed | None, outcome: str) -> None:
+    """Raise CommandError if the scan found something that no user has seen, or the server took a decoy."""
+    if observed is not None and observed.taken:
+        where = ", ".join(f"{each.path} in {shown(each.carrier)}" for each in observed.taken[:5])
+        raise UsageError(
+            f"in its trial it took a decoy and sent its content, {where}: {outcome}",
+            "do not use this server; if you know why it does that: --accept-findings",
+        )
     if findings:
         where = ", ".join(describe_key(key) for key in list(findings)[:5])
         raise UsageError(

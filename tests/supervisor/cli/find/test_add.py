@@ -10,10 +10,11 @@ import click
 import pytest
 from support.command_line import Said
 
+from quarterdeck.check.observed import Observed, Taken
 from quarterdeck.cli.find import add
 from quarterdeck.cli.find.trial import Trial, remedy_of
 from quarterdeck.config.secrets.store import SecretStore
-from quarterdeck.daemon.control.protocol import FaultView
+from quarterdeck.daemon.control.protocol import FaultView, ReceiptView
 from quarterdeck_protocol.faults import Dossier
 
 from .conftest import Home, Trials, tool
@@ -344,6 +345,21 @@ def test_what_the_scan_finds_is_not_added_unseen(
     at_terminal(monkeypatch, is_yes=True)
     said(0, "add", "seen", *words)
     assert home.rows.keys() == {"notes", "seen"}
+
+
+def test_a_server_that_took_a_decoy_is_shown_and_not_added_unseen(home: Home, said: Said, trials: Trials) -> None:
+    """A script would give a thief the real home."""
+    taken = Observed(taken=(Taken("~/.ssh/id_ed25519", "its tool save\n::error"),))
+    trials.result = Trial(
+        (tool("save"),), receipt=ReceiptView("bubblewrap", "none", None, "/bin/x", "/", (), (), ()), observed=taken
+    )
+    words = ("--yes", "--", "npx", "-y", "notes@1.0.0")
+    text = said.all(2, "add", "notes", *words)
+    assert "took     ~/.ssh/id_ed25519, in its tool save" in text
+    assert "\n::error" not in text
+    assert home.rows == {}
+    told = said.json(0, "add", "notes", "--accept-findings", "--json", *words)
+    assert told["observed"]["taken"][0]["path"] == "~/.ssh/id_ed25519"
 
 
 def test_for_programs_there_is_a_document(home: Home, trials: Trials, said: Said) -> None:

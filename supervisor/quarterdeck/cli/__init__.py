@@ -3,6 +3,7 @@
 Importing this loads nothing: each command pays for what it uses.
 """
 
+import gc
 import sys
 from typing import NoReturn
 
@@ -22,6 +23,8 @@ def main() -> NoReturn:
     from . import process
 
     serves = process.is_serve(sys.argv[1:])
+    if serves:
+        gc.disable()  # until it serves, see `collect_rarely`
     process.end_at_once(serves=serves)
     process.secure_streams()
     if serves:

@@ -29,6 +29,8 @@ sys.path += [each for each in sys.argv.pop(1).split(os.pathsep) if each not in s
 """
 
 _BOOT: Final = """\
+import gc
+gc.disable()
 if os.fork():
     os._exit(0)
 os.setsid()
@@ -40,7 +42,7 @@ from quarterdeck.cli.run.daemon import main
 main()
 """
 """Forks before it imports anything of ours, so that no process waits for the daemon's end. The zygote, which may leave
-no core either, starts before the long imports.
+no core either, starts before the long imports. For the collector see `collect_rarely`.
 """
 
 

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from functools import cache, partial
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from quarterdeck.app import COMMAND_WAIT_S, Shared, make_holder, open_quarterdeck
 from quarterdeck.cli.configure.client_tokens import deck_names
 from quarterdeck.cli.exits import CommandError, ExitCode, ledger_error
 from quarterdeck.cli.log_setup import OURS, LineFormatter
-from quarterdeck.cli.trust.lock import locked as read_lock
+from quarterdeck.cli.process import collect_rarely
 from quarterdeck.common.http_wish import HttpWish
 from quarterdeck.common.local_socket import read_key
 from quarterdeck.common.shielding import cancelled, carried_through
@@ -55,14 +55,16 @@ from quarterdeck.ledger.errors import LedgerError
 from quarterdeck.ledger.open import LedgerWriter, open_recorder
 from quarterdeck.ledger.store.lease import DAEMON, LeaseHeldError
 from quarterdeck.running_product import Product
-from quarterdeck.trust.lock.lockfile import DeckLock
 from quarterdeck_protocol.event_loop import new_event_loop
 from quarterdeck_protocol.plain_words import plain_words
 from quarterdeck_sandbox import give_back_large_blocks, raise_open_files_limit
 
 from .daemon_http import keep_wish, kept_wish, make_options, own_wish
-from .request import read_found, read_request
+from .request import read_found, read_lock, read_request
 from .serve_watch import changes_logged, drifted, following, serve_locked
+
+if TYPE_CHECKING:
+    from quarterdeck.trust.lock.lockfile import DeckLock
 
 LINGER_VARIABLE: Final = "QUARTERDECK_LINGER"
 """Seconds that a deck, and with the last one the daemon, stays after its last client."""
@@ -98,6 +100,7 @@ def serve(entrance: "Entrance") -> NoReturn:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     raise_open_files_limit()
     give_back_large_blocks()
+    collect_rarely()
     with entrance.listener, asyncio.Runner(loop_factory=new_event_loop) as runner:
         sys.exit(runner.run(_run(entrance, linger_s())))
 
@@ -170,7 +173,7 @@ class ServedDeck:
     """An open deck; a session of a locked one ends if a server offers something that the lock does not name."""
 
     product: Product
-    lock: DeckLock | None
+    lock: "DeckLock | None"
 
     @property
     def problem(self) -> str:
@@ -312,7 +315,7 @@ async def _open_deck(
     log.withhold(settings.secrets)
     for warning in settings.warnings:
         _log.warning("%s", warning)
-    lock = read_lock(Path(request.lock_file)) if request.lock_file is not None else None
+    lock = read_lock(request.lock_file)
     async with (
         open_quarterdeck(settings, serves=True, lock=lock, shared=shared) as product,
         open_control(product, current_name.get()),

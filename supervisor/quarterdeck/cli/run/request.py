@@ -13,6 +13,16 @@ from quarterdeck_protocol.names import did_you_mean
 
 if TYPE_CHECKING:
     from quarterdeck.config.settings import Settings
+    from quarterdeck.trust.lock.lockfile import DeckLock
+
+
+def read_lock(file: str | None) -> "DeckLock | None":
+    """Return what a `deck.lock` allows; None without one. Raise CommandError if it cannot be used."""
+    if file is None:
+        return None
+    from quarterdeck.cli.trust.lock import locked  # much of trust, which few need
+
+    return locked(Path(file))
 
 
 def read_request(request: ServeRequest, environ: Mapping[str, str], before: "Settings | None" = None) -> "Settings":

@@ -3,7 +3,6 @@
 Over stdio, stdout belongs to the protocol from the first byte on, and the end of stdin is the end of it all.
 """
 
-import gc
 import logging
 import os
 import signal
@@ -20,7 +19,7 @@ from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, UsageError, as_command_error, cannot_serve
 from quarterdeck.cli.log_setup import LogFormat, LogLevel, is_json, number_of, set_up_logging
 from quarterdeck.cli.parameters import Argument, Combined, Option
-from quarterdeck.cli.process import closed_streams
+from quarterdeck.cli.process import closed_streams, collect_rarely
 from quarterdeck.cli.process import run as run_work
 from quarterdeck.cli.source import Served, start_product
 from quarterdeck.common.tool_names import DEFAULT_LIMIT
@@ -28,7 +27,7 @@ from quarterdeck.common.working_directory import working_directory
 from quarterdeck.daemon.messages import CommandRequest, ServeRequest
 from quarterdeck_sandbox import raise_open_files_limit
 
-from .request import read_found, read_request
+from .request import read_found, read_lock, read_request
 from .sandbox_options import Wish
 
 if TYPE_CHECKING:
@@ -41,10 +40,6 @@ if TYPE_CHECKING:
     from quarterdeck_protocol.tools import Client
 
     from .serve_http import HttpPlan
-
-COLLECT_AFTER: Final = 10_000
-"""Objects, more than were freed, until the collector looks for garbage.  A hundred calls at once have some thousands,
-and leave no garbage: by its default, 700, it would look at them several times while they are under way."""
 
 _ANOTHER_FOLDER: Final = "make it a folder of your own, or name another: --state-dir DIR, QUARTERDECK_RUNTIME_DIR"
 
@@ -130,7 +125,7 @@ def serve(
     wish = face.listens(http, address)
     budget = options.name_budget(name_budget, client_prefix)
     if locked:
-        _read_lock(str(lock_file))  # which says now what is wrong with it
+        read_lock(str(lock_file))  # which says now what is wrong with it
     options.check_search(is_wanted=search)
     if source.native is not None:
         options.native_wish(source.native)  # which says now what is wrong with it
@@ -163,12 +158,6 @@ def begin(
         _serve_by_daemon(request, log_level, log_format, withhold)
 
 
-def _read_lock(file: str | None) -> "DeckLock | None":
-    from quarterdeck.cli.trust.lock import locked  # the ledger and trust, which a door needs for a lock alone
-
-    return locked(Path(file)) if file is not None else None
-
-
 def _serve_here(
     request: ServeRequest,
     withhold: Withhold,
@@ -184,10 +173,9 @@ def _serve_here(
         from quarterdeck.host.stdio.client_streams import expect_client
 
         expect_client()
-    gc.disable()  # until `_serve` serves: imports leave no garbage, and a seventh of their time would be looking for it
     from quarterdeck.config.load.file import ConfigFileError
 
-    lock = _read_lock(request.lock_file)
+    lock = read_lock(request.lock_file)
     with as_command_error(ConfigFileError, remedy="correct that file, or name another with -c FILE"):
         settings, http = read_found(request, os.environ), None
     withhold(settings.secrets)
@@ -305,9 +293,7 @@ async def _serve(
                 since = monotonic() if http is None else None
                 host = product.create_host(portable_schemas=request.portable_schemas, greeted_at=since)
                 stack.callback(host.close)
-                gc.freeze()
-                gc.set_threshold(COLLECT_AFTER)
-                gc.enable()
+                collect_rarely()
                 if http is None:
                     serving = _serve_stdio(host, left, client)
                 else:

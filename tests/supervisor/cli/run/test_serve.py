@@ -42,7 +42,7 @@ def test_the_lock_that_is_followed_is_the_users_word(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(serve_module, "_serve", keep)
     monkeypatch.setattr(serve_module, "raise_open_files_limit", lambda: None)
-    monkeypatch.setattr(serve_module, "_read_lock", lambda _: None)
+    monkeypatch.setattr(serve_module, "read_lock", lambda _: None)
     words = ["serve", "-c", str(tmp_path / "mcp.json"), "--locked", "--lock-file", str(tmp_path / "my.lock")]
     assert run(words) == 0
     assert {f"{tmp_path}/my.lock", f"{tmp_path}/lock.ignore"} <= set(served[0].trusted)

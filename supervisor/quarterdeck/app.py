@@ -111,7 +111,7 @@ async def open_quarterdeck(
             made = await made_in_thread(partial(RuntimeDirectory.create, settings.digest), RuntimeDirectory.close)
             directory = stack.enter_context(made)
 
-        if settings.starts_processes:
+        if settings.starts_processes and not serves:
             runtime.warm_up()  # the zygote imports while the ledger is read
         holder = make_holder(runtime.directory, settings, command=SERVE if serves else "command")
         wait_s = COMMAND_WAIT_S if serves else 0.0

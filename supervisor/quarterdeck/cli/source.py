@@ -306,8 +306,9 @@ async def start_product(
 ) -> "AsyncIterator[Product]":
     """Open the product; raise CommandError if files cannot be used, or are used by another process."""
     from quarterdeck.fleet.workers.placement import start_zygote_early
+    from quarterdeck.ledger.store.lease import knows_servers
 
-    if settings.starts_processes:
+    if settings.starts_processes and not (serves and knows_servers(state_dir())):
         start_zygote_early()
     # Only now: the zygote imports while we do.
     from quarterdeck.app import open_quarterdeck

@@ -36,13 +36,20 @@ if os.fork():
 os.setsid()
 from resource import RLIMIT_CORE, getrlimit, setrlimit
 setrlimit(RLIMIT_CORE, (0, getrlimit(RLIMIT_CORE)[1]))
+"""
+"""Forks before it imports anything of ours, so that no process waits for the daemon's end. For the collector see
+`collect_rarely`.
+"""
+
+_ZYGOTE: Final = """\
 from quarterdeck.fleet.workers.placement import start_zygote_early
 start_zygote_early()
+"""
+"""It may leave no core either."""
+
+_SERVE: Final = """\
 from quarterdeck.cli.run.daemon import main
 main()
-"""
-"""Forks before it imports anything of ours, so that no process waits for the daemon's end. The zygote, which may leave
-no core either, starts before the long imports. For the collector see `collect_rarely`.
 """
 
 
@@ -92,9 +99,15 @@ def _start(directory: Path, environ: Mapping[str, str]) -> None:
 
 
 def boot(listener: int, log: BinaryIO, environ: Mapping[str, str]) -> None:
-    """Start an interpreter that becomes the daemon and listens there; return once it is detached. May raise OSError."""
+    """Start an interpreter that becomes the daemon and listens there; return once it is detached. May raise OSError.
+
+    Where nothing was ever approved, its first servers run at once: their zygote starts before the long imports.
+    """
+    from quarterdeck.ledger.store.lease import knows_servers  # most doors find a daemon
+
+    zygote = _ZYGOTE if not knows_servers(state_dir()) else ""
     subprocess.run(
-        [sys.executable, "-I", *program(_BOOT), "--listener", str(listener)],
+        [sys.executable, "-I", *program(_BOOT + zygote + _SERVE), "--listener", str(listener)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=log,

@@ -216,7 +216,6 @@ async def _serve(entrance: Entrance, log: "DaemonLog", linger_s: float, leaving:
     async with AsyncExitStack() as stack:
         runtime = await Runtime.acquire(configuration_digest((state_dir(),)))
         stack.push_async_callback(carried_through, runtime.release)
-        runtime.warm_up()  # takes the zygote that was started with us, so that it is ended with us, too
         holder = make_holder(runtime.directory, command=DAEMON)
         opening = open_recorder(state_dir(), holder, must_write=True, wait_s=COMMAND_WAIT_S)
         recorder = await stack.enter_async_context(opening)

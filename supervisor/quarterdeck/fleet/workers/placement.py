@@ -82,6 +82,11 @@ def start_zygote_early() -> None:
         _early.append(_start_zygote())
 
 
+def has_early_zygote() -> bool:
+    """Whether one was started early that no placement has taken yet."""
+    return bool(_early)
+
+
 def _start_zygote() -> "tuple[subprocess.Popen[bytes], socket.socket]":
     ours, theirs = socket.socketpair()
     with theirs:

@@ -31,7 +31,16 @@ from quarterdeck_protocol.spawn_orders import SpawnOrder
 from quarterdeck_sandbox import Machine, Places, Preparer, Requester, TreeMonitor, sweep_cgroups, try_cgroups, waited_s
 
 from .handle import WorkerHandle, WorkerListener
-from .placement import INHERITED, FreshPlacement, OnExit, Placement, SpawnedWorker, ZygotePlacement, forks_workers
+from .placement import (
+    INHERITED,
+    FreshPlacement,
+    OnExit,
+    Placement,
+    SpawnedWorker,
+    ZygotePlacement,
+    forks_workers,
+    has_early_zygote,
+)
 from .router import SOCKET_NAME, Router
 
 IDLE_S: Final = 20.0
@@ -76,6 +85,8 @@ class Runtime:
                     directory.close()
                     raise
             runtime._users += 1
+            if has_early_zygote():
+                runtime.warm_up()  # takes it, so that it is ended with us
             return runtime
 
     async def release(self) -> None:

@@ -98,6 +98,11 @@ class Lease:
         self.release()
 
 
+def knows_servers(state: Path) -> bool:
+    """Whether there is a ledger, by which servers can sleep. Without one, all start at once."""
+    return os.path.exists(ledger_dir(state))
+
+
 def ledger_dir(state: Path) -> Path:
     """Return the ledger's directory in a state directory."""
     return state / DIRECTORY

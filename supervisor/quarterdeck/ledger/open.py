@@ -12,7 +12,7 @@ import asyncio
 import logging
 import secrets
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -115,7 +115,11 @@ class LedgerWriter:
 
     async def document(self, digest: str) -> bytes | None:
         """Return a document, also one that was just appended; None if it is unknown or was edited."""
-        return _as_written(digest, await self._do(partial(self._store.document, digest)))
+        return (await self.bodies([digest])).get(digest)
+
+    async def bodies(self, digests: Iterable[str]) -> dict[str, bytes]:
+        """Return documents as `document` does, by their hashes, in one turn of the ledger's thread."""
+        return await self._do(partial(_read, self._store, tuple(digests)))
 
     async def record_calls(self, calls: Sequence[CallRow]) -> None:
         """Record calls, outside the chain."""
@@ -205,9 +209,15 @@ class VisitingRecorder:
 
     async def document(self, hash_: str) -> bytes | None:
         """Return a document, also one that was just recorded; None if it is unknown or was edited."""
-        if hash_ in self._documents or self._store is None:
-            return self._documents.get(hash_)
-        return _as_written(hash_, self._store.document(hash_))
+        return (await self.bodies([hash_])).get(hash_)
+
+    async def bodies(self, hashes: Iterable[str]) -> dict[str, bytes]:
+        """Return documents as `document` does, by their hashes."""
+        hashes = tuple(hashes)
+        found = {hash_: self._documents[hash_] for hash_ in hashes if hash_ in self._documents}
+        if self._store is not None:
+            found |= _read(self._store, (hash_ for hash_ in hashes if hash_ not in found))
+        return found
 
 
 @asynccontextmanager
@@ -261,6 +271,12 @@ async def _take(directory: Path, holder: Holder, wait_s: float) -> Lease:
         return await made_in_thread(taking, Lease.release)
     finally:
         given_up.set()
+
+
+def _read(store: LedgerReader, hashes: Iterable[str]) -> dict[str, bytes]:
+    """Return these documents of the store, but for those that are unknown or were edited.  Blocking."""
+    read = ((hash_, _as_written(hash_, store.document(hash_))) for hash_ in hashes)
+    return {hash_: body for hash_, body in read if body is not None}
 
 
 def _as_written(hash_: str, body: bytes | None) -> bytes | None:

@@ -101,10 +101,13 @@ class Approvals:
         old_states = list(self._states.values())
         events: list[LedgerEvent] = []
         documents: dict[str, bytes] = {}
+        rows = tuple(rows)
         async with self._common.recording:
+            # Together, as one after the other each would wait for a turn of the ledger's thread.
+            bodies = await self._recorder.bodies(filter(None, map(self._approved_launch, rows)))
             for row in rows:
                 loosened = self._loosened(row) if is_live else ()
-                judgement = await self._judge_launch(row, loosened)
+                judgement = self._judge_launch(row, loosened, bodies)
                 verdict = judgement.verdicts[row.launch.key]
                 events += judgement.events
                 documents[row.launch.hash] = row.launch.body
@@ -121,7 +124,7 @@ class Approvals:
                 # A launch that nobody could record is as if never seen; the next start judges it again.
                 _log.error("how servers are launched is not recorded: %s", error)
         unasked = (state for state in states.values() if state.judged is None and state.is_admitted)
-        await asyncio.gather(*map(self._lists.take_snapshot, unasked))
+        await self._lists.take_snapshots(unasked)
         if self._code is not None:
             await self._code.load(state.row for state in states.values())
         present = {(state.row.scope, state.row.id) for state in states.values()}
@@ -401,10 +404,12 @@ class Approvals:
         is_known = state is not None and state.is_admitted and state.row.scope == row.scope
         return loosens(state.row.config if state is not None and is_known else None, row.config)
 
-    async def _judge_launch(self, row: ServerRow, loosened: Sequence[str]) -> Judgement:
-        entry = self.book.entry(row.scope, row.id)
-        approved = entry.items.get(row.launch.key, Item()).approved
-        body = await self._recorder.document(approved) if approved else None
+    def _approved_launch(self, row: ServerRow) -> str:
+        return self.book.entry(row.scope, row.id).items.get(row.launch.key, Item()).approved
+
+    def _judge_launch(self, row: ServerRow, loosened: Sequence[str], bodies: Mapping[str, bytes]) -> Judgement:
+        entry, approved = self.book.entry(row.scope, row.id), self._approved_launch(row)
+        body = bodies.get(approved)
         before = value_of(body or b"null")
         was_open = isinstance(before, dict) and before.get("trust") == TrustMode.OPEN
         today = row.todays_hash(approved, body)

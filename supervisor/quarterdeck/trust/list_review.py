@@ -7,20 +7,20 @@ back, it is told and recorded: so it waits until a start is over, and looks at a
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from quarterdeck.fleet.endpoint import ServerEndpointImpl
 from quarterdeck.ledger.errors import LedgerWriteError
 from quarterdeck.ledger.events.events import LedgerEvent, Subject
-from quarterdeck.ledger.events.fold import Entry, Item, ServerKey
+from quarterdeck.ledger.events.fold import Entry, Item, ItemKey, ServerKey
 from quarterdeck_protocol.limits import TokenBucket
 
 from .common_record import CommonRecord
 from .judge.documents import Document, ServerLists, bodies_of, documents_of, value_of
 from .judge.held_messages import describe_held
-from .judge.offers import NOTHING, enrolments, offer_of, snapshot_hashes, snapshot_offer, without_news
+from .judge.offers import NOTHING, Offer, enrolments, offer_of, snapshot_hashes, snapshot_offer, without_news
 from .judge.server_rows import ServerRow
 from .judge.verdicts import CAPABILITIES, judge_listing
 from .server_state import KnownList, Recorder, ServerState, lists_of
@@ -101,19 +101,23 @@ class ListReview:
             known = self._known[key] = KnownList(listed, documents)
         return known
 
-    async def take_snapshot(self, state: ServerState) -> None:
+    async def take_snapshots(self, states: Iterable[ServerState]) -> None:
         """Offer what was approved last; of a server that is judged meanwhile, what that says."""
-        wanted = snapshot_hashes(state.row, self._recorder.book.entry(state.row.scope, state.row.id))
-        if wanted == state.snapshot:
+        book = self._recorder.book
+        wanted = [(state, snapshot_hashes(state.row, book.entry(state.row.scope, state.row.id))) for state in states]
+        wanted = [(state, hashes) for state, hashes in wanted if hashes != state.snapshot]
+        if not wanted:
             return
-        # Together, as one after the other each would wait for a turn of the ledger's thread.
-        bodies = await asyncio.gather(*map(self._recorder.document, wanted.values()))
-        found = zip(wanted.items(), bodies, strict=True)
-        home = str(self._home_of(state.row.id))
-        documents = [Document(key, hash_, body, home) for (key, hash_), body in found if body is not None]
-        offer = await asyncio.to_thread(snapshot_offer, state.row, documents) if documents else NOTHING
-        if state.judged is None:
-            state.snapshot, state.offer = wanted, offer
+        bodies = await self._recorder.bodies({hash_ for _, hashes in wanted for hash_ in hashes.values()})
+        offers = await asyncio.to_thread(lambda: [self._last_offer(state.row, each, bodies) for state, each in wanted])
+        for (state, hashes), offer in zip(wanted, offers, strict=True):
+            if state.judged is None:
+                state.snapshot, state.offer = hashes, offer
+
+    def _last_offer(self, row: ServerRow, hashes: Mapping[ItemKey, str], bodies: Mapping[str, bytes]) -> Offer:
+        home = str(self._home_of(row.id))
+        documents = [Document(key, hash_, bodies[hash_], home) for key, hash_ in hashes.items() if hash_ in bodies]
+        return snapshot_offer(row, documents) if documents else NOTHING
 
     def _scan_soon(self, key: ServerKey) -> None:
         self._last_at = asyncio.get_running_loop().time()

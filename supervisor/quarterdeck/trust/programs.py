@@ -88,8 +88,7 @@ class Programs:
 
     async def load(self, rows: Iterable[ServerRow]) -> None:
         """Have at hand what the ledger says of the programs of these servers."""
-        keys = (ServerKey(row.scope, row.id) for row in rows if isinstance(row.config, StdioServerConfig))
-        await asyncio.gather(*map(self._documents, keys))
+        await self._load(*(ServerKey(row.scope, row.id) for row in rows if isinstance(row.config, StdioServerConfig)))
 
     def is_known(self, config: ServerConfig, scope: str) -> bool:
         """Return whether a server's program is the approved one, as far as sizes and times tell: nothing is read."""
@@ -117,7 +116,7 @@ class Programs:
         Raises `ProtocolFault` if it changed, and its server's `trust` is strict.
         """
         key = ServerKey(scope, config.id)
-        await self._documents(key)
+        await self._load(key)
         async with self._reading:  # servers that start at once read the interpreter that they share once
             found = await asyncio.to_thread(read_fingerprint, config, self._environ, self._hashes)
             self._remember(found)
@@ -125,7 +124,8 @@ class Programs:
             return  # the start itself says what is missing
         async with self._common.recording:
             item = self._recorder.book.entry(*key).items.get(PROGRAM, Item())
-            approved = (await self._documents(key)).get(item.approved)
+            await self._load(key)
+            approved = self._kept[key].get(item.approved)
             by = judge_program(item, config.trust, approved, found)
             subject = PROGRAM.subject
             events: list[LedgerEvent] = []
@@ -152,17 +152,18 @@ class Programs:
             how = "quarterdeck trust diff shows how, quarterdeck trust approve approves it"
             _log.warning("%s: its program changed since approved: %s: %s", config.id, files, how)
 
-    async def _documents(self, key: ServerKey) -> dict[str, Fingerprint]:
-        """Return the approved and the last fingerprint of a server, by their hashes, and forget its others."""
-        item = self._recorder.book.entry(*key).items.get(PROGRAM, Item())
-        kept, found = self._kept.get(key, {}), dict[str, Fingerprint]()
-        for hash_ in dict.fromkeys((item.approved, item.seen)):
-            each = kept.get(hash_) or (fingerprint_of(await self._recorder.document(hash_)) if hash_ else None)
-            if each is not None:
-                found[hash_] = each
+    async def _load(self, *keys: ServerKey) -> None:
+        """Keep the approved and the last fingerprint of these servers, by their hashes, and forget their others."""
+        items = [self._recorder.book.entry(*key).items.get(PROGRAM, Item()) for key in keys]
+        wanted = {key: {item.approved, item.seen} - {""} for key, item in zip(keys, items, strict=True)}
+        unread = {hash_ for key, hashes in wanted.items() for hash_ in hashes if hash_ not in self._kept.get(key, {})}
+        bodies = await self._recorder.bodies(unread) if unread else {}
+        for key, hashes in wanted.items():
+            kept = self._kept.get(key, {})
+            found = {hash_: kept.get(hash_) or fingerprint_of(bodies.get(hash_)) for hash_ in hashes}
+            self._kept[key] = {hash_: each for hash_, each in found.items() if each is not None}
+            for each in self._kept[key].values():
                 self._remember(each)
-        self._kept[key] = found
-        return found
 
     def _remember(self, fingerprint: Fingerprint | None) -> None:
         for mark in fingerprint.files.values() if fingerprint is not None else ():

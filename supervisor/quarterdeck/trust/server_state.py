@@ -4,7 +4,7 @@ Declares what it needs from its neighbours: somewhere to record, and a fleet to 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -48,6 +48,9 @@ class Recorder(Protocol):
 
     async def document(self, hash_: str) -> bytes | None:
         """A kept document."""
+
+    async def bodies(self, hashes: Iterable[str]) -> Mapping[str, bytes]:
+        """Kept documents by their hashes, those that are there."""
 
     async def take(self, batch: Batch) -> None:
         """Record the batch of another process; raises `LedgerError`."""

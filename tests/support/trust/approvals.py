@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -96,10 +96,14 @@ class MemoryRecorder:
             self.book.apply(Stored(self.book.last_seq + 1, AT, event))
 
     async def document(self, hash_: str) -> bytes | None:
-        if hash_ == self.slow:
+        return (await self.bodies([hash_])).get(hash_)
+
+    async def bodies(self, hashes: Iterable[str]) -> Mapping[str, bytes]:
+        hashes = tuple(hashes)
+        if self.slow in hashes:
             self.reading += 1
             await self.may_read.wait()
-        return self.documents.get(hash_)
+        return {hash_: self.documents[hash_] for hash_ in hashes if hash_ in self.documents}
 
 
 class ToldEndpoint(FakeEndpoint):

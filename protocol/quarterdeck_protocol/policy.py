@@ -81,16 +81,20 @@ def _network(value: object) -> object:
             return NetworkMode(value)
         case list() | tuple() if not value:
             raise ValueError("an empty list reaches nothing: write 'none'")
-        case list() | tuple() if len(value) > MAX_DESTINATIONS:
-            raise ValueError(f"has more than {MAX_DESTINATIONS} entries")
         case list() | tuple():
-            return tuple(dict.fromkeys(_destination(index, entry) for index, entry in enumerate(value)))
+            entries = [each for index, entry in enumerate(value) for each in _destinations(index, entry)]
+            if len(entries) > MAX_DESTINATIONS:
+                raise ValueError(f"has more than {MAX_DESTINATIONS} entries; a name without a port is two")
+            return tuple(dict.fromkeys(entries))
     raise ValueError(f"must be {', '.join(map(repr, map(str, NetworkMode)))} or a list of host:port")
 
 
-def _destination(index: int, entry: object) -> str:
+def _destinations(index: int, entry: object) -> list[str]:
+    """Return what an entry opens: `host:port`, and of a whole name without a port its web ports."""
+    text = entry if isinstance(entry, str) else ""
+    is_name = ":" not in text and "." in text and not text.rpartition(".")[2].isdecimal()
     try:
-        return str(parse_destination(entry if isinstance(entry, str) else ""))
+        return [str(parse_destination(each)) for each in ([f"{text}:443", f"{text}:80"] if is_name else [text])]
     except ValueError as error:
         raise ValueError(f"entry [{index}] {error}") from None
 

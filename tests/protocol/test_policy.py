@@ -80,6 +80,15 @@ def test_what_is_said_wins_over_the_preset() -> None:
     assert (mine.network, mine.require, mine.minimum) == (("example.com:443",), (), Tier.LANDLOCK)
 
 
+def test_a_name_without_a_port_is_the_web_there() -> None:
+    """Whoever lists `api.example.com` would get a refusal, or every port of that host."""
+    assert policy(network=["API.example.com", "api.example.com:22"]).network == (
+        "api.example.com:443",
+        "api.example.com:80",
+        "api.example.com:22",
+    )
+
+
 def test_sizes_are_numbers_or_texts_with_units() -> None:
     """Nobody counts the zeros of a gibibyte."""
     limits = Limits.model_validate({"memory_bytes": "512 MiB", "scratch_bytes": "2G", "output_bytes": 1 << 30})
@@ -125,6 +134,9 @@ def test_paths_are_normalised_as_text_and_kept_once() -> None:
             "network",
             "entry [1] is neither a mode (none, loopback, internet, full) nor HOST:PORT",
         ),
+        *(({"network": [host]}, "network", "entry [0] is neither a mode") for host in ("10.0.0.5", "[fd00::5]", "nas")),
+        ({"network": ["*.example.com"]}, "network", "entry [0] has a wildcard"),
+        ({"network": [f"h{n}.example" for n in range(33)]}, "network", "has more than 64 entries"),
         ({"network": ["127.1:80"]}, "network", "entry [0] is an incomplete address, or not in the usual spelling"),
         ({"network": [f"h{n}:1" for n in range(65)]}, "network", "has more than 64 entries"),
         ({"grants": ["aws", "azure"]}, "grants.1", "Input should be 'git-config',"),

@@ -54,7 +54,7 @@ def refusal(wanted: PolicyValues, machine: Machine, *, allow_unsandboxed: bool =
         ({"network": "none"}, LANDLOCK, "landlock", "none"),
         ({"network": "none", "minimum": "limits"}, replace(NOTHING, seccomp=True), "limits", "none"),
         ({"network": "loopback"}, WHOLE, "bubblewrap", "loopback"),
-        ({"network": ["a.example:1"]}, WHOLE, "bubblewrap", ("a.example:1",)),
+        ({"network": ["a.example:1"]}, replace(WHOLE, pasta=""), "bubblewrap", ("a.example:1",)),
         ({"network": ["10.0.0.5:443"]}, WHOLE, "bubblewrap", ("10.0.0.5:443",)),
         ({"network": "full"}, WHOLE, "bubblewrap", "full"),
         ({"hidden": ["/a"]}, UBUNTU, "bubblewrap", "full"),

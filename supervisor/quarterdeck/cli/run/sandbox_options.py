@@ -43,7 +43,7 @@ def _wish(
     hide: Annotated[list[str] | None, Option(metavar="PATH", help="Hide this path within those.")] = None,
     grant: Annotated[list[str] | None, Option(metavar="NAME", help="git-config, ssh-agent, aws, …")] = None,
     network: Annotated[
-        list[str] | None, Option(metavar="MODE", help="none, loopback, internet, full; or HOST:PORT, repeated.")
+        list[str] | None, Option(metavar="MODE", help="none, loopback, internet, full; or HOST[:PORT], repeated.")
     ] = None,
     limit: Annotated[list[str] | None, Option(metavar="KEY=VALUE", help="memory_bytes=1G, wall_s=10, …")] = None,
     env: Annotated[list[str] | None, Option(metavar="NAME[=VALUE]", help="A variable that it may see.")] = None,
@@ -57,8 +57,8 @@ def _wish(
     if grant:
         fields["grants"] = [*_listed(fields.get("grants")), *grant]
     if network:
-        # One word without a port is a mode, or a mistake that is told as one.
-        fields["network"] = network[0] if len(network) == 1 and ":" not in network[0] else network
+        # One word without a dot or a port is a mode, or a mistake that is told as one.
+        fields["network"] = network[0] if len(network) == 1 and not {".", ":"} & {*network[0]} else network
     limits = dict(_limit(item) for item in limit or ())
     if limits:
         before = fields.get("limits")

@@ -10,8 +10,11 @@ GRACE_S: Final = 10.0
 GUEST_S: Final = 600.0
 """Seconds that a client without a session that could end counts as one that may call again."""
 
+SHORTEST_POLL_S: Final = 1.0
+
 POLL_S: Final = 30.0
-"""Seconds between two looks at a server that is kept awake by something that does not report its end."""
+"""Seconds between two looks at a server that is kept awake by something that does not report its end.  A row with a
+shorter `idle_stop_s` has its server looked at as often."""
 
 
 class Use(msgspec.Struct, frozen=True):
@@ -62,7 +65,7 @@ def wakefulness(use: Use, why_always: str, idle_stop_s: float | None) -> Wakeful
         if count
     )
     if held:
-        return Wakefulness(held, POLL_S)
+        return Wakefulness(held, min(POLL_S, max(SHORTEST_POLL_S, idle_stop_s or POLL_S)))
     if use.by_hand_s > 0:
         return Wakefulness(("started by hand",), use.by_hand_s)
     if use.sessions and idle_stop_s is None:

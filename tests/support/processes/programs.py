@@ -6,6 +6,10 @@ from typing import Final
 
 SERVERS: Final = Path(__file__).resolve().parents[2] / "servers"
 
+WITH_PACKAGES: Final = frozenset({"conformance", "http_server", "protected"})
+"""Those that need what is installed; the others begin without looking for it, hundreds of times in a run."""
+
 
 def server_argv(name: str, *arguments: str) -> list[str]:
-    return [sys.executable, str(SERVERS / f"{name}.py"), *arguments]
+    options = [] if name in WITH_PACKAGES else ["-S"]
+    return [sys.executable, *options, str(SERVERS / f"{name}.py"), *arguments]

@@ -100,6 +100,7 @@ def test_each_flaw_is_found_by_the_check_that_is_for_it(check: Check, tmp_path: 
     assert json.loads(sarif.read_text())["version"] == "2.1.0"
 
 
+@pytest.mark.nightly
 def test_a_server_that_a_call_ends_is_started_again(check: Check) -> None:
     """One tool that crashes would hide what is wrong with all others."""
     ended = check("--call-timeout", PLENTY_S, "--ignore", "quiet-end", *command("crashes", "lies"))
@@ -108,6 +109,7 @@ def test_a_server_that_a_call_ends_is_started_again(check: Check) -> None:
     assert "read-only-kept" in ended.stdout
 
 
+@pytest.mark.nightly
 def test_a_tool_that_hangs_is_called_once(check: Check) -> None:
     """Each of its calls would take as long again, and the time of all others."""
     ended = check("--json", "--call-timeout", "1", *command("hangs"))
@@ -255,6 +257,7 @@ def test_what_a_remote_server_does_wrong_in_http_is_found(check: Check, tmp_path
     assert document["measured"]["calls"] > 0  # both of its tools say that they only read
 
 
+@pytest.mark.nightly
 def test_a_remote_servers_tools_are_called_that_say_that_they_only_read(check: Check, tmp_path: Path) -> None:
     """A made-up call would change what is kept in a service, which nothing confines."""
     with forked_http_server("--legacy") as url:

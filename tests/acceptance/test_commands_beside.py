@@ -41,6 +41,7 @@ def change(author: Author) -> None:
     author.publish()
 
 
+@pytest.mark.nightly
 def test_a_changed_definition_is_held_from_a_call_beside_a_daemon(config: str, author: Author) -> None:
     """A script that calls beside a running daemon would use whatever definition the server has that day."""
     call = ("call", "books__lend", json.dumps({"book": "x"}), "-c", config)

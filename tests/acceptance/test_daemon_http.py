@@ -98,6 +98,7 @@ async def test_decks_are_reached_by_path_and_by_token_and_each_by_its_own_alone(
     assert "token ci" in words
 
 
+@pytest.mark.nightly
 async def test_a_revoked_token_ends_what_it_opened_and_a_changed_file_is_followed(folder: Path) -> None:
     """A program that was shut out would go on; or every session would have to be opened anew after a change."""
     write_config(own_file(folder), mine=row("echo"), more=row("echo"))
@@ -138,6 +139,7 @@ def posted_call(url: str, shown: str, session: dict[str, str]) -> httpx2.Respons
     return httpx2.post(url, json=body, headers=headers, timeout=DEADLINE_S)
 
 
+@pytest.mark.nightly
 async def test_what_ends_is_said_and_who_comes_back_is_served(folder: Path) -> None:
     """A client would wait for ever for its answer, or be told nothing that it can act upon."""
     url, owner = url_of_up(), read_token(token_path())
@@ -166,6 +168,7 @@ async def test_what_ends_is_said_and_who_comes_back_is_served(folder: Path) -> N
         assert await servers_of(client) == {"mine"}
 
 
+@pytest.mark.nightly
 def test_what_keeps_the_daemon_from_listening_is_said(folder: Path) -> None:
     """A person would believe that it listens, and look for the mistake in each client."""
     url = url_of_up()
@@ -207,6 +210,7 @@ def opened_sockets(url: str, stopped: threading.Event) -> Iterator[bool]:
             yield False
 
 
+@pytest.mark.nightly
 def test_a_client_that_comes_while_no_daemon_lives_is_served_by_the_next_one(folder: Path) -> None:
     """Every client over HTTP would be refused for as long as another daemon takes to start."""
     url, owner = url_of_up(), read_token(token_path())

@@ -41,6 +41,7 @@ def test_a_new_daemon_takes_over_without_a_client_noticing(config: Path) -> None
         assert client.junk == []
 
 
+@pytest.mark.nightly
 def test_a_daemon_that_is_stopped_keeps_its_sessions_and_no_door_waiting(config: Path) -> None:
     """A suspended daemon would end every session; a window that is opened meanwhile would show nothing, for ever."""
     with door(config) as client:

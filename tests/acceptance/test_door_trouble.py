@@ -162,6 +162,7 @@ def test_an_editors_day(tmp_path: Path) -> None:
     eventually(lambda: not (shown_status() or {})["clients"], DEADLINE_S)
 
 
+@pytest.mark.nightly
 def test_what_was_stopped_as_a_whole_goes_on_as_if_nothing_had_been(config: Path) -> None:
     """A laptop that wakes, or a session that is thawed, would find its servers killed for silence, and calls lost."""
     if shown_status() is not None:

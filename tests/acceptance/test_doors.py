@@ -110,6 +110,7 @@ def test_a_session_outlives_its_daemon(config: Path) -> None:
         assert client.junk == []
 
 
+@pytest.mark.nightly
 def test_a_call_that_waits_for_its_turn_is_made_by_the_next_daemon(config: Path) -> None:
     """At `up --replace` each call that no server was sent would fail, though nothing had been done."""
     with door(config) as client:
@@ -223,6 +224,7 @@ def test_requests_in_a_file_are_answered(config: Path, tmp_path: Path) -> None:
     assert [json.loads(line)["id"] for line in ended.stdout.splitlines()] == [1, 2]
 
 
+@pytest.mark.nightly
 def test_native_work_that_is_lost_with_a_daemon_is_said_once_by_name(tmp_path: Path) -> None:
     """A model would wait for a build that nobody runs, or work on with a checklist that is empty."""
     words = ("serve", *native(make_project(tmp_path / "project")))

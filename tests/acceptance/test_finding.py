@@ -106,6 +106,7 @@ def answered(*words: str, answer: str) -> tuple[int, str]:
     return ended.returncode, ended.stdout + ended.stderr
 
 
+@pytest.mark.nightly
 def test_what_is_added_is_what_was_shown_and_its_version_is_pinned(publisher: Publisher) -> None:
     """A server could say one thing when it is tried, and another at its first start."""
     unasked = quarterdeck_forked(*publisher.add)
@@ -125,6 +126,7 @@ def test_what_is_added_is_what_was_shown_and_its_version_is_pinned(publisher: Pu
     assert publisher.states()["save"][0] == "changed"
 
 
+@pytest.mark.nightly
 def test_an_upgrade_is_compared_before_pin_and_approval_change_together(publisher: Publisher) -> None:
     """A user would learn what a new version does when a model has read it."""
     config = ("-c", str(publisher.config))

@@ -44,6 +44,7 @@ async def test_a_flood_on_stderr_is_read_and_kept_within_bounds(own_directories:
     assert 0 < sum(sizes) < 2 * LOG_FILE_BYTES
 
 
+@pytest.mark.nightly
 async def test_calls_to_a_server_that_reads_nothing_end_and_are_bounded() -> None:
     """Each call gets its fault: by its deadline, or at once when too much waits already; memory does not grow."""
     ends: Counter[str] = Counter()

@@ -122,6 +122,7 @@ def test_clients_see_the_users_words_and_servers_get_the_users_arguments(config:
         assert found["pid"] == pid, found
 
 
+@pytest.mark.nightly
 async def test_a_group_is_reached_by_path_and_by_token_over_http(config: Path) -> None:
     """Every model on HTTP would see everything, or need a daemon of its own."""
     url = quarterdeck_json_forked("up", "--http", "127.0.0.1:0", "--json")["http"]["url"]

@@ -102,6 +102,7 @@ def test_clients_are_served_beside_a_thousand_half_open_connections_and_after(
         assert "Traceback" not in child.stderr_text()
 
 
+@pytest.mark.nightly
 def test_what_is_started_has_the_limit_that_serve_was_started_with(tmp_path: Path) -> None:
     """A server that uses `select` would break with our own raised limit, and none would be told why."""
     read = row("echo")["sandbox"]

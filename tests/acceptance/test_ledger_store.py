@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+import pytest
 from support.ledger.ledgers import digest_of
 from support.processes.commands import DEADLINE_S
 from support.processes.line_child import LineChild
@@ -24,6 +25,7 @@ KILLS: Final = 60
 CHILD: Final = Path(__file__).with_name("killed_ledger_writer.py")
 
 
+@pytest.mark.nightly
 def test_a_writer_killed_at_any_moment_loses_nothing_that_it_said_it_had(tmp_path: Path) -> None:
     """A crash would cost decisions that a person was told are recorded, or shut the ledger for good."""
     directory = tmp_path / "ledger"

@@ -57,6 +57,7 @@ def check_next_login(config: Path) -> None:
         assert client.call("s__echo", text="back")["content"][0]["text"] == "back"
 
 
+@pytest.mark.nightly
 def test_nothing_outlives_a_login_whose_processes_are_all_ended(config: Path, tmp_path: Path) -> None:
     """Servers and commands would run on for nobody; or the next login find a damaged ledger, or a stale socket."""
     clients = windows(config, make_project(tmp_path / "project"))
@@ -73,6 +74,7 @@ def test_nothing_outlives_a_login_whose_processes_are_all_ended(config: Path, tm
     check_next_login(config)
 
 
+@pytest.mark.nightly
 def test_a_daemon_that_outlives_the_login_serves_the_next_one(config: Path, tmp_path: Path) -> None:
     """With lingering, or where the system kills no user's processes, windows would go on in it as ghosts."""
     clients = windows(config, make_project(tmp_path / "project"))
@@ -87,6 +89,7 @@ def test_a_daemon_that_outlives_the_login_serves_the_next_one(config: Path, tmp_
     assert (shown_status() or {})["pid"] == daemon
 
 
+@pytest.mark.nightly
 def test_a_door_that_was_told_to_end_starts_no_daemon_when_its_own_is_killed(config: Path) -> None:
     """At the end of a login one would be started as the last thing, outside of all that is ended."""
     with door(config) as client:

@@ -247,6 +247,7 @@ class _Stay(urllib.request.HTTPRedirectHandler):
         """None: it stays where it is."""
 
 
+@pytest.mark.nightly
 def test_where_there_is_no_browser_the_url_is_pasted(url: str, tmp_path: Path) -> None:
     """A server in a cellar could not be logged in from; what is pasted must be of this very login."""
     config = write_config(tmp_path / "mcp.json", far={"url": url})
@@ -273,6 +274,7 @@ def test_where_there_is_no_browser_the_url_is_pasted(url: str, tmp_path: Path) -
     assert quarterdeck_forked("logout", "-c", str(config), "far").returncode == 0
 
 
+@pytest.mark.nightly
 def test_a_machine_needs_nobody_and_its_login_is_held_when_it_widens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,6 +303,7 @@ def test_a_machine_needs_nobody_and_its_login_is_held_when_it_widens(
         assert [each["name"] for each in quarterdeck_json_forked("tools", "-c", str(config))["tools"]] == TOOLS
 
 
+@pytest.mark.nightly
 def test_a_server_with_a_certificate_of_ones_own_authority_is_logged_in_at(tmp_path: Path) -> None:
     """A server of a company could be used with a token got by hand, and not by a login."""
     files = make_certificate(tmp_path)
@@ -314,6 +317,7 @@ def test_a_server_with_a_certificate_of_ones_own_authority_is_logged_in_at(tmp_p
         assert [each["name"] for each in shown["tools"]] == TOOLS, shown
 
 
+@pytest.mark.nightly
 def test_an_issuer_that_registers_nobody_learns_who_we_are_from_a_document(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

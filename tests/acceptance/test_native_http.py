@@ -66,6 +66,7 @@ async def named(url: str, name: str = "test", mode: str = "auto") -> AsyncIterat
         yield client
 
 
+@pytest.mark.nightly
 async def test_two_http_clients_do_not_share_what_they_do(url: str) -> None:
     """One agent's plan would be another's, and each could stop the other's processes."""
     # What the clients without a session started runs on until the module's serve is told to end.

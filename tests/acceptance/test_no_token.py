@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 from support.config.places import row, write_config
 from support.processes.commands import DEADLINE_S, popen_forked, quarterdeck_forked, quarterdeck_json_forked
 from support.processes.leftovers import no_leftovers
@@ -55,6 +56,7 @@ def test_it_is_refused_where_a_server_or_a_native_command_reaches_this_machine(t
     assert "leave --no-token out" in ended.stderr
 
 
+@pytest.mark.nightly
 def test_it_serves_beside_what_cannot_and_a_change_that_could_is_not_started(tmp_path: Path) -> None:
     """An edit of the file, or an approval, would open later what was closed at the start."""
     config = write_config(tmp_path / "mcp.json", srv=with_network("none"))

@@ -81,6 +81,7 @@ def run_on_a_disk(preparation: str, words: str, config: Path, folder: Path) -> t
     return done.returncode, said
 
 
+@pytest.mark.nightly
 def test_a_runtime_directory_that_cannot_be_written_to_has_a_sentence(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_runtime_directory_that_cannot_be_written_to_has_a_sentence(
     assert "set QUARTERDECK_RUNTIME_DIR to another directory" in said
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("preparation", "code", "why"),
     [
@@ -115,6 +117,7 @@ def test_a_door_without_room_for_its_state_says_so(
     assert "fix: make" in said
 
 
+@pytest.mark.nightly
 def test_a_door_whose_home_is_gone_says_so(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service account often has none: what to set instead, nobody would tell."""
     monkeypatch.setenv("HOME", "/proc/none")
@@ -134,6 +137,7 @@ def through_a_daemon(monkeypatch: pytest.MonkeyPatch, runtime: Path) -> None:
     monkeypatch.setenv("QUARTERDECK_RUNTIME_DIR", str(runtime))
 
 
+@pytest.mark.nightly
 def test_a_server_without_room_is_faulted_and_the_deck_goes_on(config: Path, tmp_path: Path) -> None:
     """One server's downloads would end them all."""
     state = tmp_path / "state"
@@ -154,6 +158,7 @@ def test_a_serve_that_nobody_can_talk_to_says_so(config: Path, closed: str, name
     assert f"these streams were closed at the start: {name}" in said
 
 
+@pytest.mark.nightly
 def test_a_serve_whose_client_cannot_be_written_to_says_so(config: Path) -> None:
     """It would look as if its client had left."""
     ping = "{{" + '"jsonrpc":"2.0","id":1,"method":"ping"' + "}}"
@@ -164,6 +169,7 @@ def test_a_serve_whose_client_cannot_be_written_to_says_so(config: Path) -> None
     assert "cannot be written: No space left on device" in said
 
 
+@pytest.mark.nightly
 def test_a_serve_that_cannot_complain_serves(config: Path) -> None:
     """A client that gives no stderr, or one that takes nothing, would get no server."""
     assert run("serve --config {config} 2>&-", config)[0] == 0

@@ -71,6 +71,7 @@ def answer_in(told: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
     return found
 
 
+@pytest.mark.nightly
 def test_a_door_of_another_user_is_told_so_and_hands_over_nothing(homes: dict[int, Path]) -> None:
     """It would be served with the other's rights, and read the other's files; or give away its own environment."""
     mine, theirs = homes[USER_UID], homes[OTHER_UID]

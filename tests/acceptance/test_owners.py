@@ -137,6 +137,7 @@ async def test_what_is_killed_takes_all_below_it_along_and_all_are_started_again
     assert (zygote_of(os.getpid()) != zygote) is ("zygote" in victims)
 
 
+@pytest.mark.nightly
 async def test_a_zygote_that_is_stopped_is_replaced_and_its_servers_come_back(
     fleet: ServerFleetImpl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +200,7 @@ def oom_score(pid: int) -> int:
     return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
 
 
+@pytest.mark.nightly
 def test_servers_are_killed_first_when_memory_runs_out_and_all_that_is_stopped_with_its_supervisor(
     own_directories: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +219,7 @@ def test_servers_are_killed_first_when_memory_runs_out_and_all_that_is_stopped_w
     assert ours < zygote < min(workers) <= max(workers) < min(servers)
 
 
+@pytest.mark.nightly
 def test_fresh_interpreters_serve_as_forks_do_and_end_with_a_killed_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
     """There would be no Quarterdeck where fork does not serve; and there is no zygote to tell a worker of the end."""
     monkeypatch.setenv("QUARTERDECK_SPAWN", "fresh")

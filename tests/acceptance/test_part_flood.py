@@ -55,6 +55,7 @@ FLOODS = {
 """How each ends, and by how much all of them up to it may have let our peak grow: the largest comes last."""
 
 
+@pytest.mark.nightly
 @LINUX_ONLY
 def test_a_worker_that_floods_its_socket_is_killed(own_directories: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One broken worker would fill the memory of the supervisor, and take all servers with it."""

@@ -226,6 +226,7 @@ def test_a_process_that_a_server_leaves_is_named_though_its_sandbox_has_ended_it
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+@pytest.mark.nightly
 def test_what_a_test_asks_for_that_there_is_not_is_one_sentence(project: Project) -> None:
     """Whoever mistyped something would have to read code of ours."""
     ended = project.run(MISTYPED, "-p", "no:xdist")

@@ -133,6 +133,7 @@ def test_initialize_is_answered_whatever_the_servers_do_and_stderr_is_all_struct
     assert "hunter2" not in told
 
 
+@pytest.mark.nightly
 def test_serve_never_imports_the_sdk(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each start would take half a second more, and each process 30 MiB."""
     monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")

@@ -40,6 +40,7 @@ def test_a_profile_alone_needs_no_configuration(workspace: Path) -> None:
     assert sessions_of(workspace_paths(workspace)) == []
 
 
+@pytest.mark.nightly
 def test_a_signal_ends_the_serve_of_a_profile_and_the_command_that_runs(workspace: Path) -> None:
     """A service manager would have to kill it, and the command would run on; or a profile would lack what it names."""
     with RawStdioClient(serve_argv(workspace, "survey"), deadline_s=DEADLINE_S) as client:

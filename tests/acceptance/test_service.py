@@ -89,6 +89,7 @@ def by_the_daemon(own_directories: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     assert not daemon_dir().exists(), sorted(daemon_dir().iterdir())
 
 
+@pytest.mark.nightly
 def test_a_session_goes_on_under_a_service_manager_whatever_ends_its_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,6 +131,7 @@ def test_a_session_goes_on_under_a_service_manager_whatever_ends_its_daemon(
         assert manager.wait() == 0
 
 
+@pytest.mark.nightly
 def test_the_end_of_a_login_ends_a_service_with_all_that_it_runs_and_the_next_one_starts_it(tmp_path: Path) -> None:
     """Servers would outlive it until the manager kills them; or the next window meet a ledger that is still held."""
     config = write_config(tmp_path / "mcp.json", s=row("echo"))

@@ -69,6 +69,7 @@ def test_each_window_has_its_own_process_which_ends_with_it(folder: Path) -> Non
         assert not alone.call("s__echo", text="x").get("isError")
 
 
+@pytest.mark.nightly
 async def test_each_session_over_http_has_its_own_process(folder: Path) -> None:
     """Two programs would share what one of them has opened."""
     url = quarterdeck_json_forked("up", "--http", "127.0.0.1:0")["http"]["url"]

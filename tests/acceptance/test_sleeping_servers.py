@@ -90,6 +90,7 @@ async def test_a_server_by_hand_falls_asleep_and_wakes(folder: Path, author: Aut
         assert await client.call("library__lend", book="x") == ("lend from me", False)
 
 
+@pytest.mark.nightly
 async def test_a_server_that_cannot_be_started_any_longer_says_so_to_its_caller(folder: Path, author: Author) -> None:
     """A caller would wait for a server that is gone until the deadline of its call."""
     config = write_config(folder / "mcp.json", library=author.row(start="on_call"))

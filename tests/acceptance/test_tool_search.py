@@ -70,6 +70,7 @@ def test_a_client_finds_and_calls_what_it_is_not_shown(config: Path) -> None:
     assert "call_tool" not in quarterdeck_forked("ledger", "calls", "--json").stdout
 
 
+@pytest.mark.nightly
 async def test_clients_of_the_daemon_on_http_choose_search_by_path_and_by_token(config: Path) -> None:
     """Models on HTTP would be shown everything, or those that asked for nothing two tools; or a token reach more."""
     url = quarterdeck_json_forked("up", "--http", "127.0.0.1:0", "--json")["http"]["url"]

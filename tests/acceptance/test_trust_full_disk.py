@@ -26,6 +26,7 @@ def ledger_bytes() -> int:
     return log.stat().st_size
 
 
+@pytest.mark.nightly
 async def test_on_a_full_disk_what_was_approved_stays_and_what_is_new_waits(folder: Path) -> None:
     """A full disk would take every tool away, or let in what no record admits."""
     author = Author(folder)

@@ -62,6 +62,7 @@ def is_called(config: str) -> bool:
     return ended.returncode == ExitCode.OK
 
 
+@pytest.mark.nightly
 def test_order_alone_is_approved_once_and_nothing_else_with_it(config: str, author: Shuffling) -> None:
     """A server with random defaults would be held at each start, until a person approves without looking."""
     assert is_called(config)

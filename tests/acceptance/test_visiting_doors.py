@@ -99,6 +99,7 @@ def test_a_visitor_serves_by_what_is_approved_and_writes_nothing(config: Path, o
     assert (events(), quarterdeck_forked("ledger", "calls", "--json").stdout) == (before, "")
 
 
+@pytest.mark.nightly
 def test_a_session_that_a_daemon_left_goes_on_as_a_visitors(config: Path, kept: Reused[int]) -> None:
     """A window that is open while another version takes over would lose its server, and never have its answers."""
     kept.close()
@@ -123,6 +124,7 @@ def test_a_session_that_a_daemon_left_goes_on_as_a_visitors(config: Path, kept: 
     assert client.process.returncode == 0
 
 
+@pytest.mark.nightly
 def test_a_visitor_that_cannot_read_the_ledger_says_so(config: Path, older: int) -> None:
     """What was held would be offered by one who does not know of it."""
     with closing(sqlite3.connect(ledger_dir(state_dir()) / "ledger.db")) as database:
@@ -137,6 +139,7 @@ def test_a_visitor_that_cannot_read_the_ledger_says_so(config: Path, older: int)
             database.execute(f"PRAGMA user_version = {schema}")
 
 
+@pytest.mark.nightly
 def test_a_daemon_whose_doors_speak_another_protocol_is_replaced(config: Path, older: int) -> None:
     """After an upgrade no command would end the daemon of the time before."""
     refused = quarterdeck_forked("up")

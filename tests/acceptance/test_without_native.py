@@ -26,6 +26,7 @@ def interpreter(tmp_path: Path) -> Path:
     return home / "bin" / "python"
 
 
+@pytest.mark.nightly
 def test_servers_answer_and_native_tools_say_what_they_lack(interpreter: Path, own_directories: Path) -> None:
     """Whoever leaves the extra out would have nothing at all; or a broken tool, and not know what to install."""
     config = write_config(own_directories / "mcp.json", echo=row("echo"))

@@ -26,6 +26,7 @@ def maker(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return compile_gate
 
 
+@pytest.mark.nightly
 @COMPILER_ONLY
 @pytest.mark.parametrize("name", COMPILERS or ("cc",))
 def test_any_compiler_makes_it_without_a_warning_and_without_a_library_of_the_view(

@@ -352,6 +352,7 @@ def main():
 """What a server may rely on in an environment that a runner makes for it."""
 
 
+@pytest.mark.nightly
 async def test_a_python_package_is_the_same_bytes_by_pip_and_uv(registry, installer, tmp_path):
     """Two machines would have different seals of the same packages, or a seal that does not start."""
     registry.publish_wheel("dep", scripts={"dep-tool": "dep:main"})

@@ -20,6 +20,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.nightly
 def test_values_are_kept_found_and_forgotten(folder: Path) -> None:
     """A secret would be lost, or stay when it was removed."""
     ring = OsKeyring()

@@ -138,6 +138,7 @@ async def test_an_undo_never_makes_room_by_what_it_brings_back(work: Path, tmp_p
     assert len(await store.nodes()) == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.process
 def test_a_session_killed_at_any_step_leaves_a_store_that_brings_everything_back(tmp_path: Path) -> None:
     """A crash at the wrong moment would leave a file that can be brought back to no state at all."""

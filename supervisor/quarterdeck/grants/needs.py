@@ -35,7 +35,6 @@ class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         hosts: each `host:port` that it needs for its work.
         grants: named pieces of the user's environment that it works with.
         writing_tools: its tools that change files, where its own definitions may not say so.
-        never: what it needs that nothing but a trusted preset gives; empty if there is no such thing.
     """
 
     name: str = ""
@@ -95,12 +94,14 @@ def needs_of(
     paths, problems = missing(config, environ, written=frozenset(known.write))
     tools = writing_tools(known, definitions or {})
     needs: list[Need] = []
+    clients = _clients_by_file() if paths else {}
     for path in paths:
-        if client := _client_of(path):
+        real = os.path.realpath(path.path)
+        if client := next((clients[file] for file in clients if is_within(file, real)), ""):
             problems.append(f"{path.path} is not offered: {client} keeps its settings there")
             continue
         needs.append(_need_of(path, tools))
-    needs += [*_of_grants(config, known, problems), *_of_hosts(config, known)]
+    needs += [*_of_grants(config, known, environ, problems), *_of_hosts(config, known)]
     return ServerNeeds(config.id, tuple(needs), tuple(problems))
 
 
@@ -117,18 +118,17 @@ def _some(tools: Iterable[str]) -> str:
     return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
 
 
-def _client_of(path: RequiredPath) -> str:
-    """Return the client one of whose files this path is, or has in it; empty for other paths."""
-    real = os.path.realpath(path.path)
+def _clients_by_file() -> dict[str, str]:
+    """Return the title of each client that keeps settings in the user's home, by the real path of the file."""
     dirs = UserDirectories.here()
-    for client in CLIENTS:
-        for location in user_locations(client, dirs):
-            if is_within(os.path.realpath(location.path), real):
-                return client.title
-    return ""
+    return {
+        os.path.realpath(location.path): client.title for client in CLIENTS for location in user_locations(client, dirs)
+    }
 
 
-def _of_grants(config: StdioServerConfig, known: Known, problems: list[str]) -> Iterable[Need]:
+def _of_grants(
+    config: StdioServerConfig, known: Known, environ: Mapping[str, str], problems: list[str]
+) -> Iterable[Need]:
     for grant in known.grants:
         if grant in config.sandbox.grants:
             continue
@@ -138,7 +138,7 @@ def _of_grants(config: StdioServerConfig, known: Known, problems: list[str]) -> 
             continue
         policy = config.sandbox.model_copy(update={"grants": (*config.sandbox.grants, grant)})
         try:
-            missing(config, os.environ, policy)
+            missing(config, environ, policy)
         except LaunchError as error:
             problems.append(str(error))
         else:

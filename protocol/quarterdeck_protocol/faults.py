@@ -235,7 +235,7 @@ class ReplyError:
 
 @dataclass(frozen=True, slots=True)
 class FaultRecord:
-    """A fault as it crosses the link; always small and clean enough for a header."""
+    """A fault as it crosses the link; always small and clean enough for a header.  For `denied` see `WireResult`."""
 
     kind: FaultKind
     message: str
@@ -244,6 +244,7 @@ class FaultRecord:
     cause: RemoteCause | None = None
     dossier: Dossier | None = None
     reply: ReplyError | None = None
+    denied: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", sayable(self.message, MAX_MESSAGE_CHARS))
@@ -277,6 +278,8 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
         self.reply = reply
         self.server: str | None = None
         """The `words` of `fill_remedy`, set by whoever knows whose fault it is."""
+        self.denied = ""
+        """See `WireResult`."""
         self._remedy = remedy
         if isinstance(cause, BaseException):
             self.__cause__ = cause
@@ -305,7 +308,7 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
     @classmethod
     def from_record(cls, record: FaultRecord, remedy: str | None = None) -> Self:
         """The fault that `record` describes; without `remedy` it has its code's."""
-        return cls(
+        fault = cls(
             record.kind,
             record.message,
             record.cause,
@@ -315,6 +318,8 @@ class ProtocolFault(Exception):  # noqa: N818 - the seeds' name
             remedy=remedy,
             reply=record.reply,
         )
+        fault.denied = record.denied
+        return fault
 
 
 def protocol_fault(kind: FaultKind | str, message: str, cause: object = None) -> ProtocolFault:

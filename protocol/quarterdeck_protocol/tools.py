@@ -148,6 +148,7 @@ class WireResult(Struct, frozen=True, gc=False):
         is_error: the body's own `isError`, for those who have not read it.
         result_type: "input_required" if it asks for more, else "complete", or an extension's word.
         members: the result of `check_object` for the body, if we checked it already: it costs milliseconds.
+        denied: `read` or `write`, and the path that the sandbox denied to an erring tool; empty for none.
     """
 
     body: bytes
@@ -155,6 +156,7 @@ class WireResult(Struct, frozen=True, gc=False):
     is_error: bool = False
     result_type: str = "complete"
     members: Mapping[str, Raw] | None = None
+    denied: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from .run.confine import showable as showable
     from .run.disk_use import disk_use as disk_use
     from .run.disk_use import measure_disk_use as measure_disk_use
-    from .run.hints import denial_hint as denial_hint
+    from .run.hints import Denial as Denial
+    from .run.hints import find_denial as find_denial
     from .run.hints import infer_hints as infer_hints
     from .run.hints import missing_paths as missing_paths
     from .run.home_links import HOME_NOTE as HOME_NOTE

@@ -124,7 +124,8 @@ async def open_quarterdeck(
             opening = open_recorder(state_dir(), holder, must_write=serves, wait_s=wait_s, hand_over=hand_over)
             writes = await stack.enter_async_context(opening)
         programs = ProgramNames()
-        calls = CallLog(writes.record_calls, programs)
+        redact = lambda text: product.redact(text)  # noqa: E731, PLW0108 - it is made below
+        calls = CallLog(writes.record_calls, programs, redact)
         # After the fleet, which ends calls when it is torn down.
         stack.push_async_callback(carried_through, calls.close)
 
@@ -184,7 +185,7 @@ async def open_quarterdeck(
             fleet,
             home_of=lambda server: product.settings.paths_of(server).home,
             native_names=NATIVE_NAMES if settings.native is not None else frozenset(),
-            redact=lambda text: product.redact(text),  # noqa: PLW0108 - it is made below
+            redact=redact,
             common=common,
             code=local,
         )

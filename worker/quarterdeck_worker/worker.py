@@ -118,7 +118,8 @@ class Worker:
             is_list = isinstance(self._requests.get(request_id), frames.List)
             self._fail(request_id, replace(outcome, kind=FaultKind.PROTOCOL) if is_list else outcome)
         elif self._server is not None:
-            answer = frames.Answer(request_id, self._server.card.era, outcome.result_type, outcome.is_error)
+            era, kind = self._server.card.era, outcome.result_type
+            answer = frames.Answer(request_id, era, kind, outcome.is_error, outcome.denied)
             self._answer(answer, outcome.body)
 
     def _give_up(self, request_id: int, reason: str, record: FaultRecord) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from quarterdeck_protocol.faults import FaultRecord
 from quarterdeck_protocol.policy_values import PolicyValues
 
-LINK_VERSION: Final = 6
+LINK_VERSION: Final = 7
 """Both ends must say the same; they come from one wheel, so a difference means a half-done upgrade."""
 
 
@@ -159,13 +159,15 @@ class Authorize(_Frame, frozen=True, tag=32):
 class Answer(_Frame, frozen=True, tag=20):
     """A request's good end.  Body: what the request's docstring says.
 
-    `era` and `result_type` are a result's envelope: the server's protocol revision and `resultType`.
+    `era` and `result_type` are a result's envelope: the server's protocol revision and `resultType`; for `denied` see
+    `WireResult`.
     """
 
     request_id: int
     era: str = ""
     result_type: str = "complete"
     is_error: bool = False
+    denied: str = ""
 
 
 class Failed(_Frame, frozen=True, tag=21):

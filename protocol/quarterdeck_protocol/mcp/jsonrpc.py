@@ -128,11 +128,13 @@ class SplitResult(msgspec.Struct, frozen=True):
         body: the JSON object; the very bytes that came when there was nothing to take off.
         result_type: what `resultType` said, "complete" when it was absent.
         is_error: a tool result's own `isError`.
+        denied: see `WireResult`.
     """
 
     body: bytes
     result_type: str = "complete"
     is_error: bool = False
+    denied: str = ""
 
 
 class _Block(msgspec.Struct):

@@ -243,20 +243,21 @@ def infer_hints(stderr_tail: str, confinement: Confinement) -> tuple[str, ...]:
     return hints_in(stderr_tail, _outside_of(confinement))
 
 
-def denial_hint(error: str, confinement: Confinement, allow: str) -> str:
-    """Return a line for who reads a tool's error: which path in it is hidden, and the command that grants it.
+class Denial(msgspec.Struct, frozen=True):
+    """A path that a process was denied: what would give it that, and the path itself if it exists, else its folder."""
 
-    It is empty if the error names no such path, or only what `allow` refuses or what holds keys.  `allow` begins the
-    command that grants; it is empty for a server without a row.
-    """
-    return denial_in(error, _outside_of(confinement), allow)
+    need: RequiredPath
+    path: str
 
+    def __str__(self) -> str:
+        return f"{self.need.key} {self.path}"
 
-def denial_in(error: str, outside: Outside, allow: str) -> str:
-    """Return `denial_hint` for an error, given what is known of the outside."""
-    for path, is_refused_write in islice(_paths_in(error[-MAX_TEXT:], outside), MAX_PATHS):
-        if (need := _denied(path, outside, is_refused_write=is_refused_write)) is None:
-            continue
+    def hint(self, allow: str) -> str:
+        """Return a line for who reads the error, with the command that grants the path.
+
+        `allow` begins that command; it is empty for a server without a row.
+        """
+        need = self.need
         option = f"--{need.key} {shlex.quote(need.path)}"
         how = f"{allow} {option}" if allow else f"add {option} to its command, before its --"
         if need.key == "write":
@@ -264,7 +265,18 @@ def denial_in(error: str, outside: Outside, allow: str) -> str:
         return (
             f"quarterdeck: {need.path} is hidden from this server. To show it: {how} (--write lets it change it, too)"
         )
-    return ""
+
+
+def find_denial(error: str, confinement: Confinement) -> Denial | None:
+    """Return the first path in a tool's error that its process was denied, and that its user may grant.
+
+    Return None if the error names no such path, or only what `allow` refuses or what holds keys.
+    """
+    outside = _outside_of(confinement)
+    for path, is_refused_write in islice(_paths_in(error[-MAX_TEXT:], outside), MAX_PATHS):
+        if (need := _denied(path, outside, is_refused_write=is_refused_write)) is not None:
+            return Denial(need, path if path.isprintable() and outside.exists(path) else need.path)
+    return None
 
 
 def _denied(path: str, outside: Outside, *, is_refused_write: bool) -> RequiredPath | None:
@@ -273,7 +285,7 @@ def _denied(path: str, outside: Outside, *, is_refused_write: bool) -> RequiredP
     if outside.visible(path):
         if not is_refused_write or is_within_any(path, outside.closed) or path.startswith(_OF_THE_SYSTEM):
             return None
-        need = RequiredPath("write", folder)
+        need = RequiredPath("write", path if os.path.isdir(path) else folder)
     else:
         # Names with a dot are of programs: their settings and secrets.
         if "/." in path or path in _PASSWORDS or not (outside.exists(path) or outside.exists(folder)):

@@ -296,14 +296,24 @@ MAX_WAITING: Final = 20_000
 """Rows that wait for the disk; with more, new ones are dropped and counted."""
 
 
+MAX_DENIED_CHARS: Final = 1_100
+"""Of a path that a call was denied; workers look at no longer ones."""
+
+
 class CallLog:
-    """Rows of the calls of one process, from the event loop; `keep` takes a batch, and `programs` has the unverified
-    names that clients gave themselves, by their keys.
+    """Rows of the calls of one process, from the event loop; `keep` takes a batch, `programs` has the unverified names
+    that clients gave themselves, by their keys, and `redact` takes secrets out of a text.
     """
 
-    def __init__(self, keep: Callable[[Sequence[CallRow]], Awaitable[None]], programs: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        keep: Callable[[Sequence[CallRow]], Awaitable[None]],
+        programs: Mapping[str, str],
+        redact: Callable[[str], str] = str,
+    ) -> None:
         self._keep = keep
         self._programs = programs
+        self._redact = redact
         self._rows: list[CallRow] = []
         self._dropped = 0
         self._flushing: asyncio.Task[None] | None = None
@@ -323,7 +333,12 @@ class CallLog:
             outcome, fault, size = "fault", end.code or str(end.kind), 0
         # To the microsecond, and not by `round`, which is slow (measured).
         took_ms, program = int(duration_s * 1_000_000) / 1000, self._programs.get(client.key, "")
-        rows.append(CallRow(audit_time(), scope, server, tool, outcome, fault, took_ms, size, client.name, program))
+        denied = end.denied if end is not None else ""
+        if denied and (len(denied) > MAX_DENIED_CHARS or self._redact(denied) != denied):
+            denied = ""  # no path that could be granted
+        rows.append(
+            CallRow(audit_time(), scope, server, tool, outcome, fault, took_ms, size, client.name, program, denied)
+        )
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().create_task(self._flush_soon())
 

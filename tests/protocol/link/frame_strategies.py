@@ -32,6 +32,7 @@ FAULTS = st.builds(
     cause=st.none() | st.builds(RemoteCause, TEXT, TEXT),
     dossier=st.none() | DOSSIERS,
     reply=st.none() | st.builds(ReplyError, INTS, TEXT, st.binary(max_size=20)),
+    denied=TEXT,
 )
 
 HELLOS = st.builds(frames.Hello, link_version=INTS, package_version=TEXT, token=st.binary(max_size=40), pid=INTS)
@@ -58,9 +59,9 @@ TOLD = (
     | st.just(frames.Listen())
     | st.just(frames.Authorize())
 )
-REPLIES = st.builds(frames.Answer, request_id=INTS, era=TEXT, result_type=TEXT, is_error=st.booleans()) | st.builds(
-    frames.Failed, request_id=INTS, fault=FAULTS
-)
+REPLIES = st.builds(
+    frames.Answer, request_id=INTS, era=TEXT, result_type=TEXT, is_error=st.booleans(), denied=TEXT
+) | st.builds(frames.Failed, request_id=INTS, fault=FAULTS)
 NEWS = (
     st.builds(
         frames.Progress,

@@ -20,7 +20,7 @@ from quarterdeck_protocol.link.frames import Answer, Beat, Call, Cancel, Credit,
 from .frame_strategies import FRAMES
 
 LIMITS = WireLimits()
-FAULT = {"kind": "timeout", "message": "m", "delivery": "unknown"} | dict.fromkeys(
+FAULT = {"kind": "timeout", "message": "m", "delivery": "unknown", "denied": ""} | dict.fromkeys(
     ["code", "cause", "dossier", "reply"]
 )
 

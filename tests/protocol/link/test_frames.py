@@ -18,6 +18,7 @@ FAULT = FaultRecord(
     RemoteCause("E", "m"),
     Dossier(1),
     ReplyError(-1, "no", b"[1]"),
+    "read /a",
 )
 FAULT_ON_THE_WIRE = {
     "kind": "timeout",
@@ -37,6 +38,7 @@ FAULT_ON_THE_WIRE = {
         "hints": [],
     },
     "reply": {"code": -1, "message": "no", "data": b"[1]"},
+    "denied": "read /a",
 }
 
 WIRE: list[tuple[frames.Frame, list[object]]] = [
@@ -65,7 +67,7 @@ WIRE: list[tuple[frames.Frame, list[object]]] = [
     (frames.Close(4, 2.0), [13, 4, 2.0]),
     (frames.Cancel(3, "why"), [14, 3, "why"]),
     (frames.Condemn("memory_bytes", "too much"), [15, "memory_bytes", "too much"]),
-    (frames.Answer(3, "2025-11-25", "complete", is_error=True), [20, 3, "2025-11-25", "complete", True]),
+    (frames.Answer(3, "2025-11-25", "complete", True, "read /a"), [20, 3, "2025-11-25", "complete", True, "read /a"]),  # noqa: FBT003
     (frames.Failed(3, FAULT), [21, 3, FAULT_ON_THE_WIRE]),
     (frames.Progress(3, 0.5, 1.0, "half"), [22, 3, 0.5, 1.0, "half"]),
     (frames.Log("info", "db"), [23, "info", "db"]),

@@ -28,7 +28,7 @@ def test_a_worker_that_knows_its_token_is_greeted() -> None:
         (hello(token=b"one time, one worker?"), "a wrong token"),
         (hello(token=TOKEN[:-1]), "a wrong token"),
         (hello(token=b""), "a wrong token"),
-        (hello(version="0.2.0"), "it is version 0.2.0 (link 6), we are 0.1.0 (link 6): reinstall, then start again"),
+        (hello(version="0.2.0"), "it is version 0.2.0 (link 7), we are 0.1.0 (link 7): reinstall, then start again"),
         (hello(link_version=3), "it is version 0.1.0 (link 3)"),
         (hello(version="9" * 100_000), "it is version 9999"),
     ],

@@ -13,7 +13,7 @@ from quarterdeck_protocol.policy_values import NetworkMode, PolicyValues
 from quarterdeck_sandbox.policy.confinement import Confinement
 from quarterdeck_sandbox.policy.mounts import is_within_any
 from quarterdeck_sandbox.program.needed_paths import NamedPath
-from quarterdeck_sandbox.run.hints import MAX_HINTS, MAX_PATHS, MAX_TEXT, Outside, denial_hint, hints_in
+from quarterdeck_sandbox.run.hints import MAX_HINTS, MAX_PATHS, MAX_TEXT, Outside, find_denial, hints_in
 from quarterdeck_sandbox.run.home_links import link_home
 
 THERE = {
@@ -274,19 +274,34 @@ def test_an_error_about_a_hidden_path_names_the_command_that_shows_it(
     """A model would tell its user that there is no such file; or a server have keys offered to it."""
     user, home = confined.user_home, confined.plan.env["HOME"]
     error = text.replace("HOME", home).replace("STATE", confined.private[0]).replace("~", user)
-    hint = denial_hint(error, confined, ALLOW)
+    denial = find_denial(error, confined)
     if not option:
-        assert hint == ""
+        assert denial is None
         return
+    assert denial is not None
+    hint = denial.hint(ALLOW)
     assert f"{ALLOW} {option.replace('~', user)}" in hint
     assert "\n" not in hint
-    assert f": add {option.replace('~', user)} to its command" in denial_hint(error, confined, "")
+    assert f": add {option.replace('~', user)} to its command" in denial.hint("")
 
 
 def test_a_flood_of_paths_is_looked_at_in_part(confined: Confinement) -> None:
     """A hostile server's errors would hold its worker up."""
     hidden = f"{confined.user_home}/proj"
     some = "\n".join(f"/nowhere/{number}" for number in range(MAX_PATHS))
-    assert denial_hint(f"{some}\n{hidden}", confined, ALLOW) == ""
-    assert denial_hint(f"{hidden}\n{some}", confined, ALLOW) != ""
-    assert denial_hint(hidden + " " * MAX_TEXT, confined, ALLOW) == ""
+    assert find_denial(f"{some}\n{hidden}", confined) is None
+    assert find_denial(f"{hidden}\n{some}", confined) is not None
+    assert find_denial(hidden + " " * MAX_TEXT, confined) is None
+
+
+def test_a_denial_is_of_the_exact_path_and_of_its_folder_only_if_it_is_not_there(confined: Confinement) -> None:
+    """`suggest` would propose a folder for the sake of one file in it; or a path that a server made up."""
+    user = confined.user_home
+    for error, kept in [
+        ("ENOENT: '~/Documents/a b.md'", "read ~/Documents/a b.md"),
+        ("ENOENT: ~/Documents/new.md", "read ~/Documents"),
+        ("EROFS: ~/open/x", "write ~/open/x"),
+        ("EROFS: '~/open'", "write ~/open"),
+        ("EROFS: ~/open/new", "write ~/open"),
+    ]:
+        assert str(find_denial(error.replace("~", user), confined)) == kept.replace("~", user)

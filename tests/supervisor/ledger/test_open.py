@@ -10,10 +10,10 @@ import pytest
 from support.ledger.ledgers import AT, Clock, approved, digest_of, documents_of, enrolled, opened
 
 from quarterdeck.ledger.errors import LedgerWriteError, UnsafeLedgerError
-from quarterdeck.ledger.open import MAX_QUEUED, MAX_WAITING, CallLog, LedgerWriter, visiting
+from quarterdeck.ledger.open import MAX_DENIED_CHARS, MAX_QUEUED, MAX_WAITING, CallLog, LedgerWriter, visiting
 from quarterdeck.ledger.store.lease import Lease, ledger_dir
 from quarterdeck.ledger.store.queries import CallRow
-from quarterdeck_protocol.faults import FaultKind, ProtocolFault
+from quarterdeck_protocol.faults import FaultKind, FaultRecord, ProtocolFault
 from quarterdeck_protocol.tools import ANONYMOUS, Client, WireResult
 
 
@@ -203,6 +203,22 @@ async def test_every_end_of_a_call_is_noted_with_what_it_cost() -> None:
     assert [row.client for row in kept] == ["ci", "", "", "", ""]
     assert [row.program for row in kept] == ["editor", "", "", "", ""]
     assert kept[0].at.endswith("Z")
+
+
+async def test_a_denied_path_is_noted_with_its_call_unless_it_is_endless_or_holds_a_secret() -> None:
+    """`suggest` would have nothing to go by; or a server could put what it likes into the ledger, or a token."""
+    kept: list[CallRow] = []
+
+    async def keep(rows: Sequence[CallRow]) -> None:
+        kept.extend(rows)
+
+    log = CallLog(keep, {}, redact=lambda text: text.replace("token", "***"))
+    fault = ProtocolFault.from_record(FaultRecord(FaultKind.TOOL_ERROR, "ENOENT", denied="write /a"))
+    for denied in ("read /a b", "read /token", "read /" + "a" * MAX_DENIED_CHARS):
+        log.note("user", "fs", "read", 0.1, WireResult(b"{}", "x", is_error=True, denied=denied), ANONYMOUS)
+    log.note("user", "fs", "read", 0.1, fault, ANONYMOUS)
+    await log.close()
+    assert [row.denied for row in kept] == ["read /a b", "", "", "write /a"]
 
 
 async def test_a_flush_returns_once_all_that_was_noted_is_kept() -> None:

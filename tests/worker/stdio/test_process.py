@@ -133,6 +133,7 @@ async def test_an_error_about_a_hidden_path_says_who_can_grant_it(tmp_path: Path
     assert "read: /x" not in log.read_text()
     assert f"[quarterdeck] {HOME_NOTE}~/x is its own\n" in log.read_text()
     for outcome in ended:
+        assert outcome.denied == f"read {hidden}"
         if isinstance(outcome, SplitResult):
             texts = [block.get("text") for block in msgspec.json.decode(outcome.body)["content"]]
             assert texts == [None, f"ENOENT: {hidden}", frame.hint]

@@ -4,9 +4,11 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
 import anyio
+import msgspec
 
 from quarterdeck_protocol.faults import Delivery, Dossier, FaultKind, FaultRecord, RemoteCause
 from quarterdeck_protocol.link.frames import CLOSE_GRACE_S, OpenOrder
@@ -19,9 +21,10 @@ from quarterdeck_sandbox import (
     HOME_NOTE,
     Caught,
     ConfinedProcess,
+    Denial,
     HookGuard,
     StderrKeeper,
-    denial_hint,
+    find_denial,
     infer_hints,
     quarantine_notice,
     signal_name,
@@ -252,15 +255,17 @@ class ServerProcess:
         if isinstance(outcome, SplitResult):
             if caught:
                 outcome = with_notice(outcome, quarantine_notice(caught))
-            if outcome.is_error and (hint := self._hint_about(texts_of(outcome))):
-                outcome = with_notice(outcome, hint, is_last=True)
-        elif outcome.reply is not None and (hint := self._hint_about(outcome.reply.message)):
-            outcome = with_hint(outcome, hint)
+            if outcome.is_error and (denial := find_denial(texts_of(outcome), self._process.confinement)):
+                outcome = with_notice(outcome, self._hint_about(denial), is_last=True)
+                outcome = msgspec.structs.replace(outcome, denied=str(denial))
+        elif outcome.reply and (denial := find_denial(outcome.reply.message, self._process.confinement)):
+            outcome = replace(with_hint(outcome, self._hint_about(denial)), denied=str(denial))
         self._run.on_end(request_id, outcome)
 
-    def _hint_about(self, error: str) -> str:
-        hint = denial_hint(error, self._process.confinement, self._allow)
-        if hint and hint != self._hint:
+    def _hint_about(self, denial: Denial) -> str:
+        """Return the hint for the caller; tell the supervisor and the log of it unless they were just told the same."""
+        hint = denial.hint(self._allow)
+        if hint != self._hint:
             self._hint = hint
             self._run.notifier.hinted(hint)
             self._stderr.feed(f"[quarterdeck] {hint}\n".encode("utf-8", "replace"))

@@ -169,6 +169,11 @@ def view_step(step: BookChange) -> dict[str, object]:
     return {**step.key._asdict(), "happened": step.what, **fields(step, "before", "after", "by", "at")}
 
 
+def denied_of(call: CallRow) -> str:
+    """Return what the sandbox denied a call, in words; empty for nothing."""
+    return f"denied to {call.denied}" if call.denied else ""
+
+
 def show_calls(calls: Sequence[CallRow]) -> None:
     """Print a line per call."""
     labels = labels_of(ServerKey(each.scope, each.server) for each in calls)
@@ -179,6 +184,6 @@ def show_calls(calls: Sequence[CallRow]) -> None:
         Column("CLIENT", lambda call: list(filter(None, (call.program, call.client)))),
         Column("TIME", "duration_ms", form=lambda spent_ms: duration(spent_ms / 1000)),
         Column("SIZE", "bytes", form=size),
-        Column("OUTCOME", lambda call: ", ".join(filter(None, (call.outcome, call.code)))),
+        Column("OUTCOME", lambda call: ", ".join(filter(None, (call.outcome, call.code, denied_of(call))))),
     )
     show(calls, columns, none="there is no such call")

@@ -100,7 +100,7 @@ class EndpointCall(msgspec.Struct, frozen=True):
         if body.find(LINK_MARK) >= 0:  # `in` takes longer: it first tries the mark as a number
             self.handle.linked.note(body)
         is_error = members.get("isError") == _TRUE
-        self.deliver(WireResult(body, reply.era, is_error, reply.result_type, members))
+        self.deliver(WireResult(body, reply.era, is_error, reply.result_type, members, reply.denied))
 
     def _fail(self, fault: ProtocolFault) -> None:
         fault.server = self.exchange.config.id

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from quarterdeck.common.in_flight import client_with_most
 from quarterdeck.fleet.workers.requests import not_made
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
@@ -205,7 +207,7 @@ class ServerTasks:
         """Return the server's answer if it is about this task, else a fault."""
         if method == RESULT:
             body = related_to(end.body, task)
-            return end if body is end.body else WireResult(body, end.era, end.is_error, end.result_type)
+            return end if body is end.body else replace(end, body=body, members=None)
         named = task_named(end.body)
         if named != task and (named or method == "tasks/get"):
             return self._broken(f"it answered {method} with another task than was asked for")

@@ -50,7 +50,7 @@ from quarterdeck_protocol.identity import CLIENT_VERSION
 APPLICATION_ID: Final = 0x51644C67
 """`QdLg` in the file's header: tells our databases from other programs'."""
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 """Earlier ones were never released."""
 
 _SCHEMA: Final = """
@@ -67,9 +67,10 @@ CREATE INDEX documents_by_seq ON documents(seq);
 CREATE TABLE calls(
     id INTEGER PRIMARY KEY, at TEXT NOT NULL, scope TEXT NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL,
     outcome TEXT NOT NULL, code TEXT NOT NULL, duration_ms REAL NOT NULL, bytes INTEGER NOT NULL,
-    client TEXT NOT NULL, program TEXT NOT NULL
+    client TEXT NOT NULL, program TEXT NOT NULL, denied TEXT NOT NULL
 );
 CREATE INDEX calls_of_server ON calls(server);
+CREATE INDEX calls_denied ON calls(scope, server) WHERE denied <> '';
 """
 
 DATABASE_NAME: Final = "ledger.db"

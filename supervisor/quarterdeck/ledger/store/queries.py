@@ -218,6 +218,9 @@ def _is_found(body: bytes, found_by: tuple[object, ...]) -> bool:
 MAX_CALLS: Final = 100_000
 """A busy day; some ten MiB.  Older ones are deleted."""
 
+MAX_DENIALS: Final = 1_000
+"""Of one server; it may name what it likes.  The calls before keep all but the path."""
+
 _CALLS: Final = 1_000
 
 
@@ -225,6 +228,7 @@ class CallRow(msgspec.Struct, frozen=True, gc=False):
     """One call: when it ended, how, and the size of its answer.
 
     `client` is the caller's name, empty with one client alone; `program` is the unverified name that it gave itself.
+    `denied` is `read` or `write` and the path that the sandbox denied; empty for none.
     """
 
     at: str
@@ -237,6 +241,7 @@ class CallRow(msgspec.Struct, frozen=True, gc=False):
     bytes: int = 0
     client: str = ""
     program: str = ""
+    denied: str = ""
 
 
 _CALL_COLUMNS: Final = ", ".join(CallRow.__struct_fields__)
@@ -254,19 +259,29 @@ def insert_calls(connection: sqlite3.Connection, rows: Sequence[CallRow], keep: 
         statement = f"INSERT INTO calls({_CALL_COLUMNS}) VALUES {', '.join([places] * len(some))}"  # noqa: S608
         connection.execute(statement, values)
     connection.execute("DELETE FROM calls WHERE id <= (SELECT max(id) FROM calls) - ?", (keep,))
+    for server in {(column(row.scope), column(row.server)) for row in rows if row.denied}:
+        connection.execute(_FORGET_DENIALS, (*server, MAX_DENIALS))
+
+
+_FORGET_DENIALS: Final = """
+UPDATE calls SET denied = '' WHERE denied <> '' AND scope = ?1 AND server = ?2 AND id <= (
+    SELECT id FROM calls WHERE denied <> '' AND scope = ?1 AND server = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3
+)
+"""
 
 
 def select_calls(
-    connection: sqlite3.Connection, texts: Mapping[str, str | None], since: str | None
+    connection: sqlite3.Connection, texts: Mapping[str, str | None], since: str | None, *, is_denied: bool = False
 ) -> Iterator[CallRow]:
     """Yield the calls with these column values, not before `since`, the latest first; None matches any.
 
-    A client is matched by its name, and by the name that it gave itself.
+    A client is matched by its name, and by the name that it gave itself; `is_denied` selects those with a denied path.
     """
     wanted = {name: column(text) for name, text in texts.items() if text is not None}
     clients = " AND ? IN (client, nullif(program, ''))"
     conditions = "".join(clients if name == "client" else f" AND {name} = ?" for name in wanted)
     conditions += " AND at >= ?" if since is not None else ""
+    conditions += " AND denied <> ''" if is_denied else ""
     values = [*wanted.values(), *([since] if since is not None else [])]
     columns = f"id, {_CALL_COLUMNS}"
     statement = f"SELECT {columns} FROM calls WHERE id < ?{conditions} ORDER BY id DESC LIMIT {_CALLS}"  # noqa: S608

@@ -122,11 +122,12 @@ class LedgerReader:
         client: str | None = None,
         since: str | None = None,
         limit: int | None = None,
+        is_denied: bool = False,
     ) -> Iterator[CallRow]:
         """Yield the selected calls, the last one first."""
         texts = {"scope": scope, "server": server, "tool": tool, "client": client}
         with self.reading():
-            yield from islice(queries.select_calls(self.connection, texts, since), limit)
+            yield from islice(queries.select_calls(self.connection, texts, since, is_denied=is_denied), limit)
 
     def close(self) -> None:
         """Close it.  Repeatable."""

@@ -49,6 +49,18 @@ def test_the_oldest_make_room(tmp_path: Path) -> None:
         assert [row.bytes for row in store.calls()] == [20, 19, 18, 17, 16]
 
 
+def test_denied_paths_are_found_and_a_flood_of_them_makes_room_for_itself_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that names a thousand paths would grow the ledger, or push another's denials out of it."""
+    monkeypatch.setattr(queries, "MAX_DENIALS", 3)
+    with opened(tmp_path / "l") as store:
+        store.record_calls([replace(call(1, "web"), denied="read /w"), call(2)])
+        store.record_calls([replace(call(number), denied=f"read /{number}") for number in range(3, 120)])
+        assert [row.denied for row in store.calls(is_denied=True)] == ["read /119", "read /118", "read /117", "read /w"]
+        assert len(list(store.calls(server="fs"))) == 118
+
+
 def test_more_calls_than_a_page_holds_are_all_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A day's list would end after its first page."""
     monkeypatch.setattr(queries, "_CALLS", 4)

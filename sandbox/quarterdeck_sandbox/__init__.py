@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .hostile_files import remove_tree as remove_tree
     from .hostile_files import temporary_folder as temporary_folder
     from .network.namespace import own_addresses as own_addresses
+    from .network.recorder import HostRecorder as HostRecorder
     from .policy.choice import choose as choose
     from .policy.choice import reaches as reaches
     from .policy.confinement import Confinement as Confinement

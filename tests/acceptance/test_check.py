@@ -214,6 +214,7 @@ def test_a_server_that_takes_decoys_is_found_out(check: Check) -> None:
         "~/Documents/Notes/meeting.md": ["list_notes"],
         "~/Documents/budget.csv": ["list_notes"],
     }
+    assert observed["hosts"] == [{"host": "collector.example:443", "tools": ["sync"]}]
     needs = {(each["key"], each["path"]) for each in observed["needs"]}
     assert needs == {("read", "~/Documents"), ("write", "~/Desktop"), ("write", "~/Downloads")}
 

@@ -10,6 +10,7 @@ import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,7 @@ from quarterdeck_sandbox.run.processes import wait_for_end
 from quarterdeck_sandbox.run.spawn import unnamed_file
 from quarterdeck_sandbox.signal_names import signal_name
 
-from .netlink import LOOPBACK, AddAddress, NetworkChange, Setting, encode_changes
+from .netlink import LOOPBACK, AddAddress, NetworkChange, Setting, TakeIn, encode_changes
 
 _NS_GET_USERNS: Final = 0xB701  # of `linux/nsfs.h`: a descriptor of the user namespace that owns this one
 
@@ -109,14 +110,19 @@ async def network_of(pid: int) -> AsyncIterator[NetworkNamespace]:
             os.close(owner_fd)
 
 
-async def prepare_listening(machine: Machine, pid: int, addresses: Iterable[str], *, low_ports: bool) -> None:
+async def prepare_listening(
+    machine: Machine, pid: int, addresses: Iterable[str], *, low_ports: bool, takes_all: bool = False
+) -> None:
     """Let every process in the network of `pid` listen on `addresses` and, with `low_ports`, below port 1024.
+
+    With `takes_all` every other address of IPv4 leads there, too.
 
     The gate's own capability would not do: it lives in a user namespace below the network's.  Raise LaunchError
     `network_failed`, or `spawn_failed` if the process has ended.
     """
     changes: list[NetworkChange] = [_OPEN_ALL_PORTS] if low_ports else []
     changes += [AddAddress(LOOPBACK, parse_address(one)) for one in dict.fromkeys(addresses)]
+    changes += [TakeIn(IPv4Network("0.0.0.0/0"))] if takes_all else []
     async with network_of(pid) as network:
         await network.change(machine, encode_changes(changes))
 

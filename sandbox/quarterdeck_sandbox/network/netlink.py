@@ -52,7 +52,7 @@ _ROUTE_HEAD: Final = struct.Struct("=8BI")
 
 _RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PREFSRC = 1, 4, 5, 7
 _MAIN_TABLE, _BY_ADMINISTRATOR = 254, 3
-_UNICAST, _UNREACHABLE = 1, 7
+_UNICAST, _LOCAL, _UNREACHABLE = 1, 2, 7
 _UNIVERSE, _ON_LINK, _ON_HOST = 0, 253, 254
 
 _POLICY: Final = struct.Struct("=16s16s2sH2sHHBBB3xiI4Q4Q4QIIBBBB4x")
@@ -122,6 +122,12 @@ class Refuse(msgspec.Struct, frozen=True):
     network: IPv4Network
 
 
+class TakeIn(msgspec.Struct, frozen=True):
+    """Every address of a network is taken for one of our own."""
+
+    network: IPv4Network
+
+
 class AddPolicy(msgspec.Struct, frozen=True):
     """An IPsec policy for a network, lower `priority` first; it holds for a socket bound to an interface, too."""
 
@@ -132,7 +138,9 @@ class AddPolicy(msgspec.Struct, frozen=True):
     port: int = 0
 
 
-NetworkChange = Setting | SetMtu | AddAddress | Raise | AskNobody | AddNeighbour | AddRoute | Refuse | AddPolicy
+NetworkChange = (
+    Setting | SetMtu | AddAddress | Raise | AskNobody | AddNeighbour | AddRoute | Refuse | TakeIn | AddPolicy
+)
 
 
 def encode_changes(changes: Sequence[NetworkChange]) -> bytes:
@@ -147,7 +155,7 @@ def encode_changes(changes: Sequence[NetworkChange]) -> bytes:
 
 def _device_of(change: NetworkChange) -> str:
     match change:
-        case Setting() | Refuse() | AddPolicy():
+        case Setting() | Refuse() | TakeIn() | AddPolicy():
             return LOOPBACK
         case _:
             return change.device
@@ -195,6 +203,9 @@ def _message(change: NetworkChange) -> NetlinkMessage:
             kind, flags = _NEW_ROUTE, _CREATE | _EXCLUSIVE
         case Refuse(network):
             body = _route(network, _UNREACHABLE, _UNIVERSE)
+            kind, flags = _NEW_ROUTE, _CREATE | _EXCLUSIVE
+        case TakeIn(network):
+            body = _route(network, _LOCAL, _ON_HOST) + _attribute(_RTA_OIF, _INDEX.pack(_LOOPBACK_INDEX))
             kind, flags = _NEW_ROUTE, _CREATE | _EXCLUSIVE
         case AddPolicy():
             body, protocol = _policy(change), _XFRM

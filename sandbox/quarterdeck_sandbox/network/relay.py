@@ -96,7 +96,7 @@ class Relay:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([owner])
         for accepted in self._accepted:
-            _reset(accepted)  # its task was cancelled before it began
+            reset(accepted)  # its task was cancelled before it began
         self._accepted.clear()
         for _, listener in self._listeners:
             listener.close()
@@ -138,10 +138,10 @@ class Relay:
             self._accepted.discard(accepted)
             for one in (accepted, dialled):
                 if one is not None:
-                    _reset(one)
+                    reset(one)
 
     def _refuse(self, route: Route, accepted: socket.socket, why: str) -> None:
-        _reset(accepted)
+        reset(accepted)
         line = f"{route}: {why}"
         if not self._refusals or self._refusals[-1] != line:
             self._refusals.append(line)
@@ -246,7 +246,8 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.write_eof()
 
 
-def _reset(accepted: socket.socket) -> None:
+def reset(accepted: socket.socket) -> None:
+    """Close a connection so that its other end takes it for broken."""
     _linger_not(accepted)
     accepted.close()
 

@@ -28,6 +28,7 @@ from quarterdeck_protocol.policy_values import NetworkMode, Property, Tier
 from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_sandbox.gate.order import encode_start
 from quarterdeck_sandbox.network.namespace import child_pid_of, prepare_listening
+from quarterdeck_sandbox.network.recorder import HostRecorder, RecordingRelay, recorded
 from quarterdeck_sandbox.network.relay import Relay
 from quarterdeck_sandbox.network.uplink import connect
 from quarterdeck_sandbox.policy.confinement import Confinement, observe_receipt
@@ -63,11 +64,17 @@ LOOK_S: Final = 0.25
 _FIXED: Final = ("/", "/usr", "/etc", "/dev", "/proc/self/oom_score_adj")
 
 
-async def start(confinement: Confinement, stdio: Stdio = Stdio.PIPES) -> ConfinedProcess:
+async def start(
+    confinement: Confinement, stdio: Stdio = Stdio.PIPES, recorder: HostRecorder | None = None
+) -> ConfinedProcess:
     """Start a confined process; its program runs when this returns, with what the receipt says.
+
+    With a `recorder`, which needs a list of hosts as its network, it reaches none and what it asks for is noted.
 
     Raise LaunchError if it could not be built, does not hold what the policy requires, or could not be executed.
     """
+    if recorder is not None:
+        confinement = recorded(confinement)
     try:
         order = _order(confinement)
     except ValueError:
@@ -84,13 +91,13 @@ async def start(confinement: Confinement, stdio: Stdio = Stdio.PIPES) -> Confine
                     child, resources.leash_fd, info, block = spawn_bubblewrap(
                         confinement, gate.theirs.fileno(), stdio, pipes
                     )
-                    await _prepare_bubblewrap(confinement, resources, connecting, child, info)
+                    await _prepare_bubblewrap(confinement, resources, connecting, child, info, recorder)
                     with suppress(BrokenPipeError):  # it has ended: what it said is quoted at the gate
                         block.write(b"g")
             else:
                 child, resources.leash_fd = spawn_reaper(confinement, gate.theirs.fileno(), stdio)
                 resources.init_pid = child.pid
-            process = await _through_the_gate(confinement, order, resources, connecting, gate, child)
+            process = await _through_the_gate(confinement, order, resources, connecting, gate, child, recorder)
         started = True
     except TimeoutError as error:
         raise LaunchError("spawn_failed", f"the sandbox was not ready within {GATE_S:g} s") from error
@@ -154,6 +161,7 @@ async def _prepare_bubblewrap(
     connecting: "_Connecting",
     child: subprocess.Popen[bytes],
     info: FileIO,
+    recorder: HostRecorder | None,
 ) -> None:
     try:
         # Once it says whom it has made, that can be ended for certain; giving up waits for it.
@@ -166,8 +174,14 @@ async def _prepare_bubblewrap(
         await connecting.begin()
         low_ports = confinement.identity is None and any(route.port < FIRST_FREE_PORT for route in confinement.routes)
         addresses = [route.address for route in confinement.routes if route.needs_address]
-        if low_ports or addresses:
-            await prepare_listening(confinement.machine, resources.init_pid, addresses, low_ports=low_ports)
+        if low_ports or addresses or recorder is not None:
+            await prepare_listening(
+                confinement.machine,
+                resources.init_pid,
+                addresses,
+                low_ports=low_ports,
+                takes_all=recorder is not None,
+            )
     except (LaunchError, ProcessLookupError) as error:
         if isinstance(error, LaunchError) and error.code == "network_failed":
             raise
@@ -184,6 +198,7 @@ async def _through_the_gate(
     connecting: "_Connecting",
     gate: GateChannel,
     child: subprocess.Popen[bytes],
+    recorder: HostRecorder | None,
 ) -> ConfinedProcess:
     gate.theirs.close()
     resources.cgroup = group = _group(confinement)
@@ -192,7 +207,9 @@ async def _through_the_gate(
         with opened as entrances:
             await gate.send_order(order, entrances.values())
         listeners = await gate.receive_listeners(len(confinement.routes))
-        if listeners:
+        if recorder is not None:
+            resources.relay = RecordingRelay(recorder, confinement.routes, listeners)
+        elif listeners:
             resources.relay = Relay(confinement.routes, listeners)
         report = await gate.receive_report()
     except LaunchError as error:

@@ -43,6 +43,10 @@ class FileChanges:
         return (*self.made, *self.changed, *self.removed)
 
 
+NOT_REACHED: Final = " cannot be reached"
+"""Behind a host in `Exchange.outside`, as the sandbox's hints put it."""
+
+
 class Did(StrEnum):
     """What happened to a path of the world."""
 
@@ -223,6 +227,7 @@ class Recording:
         decoys: those in its home; none of a remote server.
         unwatched: why what it did with them was not watched; empty if it was.
         has_runner: whether a package runner starts it, which reads settings of its own.
+        hosts: all that it asked for, where they were recorded; those of one request are in its `outside`, too.
     """
 
     episodes: tuple[Episode, ...]
@@ -232,6 +237,7 @@ class Recording:
     decoys: tuple[Decoy, ...] = ()
     unwatched: str = ""
     has_runner: bool = False
+    hosts: tuple[str, ...] = ()
 
     def named(self, name: str) -> Episode | None:
         """Return the first episode of this name."""

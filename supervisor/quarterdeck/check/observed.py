@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from .decoys import READ_BY_RUNNERS, DecoyKind, granted_for
-from .episode import Did, Episode, Marked, Recording, Touches
+from .decoys import READ_BY_RUNNERS, DecoyKind, Marks, granted_for
+from .episode import NOT_REACHED, Did, Episode, Marked, Recording, Touches
 
 MAX_TOUCHED: Final = 200
 """Paths of which something is told; secrets first."""
@@ -31,6 +31,14 @@ class Touch:
     path: str
     did: Did
     kind: DecoyKind | None
+    tools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AskedHost:
+    """A name that the server looked up, or the `host:port` that it dialled; `tools` as in `Touch`."""
+
+    host: str
     tools: tuple[str, ...] = ()
 
 
@@ -58,8 +66,8 @@ class Observed:
     Attributes:
         touched: by path.
         needs: the grants that would let it do the same in a real home; never for a secret.
-        taken: secrets that it sent anywhere, and documents that it sent elsewhere than in a result.
-        hosts: hosts that it was refused, in its own words.
+        taken: secrets that it sent anywhere, and documents that it sent elsewhere than in a result; also by a lookup.
+        hosts: those that it asked for; where they cannot be recorded, by its own words.
         more: further events that were left out.
         is_complete: whether all of it was seen.
         unwatched: why only `taken` and `hosts` are known; empty if everything is.
@@ -68,7 +76,7 @@ class Observed:
     touched: tuple[Touch, ...] = ()
     needs: tuple[Need, ...] = ()
     taken: tuple[Taken, ...] = ()
-    hosts: tuple[str, ...] = ()
+    hosts: tuple[AskedHost, ...] = ()
     more: int = 0
     is_complete: bool = True
     unwatched: str = ""
@@ -84,16 +92,14 @@ def observe(recording: Recording) -> Observed:
             if tool or not recording.has_runner or path not in READ_BY_RUNNERS:
                 tools.setdefault((path, did), {}).update({tool: None} if tool else {})
     ranked = sorted(tools, key=lambda key: (kinds.get(key[0]) is not DecoyKind.SECRET, key[0] not in kinds, key))
-    kept = ranked[:MAX_TOUCHED]
+    kept, hosts = ranked[:MAX_TOUCHED], tuple(_hosts(recording))
     touched = [Touch(f"~/{path}", did, kinds.get(path), tuple(tools[path, did])[:MAX_TOOLS]) for path, did in kept]
-    outside = [hint for each in recording.episodes for hint in each.outside]
-    outside += [hint for each in recording.episodes for exchange in each.exchanges for hint in exchange.outside]
     return Observed(
         touched=tuple(sorted(touched, key=lambda touch: touch.path)),
         needs=tuple(_needs(touched)),
         taken=tuple(dict.fromkeys(_taken(recording, kinds))),
-        hosts=tuple(dict.fromkeys(hint for hint in outside if "reached" in hint))[:MAX_TOUCHED],
-        more=sum(touches.more for _, touches in all_touches) + len(ranked) - len(kept),
+        hosts=hosts[:MAX_TOUCHED],
+        more=sum(touches.more for _, touches in all_touches) + len(ranked) - len(kept) + len(hosts[MAX_TOUCHED:]),
         is_complete=not any(touches.is_lossy for _, touches in all_touches),
         unwatched=recording.unwatched,
     )
@@ -103,6 +109,18 @@ def _touches(recording: Recording) -> Iterator[tuple[str, Touches]]:
     for episode in recording.episodes:
         yield from (("", touches) for touches in episode.touches)
         yield from ((exchange.subject, exchange.touches) for exchange in episode.exchanges)
+
+
+def _hosts(recording: Recording) -> Iterator[AskedHost]:
+    asked: dict[str, dict[str, None]] = {}
+    for episode in recording.episodes:
+        told = [("", hint) for hint in episode.outside]
+        told += [(exchange.subject, hint) for exchange in episode.exchanges for hint in exchange.outside]
+        for tool, hint in told:
+            if hint.endswith(NOT_REACHED):
+                asked.setdefault(hint.removesuffix(NOT_REACHED), {}).update({tool: None} if tool else {})
+    for host in dict.fromkeys((*asked, *recording.hosts)):
+        yield AskedHost(host, tuple(asked.get(host, ()))[:MAX_TOOLS])
 
 
 def _needs(touched: list[Touch]) -> Iterator[Need]:
@@ -122,6 +140,9 @@ def _taken(recording: Recording, kinds: dict[str, DecoyKind]) -> Iterator[Taken]
             method, carrier = _carrier(episode, marked)
             if kinds[marked.decoy] is DecoyKind.SECRET or method not in _CARRIERS:
                 yield Taken(f"~/{marked.decoy}", carrier)
+    marks = Marks(recording.decoys)
+    for host in recording.hosts:
+        yield from (Taken(f"~/{path}", f"the name {host} that it asked for") for path in marks.found_in(host.encode()))
 
 
 def _carrier(episode: Episode, marked: Marked) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from quarterdeck.config.places.paths import runtime_dir, state_dir
 from quarterdeck.config.places.trusted_files import trusted_files, with_announced
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import NetworkMode, Tier
 from quarterdeck_sandbox import ConfinedProcess, Places, Requester, confine, known_machine, plan_launch, start
 
 from .episode import FileChanges
@@ -173,11 +174,16 @@ class Subject:
             place.home, place.tmp, _user_home(), (str(state_dir()), str(runtime_dir())), with_announced(trusted_files())
         )
         policy = config.sandbox
+        recorder = None
         if with_network:
             policy = policy.model_copy(update={"network": None})
+        elif (
+            policy.network is NetworkMode.NONE and machine.tier is Tier.BUBBLEWRAP and machine.bubblewrap.makes_network
+        ):
+            policy, recorder = policy.model_copy(update={"network": ("recorded.invalid:443",)}), self.world.hosts
         requester = Requester(places, os.environ, machine, allow_unsandboxed=self.allow_unsandboxed)
         plan = plan_launch(words[0], tuple(words[1:]), environ, config.cwd or str(place.work))
-        return await start(confine(plan, policy.values, requester))
+        return await start(confine(plan, policy.values, requester), recorder=recorder)
 
 
 def _user_home() -> Path:

@@ -17,14 +17,15 @@ from typing import Final
 import msgspec
 
 from quarterdeck_protocol.mcp.jsonrpc import LineBuffer, LineTooLongError
-from quarterdeck_sandbox import ConfinedProcess, TreeMonitor, infer_hints
+from quarterdeck_protocol.policy_values import NetworkMode
+from quarterdeck_sandbox import ConfinedProcess, HostRecorder, TreeMonitor, infer_hints
 
 from .decoys import Marks
-from .episode import End, Ending, Episode, FileChanges, Members, Recording, Touches
+from .episode import NOT_REACHED, End, Ending, Episode, FileChanges, Members, Recording, Touches
 from .place import Snapshot, Subject, changes
 from .requests import LEGACY, LONG_LINE_BYTES, TRIALS, message
 from .scenario import MAX_RESTARTS, Scenario, Wishes
-from .speaker import OpenRequest, Outcome, Speaker
+from .speaker import Mark, OpenRequest, Outcome, Speaker
 
 INSTALL_S: Final = 180.0
 """Seconds for the first answer while a package is fetched."""
@@ -71,8 +72,9 @@ class Peer(Speaker):
     Lines and all that is read are bounded, and every wait has a deadline.
     """
 
-    def __init__(self, process: ConfinedProcess, episode: Episode, marks: Marks) -> None:
+    def __init__(self, process: ConfinedProcess, episode: Episode, marks: Marks, hosts: HostRecorder) -> None:
         super().__init__(episode, marks)
+        self._hosts = hosts
         self._overlap = marks.longest
         self.process = process
         self._loop = asyncio.get_running_loop()
@@ -92,7 +94,7 @@ class Peer(Speaker):
     async def carry(self, request: OpenRequest, wait_s: float, *, in_pieces: bool) -> Outcome:
         """Write a request's line, and wait for its answer."""
         line = request.message + b"\n"
-        mark, began = self._stderr_read, time.monotonic()
+        mark, began = self.mark, time.monotonic()
         if in_pieces:
             await self.write(line[: len(line) // 2], wait_s)
             await asyncio.sleep(PIECE_S)
@@ -181,18 +183,20 @@ class Peer(Speaker):
         self.episode.peak_bytes = self.process.dossier("", ()).peak_rss_bytes
         self.episode.stderr = bytes(self._stderr).decode(errors="replace")
 
-    def hints_since(self, mark: int, reply: Members | None) -> tuple[str, ...]:
-        """Return hosts and files that it was refused, by its stderr since `mark` and its answer."""
-        new = self._stderr_read - mark
+    def hints_since(self, mark: Mark, reply: Members | None) -> tuple[str, ...]:
+        """Return hosts and files that it was refused since `mark`: as recorded, and by its stderr and its answer."""
+        new = self._stderr_read - mark.stderr_bytes
         text = bytes(self._stderr[-new:]).decode(errors="replace") if new else ""
         if reply is not None and (b"error" in (told := msgspec.json.encode(reply)[:8192]) or b"isError" in told):
             text += "\n" + told.decode(errors="replace").replace("\\n", "\n")
-        return wanted_outside(text, self.process) if text else ()
+        refused = wanted_outside(text, self.process) if text else ()
+        asked = [f"{host}{NOT_REACHED}" for host in self._hosts.since(mark.asked)]
+        return tuple(dict.fromkeys((*asked, *(hint for hint in refused if not asked or "reached" not in hint))))
 
     @property
-    def stderr_mark(self) -> int:
-        """The number of bytes read from its stderr."""
-        return self._stderr_read
+    def mark(self) -> Mark:
+        """The number of bytes read from its stderr, and how often it has asked for a host."""
+        return Mark(self._stderr_read, self._hosts.asked)
 
     # Listening
 
@@ -266,7 +270,8 @@ class Peer(Speaker):
 
 def wanted_outside(text: str, process: ConfinedProcess) -> tuple[str, ...]:
     """Return in few words the hosts and files that a text says were refused, except its own directories."""
-    confinement = process.confinement
+    # A list of hosts whose answers are recorded reaches none.
+    confinement = msgspec.structs.replace(process.confinement, network=NetworkMode.NONE)
     own = os.path.dirname(confinement.plan.env["HOME"])
     hints = infer_hints(text[-8192:], confinement)
     return tuple(
@@ -359,7 +364,7 @@ class _ProcessScenario(Scenario[Peer]):
             limits,
             lambda excess: process.kill_for(excess.limit),
         )
-        peer = Peer(process, episode, self._marks)
+        peer = Peer(process, episode, self._marks, self._subject.world.hosts)
         try:
             yield peer
         finally:

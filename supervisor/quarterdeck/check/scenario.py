@@ -230,7 +230,7 @@ class Scenario(ABC, Generic[Peers]):
 
     async def initialize(self, peer: Peers, version: str, wait_s: float = GREETING_S) -> Members | None:
         """Greet as legacy clients do. Return the result, None without one."""
-        mark = peer.stderr_mark
+        mark = peer.mark
         params = {**INITIALIZE, "protocolVersion": version}
         greeted = await peer.request("initialize", "initialize", params, wait_s=self.wait_s(wait_s))
         if not greeted.result_members:

@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
+from quarterdeck_sandbox import HostRecorder
+
 from .decoys import MARK_BYTES, SCENERY, Decoy, folders_of, make_decoys
 from .episode import Did, Episode, Recording, Touches
 
@@ -44,11 +46,13 @@ class World:
     Attributes:
         unwatched: why nothing is watched; empty if it is.
         has_runner: whether a package runner starts the server, which reads settings of its own.
+        hosts: those that it asks for, where its sandbox can record them.
     """
 
     def __init__(self, home: Path, *, has_runner: bool = False) -> None:
         self.home: Final = home
         self.has_runner: Final = has_runner
+        self.hosts: Final = HostRecorder()
         self.decoys: Final[tuple[Decoy, ...]] = make_decoys(partial(secrets.token_hex, MARK_BYTES))
         self.unwatched = "not begun"
         self._paths: Final = {decoy.path for decoy in self.decoys}
@@ -102,7 +106,8 @@ class World:
     def take(self) -> Touches:
         """Return what happened since the last call."""
         self._readable()
-        taken = Touches(tuple(self._seen), self._more, self._is_lossy)
+        taken = Touches(tuple(self._seen), self._more + self.hosts.more, self._is_lossy)
+        self.hosts.more = 0
         self._seen, self._new, self._more, self._is_lossy = {}, 0, 0, False
         return taken
 
@@ -114,7 +119,13 @@ class World:
     def recording(self, *episodes: Episode, untried: tuple[str, ...] = (), gaps: tuple[str, ...] = ()) -> Recording:
         """Return the recording of a server in this world."""
         return Recording(
-            episodes, untried, gaps, decoys=self.decoys, unwatched=self.unwatched, has_runner=self.has_runner
+            episodes,
+            untried,
+            gaps,
+            decoys=self.decoys,
+            unwatched=self.unwatched,
+            has_runner=self.has_runner,
+            hosts=self.hosts.since(0),
         )
 
     def _readable(self) -> None:

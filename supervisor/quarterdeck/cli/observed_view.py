@@ -41,7 +41,7 @@ def _rows(observed: Observed) -> Iterator[tuple[str, str, list[str]]]:
             those = [each for each in observed.touched if each.did is did]
             those = [each for each in those if (each.kind is DecoyKind.SECRET) is is_secret]
             yield did, style, [_told(each.path, each.tools) for each in those]
-    yield "asked for", "", list(observed.hosts)
+    yield "asked", "", [_told(each.host, each.tools) for each in observed.hosts]
     yield "needs", "cyan", [_told(f"{each.key} {each.path}", each.tools) for each in observed.needs]
 
 

@@ -85,6 +85,17 @@ async def test_a_low_port_may_be_listened_on_in_that_network_alone() -> None:
 
 
 @BWRAP_ONLY
+async def test_every_address_leads_to_the_network_itself_where_that_is_wanted() -> None:
+    """What a server sends while its hosts are recorded would leave, or go unseen."""
+    dial = "print(socket.create_connection(('198.51.100.7', 443)).getpeername())"
+    script = f"import socket; server = socket.create_server(('0.0.0.0', 443)); {dial}"
+    command = (sys.executable, "-I", "-S", "-c", script)
+    async with waiting(*command) as sandbox:
+        await prepare_listening(MACHINE, sandbox.pid, (), low_ports=True, takes_all=True)
+        assert await sandbox.go() == "('198.51.100.7', 443)\n"
+
+
+@BWRAP_ONLY
 @pytest.mark.parametrize(
     ("script", "said"),
     [

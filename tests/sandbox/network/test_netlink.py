@@ -31,6 +31,7 @@ from quarterdeck_sandbox.network.netlink import (
     Refuse,
     SetMtu,
     Setting,
+    TakeIn,
     encode_changes,
 )
 from quarterdeck_sandbox.network.uplink import changes_for
@@ -105,6 +106,8 @@ def command_of(change: NetworkChange) -> str:
             return f"ip route add {network} via {gateway} dev {device} src {source}"
         case Refuse(network):
             return f"ip route add unreachable {network}"
+        case TakeIn(network):
+            return f"ip route add local {network} dev lo table main"
         case AddPolicy(network, priority, allows, protocol, port):
             what = f" proto {protocol}" * bool(protocol) + f" dport {port}" * bool(port)
             action = "allow" if allows else "block"
@@ -147,7 +150,13 @@ def test_the_gate_and_ip_make_the_same_network(*, is_users: bool, is_slirp: bool
     """A message that means something else would leave a server a way to what is closed, or none at all."""
     laid = changes_for(frozenset({parse_address("203.0.113.7")}), is_slirp=is_slirp)
     addresses = ("10.0.0.5", "127.64.0.1", "fd00::5", "::1")
-    changes = [PORTS, *laid, Raise("lo"), *(AddAddress("lo", parse_address(one)) for one in addresses[:3])]
+    changes = [
+        PORTS,
+        *laid,
+        Raise("lo"),
+        TakeIn(IPv4Network("198.51.100.0/24")),
+        *(AddAddress("lo", parse_address(one)) for one in addresses[:3]),
+    ]
     found = []
     for way in (World.change_by_ip, World.change):
         with world(is_users=is_users) as made:

@@ -1,13 +1,14 @@
 """What is concluded from events in a world of decoys, and which of it is a finding."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
 from quarterdeck.check.decoys import DecoyKind, make_decoys
 from quarterdeck.check.episode import Did, Ending, Episode, Exchange, Marked, Recording, Touches
 from quarterdeck.check.judge.behaviour import judge_decoys
-from quarterdeck.check.observed import MAX_TOUCHED, Need, Taken, Touch, observe
+from quarterdeck.check.observed import MAX_TOUCHED, AskedHost, Need, Taken, Touch, observe
 
 DECOYS = make_decoys((f"{at * 0x9E3779B97F4A7C15F39C:020x}"[-20:] for at in range(1, 50)).__next__)
 KEY, DOCUMENT, SETTING = ".ssh/id_ed25519", "Documents/budget.csv", ".gitconfig"
@@ -49,6 +50,14 @@ def test_what_was_opened_is_told_with_the_tools_that_did_it() -> None:
     assert observed.needs == (Need("read", "~/.gitconfig"), Need("read", "~/Documents", ("list", "read")))
 
 
+def test_hosts_are_told_with_the_tools_that_asked_and_those_of_no_request_too() -> None:
+    """A server could wait until nobody asks it for anything, and then call home unseen."""
+    said = ("api.example:443 cannot be reached", "/x exists but is hidden")
+    search = replace(call("search"), outside=said)
+    recording = replace(recorded(search), hosts=("api.example:443", "home.example"))
+    assert observe(recording).hosts == (AskedHost("api.example:443", ("search",)), AskedHost("home.example"))
+
+
 def test_a_folder_that_is_changed_is_needed_once_for_writing() -> None:
     """Two grants of one folder would be proposed, or a home for what the private home keeps."""
     seen = [(Did.OPENED, DOCUMENT), (Did.MADE, "Documents/new.md"), (Did.MADE, ".notes.db"), (Did.REMOVED, KEY)]
@@ -77,6 +86,13 @@ def test_a_secret_is_taken_wherever_it_is_sent_and_a_document_outside_of_results
     expected = (Taken(f"~/{marked.decoy}", taken),) if taken else ()
     assert observe(recording).taken == expected
     assert findings(recording) == {"decoys-kept": len(expected), "secrets-unopened": 0}
+
+
+def test_content_that_is_looked_up_as_a_name_is_taken() -> None:
+    """A server could pass a key on by DNS, which leaves by a resolver that everybody may ask."""
+    mark = next(decoy.mark for decoy in DECOYS if decoy.path == KEY)
+    recording = replace(recorded(), hosts=("api.example", f"{mark}.evil.example"))
+    assert observe(recording).taken == (Taken(f"~/{KEY}", f"the name {mark}.evil.example that it asked for"),)
 
 
 def test_an_opened_secret_is_a_finding_and_a_runners_own_settings_are_none() -> None:

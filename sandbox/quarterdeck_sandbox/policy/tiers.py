@@ -24,12 +24,16 @@ from typing import Final
 import msgspec
 
 from quarterdeck_protocol.policy_values import NetworkMode, Tier
+from quarterdeck_sandbox.program.launch import refusal
 
 from .confinement import Confinement
 from .host_names import FIRST_FREE_PORT
 from .mounts import Mount, MountKind, ancestors
 
 INSIDE: Final = "/.quarterdeck"  # where the gate is shown
+
+MAX_WORDS: Final = 8_900
+"""Of the 9,000 that bwrap takes, so that some are left for its own descriptors and the gate."""
 
 SCRATCH_BYTES: Final = 512 * 1024 * 1024
 """A temporary filesystem's size where the policy sets none: it is memory."""
@@ -55,9 +59,12 @@ TERMINALS: Final = "/dev/pts"
 
 
 def arguments(confinement: Confinement, gate: str, hold: Callable[[Mount], int]) -> list[str]:
-    """Return what `bwrap` is told by `--args`; `hold` gives an inheritable descriptor with the content of a file."""
+    """Return what `bwrap` is told by `--args`; `hold` gives an inheritable descriptor with the content of a file.
+
+    Raise LaunchError `sandbox_refused` if that is more than it takes.
+    """
     shared_bytes = min(SHARED_MEMORY_BYTES, confinement.limits.scratch_bytes or SHARED_MEMORY_BYTES)
-    return [
+    words = [
         *_namespaces(confinement),
         *("--ro-bind", gate, INSIDE),
         *("--proc", "/proc", "--dev", "/dev"),
@@ -67,6 +74,10 @@ def arguments(confinement: Confinement, gate: str, hold: Callable[[Mount], int])
         *_mounts(confinement, hold),
         *("--remount-ro", "/"),
     ]
+    if len(words) > MAX_WORDS:
+        shown = len(confinement.view.mounts)
+        raise refusal(f"{shown:,} paths are more than bubblewrap can show: name folders that hold several of them")
+    return words
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):

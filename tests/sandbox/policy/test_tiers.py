@@ -16,6 +16,7 @@ from quarterdeck_sandbox.policy.host_names import Route
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 from quarterdeck_sandbox.policy.mounts import Mount, MountKind, View, in_order
 from quarterdeck_sandbox.policy.tiers import Rules
+from quarterdeck_sandbox.program.launch import LaunchError
 
 MACHINE = Machine("linux", bubblewrap=Bubblewrap("/b", works=True, makes_network=True, hides_users=True))
 SOMEBODY = UnixUser(61200, 61200, dedicated=True)
@@ -270,3 +271,12 @@ def test_limits_alone_are_a_filter_or_nothing() -> None:
     filtered = Rules(uses_landlock=False, seccomp=b"filter")
     assert tiers.rules(replace(LANDLOCKED, tier=Tier.LIMITS), ()) == filtered
     assert tiers.rules(replace(LANDLOCKED, tier=Tier.LIMITS, seccomp=b""), ()) is None
+
+
+def test_more_mounts_than_bubblewrap_takes_are_refused_with_a_remedy() -> None:
+    """A user would read `Exceeded maximum number of arguments 9000`, which says nothing of a row."""
+    many = [Mount(MountKind.READ, f"/data/{number}", f"/data/{number}") for number in range(3_000)]
+    assert len(words(*many[:2_500])) < tiers.MAX_WORDS
+    with pytest.raises(LaunchError, match="3,000 paths are more than bubblewrap can show: name folders") as caught:
+        words(*many)
+    assert caught.value.code == "sandbox_refused"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Final, Self
 
@@ -59,7 +60,7 @@ class Repository(msgspec.Struct, frozen=True):
     known: tuple[str, ...] = ()  # its submodules with a `.git` older than the process, relative to the work tree
 
 
-class View(msgspec.Struct, frozen=True):
+class View(msgspec.Struct, frozen=True, dict=True):
     """What a process sees.  A view without mounts changes nothing: everything is seen as it is."""
 
     mounts: tuple[Mount, ...] = ()  # parents before children, each target once
@@ -73,21 +74,35 @@ class View(msgspec.Struct, frozen=True):
 
     def shows(self, path: str) -> bool:
         """Return whether a normalised path outside is visible inside.  Ask for the targets of links, too."""
-        if not self.mounts or path in _PARTLY_SHOWN or any(is_within(path, place) for place in ALWAYS_SHOWN):
-            return True
-        mount = self.covering(path)
-        if mount is None or mount.kind is MountKind.HIDE:
-            return False
-        return mount.kind is not MountKind.SCRATCH or path == mount.target
+        return not self.mounts or shows(self._by_target, path)
 
     def covering(self, path: str) -> Mount | None:
         """Return the mount that decides what is at `path`."""
-        return next((mount for mount in reversed(self.mounts) if is_within(path, mount.target)), None)
+        return covering(self._by_target, path)
 
     def with_mounts(self, mounts: Iterable[Mount]) -> Self:
         """Return the view with `mounts` in it, each replacing the mount with its target."""
         by_target = {mount.target: mount for mount in (*self.mounts, *mounts)}
         return replace(self, mounts=in_order(by_target.values()))
+
+    @cached_property
+    def _by_target(self) -> dict[str, Mount]:
+        return {mount.target: mount for mount in self.mounts}
+
+
+def shows(by_target: Mapping[str, Mount], path: str) -> bool:
+    """Return whether `path` is visible where these are all mounts, by their targets."""
+    if path in _PARTLY_SHOWN or any(is_within(path, place) for place in ALWAYS_SHOWN):
+        return True
+    mount = covering(by_target, path)
+    if mount is None or mount.kind is MountKind.HIDE:
+        return False
+    return mount.kind is not MountKind.SCRATCH or path == mount.target
+
+
+def covering(by_target: Mapping[str, Mount], path: str) -> Mount | None:
+    """Return the mount, of these by their targets, that decides what is at `path`."""
+    return next((by_target[folder] for folder in ancestors(path) if folder in by_target), None)
 
 
 def in_order(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
@@ -116,4 +131,4 @@ def ancestors(path: str) -> Iterable[str]:
         yield path
         if path in {"/", ""}:
             return
-        path = path[: path.rindex("/")] or "/"
+        path = path.rpartition("/")[0] or "/"

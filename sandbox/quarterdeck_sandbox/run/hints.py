@@ -333,12 +333,9 @@ def _objection(confinement: Confinement) -> Callable[[RequiredPath], str]:
     policy, env = confinement.policy or PolicyValues(), confinement.plan.env
     writable = (*(env[name] for name in ("HOME", "TMPDIR") if name in env), *policy.write)
     real = os.path.realpath
-    ours = (
-        tuple(map(real, confinement.private)),
-        tuple(map(real, writable)),
-        tuple(map(real, confinement.configuration)),
-    )
-    return PathRules(policy, real(confinement.user_home), *ours).objection
+    private, configuration = (tuple(map(real, each)) for each in (confinement.private, confinement.configuration))
+    home, changed = real(confinement.user_home), frozenset(map(real, writable))
+    return PathRules(policy, home, private, changed, configuration).objection
 
 
 def hints_in(text: str, outside: Outside) -> tuple[str, ...]:

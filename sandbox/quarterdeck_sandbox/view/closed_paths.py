@@ -31,7 +31,6 @@ from quarterdeck_sandbox.policy.mounts import (
     View,
     ancestors,
     is_within,
-    is_within_any,
 )
 from quarterdeck_sandbox.program.launch import refusal
 
@@ -102,7 +101,7 @@ def close_within(
 
 class _Finder:
     def __init__(self, view: View, named: Sequence[str], can_close: bool, remedy: str) -> None:
-        self.named = named
+        self.named = dict.fromkeys(named)
         self._view = view
         self._can_close = can_close
         self._remedy = remedy
@@ -207,7 +206,7 @@ class _Finder:
         return covering if covering is not None and covering.kind is MountKind.WRITE else None
 
     def _deepest_named(self, path: str) -> str:
-        return max((folder for folder in self.named if is_within(path, folder)), key=len, default="")
+        return next((folder for folder in ancestors(path) if folder in self.named), "")
 
 
 def _first_of(names: Sequence[str]) -> str:
@@ -234,7 +233,7 @@ def outermost(found: Iterable[str]) -> tuple[str, ...]:
     """Sort paths, parents first, and drop what lies within another.  Pure."""
     kept: list[str] = []
     for path in sorted(set(found), key=lambda path: path.split("/")):
-        if not is_within_any(path, kept):
+        if not kept or not is_within(path, kept[-1]):
             kept.append(path)
     return tuple(kept)
 

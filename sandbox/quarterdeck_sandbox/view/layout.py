@@ -11,7 +11,17 @@ from typing import Final
 from quarterdeck_protocol.policy_values import PolicyValues
 from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.hostile_files import Followed
-from quarterdeck_sandbox.policy.mounts import Mount, MountKind, Places, View, in_order, is_within, is_within_any
+from quarterdeck_sandbox.policy.mounts import (
+    Mount,
+    MountKind,
+    Places,
+    View,
+    covering,
+    in_order,
+    is_within,
+    is_within_any,
+    shows,
+)
 from quarterdeck_sandbox.program.installations import SYSTEM_FOLDERS, Prefix, is_installation
 from quarterdeck_sandbox.program.launch import LaunchPlan, refusal
 from quarterdeck_sandbox.program.needed_paths import NamedPath, named_in
@@ -155,10 +165,10 @@ class _Builder:
 
     def view(self, env: Mapping[str, str]) -> View:
         """Return the view; its own variables win over `env`.  Raise LaunchError for an unsafe nested mount."""
-        mounts: list[Mount] = []
+        kept: dict[str, Mount] = {}
         closed: list[str] = []
         for mount in in_order(self._mounts.values()):
-            above = View(tuple(mounts)).covering(mount.target)
+            above = covering(kept, mount.target)
             if mount.kind is MountKind.LINK and above and above.kind in {MountKind.READ, MountKind.WRITE}:
                 continue  # the very link lies in what is shown
             if above and above.kind is MountKind.WRITE and mount.kind is MountKind.READ and self._can_close:
@@ -169,22 +179,19 @@ class _Builder:
                     f"{mount.target} lies below {above.target}, which it may write, and the bubblewrap of this machine "
                     "cannot mount there safely (CVE-2026-87766): install bubblewrap 0.12, or write to narrower folders"
                 )
-            mounts.append(mount)
-        return View(tuple(mounts), {**env, **self._env}, tuple(dict.fromkeys(self._shown)), tuple(closed))
-
-    def _view(self) -> View:
-        return View(in_order(self._mounts.values()))
+            kept[mount.target] = mount
+        return View(tuple(kept.values()), {**env, **self._env}, tuple(dict.fromkeys(self._shown)), tuple(closed))
 
     def _has(self, path: str) -> bool:
-        return self._view().shows(path)
+        return shows(self._mounts, path)
 
     def _show(self, followed: Followed, kind: MountKind) -> None:
         self._put(Mount(kind, followed.real, followed.real))
         self._link(followed)
 
     def _put(self, mount: Mount) -> None:
-        covering = self._view().covering(mount.target)
-        if covering is not None and covering.kind is mount.kind and mount.kind is not MountKind.HIDE:
+        above = covering(self._mounts, mount.target)
+        if above is not None and above.kind is mount.kind and mount.kind is not MountKind.HIDE:
             return  # shown already, in the same way
         self._mounts[mount.target] = mount
 
@@ -195,7 +202,7 @@ class _Builder:
 
     def _distrust(self, prefix: Prefix) -> None:
         """Refuse what only a file says that the process itself can change, for its next start."""
-        if said_by := next((path for path in prefix.said_by if is_within_any(path, self._rules.writable)), None):
+        if said_by := next(filter(self._rules.can_change, prefix.said_by), None):
             raise refusal(
                 f"{said_by}, which the process itself can change, leads to {prefix.path}: "
                 f'if that is to be seen, add "read": ["{prefix.path}"] to its sandbox'

@@ -15,7 +15,7 @@ from quarterdeck_protocol.faults import NOTHING_TO_ADD
 from quarterdeck_protocol.policy_values import Grant, PolicyValues
 from quarterdeck_sandbox import observed_files as observed
 from quarterdeck_sandbox.hostile_files import Followed
-from quarterdeck_sandbox.policy.mounts import Places, is_within, is_within_any, overlap
+from quarterdeck_sandbox.policy.mounts import Places, ancestors, is_within, is_within_any, overlap
 from quarterdeck_sandbox.program.launch import LaunchError, refusal
 from quarterdeck_sandbox.program.needed_paths import NamedPath, RequiredPath, is_of_one_thing, need_of
 
@@ -101,7 +101,7 @@ class PathRules(msgspec.Struct, frozen=True):
     policy: PolicyValues  # names the exceptions
     user_home: str
     private: tuple[str, ...]  # our own directories
-    writable: tuple[str, ...]  # what it can change, and so plant links in
+    writable: frozenset[str]  # what it can change, and so plant links in
     configuration: tuple[str, ...] = ()  # the folders of our own configuration, which hints never offer
 
     @classmethod
@@ -110,7 +110,7 @@ class PathRules(msgspec.Struct, frozen=True):
         writable = (str(places.home), str(places.tmp), *policy.write)
         real = observed.realpath
         home, config = str(places.user_home), tuple(map(real, configuration_folders(places)))
-        return cls(policy, real(home), tuple(map(real, places.private)), tuple(map(real, writable)), config)
+        return cls(policy, real(home), tuple(map(real, places.private)), frozenset(map(real, writable)), config)
 
     def admit(self, path: str, key: str, *, is_new: bool = False) -> Followed:
         """Return where a `read` or `write` path of the policy leads, which `is_new` says is a folder still to be made.
@@ -161,6 +161,10 @@ class PathRules(msgspec.Struct, frozen=True):
             if overlap(real, place):
                 raise refusal(f"{what}, and with it {place}, which is quarterdeck's own: name narrower folders")
 
+    def can_change(self, path: str) -> bool:
+        """Return whether the process itself can change what is at a real path."""
+        return not self.writable.isdisjoint(ancestors(path))
+
     def _trust_links(self, path: str, key: str, followed: Followed) -> None:
         for link, _ in followed.links:
             owner = observed.lstat(link).st_uid
@@ -168,18 +172,17 @@ class PathRules(msgspec.Struct, frozen=True):
                 raise refusal(
                     f'"{key}" names {path}, through the link {link} of uid {owner}: name {followed.real} itself'
                 )
-            if is_within_any(os.path.dirname(link), self.writable):
+            if self.can_change(os.path.dirname(link)):
                 raise refusal(
                     f'"{key}" names {path}, through the link {link}, which the process itself can change: '
                     f"name {followed.real} itself"
                 )
 
     def _guard_credentials(self, path: str, real: str, key: str) -> None:
-        named = {*self.policy.read, *self.policy.write}
         for found in credentials_touching(real, self.user_home):
             if is_within(path, found.path) or is_within(path, found.real):
                 continue  # named as what it is
-            if found.path in named or is_within_any(found.path, self.policy.hidden):
+            if found.path in (*self.policy.read, *self.policy.write) or is_within_any(found.path, self.policy.hidden):
                 continue
             grant = grant_for(found.path, self.user_home)
             if grant in self.policy.grants:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .program.launch import plan_launch as plan_launch
     from .program.launch import words_of as words_of
     from .program.needed_paths import RequiredPath as RequiredPath
+    from .program.resolve import Program as Program
     from .program.resolve import resolve_program as resolve_program
     from .run.cgroup import sweep_cgroups as sweep_cgroups
     from .run.confine import Requester as Requester

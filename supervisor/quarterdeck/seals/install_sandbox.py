@@ -28,6 +28,7 @@ from quarterdeck_sandbox import (
     LaunchError,
     Machine,
     Places,
+    Program,
     Requester,
     TreeMonitor,
     confine,
@@ -116,10 +117,13 @@ class InstallSandbox:
     def program(self, name: str) -> str:
         """Return the path of a program on the user's PATH, behind a version manager's shim; empty if there is none."""
         try:
-            plan = plan_launch(name, (), self._env(), str(self.work))
-            return resolve_program(plan, self._settings.user_home, self._settings.environ).path
+            return self._resolved(name).path
         except LaunchError:
             return ""
+
+    def _resolved(self, name: str) -> Program:
+        plan = plan_launch(name, (), self._env(), str(self.work))
+        return resolve_program(plan, self._settings.user_home, self._settings.environ)
 
     def take(self, name: str, target: str) -> Path:
         """Move a folder out of the sandbox's home, make it ours, and return the tree that it is in.  Blocking."""
@@ -219,7 +223,12 @@ class InstallSandbox:
             scratch_bytes=2 * bounds.total_bytes,
             scratch_inodes=2 * bounds.entries,
         )
-        policy = PolicyValues(read=self._indexes.read, network=self._indexes.hosts or NetworkMode.NONE, limits=limits)
+        # uv is told the path of a Python, which may lie in a home.
+        named = (self._resolved(word) for word in words[1:] if os.path.isabs(word))
+        shown = [prefix.path for program in named for prefix in program.prefixes if not prefix.said_by]
+        policy = PolicyValues(
+            read=(*self._indexes.read, *shown), network=self._indexes.hosts or NetworkMode.NONE, limits=limits
+        )
         private = (str(self._place), str(self._place.parent.parent), str(state_dir()), str(runtime_dir()))
         places = Places(self._home, self._tmp, settings.user_home, private)
         requester = Requester(places, settings.environ, self._machine, allow_unsandboxed=settings.allow_unsandboxed)

@@ -330,6 +330,24 @@ async def test_without_an_installer_its_name_is_said(installer):
         assert name in error.message
 
 
+async def test_a_python_in_a_home_is_shown_to_uv(installer, tmp_path):
+    """A Python of pyenv's or of another user's could not be sealed for, since no home is shown to an installer."""
+    place = tmp_path / "someone" / "py"
+    (place / "lib" / "python3").mkdir(parents=True)
+    (place / "lib" / "python3" / "os.py").touch()
+    (place / "bin").mkdir()
+    said = {"executable": f"{place}/bin/python3", "tag": "t", "version": "3"}
+    uv = f'[ -x {place}/bin/python3 ] && echo "error: it is shown" >&2\nexit 1'
+    for name, script in (("python3", f"echo '{json.dumps(said)}'"), ("uv", uv)):
+        (place / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+        (place / "bin" / name).chmod(0o755)
+    (tmp_path / "uv").mkdir()
+    (place / "bin" / "uv").rename(tmp_path / "uv" / "uv")
+    installer.path = f"{place}/bin:{tmp_path}/uv:/usr/bin:/bin"
+    error = await installer.refusal(uvx())
+    assert error.message.endswith("it is shown"), error.message
+
+
 async def test_an_installation_that_could_reach_every_host_is_not_begun(installer, tmp_path):
     """An installer would reach the user's network where the sandbox cannot keep it to the registry."""
     installer.path = fake_npm(tmp_path / "bin", "exit 0")

@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -43,6 +44,9 @@ SAID_CHARS: Final = 1500
 ID: Final = "s"
 """Of the server in every configuration, so that the names of its tools are equal."""
 
+UNWRITABLE: Final = re.compile(r"EROFS|EACCES|read-only file system|permission denied", re.IGNORECASE)
+"""Words of a server that wants to write into its tree."""
+
 SECRET: Final = "x" * 40
 """In place of a key that a server wants before it lists its tools; it opens nothing."""
 
@@ -53,13 +57,13 @@ class Server:
 
     Attributes:
         line: its command line.
-        call: a tool that harms nothing, and its arguments; empty if every one needs an account.
+        call: a tool that harms nothing, and its arguments; without an account or a browser it may answer an error.
         env: what it wants before it starts.
         files: the folders that it may read.
     """
 
     line: str
-    call: str = ""
+    call: str
     arguments: Mapping[str, object] = field(default_factory=dict)
     env: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
@@ -77,35 +81,45 @@ SERVERS: Final = (
     Server("uvx --with 'mcp<2' mcp-server-sqlite --db-path /tmp/sealed.db", "list_tables"),
     Server("npx -y @modelcontextprotocol/server-sequential-thinking", "sequentialthinking", THOUGHT),
     Server("uvx mcp-server-calculator", "calculate", {"expression": "2 + 3"}),
-    Server("npx -y @modelcontextprotocol/server-puppeteer"),
-    Server("uvx wikipedia-mcp"),
-    Server("npx -y @modelcontextprotocol/server-github", env=("GITHUB_PERSONAL_ACCESS_TOKEN",)),
-    Server("uvx duckduckgo-mcp-server"),
-    Server("npx -y @playwright/mcp@latest"),
-    Server("uvx arxiv-mcp-server"),
-    Server("npx -y @upstash/context7-mcp"),
-    Server("uvx mcp-atlassian --jira-url https://example.com --jira-username a", env=("JIRA_API_TOKEN",)),
-    Server("npx -y firecrawl-mcp", env=("FIRECRAWL_API_KEY",)),
-    Server("uvx markitdown-mcp"),
-    Server("npx -y tavily-mcp", env=("TAVILY_API_KEY",)),
-    Server("uvx awslabs.aws-documentation-mcp-server"),
-    Server("npx -y exa-mcp-server", env=("EXA_API_KEY",)),
-    Server("uvx --from office-word-mcp-server word_mcp_server"),
-    Server("npx -y @notionhq/notion-mcp-server", env=("NOTION_TOKEN",)),
-    Server("uvx excel-mcp-server stdio"),
+    Server("npx -y @modelcontextprotocol/server-puppeteer", "puppeteer_evaluate", {"script": "1"}),
+    Server("uvx wikipedia-mcp", "search_wikipedia", {"query": "sandbox"}),
+    Server(
+        "npx -y @modelcontextprotocol/server-github",
+        "search_repositories",
+        {"query": "mcp"},
+        env=("GITHUB_PERSONAL_ACCESS_TOKEN",),
+    ),
+    Server("uvx duckduckgo-mcp-server", "search", {"query": "sandbox"}),
+    Server("npx -y @playwright/mcp@latest", "browser_tabs", {"action": "list"}),
+    Server("uvx arxiv-mcp-server", "list_papers"),
+    Server("npx -y @upstash/context7-mcp", "resolve-library-id", {"libraryName": "react", "query": "state"}),
+    Server(
+        "uvx mcp-atlassian --jira-url https://example.com --jira-username a",
+        "jira_get_issue",
+        {"issue_key": "AB-1"},
+        env=("JIRA_API_TOKEN",),
+    ),
+    Server("npx -y firecrawl-mcp", "firecrawl_check_crawl_status", {"id": "none"}, env=("FIRECRAWL_API_KEY",)),
+    Server("uvx markitdown-mcp", "convert_to_markdown", {"uri": "data:text/plain,hello"}),
+    Server("npx -y tavily-mcp", "tavily_search", {"query": "sandbox"}, env=("TAVILY_API_KEY",)),
+    Server("uvx awslabs.aws-documentation-mcp-server", "search_documentation", {"search_phrase": "s3"}),
+    Server("npx -y exa-mcp-server", "web_search_exa", {"query": "sandbox"}, env=("EXA_API_KEY",)),
+    Server("uvx --from office-word-mcp-server word_mcp_server", "list_available_documents"),
+    Server("npx -y @notionhq/notion-mcp-server", "API-get-self", env=("NOTION_TOKEN",)),
+    Server("uvx excel-mcp-server stdio", "get_workbook_metadata", {"filepath": "/nowhere.xlsx"}),
     Server("npx -y @wonderwhy-er/desktop-commander", "get_config"),
-    Server("uvx mcp-server-qdrant", env=("COLLECTION_NAME",)),
-    Server("npx -y chrome-devtools-mcp"),
-    Server("uvx blender-mcp"),
-    Server(f"npx -y figma-developer-mcp --stdio --figma-api-key={SECRET}"),
-    Server("uvx mcp-shell-server", env=("ALLOW_COMMANDS",)),
-    Server("npx -y @brave/brave-search-mcp-server", env=("BRAVE_API_KEY",)),
-    Server("uvx postgres-mcp"),
-    Server("npx -y kubernetes-mcp-server@latest"),
-    Server("uvx mcp-server-docker"),
-    Server("npx -y mongodb-mcp-server"),
-    Server("uvx mcp-simple-arxiv"),
-    Server("npx -y @eslint/mcp@latest"),
+    Server("uvx mcp-server-qdrant", "qdrant-find", {"query": "sandbox"}, env=("COLLECTION_NAME",)),
+    Server("npx -y chrome-devtools-mcp", "list_pages"),
+    Server("uvx blender-mcp", "get_scene_info"),
+    Server(f"npx -y figma-developer-mcp --stdio --figma-api-key={SECRET}", "get_figma_data", {"fileKey": "none"}),
+    Server("uvx mcp-shell-server", "shell_execute", {"command": ["true"]}, env=("ALLOW_COMMANDS",)),
+    Server("npx -y @brave/brave-search-mcp-server", "brave_web_search", {"query": "sandbox"}, env=("BRAVE_API_KEY",)),
+    Server("uvx postgres-mcp", "list_schemas"),
+    Server("npx -y kubernetes-mcp-server@latest", "configuration_view"),
+    Server("uvx mcp-server-docker", "list_containers"),
+    Server("npx -y mongodb-mcp-server", "list-databases"),
+    Server("uvx mcp-simple-arxiv", "search_papers", {"query": "sandbox"}),
+    Server("npx -y @eslint/mcp@latest", "lint-files", {"filePaths": ["/nowhere.js"]}),
 )
 
 
@@ -173,7 +187,7 @@ def _described(sealed: Seal) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one start shows; `said` is the end of stderr where something failed."""
+    """What one start shows; `said` is the end of stderr where something failed, or could not be written."""
 
     listed_s: float
     tools: Mapping[str, JsonObject]
@@ -211,12 +225,12 @@ def _started(server: Server, root: Path, name: str, fields: Mapping[str, Any]) -
         if not tools:
             logs = subprocess.run(command("logs", ID), env=environ, capture_output=True, text=True, check=False)
             return Found(listed_s, {}, said=(client.stderr_text() + logs.stdout)[-SAID_CHARS:])
-        return Found(listed_s, tools, _called(client, server))
+        called = _called(client, server) if server.call in tools else f"no such tool: {', '.join(tools)}"
+        said = "".join(line for line in client.stderr_text().splitlines(keepends=True) if UNWRITABLE.search(line))
+        return Found(listed_s, tools, called, said[-SAID_CHARS:])
 
 
 def _called(client: RawStdioClient, server: Server) -> str:
-    if not server.call:
-        return ""
     try:
         result = client.call(f"{ID}__{server.call}", CALL_S, **server.arguments)
     except (RpcError, TimeoutError, PeerClosedError) as error:

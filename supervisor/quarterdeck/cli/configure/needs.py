@@ -5,12 +5,16 @@
 
 import json
 import os
+import socket
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
+from time import monotonic
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -39,6 +43,9 @@ ACCESS: Final = {"read": "read", "write": "read and write", "network": "connect"
 """What a need's key means for its value."""
 
 FIX_PATHS: Final = "name a narrower path, with --read or --write"
+
+REACH_S: Final = 3.0
+"""For all remote servers together to take a connection: a person waits for the question."""
 
 _STANDINGS: Final = frozenset({Standing.NAMED, Standing.USER})
 """Rows that a command may change."""
@@ -175,7 +182,7 @@ def settle_needs(
         settings = read_settings(source)
     except ConfigFileError:
         return []  # `serve` says what is wrong with it
-    found = find_needs(source, settings, ids)
+    found = [*find_needs(source, settings, ids), *_unreachable(settings, ids)]
     if is_shown:
         print_needs(found)
     if not any(each.needs for each in found):
@@ -193,6 +200,40 @@ def settle_needs(
         for server, why in refused.items():
             warn(f"{server} is given nothing: {why}")
     return view_needs(found, given or ())
+
+
+def _unreachable(settings: Settings, ids: Collection[str] | None) -> list[ServerNeeds]:
+    """Return the remote servers of the user's own rows that take no connection, of those with these ids or of all.
+
+    Nothing is sent. A server that may be connected to only on the internet is left out: its worker alone checks that.
+    """
+    ends: dict[str, tuple[str, int]] = {}
+    for config in settings.servers:
+        is_wanted = settings.origin(config.id).standing in _STANDINGS and (ids is None or config.id in ids)
+        if is_wanted and not isinstance(config, StdioServerConfig) and not config.internet_only:
+            url = urlsplit(config.proxy or config.url)
+            ends[config.id] = (url.hostname or "", url.port or (443 if url.scheme == "https" else 80))
+    reasons = dict.fromkeys(ends.values(), f"no answer within {REACH_S:g} s")
+    threads = [Thread(target=_try_to_reach, args=(end, reasons), daemon=True) for end in reasons]
+    for thread in threads:
+        thread.start()
+    deadline = monotonic() + REACH_S
+    for thread in threads:
+        thread.join(max(0.0, deadline - monotonic()))
+    return [
+        ServerNeeds(server, (), (f"{host} cannot be reached at port {port}: {why}",))
+        for server, (host, port) in ends.items()
+        if (why := reasons[host, port])
+    ]
+
+
+def _try_to_reach(end: tuple[str, int], reasons: dict[tuple[str, int], str]) -> None:
+    """Replace the reason why nothing answers at one end; an empty one means that something does."""
+    try:
+        socket.create_connection(end, REACH_S).close()
+        reasons[end] = ""
+    except (OSError, UnicodeError) as error:
+        reasons[end] = getattr(error, "strerror", None) or str(error)
 
 
 def print_given(given: Sequence[ServerNeeds]) -> None:

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -146,3 +147,20 @@ def test_what_cannot_be_given_ends_as_an_error(home: Path, client: Path, said: S
     assert "either one server" in said.all(2, "allow", "plain", "--all")
     assert "plain has all" in said.all(0, "allow", "plain")
     assert said.all(2, "allow", "keys", "--yes").count(".ssh/id") > 0
+
+
+@pytest.mark.process
+def test_a_remote_server_that_is_away_is_named_before_the_offer(
+    home: Path, monkeypatch: pytest.MonkeyPatch, said: Said
+) -> None:
+    """A row would leave its client, where the user would have seen it fail, for a server that nobody can reach."""
+    use_places(monkeypatch, home.parent)
+    with socket.create_server(("127.0.0.1", 0)) as there, socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # and takes no connection
+        ports = {"there": there.getsockname()[1], "away": bound.getsockname()[1]}
+        rows = {name: {"url": f"http://127.0.0.1:{port}/mcp"} for name, port in ports.items()}
+        write(home / CLIENT, {"mcpServers": rows})
+        out = said.all(0, "config", "import", "claude-desktop")
+    told = f"away: 127.0.0.1 cannot be reached at port {ports['away']}: Connection refused"
+    assert out.index(told) < out.index("--take-out removes")
+    assert "there: " not in out

@@ -1,6 +1,6 @@
 """Record the hosts that a sandbox asks for, while nothing leaves it.
 
-Inside, a resolver gives every name an address of its own, and every address there is leads to our listeners, which
+Inside, a resolver gives every name an address of its own, and every other address leads to our listeners, which
 read whom a client means and reset the connection.  The resolver speaks TCP alone, which glibc and Go are told to use;
 a program that asks by UDP is refused, as is one that dials another port than 80 or 443, but its names are known.
 """
@@ -35,10 +35,8 @@ _RESOLV_CONF: Final = f"nameserver {LOCALHOST_ADDRESS}\noptions use-vc\n"
 _EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - of a network that leads nowhere
 _ROUTES: Final = (
     Route("resolver", _DNS_PORT, LOCALHOST_ADDRESS),
-    Route("http", 80, _EVERY_ADDRESS),
-    Route("https", 443, _EVERY_ADDRESS),
+    *(Route("any host", port, _EVERY_ADDRESS) for port in (80, 443)),
 )
-
 _A: Final = 1
 _HOST: Final = re.compile(rb"^host:[ \t]*([^\r\n:]{1,255})", re.IGNORECASE | re.MULTILINE)
 _HANDSHAKE: Final = 22
@@ -50,13 +48,14 @@ class HostRecorder:
 
     Attributes:
         asked: the number of times; a mark for `since`.
-        more: how often there were too many names to keep another.
+        more: how often there were too many names or connections to keep another.
     """
 
     def __init__(self) -> None:
         self.asked = self.more = 0
         self._last: dict[str, int] = {}
         self._addresses: dict[str, IPv4Address] = {}
+        self._names: dict[str, str] = {}
 
     def since(self, mark: int) -> tuple[str, ...]:
         """Return what was asked for since `asked` was `mark`; of a name that was also dialled, where."""
@@ -70,19 +69,20 @@ class HostRecorder:
             raise ValueError("a long query")
         at, labels = 12, []
         while size := query[at]:
-            labels.append(query[at + 1 : at + 1 + size].decode("ascii", "backslashreplace"))
+            labels.append(_text(query[at + 1 : at + 1 + size]))
             at += 1 + size
-        kind, name = int.from_bytes(query[at + 1 : at + 3], "big"), ".".join(labels).lower()
+        kind, name = int.from_bytes(query[at + 1 : at + 3], "big"), ".".join(labels)
         self._note(name)
         answer = b""
         if name in self._last and kind == _A:
             address = self._addresses.setdefault(name, FIRST_ADDRESS + len(self._addresses))
+            self._names[str(address)] = name
             answer = struct.pack(">HHHIH4s", 0xC00C, _A, 1, 60, 4, address.packed)
         return struct.pack(">2sHHHI", query[:2], 0x8180, 1, bool(answer), 0) + query[12 : at + 5] + answer
 
     def dialled(self, address: str, port: int, told: str = "") -> None:
         """Note a connection to `address`, and the host that its client named, if that is another."""
-        name = next((name for name, given in self._addresses.items() if str(given) == address), address)
+        name = self._names.get(address, address)
         for host in dict.fromkeys((name, told or name)):
             self._note(f"{host}:{port}")
 
@@ -107,31 +107,31 @@ class RecordingRelay(Relay):
         super().__init__(routes, listeners)
         self._recorder = recorder
 
+    def _refuse(self, route: Route, accepted: socket, why: str) -> None:
+        self._recorder.more += 1
+        super()._refuse(route, accepted, why)
+
     async def _serve(self, route: Route, accepted: socket) -> None:
         address = accepted.getsockname()[0]
         if route.port != _DNS_PORT:
             self._recorder.dialled(address, route.port)  # at once: its client may say nothing
         try:
-            reader, writer = await asyncio.open_connection(sock=accepted, limit=HEAD_BYTES)
-            try:
-                # The last is what `readuntil` raises where nothing is found within the limit.
-                with suppress(OSError, EOFError, IndexError, ValueError, asyncio.LimitOverrunError):
-                    with anyio.fail_after(SPEAK_S):
-                        await self._answer(route, address, reader, writer)
-            finally:
-                writer.transport.abort()
+            with (
+                suppress(OSError, EOFError, IndexError, ValueError, asyncio.LimitOverrunError),
+                anyio.fail_after(SPEAK_S),
+            ):
+                reader, writer = await asyncio.open_connection(sock=accepted, limit=HEAD_BYTES)
+                try:
+                    while route.port == _DNS_PORT:
+                        answer = self._recorder.resolve(await _sized(reader))
+                        writer.write(len(answer).to_bytes(2, "big") + answer)
+                        await writer.drain()
+                    self._recorder.dialled(address, route.port, await _named_host(reader))
+                finally:
+                    writer.transport.abort()
         finally:
             self._accepted.discard(accepted)
             reset(accepted)
-
-    async def _answer(
-        self, route: Route, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        while route.port == _DNS_PORT:
-            answer = self._recorder.resolve(await _sized(reader))
-            writer.write(len(answer).to_bytes(2, "big") + answer)
-            await writer.drain()
-        self._recorder.dialled(address, route.port, await _named_host(reader))
 
 
 async def _sized(reader: asyncio.StreamReader) -> bytes:
@@ -142,9 +142,8 @@ async def _named_host(reader: asyncio.StreamReader) -> str:
     first = await reader.readexactly(3)
     if first[0] == _HANDSHAKE:
         return server_name(await _sized(reader))
-    head = first + await reader.readuntil(b"\r\n\r\n")
-    found = _HOST.search(head)
-    return found[1].decode("ascii", "backslashreplace").lower() if found else ""
+    found = _HOST.search(first + await reader.readuntil(b"\r\n\r\n"))
+    return _text(found[1]) if found else ""
 
 
 def server_name(hello: bytes) -> str:
@@ -156,6 +155,10 @@ def server_name(hello: bytes) -> str:
     while at + 4 <= len(hello):
         kind, size = struct.unpack_from(">HH", hello, at)
         if kind == _SERVER_NAME:
-            return hello[at + 9 : at + 4 + size].decode("ascii", "backslashreplace").lower()
+            return _text(hello[at + 9 : at + 4 + size])
         at += 4 + size
     return ""
+
+
+def _text(name: bytes) -> str:
+    return name.decode("ascii", "backslashreplace").lower()

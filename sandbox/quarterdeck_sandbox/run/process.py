@@ -20,6 +20,7 @@ import msgspec
 
 from quarterdeck_protocol.faults import Dossier
 from quarterdeck_protocol.policy_values import Property, Tier
+from quarterdeck_sandbox.network.recorder import HostRecorder
 from quarterdeck_sandbox.network.relay import Relay
 from quarterdeck_sandbox.network.uplink import Uplink
 from quarterdeck_sandbox.policy import tiers
@@ -54,6 +55,7 @@ class SandboxResources(msgspec.Struct):
     init_pid: int = 0  # the process of `init_fd`, or the reaper
     cgroup: Cgroup | None = None
     relay: Relay | None = None
+    recorder: HostRecorder | None = None  # of what it asks for, which its relay then answers itself
     uplink: Uplink | None = None
 
     def kill(self) -> None:

@@ -79,7 +79,7 @@ async def start(
         order = _order(confinement)
     except ValueError:
         raise exec_error(errno.EINVAL, confinement.plan) from None
-    resources = SandboxResources()
+    resources = SandboxResources(recorder=recorder)
     connecting = _Connecting(confinement, resources)
     gate = GateChannel()
     child: subprocess.Popen[bytes] | None = None
@@ -91,13 +91,13 @@ async def start(
                     child, resources.leash_fd, info, block = spawn_bubblewrap(
                         confinement, gate.theirs.fileno(), stdio, pipes
                     )
-                    await _prepare_bubblewrap(confinement, resources, connecting, child, info, recorder)
+                    await _prepare_bubblewrap(confinement, resources, connecting, child, info)
                     with suppress(BrokenPipeError):  # it has ended: what it said is quoted at the gate
                         block.write(b"g")
             else:
                 child, resources.leash_fd = spawn_reaper(confinement, gate.theirs.fileno(), stdio)
                 resources.init_pid = child.pid
-            process = await _through_the_gate(confinement, order, resources, connecting, gate, child, recorder)
+            process = await _through_the_gate(confinement, order, resources, connecting, gate, child)
         started = True
     except TimeoutError as error:
         raise LaunchError("spawn_failed", f"the sandbox was not ready within {GATE_S:g} s") from error
@@ -161,7 +161,6 @@ async def _prepare_bubblewrap(
     connecting: "_Connecting",
     child: subprocess.Popen[bytes],
     info: FileIO,
-    recorder: HostRecorder | None,
 ) -> None:
     try:
         # Once it says whom it has made, that can be ended for certain; giving up waits for it.
@@ -174,14 +173,10 @@ async def _prepare_bubblewrap(
         await connecting.begin()
         low_ports = confinement.identity is None and any(route.port < FIRST_FREE_PORT for route in confinement.routes)
         addresses = [route.address for route in confinement.routes if route.needs_address]
-        if low_ports or addresses or recorder is not None:
-            await prepare_listening(
-                confinement.machine,
-                resources.init_pid,
-                addresses,
-                low_ports=low_ports,
-                takes_all=recorder is not None,
-            )
+        is_recorded = resources.recorder is not None
+        if low_ports or addresses or is_recorded:
+            network = (confinement.machine, resources.init_pid, addresses)
+            await prepare_listening(*network, low_ports=low_ports, takes_all=is_recorded)
     except (LaunchError, ProcessLookupError) as error:
         if isinstance(error, LaunchError) and error.code == "network_failed":
             raise
@@ -198,7 +193,6 @@ async def _through_the_gate(
     connecting: "_Connecting",
     gate: GateChannel,
     child: subprocess.Popen[bytes],
-    recorder: HostRecorder | None,
 ) -> ConfinedProcess:
     gate.theirs.close()
     resources.cgroup = group = _group(confinement)
@@ -207,8 +201,8 @@ async def _through_the_gate(
         with opened as entrances:
             await gate.send_order(order, entrances.values())
         listeners = await gate.receive_listeners(len(confinement.routes))
-        if recorder is not None:
-            resources.relay = RecordingRelay(recorder, confinement.routes, listeners)
+        if resources.recorder is not None:
+            resources.relay = RecordingRelay(resources.recorder, confinement.routes, listeners)
         elif listeners:
             resources.relay = Relay(confinement.routes, listeners)
         report = await gate.receive_report()

@@ -6,6 +6,7 @@ schema.  So nothing excuses an opened secret.  A document may be what a tool is 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from .decoys import READ_BY_RUNNERS, DecoyKind, Marks, granted_for
@@ -92,7 +93,7 @@ def observe(recording: Recording) -> Observed:
             if tool or not recording.has_runner or path not in READ_BY_RUNNERS:
                 tools.setdefault((path, did), {}).update({tool: None} if tool else {})
     ranked = sorted(tools, key=lambda key: (kinds.get(key[0]) is not DecoyKind.SECRET, key[0] not in kinds, key))
-    kept, hosts = ranked[:MAX_TOUCHED], tuple(_hosts(recording))
+    kept, hosts = ranked[:MAX_TOUCHED], _hosts(recording)
     touched = [Touch(f"~/{path}", did, kinds.get(path), tuple(tools[path, did])[:MAX_TOOLS]) for path, did in kept]
     return Observed(
         touched=tuple(sorted(touched, key=lambda touch: touch.path)),
@@ -111,16 +112,14 @@ def _touches(recording: Recording) -> Iterator[tuple[str, Touches]]:
         yield from ((exchange.subject, exchange.touches) for exchange in episode.exchanges)
 
 
-def _hosts(recording: Recording) -> Iterator[AskedHost]:
-    asked: dict[str, dict[str, None]] = {}
-    for episode in recording.episodes:
-        told = [("", hint) for hint in episode.outside]
-        told += [(exchange.subject, hint) for exchange in episode.exchanges for hint in exchange.outside]
-        for tool, hint in told:
+def _hosts(recording: Recording) -> tuple[AskedHost, ...]:
+    asked: dict[str, dict[str, None]] = {host: {} for host in recording.hosts}
+    for exchange in chain.from_iterable(episode.exchanges for episode in recording.episodes):
+        for hint in exchange.outside:
             if hint.endswith(NOT_REACHED):
-                asked.setdefault(hint.removesuffix(NOT_REACHED), {}).update({tool: None} if tool else {})
-    for host in dict.fromkeys((*asked, *recording.hosts)):
-        yield AskedHost(host, tuple(asked.get(host, ()))[:MAX_TOOLS])
+                tools = asked.setdefault(hint.removesuffix(NOT_REACHED), {})
+                tools.update({exchange.subject: None} if exchange.subject else {})
+    return tuple(AskedHost(host, tuple(tools)[:MAX_TOOLS]) for host, tools in asked.items())
 
 
 def _needs(touched: list[Touch]) -> Iterator[Need]:

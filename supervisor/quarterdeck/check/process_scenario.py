@@ -25,7 +25,7 @@ from .episode import NOT_REACHED, End, Ending, Episode, FileChanges, Members, Re
 from .place import Snapshot, Subject, changes
 from .requests import LEGACY, LONG_LINE_BYTES, TRIALS, message
 from .scenario import MAX_RESTARTS, Scenario, Wishes
-from .speaker import Mark, OpenRequest, Outcome, Speaker
+from .speaker import OpenRequest, Outcome, Speaker
 
 INSTALL_S: Final = 180.0
 """Seconds for the first answer while a package is fetched."""
@@ -94,7 +94,7 @@ class Peer(Speaker):
     async def carry(self, request: OpenRequest, wait_s: float, *, in_pieces: bool) -> Outcome:
         """Write a request's line, and wait for its answer."""
         line = request.message + b"\n"
-        mark, began = self.mark, time.monotonic()
+        mark, asked, began = self._stderr_read, self._hosts.asked, time.monotonic()
         if in_pieces:
             await self.write(line[: len(line) // 2], wait_s)
             await asyncio.sleep(PIECE_S)
@@ -111,7 +111,9 @@ class Peer(Speaker):
             await self.notify(
                 "notifications/cancelled", {"requestId": request.request_id, "reason": "no longer wanted"}
             )
-        return Outcome(ending, self.hints_since(mark, request.reply))
+        # Instructions may speak of errors.
+        reply = request.reply if request.method != "initialize" else None
+        return Outcome(ending, self._hints_since(mark, asked, reply))
 
     async def notify(self, method: str, params: Members | None = None) -> bool:
         """Write a notification. Return whether the server took it."""
@@ -183,20 +185,15 @@ class Peer(Speaker):
         self.episode.peak_bytes = self.process.dossier("", ()).peak_rss_bytes
         self.episode.stderr = bytes(self._stderr).decode(errors="replace")
 
-    def hints_since(self, mark: Mark, reply: Members | None) -> tuple[str, ...]:
-        """Return hosts and files that it was refused since `mark`: as recorded, and by its stderr and its answer."""
-        new = self._stderr_read - mark.stderr_bytes
+    def _hints_since(self, mark: int, asked: int, reply: Members | None) -> tuple[str, ...]:
+        """Return hosts and files that it was refused: recorded since `asked`, or by stderr since `mark` and `reply`."""
+        new = self._stderr_read - mark
         text = bytes(self._stderr[-new:]).decode(errors="replace") if new else ""
         if reply is not None and (b"error" in (told := msgspec.json.encode(reply)[:8192]) or b"isError" in told):
             text += "\n" + told.decode(errors="replace").replace("\\n", "\n")
         refused = wanted_outside(text, self.process) if text else ()
-        asked = [f"{host}{NOT_REACHED}" for host in self._hosts.since(mark.asked)]
-        return tuple(dict.fromkeys((*asked, *(hint for hint in refused if not asked or "reached" not in hint))))
-
-    @property
-    def mark(self) -> Mark:
-        """The number of bytes read from its stderr, and how often it has asked for a host."""
-        return Mark(self._stderr_read, self._hosts.asked)
+        hosts = [f"{host}{NOT_REACHED}" for host in self._hosts.since(asked)]
+        return tuple(dict.fromkeys((*hosts, *(hint for hint in refused if not hosts or "reached" not in hint))))
 
     # Listening
 

@@ -230,7 +230,6 @@ class Scenario(ABC, Generic[Peers]):
 
     async def initialize(self, peer: Peers, version: str, wait_s: float = GREETING_S) -> Members | None:
         """Greet as legacy clients do. Return the result, None without one."""
-        mark = peer.mark
         params = {**INITIALIZE, "protocolVersion": version}
         greeted = await peer.request("initialize", "initialize", params, wait_s=self.wait_s(wait_s))
         if not greeted.result_members:
@@ -238,7 +237,7 @@ class Scenario(ABC, Generic[Peers]):
         peer.episode.greeted_s = time.monotonic() - peer.started_at
         agreed = greeted.result_members.get("protocolVersion")
         peer.episode.era = agreed if isinstance(agreed, str) else version
-        peer.episode.outside = peer.hints_since(mark, None)
+        peer.episode.outside = greeted.outside
         await peer.notify("notifications/initialized")
         return greeted.result_members
 

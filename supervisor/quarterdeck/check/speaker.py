@@ -12,13 +12,6 @@ from .hearing import Hearing
 from .requests import message, with_progress
 
 
-class Mark(NamedTuple):
-    """The number of bytes read from a server's stderr, and how often it had asked for a host."""
-
-    stderr_bytes: int = 0
-    asked: int = 0
-
-
 class Outcome(NamedTuple):
     """The outcome of a request besides its reply, see `Exchange`."""
 
@@ -80,15 +73,6 @@ class Speaker(ABC):
     @abstractmethod
     async def notify(self, method: str, params: Members | None = None) -> bool:
         """Send a notification. Return whether it was accepted."""
-
-    @property
-    def mark(self) -> Mark:
-        """How much is known of the server's words and hosts now, for `hints_since`."""
-        return Mark()
-
-    def hints_since(self, mark: Mark, reply: Members | None) -> tuple[str, ...]:  # noqa: ARG002 - for a process
-        """Return what the server wanted and was refused since then, by its stderr and its answer."""
-        return ()
 
 
 class OpenRequest:

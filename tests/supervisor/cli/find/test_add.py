@@ -10,7 +10,8 @@ import click
 import pytest
 from support.command_line import Said
 
-from quarterdeck.check.observed import Observed, Taken
+from quarterdeck.check.episode import Did
+from quarterdeck.check.observed import AskedHost, Observed, Taken, Touch
 from quarterdeck.cli.find import add
 from quarterdeck.cli.find.trial import Trial, remedy_of
 from quarterdeck.config.secrets.store import SecretStore
@@ -349,14 +350,21 @@ def test_what_the_scan_finds_is_not_added_unseen(
 
 def test_a_server_that_took_a_decoy_is_shown_and_not_added_unseen(home: Home, said: Said, trials: Trials) -> None:
     """A script would give a thief the real home."""
-    taken = Observed(taken=(Taken("~/.ssh/id_ed25519", "its tool save\n::error"),))
+    taken = Observed(
+        touched=(Touch("~/Downloads/a\n\x1b[2J::error", Did.MADE, None),),
+        taken=(Taken("~/.ssh/id_ed25519", "its tool save\n::error"),),
+        hosts=(AskedHost("a\n::error.example"),),
+    )
     trials.result = Trial(
         (tool("save"),), receipt=ReceiptView("bubblewrap", "none", None, "/bin/x", "/", (), (), ()), observed=taken
     )
     words = ("--yes", "--", "npx", "-y", "notes@1.0.0")
     text = said.all(2, "add", "notes", *words)
     assert "took     ~/.ssh/id_ed25519, in its tool save" in text
+    assert "~/Downloads/a" in text
+    assert "error.example (no call)" in text
     assert "\n::error" not in text
+    assert "\x1b[2J" not in text
     assert home.rows == {}
     told = said.json(0, "add", "notes", "--accept-findings", "--json", *words)
     assert told["observed"]["taken"][0]["path"] == "~/.ssh/id_ed25519"

@@ -26,6 +26,12 @@ REST_S: Final = 10.0
 IDLE_S: Final = 20.0
 
 
+HANGAR_AT_ONCE: Final = 10
+"""Servers that `mcp-hangar` starts at once: its limits, in calls and starts, are 20 at once and 10 a second."""
+
+HANGAR_PAUSE_S: Final = 2.0
+
+
 @dataclass(frozen=True, slots=True)
 class PeerCosts:
     """One program's own costs, without its servers'.
@@ -60,7 +66,10 @@ def hangar_costs(program: Path, folder: Path, rows: Rows) -> PeerCosts:
     with hangar(program, folder, rows) as client:
         listed_s = time.perf_counter() - began
         unused, idle_percent = _at_rest(client.pid)
-        hangar_call_s(client, *rows)
+        servers = list(rows)
+        for first in range(0, len(servers), HANGAR_AT_ONCE):
+            hangar_call_s(client, *servers[first : first + HANGAR_AT_ONCE])
+            time.sleep(HANGAR_PAUSE_S)
         return PeerCosts(listed_s, unused, _cost(client.pid), idle_percent)
 
 

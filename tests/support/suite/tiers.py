@@ -38,7 +38,7 @@ FRAMES: Final = 12
 
 # A shared machine makes any deadline of an example a coin toss; the examples themselves are bounded.
 settings.register_profile("ordinary", deadline=None, max_examples=15)
-settings.register_profile("nightly", deadline=None, max_examples=600)
+settings.register_profile("nightly", deadline=None, max_examples=300)
 
 
 def is_in_part(path: str, part: str) -> bool:

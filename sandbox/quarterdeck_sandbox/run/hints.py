@@ -288,13 +288,29 @@ def _denied(path: str, outside: Outside, *, is_refused_write: bool) -> RequiredP
         need = RequiredPath("write", path if os.path.isdir(path) else folder)
     else:
         # Names with a dot are of programs: their settings and secrets.
-        if "/." in path or path in _PASSWORDS or not (outside.exists(path) or outside.exists(folder)):
+        if "/." in path or not (outside.exists(path) or outside.exists(folder)):
             return None
         need = RequiredPath("read", path if outside.exists(path) else folder)
         if outside.visible(need.path):
             return None
-    holds_keys = any(True for _ in credentials_touching(need.path, outside.user_home))
-    return need if need.path.isprintable() and not holds_keys and not outside.objection(need) else None
+    return None if _secret_in(need.path, outside.user_home) or outside.objection(need) else need
+
+
+def _secret_in(path: str, user_home: str) -> str:
+    """Return why nobody is advised to grant a path for the sake of what a process said; empty if there is no reason."""
+    if not path.isprintable():
+        return "its name holds control characters"
+    if path in _PASSWORDS:
+        return "it holds passwords"
+    return next((f"it holds {found.what}" for found in credentials_touching(path, user_home)), "")
+
+
+def why_not_granted(need: RequiredPath, policy: PolicyValues, places: Places) -> str:
+    """Return why no grant is proposed for a path that a process was denied; empty if one may be."""
+    rules = PathRules.of(policy, places)
+    if "/." in need.path and not is_within_any(need.path, policy.read):
+        return "names that begin with a dot are of programs: their settings and secrets"
+    return _secret_in(need.path, rules.user_home) or rules.objection(need)
 
 
 def _outside_of(confinement: Confinement) -> Outside:

@@ -83,6 +83,7 @@ ENTRIES: Final = (
     Entry("doctor", "diagnose.doctor:doctor", DIAGNOSE, "Find out what this machine can enforce, by trying it"),
     Entry("explain", "diagnose.explain:explain", DIAGNOSE, "Explain an error's code: cause, remedy, example"),
     Entry("allow", "configure.allow:allow", TRUST, "Give servers' sandboxes what their rows ask for"),
+    Entry("suggest", "configure.suggest:suggest", TRUST, "Propose what a server's sandbox lacked in its calls"),
     Entry("sandbox", "run.sandbox:group", DIAGNOSE, "Try a sandbox policy on any command"),
     Entry("checkpoint", "run.checkpoint:group", DIAGNOSE, "Undo what write and edit of a session changed"),
     Entry("demo", "diagnose.demo:demo", DIAGNOSE, "See what happens when servers hang and crash"),

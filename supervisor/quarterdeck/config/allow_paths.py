@@ -36,16 +36,21 @@ def missing(
     the row cannot be started for another reason.
     """
     with tempfile.TemporaryDirectory(prefix="quarterdeck-allow-") as base:
-        home, tmp, user_home = Path(base, "home"), Path(base, "tmp"), Path(os.path.expanduser("~"))
+        home, tmp = Path(base, "home"), Path(base, "tmp")
         for folder in (home, tmp):
             folder.mkdir()
         env = server_environment(config, environ, home, tmp)
         plan = plan_launch(config.command, config.args, env, config.cwd or str(home))
-        own = tuple(map(str, mcp_config_paths(Path(plan.cwd), environ)[1:]))
-        places = Places(home, tmp, user_home, (str(state_dir()), str(runtime_dir())), own)
+        places = places_of(home, tmp, Path(plan.cwd), environ)
         values = (policy or config.sandbox).values
         names_cwd = config.cwd is not None
         return missing_paths(plan, values, places, environ, config.env, names_cwd=names_cwd, written=written)
+
+
+def places_of(home: Path, tmp: Path, cwd: Path, environ: Mapping[str, str]) -> Places:
+    """Return the directories of a server that works in `cwd`, its own and those that it may never see."""
+    own = tuple(map(str, mcp_config_paths(cwd, environ)[1:]))
+    return Places(home, tmp, Path(os.path.expanduser("~")), (str(state_dir()), str(runtime_dir())), own)
 
 
 def widened(config: StdioServerConfig, needs: Iterable[RequiredPath], environ: Mapping[str, str]) -> SandboxPolicy:
@@ -89,14 +94,16 @@ def edited(text: str, origin: Origin, sandbox: Mapping[str, object]) -> str:
 def _lists(old: Mapping[str, Sequence[object]], needs: Iterable[RequiredPath]) -> dict[str, list[object]]:
     """Return the lists of a policy with these paths; a path inside a folder that is granted now is not named twice."""
     needs = tuple(needs)
-    added = {key: [need.path for need in needs if need.key == key] for key in KEYS}
+    write = [need.path for need in needs if need.key == "write"]
+    added = {"read": [need.path for need in needs if need.key == "read" and need.path not in write], "write": write}
     lists: dict[str, list[object]] = {}
     for key in KEYS:
-        wider = added["write"] if key == "write" else added["read"] + added["write"]
+        wider = write if key == "write" else added["read"] + write
         kept = [
             path
             for path in old[key]
             if not isinstance(path, str) or path in added[key] or not is_within_any(path, wider)
         ]
-        lists[key] = [*kept, *(path for path in dict.fromkeys(added[key]) if path not in kept)]
+        new = [path for path in dict.fromkeys(added[key]) if path not in kept]
+        lists[key] = [*kept, *(path for path in new if not is_within_any(path, {*wider} - {path}))]
     return lists

@@ -94,10 +94,9 @@ def needs_of(
     paths, problems = missing(config, environ, written=frozenset(known.write))
     tools = writing_tools(known, definitions or {})
     needs: list[Need] = []
-    clients = _clients_by_file() if paths else {}
+    clients = clients_by_file() if paths else {}
     for path in paths:
-        real = os.path.realpath(path.path)
-        if client := next((clients[file] for file in clients if is_within(file, real)), ""):
+        if client := client_in(path.path, clients):
             problems.append(f"{path.path} is not offered: {client} keeps its settings there")
             continue
         needs.append(_need_of(path, tools))
@@ -118,7 +117,13 @@ def _some(tools: Iterable[str]) -> str:
     return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
 
 
-def _clients_by_file() -> dict[str, str]:
+def client_in(path: str, clients: Mapping[str, str]) -> str:
+    """Return the client, of these by their files, that keeps settings in a file or folder; empty for none."""
+    real = os.path.realpath(path)
+    return next((clients[file] for file in clients if is_within(file, real)), "")
+
+
+def clients_by_file() -> dict[str, str]:
     """Return the title of each client that keeps settings in the user's home, by the real path of the file."""
     dirs = UserDirectories.here()
     return {

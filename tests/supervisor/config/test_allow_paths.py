@@ -110,6 +110,13 @@ def test_a_row_keeps_every_other_character(home: Path) -> None:
     assert json.loads(new) == {"mcpServers": {"s/~t": {"command": "cat", "sandbox": {"read": ["/b"]}}}}
 
 
+def test_a_path_that_another_gives_is_not_named_beside_it() -> None:
+    """A row would get wordier with each suggestion, and hide what it gives."""
+    given = [("read", "/a/b"), ("read", "/a"), ("write", "/a/b/c"), ("read", "/a/b/c"), ("read", "/d"), ("write", "/d")]
+    sandbox = sandbox_with({"sandbox": {"read": ["/a/x", "/e"]}}, [RequiredPath(*each) for each in given])
+    assert sandbox == {"read": ["/e", "/a"], "write": ["/a/b/c", "/d"]}
+
+
 def test_a_row_of_a_list_is_left_to_the_user() -> None:
     """A wrong place of the file could be changed."""
     row = {"id": "s", "command": "cat"}

@@ -45,7 +45,7 @@ def allow(
             "either one server is given something, or --all are looked at",
             "quarterdeck allow SERVER [--read PATH] [--write PATH]; or quarterdeck allow --all",
         )
-    settings = load(source) if server is None else _settings_with(source, server)
+    settings = load(source) if server is None else settings_with(source, server)
     if named := [
         Need(key, os.path.abspath(path.expanduser()), "named by you")
         for key, paths in (("read", read), ("write", write))
@@ -94,7 +94,7 @@ def _give(source: Source, settings: Settings, found: Sequence[ServerNeeds], *, y
         )
 
 
-def _settings_with(source: Source, server: str) -> Settings:
+def settings_with(source: Source, server: str) -> Settings:
     """Return the configuration if this server's row may be changed and everything else in it is approved."""
     if not source.config and server_paths(command_digest(server), server).home.exists():
         raise UsageError(

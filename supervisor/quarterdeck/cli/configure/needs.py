@@ -95,7 +95,7 @@ def print_needs(found: Sequence[ServerNeeds]) -> None:
     rows = [(each.server, need) for each in found for need in each.needs]
     columns = [
         Column("SERVER", lambda row: row[0], "cyan"),
-        Column("NEEDS", lambda row: _shortened(row[1].value)),
+        Column("NEEDS", lambda row: shortened(row[1].value)),
         Column("ACCESS", lambda row: ACCESS[row[1].key]),
         Column("WHY", lambda row: row[1].reason, "dim"),
         Column("DEFAULT", lambda row: "give" if row[1].is_default else "no", {"give": "green"}),
@@ -110,7 +110,7 @@ def print_needs(found: Sequence[ServerNeeds]) -> None:
             warn(f"{each.server}: {problem}")
 
 
-def _shortened(value: str) -> str:
+def shortened(value: str) -> str:
     """Return a path in the user's home as people write it."""
     home = os.path.expanduser("~").rstrip("/")
     return f"~{value[len(home) :]}" if home and value.startswith(f"{home}/") else value

@@ -185,13 +185,7 @@ def calls(
     A client is named as it introduced itself, and by its token or its door; calls are kept for a while, unchained.
     """
     start = parse_time(since, datetime.now(UTC)) if since is not None else None
-    for place, serving in find_all_serving().items():
-        try:
-            ask(place, WriteCalls())
-        except NotServingError:
-            continue  # it has ended, and wrote its calls before
-        except NoAnswerError as error:
-            warn(f"calls of process {serving.pid} may be missing: {error}")
+    have_calls_written()
     with reading() as reader:
         found = list(reader.calls(server=server, tool=tool, client=client, since=start, limit=lines))
     if json:
@@ -199,6 +193,17 @@ def calls(
             print_json(each)
     else:
         show_calls(found)
+
+
+def have_calls_written() -> None:
+    """Have each process that serves write its finished calls; warn of those that do not answer."""
+    for place, serving in find_all_serving().items():
+        try:
+            ask(place, WriteCalls())
+        except NotServingError:
+            continue  # it has ended, and wrote its calls before
+        except NoAnswerError as error:
+            warn(f"calls of process {serving.pid} may be missing: {error}")
 
 
 def _book(reader: LedgerReader, moment: str | None) -> Book:

@@ -210,12 +210,18 @@ class _Builder:
 
 
 def require_visible(view: View, plan: LaunchPlan, rules: PathRules) -> None:
-    """Raise LaunchError `sandbox_refused` for a directory or argument that exists outside, and not inside."""
+    """Raise LaunchError `sandbox_refused` for a directory or argument that exists outside, and not inside.
+
+    Not for what an argument names in the private home: its links are the server's, or lead where it may not see.
+    """
+    if not view.mounts:
+        return
     if not is_visible(view, plan.cwd):
         folder = NamedPath(observed.realpath(plan.cwd))
         raise refusal(hidden_message(f"the working directory {plan.cwd}", folder, rules))
     for named in named_in(plan.argv, {}, plan.cwd, rules.user_home):
-        if observed.lexists(named.path) and not is_visible(view, named.path):
+        is_own = is_within(named.path, view.env["HOME"])
+        if not is_own and observed.lexists(named.path) and not is_visible(view, named.path):
             raise refusal(hidden_message(named.path, named, rules))
 
 

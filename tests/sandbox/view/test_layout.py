@@ -245,6 +245,14 @@ def test_a_relative_argument_that_leads_out_is_an_error(home: Home) -> None:
         layout.require_visible(home.view(plan, read=(proj,)), plan, home.rules(read=(proj,)))
 
 
+def test_an_argument_in_the_private_home_is_the_servers_own(home: Home) -> None:
+    """A server would be refused from its second start on: the first one makes `~/Documents` a link to the user's."""
+    plan = home.plan("/bin/ls", "./Documents/report", "Documents/")
+    home.file("Documents/report")
+    (home.places.home / "Documents").symlink_to(home.user / "Documents")
+    layout.require_visible(home.view(plan), plan, home.rules())
+
+
 def test_a_hidden_working_directory_is_an_error(home: Home) -> None:
     """The server would start elsewhere."""
     message = refused(home, cwd=home.user / "proj")

@@ -11,12 +11,13 @@ from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, ByteSize, Field, ValidationInfo, field_validator, model_validator
 
 from .challenge import MAX_SCOPES, SCOPE
 from .link.frames import MAX_RESULT_BYTES
 from .names import is_server_id
 from .policy import FrozenModel, SandboxPolicy, Text, VariableName
+from .policy_values import MAX_SEAL_BYTES
 
 CONNECT_TIMEOUT_S: Final = 60.0
 """From spawn to a finished handshake; package runners download on their first start."""
@@ -209,6 +210,7 @@ class StdioServerConfig(_ServerConfig):
         inherit_env: names of our own variables that it may see too.
         sandbox: what it may reach and use.
         seal: whether the package that its command asks a package runner for is sealed, and started without the runner.
+        max_seal_bytes: how large that may be; its bounds on files and time grow with it.
     """
 
     kind: Literal[TransportKind.STDIO] = TransportKind.STDIO
@@ -220,6 +222,7 @@ class StdioServerConfig(_ServerConfig):
     inherit_env: tuple[VariableName, ...] = ()
     sandbox: SandboxPolicy = SandboxPolicy()
     seal: bool = True
+    max_seal_bytes: ByteSize = Field(default=ByteSize(MAX_SEAL_BYTES), ge=MAX_SEAL_BYTES, le=64 * 1024**3)
 
 
 class GrantType(StrEnum):

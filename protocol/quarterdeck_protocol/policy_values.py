@@ -9,6 +9,9 @@ from typing import Final
 
 import msgspec
 
+MAX_SEAL_BYTES: Final = 2 * 1024**3
+"""Of a package and all that it depends on; hardly any server has a tenth of it, and one with PyTorch three times."""
+
 
 class Preset(StrEnum):
     """Where a policy starts from."""

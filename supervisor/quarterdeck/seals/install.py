@@ -72,7 +72,7 @@ async def seal(
 async def _seal(
     request: PackageRequest, store: SealStore, settings: InstallSettings, with_scripts: bool, lock: str, tell: Tell
 ) -> Seal:
-    making = store.making()
+    making, settings = store.making(), settings.grown_for(request.max_bytes)
     with anyio.CancelScope(shield=True):  # cancelled within, its folder would stay
         place = await anyio.to_thread.run_sync(making.__enter__)
     try:

@@ -17,9 +17,9 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from quarterdeck.common.words import printable
+from quarterdeck.common.words import printable, size
 from quarterdeck.config.places.paths import runtime_dir, state_dir
-from quarterdeck_protocol.policy_values import LimitValues, NetworkMode, PolicyValues
+from quarterdeck_protocol.policy_values import MAX_SEAL_BYTES, LimitValues, NetworkMode, PolicyValues
 from quarterdeck_protocol.secrets import Redactor
 from quarterdeck_sandbox import (
     ConfinedProcess,
@@ -42,7 +42,7 @@ from quarterdeck_sandbox import (
 
 from . import npm, python
 from .indexes import Indexes
-from .manifest import Bounds, SealError
+from .manifest import KEEP_RUNNER, RAISE_BOUND, Bounds, SealError, too_large
 
 MAX_LOCK_BYTES: Final = 32 * 1024 * 1024  # of a file that an installer wrote
 MAX_OUTPUT_BYTES: Final = 32 * 1024 * 1024  # of one installer; one that says more is ended
@@ -69,6 +69,13 @@ class InstallSettings(msgspec.Struct, frozen=True):
     memory_bytes: int = 4 << 30
     machine: Machine | None = None
     allow_unsandboxed: bool = False
+
+    def grown_for(self, max_bytes: int) -> "InstallSettings":
+        """Return these settings for a tree of so many bytes, with as much more of files and time."""
+        times = max_bytes / MAX_SEAL_BYTES
+        most_bytes, most_entries = int(self.bounds.total_bytes * times), int(self.bounds.entries * times)
+        bounds = msgspec.structs.replace(self.bounds, total_bytes=most_bytes, entries=most_entries)
+        return msgspec.structs.replace(self, bounds=bounds, wall_s=self.wall_s * times)
 
 
 class InstallSandbox:
@@ -111,7 +118,7 @@ class InstallSandbox:
         except OSError as error:
             raise SealError("ended", f"the installer wrote no {name}: {error.strerror}", "") from None
         if len(data) > MAX_LOCK_BYTES:
-            raise SealError("too_large", f"{name} is larger than {MAX_LOCK_BYTES >> 20} MiB", "")
+            raise SealError("too_large", f"{name} is larger than {MAX_LOCK_BYTES >> 20} MiB", KEEP_RUNNER)
         return data.decode("utf-8", "replace")
 
     def program(self, name: str) -> str:
@@ -192,12 +199,19 @@ class InstallSandbox:
             process.close_fds()
         if ended or process.limit:
             limit = ended[0].limit if ended else str(process.limit)
+            bounds = self._settings.bounds
+            passed = {
+                "scratch_bytes": f"installing it takes more than {size(2 * bounds.total_bytes)}",
+                "scratch_inodes": f"installing it takes more than {2 * bounds.entries:,} files",
+                "file_size_bytes": f"one file is larger than {size(bounds.total_bytes)}",
+            }
+            if limit in passed:
+                raise too_large(passed[limit])
             detail = ended[0].detail if ended else f"the limit {limit} was hit"
-            too_large = limit in {"scratch_bytes", "scratch_inodes", "file_size_bytes"}
-            raise SealError("too_large" if too_large else "ended", f"the installer was ended: {detail}", "")
+            raise SealError("ended", f"the installer was ended: {detail}", KEEP_RUNNER)
         if output.is_flood:
             message = f"the installer was ended: it wrote more than {MAX_OUTPUT_BYTES >> 20} MiB of output"
-            raise SealError("ended", message, "")
+            raise SealError("ended", message, KEEP_RUNNER)
         text = self._clean(output.text)
         if code < 0 and error_of is not None:
             raise SealError("ended", f"{os.path.basename(words[0])} was ended by signal {-code}", "try again")
@@ -218,7 +232,7 @@ class InstallSandbox:
         bounds, settings = self._settings.bounds, self._settings
         limits = LimitValues(
             memory_bytes=settings.memory_bytes,
-            file_size_bytes=bounds.file_bytes,
+            file_size_bytes=bounds.total_bytes,
             # An installer keeps what it fetches beside what it installs.
             scratch_bytes=2 * bounds.total_bytes,
             scratch_inodes=2 * bounds.entries,
@@ -255,9 +269,8 @@ async def open_install_sandbox(
                 yield sandbox
         except TimeoutError:
             seconds = f"{settings.wall_s:g} s"
-            raise SealError(
-                "registry_away", f"the installation was not done within {seconds}", "check the network, then try again"
-            ) from None
+            remedy = f"check the network, then try again; or {RAISE_BOUND}"
+            raise SealError("registry_away", f"the installation was not done within {seconds}", remedy) from None
     finally:
         watching.cancel()
 

@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck_protocol.policy_values import MAX_SEAL_BYTES
+
 from .request import PackageIndex
 
 FORMAT: Final = 1
@@ -25,12 +27,12 @@ class Bounds(msgspec.Struct, frozen=True):
     """How large a tree may be.
 
     Attributes:
+        total_bytes: of all files, of which one may have as much.
         entries: files, links and folders.
         depth: folders within one another; each is a descriptor while the tree is read.
     """
 
-    total_bytes: int = 2 * 1024**3
-    file_bytes: int = 400 * 1024**2
+    total_bytes: int = MAX_SEAL_BYTES
     entries: int = 200_000
     depth: int = 100
 
@@ -50,6 +52,15 @@ class SealError(Exception):
         self.code = code
         self.message = message
         self.remedy = remedy
+
+
+KEEP_RUNNER: Final = 'set "seal": false in the row to keep the runner'
+RAISE_BOUND: Final = f"raise max_seal_bytes in the row (files and time grow with it), or {KEEP_RUNNER}"
+
+
+def too_large(problem: str) -> SealError:
+    """Return the error of a package that passes a bound, or whose installation does."""
+    return SealError("too_large", f"the package is too large to be sealed: {problem}", RAISE_BOUND)
 
 
 class Kind(StrEnum):

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from .manifest import Package, Program, SealError
+from .manifest import KEEP_RUNNER, RAISE_BOUND, Package, Program, SealError
 from .request import PackageRequest
 
 QUIET: Final = {
@@ -127,7 +127,7 @@ def read_lock(text: str) -> tuple[LockedPackage, ...]:
         name = entry.name or folder.rpartition("node_modules/")[2]
         if entry.link or not (entry.integrity or entry.in_bundle):
             why = "is a folder of this machine" if entry.link else "has no hash: it comes from git or from a URL"
-            raise SealError("unsealable", f"{name} {why}", 'set "seal": false in the row to keep the runner')
+            raise SealError("unsealable", f"{name} {why}", KEEP_RUNNER)
         found.append(
             LockedPackage(
                 folder,
@@ -249,7 +249,7 @@ _NO_LOGIN: Final = ("not_found", "log in to the registry with npm login, or chec
 _NO_SPACE: Final = ("no_space", "make room on the disk, or remove unused seals: quarterdeck seals collect")
 _FOREIGN: Final = (
     "unsealable",
-    'it comes from git, a URL or a folder: set "seal": false in the row to keep the runner',
+    f"it comes from git, a URL or a folder: {KEEP_RUNNER}",
 )
 _PLATFORM: Final = ("other_platform", "seal it on this machine")
 _ERRORS: Final[Mapping[str, tuple[str, str]]] = {
@@ -270,7 +270,7 @@ _ERRORS: Final[Mapping[str, tuple[str, str]]] = {
     "EUSAGE": ("ended", "the lock was made for another version of the row: seal it again without it"),
     "ENOSPC": _NO_SPACE,
     "EDQUOT": _NO_SPACE,
-    "EFBIG": ("too_large", "a file of the package is larger than a seal may hold"),
+    "EFBIG": ("too_large", RAISE_BOUND),
 }
 """By npm's code: ours, and the remedy."""
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from .manifest import Package, Program, SealError
+from .manifest import KEEP_RUNNER, RAISE_BOUND, Package, Program, SealError
 from .request import PackageRequest
 
 SITE: Final = "site"
@@ -280,10 +280,10 @@ def _told(output: str) -> str:
 
 
 _ERRORS: Final = (
-    ("URL dependenc", "unsealable", 'set "seal": false in the row to keep the runner'),
+    ("URL dependenc", "unsealable", KEEP_RUNNER),
     ("hash mismatch|do not match the hashes", "wrong_hash", "try again; if it stays, an index has changed the package"),
     (r"no space left|disk quota exceeded|os error 28\b", "no_space", "make room: quarterdeck seals collect"),
-    (r"file too large|os error 27\b", "too_large", "a file of the package is larger than a seal may hold"),
+    (r"file too large|os error 27\b", "too_large", RAISE_BOUND),
     (
         "|".join(
             (

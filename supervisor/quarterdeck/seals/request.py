@@ -13,6 +13,8 @@ from typing import Final
 
 import msgspec
 
+from quarterdeck_protocol.policy_values import MAX_SEAL_BYTES
+
 
 class PackageIndex(StrEnum):
     """Where the versions of a package are listed."""
@@ -50,6 +52,7 @@ class PackageRequest(msgspec.Struct, frozen=True):
         python: the interpreter that uv or pipx is asked for.
         args: the server's own arguments.
         place: index of the argument that ends in the package; None if no argument names it.
+        max_bytes: how large its tree may be, which no command line says.
     """
 
     runner: str
@@ -62,6 +65,7 @@ class PackageRequest(msgspec.Struct, frozen=True):
     python: str = ""
     args: tuple[str, ...] = ()
     place: int | None = None
+    max_bytes: int = MAX_SEAL_BYTES
 
     @property
     def package(self) -> str:

@@ -15,7 +15,9 @@ from typing import Final
 
 import msgspec
 
-from .manifest import Bounds, Entry, Kind, SealError, link_problem, name_key, name_problem
+from quarterdeck.common.words import size
+
+from .manifest import Bounds, Entry, Kind, SealError, link_problem, name_key, name_problem, too_large
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _PACK: Final = struct.Struct("<4Q").pack
@@ -107,7 +109,7 @@ class _Reader:
     def read_folder(self, fd: int, path: str, depth: int) -> None:
         """Read an open folder and all below it."""
         if depth > self._bounds.depth:
-            raise _too_large(f"{path} lies more than {self._bounds.depth} folders deep")
+            raise too_large(f"{path} lies more than {self._bounds.depth} folders deep")
         if self._close:
             os.fchmod(fd, 0o555)
         self._add(Entry(path or ".", Kind.FOLDER), os.fstat(fd))
@@ -143,28 +145,26 @@ class _Reader:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode) or status.st_mode & (stat.S_ISUID | stat.S_ISGID):
             raise _hostile(path, "runs as another user (setuid)")
-        if status.st_size > self._bounds.file_bytes:
-            raise _too_large(f"{path} is larger than {self._bounds.file_bytes} bytes")
         self._bytes += status.st_size
         if self._bytes > self._bounds.total_bytes:
-            raise _too_large(f"it is larger than {self._bounds.total_bytes} bytes")
+            raise too_large(f"with {path} it has more than {size(self._bounds.total_bytes)}")
         is_executable = bool(status.st_mode & stat.S_IXUSR)
         if self._close:
             os.fchmod(fd, 0o555 if is_executable else 0o444)
             status = os.fstat(fd)
-        digest, size = hashlib.sha256(), 0
-        while chunk := os.read(fd, min(_CHUNK_BYTES, status.st_size - size + 1)):
+        digest, read_bytes = hashlib.sha256(), 0
+        while chunk := os.read(fd, min(_CHUNK_BYTES, status.st_size - read_bytes + 1)):
             digest.update(chunk)
-            size += len(chunk)
-            if size > status.st_size:
+            read_bytes += len(chunk)
+            if read_bytes > status.st_size:
                 break
-        if size != status.st_size:
+        if read_bytes != status.st_size:
             raise SealError("changed", f"{path} was changed while it was read", "try again")
-        self._add(Entry(path, Kind.FILE, is_executable, size, digest.hexdigest()), status)
+        self._add(Entry(path, Kind.FILE, is_executable, read_bytes, digest.hexdigest()), status)
 
     def _add(self, entry: Entry, status: os.stat_result) -> None:
         if len(self.entries) > self._bounds.entries:
-            raise _too_large(f"it has more than {self._bounds.entries} files and folders")
+            raise too_large(f"it has more than {self._bounds.entries:,} files and folders")
         self.entries.append(entry)
         self.numbers.append(_numbers(status))
         self.times[entry.path] = status.st_ctime
@@ -172,7 +172,3 @@ class _Reader:
 
 def _hostile(path: str, problem: str) -> SealError:
     return SealError("hostile_tree", f"{path} {problem}", "no package needs this: look at what it installs")
-
-
-def _too_large(problem: str) -> SealError:
-    return SealError("too_large", f"the package is too large to be sealed: {problem}")

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from quarterdeck.common.imports import imported
 from quarterdeck.config.environment import DEFAULT_PATH
 from quarterdeck.fleet.sealed_start import SealedStart, sealed_config
@@ -33,7 +35,7 @@ _log = logging.getLogger("quarterdeck.trust")
 def wanted_package(config: StdioServerConfig) -> PackageRequest | None:
     """Return the package that a row asks a package runner for; None if it runs as it says."""
     request = request_of(config.command, config.args) if config.seal else None
-    return request if isinstance(request, PackageRequest) else None
+    return replace(request, max_bytes=config.max_seal_bytes) if isinstance(request, PackageRequest) else None
 
 
 Install = Callable[[PackageRequest, LockedSeal | None], Awaitable[Seal]]

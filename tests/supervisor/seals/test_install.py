@@ -20,7 +20,7 @@ from quarterdeck.seals.launch import launch_of
 from quarterdeck.seals.manifest import Bounds, SealError
 from quarterdeck.seals.request import PackageIndex, PackageRequest
 from quarterdeck.seals.store import Seal, SealStore
-from quarterdeck_protocol.policy_values import Tier
+from quarterdeck_protocol.policy_values import MAX_SEAL_BYTES, Tier
 from quarterdeck_sandbox import known_machine
 
 pytestmark = pytest.mark.process
@@ -181,7 +181,7 @@ async def test_no_login_of_a_registry_is_in_an_error_a_manifest_or_a_lock(regist
 async def test_a_package_that_does_harm_is_refused(registry, installer, store, published, code):
     """A seal would hold what the registry does not answer for, or what another file system reads otherwise."""
     registry.publish("server", bin="index.js", **published)
-    installer.facts = {"bounds": Bounds(total_bytes=2_000_000, file_bytes=1 << 28, entries=500)}
+    installer.facts = {"bounds": Bounds(total_bytes=2_000_000, entries=500)}
     error = await installer.refusal(npx())
     assert error.code == code, error.message
     assert store.digests() == []
@@ -281,6 +281,25 @@ async def test_an_installer_that_does_not_do_its_work_leaves_nothing(installer, 
     error = await installer.refusal(npx())
     assert error.code == code, error.message
     assert message in error.message
+
+
+@pytest.mark.parametrize("max_bytes", [MAX_SEAL_BYTES, 3 * MAX_SEAL_BYTES])
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("truncate -s {bytes} large; echo >> large", "one file is larger than"),
+        ("mkdir a; seq -f a/%g {files} | xargs touch; exec sleep 1000", "more than {files} files"),
+    ],
+)
+async def test_a_row_that_raises_the_bound_of_its_package_raises_all(installer, tmp_path, script, message, max_bytes):
+    """A large package could not be sealed, or its user would not be told which bound it passed, and how to raise it."""
+    times = max_bytes // MAX_SEAL_BYTES
+    installer.facts = {"bounds": Bounds(total_bytes=1 << 20, entries=50)}
+    installer.path = fake_npm(tmp_path / "bin", script.format(bytes=times << 20, files=100 * times))
+    error = await installer.refusal(npx(max_bytes=max_bytes))
+    assert error.code == "too_large", error.message
+    assert message.format(files=100 * times) in error.message
+    assert "max_seal_bytes" in error.remedy
 
 
 async def test_no_login_that_an_installer_prints_is_in_an_error(installer, tmp_path):

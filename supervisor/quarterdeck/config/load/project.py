@@ -12,7 +12,7 @@ import msgspec
 
 from quarterdeck_protocol.configs import AskMode, ServerConfig, StdioServerConfig, TrustMode
 from quarterdeck_protocol.policy import Limits, SandboxPolicy
-from quarterdeck_protocol.policy_values import NetworkMode, Preset, Tier
+from quarterdeck_protocol.policy_values import MAX_SEAL_BYTES, NetworkMode, Preset, Tier
 
 from .problems import Problem, at
 
@@ -59,6 +59,8 @@ def excesses(config: ServerConfig, bounds: ProjectBounds, location: str) -> tupl
         return tuple(asks)
     if not config.seal:
         asks.append(Problem(at(location, "seal"), f"a project's file may not say false: {_OWN_FILE}"))
+    if config.max_seal_bytes > MAX_SEAL_BYTES:
+        asks.append(Problem(at(location, "max_seal_bytes"), f"a project's file may not raise it: {_OWN_FILE}"))
     found = [
         Problem(at(location, "inherit_env", index), closed_variable(name), "unset_variable")
         for index, name in enumerate(config.inherit_env)

@@ -16,7 +16,7 @@ from quarterdeck.config.native_tools import NativeSettings
 from quarterdeck.config.web_policy import FetchPolicy
 from quarterdeck_protocol.configs import AskMode, ServerConfig, StdioServerConfig, TrustMode
 from quarterdeck_protocol.policy import SandboxPolicy
-from quarterdeck_protocol.policy_values import Network, NetworkMode, Preset, Tier
+from quarterdeck_protocol.policy_values import MAX_SEAL_BYTES, Network, NetworkMode, Preset, Tier
 from quarterdeck_sandbox import is_within_any
 
 from .documents import Document
@@ -202,6 +202,8 @@ def _of_servers(old: ServerConfig | None, new: ServerConfig) -> Iterator[str]:
         yield "inherit_env"
     if not new.seal and (before is None or before.seal):
         yield "seal"
+    if new.max_seal_bytes > (before.max_seal_bytes if before is not None else MAX_SEAL_BYTES):
+        yield "max_seal_bytes"
 
 
 def _of_policies(old: SandboxPolicy, new: SandboxPolicy) -> Iterator[str]:

@@ -66,7 +66,9 @@ def test_each_key_that_loosens_the_sandbox_is_refused(root: Path, sandbox: dict[
 def test_all_of_them_are_told_at_once(root: Path) -> None:
     """A user would move a row into their own file piece by piece."""
     sandbox = {"preset": "trusted", "read": ["/etc"], "grants": ["aws"]}
-    assert wants(root, sandbox=sandbox, inherit_env=["ALLOWED", "HOME"]) == [
+    assert wants(root, sandbox=sandbox, inherit_env=["ALLOWED", "HOME"], seal=False, max_seal_bytes=3 << 30) == [
+        "seal",
+        "max_seal_bytes",
         "inherit_env[1]",
         "sandbox.preset",
         "sandbox.read[0]",

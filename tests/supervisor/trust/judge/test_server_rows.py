@@ -90,6 +90,7 @@ def test_a_new_row_is_held_against_the_defaults() -> None:
     assert loosens(None, row()) == ()
     assert loosens(None, row({"preset": "trusted"}, trust="open", inherit_env=["TOKEN"]))[:2] == ("trust", "preset")
     assert "inherit_env" in loosens(None, row(inherit_env=("TOKEN",)))
+    assert loosens(None, row(max_seal_bytes=3 << 30)) == ("max_seal_bytes",)
     assert loosens(row(inherit_env=("A", "B")), row(inherit_env=("B",))) == ()
 
 

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from .run.hints import missing_paths as missing_paths
     from .run.hints import why_not_granted as why_not_granted
     from .run.home_links import HOME_NOTE as HOME_NOTE
+    from .run.home_links import links_of as links_of
     from .run.monitor import MONITOR_TICK_S as MONITOR_TICK_S
     from .run.monitor import TreeMonitor as TreeMonitor
     from .run.monitor import Watch as Watch

@@ -158,13 +158,19 @@ def test_what_does_not_work_is_not_added(publisher: Publisher) -> None:
     assert not (state_dir() / "ledger").exists()
 
 
-def test_a_server_that_takes_a_decoy_in_its_trial_is_not_added(publisher: Publisher) -> None:
-    """A user would give a thief the real home."""
+def test_a_server_that_takes_a_decoy_in_its_trial_is_not_added(
+    publisher: Publisher, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A user would give a thief the real home; or a server be blamed for what links its home to the user's."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("Documents", "Music"):
+        (tmp_path / name).mkdir()
     program = ("--read", str(SERVERS), "--", sys.executable, str(SERVERS / "thief.py"))
     refused = quarterdeck_forked("add", "thief", "--yes", "-c", str(publisher.config), *program)
     assert (refused.returncode, "took a decoy" in refused.stderr) == (2, True), refused.stdout + refused.stderr
     assert "took     ~/.aws/credentials, in its instructions" in refused.stdout
     assert "opened   ~/.aws/credentials (no call)" in refused.stdout
+    assert ("made" in refused.stdout, str(tmp_path / "Documents") in refused.stdout) == (False, False)
     assert publisher.config.read_text() == TEXT
 
 

@@ -52,7 +52,7 @@ def link_home(places: Places, granted: Iterable[str], owner: UnixUser | None) ->
     except OSError as error:
         return (f"{HOME_NOTE}it has no links ({words_of(error)})",)
     try:
-        made = _read(places.home)
+        made = links_of(places.home)
         for name, target in made.items():
             if wanted.get(name) != target:
                 _unlink(home, name, target)
@@ -161,8 +161,11 @@ def _record(home: Path) -> Path:
     return home.with_name(home.name + RECORD)
 
 
-def _read(home: Path) -> dict[str, str]:
-    """Return what links we made, by the file beside the home, which a trusted process could have changed."""
+def links_of(home: Path) -> dict[str, str]:
+    """Return the links that we made in a private home: their targets, by their paths below it.
+
+    The file beside the home says so, which a trusted process could have changed.
+    """
     try:
         with open_regular(_record(home), follow_link=False) as file:
             made = msgspec.json.decode(file.read(MAX_RECORD_BYTES), type=dict[str, str])

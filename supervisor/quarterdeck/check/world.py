@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
-from quarterdeck_sandbox import HostRecorder
+from quarterdeck_sandbox import HostRecorder, links_of
 
 from .decoys import MARK_BYTES, SCENERY, Decoy, folders_of, make_decoys
 from .episode import Did, Episode, Recording, Touches
@@ -104,9 +104,15 @@ class World:
             self._fd = -1
 
     def take(self) -> Touches:
-        """Return what happened since the last call."""
+        """Return what happened since the last call; not that a start links names to the user's own files."""
         self._readable()
-        taken = Touches(tuple(self._seen), self._more + self.hosts.more, self._is_lossy)
+        links = links_of(self.home)
+        ours = {(did, path) for did in (Did.MADE, Did.REMOVED) for path in (*links, *folders_of(links))}
+        taken = Touches(
+            tuple(key for key in self._seen if key not in ours or key[1] in self._paths),
+            self._more + self.hosts.more,
+            self._is_lossy,
+        )
         self.hosts.more = 0
         self._seen, self._new, self._more, self._is_lossy = {}, 0, 0, False
         return taken

@@ -8,6 +8,8 @@ import pytest
 
 from quarterdeck.check.episode import Did
 from quarterdeck.check.world import MAX_NEW_NAMES, WORK_FOLDER, World
+from quarterdeck_sandbox import Places
+from quarterdeck_sandbox.run.home_links import link_home
 
 pytestmark = pytest.mark.anyio
 
@@ -61,6 +63,19 @@ async def test_our_own_walk_is_no_listing_and_hides_no_opening(world: World) -> 
     assert len(list(os.walk(world.home))) > 5
     world.forget_listings()
     assert world.take().seen == ((Did.OPENED, KEY),)
+
+
+async def test_our_own_links_to_the_users_files_are_not_told(world: World) -> None:
+    """A server would be blamed for folders that a start links in its home, or hide a decoy that it replaces."""
+    user = world.home / WORK_FOLDER
+    for name in ("Music", "Documents/Notes", "code/inner"):
+        (user / name).mkdir(parents=True)
+    link_home(Places(world.home, user, user), (str(user / "code/inner"),), None)
+    assert (world.home / "Music").is_symlink()
+    assert (world.home / "code/inner").is_symlink()
+    (world.home / "own").touch()
+    (world.home / KEY).unlink()
+    assert set(world.take().seen) == {(Did.MADE, "own"), (Did.REMOVED, KEY)}
 
 
 async def test_a_flood_is_bounded_and_hides_no_decoy(world: World) -> None:

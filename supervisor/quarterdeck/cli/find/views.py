@@ -21,6 +21,7 @@ from quarterdeck.trust.judge.documents import Document, value_of
 from quarterdeck.trust.scan import Finding, scan_definition
 from quarterdeck.trust.scan.tool_names import names_around, names_by_server
 from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
+from quarterdeck_sandbox import HOME_NOTE
 
 from .trial import Trial
 
@@ -68,7 +69,8 @@ def print_trial(trial: Trial) -> None:
         return
     _fact("sandbox", receipt.bubblewrap or receipt.tier)
     _fact("network", receipt.network)
-    _fact("files", "; ".join(receipt.shown) if receipt.shown else "its own home, and the system's programs")
+    files = [each for each in receipt.shown if not each.startswith(HOME_NOTE)]  # its home was thrown away
+    _fact("files", "; ".join(files) or "its own home, and the system's programs")
     for gap in receipt.gaps:
         _fact("weaker", gap, "yellow")
     print_world(trial)

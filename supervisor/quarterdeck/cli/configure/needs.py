@@ -252,9 +252,14 @@ class GrantChange:
 
     def add(self, given: ServerNeeds) -> None:
         """Add one server's; raise CommandError if it may not have that, or if its file cannot be changed."""
-        config, origin = _config_of(self.settings, given.server), self.settings.origin(given.server)
+        config, row = _config_of(self.settings, given.server), self.settings.origin(given.server).row
         _refuse_forbidden(config, [need for need in given.needs if not need.is_new])
-        path, sandbox = origin.path, sandbox_of(origin.row, given.needs)
+        self.put(given.server, sandbox_of(row, given.needs))
+
+    def put(self, server: str, sandbox: dict[str, object]) -> None:
+        """Replace one server's `sandbox`; raise CommandError if its file cannot be changed."""
+        origin = self.settings.origin(server)
+        path = origin.path
         assert path is not None
         try:
             old = self.files.get(path)
@@ -268,7 +273,15 @@ class GrantChange:
         except UserFileError as error:
             raise UsageError(str(error), f"make {path} a file of your own that can be read") from error
         self.files[path] = FileChange(path, text, new)
-        self.sandboxes[given.server] = sandbox
+        self.sandboxes[server] = sandbox
+
+    def write(self, source: Source) -> None:
+        """Write the files, and approve how the servers start now."""
+        for file in self.files.values():
+            if file.diff:
+                backup = file.write()
+                print_line(f"{file.path} is changed{as_it_was(backup)}", "dim", stderr=True)
+        _approve(source, self.settings, self.sandboxes)
 
 
 def _refuse_forbidden(config: StdioServerConfig, needs: Iterable[Need]) -> None:
@@ -296,11 +309,7 @@ def give(source: Source, settings: Settings, given: Sequence[ServerNeeds]) -> di
         except CommandError as error:
             remove_folders(made)
             refused[each.server] = error.message
-    for file in change.files.values():
-        if file.diff:
-            backup = file.write()
-            print_line(f"{file.path} is changed{as_it_was(backup)}", "dim", stderr=True)
-    _approve(source, settings, change.sandboxes)
+    change.write(source)
     return refused
 
 

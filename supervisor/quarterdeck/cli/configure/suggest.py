@@ -1,37 +1,53 @@
 """`quarterdeck suggest`: propose what a server's sandbox lacked in real use, by the ledger; give it after a yes."""
 
 import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
 from quarterdeck.cli import options
-from quarterdeck.cli.exits import ExitCode, UsageError
-from quarterdeck.cli.output import Column, hint, show, warn
+from quarterdeck.cli.exits import ExitCode, UsageError, as_command_error
+from quarterdeck.cli.output import Column, hint, is_confirmed, print_line, show, warn
 from quarterdeck.cli.parameters import Argument, Option
 from quarterdeck.cli.source import Named, Source, configured_server
 from quarterdeck.cli.trust.context import open_context, reading_if_any
 from quarterdeck.cli.trust.ledger import have_calls_written
-from quarterdeck.config.allow_paths import places_of
+from quarterdeck.cli.trust.ledger_views import parse_time
+from quarterdeck.common.words import counted
+from quarterdeck.config.allow_paths import missing, places_of
 from quarterdeck.config.settings import Settings
 from quarterdeck.grants.denials import DeniedCall, Proposal, Proposals, propose
 from quarterdeck.grants.needs import ServerNeeds, known_of, writing_tools
-from quarterdeck.trust.configured_servers import configured
+from quarterdeck.grants.unused import Record, find_uses
+from quarterdeck.ledger.events.events import Subject
+from quarterdeck.ledger.store.queries import Selection
+from quarterdeck.trust.configured_servers import scope_of_row
 from quarterdeck_protocol.configs import StdioServerConfig
-from quarterdeck_sandbox import RequiredPath, why_not_granted
+from quarterdeck_sandbox import LaunchError, RequiredPath, why_not_granted
 
 from .allow import settings_with
-from .needs import ACCESS, ask_needs, defaults, give, listed_tools, print_given, shortened
+from .needs import ACCESS, GrantChange, ask_needs, defaults, give, listed_tools, print_given, shortened
+
+GRANTS: Final = ("read", "write", "grants")
+"""The keys of `sandbox` of which `--shrink` tells."""
 
 MAX_REFUSED: Final = 5
 """Paths that are named because they are not proposed."""
 
+DAYS: Final = 30
+
 Apply = Annotated[bool, Option("--apply", help="Give the server what is shown, after a question.")]
+
+Shrink = Annotated[bool, Option("--shrink", help="Show grants that nothing needs; with --apply take them away.")]
 
 
 def suggest(
     source: Named,
     server: Annotated[str, Argument(metavar="SERVER", help="The server's id.")],
     apply: Apply = False,
+    shrink: Shrink = False,
+    days: Annotated[int, Option(metavar="N", min=1, help="With --shrink: without a call for so long.")] = DAYS,
     json: options.Json = False,
     yes: options.Yes = False,
 ) -> None:
@@ -40,10 +56,15 @@ def suggest(
     The evidence is in the ledger: each call that failed with an error that names a hidden or read-only path. What
     changes something by its annotations is proposed a path to write. `--apply` asks once, then writes the row and
     approves it, as `quarterdeck allow` does; `each` asks row by row.
+
+    `--shrink` shows the grants of the row instead, and what is known of their use; `--apply` takes the unused away.
     """
     if json and apply:
         raise UsageError("--json shows, and --apply changes", "take one of them out")
     settings = settings_with(source, server)
+    if shrink:
+        _shrink(source, settings, server, days, apply=apply, json=json, yes=yes)
+        return
     found = find_proposals(source, settings, server)
     show(found.found, _COLUMNS, json=json, none=f"no call of {server} was denied a path that could be given to it")
     for why in found.refused[:MAX_REFUSED]:
@@ -60,7 +81,7 @@ def find_proposals(source: Source, settings: Settings, server: str) -> Proposals
     """Return what is proposed to give to one server."""
     config = configured_server(settings, server)
     assert isinstance(config, StdioServerConfig)
-    scope = next(row.scope for row in configured(settings).rows if row.id == server)
+    scope = scope_of_row(settings.origin(server))
     have_calls_written()
     with reading_if_any() as reader:
         calls = list(reader.calls(scope=scope, server=server, is_denied=True)) if reader is not None else []
@@ -93,6 +114,56 @@ def _apply(source: Source, settings: Settings, server: str, found: tuple[Proposa
         raise UsageError(f"{server} is given nothing: {refused[server]}", "correct that, and run the command again")
     print_given(chosen)
 
+
+def _shrink(source: Source, settings: Settings, server: str, days: int, *, apply: bool, json: bool, yes: bool) -> None:
+    config, row = configured_server(settings, server), settings.origin(server).row
+    assert isinstance(config, StdioServerConfig)
+    sandbox = dict(value) if isinstance(value := row.get("sandbox"), Mapping) else {}
+    written = {key: list(value) for key in GRANTS if isinstance(value := sandbox.get(key), list)}
+    if any(len(values) != len(getattr(config.sandbox, key)) for key, values in written.items()):
+        raise UsageError(f"the row of {server} names a grant twice", "take one of the two out, and run it again")
+    uses = list(find_uses(config, written, os.environ, _record_of(settings, server, days)))
+    show(uses, _USES, json=json, none=f"the row of {server} grants no paths and no pieces of your environment")
+    unused = [each for each in uses if each.is_unused]
+    if not (unused and apply):
+        if unused:
+            hint(f"to take away what is unused: quarterdeck suggest {server} --shrink --apply")
+        return
+    if not (yes or is_confirmed("take away what is unused, and approve the row without it?")):
+        raise SystemExit(ExitCode.OK)
+    change, gone = GrantChange(settings), {(each.key, each.value) for each in unused}
+    left = {key: [value for value in values if (key, value) not in gone] for key, values in written.items()}
+    kept = {
+        key: tuple(path for path, value in zip(getattr(config.sandbox, key), values, strict=True) if value in left[key])
+        for key, values in written.items()
+    }
+    with as_command_error(LaunchError, remedy="take others away by hand"):
+        missing(config, os.environ, config.sandbox.model_copy(update=kept))
+    change.put(server, {**sandbox, **left})
+    change.write(source)
+    print_line(f"taken away from the next start on: {counted(len(unused), 'grant')} of {server}", "green")
+
+
+def _record_of(settings: Settings, server: str, days: int) -> Record:
+    """Return what the ledger has of a server in the last days."""
+    scope, now = scope_of_row(settings.origin(server)), datetime.now(UTC)
+    since = parse_time(f"{days} days ago", now)
+    have_calls_written()
+    with reading_if_any() as reader:
+        if reader is None:
+            return Record(days, since, 0, "", "")
+        calls = sum(1 for _ in reader.calls(server=server, since=since))  # of any scope: a file may be named or found
+        approved = reader.events(Selection(scope=scope, server=server, kinds=("approve",)), newest_first=True)
+        launches = (each.at for each in approved if getattr(each.event, "subject", None) is Subject.LAUNCH)
+        return Record(days, since, calls, reader.first_call_at(), next(launches, ""))
+
+
+_USES: Final = (
+    Column("GRANT", lambda each: shortened(each.value), "cyan"),
+    Column("ACCESS", lambda each: ACCESS[each.key]),
+    Column("USE", "use"),
+    Column("UNUSED", "is_unused", {"yes": "yellow"}, ""),
+)
 
 _COLUMNS: Final = (
     Column("PATH", lambda each: shortened(each.path), "cyan"),

@@ -129,6 +129,12 @@ class LedgerReader:
         with self.reading():
             yield from islice(queries.select_calls(self.connection, texts, since, is_denied=is_denied), limit)
 
+    def first_call_at(self) -> str:
+        """Return when the oldest call ended that is kept; empty without one."""
+        with self.reading():
+            row = self.connection.execute("SELECT at FROM calls ORDER BY id LIMIT 1").fetchone()
+        return row[0] if row is not None else ""
+
     def close(self) -> None:
         """Close it.  Repeatable."""
         self.connection.close()

@@ -66,6 +66,31 @@ def test_what_a_server_was_denied_is_shown_and_given_to_it_alone_after_a_yes(
     assert "no call of fs was denied" in said.all(0, "suggest", "fs")
 
 
+def test_what_nothing_needs_is_taken_away_after_a_yes_and_no_more(home: Path, file: Path, said: Said) -> None:
+    """Grants would pile up; or one would go that the server needs."""
+    (home / "docs/sub").mkdir(parents=True)
+    (home / ".gitconfig").touch()
+    sandbox = {"read": ["~/docs", "~/gone", "~/docs/sub", "~/a.md"], "grants": ["git-config"], "network": "none"}
+    row = {"command": "/bin/cat", "args": [f"{home}/a.md"], "sandbox": sandbox}
+    write(file, {"mcpServers": {"fs": row, "other": ROW}})
+    found = said.json(0, "suggest", "fs", "--shrink", "--json", "--days", "36500")
+    assert [(each["value"], each["is_unused"]) for each in found] == [
+        ("~/docs", False),
+        ("~/gone", True),
+        ("~/docs/sub", True),
+        ("~/a.md", False),
+        ("git-config", False),
+    ]
+    assert found[0]["use"] == "not known: 3 calls in 36500 days, and no record of what they opened"
+    said.all(2, "suggest", "fs", "--shrink", "--apply")  # nobody is there to answer
+    assert rows(file) == {"fs": row, "other": ROW}
+    said.all(0, "suggest", "fs", "--shrink", "--apply", "--yes")
+    assert rows(file) == {"fs": {**row, "sandbox": {**sandbox, "read": ["~/docs", "~/a.md"]}}, "other": ROW}
+    again = said.all(0, "suggest", "fs", "--shrink", "--apply", "--yes")
+    assert "taken away" not in again
+    assert "grants no paths" in said.all(0, "suggest", "other", "--shrink")
+
+
 def test_a_path_that_is_replaced_while_the_question_waits_is_not_given(
     home: Path, file: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:

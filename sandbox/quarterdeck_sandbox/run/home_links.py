@@ -75,14 +75,15 @@ def _wanted(user_home: str, granted: Iterable[str]) -> dict[str, str]:
     if "/" in homes:
         return {}
     first, found = next(iter(homes)), dict[str, str]()
-    for name in (*_USUAL, *_names_of_user(first)):
-        if os.path.isdir(f"{first}/{name}"):
-            found[name] = f"{first}/{name}"
+    usual = [name for name in (*_USUAL, *_names_of_user(first)) if os.path.isdir(f"{first}/{name}")]
+    found |= {name: f"{first}/{name}" for name in usual}
     for path in granted:
         if len(found) == MAX_LINKS:
             break
         for home in homes:
             if path != home and is_within(path, home):
+                # A home that is a link is there inside only for grants that go through it.
+                found |= {name: f"{home}/{name}" for name in usual if is_within(path, f"{home}/{name}")}
                 found.setdefault(path[len(home) + 1 :], path)
     return dict(sorted(found.items(), key=lambda link: link[0].split("/")))
 

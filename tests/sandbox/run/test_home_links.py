@@ -75,6 +75,14 @@ def test_the_folders_that_everyone_has_are_never_silently_empty(site: Site) -> N
     assert site.links() == {name: str(site.user / name) for name in ("Documents", "Musik", "Bilder/Alle")}
 
 
+def test_a_home_that_is_a_link_is_looked_for_where_it_leads(site: Site) -> None:
+    """A granted `~/Documents` would not be there: inside, the link that a home is exists only for grants through it."""
+    linked = site.root / "home"
+    linked.symlink_to(site.user)
+    assert site.link("Documents", str(linked / "projects/x"), user_home=linked) == []
+    assert site.links() == {"Documents": str(site.user / "Documents"), "projects/x": str(linked / "projects/x")}
+
+
 def test_what_is_no_longer_granted_has_no_link(site: Site) -> None:
     """A server would be led to what was taken from it; or lose what it made itself."""
     site.link("projects/x", "projects/y", "secret", "plan")

@@ -44,7 +44,6 @@ from .catalogue import NOTHING, CalledTool, Catalogue, calls_of, difference, loo
 from .overrides.unmet import Names, public_names, unmet_by_overrides
 from .resolve import Route, public_uri, resolve, resolve_call, sent_arguments
 from .tasks.client_tasks import ClientTasks
-from .tool_box import run_tool
 
 SUBSCRIBE: Final = "resources/subscribe"
 
@@ -312,6 +311,8 @@ class Router(ToolSource, OfferSource):
 
         Cancelling, by token or task, tells the server.
         """
+        from .tool_box import run_tool  # for programs that embed us
+
         return await run_tool(self, call, cancel)
 
     def refusal(self, name: str) -> ProtocolFault | None:

@@ -23,7 +23,7 @@ from quarterdeck.config.load.report import DEFAULT, Value, check_files, value_or
 from quarterdeck.config.overrides import NO_OVERRIDES
 from quarterdeck.config.places.trusted_files import trusted_files
 from quarterdeck.config.secrets.masking import literal_secrets
-from quarterdeck.fleet.worker_session import Outlook, preview_start
+from quarterdeck.fleet.start_preview import Outlook, preview_start
 from quarterdeck.ledger.errors import LedgerError, MissingLedgerError
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.events.fold import Book, Entry

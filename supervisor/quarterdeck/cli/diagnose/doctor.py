@@ -14,7 +14,7 @@ from quarterdeck.cli.output import Cell, Column, print_json, print_line, print_p
 from quarterdeck.cli.source import Source, files_of, present_troubles, print_troubles
 from quarterdeck.config.load.merge import MergedConfig, merge_files
 from quarterdeck.config.places.trusted_files import trusted_files
-from quarterdeck.fleet.worker_session import Outlook, StartPreview, preview_start, private_homes_folder
+from quarterdeck.fleet.start_preview import Outlook, StartPreview, preview_start, private_homes_folder
 from quarterdeck.tools.installed import INSTALL, sentences
 from quarterdeck.trust.configured_servers import command_options
 from quarterdeck.trust.judge.server_rows import server_words

@@ -10,14 +10,11 @@ import os
 import secrets
 import weakref
 from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import inf
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import msgspec
-
+from quarterdeck.common.imports import imported
 from quarterdeck.common.shielding import made_in_thread
 from quarterdeck.config.places.paths import RUNTIME_DIR_VARIABLE, configuration_digest, writing_below
 from quarterdeck.config.places.runtime_directory import RuntimeDirectory, sweep_stale
@@ -25,14 +22,13 @@ from quarterdeck_protocol.faults import FaultKind, ProtocolFault
 from quarterdeck_protocol.identity import CLIENT_VERSION
 from quarterdeck_protocol.io import LinkDriver
 from quarterdeck_protocol.link.events import Side
-from quarterdeck_protocol.link.frames import MAX_RESULT_BYTES, OpenOrder, ServerStart, StdioServer
+from quarterdeck_protocol.link.frames import MAX_RESULT_BYTES, OpenOrder, ServerStart
 from quarterdeck_protocol.link.session import Link
 from quarterdeck_protocol.spawn_orders import SpawnOrder
-from quarterdeck_sandbox import Machine, Places, Preparer, Requester, TreeMonitor, sweep_cgroups, try_cgroups, waited_s
+from quarterdeck_sandbox import TreeMonitor, sweep_cgroups, try_cgroups, waited_s
 
 from .handle import WorkerHandle, WorkerListener
 from .placement import (
-    INHERITED,
     FreshPlacement,
     OnExit,
     Placement,
@@ -43,11 +39,11 @@ from .placement import (
 )
 from .router import SOCKET_NAME, Router
 
+if TYPE_CHECKING:
+    from .prepared_launches import PreparedLaunches
+
 IDLE_S: Final = 20.0
 """Seconds after which a zygote without workers is ended: with all servers asleep it would hold 40 MiB for nothing."""
-
-PREPARE_S: Final = 1.0
-"""Seconds for a layout, which takes milliseconds; on a file system that hangs it is left to the worker."""
 
 _log = logging.getLogger("quarterdeck.fleet")
 
@@ -155,6 +151,7 @@ class Runtime:
     def _workers(self) -> Placement:
         if self._source is None:
             self._source = ZygotePlacement(self._zygote_lost) if forks_workers() else FreshPlacement()
+            self._start(imported(f"{__package__}.prepared_launches"))  # while the zygote imports
         return self._source
 
     def _exited(self, on_exit: OnExit, returncode: int | None) -> None:
@@ -188,6 +185,8 @@ class Runtime:
             machine = self._source.machine if self._source is not None else None
             if machine is None:
                 return order
+            from .prepared_launches import PreparedLaunches  # which servers that sleep do without
+
             self._launches = PreparedLaunches(machine)
         return await self._launches.add_to(order)
 
@@ -216,55 +215,6 @@ class Runtime:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-class PreparedLaunches:
-    """Lays sandboxes out before their workers ask: once for all servers of one program and policy, in a thread.
-
-    A worker checks what it gets, and lays its sandbox out itself if that no longer holds or was not prepared in time.
-    So nothing here can fail a start, and a folder that hangs delays no other server for longer than `PREPARE_S`.
-    """
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self._preparer = Preparer()
-        self._thread = ThreadPoolExecutor(1, "quarterdeck-prepare")
-        self._late: asyncio.Future[str | None] | None = None
-
-    async def add_to(self, order: OpenOrder) -> OpenOrder:
-        """Return the order with what confines its server, unless that takes too long or its worker must find it out."""
-        if self._late is not None and not self._late.done():
-            return order
-        loop = asyncio.get_running_loop()
-        preparing = loop.run_in_executor(self._thread, self._prepare, order)
-        done, _ = await asyncio.wait((preparing,), timeout=PREPARE_S)
-        if not done:
-            self._late = preparing
-            return order
-        prepared = preparing.result()
-        return order if prepared is None else msgspec.structs.replace(order, prepared=prepared)
-
-    def forget(self) -> None:
-        """Lay out again: something has changed."""
-        self._thread.submit(self._preparer.forget)
-
-    def close(self) -> None:
-        """End the thread; what it still does counts no more."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
-    def _prepare(self, order: OpenOrder) -> str | None:
-        places = Places(Path(order.home), Path(order.tmp), Path(order.user_home), order.private, order.protected)
-        # What its worker would go by: the zygote's environment, and what its order adds.
-        environ = {name: os.environ[name] for name in INHERITED if name in os.environ} | order.user_env
-        requester = Requester(places, environ, self._machine, order.allow_unsandboxed, order.open_port)
-        server = order.server
-        assert isinstance(server, StdioServer)
-        words = (server.command, server.args, order.env, server.cwd or "")
-        prepared = self._preparer.prepare(*words, server.sandbox, requester)
-        try:
-            return None if prepared is None else msgspec.json.encode(prepared).decode()
-        except UnicodeEncodeError:
-            return None  # a path that is no text
 
 
 async def _make_directory(digest: str) -> RuntimeDirectory:

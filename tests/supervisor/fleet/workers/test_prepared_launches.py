@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from support.sandbox.confinements import PATH, this_machine
 
-from quarterdeck.fleet.workers import runtime as module
-from quarterdeck.fleet.workers.runtime import PreparedLaunches
+from quarterdeck.fleet.workers import prepared_launches as module
+from quarterdeck.fleet.workers.prepared_launches import PreparedLaunches
 from quarterdeck_protocol.link.frames import OpenOrder, StdioServer
 from quarterdeck_sandbox import Prepared, observed_files
 

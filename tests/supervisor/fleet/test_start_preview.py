@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from quarterdeck.fleet.worker_session import Outlook, preview_start, private_homes_folder
+from quarterdeck.fleet.start_preview import Outlook, preview_start, private_homes_folder
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_sandbox.policy.machine import Bubblewrap, Machine
 
@@ -86,7 +86,7 @@ def test_a_server_that_could_write_the_users_word_is_told_before_it_starts(state
 
 def test_a_state_directory_that_cannot_be_written_to_is_a_refusal(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`config check` would end with an error of ours where everything is read-only."""
-    monkeypatch.setattr("quarterdeck.fleet.worker_session.os.access", lambda *_: False)
+    monkeypatch.setattr("quarterdeck.fleet.start_preview.os.access", lambda *_: False)
     found = preview_start(server(), WEAK)
     assert (found.outlook, found.code) == (Outlook.REFUSED, "directory_unusable")
     assert str(state / "state" / "quarterdeck") in found.why[0]

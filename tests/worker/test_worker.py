@@ -49,8 +49,8 @@ async def test_an_opened_server_is_answered_with_its_card() -> None:
     [
         (SplitResult(b'{"n":1}'), Answer(2, CARD.era), b'{"n":1}'),
         (
-            SplitResult(b"{}", "input_required", is_error=True),
-            Answer(2, CARD.era, "input_required", is_error=True),
+            SplitResult(b"{}", "input_required", is_error=True, denied="read /a"),
+            Answer(2, CARD.era, "input_required", is_error=True, denied="read /a"),
             b"{}",
         ),
         (NO_COMMAND, Failed(2, NO_COMMAND), b""),

@@ -5,14 +5,17 @@ with others into a folder above them.  What `needs` and the sandbox never offer 
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from quarterdeck.config.allow_paths import places_of
 from quarterdeck.grants.needs import Need, client_in, clients_by_file
+from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy
-from quarterdeck_sandbox import RequiredPath, is_within_any
+from quarterdeck_sandbox import RequiredPath, is_within_any, why_not_granted
 
 MAX_PROPOSALS: Final = 30
 """More would hide the ones that matter."""
@@ -68,6 +71,20 @@ class Proposals(msgspec.Struct, frozen=True):
     more: int = 0
 
 
+def objection_to(
+    config: StdioServerConfig, home: Path, tmp: Path, environ: Mapping[str, str]
+) -> Callable[[RequiredPath], str]:
+    """Return what tells why a path may not be proposed for a server with these directories; empty if it may be."""
+    places, policy = places_of(home, tmp, Path(config.cwd or home), environ), config.sandbox.values
+    clients = clients_by_file()
+
+    def objection(need: RequiredPath) -> str:
+        client = client_in(need.path, clients)
+        return f"{client} keeps its settings there" if client else why_not_granted(need, policy, places)
+
+    return objection
+
+
 def propose(
     calls: Iterable[DeniedCall],
     policy: SandboxPolicy,
@@ -88,13 +105,10 @@ def propose(
         if not is_within_any(path, given):
             grouped.setdefault((key, path), []).append(call)
     ranked = sorted(grouped, key=lambda each: -len(grouped[each]))
-    clients = clients_by_file() if ranked else {}
     found, refused = dict[tuple[str, str], Proposal](), list[str]()
     for key, path in ranked[:MAX_PROPOSALS]:
         proposal = _proposal(key, path, grouped[key, path])
-        need = RequiredPath(key, proposal.path)
-        client = client_in(proposal.path, clients)
-        if why := f"{client} keeps its settings there" if client else objection(need):
+        if why := objection(RequiredPath(key, proposal.path)):
             refused.append(f"{proposal.path} is not proposed: {why}")
             continue
         other = found.get((key, proposal.path))

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from support.config.places import use_places
 
-from quarterdeck.config.allow_paths import places_of
 from quarterdeck.config.places.paths import runtime_dir, state_dir
-from quarterdeck.grants.denials import MAX_PROPOSALS, MAX_TOOLS, DeniedCall, Proposals, propose
+from quarterdeck.grants.denials import MAX_PROPOSALS, MAX_TOOLS, DeniedCall, Proposals, objection_to, propose
+from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy
-from quarterdeck_sandbox import RequiredPath, why_not_granted
 
 
 @pytest.fixture
@@ -34,13 +33,8 @@ def call(denied: object, tool: str = "read_file", day: int = 1) -> DeniedCall:
 
 def proposed(*calls: DeniedCall, writing: tuple[str, ...] = (), **sandbox: list[str]) -> Proposals:
     policy = SandboxPolicy.model_validate(sandbox)
-    own = state_dir() / "servers/s"
-    places = places_of(own / "home", own / "tmp", own / "home", os.environ)
-
-    def objection(need: RequiredPath) -> str:
-        return why_not_granted(need, policy.values, places)
-
-    return propose(calls, policy, writing, objection)
+    config, own = StdioServerConfig(id="s", command="/bin/cat", sandbox=policy), state_dir() / "servers/s"
+    return propose(calls, policy, writing, objection_to(config, own / "home", own / "tmp", os.environ))
 
 
 def shown(found: Proposals) -> list[tuple[str, str]]:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Final
 
 from quarterdeck.cli import options
@@ -15,16 +14,16 @@ from quarterdeck.cli.trust.context import open_context, reading_if_any
 from quarterdeck.cli.trust.ledger import have_calls_written
 from quarterdeck.cli.trust.ledger_views import parse_time
 from quarterdeck.common.words import counted
-from quarterdeck.config.allow_paths import missing, places_of
+from quarterdeck.config.allow_paths import missing
 from quarterdeck.config.settings import Settings
-from quarterdeck.grants.denials import DeniedCall, Proposal, Proposals, propose
+from quarterdeck.grants.denials import DeniedCall, Proposal, Proposals, objection_to, propose
 from quarterdeck.grants.needs import ServerNeeds, known_of, writing_tools
 from quarterdeck.grants.unused import Record, find_uses
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.store.queries import Selection
 from quarterdeck.trust.configured_servers import scope_of_row
 from quarterdeck_protocol.configs import StdioServerConfig
-from quarterdeck_sandbox import LaunchError, RequiredPath, why_not_granted
+from quarterdeck_sandbox import LaunchError
 
 from .allow import settings_with
 from .needs import ACCESS, GrantChange, ask_needs, defaults, give, listed_tools, print_given, shortened
@@ -88,11 +87,7 @@ def find_proposals(source: Source, settings: Settings, server: str) -> Proposals
     with open_context(source) as context:
         writing = writing_tools(known_of(config), listed_tools(context, server))
     own = settings.paths_of(server)
-    places = places_of(own.home, own.tmp, Path(config.cwd or own.home), os.environ)
-
-    def objection(need: RequiredPath) -> str:
-        return why_not_granted(need, config.sandbox.values, places)
-
+    objection = objection_to(config, own.home, own.tmp, os.environ)
     denied = [DeniedCall(call.at, call.tool, call.program or call.client, call.denied) for call in calls]
     return propose(denied, config.sandbox, writing, objection)
 

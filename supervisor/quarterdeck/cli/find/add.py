@@ -29,8 +29,10 @@ from quarterdeck.cli.run.sandbox_options import Wish
 from quarterdeck.cli.source import Named, Source
 from quarterdeck.cli.trust.trust import Whole
 from quarterdeck.common.words import flat, printable, utf8
+from quarterdeck.config.places.paths import state_dir
 from quarterdeck.config.secrets.masking import literal_secrets, mask_row
 from quarterdeck.config.secrets.store import SecretError, SecretStore
+from quarterdeck.grants.denials import objection_to
 from quarterdeck.grants.needs import Need, ServerNeeds, needs_of, sandbox_of
 from quarterdeck.registry.catalog import Catalog
 from quarterdeck.registry.offers import NEAR, NEAR_REMEDY, Offer, OfferKind, Unusable, is_near
@@ -41,8 +43,8 @@ from quarterdeck.seals.store import Seal
 from quarterdeck.trust.configured_servers import scope_of_row
 from quarterdeck.trust.judge.documents import Document
 from quarterdeck.trust.seals import unrun_scripts
-from quarterdeck_protocol.configs import ServerConfig
-from quarterdeck_sandbox import LaunchError, is_within_any
+from quarterdeck_protocol.configs import ServerConfig, StdioServerConfig
+from quarterdeck_sandbox import LaunchError, RequiredPath, is_within_any
 
 from .candidate import Candidate, Said, from_entry, from_words
 from .row_change import Place, RowChange, added, own_place, record, recorded, settings_of, taken
@@ -122,7 +124,7 @@ def add(
     if not no_pin and (row := _pinned(candidate.row, trial, notes)) is not None:
         candidate = replace(candidate, row=row)
     documents = trial.documents if trial is not None else ()
-    needs = _needs(candidate, config, tool_definitions(documents))
+    needs = _with_observed(_needs(candidate, config, tool_definitions(documents)), trial, config)
     given = defaults([needs])
     change = _given(place, candidate, given)
     notes += map(printable, needs.problems)
@@ -251,6 +253,22 @@ def _needs(candidate: Candidate, config: ServerConfig, definitions: Mapping[str,
 
     needs = [msgspec.structs.replace(need, is_default=is_wanted(need)) for need in found.needs]
     return msgspec.structs.replace(found, needs=tuple(needs))
+
+
+def _with_observed(needs: ServerNeeds, trial: Trial | None, config: ServerConfig) -> ServerNeeds:
+    """Add what the server used among the decoys, where the user has the same; none of it is given by default."""
+    if trial is None or trial.observed is None or not isinstance(config, StdioServerConfig):
+        return needs
+    objection = objection_to(config, state_dir(), state_dir(), os.environ)
+    used = [RequiredPath(each.key, os.path.expanduser(each.path)) for each in trial.observed.needs]
+    known = [need.value for need in needs.needs] + list(config.sandbox.read + config.sandbox.write)
+    more = [
+        Need(each.key, each.path, "used in its trial", is_default=False)
+        for each in used
+        if config.sandbox.confines_files and os.path.lexists(each.path) and each.path not in known
+        if not objection(each)
+    ]
+    return msgspec.structs.replace(needs, needs=(*needs.needs, *more))
 
 
 def _given(place: Place, candidate: Candidate, given: Sequence[ServerNeeds], *, is_trial: bool = False) -> RowChange:

@@ -11,7 +11,7 @@ import pytest
 from support.command_line import Said
 
 from quarterdeck.check.episode import Did
-from quarterdeck.check.observed import AskedHost, Observed, Taken, Touch
+from quarterdeck.check.observed import AskedHost, Need, Observed, Taken, Touch
 from quarterdeck.cli.find import add
 from quarterdeck.cli.find.trial import Trial, remedy_of
 from quarterdeck.config.secrets.store import SecretStore
@@ -368,6 +368,24 @@ def test_a_server_that_took_a_decoy_is_shown_and_not_added_unseen(home: Home, sa
     assert home.rows == {}
     told = said.json(0, "add", "notes", "--accept-findings", "--json", *words)
     assert told["observed"]["taken"][0]["path"] == "~/.ssh/id_ed25519"
+
+
+def test_what_a_server_used_among_the_decoys_is_offered_where_the_user_has_it(
+    home: Home, said: Said, trials: Trials
+) -> None:
+    """A notes server would be added and find no notes; or be given folders that no word of the user names."""
+    user = Path("~").expanduser()
+    for name in ("Documents", ".ssh"):
+        (user / name).mkdir(parents=True)
+    (user / ".ssh/id").touch()
+    needs = tuple(Need("read", f"~/{name}") for name in ("Documents", "Desktop", ".ssh", ".gitconfig"))
+    trials.result = Trial((tool("save"),), observed=Observed(needs=needs))
+    words = ("--", "npx", "-y", "notes@1.0.0")
+    found = said.json(0, "add", "notes", "--json", "--dry-run", *words)
+    offered = [(each["value"], each["reason"], each["is_default"]) for each in found["needs"][0]["needs"]]
+    assert offered == [(f"{user}/Documents", "used in its trial", False)]
+    said(0, "add", "notes", "--yes", *words)
+    assert "sandbox" not in home.rows["notes"]
 
 
 def test_for_programs_there_is_a_document(home: Home, trials: Trials, said: Said) -> None:

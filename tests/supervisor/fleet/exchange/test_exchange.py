@@ -56,10 +56,11 @@ async def test_a_request_goes_as_it_is_and_its_result_comes_back_whole() -> None
         frame, body = await played.worker.next(Forward)
         assert frame == Forward(frame.request_id, 7.5, "things/of-tomorrow", progress=True, meta=b'{"m":1}')
         assert body == b'{"x":[1.0]}'
-        played.worker.answer(frame, b'{"content":7}', era="2025-11-25", result_type="of-tomorrow")
+        played.worker.answer(frame, b'{"content":7}', era="2025-11-25", result_type="of-tomorrow", denied="read /a")
         end = await ended(waiter)
         assert isinstance(end, WireResult)
         assert (end.body, end.era, end.result_type) == (b'{"content":7}', "2025-11-25", "of-tomorrow")
+        assert end.denied == "read /a", "the table of calls would not know what was denied"
 
 
 async def test_a_servers_error_comes_back_as_it_said_it() -> None:
@@ -68,11 +69,10 @@ async def test_a_servers_error_comes_back_as_it_said_it() -> None:
         waiter = Waiter(partial(endpoint.forward, READ))
         frame, _ = await played.worker.next(Forward)
         reply = ReplyError(-32002, "Resource not found", b'{"uri":"file:///a"}')
-        played.worker.fail(
-            frame, FaultRecord(FaultKind.TOOL_ERROR, "no", "reply_error", Delivery.ANSWERED, reply=reply)
-        )
+        said = FaultRecord(FaultKind.TOOL_ERROR, "no", "reply_error", Delivery.ANSWERED, reply=reply, denied="read /a")
+        played.worker.fail(frame, said)
         fault = await ended(waiter)
-        assert (fault.reply, fault.server, fault.code) == (reply, "fs", "reply_error")
+        assert (fault.reply, fault.server, fault.code, fault.denied) == (reply, "fs", "reply_error", "read /a")
 
 
 async def test_a_newer_server_is_told_what_this_very_caller_can_be_asked() -> None:

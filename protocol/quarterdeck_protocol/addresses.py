@@ -187,6 +187,11 @@ def parse_destination(text: str) -> Destination:
     return Destination(host, parse_port(digits))
 
 
+def is_whole_name(host: str) -> bool:
+    """Return whether a host is a name with a domain, and neither an address nor a word such as `localhost`."""
+    return ":" not in host and "." in host and not host.rpartition(".")[2].isdecimal()
+
+
 def parse_port(digits: str) -> int:
     """Read a port; raises `ValueError`."""
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= 5 and 1 <= int(digits) <= 65535):

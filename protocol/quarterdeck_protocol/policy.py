@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from .addresses import MAX_DESTINATIONS, parse_destination
+from .addresses import MAX_DESTINATIONS, is_whole_name, parse_destination
 from .names import did_you_mean, nearest_key
 from .policy_values import LIMITED, Grant, Network, NetworkMode, PolicyValues, Preset, Property, Tier, is_limited
 
@@ -92,9 +92,9 @@ def _network(value: object) -> object:
 def _destinations(index: int, entry: object) -> list[str]:
     """Return what an entry opens: `host:port`, and of a whole name without a port its web ports."""
     text = entry if isinstance(entry, str) else ""
-    is_name = ":" not in text and "." in text and not text.rpartition(".")[2].isdecimal()
+    texts = [f"{text}:443", f"{text}:80"] if is_whole_name(text) else [text]
     try:
-        return [str(parse_destination(each)) for each in ([f"{text}:443", f"{text}:80"] if is_name else [text])]
+        return [str(parse_destination(each)) for each in texts]
     except ValueError as error:
         raise ValueError(f"entry [{index}] {error}") from None
 

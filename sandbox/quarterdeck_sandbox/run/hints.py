@@ -9,12 +9,14 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
+from quarterdeck_protocol.addresses import is_whole_name, parse_destination
 from quarterdeck_protocol.faults import NOTHING_TO_ADD
 from quarterdeck_protocol.policy_values import Grant, Network, NetworkMode, PolicyValues, Tier
 from quarterdeck_sandbox.policy.confinement import Confinement
@@ -244,7 +246,10 @@ def infer_hints(stderr_tail: str, confinement: Confinement) -> tuple[str, ...]:
 
 
 class Denial(msgspec.Struct, frozen=True):
-    """A path that a process was denied: what would give it that, and the path itself if it exists, else its folder."""
+    """A path that a process was denied: what would give it that, and the path itself if it exists, else its folder.
+
+    Or a host that is not in its list: then both are the `host:port`, and the key is `network`.
+    """
 
     need: RequiredPath
     path: str
@@ -258,8 +263,11 @@ class Denial(msgspec.Struct, frozen=True):
         `allow` begins that command; it is empty for a server without a row.
         """
         need = self.need
-        option = f"--{need.key} {shlex.quote(need.path)}"
+        name = need.key if need.key != "network" or not allow else "host"
+        option = f"--{name} {shlex.quote(need.path)}"
         how = f"{allow} {option}" if allow else f"add {option} to its command, before its --"
+        if need.key == "network":
+            return f"quarterdeck: {need.path} is not among the hosts that this server may reach. To let it: {how}"
         if need.key == "write":
             return f"quarterdeck: this server can only read {need.path}. To let it change that: {how}"
         return (
@@ -268,14 +276,21 @@ class Denial(msgspec.Struct, frozen=True):
 
 
 def find_denial(error: str, confinement: Confinement) -> Denial | None:
-    """Return the first path in a tool's error that its process was denied, and that its user may grant.
+    """Return the first path in a tool's error that its process was denied, and that its user may grant; or a host.
 
-    Return None if the error names no such path, or only what `allow` refuses or what holds keys.
+    Return None if the error names neither, or only what `allow` refuses or what holds keys. A host is a whole name, and
+    missing in a list of hosts: an address could be one of the user's network.
     """
     outside = _outside_of(confinement)
     for path, is_refused_write in islice(_paths_in(error[-MAX_TEXT:], outside), MAX_PATHS):
         if (need := _denied(path, outside, is_refused_write=is_refused_write)) is not None:
             return Denial(need, path if path.isprintable() and outside.exists(path) else need.path)
+    for host, port in islice(_named_hosts(error[-MAX_TEXT:]), MAX_PATHS):
+        with suppress(ValueError):
+            entry = str(parse_destination(f"{host}:{port}"))
+            is_listed = not isinstance(outside.network, tuple) or entry in outside.network
+            if not is_listed and is_whole_name(host):
+                return Denial(RequiredPath("network", entry), entry)
     return None
 
 

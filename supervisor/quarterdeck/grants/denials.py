@@ -13,6 +13,7 @@ import msgspec
 
 from quarterdeck.config.allow_paths import places_of
 from quarterdeck.grants.needs import Need, client_in, clients_by_file
+from quarterdeck_protocol.addresses import is_whole_name, parse_destination
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy
 from quarterdeck_sandbox import RequiredPath, is_within_any, why_not_granted
@@ -25,7 +26,7 @@ MAX_TOOLS: Final = 5
 
 
 class DeniedCall(msgspec.Struct, frozen=True):
-    """One call, as the ledger has it; `denied` is `read` or `write`, and the path that was denied."""
+    """One call, as the ledger has it; `denied` is `read` or `write` and a path, or `network` and a `host:port`."""
 
     at: str
     tool: str
@@ -37,8 +38,8 @@ class Proposal(msgspec.Struct, frozen=True):
     """A grant with the calls that it would have served.
 
     Attributes:
-        key: `read` or `write`.
-        path: what it grants.
+        key: `read`, `write` or `network`.
+        path: what it grants; a `host:port` of the network.
         real: where that leads; it may have links in it.
         count: the calls that were denied it.
         tools: the tools that were called, those of the last calls first.
@@ -98,6 +99,10 @@ def propose(
     tools, grouped = frozenset(writing), dict[tuple[str, str], list[DeniedCall]]()
     for call in calls:
         key, _, path = call.denied.partition(" ")
+        if key == "network":
+            if isinstance(policy.network, tuple) and path not in policy.network and _is_host(path):
+                grouped.setdefault((key, path), []).append(call)
+            continue
         if key not in {"read", "write"} or path != os.path.normpath(path) or not os.path.isabs(path):
             continue
         key = "write" if call.tool in tools else key
@@ -107,6 +112,9 @@ def propose(
     ranked = sorted(grouped, key=lambda each: -len(grouped[each]))
     found, refused = dict[tuple[str, str], Proposal](), list[str]()
     for key, path in ranked[:MAX_PROPOSALS]:
+        if key == "network":
+            found[key, path] = _host(path, grouped[key, path])
+            continue
         proposal = _proposal(key, path, grouped[key, path])
         if why := objection(RequiredPath(key, proposal.path)):
             refused.append(f"{proposal.path} is not proposed: {why}")
@@ -128,8 +136,26 @@ def _proposal(key: str, denied: str, calls: list[DeniedCall]) -> Proposal:
     if real != path:
         # Whoever can put a link there could have something else granted than what was denied.
         remark, is_default = f"leads to {real}", not os.path.islink(path)
-    tools = tuple(dict.fromkeys(call.tool for call in calls))[:MAX_TOOLS]
-    return Proposal(key, path, real, len(calls), tools, calls[-1].at, calls[0].at, calls[0], remark, is_default)
+    return Proposal(key, path, real, len(calls), _tools(calls), calls[-1].at, calls[0].at, calls[0], remark, is_default)
+
+
+def _is_host(entry: str) -> bool:
+    """Return whether an entry is a whole name and a port, as a list of hosts has them; a worker wrote it."""
+    try:
+        host, _ = found = parse_destination(entry)
+    except ValueError:
+        return False
+    return str(found) == entry and is_whole_name(host)
+
+
+def _host(entry: str, calls: list[DeniedCall]) -> Proposal:
+    """Return the proposal of a host, which a yes to all does not give: an attacker could have it named."""
+    remark, last = "only the server's words name it", calls[0]
+    return Proposal("network", entry, entry, len(calls), _tools(calls), calls[-1].at, last.at, last, remark, False)  # noqa: FBT003
+
+
+def _tools(calls: Iterable[DeniedCall]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(call.tool for call in calls))[:MAX_TOOLS]
 
 
 def _together(one: Proposal, other: Proposal) -> Proposal:

@@ -285,6 +285,35 @@ def test_an_error_about_a_hidden_path_names_the_command_that_shows_it(
     assert f": add {option.replace('~', user)} to its command" in denial.hint("")
 
 
+@pytest.mark.parametrize(
+    ("text", "entry"),
+    [
+        ("getaddrinfo ENOTFOUND api.example.com", "api.example.com:443"),
+        ("fetch failed: http://API.example.com/v1", "api.example.com:80"),
+        ("HTTPSConnectionPool(host='x.example.org', port=8443)", "x.example.org:8443"),
+        ("getaddrinfo ENOTFOUND listed.example", ""),
+        *[
+            (f"connect ECONNREFUSED {near}", "")
+            for near in ("10.0.0.5:443", "localhost:80", "nas:445", "x.example:99999")
+        ],
+        ("see https://docs.example.com", ""),
+    ],
+)
+def test_an_error_about_a_host_that_is_not_listed_names_the_command_that_adds_it(
+    confined: Confinement, text: str, entry: str
+) -> None:
+    """A user would open the whole internet, or find no way; or add an address of their own network for a server."""
+    assert find_denial(text, confined) is None, "only a list can lack a host"
+    denial = find_denial(text, replace(confined, network=("listed.example:443",)))
+    if not entry:
+        assert denial is None
+        return
+    assert denial is not None
+    assert str(denial) == f"network {entry}"
+    assert denial.hint(ALLOW).endswith(f"To let it: {ALLOW} --host {entry}")
+    assert f": add --network {entry} to its command" in denial.hint("")
+
+
 def test_a_flood_of_paths_is_looked_at_in_part(confined: Confinement) -> None:
     """A hostile server's errors would hold its worker up."""
     hidden = f"{confined.user_home}/proj"

@@ -118,3 +118,16 @@ def test_a_flood_of_paths_is_proposed_in_part(home: Path) -> None:
     found = proposed(*flood, call(f"read {home}/plain"), call(f"read {home}/plain"))
     assert (len(found.found), found.more) == (MAX_PROPOSALS, 21)
     assert found.found[0].path == f"{home}/plain"
+
+
+def test_a_host_is_proposed_where_a_list_lacks_it_and_is_not_given_by_default(home: Path) -> None:
+    """A server that must not send files out would have its author's host listed by a yes to all."""
+    hosts = ("api.example.com:443", "listed.example:443", "10.0.0.5:443", "localhost:22", "nas:445")
+    damaged = ("API.example.com:443", "api.example.com", "*.example.com:1", "a.example:443\x1b")
+    denied = [call(f"network {host}") for host in (*hosts, *damaged)]
+    found = proposed(*denied, network=["listed.example:443"], writing=("read_file",))
+    assert shown(found) == [("network", "api.example.com:443")]
+    assert found.refused == ()
+    need = found.found[0].need
+    assert (need.key, need.value, need.is_default) == ("network", "api.example.com:443", False)
+    assert proposed(*denied).found == (), "it reaches the whole internet"

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+from pydantic import ValidationError
+
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import ExitCode, UsageError
 from quarterdeck.cli.file_change import print_diff
@@ -18,12 +20,19 @@ from quarterdeck.config.settings import Settings
 from quarterdeck.grants.needs import Need, ServerNeeds
 from quarterdeck.trust.configured_servers import configured
 from quarterdeck_protocol.configs import StdioServerConfig
+from quarterdeck_protocol.plain_words import plain_words
+from quarterdeck_protocol.policy import SandboxPolicy
+from quarterdeck_protocol.policy_values import NetworkMode
 
 from .needs import GrantChange, ask_needs, defaults, find_needs, give, print_given, print_needs
 
 Paths = Annotated[list[Path] | None, Option(metavar="PATH", help="Let it read this path; may be repeated.")]
 
 Writable = Annotated[list[Path] | None, Option(metavar="PATH", help="Let it change this path; may be repeated.")]
+
+Hosts = Annotated[
+    list[str] | None, Option(metavar="HOST[:PORT]", help="Add this host to its list of hosts; may be repeated.")
+]
 
 
 def allow(
@@ -32,6 +41,7 @@ def allow(
     everything: Annotated[bool, Option("--all", help="Look at every server of yours.")] = False,
     read: Paths = None,
     write: Writable = None,
+    host: Hosts = None,
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
 ) -> None:
@@ -40,17 +50,21 @@ def allow(
     A program's file needs its project, a database its folder: that is what is offered. `--read` and `--write` name
     something else in its place. A yes gives what the table calls the default; `each` asks row by row.
     """
-    if (server is None) is not everything or (everything and (read or write)):
+    if (server is None) is not everything or (everything and (read or write or host)):
         raise UsageError(
             "either one server is given something, or --all are looked at",
             "quarterdeck allow SERVER [--read PATH] [--write PATH]; or quarterdeck allow --all",
         )
     settings = load(source) if server is None else settings_with(source, server)
-    if named := [
+    named = [
         Need(key, os.path.abspath(path.expanduser()), "named by you")
         for key, paths in (("read", read), ("write", write))
         for path in paths or ()
-    ]:
+    ]
+    if host:
+        assert server is not None
+        named += _hosts_to_add(settings, server, host)
+    if named:
         assert server is not None
         found = [ServerNeeds(server, tuple(named))]
     else:
@@ -67,6 +81,28 @@ def allow(
         )
     if _shows_change(settings, defaults(found)) and not dry_run:
         _give(source, settings, found, yes=yes)
+
+
+def _hosts_to_add(settings: Settings, server: str, hosts: Sequence[str]) -> list[Need]:
+    """Return the hosts as entries of the server's list, which grows by them, or takes the place of no network."""
+    config = configured_server(settings, server)
+    assert isinstance(config, StdioServerConfig)
+    network = config.sandbox.network
+    listed = network if isinstance(network, tuple) else ()
+    if network in {None, NetworkMode.INTERNET, NetworkMode.FULL}:
+        raise UsageError(
+            f"{server} reaches every host of the internet",
+            'to limit it to some, write a list into its row: "sandbox": {"network": ["HOST:PORT"]}',
+        )
+    try:
+        wanted = SandboxPolicy.model_validate({"network": [*listed, *hosts]}).network
+    except ValidationError as error:
+        why = f"the list of hosts would be wrong: {plain_words(error)}"
+        raise UsageError(why, "name hosts as in api.example.com:443") from error
+    assert isinstance(wanted, tuple)
+    if not (new := [entry for entry in wanted if entry not in listed]):
+        raise UsageError(f"{server} may reach that already", "leave it out")
+    return [Need("network", entry, "named by you") for entry in new]
 
 
 def _shows_change(settings: Settings, given: Sequence[ServerNeeds]) -> bool:

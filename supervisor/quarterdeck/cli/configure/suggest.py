@@ -96,10 +96,12 @@ def _apply(source: Source, settings: Settings, server: str, found: tuple[Proposa
     needs = [ServerNeeds(server, tuple(each.need for each in found))]
     chosen = defaults(needs) if yes else ask_needs(needs, "give it that, and approve it?")
     if not chosen:
+        if yes:
+            hint("none of it is given by default: run the command without --yes, and answer each")
         raise SystemExit(ExitCode.OK)
     given = {need.value for each in chosen for need in each.needs}
     for each in found:
-        if each.path in given and (now := os.path.realpath(each.path)) != each.real:
+        if each.key != "network" and each.path in given and (now := os.path.realpath(each.path)) != each.real:
             raise UsageError(
                 f"{each.path} led to {each.real} when it was shown, and leads to {now} now: nothing is given",
                 "look who changed it, then run the command again",

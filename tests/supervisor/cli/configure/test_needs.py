@@ -164,3 +164,24 @@ def test_a_remote_server_that_is_away_is_named_before_the_offer(
     told = f"away: 127.0.0.1 cannot be reached at port {ports['away']}: Connection refused"
     assert out.index(told) < out.index("--take-out removes")
     assert "there: " not in out
+
+
+def test_hosts_are_added_to_a_list_and_to_no_network_alone(
+    home: Path, monkeypatch: pytest.MonkeyPatch, said: Said
+) -> None:
+    """A server with the whole internet would lose it for one host; or a row get a list that cannot be read."""
+    use_places(monkeypatch, home.parent)
+    networks = {"listed": ["a.example:1"], "alone": "none", "open": "internet"}
+    rows = {name: {"command": "/bin/cat", "sandbox": {"network": network}} for name, network in networks.items()}
+    write(home / ".config/quarterdeck/mcp.json", {"mcpServers": rows})
+    said.all(0, "allow", "listed", "--host", "b.example", "--host", "a.example:1", "--yes")
+    said.all(0, "allow", "alone", "--host", "b.example:2", "--yes")
+    assert "reaches every host" in said.all(2, "allow", "open", "--host", "b.example", "--yes")
+    assert "may reach that already" in said.all(2, "allow", "listed", "--host", "b.example:80", "--yes")
+    assert "has no port" in said.all(2, "allow", "listed", "--host", "nas:", "--yes")
+    given = {name: row["sandbox"] for name, row in own_rows(home).items()}
+    assert given == {
+        "listed": {"network": ["a.example:1", "b.example:443", "b.example:80"]},
+        "alone": {"network": ["b.example:2"]},
+        "open": {"network": "internet"},
+    }

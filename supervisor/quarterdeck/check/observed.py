@@ -106,6 +106,18 @@ def observe(recording: Recording) -> Observed:
     )
 
 
+def newly_done(before: Observed, after: Observed) -> tuple[str, ...]:
+    """Return in words what a server did with its decoys, needs or asked for, and an earlier version of it did not."""
+    known = frozenset(_deeds(before))
+    return tuple(dict.fromkeys(deed for deed in _deeds(after) if deed not in known))
+
+
+def _deeds(observed: Observed) -> Iterator[str]:
+    yield from (f"{each.did} {each.path}" for each in observed.touched if each.kind is not None)
+    yield from (f"needs to {each.key} {each.path}" for each in observed.needs)
+    yield from (f"asked for {each.host}" for each in observed.hosts)
+
+
 def _touches(recording: Recording) -> Iterator[tuple[str, Touches]]:
     for episode in recording.episodes:
         yield from (("", touches) for touches in episode.touches)

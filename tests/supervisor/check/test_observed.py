@@ -8,7 +8,7 @@ import pytest
 from quarterdeck.check.decoys import DecoyKind, make_decoys
 from quarterdeck.check.episode import Did, Ending, Episode, Exchange, Marked, Recording, Touches
 from quarterdeck.check.judge.behaviour import judge_decoys
-from quarterdeck.check.observed import MAX_TOUCHED, AskedHost, Need, Taken, Touch, observe
+from quarterdeck.check.observed import MAX_TOUCHED, AskedHost, Need, Observed, Taken, Touch, newly_done, observe
 
 DECOYS = make_decoys((f"{at * 0x9E3779B97F4A7C15F39C:020x}"[-20:] for at in range(1, 50)).__next__)
 KEY, DOCUMENT, SETTING = ".ssh/id_ed25519", "Documents/budget.csv", ".gitconfig"
@@ -30,6 +30,20 @@ def findings(recording: Recording) -> dict[str, int]:
     """The number of problems of each check that has a verdict."""
     verdicts = list(judge_decoys(recording))
     return {name: sum(bool(each.problem) for each in verdicts if each.check == name) for name, *_ in verdicts}
+
+
+def test_a_later_version_is_told_by_what_an_earlier_one_did_not_do() -> None:
+    """An upgrade that reads more would pass, or be held for what its server always did."""
+    before = Observed(
+        (Touch("~/a", Did.OPENED, DecoyKind.DOCUMENT), Touch("~/.cache", Did.MADE, None)), hosts=(AskedHost("h"),)
+    )
+    after = Observed(
+        (*before.touched, Touch("~/a", Did.CHANGED, DecoyKind.DOCUMENT), Touch("~/.new", Did.MADE, None)),
+        (Need("write", "~/a", ("edit",)),),
+        hosts=(AskedHost("h", ("go",)), AskedHost("h:1")),
+    )
+    assert newly_done(before, after) == ("changed ~/a", "needs to write ~/a", "asked for h:1")
+    assert newly_done(after, before) == ()
 
 
 def test_what_was_opened_is_told_with_the_tools_that_did_it() -> None:

@@ -1,9 +1,12 @@
 """`quarterdeck upgrade`: another version of a server's package, tried and compared before anything changes."""
 
+from contextlib import suppress
 from typing import Annotated
 
 import msgspec
 
+from quarterdeck.check.observed import Observed, newly_done
+from quarterdeck.check.schemas import shown
 from quarterdeck.cli import options
 from quarterdeck.cli.exits import CommandError, ExitCode, NotFoundError, UsageError, as_command_error
 from quarterdeck.cli.file_change import as_it_was, print_diff
@@ -25,6 +28,7 @@ from quarterdeck.seals.store import Seal, SealStore
 from quarterdeck.trust.configured_servers import configured, scope_of_row
 from quarterdeck.trust.diff.changes import diff_server
 from quarterdeck.trust.judge.documents import value_of
+from quarterdeck_protocol.configs import ServerConfig
 
 from .outdated import Packaged, latest, package_of
 from .row_change import record, recorded, with_args
@@ -50,9 +54,9 @@ def upgrade(
 ) -> None:
     """Try another version of a server's package, show what changes of what it lists, then pin and approve it at once.
 
-    It is sealed beside the present one, compared with it package by package, and tried once in a throwaway sandbox.
-    With no for an answer nothing changes; with --yes a version in which the scan finds something new is refused, unless
-    --accept-findings is given.
+    It is sealed beside the present one, compared with it package by package, and both are tried once in a throwaway
+    sandbox. With no for an answer nothing changes; with --yes a version in which the scan finds something new, or that
+    touches more than the present one, is refused, unless --accept-findings is given.
     """
     if back and (to or scripts):
         raise UsageError("--back goes to the package that is sealed already", "leave --to and --scripts out")
@@ -93,6 +97,8 @@ def upgrade(
             f"{what} did not work when it was tried: {server} stays as it is",
             "try another version: --to VERSION",
         )
+    known = _present(configured_server(settings, server), change.secrets, entry, allow_unsandboxed=allow_unsandboxed)
+    deeds = newly_done(known, trial.observed) if known is not None and trial.observed is not None else ()
     packages = changes_since(entry.seal.seal, seal) if seal is not None and entry.seal is not None else None
     with recorded() as (book, read):
         items = book.entry(scope, server).items
@@ -117,10 +123,12 @@ def upgrade(
             print_package_changes(packages)
         print_findings(findings)
         print_world(trial)
+        for deed in deeds:
+            print_line(f"  new: {shown(deed)}, which the present version does not", "yellow")
         print_diff(change.diff)
     is_wanted = not dry_run and (yes or is_confirmed("pin this version, and approve it?", can_ask=not json))
     if is_wanted and yes and not accept_findings:
-        refuse_unseen(findings, trial.observed, f"{server} stays as it is")
+        refuse_unseen(findings, trial.observed, f"{server} stays as it is", deeds)
     backup = record(source, change, trial.documents, seal) if is_wanted else None
     if json:
         print_json(
@@ -132,6 +140,7 @@ def upgrade(
                 "changed": is_wanted,
                 "seal": seal.digest if seal is not None else None,
                 "packages": msgspec.to_builtins(packages) if packages is not None else None,
+                "newly_done": list(deeds),
                 "changes": [view_change(each) for each in compared.changes],
                 **view_offer(trial.documents, findings),
             }
@@ -139,6 +148,20 @@ def upgrade(
         return
     done = f"{server} has {what} from its next start{as_it_was(backup)}"
     print_outcome(done, is_done=is_wanted, dry_run=dry_run)
+
+
+def _present(
+    config: ServerConfig, secrets: frozenset[str], entry: Entry, *, allow_unsandboxed: bool
+) -> Observed | None:
+    """Return what the present package does among decoys; None for one that is not sealed, or does not start."""
+    present = None
+    if entry.seal is not None:
+        with suppress(SealError):
+            present = SealStore(seals_dir()).open(entry.seal.seal)
+    if present is None:
+        return None
+    what = f"the present {present.manifest.name} {present.manifest.version}"
+    return try_shown(what, config, secrets, present, allow_unsandboxed=allow_unsandboxed).observed
 
 
 def _earlier(entry: Entry, server: str) -> Seal:

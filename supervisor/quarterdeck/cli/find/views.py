@@ -117,20 +117,23 @@ def print_findings(findings: Findings) -> None:
         print_line(f"  scan: and {counted(len(told) - MAX_FINDINGS, 'more finding')}", "red")
 
 
-def refuse_unseen(findings: Findings, observed: Observed | None, outcome: str) -> None:
-    """Raise CommandError if the scan found something that no user has seen, or the server took a decoy."""
+def refuse_unseen(findings: Findings, observed: Observed | None, outcome: str, newly_done: Sequence[str] = ()) -> None:
+    """Raise CommandError if the scan found something that no user has seen, or the server took a decoy, or did what it
+    never did before.
+    """
     if observed is not None and observed.taken:
         where = ", ".join(f"{each.path} in {shown(each.carrier)}" for each in observed.taken[:5])
         raise UsageError(
             f"in its trial it took a decoy and sent its content, {where}: {outcome}",
             "do not use this server; if you know why it does that: --accept-findings",
         )
+    remedy = "look at it, without --yes; or say that you did: --accept-findings"
+    if newly_done:
+        deeds = "; ".join(map(shown, newly_done[:5]))
+        raise UsageError(f"in its trial it did what the present version does not, {deeds}: {outcome}", remedy)
     if findings:
         where = ", ".join(describe_key(key) for key in list(findings)[:5])
-        raise UsageError(
-            f"the scan found something in {where}: {outcome}",
-            "look at it, without --yes; or say that you did: --accept-findings",
-        )
+        raise UsageError(f"the scan found something in {where}: {outcome}", remedy)
 
 
 def scanned(documents: Sequence[Document], book: Book, scope: str, server: str) -> Findings:

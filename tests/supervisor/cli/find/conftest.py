@@ -28,6 +28,8 @@ class Trials:
         self.result = Trial((tool("save"),))
         self.tried: list[ServerConfig] = []
         self.seal: Seal | None = None
+        self.present: dict[str, Trial] = {}
+        """The results of seals that servers run from so far, by digest."""
 
     def fail(self, code: str, message: str) -> None:
         """Have the next ones fail."""
@@ -37,6 +39,8 @@ class Trials:
         self, config: ServerConfig, secrets: frozenset[str], *, seal: Seal | None, allow_unsandboxed: bool
     ) -> Trial:
         """In place of `try_server`."""
+        if seal is not None and seal.digest in self.present:
+            return self.present[seal.digest]
         assert seal is self.seal, "it is tried from the seal that it will run from"
         self.tried.append(config)
         return self.result

@@ -102,7 +102,7 @@ class Notifier:
         self.log("warning", "quarterdeck", msgspec.json.encode(caught.told))
 
     def hinted(self, hint: str) -> None:
-        """Report a hint that a caller got."""
+        """Report a hint for the server's user."""
         if self._may_tell(len(hint)):
             self._post(Hinted(hint))
 

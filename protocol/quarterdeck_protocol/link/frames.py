@@ -261,7 +261,7 @@ class Quarantined(_Frame, frozen=True, tag=34):
 
 
 class Hinted(_Frame, frozen=True, tag=35):
-    """The server could not use a path that its user may grant: the line that the caller got with its answer."""
+    """The server could not use a path or a host: the line that its caller got, or why a listed host failed."""
 
     hint: str
 

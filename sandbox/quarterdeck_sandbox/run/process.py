@@ -41,6 +41,8 @@ _LIMITS: Final = {
 }
 """Signals that the kernel sends for one limit only, where that is set."""
 
+MAX_FAILED: Final = 3  # of the failed connections, in its last words
+
 _TICKS: Final = os.sysconf("SC_CLK_TCK")  # in which the kernel counts processor time, a second
 _HIGH_WATER: Final = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
 
@@ -190,8 +192,14 @@ class ConfinedProcess:
             peak_is_sampled=self._seen_rss_bytes is not None and self._told_rss_bytes is None,
             cpu_s=self.cpu_s,
             uptime_s=(self._ended_at or time.monotonic()) - self._started_at,
-            hints=tuple(hints),
+            hints=(*hints, *dict.fromkeys(self.failed_connections[-MAX_FAILED:])),
         )
+
+    @property
+    def failed_connections(self) -> tuple[str, ...]:
+        """The last failed connections to the hosts of its list, oldest first, in words."""
+        relay = self._resources.relay
+        return tuple(f"no connection to {each}" for each in relay.refusals) if relay is not None else ()
 
     def look(self) -> None:
         """See how much memory and time it has used so far; after its end this is unknown."""

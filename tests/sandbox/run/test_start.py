@@ -171,6 +171,16 @@ async def test_listed_hosts_are_reached_through_listeners_also_on_low_ports(tier
 
 
 @BUBBLEWRAP_ONLY
+async def test_why_a_listed_host_is_not_reached_is_among_the_last_words(tier_home: TierHome) -> None:
+    """A user would read of a connection that was reset, and look for the fault at the host."""
+    python, route = plain_python(), Route("nowhere.invalid", 8443, "127.64.0.1")
+    argv = (python, "-I", "-S", "-c", DIALLER, route.address, str(route.port))
+    made = tier_home.confine(LaunchPlan(python, argv, {}, "/"), network=(str(route),), routes=(route,))
+    _, dossier = await foreground(replace(made, seccomp=tier_home.filter(inet=True)))
+    assert dossier.hints[-1].startswith("no connection to nowhere.invalid:8443: the name is not known")
+
+
+@BUBBLEWRAP_ONLY
 async def test_a_network_that_cannot_be_made_is_not_taken_for_a_broken_bubblewrap(
     tier_home: TierHome, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ class PlayedProcess:
 
     pid = 4711
     confinement = bare_confinement(tier=Tier.LIMITS, network=NetworkMode.FULL)
+    failed_connections: tuple[str, ...] = ()
     receipt = Receipt(Tier.LIMITS, {}, network="full", gaps=("it is played",))
 
     def __init__(self, answers: Mapping[str, Answer] | None = None) -> None:

@@ -143,6 +143,31 @@ async def test_an_error_about_a_hidden_path_says_who_can_grant_it(tmp_path: Path
             assert msgspec.json.decode(outcome.reply.data) == {"own": 1, "quarterdeck/hint": frame.hint}
 
 
+async def test_why_a_listed_host_is_not_reached_is_told_to_the_user_alone(tmp_path: Path) -> None:
+    """A user would see a connection that is reset, and no reason; or a client be told addresses of their network."""
+    log, posted, ended = tmp_path / "log", list[News](), list[Outcome]()
+    process = PlayedProcess({"initialize": INITIALIZED, "tools/call": {"result": {"content": [], "isError": True}}})
+    process.failed_connections = ("no connection to one.example:443: why", "no connection to two.example:443: why")
+    run = ServerRun(
+        Notifier(lambda frame, body=b"": posted.append(frame) is None, lambda: 0.0),
+        lambda _: None,
+        lambda _: None,
+        lambda _, outcome: ended.append(outcome),
+    )
+    server = ServerProcess(process, LIMITS, OpenOrder(server_id="fs", log_path=str(log)), run)  # type: ignore[arg-type]
+    try:
+        await server.connection.greeted()
+        await eventually_async(lambda: any(isinstance(frame, Hinted) for frame in posted))
+        server.connection.ask(Call(7, 5.0, "read"), b"{}")
+        await eventually_async(lambda: len(ended) == 1)
+    finally:
+        await server.close()
+    assert [frame.hint for frame in posted if isinstance(frame, Hinted)] == [process.failed_connections[-1]]
+    assert f"[quarterdeck] {process.failed_connections[-1]}\n" in log.read_text()
+    assert isinstance(ended[0], SplitResult)
+    assert b"two.example" not in ended[0].body
+
+
 def losing(server: ServerProcess) -> "asyncio.Task[FaultRecord]":
     return asyncio.ensure_future(server.lost())
 

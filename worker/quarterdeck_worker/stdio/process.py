@@ -81,6 +81,7 @@ class ServerProcess:
             self._guard = HookGuard(view, order.quarantine, order.server_id)
         self._allow = order.allow
         self._hint = ""
+        self._failed: tuple[str, ...] = ()
         for line in view.shown:
             if line.startswith(HOME_NOTE):
                 self._stderr.feed(f"[quarterdeck] {line}\n".encode("utf-8", "replace"))
@@ -140,6 +141,7 @@ class ServerProcess:
         while True:
             self._process.look()
             self._look_for_hooks()
+            self._look_for_failed_connections()
             now = self._loop.time()
             if self.connection.lines != lines or not pipe.waits_for_a_line:
                 lines, since = self.connection.lines, now
@@ -265,11 +267,21 @@ class ServerProcess:
     def _hint_about(self, denial: Denial) -> str:
         """Return the hint for the caller; tell the supervisor and the log of it unless they were just told the same."""
         hint = denial.hint(self._allow)
+        self._tell(hint)
+        return hint
+
+    def _tell(self, hint: str) -> None:
         if hint != self._hint:
             self._hint = hint
             self._run.notifier.hinted(hint)
             self._stderr.feed(f"[quarterdeck] {hint}\n".encode("utf-8", "replace"))
-        return hint
+
+    def _look_for_failed_connections(self) -> None:
+        """Tell why listed hosts were not reached; not its callers: whoever owns a name could learn addresses so."""
+        failed = self._process.failed_connections
+        if failed != self._failed:
+            self._failed = failed
+            self._tell(failed[-1])
 
     def _look_for_hooks(self) -> tuple[Caught, ...]:
         if self._guard is None:

@@ -323,9 +323,13 @@ def _secret_in(path: str, user_home: str) -> str:
 def why_not_granted(need: RequiredPath, policy: PolicyValues, places: Places) -> str:
     """Return why no grant is proposed for a path that a process was denied; empty if one may be."""
     rules = PathRules.of(policy, places)
-    if "/." in need.path and not is_within_any(need.path, policy.read):
-        return "names that begin with a dot are of programs: their settings and secrets"
-    return _secret_in(need.path, rules.user_home) or rules.objection(need)
+    # A link to a home is one, too.
+    for path in dict.fromkeys((need.path, os.path.realpath(need.path))):
+        if "/." in path and not is_within_any(path, policy.read):
+            return "names that begin with a dot are of programs: their settings and secrets"
+        if why := _secret_in(path, rules.user_home) or rules.objection(replace(need, path=path)):
+            return why
+    return ""
 
 
 def _outside_of(confinement: Confinement) -> Outside:

@@ -6,7 +6,7 @@ with others into a folder above them.  What `needs` and the sandbox never offer 
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 import msgspec
@@ -16,7 +16,7 @@ from quarterdeck.grants.needs import Need, client_in, clients_by_file
 from quarterdeck_protocol.addresses import is_whole_name, parse_destination
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_protocol.policy import SandboxPolicy
-from quarterdeck_sandbox import RequiredPath, is_within_any, why_not_granted
+from quarterdeck_sandbox import RequiredPath, why_not_granted
 
 MAX_PROPOSALS: Final = 30
 """More would hide the ones that matter."""
@@ -97,6 +97,7 @@ def propose(
     `writing` are the tools that change something; `objection` returns why a path may not be granted, else nothing.
     """
     tools, grouped = frozenset(writing), dict[tuple[str, str], list[DeniedCall]]()
+    given = {"read": frozenset(policy.read + policy.write), "write": frozenset(policy.write)}
     for call in calls:
         key, _, path = call.denied.partition(" ")
         if key == "network":
@@ -106,8 +107,7 @@ def propose(
         if key not in {"read", "write"} or path != os.path.normpath(path) or not os.path.isabs(path):
             continue
         key = "write" if call.tool in tools else key
-        given = policy.write if key == "write" else (*policy.read, *policy.write)
-        if not is_within_any(path, given):
+        if path not in given[key] and given[key].isdisjoint(map(str, PurePath(path).parents)):
             grouped.setdefault((key, path), []).append(call)
     ranked = sorted(grouped, key=lambda each: -len(grouped[each]))
     found, refused = dict[tuple[str, str], Proposal](), list[str]()

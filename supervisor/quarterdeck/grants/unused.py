@@ -4,7 +4,8 @@ Nobody records which files a process opens: of a server that is called, no use o
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import PurePath
 
 import msgspec
 
@@ -57,23 +58,27 @@ def find_uses(
         named, _ = missing(config, environ, sandbox.model_copy(update=dict.fromkeys(written, ())))
     except LaunchError as error:
         named, why = [], f"not known: {error}"
+    # Sets, for a row may have thousands.
+    wider = {"read": frozenset(sandbox.read + sandbox.write), "write": frozenset(sandbox.write)}
     for key, values in written.items():
         for value, path in zip(values, getattr(sandbox, key), strict=True):
-            use, is_unused = _of_path(key, path, config, named) if key in KEYS and not why else (why, False)
+            use, is_unused = (
+                _of_path(path, wider[key], sandbox.hidden, named) if key in KEYS and not why else (why, False)
+            )
             if not use:
                 use, is_unused = _by(record)
             yield GrantUse(key, value, use, is_unused)
 
 
-def _of_path(key: str, path: str, config: StdioServerConfig, named: list[RequiredPath]) -> tuple[str, bool]:
+def _of_path(
+    path: str, wider: Collection[str], hidden: Sequence[str], named: Sequence[RequiredPath]
+) -> tuple[str, bool]:
     if need := next((each for each in named if is_within(each.path, path) or is_within(path, each.path)), None):
         return f"{need.source or 'its working directory'} names {need.path}", False
     if not os.path.lexists(path):
         return "it does not exist", True
-    policy = config.sandbox
-    wider = (*policy.write, *policy.read) if key == "read" else policy.write
-    other = next((each for each in wider if each != path and is_within(path, each)), "")
-    if other and not is_within_any(path, policy.hidden):
+    other = next((str(each) for each in PurePath(path).parents if str(each) in wider), "")
+    if other and not is_within_any(path, hidden):
         return f"{other} gives it, too", True
     return "", False
 

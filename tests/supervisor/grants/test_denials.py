@@ -94,7 +94,15 @@ def test_secrets_our_own_places_clients_files_and_wide_folders_are_never_propose
 
 
 def test_a_link_is_no_way_around_that(home: Path) -> None:
-    """Between denial and grant a file would be replaced by a link to something else."""
+    """Between denial and grant a file would be replaced by a link to something else, or a home be named by a link."""
+    bare = home.parent / "bare"
+    bare.mkdir()
+    (home.parent / "link").symlink_to(bare)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home.parent / "link"))
+        assert proposed(call(f"read {bare}"), call(f"read {home.parent}/link")).found == ()
+    (home / "of-a-program").symlink_to(home / "proj/.env")
+    assert proposed(call(f"read {home}/of-a-program")).found == ()
     link = home / "notes/link"
     link.symlink_to(home / ".ssh/id")
     assert proposed(call(f"read {link}")).found == ()

@@ -4,6 +4,7 @@ Importing this loads nothing: each command pays for what it uses.
 """
 
 import gc
+import os
 import sys
 from typing import NoReturn
 
@@ -20,6 +21,7 @@ def main() -> NoReturn:
     from quarterdeck_sandbox.view.own_code import own_path
 
     sys.path[:] = own_path(sys.path, working_directory())
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "1"  # pydantic would look for them in every installed package
     from . import process
 
     serves = process.is_serve(sys.argv[1:])

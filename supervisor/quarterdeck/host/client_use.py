@@ -4,9 +4,10 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from quarterdeck_protocol.tools import Client
+if TYPE_CHECKING:
+    from quarterdeck_protocol.tools import Client
 
 RATE_S: Final = 60
 
@@ -64,7 +65,7 @@ class ClientUses:
             self._uses.move_to_end(client)
         use.rate.count()
 
-    def refused(self, client: Client, limit: str) -> None:
+    def refused(self, client: "Client", limit: str) -> None:
         """Count the refusal of a request that was already counted, by this limit."""
         if (use := self._uses.get(client.key)) is not None:
             use.refused += 1

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 MAX_CHALLENGE_CHARS: Final = 8 * 1024
 
@@ -17,8 +18,7 @@ INSUFFICIENT_SCOPE: Final = "insufficient_scope"
 """The error of a request that another login might be allowed (RFC 6750, 3.1; MCP, "Scope Challenge Handling")."""
 
 
-@dataclass(frozen=True, slots=True)
-class Challenge:
+class Challenge(msgspec.Struct, frozen=True):
     """A server's reason for refusing us: `error` code, scopes wanted, URL of its metadata; each may be empty."""
 
     resource_metadata: str = ""

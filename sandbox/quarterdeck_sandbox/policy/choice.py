@@ -5,7 +5,6 @@ Above: `confine` compiles the choice.  What a policy says outright is given or r
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from quarterdeck_protocol.policy_values import Network, NetworkMode, PolicyValues, Preset, Property, Tier
@@ -21,8 +20,7 @@ INTENDED: Final = (Property.FILESYSTEM, Property.NETWORK, Property.PROCESSES, Pr
 """A policy that confines anything wants these in full.  Limits may be kept by looking now and then."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice(Situation):
+class Choice(Situation, frozen=True, kw_only=True):
     """How a policy will be enforced."""
 
     findings: Mapping[Property, PropertyFinding]  # every property, as promised

@@ -4,7 +4,6 @@ A property whose observation disagrees with its promise is worth nothing.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -87,8 +86,7 @@ class Confinement(msgspec.Struct, frozen=True):
         return has_own_network(self.tier, self.machine, self.network)
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """The gate's findings: `facts` by key, repeated keys in order; `pid` as this process sees it."""
 
     facts: dict[str, tuple[str, ...]]

@@ -6,7 +6,6 @@ and shown by `ps` and `inspect`.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Final
@@ -64,8 +63,7 @@ SOCKET_GRANTS: Final = frozenset({Grant.SSH_AGENT, Grant.DISPLAY})
 """Grants that are reached through Unix sockets, which a filter can only allow or deny as a whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(msgspec.Struct, frozen=True):
     """All that promises depend on.  `stays_root`: root gives up capabilities instead of becoming another user."""
 
     policy: PolicyValues

@@ -6,7 +6,6 @@ which would double the time of a command that only asks a running serve.
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import UnionType
@@ -64,13 +63,12 @@ class Combined(msgspec.Struct, frozen=True):
         return self.function(**fixed, **{name: values.pop(name) for name in wanted})
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(msgspec.Struct, frozen=True):
     """The commands behind one word, such as `trust`; after the first argument of a `verbatim` one options end."""
 
     help: str
-    functions: dict[str, Callable[..., object]] = field(default_factory=dict)
-    verbatim: set[str] = field(default_factory=set)
+    functions: dict[str, Callable[..., object]] = msgspec.field(default_factory=dict)
+    verbatim: set[str] = msgspec.field(default_factory=set)
 
     def command(self, name: str, *, verbatim: bool = False) -> Callable[[F], F]:
         """Add the decorated function as a command."""

@@ -8,9 +8,11 @@ import logging
 import os
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
 
 from quarterdeck.common.words import flat
 from quarterdeck.config.load.origin import Standing, candidates, candidates_digest, mcp_config_paths
@@ -66,8 +68,7 @@ _NOT_FOUND: Final = {
 """Remedies of a `Refused` that names something missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """The configuration of a command, and how its servers are asked.
 
     Attributes:

@@ -12,10 +12,11 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Self
+
+import msgspec
 
 from quarterdeck_protocol.names import QUALIFIER
 
@@ -88,8 +89,7 @@ class Profile(StrEnum):
     """Every built-in and every app card."""
 
 
-@dataclass(frozen=True, slots=True)
-class NameBudget:
+class NameBudget(msgspec.Struct, frozen=True):
     """The most characters of a tool's name before clients. Raises ValueError below `MIN_LIMIT` characters."""
 
     limit: int = DEFAULT_LIMIT

@@ -3,14 +3,14 @@
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+
+import msgspec
 
 from quarterdeck.seals.launch import SealedLaunch
 from quarterdeck_protocol.configs import StdioServerConfig
 
 
-@dataclass(frozen=True, slots=True)
-class SealedStart:
+class SealedStart(msgspec.Struct, frozen=True):
     """One start of a sealed server.
 
     Attributes:

@@ -5,8 +5,9 @@ Those who read and write a client's lines tell its journal; `daemon/session_memo
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
+
+import msgspec
 
 from quarterdeck_protocol.mcp.jsonrpc import Key, UnreadableError, read_message
 
@@ -84,8 +85,7 @@ class Journal:
         """Whether a line to the client is half written."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
+class Interrupted(msgspec.Struct, frozen=True):
     """A session whose process died, as its journal kept it.
 
     Attributes:
@@ -97,7 +97,7 @@ class Interrupted:
     """
 
     greeting: bytes = b""
-    under_way: Mapping[bytes, RequestKind] = field(default_factory=dict[bytes, RequestKind])
+    under_way: Mapping[bytes, RequestKind] = msgspec.field(default_factory=dict[bytes, RequestKind])
     unread: bytes = b""
     is_greeted: bool = False
     is_half_written: bool = False

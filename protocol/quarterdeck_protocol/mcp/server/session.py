@@ -11,7 +11,6 @@ are under way, so that each is answered once and no more, and nothing is written
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
@@ -61,8 +60,7 @@ _LEGACY_ALONE: Final = (
 _MODERN_ALONE: Final = "connection is serving the 2026-07-28 protocol; the initialize handshake is not accepted"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """An answer that needs nobody; `code` is that of its error, 0 for none."""
 
     id_json: bytes
@@ -70,8 +68,7 @@ class Answer:
     code: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(msgspec.Struct, frozen=True):
     """The client gave this request up; it is not under way any more."""
 
     request: Request

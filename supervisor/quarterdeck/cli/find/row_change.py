@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
+
 from quarterdeck.cli.exits import UsageError, ledger_errors
 from quarterdeck.cli.file_change import FileChange, file_errors, write_file
 from quarterdeck.cli.source import Source, load, user_file
@@ -125,7 +127,7 @@ def settings_of(source: Source) -> Settings:
     there = tuple(path for path in source.config if path.exists())
     if source.config and not there:
         return Settings()
-    return load(replace(source, config=there), may_be_empty=True)
+    return load(msgspec.structs.replace(source, config=there), may_be_empty=True)
 
 
 @contextmanager

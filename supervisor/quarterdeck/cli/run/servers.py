@@ -3,7 +3,6 @@
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -122,7 +121,7 @@ def _several(source: Source) -> dict[Serving | None, ServerList]:
 
 
 def _print_configured(source: Source, *, json: bool) -> None:
-    settings = load(replace(source, log_level=LogLevel.ERROR), may_be_empty=True)
+    settings = load(msgspec.structs.replace(source, log_level=LogLevel.ERROR), may_be_empty=True)
     if json:
         broken = {row.id: row.message for row in settings.broken}
         print_json({"running": False, "servers": [], "configured": settings.ids, "broken": broken})

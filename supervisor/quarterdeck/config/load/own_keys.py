@@ -13,11 +13,11 @@ Pure.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+import msgspec
 from pydantic import StrictBool
 
 from quarterdeck.common.http_wish import HttpWish
@@ -129,8 +129,7 @@ class RegistryKey(FrozenModel):
     proxy: Proxy | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryWish:
+class RegistryWish(msgspec.Struct, frozen=True):
     """Where servers are looked for: the `address` is a URL, or the absolute path of a file that stands in for a
     registry.
     """
@@ -157,7 +156,8 @@ def read_registry(document: JsonObject, locate: Callable[[str], Path]) -> Regist
             return registry_at(value, locate)
         case JsonObject():
             key = require(RegistryKey, value, REGISTRY_KEY)
-            return replace(registry_at(key.address, locate, at(REGISTRY_KEY, "address")), proxy=key.proxy)
+            registry = registry_at(key.address, locate, at(REGISTRY_KEY, "address"))
+            return msgspec.structs.replace(registry, proxy=key.proxy)
     raise RowError(REGISTRY_KEY, f"expected an address, a file or an object, got {describe(value)}")
 
 

@@ -11,7 +11,6 @@ budget its bytes say, and the rest is passed on as its server wrote it.
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
 from typing import Any, Final, TypeVar
@@ -50,8 +49,7 @@ def chars_within(max_tokens: int) -> int:
     return math.floor(max_tokens * CHARS_PER_TOKEN)
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(msgspec.Struct, frozen=True):
     """A content block that has text.
 
     Attributes:
@@ -79,8 +77,7 @@ class _Block:
         return {**self.members, _RESOURCE: Raw(msgspec.json.encode({**self.resource, "text": said}))}
 
 
-@dataclass(frozen=True, slots=True)
-class Overlong:
+class Overlong(msgspec.Struct, frozen=True):
     """A result that is above a budget, taken apart."""
 
     _wire: WireResult

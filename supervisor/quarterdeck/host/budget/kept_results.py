@@ -5,8 +5,9 @@ result of the principal that has most is dropped.
 """
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from quarterdeck.common.in_flight import who_of
 
@@ -26,8 +27,7 @@ KEPT_S: Final = 3600.0
 """Of clients without sessions nobody says when they have left."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(msgspec.Struct, frozen=True):
     client: str
     body: bytes
     kept_at: float

@@ -6,7 +6,6 @@ it is passed over.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -47,8 +46,7 @@ _COMMON: Final = frozenset(
 """English words that tell no tool from another, and in a small deck would seem to."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolWords:
+class ToolWords(msgspec.Struct, frozen=True):
     """What a tool is found by, each a text."""
 
     name: str

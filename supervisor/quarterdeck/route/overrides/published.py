@@ -4,7 +4,7 @@ The one way from approved definitions to published ones; whose door sees which o
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -19,8 +19,7 @@ from quarterdeck_protocol.schema.portable import portable_schema
 from .schemas import ArgumentError, without_arguments
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedTools:
+class PublishedTools(msgspec.Struct, frozen=True):
     """The tools of one server as clients see them.
 
     Attributes:
@@ -30,8 +29,8 @@ class PublishedTools:
     """
 
     tools: tuple[RemoteTool, ...] = ()
-    own: Mapping[str, str] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[str, str] = msgspec.field(default_factory=dict)
+    refused: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 def publish_tools(tools: Sequence[RemoteTool], overrides: ServerOverrides) -> PublishedTools:

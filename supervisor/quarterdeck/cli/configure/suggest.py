@@ -21,7 +21,8 @@ from quarterdeck.grants.needs import ServerNeeds, known_of, writing_tools
 from quarterdeck.grants.unused import Record, find_uses
 from quarterdeck.ledger.events.events import Subject
 from quarterdeck.ledger.store.queries import Selection
-from quarterdeck.trust.configured_servers import scope_of_row
+from quarterdeck.trust.configured_servers import command_options, scope_of_row
+from quarterdeck.trust.judge.server_rows import server_words
 from quarterdeck_protocol.configs import StdioServerConfig
 from quarterdeck_sandbox import LaunchError
 
@@ -73,7 +74,9 @@ def suggest(
     if found.found and apply:
         _apply(source, settings, server, found.found, yes=yes)
     elif found.found:
-        hint(f"to give it that: quarterdeck suggest {server} --apply")
+        hint(
+            f"to give it that: quarterdeck suggest {server_words(server, command_options(source.config or ()))} --apply"
+        )
 
 
 def find_proposals(source: Source, settings: Settings, server: str) -> Proposals:
@@ -124,7 +127,8 @@ def _shrink(source: Source, settings: Settings, server: str, days: int, *, apply
     unused = [each for each in uses if each.is_unused]
     if not (unused and apply):
         if unused:
-            hint(f"to take away what is unused: quarterdeck suggest {server} --shrink --apply")
+            words = server_words(server, command_options(source.config or ()))
+            hint(f"to take away what is unused: quarterdeck suggest {words} --shrink --apply")
         return
     if not (yes or is_confirmed("take away what is unused, and approve the row without it?")):
         raise SystemExit(ExitCode.OK)

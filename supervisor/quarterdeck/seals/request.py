@@ -125,9 +125,7 @@ def program_of(command: str) -> str:
 
 
 def runner_of(command: str, args: Sequence[str]) -> str | None:
-    """Return the tool whose package runner this command line starts, and which fetches what it runs; None if it is
-    none.
-    """
+    """Return the tool whose package runner this command line starts, and which fetches what it runs; None for none."""
     found = _runner(command, args)
     return _RUNNERS[found][0] if found else None
 
@@ -141,9 +139,9 @@ def request_of(command: str, args: Sequence[str]) -> PackageRequest | Unsealable
     if not runner:
         return Unsealable(f"the runner {' '.join(found)}")
     line = _read(args, len(found) - 1, _SYNTAXES[runner], may_mix=runner == "npm exec")
-    if not line.packages and not line.words:
+    if line.package is None and not line.words:
         return Unsealable("a command line that names no package")
-    return _npm_request(runner, line) if _SYNTAXES[runner].index is PackageIndex.NPM else _python_request(runner, line)
+    return _request(runner, line)
 
 
 def pin_of(command: str, args: Sequence[str]) -> PackageRequest | None:
@@ -301,24 +299,16 @@ class _Line(msgspec.Struct):
     """A runner's command line, read.
 
     Attributes:
-        packages: values of the options that name packages, each with its place.
+        package: value of the first option that names a package, with its place.
         words: the words that are no options of the runner: the package or program, with its place, and its arguments.
         strange: the first option that is not known to change nothing.
     """
 
-    packages: list[tuple[str, int]] = []
+    package: tuple[str, int] | None = None
     beside: list[str] = []
     words: list[tuple[str, int]] = []
     python: str = ""
     strange: str = ""
-
-    @property
-    def program(self) -> str:
-        return self.words[0][0] if self.words else ""
-
-    @property
-    def args(self) -> tuple[str, ...]:
-        return tuple(word for word, _ in self.words[1:])
 
 
 def _read(words: Sequence[str], place: int, syntax: _Syntax, *, may_mix: bool) -> _Line:
@@ -336,13 +326,13 @@ def _read(words: Sequence[str], place: int, syntax: _Syntax, *, may_mix: bool) -
         if not joint and option in (*syntax.package, *syntax.beside, *syntax.python, *syntax.valued):
             value = words[place] if place < len(words) else ""
             place += 1
-        if option in syntax.package:
-            line.packages += [(value, place - 1)] if value else []
+        if option in syntax.package and line.package is None:
+            line.package = (value, place - 1) if value else None
         elif option in syntax.beside:
-            line.beside += _requirements(value)
+            line.beside.append(value)
         elif option in syntax.python:
             line.python = value
-        elif option not in syntax.harmless:
+        elif option not in (*syntax.harmless, *syntax.package):
             line.strange = line.strange or f"the option {option}"
     line.words += [(word, at) for at, word in enumerate(words[place:], place)]
     return line
@@ -354,65 +344,45 @@ def _requirements(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def _npm_request(runner: str, line: _Line) -> PackageRequest | Unsealable:
-    (word, place), *others = line.packages or line.words[:1]
-    name, spec, why = _npm_package(word)
-    if not name:
-        return Unsealable(why)
-    request = PackageRequest(
-        runner,
-        PackageIndex.NPM,
-        name,
-        spec,
-        beside=tuple(text for text, _ in others),
-        program=line.program if line.packages else "",
-        args=line.args,
-        place=None if why else place,
-    )
-    return _judged(request, line, [why, *(_npm_package(each)[2] for each in request.beside)])
-
-
-def _judged(request: PackageRequest, line: _Line, problems: list[str]) -> PackageRequest | Unsealable:
-    problems += [line.strange, "" if line.program else "a command line that names no program"]
-    why = next(filter(None, problems), "")
-    return Unsealable(why, request) if why else request
-
-
-def _npm_package(word: str) -> tuple[str, str, str]:
-    """Return the name and the versions of a package; empty texts, and why, if it is no package of an index."""
-    cut = word.find("@", 1)
-    name, spec = (word, "") if cut < 0 else (word[:cut], word[cut + 1 :])
-    if not NPM_NAME.fullmatch(name):
-        return "", "", _kind_of(word)
-    return (name, spec, "") if _NPM_SPEC.fullmatch(spec) else (name, "", _kind_of(spec))
-
-
-def _python_request(runner: str, line: _Line) -> PackageRequest | Unsealable:
-    word, place = (line.packages or line.words)[0]
-    program = line.program if line.packages else ""
-    name, extras, spec, why = _python_package(word)
-    if not name and program:
+def _request(runner: str, line: _Line) -> PackageRequest | Unsealable:
+    index = _SYNTAXES[runner].index
+    read, is_npm = (_npm_package, True) if index is PackageIndex.NPM else (_python_package, False)
+    word, place = line.package or line.words[0]
+    first = line.words[0][0] if line.words else ""
+    name, extras, spec, why = read(word)
+    if not name and first and not is_npm:
         # `--from git+https://…` names a place: the script most often has the package's name.
-        name, _, _, _ = _python_package(program)
+        name = read(first)[0]
     if not name:
         return Unsealable(why)
+    beside = tuple(each for value in line.beside for each in ([value] if is_npm else _requirements(value)) if each)
     request = PackageRequest(
         runner,
-        PackageIndex.PYPI,
+        index,
         name,
         spec,
         extras=extras,
-        beside=tuple(line.beside),
-        program=program,
+        beside=beside,
+        program=first if line.package else "",
         python=line.python,
-        args=line.args,
+        args=tuple(word for word, _ in line.words[1:]),
         place=None if why else place,
     )
-    return _judged(request, line, [why, *(_python_package(each)[3] for each in line.beside)])
+    no_program = "" if first else "a command line that names no program"
+    problem = next(filter(None, (why, *(read(each)[3] for each in beside), line.strange, no_program)), "")
+    return Unsealable(problem, request) if problem else request
+
+
+def _npm_package(word: str) -> tuple[str, tuple[str, ...], str, str]:
+    """Return a package's name, extras (npm knows none) and versions; and why, if it is no package of an index."""
+    cut = word.find("@", 1)
+    name, spec = (word, "") if cut < 0 else (word[:cut], word[cut + 1 :])
+    if not NPM_NAME.fullmatch(name):
+        return "", (), "", _kind_of(word)
+    return (name, (), spec, "") if _NPM_SPEC.fullmatch(spec) else (name, (), "", _kind_of(spec))
 
 
 def _python_package(word: str) -> tuple[str, tuple[str, ...], str, str]:
-    """Return a package's name, extras and versions; and why, if it is no package of an index."""
     found = _PYPI_SPEC.fullmatch(word)
     name, _, extras = (found["name"] if found else "").rstrip("] ").partition("[")
     if found is None or not PYPI_NAME.fullmatch(name.strip()) or name.endswith(".py"):
